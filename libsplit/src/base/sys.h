@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * System calls without libc: the preloaded object must load into programs of any C library, must not be caught by its own
+ * wrappers and must leave errno alone. Every function returns the kernel's result: non-negative, or a negative errno value.
+ */
+#ifndef SFS_SYS_H
+#define SFS_SYS_H
+
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#if defined(__x86_64__)
+static inline long sys_call6(long n, long a, long b, long c, long d, long e, long f)
+{
+	long ret;
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+
+	__asm__ volatile("syscall"
+			 : "=a"(ret)
+			 : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return ret;
+}
+#else
+#error "libsplit runs on x86-64"
+#endif
+
+#define sys_call5(n, a, b, c, d, e) sys_call6(n, a, b, c, d, e, 0)
+#define sys_call4(n, a, b, c, d) sys_call6(n, a, b, c, d, 0, 0)
+#define sys_call3(n, a, b, c) sys_call6(n, a, b, c, 0, 0, 0)
+#define sys_call2(n, a, b) sys_call6(n, a, b, 0, 0, 0, 0)
+#define sys_call1(n, a) sys_call6(n, a, 0, 0, 0, 0, 0)
+#define sys_call0(n) sys_call6(n, 0, 0, 0, 0, 0, 0)
+
+static inline int sys_openat(int dirfd, const char *path, int flags, unsigned mode)
+{
+	return (int)sys_call4(SYS_openat, dirfd, (long)path, flags, mode);
+}
+static inline int sys_close(int fd)
+{
+	return (int)sys_call1(SYS_close, fd);
+}
+static inline ssize_t sys_read(int fd, void *buf, size_t n)
+{
+	return sys_call3(SYS_read, fd, (long)buf, (long)n);
+}
+static inline ssize_t sys_write(int fd, const void *buf, size_t n)
+{
+	return sys_call3(SYS_write, fd, (long)buf, (long)n);
+}
+static inline ssize_t sys_pread(int fd, void *buf, size_t n, off_t off)
+{
+	return sys_call4(SYS_pread64, fd, (long)buf, (long)n, off);
+}
+static inline ssize_t sys_pwrite(int fd, const void *buf, size_t n, off_t off)
+{
+	return sys_call4(SYS_pwrite64, fd, (long)buf, (long)n, off);
+}
+static inline off_t sys_lseek(int fd, off_t off, int whence)
+{
+	return sys_call3(SYS_lseek, fd, off, whence);
+}
+static inline int sys_fstat(int fd, struct stat *st)
+{
+	return (int)sys_call2(SYS_fstat, fd, (long)st);
+}
+static inline int sys_fstatat(int dirfd, const char *path, struct stat *st, int flags)
+{
+	return (int)sys_call4(SYS_newfstatat, dirfd, (long)path, (long)st, flags);
+}
+static inline int sys_ftruncate(int fd, off_t len)
+{
+	return (int)sys_call2(SYS_ftruncate, fd, len);
+}
+static inline int sys_fallocate(int fd, int mode, off_t off, off_t len)
+{
+	return (int)sys_call4(SYS_fallocate, fd, mode, off, len);
+}
+static inline int sys_fsync(int fd)
+{
+	return (int)sys_call1(SYS_fsync, fd);
+}
+static inline int sys_fdatasync(int fd)
+{
+	return (int)sys_call1(SYS_fdatasync, fd);
+}
+static inline int sys_fcntl(int fd, int cmd, long arg)
+{
+	return (int)sys_call3(SYS_fcntl, fd, cmd, arg);
+}
+static inline int sys_ioctl(int fd, unsigned long req, void *arg)
+{
+	return (int)sys_call3(SYS_ioctl, fd, (long)req, (long)arg);
+}
+/* A pointer, or a negative errno value cast to one: test with sys_is_err(). */
+static inline void *sys_mmap(void *addr, size_t n, int prot, int flags, int fd, off_t off)
+{
+	return (void *)sys_call6(SYS_mmap, (long)addr, (long)n, prot, flags, fd, off);
+}
+static inline int sys_is_err(const void *p)
+{
+	return (unsigned long)p > -4096ul;
+}
+static inline int sys_munmap(void *addr, size_t n)
+{
+	return (int)sys_call2(SYS_munmap, (long)addr, (long)n);
+}
+static inline int sys_madvise(void *addr, size_t n, int advice)
+{
+	return (int)sys_call3(SYS_madvise, (long)addr, (long)n, advice);
+}
+static inline int sys_unlinkat(int dirfd, const char *path, int flags)
+{
+	return (int)sys_call3(SYS_unlinkat, dirfd, (long)path, flags);
+}
+static inline ssize_t sys_readlinkat(int dirfd, const char *path, char *buf, size_t n)
+{
+	return sys_call4(SYS_readlinkat, dirfd, (long)path, (long)buf, (long)n);
+}
+static inline int sys_getpid(void)
+{
+	return (int)sys_call0(SYS_getpid);
+}
+
+#endif

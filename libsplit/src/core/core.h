@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * U-Split without its interception: the file system as functions. The preload layer calls these; tests call them directly.
+ *
+ * Descriptors are the kernel's own. Functions return the result of the call they stand for, or a negative errno value; none
+ * touches errno. SFS_PASS means: not ours, or the kernel's view has been made true; make the real call (and, for a call that changes the file, then call
+ * sfs_changed()).
+ */
+#ifndef SFS_CORE_H
+#define SFS_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#define SFS_PASS (-65536)
+
+struct sfs_ofd;
+extern struct sfs_ofd **sfs_fds __attribute__((visibility("hidden"))); /* by descriptor number; NULL before any volume is configured */
+extern int sfs_fds_len __attribute__((visibility("hidden")));
+
+/* Is fd an open file of one of our volumes? Two loads; safe for any fd, at any time, also in a signal handler. */
+static inline bool sfs_ours(int fd)
+{
+	return (unsigned)fd < (unsigned)sfs_fds_len && __atomic_load_n(&sfs_fds[fd], __ATOMIC_ACQUIRE) != NULL;
+}
+
+/*
+ * Read SPLITFS_CONFIG from envp (NULL: no volumes), install nothing else. Called once, from the constructor. No system call is
+ * made when there is no configuration. Inherited descriptors are adopted when they are first used.
+ */
+void sfs_init(char *const *envp);
+/* Is any volume configured? When not, the wrappers only pass calls on. */
+bool sfs_active(void);
+
+/*
+ * openat(2), completely: the kernel opens the file; when it is a regular file of a volume it becomes ours. Returns the
+ * descriptor.
+ */
+int sfs_openat(int dirfd, const char *path, int flags, mode_t mode);
+/* A descriptor that came from elsewhere (inherited, recvmsg, tmpfile): make it ours if it is a regular file of a volume. */
+void sfs_adopt(int fd);
+int sfs_close(int fd);
+
+/* off < 0: at the file offset, which advances. flags: RWF_*. Partial results as the kernel gives them. */
+ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags);
+ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flags);
+ssize_t sfs_read(int fd, void *buf, size_t n, off_t off);
+ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off);
+off_t sfs_lseek(int fd, off_t off, int whence);
+int sfs_fsync(int fd, bool data_only);
+/* sync(2), syncfs(2): everything staged is relinked; the caller then makes the real call. */
+void sfs_sync_all(void);
+int sfs_ftruncate(int fd, off_t len);
+int sfs_truncate(const char *path, off_t len); /* SFS_PASS unless the file is open here */
+int sfs_fallocate(int fd, int mode, off_t off, off_t len);
+/* fcntl(2) with F_DUPFD*, F_SETFL, F_SETLK, ... completely; also for descriptors that are not ours. */
+int sfs_fcntl(int fd, int cmd, long arg);
+/* dup(2), dup2(2), dup3(2) completely, for any descriptors. newfd < 0: dup. */
+int sfs_dup(int fd);
+int sfs_dup3(int fd, int newfd, int flags);
+int sfs_close_range(unsigned first, unsigned last, unsigned flags);
+
+/*
+ * Make the kernel's view of the file true: staged bytes relinked, offset pushed with lseek. Before any call on fd that we do
+ * not serve. With `forever`, stop staging for this inode (mmap, io_uring): from now on the kernel serves it.
+ */
+int sfs_make_true(int fd, bool forever);
+/* After such a call: reload offset and size from the kernel. */
+void sfs_changed(int fd);
+/* The same for the file a path names (rename, link, unlink, utimens, ...): relinks what is staged; no-op for other files. */
+int sfs_make_path_true(int dirfd, const char *path, int at_flags);
+
+/* Correct what the kernel said of a file: size and times while bytes are staged. No-op for other files. */
+void sfs_fix_stat(struct stat *st);
+struct statx;
+void sfs_fix_statx(struct statx *stx);
+
+/* fork(2): before, and after it in parent and child. The child serves its files through its own log. */
+void sfs_fork_prepare(void);
+void sfs_fork_parent(void);
+void sfs_fork_child(void);
+/*
+ * Before execve, posix_spawn, system, popen: everything relinked, offsets pushed, for all descriptors; the descriptors stay ours (the exec may
+ * fail; the offsets of descriptors that a spawned child may share are the kernel's from then on).
+ */
+void sfs_exec_prepare(void);
+/* exit, _exit, abort, quick_exit: everything relinked. Also the library's destructor. */
+void sfs_exit(void);
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What lies on the medium, and nothing else. Every structure is little-endian, explicitly padded and checked for size; a
+ * change of any of them is a change of SFS_FORMAT.
+ *
+ *   ROOT/.splitfs/volume          struct sfs_volume_header, one page
+ *   ROOT/.splitfs/lock            flock()ed by whoever serves or recovers the volume
+ *   ROOT/.splitfs/log/NNNNNN      operation log: header page, counters page, then 64-byte records; written by its client
+ *   ROOT/.splitfs/log/NNNNNN.lease  who holds that log and what it may name; written only by the agent
+ *   ROOT/.splitfs/pool/NNNNNN     staging files
+ *
+ * The log is written by the application and therefore not trusted: recovery applies a record only to an inode, and only from a
+ * staging file, that the lease names.
+ */
+#ifndef SFS_LAYOUT_H
+#define SFS_LAYOUT_H
+
+#include <stdint.h>
+
+#define SFS_FORMAT 1u
+#define SFS_CONTROL_DIR ".splitfs"
+#define SFS_VOLUME_MAGIC 0x31534654494c5053ull /* "SPLITFS1" */
+#define SFS_LOG_MAGIC 0x31474f4c53464653ull    /* "SFSLOG1" */
+#define SFS_LEASE_MAGIC 0x3153414553464653ull
+#define SFS_BLOCK 4096u
+
+enum sfs_mode { SFS_POSIX = 0, SFS_SYNC = 1, SFS_STRICT = 2 };
+
+struct sfs_volume_header {
+	uint64_t magic;
+	uint32_t format;
+	uint32_t crc; /* CRC32C of the whole structure with this field zero */
+	uint8_t uuid[16];
+	uint64_t created; /* seconds since 1970 */
+	uint8_t pad[4096 - 40];
+};
+_Static_assert(sizeof(struct sfs_volume_header) == 4096, "volume header is one page");
+
+/* Page 0 of a log. Only `epoch` changes while a client holds the log. */
+struct sfs_log_header {
+	uint64_t magic;
+	uint32_t format;
+	uint32_t log_id;
+	uint8_t uuid[16];    /* of the volume */
+	uint8_t boot_id[16]; /* the boot the log is written in */
+	uint32_t seed;       /* initial value of every record's CRC: CRC32C of uuid and log_id */
+	uint32_t slots;      /* number of record slots */
+	/*
+	 * A record counts only when the upper half of its seq equals the epoch: storing epoch + 1 and fencing clears the log.
+	 * 8-byte aligned, so the store is atomic (power-fail atomicity of an aligned 8-byte store).
+	 */
+	uint64_t epoch;
+	uint8_t dax; /* 1: a fence makes data durable; 0: emulated, the log is void after a reboot */
+	uint8_t pad[4096 - 73];
+};
+_Static_assert(sizeof(struct sfs_log_header) == 4096, "log header is one page");
+
+/* Operation counters of one client, plain stores; order is that of docs/architecture.md. */
+#define SFS_COUNTERS(X)                                                                                                        \
+	X(read_ops)                                                                                                            \
+	X(read_bytes)                                                                                                          \
+	X(append_ops)                                                                                                          \
+	X(append_bytes)                                                                                                        \
+	X(overwrite_ops)                                                                                                       \
+	X(overwrite_bytes)                                                                                                     \
+	X(staged_bytes)                                                                                                        \
+	X(relink_ops)                                                                                                          \
+	X(relink_bytes)                                                                                                        \
+	X(fsync_ops)                                                                                                           \
+	X(records)                                                                                                             \
+	X(passthrough_ops)                                                                                                     \
+	X(checkpoints)
+
+struct sfs_counters {
+#define SFS_COUNTER_FIELD(name) uint64_t name;
+	SFS_COUNTERS(SFS_COUNTER_FIELD)
+#undef SFS_COUNTER_FIELD
+};
+
+/* Page 1 of a log. */
+struct sfs_log_stats {
+	struct sfs_counters counters;
+	uint8_t pad[4096 - sizeof(struct sfs_counters)];
+};
+_Static_assert(sizeof(struct sfs_log_stats) == 4096, "counters take one page");
+
+#define SFS_LOG_RECORDS_OFFSET 8192u
+
+enum sfs_record_type {
+	SFS_REC_WRITE = 1, /* range [off, off+len) of inode (ino, gen) is at stage_off of staging file stage_file */
+	/*
+	 * Every earlier record of this log for (ino, gen) is retired: its bytes are in the file. With SFS_REC_DURABLE the file
+	 * system's journal has committed that; without, it holds only while this boot lasts. ino 0 retires all inodes.
+	 */
+	SFS_REC_DONE = 2,
+};
+
+#define SFS_REC_DATA_CRC 0x01u /* data_crc holds CRC32C(0, data): record and data were persisted by one fence */
+#define SFS_REC_DURABLE 0x02u  /* DONE: survives power loss. WRITE: fenced before the call returned (sync, strict) */
+
+/*
+ * One operation, or one extent of it. The records of an operation that needs several stand in consecutive slots; they count
+ * only all together (group_pos of them before this one, group_left after).
+ */
+struct sfs_record {
+	uint32_t crc; /* CRC32C, initial value log_header.seed, of bytes 4..63 */
+	uint8_t type;
+	uint8_t flags;
+	uint8_t group_pos;
+	uint8_t group_left;
+	uint64_t seq; /* epoch << 32 | slot */
+	uint64_t ino;
+	uint32_t gen; /* see identity.h */
+	uint32_t data_crc;
+	uint64_t off; /* bytes, in the target file */
+	uint32_t len; /* bytes */
+	uint32_t stage_file;
+	uint64_t stage_off; /* bytes; congruent to off modulo SFS_BLOCK */
+	uint64_t size;      /* size of the target file after the operation, at least */
+};
+_Static_assert(sizeof(struct sfs_record) == 64, "a record is one cache line");
+
+#define SFS_GROUP_MAX 255u
+#define SFS_LEASE_CHUNKS 1000u
+
+struct sfs_lease_inode {
+	uint64_t ino;
+	uint32_t gen;
+	uint32_t valid; /* 1 */
+};
+_Static_assert(sizeof(struct sfs_lease_inode) == 16, "lease entries are dense");
+
+/* LOG.lease: one page of holder and staging files, then an array of struct sfs_lease_inode up to the end of the file. */
+struct sfs_lease {
+	uint64_t magic;
+	uint32_t format;
+	uint32_t log_id;
+	uint32_t held; /* 1 while a client holds the log */
+	int32_t pid;   /* of the client, in the agent's PID namespace */
+	uint64_t start; /* start time of that process, field 22 of /proc/PID/stat */
+	uint32_t uid;
+	uint8_t mode; /* enum sfs_mode */
+	uint8_t pad0[3];
+	char comm[16];
+	uint32_t nchunks;
+	uint32_t ninodes;
+	uint32_t chunks[SFS_LEASE_CHUNKS]; /* numbers of the staging files leased with this log */
+	uint8_t pad[4096 - 64 - 4 * SFS_LEASE_CHUNKS];
+};
+_Static_assert(sizeof(struct sfs_lease) == 4096, "lease header is one page");
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Persistence: the only module that stores to persistent memory, flushes cache lines or fences. Everything that must survive a
+ * crash goes through these functions; the recording build (-DPM_RECORD) reports each of them to a recorder, which is what crash
+ * exploration works on.
+ *
+ * The contract is libpmem's (pmem_memcpy with PMEM_F_MEM_NODRAIN, pmem_flush, pmem_drain), and libpmem is the oracle of
+ * the tests. No function fails, allocates or touches errno. Source and destination must not overlap.
+ */
+#ifndef SFS_PM_H
+#define SFS_PM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Choose instructions for this CPU (clwb, clflushopt or clflush). Call once before anything else; idempotent. */
+void pm_init(void);
+
+/*
+ * Copy n bytes to PM. Durable after the next pm_fence() of this thread. Short copies are cached stores followed by write-back,
+ * long ones non-temporal stores (the measured break-even is 512 to 1024 bytes). Any alignment, any n.
+ */
+void pm_copy(void *dst, const void *src, size_t n);
+
+/* pm_copy() of zeros. */
+void pm_zero(void *dst, size_t n);
+
+/* Copy one 64-byte line; dst is 64-byte aligned. Stored in ascending order of addresses, written back, not fenced. */
+void pm_copy_line(void *dst, const void *src);
+
+/* Store 8 bytes atomically at an 8-byte aligned address and write the line back, not fenced. */
+void pm_store64(uint64_t *dst, uint64_t value);
+
+/* Write back the cache lines of [p, p+n) that were stored to by other means. */
+void pm_flush(const void *p, size_t n);
+
+/* Everything this thread copied, stored or flushed before is durable when pm_fence() returns. */
+void pm_fence(void);
+
+#ifdef PM_RECORD
+enum pm_event_kind { PM_EV_STORE, PM_EV_NT, PM_EV_FLUSH, PM_EV_FENCE };
+struct pm_recorder {
+	/* Called before the effect. src is NULL for zeroing, flushes and fences. */
+	void (*event)(void *ctx, enum pm_event_kind kind, void *dst, const void *src, size_t n);
+	void *ctx;
+};
+/* NULL switches recording off. */
+void pm_record(const struct pm_recorder *recorder);
+#endif
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The conversation between the library and the agent of a volume: SOCK_SEQPACKET on AGENTSDIR/<major>-<minor>.sock, fixed-size
+ * messages, descriptors by SCM_RIGHTS. The agent trusts nothing but the kernel: SO_PEERCRED for who, fstat and F_GETFL of a
+ * passed descriptor for what the client may touch.
+ *
+ * Two sockets per client. On the request socket the client sends one request and waits for its reply (RELEASE and RETURN have
+ * none). The event socket comes with the reply to HELLO: on it the agent sends REVOKE and the client's service thread answers
+ * REVOKED, so that a revocation never waits for a request.
+ *
+ * Inode delegations keep several processes coherent (the agent is the directory): EXCLUSIVE lets the holder stage data and
+ * cache the size; SHARED lets it only use the kernel's view of the file. ACQUIRE grants EXCLUSIVE when no other client has the
+ * inode open and SHARED otherwise, after the present holder has given EXCLUSIVE up (relinked everything); an inode once shared
+ * stays so until all clients but one have released it. A client that died is recovered first.
+ */
+#ifndef SFS_PROTO_H
+#define SFS_PROTO_H
+
+#include <stdint.h>
+
+#define SFS_PROTO_VERSION 1u
+
+enum sfs_msg_type {
+	SFS_MSG_HELLO = 1, /* a = mode, b = log id to resume or 0; fd: any file or directory of the volume.
+	                      reply: a = log id, b = flags, c = pool chunk size in bytes; fds: log, event socket */
+	SFS_MSG_CHUNK,     /* lease a staging file. reply: a = its number, b = bytes; fd: the file, O_RDWR */
+	SFS_MSG_RETURN,    /* a = number of the staging file that no live record names; no reply */
+	SFS_MSG_ACQUIRE,   /* a = ino, b = gen, c = SFS_ACQ_*; fd: the file as the application opened it. reply: a = delegation */
+	SFS_MSG_RELEASE,   /* a = ino, b = gen: closed, nothing staged; no reply */
+	SFS_MSG_REVOKE,    /* agent to client, event socket: a = ino, b = gen */
+	SFS_MSG_REVOKED,   /* client to agent, event socket: a = ino, b = gen; done, the inode is now SHARED */
+};
+
+#define SFS_HELLO_DAX 0x1u       /* the file system maps PM directly (statx says DAX and MAP_SYNC works) */
+#define SFS_HELLO_DEDICATED 0x2u /* ROOT is the root of its file system: every file on the device is ours */
+
+#define SFS_ACQ_RECLAIM 0x1u /* after the agent restarted: the client held the inode EXCLUSIVE and still has data staged */
+
+enum sfs_delegation { SFS_DELEG_NONE = 0, SFS_DELEG_SHARED = 1, SFS_DELEG_EXCLUSIVE = 2 };
+
+struct sfs_msg {
+	uint16_t version;
+	uint16_t type;
+	int32_t status; /* replies: 0 or -errno */
+	uint64_t a, b, c, d;
+	char text[24]; /* replies with status < 0: what to tell the user, NUL-terminated */
+};
+_Static_assert(sizeof(struct sfs_msg) == 64, "messages have one size");
+
+#endif
