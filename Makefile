@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make help` lists the targets; the comments behind two number signs are its text.
+
+SHELL := /bin/bash
+BUILD := $(CURDIR)/build
+export BUILD
+GO       ?= go
+GOFLAGS  ?= -trimpath
+export GOFLAGS
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+GO_LDFLAGS := -s -w -X main.version=$(VERSION)
+go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
+scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
+
+.PHONY: all lib cli csi injector quickstart down test test-c test-go test-scripts bench images lint format clean help
+.DEFAULT_GOAL := all
+
+all: lib cli csi injector ## build the library, the command line, the CSI driver and the injector into build/
+
+lib: | $(BUILD) ## build/libsplit.so, the library that is preloaded
+	$(MAKE) -C libsplit lib
+cli: | $(BUILD) ## build/splitfs, the command line (run, recover, status, prepare, agent)
+	$(MAKE) -C libsplit cli
+csi: $(BUILD)/splitfs-csi ## build/splitfs-csi, the CSI driver
+injector: $(BUILD)/splitfs-injector ## build/splitfs-injector, the admission webhook
+
+$(BUILD):
+	mkdir -p $@
+$(BUILD)/splitfs-csi: $(go_src) | $(BUILD)
+	CGO_ENABLED=0 $(GO) build -ldflags '$(GO_LDFLAGS)' -o $@ ./csi-driver/cmd/splitfs-csi
+$(BUILD)/splitfs-injector: $(go_src) | $(BUILD)
+	CGO_ENABLED=0 $(GO) build -ldflags '$(GO_LDFLAGS)' -o $@ ./injector-webhook/cmd/splitfs-injector
+
+quickstart: ## build everything, start a local cluster, install the chart and show a volume at work
+	hack/quickstart
+down: ## remove everything quickstart started
+	hack/cluster down
+
+test: test-c test-go test-scripts ## run every test that needs no hardware
+test-c: | $(BUILD) ## C tests: plain, address and undefined-behaviour sanitizer, thread sanitizer
+	$(MAKE) -C libsplit test
+test-go: ## Go tests and vet
+	$(GO) vet ./...
+	$(GO) test ./...
+test-scripts: ## the tests of charts and scripts: every executable test/run below charts/, hack/ and manifests/
+	@set -e; for t in $(sort $(wildcard charts/test/run charts/*/test/run hack/test/run manifests/test/run)); do echo "== $$t"; "$$t"; done
+
+bench: all ## measure the data path; writes build/bench/ and prints a table
+	libsplit/bench/bench
+images: all ## build the container images
+	hack/images
+
+lint: ## check formatting, Go vet and shell scripts
+	$(MAKE) -C libsplit lint
+	@bad=$$(gofmt -l $(filter %.go,$(go_src))); if [ -n "$$bad" ]; then echo "run 'make format': $$bad"; exit 1; fi
+	$(GO) vet ./...
+	shellcheck -x $(scripts)
+format: ## format C and Go sources
+	$(MAKE) -C libsplit format
+	gofmt -w $(filter %.go,$(go_src))
+clean: ## remove build/
+	rm -rf $(BUILD)
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
