@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The contended halves of the locks: spin shortly (the holder copies a few KiB at most), then sleep on the futex. */
+#include "base/lock.h"
+
+#include <linux/futex.h>
+
+#include "base/sys.h"
+
+#define SPINS 100
+/* Wake-up classes of one reader-writer lock; both sleep on its state word. */
+#define WAIT_READERS 1u
+#define WAIT_WRITERS 2u
+
+static void relax(void)
+{
+	__asm__ volatile("pause" ::: "memory");
+}
+
+/* Returns at once when *word is not `seen`; any wake-up, also a spurious one or a signal, makes the caller look again. */
+static void futex_wait(uint32_t *word, uint32_t seen, uint32_t who)
+{
+	sys_call6(SYS_futex, (long)word, FUTEX_WAIT_BITSET_PRIVATE, seen, 0, 0, who);
+}
+
+static void futex_wake(uint32_t *word, int count, uint32_t who)
+{
+	sys_call6(SYS_futex, (long)word, FUTEX_WAKE_BITSET_PRIVATE, count, 0, 0, who);
+}
+
+void sfs_mutex_lock_slow(struct sfs_mutex *m)
+{
+	for (int i = 0; i < SPINS; i++) {
+		if (__atomic_load_n(&m->state, __ATOMIC_RELAXED) == 0 && sfs_mutex_trylock(m))
+			return;
+		relax();
+	}
+	/* From here on the lock is taken as 2: others may sleep besides us, so our release has to wake one. */
+	while (__atomic_exchange_n(&m->state, 2, __ATOMIC_ACQUIRE) != 0)
+		futex_wait(&m->state, 2, FUTEX_BITSET_MATCH_ANY);
+}
+
+void sfs_mutex_wake(struct sfs_mutex *m)
+{
+	futex_wake(&m->state, 1, FUTEX_BITSET_MATCH_ANY);
+}
+
+void sfs_rwlock_rdlock_slow(struct sfs_rwlock *l)
+{
+	uint32_t s;
+
+	for (int i = 0; i < SPINS; i++) {
+		if (sfs_rwlock_tryrdlock(l))
+			return;
+		relax();
+	}
+	for (;;) {
+		if (sfs_rwlock_tryrdlock(l))
+			return;
+		s = __atomic_load_n(&l->state, __ATOMIC_RELAXED);
+		if (!(s & SFS_RW_KEEPS_READERS_OUT))
+			continue;
+		if (!(s & SFS_RW_READERS_WAIT) && !__atomic_compare_exchange_n(&l->state, &s, s | SFS_RW_READERS_WAIT, false,
+									       __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			continue;
+		futex_wait(&l->state, s | SFS_RW_READERS_WAIT, WAIT_READERS);
+	}
+}
+
+void sfs_rwlock_wrlock_slow(struct sfs_rwlock *l)
+{
+	uint32_t s, taken;
+
+	for (int i = 0; i < SPINS; i++) {
+		if (__atomic_load_n(&l->state, __ATOMIC_RELAXED) == 0 && sfs_rwlock_trywrlock(l))
+			return;
+		relax();
+	}
+	__atomic_add_fetch(&l->writers, 1, __ATOMIC_RELAXED);
+	for (;;) {
+		s = __atomic_load_n(&l->state, __ATOMIC_ACQUIRE);
+		if (!(s & (SFS_RW_WRITER | SFS_RW_READERS))) {
+			/*
+			 * A release clears WRITER_WAITS and wakes one writer only, so the one that gets the lock sets the bit
+			 * again for those that still sleep: all but itself. One too many costs a wake-up of nobody.
+			 */
+			taken = SFS_RW_WRITER | (s & SFS_RW_READERS_WAIT);
+			if (__atomic_load_n(&l->writers, __ATOMIC_RELAXED) > 1)
+				taken |= SFS_RW_WRITER_WAITS;
+			if (__atomic_compare_exchange_n(&l->state, &s, taken, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+				break;
+			continue;
+		}
+		if (!(s & SFS_RW_WRITER_WAITS) && !__atomic_compare_exchange_n(&l->state, &s, s | SFS_RW_WRITER_WAITS, false,
+									       __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+			continue;
+		futex_wait(&l->state, s | SFS_RW_WRITER_WAITS, WAIT_WRITERS);
+	}
+	__atomic_sub_fetch(&l->writers, 1, __ATOMIC_RELAXED);
+}
+
+void sfs_rwlock_wake(struct sfs_rwlock *l, uint32_t state)
+{
+	if (state & SFS_RW_WRITER_WAITS)
+		futex_wake(&l->state, 1, WAIT_WRITERS);
+	if (state & SFS_RW_READERS_WAIT)
+		futex_wake(&l->state, 0x7fffffff, WAIT_READERS);
+}
