@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every container image of SplitFS, one target each: csi-driver, injector-webhook, apps.
+#
+# Programs come from build/image/, which `hack/images --stage` fills; hack/images then builds all targets with buildah over a
+# Debian base made from packages. With Docker and its public base image the same file is used like this:
+#
+#   hack/images --stage
+#   docker build --target csi-driver -t localhost/splitfs/csi-driver:dev .
+ARG BASE_IMAGE=debian:trixie-slim
+
+FROM ${BASE_IMAGE} AS debian
+
+# Debian's xfsprogs depends on Python and ICU (80 MB) for xfs_scrub alone. The node needs the three programs below.
+FROM debian AS xfsprogs
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends xfsprogs
+
+FROM debian AS csi-driver
+# trixie: the first Debian whose mkfs.xfs knows `-i exchange=1` (xfsprogs 6.10).
+# mount and losetup: package mount; blkid: package util-linux. libinih1 and liburcu8t64 are what the programs of xfsprogs link.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends e2fsprogs libinih1 liburcu8t64 mount util-linux \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log
+COPY --from=xfsprogs /usr/sbin/mkfs.xfs /usr/sbin/xfs_growfs /usr/sbin/xfs_repair /usr/sbin/
+# A program whose library is missing must stop this build, not a volume.
+RUN mkfs.xfs -V && xfs_growfs -V && xfs_repair -V && mkfs.ext4 -V && e2fsck -V && resize2fs 2>&1 | grep -q Usage \
+ && mount --version && losetup --version && blkid --version
+# From what changes least to what changes most, so that a rebuilt library is a small new layer.
+COPY build/image/csi-driver/third-party/ /usr/local/bin/
+COPY build/image/csi-driver/driver/ /usr/local/bin/
+COPY build/image/csi-driver/library/bin/ /usr/local/bin/
+COPY build/image/csi-driver/library/lib/ /usr/local/lib/splitfs/
+# The command line is linked against the building machine's C library: newer than the image's would show here.
+RUN splitfs --help >/dev/null && splitfs-csi --help >/dev/null
+ENTRYPOINT ["/usr/local/bin/splitfs-csi"]
+
+FROM scratch AS injector-webhook
+COPY build/image/injector-webhook/ /
+USER 65532:65532
+ENTRYPOINT ["/splitfs-injector"]
+
+# Applications for the quickstart and the end-to-end tests, as Debian ships them: nothing of SplitFS is in this image.
+FROM debian AS apps
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends busybox fio redis-server redis-tools sqlite3 \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log
