@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who a file is, across rename and across the reuse of its inode number: inode number and a generation. The generation is the
- * CRC32C of the kernel's file handle (name_to_handle_at: handle type, then handle bytes), which contains the file system's own
- * inode generation; where the file system has no handles it is the CRC32C of the birth time (statx, seconds then
- * nanoseconds), and 0 where it has neither.
+ * Who a file is, across rename and across the reuse of its inode number: inode number and a generation.
+ *
+ * The generation is the file system's own inode generation (FS_IOC_GETVERSION: ext4, xfs, btrfs); where there is no such call
+ * (tmpfs) it is the CRC32C of the birth time (statx, seconds then nanoseconds), and 0 where there is neither. The kernel's file
+ * handle holds the same number, but seccomp profiles of container runtimes refuse name_to_handle_at: library and agent must find
+ * the same value, so only calls that no profile takes away are used.
  */
 #ifndef SFS_IDENTITY_H
 #define SFS_IDENTITY_H

@@ -32,11 +32,11 @@ static inline long sys_call6(long n, long a, long b, long c, long d, long e, lon
 #endif
 
 #define sys_call5(n, a, b, c, d, e) sys_call6(n, a, b, c, d, e, 0)
-#define sys_call4(n, a, b, c, d) sys_call6(n, a, b, c, d, 0, 0)
-#define sys_call3(n, a, b, c) sys_call6(n, a, b, c, 0, 0, 0)
-#define sys_call2(n, a, b) sys_call6(n, a, b, 0, 0, 0, 0)
-#define sys_call1(n, a) sys_call6(n, a, 0, 0, 0, 0, 0)
-#define sys_call0(n) sys_call6(n, 0, 0, 0, 0, 0, 0)
+#define sys_call4(n, a, b, c, d)    sys_call6(n, a, b, c, d, 0, 0)
+#define sys_call3(n, a, b, c)	    sys_call6(n, a, b, c, 0, 0, 0)
+#define sys_call2(n, a, b)	    sys_call6(n, a, b, 0, 0, 0, 0)
+#define sys_call1(n, a)		    sys_call6(n, a, 0, 0, 0, 0, 0)
+#define sys_call0(n)		    sys_call6(n, 0, 0, 0, 0, 0, 0)
 
 static inline int sys_openat(int dirfd, const char *path, int flags, unsigned mode)
 {

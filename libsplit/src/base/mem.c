@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * memcpy, memmove, memset and memcmp of the preloaded object, which cannot use the C library's. Reads are served by memcpy, so
+ * it has to keep up with that one: 32-byte vectors where the CPU has them, whole pages in the middle, overlapping moves at the
+ * ends.
+ */
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cpu.h"
+
+void *memcpy(void *restrict dst, const void *restrict src, size_t n);
+void *memmove(void *dst, const void *src, size_t n);
+void *memset(void *dst, int byte, size_t n);
+int memcmp(const void *a, const void *b, size_t n);
+
+typedef uint64_t u64_any __attribute__((aligned(1), may_alias));
+typedef uint32_t u32_any __attribute__((aligned(1), may_alias));
+typedef uint16_t u16_any __attribute__((aligned(1), may_alias));
+
+#define LOAD(p)	    _mm_loadu_si128((const __m128i *)(p))
+#define STORE(p, v) _mm_storeu_si128((__m128i *)(p), v)
+
+/* Up to 32 bytes: first and last part, which may overlap. All loads come before the stores, so memmove can use it. */
+static inline void move_small(char *d, const char *s, size_t n)
+{
+	if (n >= 16) {
+		__m128i a = LOAD(s), b = LOAD(s + n - 16);
+
+		STORE(d, a);
+		STORE(d + n - 16, b);
+	} else if (n >= 8) {
+		uint64_t a = *(const u64_any *)s, b = *(const u64_any *)(s + n - 8);
+
+		*(u64_any *)d = a;
+		*(u64_any *)(d + n - 8) = b;
+	} else if (n >= 4) {
+		uint32_t a = *(const u32_any *)s, b = *(const u32_any *)(s + n - 4);
+
+		*(u32_any *)d = a;
+		*(u32_any *)(d + n - 4) = b;
+	} else if (n >= 2) {
+		uint16_t a = *(const u16_any *)s, b = *(const u16_any *)(s + n - 2);
+
+		*(u16_any *)d = a;
+		*(u16_any *)(d + n - 2) = b;
+	} else if (n) {
+		*d = *s;
+	}
+}
+
+/* n > 32, forward; correct for overlapping ranges with d < s. */
+static void copy_sse2(char *d, const char *s, size_t n)
+{
+	__m128i last0 = LOAD(s + n - 32), last1 = LOAD(s + n - 16);
+	char *last = d + n - 32;
+
+	for (; n > 64; n -= 64, d += 64, s += 64) {
+		__m128i a = LOAD(s), b = LOAD(s + 16), c = LOAD(s + 32), e = LOAD(s + 48);
+
+		STORE(d, a);
+		STORE(d + 16, b);
+		STORE(d + 32, c);
+		STORE(d + 48, e);
+	}
+	if (n > 32) {
+		__m128i a = LOAD(s), b = LOAD(s + 16);
+
+		STORE(d, a);
+		STORE(d + 16, b);
+	}
+	STORE(last, last0);
+	STORE(last + 16, last1);
+}
+
+/* n >= 256, ranges do not overlap; stores aligned to 32 bytes. */
+__attribute__((target("avx"))) static void copy_avx(char *d, const char *s, size_t n)
+{
+	size_t skip = 32 - ((uintptr_t)d & 31);
+	__m256i a, b, c, e;
+
+	_mm256_storeu_si256((__m256i *)d, _mm256_loadu_si256((const __m256i *)s));
+	d += skip, s += skip, n -= skip;
+	for (; n >= 128; n -= 128, d += 128, s += 128) {
+		a = _mm256_loadu_si256((const __m256i *)s);
+		b = _mm256_loadu_si256((const __m256i *)s + 1);
+		c = _mm256_loadu_si256((const __m256i *)s + 2);
+		e = _mm256_loadu_si256((const __m256i *)s + 3);
+		_mm256_store_si256((__m256i *)d, a);
+		_mm256_store_si256((__m256i *)d + 1, b);
+		_mm256_store_si256((__m256i *)d + 2, c);
+		_mm256_store_si256((__m256i *)d + 3, e);
+	}
+	/* The last 128 bytes once more, unaligned: n >= 256 - 32 made sure that they lie inside. */
+	d += n - 128, s += n - 128;
+	for (int i = 0; i < 4; i++)
+		_mm256_storeu_si256((__m256i *)d + i, _mm256_loadu_si256((const __m256i *)s + i));
+	_mm256_zeroupper();
+}
+
+void *memcpy(void *restrict dst, const void *restrict src, size_t n)
+{
+	if (n <= 32)
+		move_small(dst, src, n);
+	else if (n >= 256 && (sfs_cpu() & SFS_CPU_AVX))
+		copy_avx(dst, src, n);
+	else
+		copy_sse2(dst, src, n);
+	return dst;
+}
+
+void *memmove(void *dst, const void *src, size_t n)
+{
+	char *d = dst;
+	const char *s = src;
+
+	if (n <= 32)
+		move_small(d, s, n);
+	else if ((uintptr_t)d - (uintptr_t)s >= n && (uintptr_t)s - (uintptr_t)d >= n)
+		memcpy(d, s, n);
+	else if (d < s)
+		copy_sse2(d, s, n);
+	else {
+		__m128i first0 = LOAD(s), first1 = LOAD(s + 16);
+
+		while (n > 32) {
+			__m128i a = LOAD(s + n - 16), b = LOAD(s + n - 32);
+
+			n -= 32;
+			STORE(d + n + 16, a);
+			STORE(d + n, b);
+		}
+		STORE(d, first0);
+		STORE(d + 16, first1);
+	}
+	return dst;
+}
+
+void *memset(void *dst, int byte, size_t n)
+{
+	char *d = dst;
+	__m128i v = _mm_set1_epi8((char)byte);
+
+	if (n < 16) {
+		while (n)
+			*(volatile char *)(d + --n) = (char)byte;
+		return dst;
+	}
+	for (size_t i = 0; i + 16 <= n; i += 16)
+		STORE(d + i, v);
+	STORE(d + n - 16, v);
+	return dst;
+}
+
+int memcmp(const void *a, const void *b, size_t n)
+{
+	const unsigned char *x = a, *y = b;
+
+	for (; n >= 16; n -= 16, x += 16, y += 16)
+		if (_mm_movemask_epi8(_mm_cmpeq_epi8(LOAD(x), LOAD(y))) != 0xffff)
+			break;
+	for (; n; n--, x++, y++)
+		if (*x != *y)
+			return *x - *y;
+	return 0;
+}
