@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package claims answers one question about a volume of a pod: is it one of ours, and which mode does it have by itself.
+package claims
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"splitfs.io/splitfs/injector-webhook/internal/modes"
+	"splitfs.io/splitfs/injector-webhook/internal/names"
+)
+
+// Kind is the answer for one volume.
+type Kind int
+
+const (
+	// Foreign volumes are none of our business.
+	Foreign Kind = iota
+	// Ours are served by the CSI driver csi.splitfs.io.
+	Ours
+	// Unknown volumes cannot be judged when the pod is created: what decides about them does not exist yet.
+	Unknown
+)
+
+// Verdict is what is known about one volume of a pod.
+type Verdict struct {
+	Kind Kind
+	// Mode of one of our volumes when the pod does not ask for another.
+	Mode modes.Mode
+	// Reason says, for Unknown, what is missing and what to do.
+	Reason string
+}
+
+// InvalidError is returned for an object that names our driver and makes no sense: the pod could not run.
+type InvalidError struct{ Message string }
+
+func (e *InvalidError) Error() string { return e.Message }
+
+// Resolver reads claims, volumes and classes. Cached reads come from informers; Live goes to the API server and is asked at most
+// once for an object, only when the cache cannot answer.
+type Resolver struct {
+	Cached client.Reader
+	Live   client.Reader
+}
+
+// IsCandidate says whether a volume could be ours at all. It needs no lookup.
+func IsCandidate(volume *corev1.Volume) bool {
+	return volume.PersistentVolumeClaim != nil || (volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil)
+}
+
+// Resolve judges one volume of a pod in a namespace.
+func (r *Resolver) Resolve(ctx context.Context, namespace string, volume *corev1.Volume) (Verdict, error) {
+	switch {
+	case volume.PersistentVolumeClaim != nil:
+		return r.resolveClaim(ctx, namespace, volume.PersistentVolumeClaim.ClaimName)
+	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:
+		// The claim will be made from the template after the pod: only the template can be judged.
+		return r.resolveSpec(ctx, fmt.Sprintf("the claim template of volume %q", volume.Name), &volume.Ephemeral.VolumeClaimTemplate.Spec)
+	}
+	return Verdict{Kind: Foreign}, nil
+}
+
+func (r *Resolver) resolveClaim(ctx context.Context, namespace, name string) (Verdict, error) {
+	if name == "" {
+		// The API server refuses such a pod by itself; there is nothing to look up.
+		return Verdict{Kind: Foreign}, nil
+	}
+	what := fmt.Sprintf("PersistentVolumeClaim %q", namespace+"/"+name)
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	claim := &corev1.PersistentVolumeClaim{}
+	live, err := r.get(ctx, key, claim)
+	if apierrors.IsNotFound(err) {
+		return Verdict{Kind: Unknown, Reason: what + " does not exist; create it before the pod"}, nil
+	}
+	if err != nil {
+		return Verdict{}, fmt.Errorf("read %s: %w", what, err)
+	}
+	verdict, err := r.resolveSpec(ctx, what, &claim.Spec)
+	if err != nil || verdict.Kind != Unknown || live {
+		return verdict, err
+	}
+	// The cache may be older than the event that decides (claim bound, default class filled in): look once at the real thing.
+	klog.FromContext(ctx).V(4).Info("Reading claim from the API server, the cached one is undecided", "claim", klog.KRef(namespace, name))
+	if err := r.Live.Get(ctx, key, claim); err != nil {
+		if apierrors.IsNotFound(err) {
+			return Verdict{Kind: Unknown, Reason: what + " does not exist; create it before the pod"}, nil
+		}
+		return Verdict{}, fmt.Errorf("read %s: %w", what, err)
+	}
+	return r.resolveSpec(ctx, what, &claim.Spec)
+}
+
+// resolveSpec judges a claim: by its volume once it is bound, by its class before.
+func (r *Resolver) resolveSpec(ctx context.Context, what string, spec *corev1.PersistentVolumeClaimSpec) (Verdict, error) {
+	if spec.VolumeMode != nil && *spec.VolumeMode == corev1.PersistentVolumeBlock {
+		// A raw device has no files that could be served.
+		return Verdict{Kind: Foreign}, nil
+	}
+	if spec.VolumeName != "" {
+		verdict, found, err := r.resolveVolume(ctx, spec.VolumeName)
+		if err != nil || found {
+			return verdict, err
+		}
+	}
+	class, missing, err := r.class(ctx, spec.StorageClassName)
+	if err != nil {
+		return Verdict{}, err
+	}
+	if class == nil {
+		return Verdict{Kind: Unknown, Reason: what + " is not bound and " + missing}, nil
+	}
+	if class.Provisioner != names.Driver {
+		return Verdict{Kind: Foreign}, nil
+	}
+	mode, err := parseMode(class.Parameters, fmt.Sprintf("parameter %q of StorageClass %q", names.ParameterMode, class.Name))
+	if err != nil {
+		return Verdict{}, err
+	}
+	return Verdict{Kind: Ours, Mode: mode}, nil
+}
+
+// resolveVolume judges a bound PersistentVolume. What it was provisioned with counts; the class is asked only when the volume
+// does not say, and may be gone by then.
+func (r *Resolver) resolveVolume(ctx context.Context, name string) (verdict Verdict, found bool, err error) {
+	volume := &corev1.PersistentVolume{}
+	if _, err := r.get(ctx, client.ObjectKey{Name: name}, volume); err != nil {
+		if apierrors.IsNotFound(err) {
+			return Verdict{}, false, nil
+		}
+		return Verdict{}, false, fmt.Errorf("read PersistentVolume %q: %w", name, err)
+	}
+	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.Driver {
+		return Verdict{Kind: Foreign}, true, nil
+	}
+	if _, said := volume.Spec.CSI.VolumeAttributes[names.ParameterMode]; !said && volume.Spec.StorageClassName != "" {
+		class, _, err := r.class(ctx, &volume.Spec.StorageClassName)
+		if err != nil {
+			return Verdict{}, false, err
+		}
+		if class != nil && class.Provisioner == names.Driver {
+			mode, err := parseMode(class.Parameters, fmt.Sprintf("parameter %q of StorageClass %q", names.ParameterMode, class.Name))
+			return Verdict{Kind: Ours, Mode: mode}, true, err
+		}
+	}
+	mode, err := parseMode(volume.Spec.CSI.VolumeAttributes, fmt.Sprintf("volume attribute %q of PersistentVolume %q", names.ParameterMode, name))
+	return Verdict{Kind: Ours, Mode: mode}, true, err
+}
+
+// class returns the effective StorageClass of a claim, or nil and why there is none.
+func (r *Resolver) class(ctx context.Context, name *string) (*storagev1.StorageClass, string, error) {
+	if name == nil {
+		return r.defaultClass(ctx)
+	}
+	if *name == "" {
+		return nil, "asks for no StorageClass; wait until it is bound to a volume, then create the pod", nil
+	}
+	class := &storagev1.StorageClass{}
+	if _, err := r.get(ctx, client.ObjectKey{Name: *name}, class); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Sprintf("its StorageClass %q does not exist; create the class before the pod", *name), nil
+		}
+		return nil, "", fmt.Errorf("read StorageClass %q: %w", *name, err)
+	}
+	return class, "", nil
+}
+
+// defaultClass picks the class the API server would pick for a claim that names none: of several default classes the newest, of
+// equally old ones the first by name.
+func (r *Resolver) defaultClass(ctx context.Context) (*storagev1.StorageClass, string, error) {
+	list := &storagev1.StorageClassList{}
+	if err := r.Cached.List(ctx, list); err != nil {
+		return nil, "", fmt.Errorf("list StorageClasses: %w", err)
+	}
+	var chosen *storagev1.StorageClass
+	for i := range list.Items {
+		class := &list.Items[i]
+		if class.Annotations[annotationDefaultClass] != "true" && class.Annotations[annotationBetaDefaultClass] != "true" {
+			continue
+		}
+		if chosen == nil || chosen.CreationTimestamp.Before(&class.CreationTimestamp) ||
+			(chosen.CreationTimestamp.Equal(&class.CreationTimestamp) && class.Name < chosen.Name) {
+			chosen = class
+		}
+	}
+	if chosen == nil {
+		return nil, "it names no StorageClass while the cluster has no default class; set storageClassName", nil
+	}
+	return chosen, "", nil
+}
+
+const (
+	annotationDefaultClass     = "storageclass.kubernetes.io/is-default-class"
+	annotationBetaDefaultClass = "storageclass.beta.kubernetes.io/is-default-class"
+)
+
+// get asks the cache and, only when the object is not there, the API server once. It says whether the answer is live.
+func (r *Resolver) get(ctx context.Context, key client.ObjectKey, object client.Object) (live bool, err error) {
+	if err = r.Cached.Get(ctx, key, object); err == nil || !apierrors.IsNotFound(err) {
+		return false, err
+	}
+	return true, r.Live.Get(ctx, key, object)
+}
+
+func parseMode(values map[string]string, what string) (modes.Mode, error) {
+	value, ok := values[names.ParameterMode]
+	if !ok {
+		return modes.Default, nil
+	}
+	mode, err := modes.Parse(value)
+	if err != nil {
+		return "", &InvalidError{Message: fmt.Sprintf("%s: %v", what, err)}
+	}
+	return mode, nil
+}

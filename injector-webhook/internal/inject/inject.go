@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package inject decides what a pod needs so that its containers reach our volumes through the library, and expresses it as a
+// JSON patch. It reads a pod's Go type and writes intents over the pod's raw text; on an error the patch is thrown away whole.
+package inject
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+
+	"splitfs.io/splitfs/injector-webhook/internal/modes"
+	"splitfs.io/splitfs/injector-webhook/internal/names"
+	"splitfs.io/splitfs/injector-webhook/internal/patch"
+)
+
+// Result is the outcome for one pod.
+type Result struct {
+	Operations []jsonpatch.Operation
+	Status     Status
+	Warnings   []string
+}
+
+// Pod computes the patch for a pod. volumes maps the names of the pod's volumes that are ours to their own modes. Running it on
+// its own result changes nothing.
+func Pod(raw []byte, pod *corev1.Pod, wishes *Wishes, volumes map[string]modes.Mode) (*Result, error) {
+	doc, err := patch.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	m := &mutation{doc: doc, pod: pod, wishes: wishes, volumes: volumes, status: Status{Containers: map[string]map[string]modes.Mode{}}}
+	m.libraryVolume, m.libraryIndex = findLibraryVolume(pod)
+	for _, list := range []struct {
+		member     string
+		containers []corev1.Container
+	}{{"initContainers", pod.Spec.InitContainers}, {"containers", pod.Spec.Containers}} {
+		for i := range list.containers {
+			if err := m.container([]any{"spec", list.member, i}, &list.containers[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(wishes.perContainer)) {
+		if _, injected := m.status.Containers[name]; !injected {
+			m.warnings = append(m.warnings, fmt.Sprintf("annotation %s%s has no effect: the container mounts no SplitFS volume",
+				names.AnnotationModeContainerPrefix, name))
+		}
+	}
+	m.status.Injected = len(m.status.Containers) > 0
+	if m.status.Injected {
+		if err := m.volume(); err != nil {
+			return nil, err
+		}
+		if err := setStatus(doc, &m.status); err != nil {
+			return nil, err
+		}
+	}
+	return &Result{Operations: doc.Operations(), Status: m.status, Warnings: m.warnings}, nil
+}
+
+// NotInjected records in the pod why it was left alone.
+func NotInjected(raw []byte, reason string) (*Result, error) {
+	doc, err := patch.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	status := Status{Reason: reason}
+	if err := setStatus(doc, &status); err != nil {
+		return nil, err
+	}
+	return &Result{Operations: doc.Operations(), Status: status}, nil
+}
+
+func setStatus(doc *patch.Document, status *Status) error {
+	text, err := status.text()
+	if err != nil {
+		return err
+	}
+	if err := doc.EnsureObject("metadata"); err != nil {
+		return err
+	}
+	if err := doc.EnsureObject("metadata", "annotations"); err != nil {
+		return err
+	}
+	return doc.Set(text, "metadata", "annotations", names.AnnotationStatus)
+}
+
+type mutation struct {
+	doc     *patch.Document
+	pod     *corev1.Pod
+	wishes  *Wishes
+	volumes map[string]modes.Mode
+
+	// libraryVolume is the name of the library's volume, libraryIndex its place in the pod or -1 when it has to be added.
+	libraryVolume string
+	libraryIndex  int
+
+	status   Status
+	warnings []string
+}
+
+// findLibraryVolume finds the volume an earlier invocation added, or a name for a new one.
+func findLibraryVolume(pod *corev1.Pod) (string, int) {
+	taken := map[string]bool{}
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		if volume.CSI != nil && volume.CSI.Driver == names.Driver && volume.CSI.VolumeAttributes[names.VolumeKindAttribute] == names.VolumeKindLibrary {
+			return volume.Name, i
+		}
+		taken[volume.Name] = true
+	}
+	name := names.LibraryVolume
+	for n := 1; taken[name]; n++ {
+		name = fmt.Sprintf("%s-%d", names.LibraryVolume, n)
+	}
+	return name, -1
+}
+
+func (m *mutation) volume() error {
+	if m.libraryIndex >= 0 {
+		// Not read-only, kubelet would try to change ownership inside it.
+		return m.doc.Set(true, "spec", "volumes", m.libraryIndex, "csi", "readOnly")
+	}
+	readOnly := true
+	volume := corev1.Volume{Name: m.libraryVolume, VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+		Driver: names.Driver, ReadOnly: &readOnly, VolumeAttributes: map[string]string{names.VolumeKindAttribute: names.VolumeKindLibrary},
+	}}}
+	if err := m.doc.EnsureArray("spec", "volumes"); err != nil {
+		return fmt.Errorf("add volume: %w", err)
+	}
+	if err := m.doc.Insert(volume, "spec", "volumes", len(m.pod.Spec.Volumes)); err != nil {
+		return fmt.Errorf("add volume: %w", err)
+	}
+	return nil
+}
+
+// container gives one container what it needs, if it mounts one of our volumes.
+func (m *mutation) container(at []any, c *corev1.Container) error {
+	var entries []entry
+	for i := range c.VolumeMounts {
+		mount := &c.VolumeMounts[i]
+		volumeMode, ours := m.volumes[mount.Name]
+		if !ours {
+			continue
+		}
+		mountPath, err := checkMountPath(c.Name, mount.Name, mount.MountPath)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, entry{path: mountPath, mode: m.wishes.modeFor(c.Name, volumeMode)})
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := m.mount(at, c); err != nil {
+		return err
+	}
+	env := &envEditor{doc: m.doc, path: append(at[:len(at):len(at)], "env"), vars: c.Env}
+	if err := env.mergePreload(c.EnvFrom); err != nil {
+		return fmt.Errorf("container %q: %w", c.Name, err)
+	}
+	replaced, err := env.setConfig(configValue(entries))
+	if err != nil {
+		return fmt.Errorf("container %q: %w", c.Name, err)
+	}
+	if replaced {
+		m.warnings = append(m.warnings, fmt.Sprintf("container %q: %s is set by the injector, the value it had was replaced; use annotation %s to choose a mode",
+			c.Name, names.EnvConfig, names.AnnotationMode))
+	}
+	modesByPath := make(map[string]modes.Mode, len(entries))
+	for _, e := range entries {
+		modesByPath[e.path] = e.mode
+	}
+	m.status.Containers[c.Name] = modesByPath
+	return nil
+}
+
+// mount adds the library's mount to a container, or refuses a container whose own mounts leave no room for it.
+func (m *mutation) mount(at []any, c *corev1.Container) error {
+	for i := range c.VolumeMounts {
+		mount := &c.VolumeMounts[i]
+		where := path.Clean("/" + mount.MountPath)
+		switch {
+		case where == names.LibraryDir && mount.Name == m.libraryVolume && m.libraryIndex >= 0:
+			return m.doc.Set(true, append(at[:len(at):len(at)], "volumeMounts", i, "readOnly")...)
+		case where == names.LibraryDir, strings.HasPrefix(where, names.LibraryDir+"/"):
+			return denied(ReasonConflict, "container %q mounts volume %q at %s, where SplitFS puts its library; choose a mountPath outside %s or set annotation %s: \"false\"",
+				c.Name, mount.Name, modes.Quote(mount.MountPath), names.LibraryDir, names.AnnotationInject)
+		case where == path.Dir(names.LibraryDir) && mount.ReadOnly:
+			return denied(ReasonConflict, "container %q mounts volume %q read-only at %s, so that %s cannot be created in it; choose another mountPath or set annotation %s: \"false\"",
+				c.Name, mount.Name, modes.Quote(mount.MountPath), names.LibraryDir, names.AnnotationInject)
+		}
+	}
+	mount := corev1.VolumeMount{Name: m.libraryVolume, MountPath: names.LibraryDir, ReadOnly: true}
+	if err := m.doc.Insert(mount, append(at[:len(at):len(at)], "volumeMounts", len(c.VolumeMounts))...); err != nil {
+		return fmt.Errorf("container %q: add mount: %w", c.Name, err)
+	}
+	return nil
+}

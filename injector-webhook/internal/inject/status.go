@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"splitfs.io/splitfs/injector-webhook/internal/modes"
+)
+
+// Status is what the annotation splitfs.io/status says.
+type Status struct {
+	Injected bool `json:"injected"`
+	// Containers maps a container's name and a mount path in it to the mode.
+	Containers map[string]map[string]modes.Mode `json:"containers,omitempty"`
+	// Reason says why nothing was injected although it might have been expected.
+	Reason string `json:"reason,omitempty"`
+}
+
+func (s *Status) text() (string, error) {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return "", fmt.Errorf("marshal status: %w", err)
+	}
+	return string(raw), nil
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package modes knows the guarantees an application can ask for.
+package modes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Mode is what a volume guarantees about a completed call; docs/architecture.md has the table.
+type Mode string
+
+const (
+	Posix  Mode = "posix"
+	Sync   Mode = "sync"
+	Strict Mode = "strict"
+
+	// Default is the mode of a StorageClass or volume that names none: what any kernel file system gives.
+	Default = Posix
+)
+
+var all = []Mode{Posix, Sync, Strict}
+
+// Parse accepts exactly the three names. Its error says what is wrong and what is allowed, and never repeats a long value.
+func Parse(s string) (Mode, error) {
+	if m := Mode(s); slices.Contains(all, m) {
+		return m, nil
+	}
+	return "", fmt.Errorf("%s is not a mode; allowed are %s", Quote(s), Allowed())
+}
+
+// Allowed lists the names for an error text.
+func Allowed() string {
+	names := make([]string, 0, len(all))
+	for _, m := range all {
+		names = append(names, string(m))
+	}
+	return strings.Join(names, ", ")
+}
+
+// maxQuoted bounds what of a user's value appears in a message: enough to recognise a typing error, too little to carry a payload
+// into logs and events.
+const maxQuoted = 32
+
+// Quote shows a value in a message when it is short and printable, and describes it otherwise.
+func Quote(s string) string {
+	switch {
+	case s == "":
+		return "an empty value"
+	case len(s) > maxQuoted:
+		return fmt.Sprintf("a value of %d bytes", len(s))
+	}
+	return fmt.Sprintf("%q", s)
+}

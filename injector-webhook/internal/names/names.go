@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package names holds the names that the injector shares with its users, with the CSI driver and with the preload library. They
+// are the contract of docs/architecture.md; nothing here has behaviour.
+package names
+
+const (
+	// Driver is the CSI driver whose volumes are served by the library, and StorageClass.provisioner of our classes.
+	Driver = "csi.splitfs.io"
+
+	// AnnotationPrefix starts every pod annotation of the product.
+	AnnotationPrefix = "splitfs.io/"
+	// AnnotationMode sets the mode of all containers of a pod.
+	AnnotationMode = AnnotationPrefix + "mode"
+	// AnnotationModeContainerPrefix and a container's name set the mode of that container.
+	AnnotationModeContainerPrefix = AnnotationMode + "."
+	// AnnotationInject set to "false" keeps the injector away from a pod.
+	AnnotationInject = AnnotationPrefix + "inject"
+	// AnnotationStatus is written by the injector: what it did, as JSON.
+	AnnotationStatus = AnnotationPrefix + "status"
+
+	// ParameterMode is the StorageClass parameter that names the mode of a class.
+	ParameterMode = "mode"
+
+	// LibraryVolume is the name of the volume added to a pod. A pod that uses the name for something else gets a numbered one.
+	LibraryVolume = "splitfs-library"
+	// VolumeKindAttribute and VolumeKindLibrary ask the node service for the inline volume that shows the library.
+	VolumeKindAttribute = AnnotationPrefix + "kind"
+	VolumeKindLibrary   = "library"
+
+	// LibraryDir is where a container sees the library volume, LibraryPath the library in it, AgentsDir the agents' sockets.
+	LibraryDir  = "/opt/splitfs"
+	LibraryPath = LibraryDir + "/libsplit.so"
+	AgentsDir   = LibraryDir + "/agents"
+
+	// EnvPreload is the dynamic linker's variable, EnvConfig ours. EnvPreloadOriginal keeps a LD_PRELOAD that the container
+	// had from a source (valueFrom, envFrom) which cannot be merged as text.
+	EnvPreload         = "LD_PRELOAD"
+	EnvConfig          = "SPLITFS_CONFIG"
+	EnvPreloadOriginal = "SPLITFS_LD_PRELOAD"
+)
