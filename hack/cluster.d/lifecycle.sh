@@ -179,8 +179,7 @@ local_down() {
 teardown() {
     local node
     for node in $(existing_nodes); do
-        kill_recorded "$(node_dir "$node")/init"
-        kill_recorded "$(node_dir "$node")/holder"
+        end_node "$node"
     done
     cgroup_kill "$CLUSTER_NAME"
     remove_links
@@ -191,6 +190,15 @@ teardown() {
     ! grep -qF " $RUN/" /proc/self/mountinfo ||
         die "still mounted below $RUN, not removed: $(awk -v run="$RUN/" 'index($5, run) == 1 { print $5 }' /proc/self/mountinfo | tr '\n' ' ')"
     rm -rf --one-file-system "$RUN"
+}
+
+# end_node NODE: the holder ends by itself once it has seen the node's first process end.
+end_node() {
+    kill_recorded "$(node_dir "$1")/init"
+    if [ -f "$(node_dir "$1")/init" ]; then
+        wait_until 5 "end of the holder of $1" process_gone "$(node_dir "$1")/holder" || warn "ending the holder of $1 by force"
+    fi
+    kill_recorded "$(node_dir "$1")/holder"
 }
 
 # local_status: a table of the daemons; fails unless all of them run and all nodes are Ready.
