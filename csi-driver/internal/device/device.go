@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package device says what the driver needs of whatever provides block devices on a node. The emulated manager (backing files on
+// loop devices) is one implementation; LVM and fsdax namespaces fit behind the same methods.
+package device
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// Manager makes and keeps the block devices of one kind on this node. All methods are idempotent, because each of them may have
+// been interrupted by a crash and is then called again. Calls for one ID never run at the same time; calls for different IDs do.
+type Manager interface {
+	// Name is the value of the StorageClass parameter "device".
+	Name() string
+	// Emulated says that the devices are not persistent memory; every place that shows such a volume says so too.
+	Emulated() bool
+	// Check says whether devices can be made and attached now.
+	Check(ctx context.Context) error
+	// Available returns how many bytes of devices can still be made.
+	Available(ctx context.Context) (int64, error)
+	// Create makes a device of at least size bytes, all of which are really there. volume.ErrExhausted when they are not.
+	Create(ctx context.Context, id string, size int64) error
+	// Grow makes a device larger, also while it is attached and in use. A device that is larger already is left alone.
+	Grow(ctx context.Context, id string, size int64) error
+	// Attach makes the device usable and returns the path of its node.
+	Attach(ctx context.Context, id string) (string, error)
+	// Detach undoes Attach.
+	Detach(ctx context.Context, id string) error
+	// Delete detaches the device and gives its space back.
+	Delete(ctx context.Context, id string) error
+}
+
+// Managers are the managers of a node, by name.
+type Managers map[string]Manager
+
+// NewManagers collects managers.
+func NewManagers(list ...Manager) Managers {
+	m := Managers{}
+	for _, manager := range list {
+		m[manager.Name()] = manager
+	}
+	return m
+}
+
+// Get returns the manager for the StorageClass parameter "device".
+func (m Managers) Get(name string) (Manager, error) {
+	if manager, ok := m[name]; ok {
+		return manager, nil
+	}
+	var names []string
+	for n := range m {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return nil, fmt.Errorf("%w: this node offers no %q devices; it offers: %s", volume.ErrInvalid, name, strings.Join(names, ", "))
+}

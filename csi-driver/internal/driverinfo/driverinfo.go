@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package driverinfo holds the names by which the rest of the world knows this driver.
+package driverinfo
+
+const (
+	// Name is the CSI driver's name: the provisioner of a StorageClass and the driver of an inline volume.
+	Name = "csi.splitfs.io"
+
+	// TopologyKey names the one node that can reach a volume.
+	TopologyKey = Name + "/node"
+
+	// KindAttribute and KindLibrary select, in an inline volume's attributes, the volume that carries the library into a pod.
+	KindAttribute = "splitfs.io/kind"
+	KindLibrary   = "library"
+)
+
+// Version is set at link time (-ldflags "-X .../driverinfo.Version=...").
+var Version = "dev"

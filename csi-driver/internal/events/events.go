@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package events tells Kubernetes users what happened to their volume, on the object they look at: the claim or the pod.
+package events
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// Reasons of our events.
+const (
+	ReasonEmulated    = "EmulatedVolume"
+	ReasonQuarantined = "RecoveryQuarantined"
+	ReasonRecovered   = "RecoveryReplayed"
+	ReasonAgentDied   = "AgentDied"
+	ReasonNodeGone    = "VolumeNodeGone"
+)
+
+// Recorder sends events. It never blocks its caller and never fails: an event is a courtesy, not part of an operation.
+type Recorder interface {
+	OnPVC(ctx context.Context, pvc volume.PVC, warning bool, reason, message string)
+	OnPod(ctx context.Context, pod volume.Pod, warning bool, reason, message string)
+}
+
+// Discard is a Recorder for a run without a cluster; it leaves a line in the log.
+type Discard struct{}
+
+// OnPVC implements Recorder.
+func (Discard) OnPVC(ctx context.Context, pvc volume.PVC, _ bool, reason, message string) {
+	klog.FromContext(ctx).V(3).Info("Event", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason, "message", message)
+}
+
+// OnPod implements Recorder.
+func (Discard) OnPod(ctx context.Context, pod volume.Pod, _ bool, reason, message string) {
+	klog.FromContext(ctx).V(3).Info("Event", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", reason, "message", message)
+}
+
+const (
+	queueLength   = 256
+	lookupTimeout = 10 * time.Second
+)
+
+// Cluster is a Recorder that sends to the API server.
+type Cluster struct {
+	client   kubernetes.Interface
+	recorder record.EventRecorder
+	queue    chan func()
+}
+
+var _ Recorder = (*Cluster)(nil)
+
+// NewCluster returns a Recorder that works until ctx is done.
+func NewCluster(ctx context.Context, client kubernetes.Interface, component, host string) *Cluster {
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	c := &Cluster{
+		client:   client,
+		recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component, Host: host}),
+		queue:    make(chan func(), queueLength),
+	}
+	go c.work(ctx)
+	return c
+}
+
+func (c *Cluster) work(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case job := <-c.queue:
+			job()
+		}
+	}
+}
+
+// OnPVC implements Recorder. `kubectl describe pvc` selects events by the claim's UID, which csi-provisioner does not pass on, so
+// the claim is looked up first, in the background.
+func (c *Cluster) OnPVC(ctx context.Context, pvc volume.PVC, warning bool, reason, message string) {
+	if pvc.Name == "" {
+		Discard{}.OnPVC(ctx, pvc, warning, reason, message)
+		return
+	}
+	logger := klog.FromContext(ctx)
+	job := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+		defer cancel()
+		claim, err := c.client.CoreV1().PersistentVolumeClaims(pvc.Namespace).Get(ctx, pvc.Name, metav1.GetOptions{})
+		if err != nil {
+			logger.Error(err, "Cannot send an event", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason, "message", message)
+			return
+		}
+		c.recorder.Event(claim, eventType(warning), reason, message)
+	}
+	select {
+	case c.queue <- job:
+	default:
+		logger.Info("Too many events, dropped one", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason, "message", message)
+	}
+}
+
+// OnPod implements Recorder.
+func (c *Cluster) OnPod(ctx context.Context, pod volume.Pod, warning bool, reason, message string) {
+	if pod.Name == "" {
+		Discard{}.OnPod(ctx, pod, warning, reason, message)
+		return
+	}
+	c.recorder.Event(&corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID),
+	}, eventType(warning), reason, message)
+}
+
+func eventType(warning bool) string {
+	if warning {
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filesystem
+
+import "splitfs.io/splitfs/csi-driver/internal/volume"
+
+// What a file system takes of its device before the first byte is stored. Upper estimates, held true by a test that runs the
+// real mkfs; what is still missing after mkfs is added by growing (see the node's stage).
+const (
+	// mkfs.xfs refuses devices below 300 MiB.
+	minXFS = 320 * volume.MiB
+	// The log of small XFS file systems is 64 MiB, of large ones 1/2048 of the device.
+	xfsFixed = 72 * volume.MiB
+	// Reservations per allocation group for reflink and free inode trees, 1/64, and the log of large file systems.
+	xfsShare = 60
+
+	minExt4   = 64 * volume.MiB
+	ext4Fixed = 16 * volume.MiB
+	// Inode tables take 1/64 (256 bytes per 16 KiB), the journal up to 1/32 of small file systems; no blocks are kept for root.
+	ext4Share = 20
+)
+
+// DeviceSize returns the size of a device whose file system has room for size bytes.
+func DeviceSize(fsType string, size int64) int64 {
+	if fsType == volume.Ext4 {
+		return max(minExt4, volume.RoundUp(size+size/ext4Share+ext4Fixed))
+	}
+	return max(minXFS, volume.RoundUp(size+size/xfsShare+xfsFixed))
+}
+
+// LargestSize is the inverse: the most bytes that a device of deviceSize bytes is sure to have room for, 0 when none.
+func LargestSize(fsType string, deviceSize int64) int64 {
+	low, high := int64(0), deviceSize/volume.MiB // in MiB: low fits or is 0, high+1 does not
+	for low < high {
+		middle := (low + high + 1) / 2
+		if DeviceSize(fsType, middle*volume.MiB) <= deviceSize {
+			low = middle
+		} else {
+			high = middle - 1
+		}
+	}
+	return low * volume.MiB
+}

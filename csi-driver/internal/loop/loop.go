@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package loop attaches files to loop devices. Loop devices belong to the whole machine, also to containers and namespaces that
+// know nothing of us, so a device is found by the file behind it (file system and inode), never by a remembered number.
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+)
+
+const (
+	control   = "/dev/loop-control"
+	sysBlock  = "/sys/block"
+	loopMajor = 7
+
+	// Another user of loop devices can take the free device we were just told about.
+	attachAttempts = 32
+	// Detaching is asynchronous while a short-lived opener (a scan by udev or blkid) holds the device.
+	detachTimeout = 10 * time.Second
+	detachPoll    = 20 * time.Millisecond
+)
+
+// Attach returns the loop device of file, attaching one when there is none.
+func Attach(ctx context.Context, file string) (string, error) {
+	if dev, err := Find(file); err != nil || dev != "" {
+		return dev, err
+	}
+	backing, err := os.OpenFile(file, os.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", fmt.Errorf("attach %s to a loop device: %w", file, err)
+	}
+	defer backing.Close()
+	for range attachAttempts {
+		dev, err := attachFree(ctx, backing)
+		if errors.Is(err, unix.EBUSY) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("attach %s to a loop device: %w", file, err)
+		}
+		return dev, nil
+	}
+	return "", fmt.Errorf("attach %s to a loop device: every free device was taken by somebody else, %d times", file, attachAttempts)
+}
+
+func attachFree(ctx context.Context, backing *os.File) (string, error) {
+	ctl, err := os.OpenFile(control, os.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", fmt.Errorf("%w (is the loop module loaded and /dev mounted from the host?)", err)
+	}
+	defer ctl.Close()
+	number, err := unix.IoctlRetInt(int(ctl.Fd()), unix.LOOP_CTL_GET_FREE)
+	if err != nil {
+		return "", fmt.Errorf("ask for a free loop device: %w", err)
+	}
+	path := fmt.Sprintf("/dev/loop%d", number)
+	if err := ensureNode(path, number); err != nil {
+		return "", err
+	}
+	dev, err := os.OpenFile(path, os.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer dev.Close()
+	config := unix.LoopConfig{Fd: uint32(backing.Fd())}
+	copy(config.Info.File_name[:len(config.Info.File_name)-1], filepath.Base(backing.Name()))
+	if err := unix.IoctlLoopConfigure(int(dev.Fd()), &config); err != nil {
+		return "", fmt.Errorf("configure %s: %w", path, err)
+	}
+	// Direct I/O saves the second copy in the page cache. Not every file system can do it, and without it all is well too.
+	if err := unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_DIRECT_IO, 1); err != nil {
+		klog.FromContext(ctx).V(4).Info("No direct I/O to the backing file", "device", path, "file", backing.Name(), "err", err)
+	}
+	return path, nil
+}
+
+// ensureNode makes the device node where /dev is not kept by the kernel (devtmpfs) but is a directory of a container.
+func ensureNode(path string, number int) error {
+	err := unix.Mknod(path, unix.S_IFBLK|0o660, int(unix.Mkdev(loopMajor, uint32(number))))
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	return nil
+}
+
+// Find returns the loop device whose backing file is file, or "" when there is none (or no such file).
+func Find(file string) (string, error) {
+	var want unix.Stat_t
+	if err := unix.Stat(file, &want); errors.Is(err, unix.ENOENT) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("look for the loop device of %s: %w", file, err)
+	}
+	entries, err := os.ReadDir(sysBlock)
+	if err != nil {
+		return "", fmt.Errorf("look for the loop device of %s: %w", file, err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "loop") {
+			continue
+		}
+		// The name is read first, because opening a device that is somebody else's would keep it busy.
+		name, err := os.ReadFile(filepath.Join(sysBlock, e.Name(), "loop", "backing_file"))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENXIO) {
+			continue // not attached
+		}
+		if err != nil {
+			return "", fmt.Errorf("look for the loop device of %s: %w", file, err)
+		}
+		if filepath.Base(strings.TrimSpace(string(name))) != filepath.Base(file) {
+			continue
+		}
+		path := "/dev/" + e.Name()
+		info, err := status(path)
+		if errors.Is(err, unix.ENXIO) {
+			continue // detached since
+		}
+		if err != nil {
+			return "", fmt.Errorf("look for the loop device of %s: %w", file, err)
+		}
+		if info.Device == uint64(want.Dev) && info.Inode == want.Ino {
+			return path, nil
+		}
+	}
+	return "", nil
+}
+
+func status(path string) (*unix.LoopInfo64, error) {
+	dev, err := os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer dev.Close()
+	info, err := unix.IoctlLoopGetStatus64(int(dev.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("status of %s: %w", path, err)
+	}
+	return info, nil
+}
+
+// Detach detaches file's loop device and waits until it is free. It is no error when there is none.
+func Detach(ctx context.Context, file string) error {
+	deadline := time.Now().Add(detachTimeout)
+	for {
+		dev, err := Find(file)
+		if err != nil || dev == "" {
+			return err
+		}
+		if err := clear(dev); err != nil {
+			return fmt.Errorf("detach %s from %s: %w", dev, file, err)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("detach %s from %s: still in use after %s", dev, file, detachTimeout)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("detach %s from %s: %w", dev, file, ctx.Err())
+		case <-time.After(detachPoll):
+		}
+	}
+}
+
+func clear(path string) error {
+	dev, err := os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	// ENXIO: it was detached between our look and our call.
+	if err := unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
+		return err
+	}
+	return nil
+}
+
+// Resize lets a loop device see that its file has grown.
+func Resize(path string) error {
+	dev, err := os.OpenFile(path, os.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("grow %s: %w", path, err)
+	}
+	defer dev.Close()
+	if err := unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
+		return fmt.Errorf("grow %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/internal/filesystem"
+	"splitfs.io/splitfs/csi-driver/internal/mounts"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// Expand grows a staged volume, in use, and returns its size.
+func (n *Node) Expand(ctx context.Context, id, path string, required, limit int64) (int64, error) {
+	rec, err := n.get(id)
+	if err != nil {
+		return 0, err
+	}
+	mounted, err := mounts.At(path)
+	if err != nil {
+		return 0, err
+	}
+	if mounted == nil {
+		return 0, fmt.Errorf("volume %s: %w at %s: nothing is mounted there", id, volume.ErrNotFound, path)
+	}
+	if rec.Staged == nil {
+		return 0, fmt.Errorf("volume %s: %w: it is not staged, and grows only in use", id, volume.ErrPrecondition)
+	}
+	size := rec.Size
+	if required != 0 || limit != 0 { // without a size the file system is to fill its device
+		if size, err = expandedSize(rec, required, limit); err != nil {
+			return 0, err
+		}
+	}
+	manager, err := n.config.Managers.Get(rec.Device)
+	if err != nil {
+		return 0, err
+	}
+	if err := n.roomToGrow(ctx, manager, rec, size); err != nil {
+		return 0, err
+	}
+	dev, err := manager.Attach(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	// Also when the size is there already: the call before this one may have been cut off before the file system grew.
+	if err := n.growDevice(ctx, manager, dev, rec, filesystem.DeviceSize(rec.FSType, size+rec.Overhead)); err != nil {
+		return 0, fmt.Errorf("expand volume %s: %w", id, err)
+	}
+	if size > rec.Size {
+		rec.Size, rec.Measured = size, size
+		if err := n.store.Put(rec); err != nil {
+			return 0, err
+		}
+	}
+	klog.FromContext(ctx).V(2).Info("Expanded a volume", "size", rec.Size, "device-size", rec.DeviceSize)
+	return rec.Size, nil
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package node does the work behind the CSI calls on one node. It knows nothing of gRPC and takes no per-volume locks: package
+// driver holds the volume's lock around every call.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/internal/agent"
+	"splitfs.io/splitfs/csi-driver/internal/device"
+	"splitfs.io/splitfs/csi-driver/internal/events"
+	"splitfs.io/splitfs/csi-driver/internal/mounts"
+	"splitfs.io/splitfs/csi-driver/internal/splitfs"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+const (
+	// dataDir is what a pod sees of a volume; the control directory beside it stays out of its reach.
+	dataDir = "data"
+	// cleanupTimeout bounds undoing a failed call, which happens also when the caller has gone.
+	cleanupTimeout = 30 * time.Second
+	// publishWait is how long publishing waits for an agent that is just being restarted.
+	publishWait = 10 * time.Second
+)
+
+// Config of a Node.
+type Config struct {
+	Name string
+	// StateDir keeps one state file per volume.
+	StateDir string
+	// InjectDir is what pods see at /opt/splitfs; Library is where its libsplit.so comes from.
+	InjectDir string
+	Library   string
+	CLI       splitfs.CLI
+	// Overhead is what every volume has on top of the promised size: the staging pool and the logs.
+	Overhead   int64
+	MaxVolumes int64
+	Managers   device.Managers
+	Events     events.Recorder
+	// Agent overrides timeouts of the agents' supervisor; Binary, Args and OnDeath are set here.
+	Agent agent.Config
+}
+
+// Node is one node's volumes.
+type Node struct {
+	config  Config
+	store   *volume.Store
+	mounter *mounts.Mounter
+	agents  *agent.Supervisor
+	library library
+}
+
+// New opens the node's state. Resume brings its volumes back into service.
+func New(ctx context.Context, config Config) (*Node, error) {
+	if config.Name == "" {
+		return nil, errors.New("the node has no name; set --node-name or NODE_NAME")
+	}
+	if config.Events == nil {
+		config.Events = events.Discard{}
+	}
+	store, err := volume.OpenStore(config.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		config: config, store: store, mounter: mounts.New(),
+		library: library{source: config.Library, dir: config.InjectDir},
+	}
+	if err := n.library.prepareDirs(); err != nil {
+		return nil, err
+	}
+	supervisor := config.Agent
+	supervisor.Binary = config.CLI.Binary
+	supervisor.Args = func(root string) []string { return config.CLI.AgentArgs(root, n.library.agentsDir()) }
+	supervisor.OnDeath = n.agentDied
+	n.agents = agent.New(ctx, supervisor)
+	return n, nil
+}
+
+// Name returns the node's name.
+func (n *Node) Name() string { return n.config.Name }
+
+// MaxVolumes returns how many volumes can be published here at a time.
+func (n *Node) MaxVolumes() int64 { return n.config.MaxVolumes }
+
+// Check says whether volumes can be made and used now.
+func (n *Node) Check(ctx context.Context) error {
+	errs := []error{n.config.CLI.Check()}
+	for _, m := range n.config.Managers {
+		errs = append(errs, m.Check(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Resume finishes what a crash interrupted and starts the agents of all staged volumes. It is called once, before any request.
+// A volume that cannot be resumed does not keep the others from being served.
+func (n *Node) Resume(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	if err := n.library.removeStaleSockets(); err != nil {
+		return err
+	}
+	if err := n.library.install(); err != nil {
+		// Volumes work without it; publishing the library tries again and tells the pod.
+		logger.Error(err, "The library cannot be offered to pods")
+	}
+	records, err := n.store.List()
+	if err != nil {
+		logger.Error(err, "Some volumes have no usable state and are left alone")
+	}
+	for _, rec := range records {
+		if err := n.resumeVolume(ctx, rec); err != nil {
+			logger.Error(err, "Cannot resume a volume", "volume-id", rec.ID)
+		}
+	}
+	return nil
+}
+
+func (n *Node) resumeVolume(ctx context.Context, rec *volume.Record) error {
+	logger := klog.FromContext(ctx)
+	if rec.Phase == volume.PhaseDeleting {
+		logger.Info("Finishing an interrupted deletion", "volume-id", rec.ID)
+		return n.Delete(ctx, rec.ID)
+	}
+	if err := n.forgetUnmounted(rec); err != nil {
+		return err
+	}
+	if rec.Staged == nil {
+		return nil
+	}
+	mounted, err := mounts.At(rec.Staged.Path)
+	if err != nil {
+		return err
+	}
+	if mounted == nil { // the node was rebooted; kubelet stages the volume again when a pod needs it
+		logger.V(2).Info("Volume was staged and is not mounted any more", "volume-id", rec.ID, "path", rec.Staged.Path)
+		return nil
+	}
+	logger.Info("Starting the agent of a staged volume", "volume-id", rec.ID, "path", rec.Staged.Path)
+	return n.agents.Watch(rec.ID, rec.Staged.Path)
+}
+
+// forgetUnmounted drops targets that are not mounted any more from a volume's record.
+func (n *Node) forgetUnmounted(rec *volume.Record) error {
+	changed := false
+	for target := range rec.Published {
+		mounted, err := mounts.At(target)
+		if err != nil {
+			return err
+		}
+		if mounted == nil {
+			delete(rec.Published, target)
+			changed = true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return n.store.Put(rec)
+}
+
+// Shutdown stops all agents; volumes stay mounted and applications keep the leases they have.
+func (n *Node) Shutdown() { n.agents.Shutdown() }
+
+// agentDied tells the users of a volume. The agent comes back by itself.
+func (n *Node) agentDied(ctx context.Context, id string, cause error) {
+	rec, err := n.store.Get(id)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot tell a volume's users that its agent died")
+		return
+	}
+	message := fmt.Sprintf("the agent of volume %s on node %s died and is being restarted: %v; applications keep what they leased", id, n.config.Name, cause)
+	n.tellUsers(ctx, rec, true, events.ReasonAgentDied, message)
+}
+
+// tellUsers sends an event to the claim of a volume and to each pod it is published for.
+func (n *Node) tellUsers(ctx context.Context, rec *volume.Record, warning bool, reason, message string) {
+	n.config.Events.OnPVC(ctx, rec.PVC, warning, reason, message)
+	for _, p := range rec.Published {
+		n.config.Events.OnPod(ctx, p.Pod, warning, reason, message)
+	}
+}
+
+// get returns the record of a volume that is fully there.
+func (n *Node) get(id string) (*volume.Record, error) {
+	rec, err := n.store.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	if rec.Phase != volume.PhaseReady {
+		return nil, fmt.Errorf("volume %s: %w: it is in phase %q", id, volume.ErrPrecondition, rec.Phase)
+	}
+	return rec, nil
+}
+
+func (n *Node) root(rec *volume.Record) string { return rec.Staged.Path }
+
+func (n *Node) data(rec *volume.Record) string { return filepath.Join(n.root(rec), dataDir) }
+
+// detached returns a context for undoing something after the caller's own may be done.
+func detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+}

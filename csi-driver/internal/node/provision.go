@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/internal/device"
+	"splitfs.io/splitfs/csi-driver/internal/events"
+	"splitfs.io/splitfs/csi-driver/internal/filesystem"
+	"splitfs.io/splitfs/csi-driver/internal/mounts"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// CreateRequest asks for a volume.
+type CreateRequest struct {
+	Name   string
+	Params volume.Params
+	// FSType is the file system type to use, never empty.
+	FSType string
+	// Required and Limit bound the size; 0 is no bound.
+	Required, Limit int64
+}
+
+// Create makes a volume, or finds the one that an earlier call for the same name made.
+func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, error) {
+	manager, err := n.config.Managers.Get(req.Params.Device)
+	if err != nil {
+		return nil, err
+	}
+	id := volume.IDFromName(req.Name)
+	rec, err := n.store.Get(id)
+	switch {
+	case err == nil:
+		if err := compatible(rec, req); err != nil {
+			return nil, err
+		}
+		if rec.Phase == volume.PhaseReady {
+			return rec, nil
+		}
+	case errors.Is(err, volume.ErrNotFound):
+		if rec, err = n.plan(ctx, manager, id, req); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, err
+	}
+	if err := n.store.Put(rec); err != nil {
+		return nil, err
+	}
+	if err := manager.Create(ctx, id, rec.DeviceSize); err != nil {
+		// Nobody has the volume's ID yet, so nobody would ever delete it.
+		cleanup, cancel := detached(ctx)
+		defer cancel()
+		return nil, errors.Join(fmt.Errorf("create volume %s: %w", id, err), n.destroy(cleanup, manager, rec))
+	}
+	rec.Phase = volume.PhaseReady
+	if err := n.store.Put(rec); err != nil {
+		return nil, err
+	}
+	klog.FromContext(ctx).V(2).Info("Created a volume", "volume-id", id, "size", rec.Size, "device-size", rec.DeviceSize, "device", rec.Device)
+	if manager.Emulated() {
+		n.config.Events.OnPVC(ctx, rec.PVC, false, events.ReasonEmulated, n.emulatedMessage(rec))
+	}
+	return rec, nil
+}
+
+// plan chooses a new volume's sizes and refuses what cannot fit before anything is written.
+func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req CreateRequest) (*volume.Record, error) {
+	size, err := volume.Size(req.Required, req.Limit)
+	if err != nil {
+		return nil, err
+	}
+	rec := &volume.Record{
+		ID: id, Name: req.Name, Phase: volume.PhaseCreating,
+		Mode: req.Params.Mode, Device: req.Params.Device, FSType: req.FSType, PVC: req.Params.PVC,
+		Size: size, Overhead: n.config.Overhead, DeviceSize: filesystem.DeviceSize(req.FSType, size+n.config.Overhead),
+	}
+	available, err := manager.Available(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if rec.DeviceSize > available {
+		return nil, n.tooLarge(req.FSType, size, available)
+	}
+	return rec, nil
+}
+
+// tooLarge says in the user's terms, the size of a claim, what would have fitted.
+func (n *Node) tooLarge(fsType string, size, available int64) error {
+	return fmt.Errorf("%w on node %s: the volume would hold %d MiB, the largest that fits now holds %d MiB; ask for less, delete volumes, or raise the node's capacity",
+		volume.ErrExhausted, n.config.Name, size/volume.MiB, n.largest(fsType, available)/volume.MiB)
+}
+
+// largest returns the most a volume can hold in available bytes of device.
+func (n *Node) largest(fsType string, available int64) int64 {
+	return max(0, filesystem.LargestSize(fsType, available)-n.config.Overhead)
+}
+
+// compatible says whether a volume is what a request asks for.
+func compatible(rec *volume.Record, req CreateRequest) error {
+	differs := func(what string, have, want any) error {
+		return fmt.Errorf("volume %q %w: its %s is %v, the request wants %v", req.Name, volume.ErrExists, what, have, want)
+	}
+	switch {
+	case rec.Phase == volume.PhaseDeleting:
+		return fmt.Errorf("volume %s: %w: it is being deleted", rec.ID, volume.ErrBusy)
+	case rec.Mode != req.Params.Mode:
+		return differs("mode", rec.Mode, req.Params.Mode)
+	case rec.Device != req.Params.Device:
+		return differs("device", rec.Device, req.Params.Device)
+	case rec.FSType != req.FSType:
+		return differs("file system type", rec.FSType, req.FSType)
+	case rec.Size < req.Required:
+		return differs("size", rec.Size, fmt.Sprintf("at least %d", req.Required))
+	case req.Limit > 0 && rec.Size > req.Limit:
+		return differs("size", rec.Size, fmt.Sprintf("at most %d", req.Limit))
+	}
+	return nil
+}
+
+// Delete removes a volume and its data. A volume that is in use is not deleted; one that is not known is deleted already.
+func (n *Node) Delete(ctx context.Context, id string) error {
+	if !volume.ValidID(id) {
+		return nil // none of ours: there is nothing to delete
+	}
+	rec, err := n.store.Get(id)
+	if errors.Is(err, volume.ErrNotFound) {
+		return n.deleteLeftover(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	if user, err := inUse(rec); err != nil {
+		return err
+	} else if user != "" {
+		return fmt.Errorf("volume %s: %w: it is in use at %s", id, volume.ErrPrecondition, user)
+	}
+	manager, err := n.config.Managers.Get(rec.Device)
+	if err != nil {
+		return err
+	}
+	rec.Phase = volume.PhaseDeleting
+	if err := n.store.Put(rec); err != nil {
+		return err
+	}
+	if err := n.agents.Stop(ctx, id); err != nil {
+		return err
+	}
+	if err := n.destroy(ctx, manager, rec); err != nil {
+		return fmt.Errorf("delete volume %s: %w", id, err)
+	}
+	klog.FromContext(ctx).V(2).Info("Deleted a volume", "volume-id", id)
+	return nil
+}
+
+// deleteLeftover removes a device whose state is lost; the caller has asked for exactly this ID to be deleted.
+func (n *Node) deleteLeftover(ctx context.Context, id string) error {
+	for _, m := range n.config.Managers {
+		if err := m.Delete(ctx, id); err != nil {
+			return fmt.Errorf("delete volume %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+func (n *Node) destroy(ctx context.Context, manager device.Manager, rec *volume.Record) error {
+	if err := manager.Delete(ctx, rec.ID); err != nil {
+		return err
+	}
+	return n.store.Remove(rec.ID)
+}
+
+// inUse returns a path where the volume is mounted, "" when there is none.
+func inUse(rec *volume.Record) (string, error) {
+	var paths []string
+	if rec.Staged != nil {
+		paths = append(paths, rec.Staged.Path)
+	}
+	for target := range rec.Published {
+		paths = append(paths, target)
+	}
+	for _, path := range paths {
+		if mounted, err := mounts.At(path); err != nil {
+			return "", err
+		} else if mounted != nil {
+			return path, nil
+		}
+	}
+	return "", nil
+}
+
+// Volume returns a volume that exists.
+func (n *Node) Volume(id string) (*volume.Record, error) { return n.get(id) }
+
+// Capacity returns the most that a new volume of these parameters can hold.
+func (n *Node) Capacity(ctx context.Context, params volume.Params) (int64, error) {
+	manager, err := n.config.Managers.Get(params.Device)
+	if err != nil {
+		return 0, err
+	}
+	available, err := manager.Available(ctx)
+	if err != nil {
+		return 0, err
+	}
+	fsType := params.FSType
+	if fsType == "" {
+		fsType = volume.XFS
+	}
+	return n.largest(fsType, available), nil
+}
+
+// CheckExpand says whether a volume could grow, and to what size, without doing it.
+func (n *Node) CheckExpand(ctx context.Context, id string, required, limit int64) (int64, error) {
+	rec, err := n.get(id)
+	if err != nil {
+		return 0, err
+	}
+	size, err := expandedSize(rec, required, limit)
+	if err != nil {
+		return 0, err
+	}
+	manager, err := n.config.Managers.Get(rec.Device)
+	if err != nil {
+		return 0, err
+	}
+	return size, n.roomToGrow(ctx, manager, rec, size)
+}
+
+func (n *Node) roomToGrow(ctx context.Context, manager device.Manager, rec *volume.Record, size int64) error {
+	missing := filesystem.DeviceSize(rec.FSType, size+rec.Overhead) - rec.DeviceSize
+	if missing <= 0 {
+		return nil
+	}
+	available, err := manager.Available(ctx)
+	if err != nil {
+		return err
+	}
+	if missing > available {
+		return fmt.Errorf("volume %s cannot grow from %d to %d MiB: %w on node %s: %d MiB more are needed, %d MiB are available",
+			rec.ID, rec.Size/volume.MiB, size/volume.MiB, volume.ErrOutOfRange, n.config.Name, missing/volume.MiB, available/volume.MiB)
+	}
+	return nil
+}
+
+// expandedSize returns the size a volume has after an expansion; volumes never shrink.
+func expandedSize(rec *volume.Record, required, limit int64) (int64, error) {
+	if required == 0 && limit == 0 {
+		return 0, fmt.Errorf("%w: no size to expand volume %s to", volume.ErrInvalid, rec.ID)
+	}
+	if limit > 0 && rec.Size > limit {
+		return 0, fmt.Errorf("volume %s: %w: it holds %d bytes already and must not hold more than %d; volumes do not shrink", rec.ID, volume.ErrOutOfRange, rec.Size, limit)
+	}
+	if required <= rec.Size {
+		return rec.Size, nil
+	}
+	return volume.Size(required, limit)
+}
+
+func (n *Node) emulatedMessage(rec *volume.Record) string {
+	return fmt.Sprintf("volume %s is emulated: a file on a loop device of node %s, not persistent memory; it behaves like the real one, its speed does not tell anything about it",
+		rec.ID, n.config.Name)
+}

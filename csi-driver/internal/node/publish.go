@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/internal/events"
+	"splitfs.io/splitfs/csi-driver/internal/mounts"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// PublishRequest asks for a staged volume to be shown to a pod.
+type PublishRequest struct {
+	ID          string
+	StagingPath string
+	Target      string
+	ReadOnly    bool
+	Pod         volume.Pod
+}
+
+// Publish bind-mounts the data directory of a staged volume. Ownership and modes are kubelet's business (fsGroupPolicy).
+func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
+	rec, err := n.get(req.ID)
+	if err != nil {
+		return err
+	}
+	if err := n.staged(rec, req.StagingPath); err != nil {
+		return err
+	}
+	// Without its agent the application would run with its guarantee kept by slower means, or, in strict mode, could not write.
+	// An agent that was just restarted is worth waiting for; for a longer trouble kubelet calls again and the pod shows why.
+	wait, cancel := context.WithTimeout(ctx, publishWait)
+	defer cancel()
+	if err := n.agents.WaitReady(wait, rec.ID); err != nil {
+		return fmt.Errorf("publish volume %s: %w: %w", rec.ID, volume.ErrUnavailable, err)
+	}
+	if rec.Published == nil {
+		rec.Published = map[string]volume.Publish{}
+	}
+	_, again := rec.Published[req.Target]
+	rec.Published[req.Target] = volume.Publish{Pod: req.Pod, ReadOnly: req.ReadOnly}
+	if err := n.store.Put(rec); err != nil {
+		return err
+	}
+	var options []string
+	if req.ReadOnly {
+		options = []string{"ro"}
+	}
+	if err := n.mounter.Bind(ctx, n.data(rec), req.Target, options); err != nil {
+		return fmt.Errorf("publish volume %s: %w", rec.ID, err)
+	}
+	if !again {
+		n.tellPod(ctx, rec, req.Pod)
+	}
+	klog.FromContext(ctx).V(2).Info("Published a volume", "target", req.Target, "read-only", req.ReadOnly, "pod", klog.KRef(req.Pod.Namespace, req.Pod.Name))
+	return nil
+}
+
+// staged says whether a volume is mounted at its staging path.
+func (n *Node) staged(rec *volume.Record, path string) error {
+	if rec.Staged == nil || rec.Staged.Path != path {
+		return fmt.Errorf("volume %s: %w: it is not staged at %s", rec.ID, volume.ErrPrecondition, path)
+	}
+	mounted, err := mounts.At(path)
+	if err != nil {
+		return err
+	}
+	if mounted == nil {
+		return fmt.Errorf("volume %s: %w: nothing is mounted at %s", rec.ID, volume.ErrPrecondition, path)
+	}
+	return nil
+}
+
+// tellPod repeats on the pod what its owner should know of the volume.
+func (n *Node) tellPod(ctx context.Context, rec *volume.Record, pod volume.Pod) {
+	if manager, err := n.config.Managers.Get(rec.Device); err == nil && manager.Emulated() {
+		n.config.Events.OnPod(ctx, pod, false, events.ReasonEmulated, n.emulatedMessage(rec))
+	}
+	if rec.Recovery != nil && rec.Recovery.Quarantined > 0 {
+		n.config.Events.OnPod(ctx, pod, true, events.ReasonQuarantined, quarantineMessage(rec))
+	}
+}
+
+// Unpublish unmounts a target, whatever was published there. A target that is not there is unpublished already.
+func (n *Node) Unpublish(ctx context.Context, id, target string) error {
+	if err := n.mounter.Cleanup(target); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).V(2).Info("Unpublished a volume", "target", target)
+	if !volume.ValidID(id) {
+		return nil // an inline volume: it has no state
+	}
+	rec, err := n.store.Get(id)
+	if err != nil {
+		return ignoreNotFound(err)
+	}
+	if _, ok := rec.Published[target]; !ok {
+		return nil
+	}
+	delete(rec.Published, target)
+	return n.store.Put(rec)
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/internal/device"
+	"splitfs.io/splitfs/csi-driver/internal/events"
+	"splitfs.io/splitfs/csi-driver/internal/filesystem"
+	"splitfs.io/splitfs/csi-driver/internal/mounts"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// StageRequest asks for a volume to be mounted and served.
+type StageRequest struct {
+	ID   string
+	Path string
+	// FSType is what the PersistentVolume says; empty: whatever the volume was made for.
+	FSType     string
+	MountFlags []string
+}
+
+// Stage attaches, formats (once), mounts, prepares and recovers a volume and starts its agent. Only when all of that is done may
+// a pod see the volume.
+func (n *Node) Stage(ctx context.Context, req StageRequest) error {
+	rec, err := n.get(req.ID)
+	if err != nil {
+		return err
+	}
+	if req.FSType != "" && req.FSType != rec.FSType {
+		return fmt.Errorf("%w: volume %s was made for %s, the request wants %s", volume.ErrInvalid, rec.ID, rec.FSType, req.FSType)
+	}
+	manager, err := n.config.Managers.Get(rec.Device)
+	if err != nil {
+		return err
+	}
+	if rec.Staged != nil && rec.Staged.Path != req.Path {
+		if mounted, err := mounts.At(rec.Staged.Path); err != nil {
+			return err
+		} else if mounted != nil {
+			return fmt.Errorf("volume %s: %w: it is staged at %s", rec.ID, volume.ErrPrecondition, rec.Staged.Path)
+		}
+	}
+	before, err := mounts.At(req.Path)
+	if err != nil {
+		return err
+	}
+	if state, ok := n.agents.State(rec.ID); ok && state.Ready && before != nil && rec.Staged != nil && rec.Staged.Path == req.Path {
+		return nil
+	}
+	rec.Staged = &volume.Staging{Path: req.Path}
+	if err := n.store.Put(rec); err != nil {
+		return err
+	}
+	if err := n.stage(ctx, manager, rec, req); err != nil {
+		err = fmt.Errorf("stage volume %s: %w", rec.ID, err)
+		if before != nil {
+			return err // it was mounted before this call: pods may use it
+		}
+		// After a final error kubelet does not unstage: nobody else would undo this.
+		cleanup, cancel := detached(ctx)
+		defer cancel()
+		return errors.Join(err, n.takeDown(cleanup, manager, rec))
+	}
+	klog.FromContext(ctx).V(2).Info("Staged a volume", "path", req.Path)
+	return nil
+}
+
+func (n *Node) stage(ctx context.Context, manager device.Manager, rec *volume.Record, req StageRequest) error {
+	dev, err := manager.Attach(ctx, rec.ID)
+	if err != nil {
+		return err
+	}
+	if err := n.makeFileSystem(ctx, dev, rec); err != nil {
+		return err
+	}
+	if mounted, err := mounts.At(req.Path); err != nil {
+		return err
+	} else if mounted == nil {
+		if err := filesystem.Check(ctx, dev, rec.FSType); err != nil {
+			return err
+		}
+	}
+	if err := n.mounter.Device(ctx, dev, req.Path, rec.FSType, req.MountFlags); err != nil {
+		return err
+	}
+	if err := n.ensureRoom(ctx, manager, dev, rec); err != nil {
+		return err
+	}
+	if err := os.Mkdir(n.data(rec), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("create the data directory: %w", err)
+	}
+	return n.serve(ctx, rec)
+}
+
+// makeFileSystem formats a device that never was, and makes sure that one that was still carries its file system. A device that
+// lost it is an accident to be looked at; formatting it would end all hope.
+func (n *Node) makeFileSystem(ctx context.Context, dev string, rec *volume.Record) error {
+	if rec.Formatted {
+		fsType, err := filesystem.Type(ctx, dev)
+		if err != nil {
+			return err
+		}
+		if fsType != rec.FSType {
+			return fmt.Errorf("%w: %s was formatted as %s and now shows %q; it is not formatted again, because that would destroy what is left",
+				volume.ErrPrecondition, dev, rec.FSType, fsType)
+		}
+		return nil
+	}
+	if err := filesystem.Format(ctx, dev, rec.FSType); err != nil {
+		return err
+	}
+	rec.Formatted = true
+	return n.store.Put(rec)
+}
+
+// ensureRoom measures a new file system and grows it until it holds what was promised, with pool and logs on top.
+func (n *Node) ensureRoom(ctx context.Context, manager device.Manager, dev string, rec *volume.Record) error {
+	const rounds = 4 // each one adds what the round before was short of; the second already finds enough
+	for range rounds {
+		if rec.Measured >= rec.Size {
+			return nil
+		}
+		usage, err := filesystem.Measure(n.root(rec))
+		if err != nil {
+			return err
+		}
+		missing := rec.Size + rec.Overhead - usage.Available
+		if missing <= 0 {
+			rec.Measured = rec.Size
+			return n.store.Put(rec)
+		}
+		klog.FromContext(ctx).V(2).Info("The new file system is short of room, growing it", "missing", missing)
+		if err := n.growDevice(ctx, manager, dev, rec, rec.DeviceSize+volume.RoundUp(missing+missing/8)); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("the file system on %s stays smaller than the %d bytes that were promised", dev, rec.Size)
+}
+
+func (n *Node) growDevice(ctx context.Context, manager device.Manager, dev string, rec *volume.Record, size int64) error {
+	if size > rec.DeviceSize {
+		rec.DeviceSize = size
+		if err := n.store.Put(rec); err != nil {
+			return err
+		}
+	}
+	if err := manager.Grow(ctx, rec.ID, rec.DeviceSize); err != nil {
+		return err
+	}
+	return filesystem.Grow(ctx, dev, n.root(rec), rec.FSType)
+}
+
+// serve prepares and recovers a mounted volume and starts its agent. With an agent that is up there is nothing to do, and
+// recovery would rightly refuse.
+func (n *Node) serve(ctx context.Context, rec *volume.Record) error {
+	if state, ok := n.agents.State(rec.ID); ok && state.Ready {
+		return nil
+	}
+	// An agent that is between two restarts holds no lock now but may any moment.
+	if err := n.agents.Stop(ctx, rec.ID); err != nil {
+		return err
+	}
+	if err := n.config.CLI.Prepare(ctx, n.root(rec)); err != nil {
+		return err
+	}
+	result, err := n.config.CLI.Recover(ctx, n.root(rec))
+	if err != nil {
+		return err
+	}
+	rec.Recovery = result
+	if err := n.store.Put(rec); err != nil {
+		return err
+	}
+	n.reportRecovery(ctx, rec)
+	return n.agents.Start(ctx, rec.ID, n.root(rec))
+}
+
+func (n *Node) reportRecovery(ctx context.Context, rec *volume.Record) {
+	r := rec.Recovery
+	klog.FromContext(ctx).V(2).Info("Recovered a volume", "logs", r.Logs, "records", r.Records, "replayed", r.Replayed,
+		"bytes", r.Bytes, "ignored", r.Ignored, "files", r.Files, "quarantined", r.Quarantined)
+	switch {
+	case r.Quarantined > 0:
+		n.tellUsers(ctx, rec, true, events.ReasonQuarantined, quarantineMessage(rec))
+	case r.Replayed > 0:
+		n.tellUsers(ctx, rec, false, events.ReasonRecovered,
+			fmt.Sprintf("recovery of volume %s replayed %d writes (%d bytes) into %d files", rec.ID, r.Replayed, r.Bytes, r.Files))
+	}
+}
+
+func quarantineMessage(rec *volume.Record) string {
+	return fmt.Sprintf("recovery of volume %s set %d damaged or foreign log files aside; what they held is not in the files. Everything else was replayed. Look at them with `splitfs status`",
+		rec.ID, rec.Recovery.Quarantined)
+}
+
+// Unstage undoes Stage. It refuses while the volume is mounted anywhere else, because the agent must outlive its users.
+func (n *Node) Unstage(ctx context.Context, id, path string) error {
+	rec, err := n.store.Get(id)
+	if errors.Is(err, volume.ErrNotFound) {
+		return n.mounter.Cleanup(path)
+	}
+	if err != nil {
+		return err
+	}
+	if rec.Staged != nil && rec.Staged.Path != path {
+		return n.mounter.Cleanup(path) // it was staged elsewhere since; only this path is to be cleaned
+	}
+	manager, err := n.config.Managers.Get(rec.Device)
+	if err != nil {
+		return err
+	}
+	if mounted, err := mounts.At(path); err != nil {
+		return err
+	} else if mounted != nil {
+		if err := n.refuseWhilePublished(rec, path); err != nil {
+			return err
+		}
+	}
+	rec.Staged = &volume.Staging{Path: path} // a call that is repeated after a crash still knows what to take down
+	if err := n.takeDown(ctx, manager, rec); err != nil {
+		return fmt.Errorf("unstage volume %s: %w", id, err)
+	}
+	klog.FromContext(ctx).V(2).Info("Unstaged a volume", "path", path)
+	return nil
+}
+
+func (n *Node) refuseWhilePublished(rec *volume.Record, path string) error {
+	major, minor, err := mounts.FileSystemNumbers(path)
+	if err != nil {
+		return err
+	}
+	all, err := mounts.OfDevice(major, minor)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if _, published := rec.Published[m.MountPoint]; published {
+			return fmt.Errorf("volume %s: %w: it is still published at %s", rec.ID, volume.ErrPrecondition, m.MountPoint)
+		}
+	}
+	return nil
+}
+
+// takeDown stops the agent, unmounts and detaches, in this order, each step only after the one before succeeded.
+func (n *Node) takeDown(ctx context.Context, manager device.Manager, rec *volume.Record) error {
+	path := rec.Staged.Path
+	if err := n.agents.Stop(ctx, rec.ID); err != nil {
+		return err
+	}
+	if mounted, err := mounts.At(path); err != nil {
+		return err
+	} else if mounted != nil {
+		if err := n.library.removeSocket(uint32(mounted.Major), uint32(mounted.Minor)); err != nil {
+			return err
+		}
+	}
+	if err := n.mounter.Cleanup(path); err != nil {
+		return err
+	}
+	if err := manager.Detach(ctx, rec.ID); err != nil {
+		return err
+	}
+	rec.Staged = nil
+	return n.store.Put(rec)
+}

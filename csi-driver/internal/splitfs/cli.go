@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package splitfs runs the splitfs program, by the contract in docs/architecture.md.
+package splitfs
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"splitfs.io/splitfs/csi-driver/internal/command"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// CLI is the splitfs program.
+type CLI struct {
+	// Binary is its path.
+	Binary string
+	// PoolBytes is the size of each volume's staging pool.
+	PoolBytes int64
+}
+
+// Check says whether the program can be run.
+func (c CLI) Check() error {
+	if err := unix.Access(c.Binary, unix.X_OK); err != nil {
+		return fmt.Errorf("the splitfs program %s: %w", c.Binary, err)
+	}
+	return nil
+}
+
+// Prepare creates or checks the control directory of a volume and fills its pool.
+func (c CLI) Prepare(ctx context.Context, root string) error {
+	if _, err := command.Run(ctx, c.Binary, "prepare", root, "--pool-bytes", strconv.FormatInt(c.PoolBytes, 10)); err != nil {
+		return fmt.Errorf("prepare the volume at %s: %w", root, err)
+	}
+	return nil
+}
+
+// Recover replays what the processes of the past left in the volume's logs.
+func (c CLI) Recover(ctx context.Context, root string) (*volume.Recovery, error) {
+	var r volume.Recovery
+	if err := command.RunJSON(ctx, &r, c.Binary, "recover", root, "--json"); err != nil {
+		return nil, fmt.Errorf("recover the volume at %s: %w", root, err)
+	}
+	r.Time = time.Now().UTC().Truncate(time.Second)
+	return &r, nil
+}
+
+// Status is the state of a volume as the program reports it.
+type Status struct {
+	UUID     string `json:"uuid"`
+	Device   string `json:"device"`
+	DAX      bool   `json:"dax"`
+	Emulated bool   `json:"emulated"`
+	Provider string `json:"provider"`
+	AgentPID int    `json:"agent_pid"`
+	Pool     struct {
+		Bytes     int64 `json:"bytes"`
+		FreeBytes int64 `json:"free_bytes"`
+		Files     int64 `json:"files"`
+	} `json:"pool"`
+	Processes []struct {
+		PID   int    `json:"pid"`
+		Mode  string `json:"mode"`
+		Alive bool   `json:"alive"`
+	} `json:"processes"`
+	// Totals are counters over all processes, also those that are gone.
+	Totals   map[string]int64 `json:"totals"`
+	Recovery struct {
+		Runs        int64 `json:"runs"`
+		Records     int64 `json:"records"`
+		Replayed    int64 `json:"replayed"`
+		Quarantined int64 `json:"quarantined"`
+	} `json:"recovery"`
+}
+
+// Status asks for a volume's state; it works while an agent serves the volume.
+func (c CLI) Status(ctx context.Context, root string) (*Status, error) {
+	var s Status
+	if err := command.RunJSON(ctx, &s, c.Binary, "status", root, "--json"); err != nil {
+		return nil, fmt.Errorf("status of the volume at %s: %w", root, err)
+	}
+	return &s, nil
+}
+
+// AgentArgs are the arguments that serve a volume.
+func (c CLI) AgentArgs(root, agentsDir string) []string {
+	return []string{"agent", root, "--agents-dir", agentsDir, "--pool-bytes", strconv.FormatInt(c.PoolBytes, 10)}
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+)
+
+// Mode is what a volume promises to its applications; docs/architecture.md says what each means.
+type Mode string
+
+// Modes a StorageClass can name.
+const (
+	ModePosix  Mode = "posix"
+	ModeSync   Mode = "sync"
+	ModeStrict Mode = "strict"
+)
+
+// File system types a volume can be formatted with.
+const (
+	XFS  = "xfs"
+	Ext4 = "ext4"
+)
+
+// DeviceEmulated is a backing file with a loop device instead of persistent memory.
+const DeviceEmulated = "emulated"
+
+// Keys of StorageClass parameters and volume attributes.
+const (
+	keyMode         = "mode"
+	keyDevice       = "device"
+	keyFSType       = "csi.storage.k8s.io/fstype"
+	keyPVName       = "csi.storage.k8s.io/pv/name"
+	keyPVCName      = "csi.storage.k8s.io/pvc/name"
+	keyPVCNamespace = "csi.storage.k8s.io/pvc/namespace"
+	keyProvisioner  = "storage.kubernetes.io/csiProvisionerIdentity"
+	keyPodName      = "csi.storage.k8s.io/pod.name"
+	keyPodNamespace = "csi.storage.k8s.io/pod.namespace"
+	keyPodUID       = "csi.storage.k8s.io/pod.uid"
+	keyServiceAcct  = "csi.storage.k8s.io/serviceAccount.name"
+	keyEphemeral    = "csi.storage.k8s.io/ephemeral"
+)
+
+var (
+	modes   = []string{string(ModePosix), string(ModeSync), string(ModeStrict)}
+	devices = []string{DeviceEmulated}
+	fsTypes = []string{XFS, Ext4}
+
+	podKeys = []string{keyPodName, keyPodNamespace, keyPodUID, keyServiceAcct, keyEphemeral}
+)
+
+// PVC names the claim a volume was created for, as csi-provisioner passes it (--extra-create-metadata).
+type PVC struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+}
+
+// Pod names the pod a volume is published for, as kubelet passes it (podInfoOnMount).
+type Pod struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	UID       string `json:"uid,omitempty"`
+}
+
+// Params are the parameters of CreateVolume and GetCapacity: those of the StorageClass and what csi-provisioner adds.
+type Params struct {
+	Mode   Mode
+	Device string
+	FSType string // empty: the volume capability decides, then XFS
+	PVC    PVC
+	PV     string
+}
+
+// ParseParams reads the parameters of a StorageClass. Every key that is not known is an error: a misspelt "mode" must not
+// silently become the default.
+func ParseParams(in map[string]string) (Params, error) {
+	p := Params{Mode: ModePosix, Device: DeviceEmulated}
+	user := []string{keyMode, keyDevice, keyFSType}
+	if err := checkKeys("StorageClass parameter", in, user, []string{keyPVName, keyPVCName, keyPVCNamespace}); err != nil {
+		return p, err
+	}
+	if v, ok := in[keyMode]; ok {
+		p.Mode = Mode(v)
+	}
+	if v, ok := in[keyDevice]; ok {
+		p.Device = v
+	}
+	p.FSType = in[keyFSType]
+	p.PV = in[keyPVName]
+	p.PVC = PVC{Namespace: in[keyPVCNamespace], Name: in[keyPVCName]}
+	return p, p.check()
+}
+
+func (p Params) check() error {
+	if err := oneOf("StorageClass parameter "+keyMode, string(p.Mode), modes); err != nil {
+		return err
+	}
+	if err := oneOf("StorageClass parameter "+keyDevice, p.Device, devices); err != nil {
+		return err
+	}
+	if p.FSType != "" {
+		return CheckFSType(p.FSType)
+	}
+	return nil
+}
+
+// Attributes returns what goes into the PersistentVolume and comes back with every call for the volume.
+func (p Params) Attributes() map[string]string {
+	return map[string]string{keyMode: string(p.Mode), keyDevice: p.Device}
+}
+
+// Attributes of a published volume: those of its PersistentVolume and what kubelet adds.
+type Attributes struct {
+	Mode      Mode
+	Device    string
+	Pod       Pod
+	Ephemeral bool
+}
+
+// ParseAttributes reads the volume context of a PersistentVolume.
+func ParseAttributes(in map[string]string) (Attributes, error) {
+	a := Attributes{
+		Mode: Mode(in[keyMode]), Device: in[keyDevice], Ephemeral: in[keyEphemeral] == "true",
+		Pod: Pod{Namespace: in[keyPodNamespace], Name: in[keyPodName], UID: in[keyPodUID]},
+	}
+	if a.Ephemeral {
+		return a, parseInline(in)
+	}
+	if err := checkKeys("volume attribute", in, []string{keyMode, keyDevice}, append([]string{keyProvisioner}, podKeys...)); err != nil {
+		return a, err
+	}
+	if a.Mode != "" {
+		if err := oneOf("volume attribute "+keyMode, string(a.Mode), modes); err != nil {
+			return a, err
+		}
+	}
+	if a.Device != "" {
+		return a, oneOf("volume attribute "+keyDevice, a.Device, devices)
+	}
+	return a, nil
+}
+
+// parseInline checks the attributes of an inline volume. There is one kind of them: the one that carries the library.
+func parseInline(in map[string]string) error {
+	kind, ok := in[driverinfo.KindAttribute]
+	if !ok {
+		return fmt.Errorf("%w: an inline volume of %s needs the attribute %s: %s; use a PersistentVolumeClaim to store data",
+			ErrInvalid, driverinfo.Name, driverinfo.KindAttribute, driverinfo.KindLibrary)
+	}
+	if err := checkKeys("inline volume attribute", in, []string{driverinfo.KindAttribute}, podKeys); err != nil {
+		return err
+	}
+	return oneOf("inline volume attribute "+driverinfo.KindAttribute, kind, []string{driverinfo.KindLibrary})
+}
+
+// CheckFSType refuses a file system type that volumes cannot be formatted with.
+func CheckFSType(fsType string) error { return oneOf("file system type", fsType, fsTypes) }
+
+func oneOf(what, value string, allowed []string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is %q; allowed: %s", ErrInvalid, what, value, strings.Join(allowed, ", "))
+}
+
+// checkKeys names the first unknown key (in sorted order, so that the message is stable) and the keys a user may set.
+func checkKeys(what string, in map[string]string, user, internal []string) error {
+	var unknown []string
+	for key := range in {
+		if !slices.Contains(user, key) && !slices.Contains(internal, key) {
+			unknown = append(unknown, key)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	slices.Sort(unknown)
+	return fmt.Errorf("%w: unknown %s %q; allowed: %s", ErrInvalid, what, unknown[0], strings.Join(user, ", "))
+}

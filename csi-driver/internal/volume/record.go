@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import "time"
+
+// Phase is how far a volume's life has come. It is on disk before the device is touched, so that after a crash it says what may
+// exist: in PhaseCreating or PhaseDeleting the device may be there, half there or absent.
+type Phase string
+
+// Phases of a volume.
+const (
+	PhaseCreating Phase = "creating"
+	PhaseReady    Phase = "ready"
+	PhaseDeleting Phase = "deleting"
+)
+
+// recordVersion is the format of a state file. A driver refuses a version it does not know.
+const recordVersion = 1
+
+// Record is everything the node knows about a volume, one file per volume.
+type Record struct {
+	Version int    `json:"version"`
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Phase   Phase  `json:"phase"`
+
+	Mode   Mode   `json:"mode"`
+	Device string `json:"device"`
+	FSType string `json:"fsType"`
+	PVC    PVC    `json:"pvc,omitzero"`
+
+	// Size is what the user was promised; DeviceSize adds the pool, the logs and the file system's own needs.
+	Size       int64 `json:"size"`
+	DeviceSize int64 `json:"deviceSize"`
+	// Overhead is the pool and the logs, as configured when the volume was made.
+	Overhead int64 `json:"overhead"`
+
+	// Formatted is set once, after mkfs succeeded. A volume that has it is never formatted again, whatever its device looks like.
+	Formatted bool `json:"formatted,omitempty"`
+	// Measured is the promised size that was checked against the formatted file system.
+	Measured int64 `json:"measured,omitempty"`
+
+	Staged    *Staging           `json:"staged,omitempty"`
+	Published map[string]Publish `json:"published,omitempty"`
+	Recovery  *Recovery          `json:"recovery,omitempty"`
+}
+
+// Staging says where the volume's file system is, or was before a reboot, mounted.
+type Staging struct {
+	Path string `json:"path"`
+}
+
+// Publish says for whom the volume is mounted at a target path.
+type Publish struct {
+	Pod      Pod  `json:"pod,omitzero"`
+	ReadOnly bool `json:"readOnly,omitempty"`
+}
+
+// Recovery is the outcome of the last recovery that NodeStage ran.
+type Recovery struct {
+	Time        time.Time `json:"time"`
+	Logs        int64     `json:"logs"`
+	Records     int64     `json:"records"`
+	Replayed    int64     `json:"replayed"`
+	Bytes       int64     `json:"bytes"`
+	Ignored     int64     `json:"ignored"`
+	Files       int64     `json:"files"`
+	Quarantined int64     `json:"quarantined"`
+}
