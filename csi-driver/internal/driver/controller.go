@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// Controller is the CSI Controller service of one node, for the provisioner that runs beside it.
+type Controller struct {
+	csi.UnimplementedControllerServer
+	node  *node.Node
+	locks *volume.Locks
+}
+
+// NewController returns the Controller service of a node. It shares its locks with the Node service.
+func NewController(n *node.Node, locks *volume.Locks) *Controller {
+	return &Controller{node: n, locks: locks}
+}
+
+// ControllerGetCapabilities implements csi.ControllerServer.
+func (*Controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	return ControllerCapabilities(
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		csi.ControllerServiceCapability_RPC_GET_CAPACITY,
+		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	), nil
+}
+
+// ControllerCapabilities builds the answer of ControllerGetCapabilities.
+func ControllerCapabilities(list ...csi.ControllerServiceCapability_RPC_Type) *csi.ControllerGetCapabilitiesResponse {
+	resp := &csi.ControllerGetCapabilitiesResponse{}
+	for _, t := range list {
+		resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{
+			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: t}},
+		})
+	}
+	return resp
+}
+
+// CreateVolume implements csi.ControllerServer.
+func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	create, err := c.createRequest(req)
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	release, err := c.locks.TryLock(volume.IDFromName(create.Name), "create")
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	defer release()
+	rec, err := c.node.Create(ctx, create)
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
+		VolumeId:           rec.ID,
+		CapacityBytes:      rec.Size,
+		VolumeContext:      create.Params.Attributes(),
+		AccessibleTopology: []*csi.Topology{Topology(c.node.Name())},
+	}}, nil
+}
+
+func (c *Controller) createRequest(req *csi.CreateVolumeRequest) (node.CreateRequest, error) {
+	out := node.CreateRequest{
+		Name:     req.GetName(),
+		Required: req.GetCapacityRange().GetRequiredBytes(),
+		Limit:    req.GetCapacityRange().GetLimitBytes(),
+	}
+	if err := volume.CheckName(out.Name); err != nil {
+		return out, err
+	}
+	fsType, err := parseCapabilities(req.GetVolumeCapabilities())
+	if err != nil {
+		return out, err
+	}
+	if out.Params, err = volume.ParseParams(req.GetParameters()); err != nil {
+		return out, err
+	}
+	if out.FSType, err = chooseFSType(fsType, out.Params.FSType); err != nil {
+		return out, err
+	}
+	if req.GetVolumeContentSource() != nil {
+		return out, fmt.Errorf("%w: volumes cannot be made from snapshots or other volumes", volume.ErrInvalid)
+	}
+	for key := range req.GetMutableParameters() {
+		return out, fmt.Errorf("%w: a volume has no attributes that can be changed later, but the VolumeAttributesClass sets %q", volume.ErrInvalid, key)
+	}
+	return out, c.checkTopology(req.GetAccessibilityRequirements())
+}
+
+// checkTopology refuses a volume that has to be on another node. ResourceExhausted lets the scheduler choose again.
+func (c *Controller) checkTopology(req *csi.TopologyRequirement) error {
+	if len(req.GetRequisite()) == 0 && len(req.GetPreferred()) == 0 {
+		return nil
+	}
+	for _, list := range [][]*csi.Topology{req.GetRequisite(), req.GetPreferred()} {
+		for _, t := range list {
+			if t.GetSegments()[driverinfo.TopologyKey] == c.node.Name() {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%w: this is node %s, and the volume is to be reachable from other nodes only", volume.ErrExhausted, c.node.Name())
+}
+
+// Topology of volumes on a node.
+func Topology(nodeName string) *csi.Topology {
+	return &csi.Topology{Segments: map[string]string{driverinfo.TopologyKey: nodeName}}
+}
+
+// DeleteVolume implements csi.ControllerServer.
+func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	id := req.GetVolumeId()
+	if id == "" {
+		return nil, StatusOf(missing("volume ID"))
+	}
+	release, err := c.locks.TryLock(id, "delete")
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	defer release()
+	if err := c.node.Delete(ctx, id); err != nil {
+		return nil, StatusOf(err)
+	}
+	return &csi.DeleteVolumeResponse{}, nil
+}
+
+// ValidateVolumeCapabilities implements csi.ControllerServer.
+func (c *Controller) ValidateVolumeCapabilities(_ context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, StatusOf(missing("volume ID"))
+	}
+	if len(req.GetVolumeCapabilities()) == 0 {
+		return nil, StatusOf(missing("volume capabilities"))
+	}
+	rec, err := c.node.Volume(req.GetVolumeId())
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	refuse := func(err error) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
+	}
+	fsType, err := parseCapabilities(req.GetVolumeCapabilities())
+	if err != nil {
+		return refuse(err)
+	}
+	if fsType != "" && fsType != rec.FSType {
+		return refuse(fmt.Errorf("the volume has the file system type %s", rec.FSType))
+	}
+	if len(req.GetParameters()) > 0 {
+		if _, err := volume.ParseParams(req.GetParameters()); err != nil {
+			return refuse(err)
+		}
+	}
+	if _, err := volume.ParseAttributes(req.GetVolumeContext()); err != nil {
+		return refuse(err)
+	}
+	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
+		VolumeContext: req.GetVolumeContext(), VolumeCapabilities: req.GetVolumeCapabilities(), Parameters: req.GetParameters(),
+	}}, nil
+}
+
+// GetCapacity implements csi.ControllerServer.
+func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+	if t := req.GetAccessibleTopology(); t != nil && t.GetSegments()[driverinfo.TopologyKey] != c.node.Name() {
+		return &csi.GetCapacityResponse{}, nil // another node's business: nothing here
+	}
+	params, err := volume.ParseParams(req.GetParameters())
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	if len(req.GetVolumeCapabilities()) > 0 {
+		fsType, err := parseCapabilities(req.GetVolumeCapabilities())
+		if err != nil {
+			return nil, StatusOf(err)
+		}
+		if params.FSType, err = chooseFSType(fsType, params.FSType); err != nil {
+			return nil, StatusOf(err)
+		}
+	}
+	available, err := c.node.Capacity(ctx, params)
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	return &csi.GetCapacityResponse{
+		AvailableCapacity: available,
+		MaximumVolumeSize: wrapperspb.Int64(available),
+		MinimumVolumeSize: wrapperspb.Int64(volume.MiB),
+	}, nil
+}
+
+// ControllerExpandVolume implements csi.ControllerServer. The work is the node's, while the volume is in use.
+func (c *Controller) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+	id := req.GetVolumeId()
+	if id == "" {
+		return nil, StatusOf(missing("volume ID"))
+	}
+	if req.GetCapacityRange() == nil {
+		return nil, StatusOf(missing("capacity range"))
+	}
+	release, err := c.locks.TryLock(id, "check expansion")
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	defer release()
+	size, err := c.node.CheckExpand(ctx, id, req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes())
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	return &csi.ControllerExpandVolumeResponse{CapacityBytes: size, NodeExpansionRequired: true}, nil
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// Node is the CSI Node service.
+type Node struct {
+	csi.UnimplementedNodeServer
+	node  *node.Node
+	locks *volume.Locks
+}
+
+// NewNode returns the Node service. It shares its locks with the Controller service of the same node.
+func NewNode(n *node.Node, locks *volume.Locks) *Node { return &Node{node: n, locks: locks} }
+
+// NodeGetCapabilities implements csi.NodeServer.
+func (*Node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+	resp := &csi.NodeGetCapabilitiesResponse{}
+	for _, t := range []csi.NodeServiceCapability_RPC_Type{
+		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+		csi.NodeServiceCapability_RPC_VOLUME_CONDITION,
+		csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
+		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	} {
+		resp.Capabilities = append(resp.Capabilities, &csi.NodeServiceCapability{
+			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: t}},
+		})
+	}
+	return resp, nil
+}
+
+// NodeGetInfo implements csi.NodeServer.
+func (s *Node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	return &csi.NodeGetInfoResponse{
+		NodeId: s.node.Name(), MaxVolumesPerNode: s.node.MaxVolumes(), AccessibleTopology: Topology(s.node.Name()),
+	}, nil
+}
+
+// NodeStageVolume implements csi.NodeServer.
+func (s *Node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+	id, path := req.GetVolumeId(), req.GetStagingTargetPath()
+	if err := checkIDAndPath(id, "staging target path", path); err != nil {
+		return nil, StatusOf(err)
+	}
+	capability, err := parseCapability(req.GetVolumeCapability())
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	if attributes, err := volume.ParseAttributes(req.GetVolumeContext()); err != nil {
+		return nil, StatusOf(err)
+	} else if attributes.Ephemeral {
+		return nil, StatusOf(fmt.Errorf("%w: inline volumes are not staged", volume.ErrInvalid))
+	}
+	release, err := s.locks.TryLock(id, "stage")
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	defer release()
+	err = s.node.Stage(ctx, node.StageRequest{ID: id, Path: path, FSType: capability.fsType, MountFlags: capability.flags})
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	return &csi.NodeStageVolumeResponse{}, nil
+}
+
+// NodeUnstageVolume implements csi.NodeServer.
+func (s *Node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+	id, path := req.GetVolumeId(), req.GetStagingTargetPath()
+	if err := checkIDAndPath(id, "staging target path", path); err != nil {
+		return nil, StatusOf(err)
+	}
+	release, err := s.locks.TryLock(id, "unstage")
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	defer release()
+	if err := s.node.Unstage(ctx, id, path); err != nil {
+		return nil, StatusOf(err)
+	}
+	return &csi.NodeUnstageVolumeResponse{}, nil
+}
+
+// NodePublishVolume implements csi.NodeServer.
+func (s *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+	id, target := req.GetVolumeId(), req.GetTargetPath()
+	if err := checkIDAndPath(id, "target path", target); err != nil {
+		return nil, StatusOf(err)
+	}
+	capability, err := parseCapability(req.GetVolumeCapability())
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	attributes, err := volume.ParseAttributes(req.GetVolumeContext())
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	release, err := s.locks.TryLock(id, "publish")
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	defer release()
+	if attributes.Ephemeral {
+		err = s.node.PublishLibrary(ctx, target, req.GetReadonly())
+	} else if err = checkPath("staging target path", req.GetStagingTargetPath()); err == nil {
+		err = s.node.Publish(ctx, node.PublishRequest{
+			ID: id, StagingPath: req.GetStagingTargetPath(), Target: target,
+			ReadOnly: req.GetReadonly() || capability.readOnly, Pod: attributes.Pod,
+		})
+	}
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	return &csi.NodePublishVolumeResponse{}, nil
+}
+
+// NodeUnpublishVolume implements csi.NodeServer.
+func (s *Node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	id, target := req.GetVolumeId(), req.GetTargetPath()
+	if err := checkIDAndPath(id, "target path", target); err != nil {
+		return nil, StatusOf(err)
+	}
+	release, err := s.locks.TryLock(id, "unpublish")
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	defer release()
+	if err := s.node.Unpublish(ctx, id, target); err != nil {
+		return nil, StatusOf(err)
+	}
+	return &csi.NodeUnpublishVolumeResponse{}, nil
+}
+
+// NodeGetVolumeStats implements csi.NodeServer. It takes no lock: it changes nothing, and kubelet asks often.
+func (s *Node) NodeGetVolumeStats(_ context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+	if err := checkIDAndPath(req.GetVolumeId(), "volume path", req.GetVolumePath()); err != nil {
+		return nil, StatusOf(err)
+	}
+	stats, err := s.node.Stats(req.GetVolumeId(), req.GetVolumePath())
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	return &csi.NodeGetVolumeStatsResponse{
+		Usage: []*csi.VolumeUsage{
+			{Unit: csi.VolumeUsage_BYTES, Total: stats.Total, Used: stats.Used, Available: stats.Available},
+			{Unit: csi.VolumeUsage_INODES, Total: stats.InodesTotal, Used: stats.InodesUsed, Available: stats.InodesAvailable},
+		},
+		VolumeCondition: &csi.VolumeCondition{Abnormal: stats.Abnormal, Message: stats.Message},
+	}, nil
+}
+
+// NodeExpandVolume implements csi.NodeServer.
+func (s *Node) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+	id := req.GetVolumeId()
+	if err := checkIDAndPath(id, "volume path", req.GetVolumePath()); err != nil {
+		return nil, StatusOf(err)
+	}
+	if c := req.GetVolumeCapability(); c != nil {
+		if _, err := parseCapability(c); err != nil {
+			return nil, StatusOf(err)
+		}
+	}
+	release, err := s.locks.TryLock(id, "expand")
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	defer release()
+	size, err := s.node.Expand(ctx, id, req.GetVolumePath(), req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes())
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	return &csi.NodeExpandVolumeResponse{CapacityBytes: size}, nil
+}
+
+func checkIDAndPath(id, what, path string) error {
+	if id == "" {
+		return missing("volume ID")
+	}
+	return checkPath(what, path)
+}
+
+// checkPath refuses paths that no kubelet sends. We run as root: a wrong path must not get as far as a mount.
+func checkPath(what, path string) error {
+	if path == "" {
+		return missing(what)
+	}
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
+		return fmt.Errorf("%w: the %s %q is not a clean absolute path", volume.ErrInvalid, what, path)
+	}
+	return nil
+}
