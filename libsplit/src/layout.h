@@ -51,7 +51,7 @@ struct sfs_log_header {
 	 */
 	uint64_t epoch;
 	uint8_t dax; /* 1: a fence makes data durable; 0: emulated, the log is void after a reboot */
-	uint8_t pad[4096 - 73];
+	uint8_t pad[4096 - 65];
 };
 _Static_assert(sizeof(struct sfs_log_header) == 4096, "log header is one page");
 

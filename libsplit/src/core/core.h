@@ -19,13 +19,34 @@
 #define SFS_PASS (-65536)
 
 struct sfs_ofd;
-extern struct sfs_ofd **sfs_fds __attribute__((visibility("hidden"))); /* by descriptor number; NULL before any volume is configured */
+/*
+ * By descriptor number; no table and length 0 before any volume is configured. An entry is NULL while the descriptor has not been
+ * looked at, 1 when it is no file of ours, 2 when it is a descriptor of the library itself.
+ */
+extern struct sfs_ofd **sfs_fds __attribute__((visibility("hidden")));
 extern int sfs_fds_len __attribute__((visibility("hidden")));
 
-/* Is fd an open file of one of our volumes? Two loads; safe for any fd, at any time, also in a signal handler. */
+/* Look at a descriptor that nobody told us about (inherited, received): is it a file of one of our volumes? */
+bool sfs_ours_unknown(int fd);
+
+/* Is fd an open file of one of our volumes? Two loads where it is known; any fd, any time, also in a signal handler. */
 static inline bool sfs_ours(int fd)
 {
-	return (unsigned)fd < (unsigned)sfs_fds_len && __atomic_load_n(&sfs_fds[fd], __ATOMIC_ACQUIRE) != NULL;
+	struct sfs_ofd *o;
+
+	if ((unsigned)fd >= (unsigned)sfs_fds_len)
+		return false;
+	o = __atomic_load_n(&sfs_fds[fd], __ATOMIC_ACQUIRE);
+	if (o)
+		return o > (struct sfs_ofd *)2;
+	return sfs_ours_unknown(fd);
+}
+
+/* A call of the C library made fd anew (socket, pipe, epoll_create, ...): forget what was known of the number. */
+static inline void sfs_fd_reset(int fd)
+{
+	if ((unsigned)fd < (unsigned)sfs_fds_len)
+		__atomic_store_n(&sfs_fds[fd], (struct sfs_ofd *)0, __ATOMIC_RELEASE);
 }
 
 /*
@@ -90,5 +111,22 @@ void sfs_fork_child(void);
 void sfs_exec_prepare(void);
 /* exit, _exit, abort, quick_exit: everything relinked. Also the library's destructor. */
 void sfs_exit(void);
+
+/*
+ * The preload layer needs these four besides (each is a no-op for descriptors and processes that have nothing to do with a volume).
+ *
+ * The C library is about to close fd behind our back (fclose, freopen, daemon): make the file true and drop fd from the table
+ * without closing it. Afterwards sfs_ours(fd) is false.
+ */
+void sfs_forget(int fd);
+/* io_uring: calls that we cannot see will come. Everything is made true, and nothing is staged any more in this process. */
+void sfs_stop_staging(void);
+/*
+ * A name or an attribute was changed by the kernel (create by other means than sfs_openat, rename, link, unlink, mkdir, chmod, utimens, ...): in sync
+ * and strict mode it is durable when this returns. path NULL: the file fd itself (fchmod, futimens, ...).
+ */
+void sfs_meta_done(int fd, const char *path);
+/* Whole path made true for every open file (nftw, fts: the C library reads sizes itself); cheap when nothing is staged. */
+void sfs_all_true(void);
 
 #endif

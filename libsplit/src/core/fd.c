@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptors: which of the process's descriptors are open files of our volumes, and their open file descriptions. */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/sys.h"
+#include "core/state.h"
+
+#define SLAB_BYTES (64ul << 10)
+#define FDS_MAX	   (1 << 20)
+
+struct sfs_ofd **sfs_fds;
+int sfs_fds_len;
+
+/* The table covers every number a descriptor can have; only the pages in use are resident. */
+int sfs_fds_make(void)
+{
+	void *p = sys_mmap(NULL, FDS_MAX * sizeof(*sfs_fds), PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (sys_is_err(p))
+		return (int)(long)p;
+	sfs_fds = p;
+	store_release(&sfs_fds_len, FDS_MAX);
+	return 0;
+}
+
+/* Make an entry and keep fd_max above it. */
+static void enter(int fd, struct sfs_ofd *ofd)
+{
+	int max = load_acquire(&sfs.fd_max);
+
+	while (ofd > SFS_PRIVATE && max < fd &&
+	       !__atomic_compare_exchange_n(&sfs.fd_max, &max, fd, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		;
+	store_release(&sfs_fds[fd], ofd);
+}
+
+/* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. */
+struct sfs_ofd *sfs_ofd_of(int fd)
+{
+	struct sfs_ofd *ofd;
+
+	sfs_check_fork();
+	if (!sfs_ours(fd))
+		return NULL;
+	ofd = load_acquire(&sfs_fds[fd]);
+	return ofd > SFS_PRIVATE ? ofd : NULL;
+}
+
+static struct sfs_ofd *ofd_new_locked(struct sfs_inode *in, int flags)
+{
+	struct sfs_ofd *ofd = sfs.free_ofds;
+
+	if (!ofd) {
+		ofd = sys_mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (sys_is_err(ofd))
+			return NULL;
+		for (size_t i = 0; i < SLAB_BYTES / sizeof(*ofd); i++) {
+			ofd[i].next_free = sfs.free_ofds;
+			sfs.free_ofds = &ofd[i];
+		}
+		ofd = sfs.free_ofds;
+	}
+	sfs.free_ofds = ofd->next_free;
+	ofd->inode = in;
+	ofd->refs = 1;
+	ofd->flags = flags;
+	ofd->kernel_off = false;
+	ofd->wrote = false;
+	ofd->off = 0;
+	return ofd;
+}
+
+/*
+ * Drop one descriptor's hold on its description; with the last one relink what is staged, so that a closed file is what
+ * everybody sees. Returns what close(2) should report.
+ */
+static int ofd_put(struct sfs_ofd *ofd)
+{
+	struct sfs_inode *in = ofd->inode;
+	bool last;
+	int r = 0;
+
+	sfs_mutex_lock(&sfs.lock);
+	last = --ofd->refs == 0;
+	sfs_mutex_unlock(&sfs.lock);
+	if (!last)
+		return 0;
+	if (in->live || in->staged > 0)
+		r = sfs_flush_unlocked(in, false);
+	sfs_mutex_lock(&sfs.lock);
+	ofd->inode = NULL;
+	ofd->next_free = sfs.free_ofds;
+	sfs.free_ofds = ofd;
+	sfs_mutex_unlock(&sfs.lock);
+	sfs_inode_put(in);
+	return r;
+}
+
+/* Is the file in the part of the file system that is ours? Only asked where the volume is a directory of something larger. */
+static bool below(const struct sfs_volume *vol, int fd)
+{
+	char link[32] = "/proc/self/fd/", path[SFS_PATH_MAX + 256], digits[12];
+	const size_t n = strlen(vol->dir);
+	int i = sizeof(digits) - 1;
+	ssize_t len;
+
+	digits[i] = 0;
+	do
+		digits[--i] = (char)('0' + fd % 10);
+	while ((fd /= 10) != 0);
+	memcpy(link + 14, digits + i, sizeof(digits) - (size_t)i);
+	len = sys_readlinkat(AT_FDCWD, link, path, sizeof(path));
+	if (len < (ssize_t)n || memcmp(path, vol->dir, n) != 0 || (len > (ssize_t)n && path[n] != '/' && n > 1))
+		return false;
+	/* The control directory is not content. */
+	return len < (ssize_t)(n + sizeof("/" SFS_CONTROL_DIR) - 1) ||
+	       memcmp(path + n, "/" SFS_CONTROL_DIR "/", sizeof("/" SFS_CONTROL_DIR)) != 0;
+}
+
+/* Make fd ours if it is a regular file of a volume. Returns 1 when it is, 0 when not, or a negative errno value. */
+static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
+{
+	struct sfs_volume *vol = S_ISREG(st->st_mode) ? sfs_volume_of(st->st_dev) : NULL;
+	struct sfs_inode *in;
+	struct sfs_ofd *ofd = NULL;
+	int r;
+
+	if (!vol || (flags & O_PATH) || fd >= sfs_fds_len)
+		return 0;
+	r = sfs_volume_connect(vol, fd);
+	if (!vol->dedicated && !below(vol, fd))
+		return 0;
+	if (r < 0 && vol->mode == SFS_STRICT && (flags & O_ACCMODE) != O_RDONLY)
+		return -EIO;
+	sfs_mutex_lock(&sfs.lock);
+	in = sfs_inode_get_locked(vol, st->st_dev, st->st_ino);
+	if (in)
+		ofd = ofd_new_locked(in, flags);
+	sfs_mutex_unlock(&sfs.lock);
+	if (!in)
+		return -ENOMEM;
+	if (!ofd) {
+		sfs_inode_put(in);
+		return -ENOMEM;
+	}
+	ofd->kernel_off = kernel_off;
+	enter(fd, ofd);
+	return 1;
+}
+
+/* Forget an entry that a descriptor closed behind our back left. */
+static void drop(int fd)
+{
+	struct sfs_ofd *old;
+
+	if ((unsigned)fd >= (unsigned)sfs_fds_len)
+		return;
+	old = __atomic_exchange_n(&sfs_fds[fd], NULL, __ATOMIC_ACQ_REL);
+	if (old > SFS_PRIVATE)
+		ofd_put(old);
+}
+
+bool sfs_ours_unknown(int fd)
+{
+	sfs_adopt(fd);
+	return (unsigned)fd < (unsigned)sfs_fds_len && load_acquire(&sfs_fds[fd]) > SFS_PRIVATE;
+}
+
+void sfs_adopt(int fd)
+{
+	struct sfs_ofd *ofd;
+	struct stat st;
+	int flags;
+
+	if ((unsigned)fd >= (unsigned)sfs_fds_len || sys_fstat(fd, &st) < 0)
+		return;
+	ofd = load_acquire(&sfs_fds[fd]);
+	if (ofd == SFS_PRIVATE)
+		return;
+	if (ofd > SFS_PRIVATE && ofd->inode && ofd->inode->dev == st.st_dev && ofd->inode->ino == st.st_ino)
+		return;
+	drop(fd);
+	flags = sys_fcntl(fd, F_GETFL, 0);
+	if (flags < 0 || attach(fd, &st, flags, true) != 1)
+		store_release(&sfs_fds[fd], SFS_FOREIGN);
+}
+
+/* O_TRUNC on a file that some process may have staged data of: open, take the file over, then truncate. */
+static int open_truncating(int dirfd, const char *path, int flags, mode_t mode)
+{
+	struct stat st;
+
+	if (sys_fstatat(dirfd, path, &st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) < 0 || !S_ISREG(st.st_mode) ||
+	    (flags & O_ACCMODE) == O_RDONLY || (flags & O_EXCL) || !sfs_volume_of(st.st_dev))
+		return sys_openat(dirfd, path, flags, mode);
+	return sys_openat(dirfd, path, flags & ~O_TRUNC, mode);
+}
+
+int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
+{
+	const bool truncates = flags & O_TRUNC;
+	struct stat st;
+	int fd, r;
+
+	sfs_check_fork();
+	flags |= O_LARGEFILE;
+	fd = truncates ? open_truncating(dirfd, path, flags, mode) : sys_openat(dirfd, path, flags, mode);
+	if (fd < 0)
+		return fd;
+	drop(fd);
+	r = sys_fstat(fd, &st);
+	if (r == 0)
+		r = attach(fd, &st, flags, false);
+	if (r < 0) {
+		sys_close(fd);
+		return r;
+	}
+	if (r == 0 && fd < sfs_fds_len)
+		store_release(&sfs_fds[fd], SFS_FOREIGN);
+	if (truncates && (flags & O_ACCMODE) != O_RDONLY && S_ISREG(st.st_mode) && sfs_volume_of(st.st_dev)) {
+		r = r == 1 ? sfs_ftruncate(fd, 0) : sys_ftruncate(fd, 0);
+		if (r < 0 && r != SFS_PASS) {
+			sfs_close(fd);
+			return r;
+		}
+	}
+	return fd;
+}
+
+/* Closing a number that the application never got is EBADF. */
+static bool is_private(int fd)
+{
+	return (unsigned)fd < (unsigned)sfs_fds_len && load_acquire(&sfs_fds[fd]) == SFS_PRIVATE;
+}
+
+int sfs_close(int fd)
+{
+	struct sfs_ofd *ofd;
+	int r = 0, k;
+
+	sfs_check_fork();
+	if ((unsigned)fd >= (unsigned)sfs_fds_len)
+		return SFS_PASS;
+	if (is_private(fd))
+		return -EBADF;
+	ofd = __atomic_exchange_n(&sfs_fds[fd], NULL, __ATOMIC_ACQ_REL);
+	if (ofd <= SFS_PRIVATE)
+		return SFS_PASS;
+	r = ofd_put(ofd);
+	k = sys_close(fd);
+	return k < 0 ? k : r;
+}
+
+void sfs_forget(int fd)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+
+	if (!ofd)
+		return;
+	sfs_make_true(fd, false);
+	drop(fd);
+}
+
+int sfs_close_range(unsigned first, unsigned last, unsigned flags)
+{
+	if (!sfs_fds || first > last || (flags & ~4u) || (flags & 4u)) /* CLOSE_RANGE_CLOEXEC closes nothing now */
+		return SFS_PASS;
+	for (unsigned fd = first; fd <= last && fd < (unsigned)sfs_fds_len; fd++) {
+		struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
+
+		if (ofd > SFS_PRIVATE) {
+			sfs_close((int)fd);
+		} else if (ofd == SFS_PRIVATE) {
+			/* Ours stay open: close what is before, go on behind. */
+			if (fd > first)
+				sys_call3(SYS_close_range, first, fd - 1, 0);
+			first = fd + 1;
+		} else {
+			store_release(&sfs_fds[fd], (struct sfs_ofd *)NULL);
+		}
+	}
+	return first <= last ? (int)sys_call3(SYS_close_range, first, last, flags) : 0;
+}
+
+/* fd `copy` was just made a duplicate of fd by the kernel. */
+static void share(int fd, int copy)
+{
+	struct sfs_ofd *ofd = (unsigned)fd < (unsigned)sfs_fds_len ? load_acquire(&sfs_fds[fd]) : NULL;
+
+	if (copy >= sfs_fds_len)
+		return;
+	drop(copy);
+	if (ofd > SFS_PRIVATE) {
+		sfs_mutex_lock(&sfs.lock);
+		ofd->refs++;
+		sfs_mutex_unlock(&sfs.lock);
+	}
+	enter(copy, ofd);
+}
+
+int sfs_dup(int fd)
+{
+	int copy;
+
+	sfs_ours(fd);
+	copy = (int)sys_call1(SYS_dup, fd);
+	if (copy >= 0)
+		share(fd, copy);
+	return copy;
+}
+
+int sfs_dup3(int fd, int newfd, int flags)
+{
+	struct sfs_ofd *old = NULL;
+	int r;
+
+	sfs_ours(fd);
+	if (fd != newfd && (unsigned)newfd < (unsigned)sfs_fds_len && sys_fcntl(fd, F_GETFD, 0) >= 0) {
+		if (is_private(newfd))
+			return -EBADF;
+		old = __atomic_exchange_n(&sfs_fds[newfd], NULL, __ATOMIC_ACQ_REL);
+		if (old > SFS_PRIVATE)
+			ofd_put(old);
+	}
+	r = (int)sys_call3(SYS_dup3, fd, newfd, flags);
+	if (r >= 0)
+		share(fd, newfd);
+	return r;
+}
+
+int sfs_fcntl(int fd, int cmd, long arg)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	int r;
+
+	if (cmd == F_SETLK || cmd == F_SETLKW || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW || cmd == F_SETLEASE) {
+		r = sfs_make_true(fd, false); /* a lock is where another process looks */
+		if (r < 0)
+			return r;
+	}
+	r = sys_fcntl(fd, cmd, arg);
+	if (r < 0)
+		return r;
+	switch (cmd) {
+	case F_DUPFD:
+	case F_DUPFD_CLOEXEC:
+		share(fd, r);
+		break;
+	case F_SETFL:
+		if (ofd)
+			ofd->flags = (ofd->flags & O_ACCMODE) | (int)(arg & ~(long)O_ACCMODE);
+		break;
+	case F_SETLK:
+	case F_SETLKW:
+	case F_OFD_SETLK:
+	case F_OFD_SETLKW:
+		if (ofd)
+			sfs_changed(fd);
+		break;
+	}
+	return r;
+}

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that this process has open on our volumes. */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "core/state.h"
+#include "identity.h"
+
+#define WINDOW_MIN (1ull << 30)
+#define WINDOW_MAX (1ull << 44)
+#define SLAB_BYTES (256ul << 10)
+
+static unsigned bucket(dev_t dev, ino_t ino)
+{
+	return (unsigned)((ino ^ (ino >> 12) ^ dev) % SFS_HASH);
+}
+
+struct sfs_inode *sfs_inode_find_locked(dev_t dev, ino_t ino)
+{
+	struct sfs_inode *in = sfs.hash[bucket(dev, ino)];
+
+	while (in && (in->ino != ino || in->dev != dev))
+		in = in->next;
+	return in;
+}
+
+struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino)
+{
+	struct sfs_inode *in;
+
+	sfs_mutex_lock(&sfs.lock);
+	in = sfs_inode_find_locked(dev, ino);
+	if (in)
+		in->refs++;
+	sfs_mutex_unlock(&sfs.lock);
+	return in;
+}
+
+static struct sfs_inode *slab(void)
+{
+	struct sfs_inode *in = sfs.free_inodes;
+
+	if (!in) {
+		in = sys_mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (sys_is_err(in))
+			return NULL;
+		for (size_t i = 0; i < SLAB_BYTES / sizeof(*in); i++) {
+			in[i].next = sfs.free_inodes;
+			sfs.free_inodes = &in[i];
+		}
+		in = sfs.free_inodes;
+	}
+	sfs.free_inodes = in->next;
+	return in;
+}
+
+/* The inode with one more reference; new ones know nothing but their name yet. NULL without memory. */
+struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino)
+{
+	struct sfs_inode *in = sfs_inode_find_locked(dev, ino);
+
+	if (!in) {
+		struct sfs_rwlock lock;
+
+		in = slab();
+		if (!in)
+			return NULL;
+		lock = in->lock; /* a stale pointer may be waiting for it */
+		memset(in, 0, sizeof(*in));
+		in->lock = lock;
+		in->vol = vol;
+		in->dev = dev;
+		in->ino = ino;
+		in->fd = in->fd_readonly = -1;
+		in->next = sfs.hash[bucket(dev, ino)];
+		sfs.hash[bucket(dev, ino)] = in;
+	}
+	in->refs++;
+	return in;
+}
+
+/* Drop what hangs on the inode. Lock held exclusively, nothing staged. */
+static void dismantle(struct sfs_inode *in)
+{
+	sfs_inode_times(in);
+	if (in->win)
+		sys_munmap(in->win, in->win_len);
+	if (in->table)
+		sys_munmap(in->table, in->table_blocks * sizeof(sfs_block));
+	if (in->deleg != SFS_DELEG_NONE)
+		sfs_agent_release(in->vol, in);
+	if (in->fd >= 0)
+		sfs_private_close(in->fd);
+	if (in->fd_readonly >= 0)
+		sfs_private_close(in->fd_readonly);
+	in->win = NULL;
+	in->table = NULL;
+	in->table_blocks = in->win_len = 0;
+	in->fd = in->fd_readonly = -1;
+	in->ready = false;
+}
+
+/*
+ * Give a reference back. With the last one the inode goes; whoever drops it has flushed before (a flush that failed keeps
+ * the data staged and its records live: then the inode stays, for the agent to recover when the process ends).
+ */
+void sfs_inode_put(struct sfs_inode *in)
+{
+	struct sfs_inode **p;
+
+	sfs_rwlock_wrlock(&in->lock);
+	sfs_mutex_lock(&sfs.lock);
+	if (--in->refs > 0 || in->staged > 0) {
+		sfs_mutex_unlock(&sfs.lock);
+		sfs_rwlock_wrunlock(&in->lock);
+		return;
+	}
+	for (p = &sfs.hash[bucket(in->dev, in->ino)]; *p != in; p = &(*p)->next)
+		;
+	*p = in->next;
+	sfs_mutex_unlock(&sfs.lock);
+	dismantle(in);
+	in->ino = 0;
+	sfs_rwlock_wrunlock(&in->lock);
+	sfs_mutex_lock(&sfs.lock);
+	in->next = sfs.free_inodes;
+	sfs.free_inodes = in;
+	sfs_mutex_unlock(&sfs.lock);
+}
+
+/*
+ * Call fn for every inode of the volume that was open all the time; no lock is held while fn runs, and the inode can't go
+ * away. fn returning non-zero ends the walk.
+ */
+void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, void *arg), void *arg)
+{
+	for (int i = 0; i < SFS_HASH; i++) {
+		struct sfs_inode *in, *next;
+		int stop = 0;
+
+		sfs_mutex_lock(&sfs.lock);
+		for (in = sfs.hash[i]; in && in->vol != vol; in = in->next)
+			;
+		if (in)
+			in->refs++;
+		sfs_mutex_unlock(&sfs.lock);
+		while (in && !stop) {
+			stop = fn(in, arg);
+			sfs_mutex_lock(&sfs.lock);
+			for (next = in->next; next && next->vol != vol; next = next->next)
+				;
+			if (next)
+				next->refs++;
+			sfs_mutex_unlock(&sfs.lock);
+			sfs_inode_put(in);
+			in = next;
+		}
+		if (in)
+			sfs_inode_put(in);
+		if (stop)
+			return;
+	}
+}
+
+static void fd_path(char *buf, int fd)
+{
+	static const char prefix[] = "/proc/self/fd/";
+	char digits[12];
+	int i = sizeof(digits) - 1;
+
+	memcpy(buf, prefix, sizeof(prefix) - 1);
+	digits[i] = 0;
+	do
+		digits[--i] = (char)('0' + fd % 10);
+	while ((fd /= 10) != 0);
+	memcpy(buf + sizeof(prefix) - 1, digits + i, sizeof(digits) - (size_t)i);
+}
+
+/*
+ * A descriptor of our own: read-write where the application's is, so that we can map and relink. It is opened anew, not
+ * duplicated, so that offsets are not shared; a process that may not open the file again (its identity has changed)
+ * shares the description instead and leaves its offset alone.
+ */
+static int own_fd(int fd, int accmode, bool *writable)
+{
+	char path[32];
+	int own;
+
+	fd_path(path, fd);
+	if (accmode != O_RDONLY) {
+		own = sys_openat(AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOCTTY, 0);
+		if (own >= 0) {
+			*writable = true;
+			return sfs_high_fd(own);
+		}
+	}
+	*writable = accmode == O_RDWR;
+	own = accmode == O_RDONLY ? sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0) : -EACCES;
+	if (own < 0)
+		own = sys_fcntl(fd, F_DUPFD_CLOEXEC, 64);
+	return own < 0 ? own : sfs_high_fd(own);
+}
+
+/* Size as the kernel has it; only when nothing is staged. */
+void sfs_inode_reload(struct sfs_inode *in)
+{
+	struct stat st;
+
+	if (in->fd < 0 || in->staged > 0 || sys_fstat(in->fd, &st) < 0)
+		return;
+	in->ksize = in->size = (uint64_t)st.st_size;
+	in->dense_known = false;
+	if (in->populated > in->ksize)
+		in->populated = in->ksize;
+}
+
+/*
+ * Make the inode usable: our descriptor, generation, delegation and size. flags: how fd was opened. When the agent can't
+ * be asked the delegation is SHARED and the kernel serves the file. Returns 0 or a negative errno value.
+ */
+int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
+{
+	const int accmode = flags & O_ACCMODE;
+	bool asked = false;
+	int r;
+
+	if (in->fd < 0 || (accmode != O_RDONLY && !in->writable && !in->kernel_only)) {
+		bool writable = false;
+		int own = own_fd(fd, accmode, &writable);
+
+		if (own < 0)
+			return own;
+		if (in->fd >= 0 && in->fd_readonly < 0)
+			in->fd_readonly = in->fd;
+		else if (in->fd >= 0)
+			sfs_private_close(in->fd);
+		in->fd = own;
+		if (writable && !in->writable && in->win) {
+			sys_munmap(in->win, in->win_len); /* mapped read-only so far */
+			in->win = NULL;
+			in->win_len = 0;
+		}
+		in->writable = writable;
+		if (!writable && accmode != O_RDONLY)
+			in->kernel_only = true; /* can't be mapped for reading */
+		r = in->gen ? 0 : sfs_generation(own, &in->gen);
+		if (r < 0)
+			return r;
+		if (in->vol->state == VOL_READY) {
+			/* Again for a file first opened read-only: the agent must see that we may write it. */
+			sfs_agent_acquire(in->vol, in, own, 0);
+			asked = true;
+		}
+	}
+	if (!asked && in->deleg == SFS_DELEG_NONE) {
+		if (in->vol->state == VOL_READY)
+			sfs_agent_acquire(in->vol, in, in->fd, 0);
+		else
+			in->deleg = SFS_DELEG_SHARED;
+		asked = true;
+	}
+	if (asked || !in->ready)
+		sfs_inode_reload(in);
+	in->ready = true;
+	return 0;
+}
+
+/* Map the file, or more of it. Nobody holds the lock shared. On failure there is no window and the kernel reads for us. */
+void sfs_inode_map(struct sfs_inode *in)
+{
+	uint64_t len = WINDOW_MIN;
+	void *p;
+
+	while (len < in->ksize * 2 && len < WINDOW_MAX)
+		len *= 2;
+	if (in->win && in->win_len >= in->ksize)
+		return;
+	if (in->win)
+		sys_munmap(in->win, in->win_len);
+	p = sys_mmap(NULL, len, PROT_READ | (in->writable ? PROT_WRITE : 0), MAP_SHARED, in->fd, 0);
+	in->win = sys_is_err(p) ? NULL : p;
+	in->win_len = in->win ? len : 0;
+	in->populated = 0;
+}
+
+/*
+ * No holes below ksize? Only then may the window be loaded from or stored to: a page fault on a hole allocates, and on a full
+ * file system that is SIGBUS instead of ENOSPC.
+ */
+bool sfs_inode_dense(struct sfs_inode *in)
+{
+	if (!in->dense_known) {
+		off_t hole = in->ksize ? sys_lseek(in->fd, 0, SEEK_HOLE) : 0;
+
+		in->dense = hole >= 0 && (uint64_t)hole >= in->ksize;
+		in->dense_known = true;
+	}
+	return in->dense;
+}
+
+/* Stores through a mapping leave mtime behind on some file systems: set it before anybody looks. */
+void sfs_inode_times(struct sfs_inode *in)
+{
+	const struct timespec ts[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+
+	if (!in->touched || in->fd < 0)
+		return;
+	in->touched = false;
+	sys_call4(SYS_utimensat, in->fd, 0, (long)ts, 0);
+}

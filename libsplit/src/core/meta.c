@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls about a file's size, attributes and durability, and handing a file to the kernel for a call that we do not serve. */
+#include <errno.h>
+#include <linux/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "core/state.h"
+
+off_t sfs_lseek(int fd, off_t off, int whence)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	struct sfs_inode *in;
+	off_t r;
+
+	if (!ofd)
+		return SFS_PASS;
+	in = ofd->inode;
+	sfs_mutex_lock(&ofd->lock);
+	if (whence == SEEK_END) {
+		sfs_rwlock_wrlock(&in->lock);
+		r = sfs_inode_ready(in, fd, ofd->flags);
+		if (r == 0) {
+			if (in->staged == 0)
+				sfs_inode_reload(in);
+			r = (off_t)in->size;
+			if (off < 0 ? r + off < 0 : off > INT64_MAX - r)
+				r = off < 0 ? -EINVAL : -EOVERFLOW;
+			else
+				r += off;
+		}
+		sfs_rwlock_wrunlock(&in->lock);
+		if (r >= 0 && ofd->kernel_off)
+			r = sys_lseek(fd, r, SEEK_SET);
+	} else if (whence == SEEK_DATA || whence == SEEK_HOLE) {
+		r = sfs_flush_unlocked(in, false);
+		if (r == 0)
+			r = sys_lseek(fd, off, whence);
+	} else if (ofd->kernel_off || (whence != SEEK_SET && whence != SEEK_CUR)) {
+		r = sys_lseek(fd, off, whence);
+	} else if (whence == SEEK_CUR) {
+		r = off > 0 && ofd->off > INT64_MAX - off ? -EOVERFLOW : ofd->off + off < 0 ? -EINVAL : ofd->off + off;
+	} else {
+		r = off < 0 ? -EINVAL : off;
+	}
+	/* Positions behind the largest file are the kernel's to judge. */
+	if (r > (1ll << 43))
+		r = sys_lseek(fd, r, SEEK_SET);
+	if (r >= 0)
+		ofd->off = r;
+	sfs_mutex_unlock(&ofd->lock);
+	return r;
+}
+
+int sfs_fsync(int fd, bool data_only)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	struct sfs_inode *in;
+	int r;
+
+	if (!ofd)
+		return SFS_PASS;
+	in = ofd->inode;
+	count(in->vol, fsync_ops, 1);
+	sfs_rwlock_wrlock(&in->lock);
+	r = in->ready ? 0 : sfs_inode_ready(in, fd, ofd->flags);
+	if (r == 0 && (in->live || in->staged > 0))
+		r = sfs_flush(in, true);
+	else if (r == 0)
+		r = data_only ? sys_fdatasync(fd) : (sfs_inode_times(in), sys_fsync(fd));
+	sfs_rwlock_wrunlock(&in->lock);
+	if (r == -EAGAIN)
+		r = sfs_log_checkpoint(in->vol);
+	return r;
+}
+
+void sfs_sync_all(void)
+{
+	sfs_check_fork();
+	for (int i = 0; i < sfs.nvolumes; i++)
+		sfs_flush_all(&sfs.volumes[i], true);
+}
+
+void sfs_all_true(void)
+{
+	sfs_check_fork();
+	for (int i = 0; i < sfs.nvolumes; i++)
+		if (sfs.volumes[i].state == VOL_READY && load_acquire(&sfs.volumes[i].live) > 0)
+			sfs_flush_all(&sfs.volumes[i], false);
+}
+
+/* Relink, let the kernel change the file, look at it again. Lock not held; the call gets it held exclusively. */
+static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long *arg), const long *arg)
+{
+	struct sfs_inode *in = ofd->inode;
+	int r;
+
+	for (;;) {
+		sfs_rwlock_wrlock(&in->lock);
+		r = sfs_inode_ready(in, fd, ofd->flags);
+		if (r == 0)
+			r = sfs_flush(in, false);
+		if (r == 0) {
+			r = call(fd, arg);
+			in->dense_known = false;
+			if (in->ready)
+				sfs_inode_reload(in);
+			if (r == 0 && in->vol->mode != SFS_POSIX)
+				r = sys_fsync(fd);
+			sfs_rwlock_wrunlock(&in->lock);
+			return r;
+		}
+		sfs_rwlock_wrunlock(&in->lock);
+		if (r == -EAGAIN)
+			r = sfs_log_checkpoint(in->vol);
+		if (r < 0)
+			return r;
+	}
+}
+
+static int call_ftruncate(int fd, const long *arg)
+{
+	return sys_ftruncate(fd, arg[0]);
+}
+
+int sfs_ftruncate(int fd, off_t len)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	const long arg[1] = {len};
+
+	if (!ofd)
+		return SFS_PASS;
+	if ((ofd->flags & O_ACCMODE) == O_RDONLY || len < 0)
+		return -EINVAL;
+	return by_kernel(ofd, fd, call_ftruncate, arg);
+}
+
+static int call_fallocate(int fd, const long *arg)
+{
+	return sys_fallocate(fd, (int)arg[0], arg[1], arg[2]);
+}
+
+int sfs_fallocate(int fd, int mode, off_t off, off_t len)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	const long arg[3] = {mode, off, len};
+
+	return ofd ? by_kernel(ofd, fd, call_fallocate, arg) : SFS_PASS;
+}
+
+int sfs_truncate(const char *path, off_t len)
+{
+	struct stat st;
+	struct sfs_inode *in;
+	int r;
+
+	sfs_check_fork();
+	if (sfs.nvolumes == 0 || sys_fstatat(AT_FDCWD, path, &st, 0) < 0)
+		return SFS_PASS;
+	in = sfs_inode_ref(st.st_dev, st.st_ino);
+	if (!in)
+		return SFS_PASS;
+	sfs_rwlock_wrlock(&in->lock);
+	r = in->ready ? sfs_flush(in, false) : 0;
+	if (r == 0)
+		r = (int)sys_call2(SYS_truncate, (long)path, len);
+	in->dense_known = false;
+	if (in->ready)
+		sfs_inode_reload(in);
+	if (r == 0 && in->ready && in->vol->mode != SFS_POSIX)
+		r = sys_fsync(in->fd);
+	sfs_rwlock_wrunlock(&in->lock);
+	if (r == -EAGAIN) {
+		r = sfs_log_checkpoint(in->vol);
+		if (r == 0)
+			r = (int)sys_call2(SYS_truncate, (long)path, len);
+	}
+	sfs_inode_put(in);
+	return r;
+}
+
+static void push_offset(struct sfs_ofd *ofd, int fd)
+{
+	sfs_mutex_lock(&ofd->lock);
+	if (!ofd->kernel_off)
+		sys_lseek(fd, ofd->off, SEEK_SET);
+	sfs_mutex_unlock(&ofd->lock);
+}
+
+int sfs_make_true(int fd, bool forever)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	struct sfs_inode *in;
+	int r;
+
+	if (!ofd)
+		return 0;
+	in = ofd->inode;
+	sfs_rwlock_wrlock(&in->lock);
+	/* Another process may have it staged: taking part in the delegation makes that one relink. */
+	r = sfs_inode_ready(in, fd, ofd->flags);
+	if (r == 0)
+		r = sfs_flush(in, false);
+	if (forever && (r == 0 || r == -EAGAIN))
+		in->kernel_only = true;
+	sfs_rwlock_wrunlock(&in->lock);
+	if (r == -EAGAIN)
+		r = sfs_log_checkpoint(in->vol);
+	push_offset(ofd, fd);
+	if (forever)
+		ofd->kernel_off = true;
+	return r;
+}
+
+void sfs_changed(int fd)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	struct sfs_inode *in;
+	off_t off;
+
+	if (!ofd)
+		return;
+	in = ofd->inode;
+	sfs_rwlock_wrlock(&in->lock);
+	if (in->ready)
+		sfs_inode_reload(in);
+	sfs_rwlock_wrunlock(&in->lock);
+	sfs_mutex_lock(&ofd->lock);
+	off = ofd->kernel_off ? 0 : sys_lseek(fd, 0, SEEK_CUR);
+	if (!ofd->kernel_off && off >= 0)
+		ofd->off = off;
+	sfs_mutex_unlock(&ofd->lock);
+}
+
+int sfs_make_path_true(int dirfd, const char *path, int at_flags)
+{
+	struct stat st;
+	struct sfs_inode *in;
+	int r;
+
+	sfs_check_fork();
+	if (sfs.nvolumes == 0 || sys_fstatat(dirfd, path, &st, at_flags & (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)) < 0)
+		return 0;
+	in = sfs_inode_ref(st.st_dev, st.st_ino);
+	if (!in)
+		return 0;
+	r = in->live || in->staged > 0 || in->touched ? sfs_flush_unlocked(in, false) : 0;
+	sfs_inode_put(in);
+	return r;
+}
+
+/*
+ * sync and strict: what the kernel changed is durable when the call returns. The simple way, forcing the journal of the file
+ * system that the name is in.
+ */
+void sfs_meta_done(int fd, const char *path)
+{
+	struct sfs_volume *vol;
+	struct stat st;
+	int dir;
+
+	if (sfs.nvolumes == 0)
+		return;
+	if (!path) {
+		if (sys_fstat(fd, &st) == 0 && (vol = sfs_volume_of(st.st_dev)) && vol->mode != SFS_POSIX)
+			sys_fsync(fd);
+		return;
+	}
+	/* The nearest directory above the name: for most calls the one that was changed. */
+	char parent[SFS_PATH_MAX * 4];
+	size_t n = 0;
+	for (size_t i = 0; path[i]; i++) {
+		if (i + 2 >= sizeof(parent))
+			return;
+		parent[i] = path[i];
+		if (path[i] == '/')
+			n = i + 1;
+	}
+	if (n == 0)
+		parent[n++] = '.';
+	parent[n] = 0;
+	if (sys_fstatat(fd, parent, &st, 0) < 0 || !(vol = sfs_volume_of(st.st_dev)) || vol->mode == SFS_POSIX)
+		return;
+	dir = sys_openat(fd, parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	if (dir < 0)
+		return;
+	sys_fsync(dir);
+	sys_close(dir);
+}
+
+/* The inode that a stat result is about, when what the kernel says of it may be old; with a reference. */
+static struct sfs_inode *stale(dev_t dev, ino_t ino)
+{
+	struct sfs_inode *in;
+
+	if (sfs.nvolumes == 0 || !sfs_volume_of(dev))
+		return NULL;
+	in = sfs_inode_ref(dev, ino);
+	if (in && in->staged == 0 && !in->touched) {
+		sfs_inode_put(in);
+		return NULL;
+	}
+	return in;
+}
+
+void sfs_fix_stat(struct stat *st)
+{
+	struct sfs_inode *in = stale(st->st_dev, st->st_ino);
+	struct stat now;
+
+	if (!in)
+		return;
+	sfs_rwlock_wrlock(&in->lock);
+	if (in->ready) {
+		sfs_inode_times(in);
+		if (sys_fstat(in->fd, &now) == 0)
+			*st = now;
+		if (in->staged > 0 && (uint64_t)st->st_size < in->size) {
+			st->st_size = (off_t)in->size;
+			st->st_blocks += (blkcnt_t)(in->staged * (SFS_BLOCK / 512));
+		}
+	}
+	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_put(in);
+}
+
+void sfs_fix_statx(struct statx *stx)
+{
+	struct sfs_inode *in = stale(makedev(stx->stx_dev_major, stx->stx_dev_minor), stx->stx_ino);
+	struct stat now;
+
+	if (!in)
+		return;
+	sfs_rwlock_wrlock(&in->lock);
+	if (in->ready) {
+		sfs_inode_times(in);
+		if (sys_fstat(in->fd, &now) == 0) {
+			stx->stx_mtime.tv_sec = now.st_mtim.tv_sec;
+			stx->stx_mtime.tv_nsec = (uint32_t)now.st_mtim.tv_nsec;
+			stx->stx_ctime.tv_sec = now.st_ctim.tv_sec;
+			stx->stx_ctime.tv_nsec = (uint32_t)now.st_ctim.tv_nsec;
+			stx->stx_size = (uint64_t)now.st_size;
+		}
+		if (in->staged > 0 && stx->stx_size < in->size) {
+			stx->stx_size = in->size;
+			stx->stx_blocks += in->staged * (SFS_BLOCK / 512);
+		}
+	}
+	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_put(in);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The operation log: a table of 64-byte records, its tail only in memory (SplitFS paper section 3.3). A record is valid when its
+ * checksum, its slot and the log's epoch fit; clearing the log is one 8-byte store.
+ */
+#include <errno.h>
+
+#include "base/crc32c.h"
+#include "core/state.h"
+#include "pm/pm.h"
+
+int sfs_log_reserve(struct sfs_volume *vol, uint32_t n, bool last_resort, uint32_t *slot)
+{
+	const uint32_t limit = last_resort ? vol->slots : vol->slots - SFS_LOG_HEADROOM;
+	uint32_t tail = __atomic_load_n(&vol->tail, __ATOMIC_RELAXED);
+
+	do {
+		if (tail + n > limit)
+			return -EAGAIN;
+	} while (!__atomic_compare_exchange_n(&vol->tail, &tail, tail + n, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+	*slot = tail;
+	return 0;
+}
+
+/* Complete the record (seq, crc) and store it. Not fenced: that is the mode's business. */
+void sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec)
+{
+	rec->seq = vol->epoch << 32 | slot;
+	rec->crc = crc32c(vol->seed, (const char *)rec + sizeof(rec->crc), sizeof(*rec) - sizeof(rec->crc));
+	pm_copy_line(&vol->records[slot], rec);
+	count(vol, records, 1);
+}
+
+static int relink_one(struct sfs_inode *in, void *arg)
+{
+	int r;
+
+	sfs_rwlock_wrlock(&in->lock);
+	r = in->staged > 0 ? sfs_flush(in, in->vol->dax) : 0;
+	sfs_rwlock_wrunlock(&in->lock);
+	if (r < 0 && r != -EAGAIN)
+		*(int *)arg = r;
+	return 0;
+}
+
+static int retire_one(struct sfs_inode *in, void *arg)
+{
+	(void)arg;
+	sfs_rwlock_wrlock(&in->lock);
+	sfs_stage_retired(in);
+	sfs_rwlock_wrunlock(&in->lock);
+	return 0;
+}
+
+/*
+ * The log is full. Closing it (tail = slots) makes every further reservation fail, so when each inode's lock has been held
+ * once and its data relinked, nothing unrelinked is named by a record and the epoch may change. Until it has, an inode whose
+ * records are still valid (live) takes no store in place: replaying them would undo it. Concurrent callers wait and find
+ * the work done.
+ *
+ * Ordering on PM: relinks durable (fsync, where a fence alone is not enough), then the epoch.
+ */
+int sfs_log_checkpoint(struct sfs_volume *vol)
+{
+	const uint64_t seen = __atomic_load_n(&vol->epoch, __ATOMIC_ACQUIRE);
+	int err = 0;
+
+	sfs_mutex_lock(&vol->checkpoint);
+	if (vol->epoch != seen || vol->state != VOL_READY) {
+		sfs_mutex_unlock(&vol->checkpoint);
+		return 0;
+	}
+	store_release(&vol->tail, vol->slots);
+	sfs_inodes_each(vol, relink_one, &err);
+	if (err == 0) {
+		struct sfs_log_header *h = (struct sfs_log_header *)vol->log;
+
+		pm_fence();
+		pm_store64(&h->epoch, vol->epoch + 1);
+		pm_fence();
+		sfs_inodes_each(vol, retire_one, NULL);
+		__atomic_store_n(&vol->epoch, vol->epoch + 1, __ATOMIC_RELEASE);
+		store_release(&vol->tail, 0);
+		count(vol, checkpoints, 1);
+	}
+	/* Otherwise what could not be relinked keeps its records, the log stays closed, and the next call tries again. */
+	sfs_mutex_unlock(&vol->checkpoint);
+	return err;
+}

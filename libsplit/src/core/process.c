@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of the process: start, fork, exec, exit. */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "base/sys.h"
+#include "core/state.h"
+#include "pm/pm.h"
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+#define VISIBILITY_MS 100
+
+struct sfs_state sfs;
+
+static const char *env(char *const *envp, const char *name)
+{
+	const size_t n = strlen(name);
+
+	for (; envp && *envp; envp++)
+		if (memcmp(*envp, name, n) == 0 && (*envp)[n] == '=')
+			return *envp + n + 1;
+	return NULL;
+}
+
+bool sfs_active(void)
+{
+	return sfs.nvolumes > 0;
+}
+
+void sfs_init(char *const *envp)
+{
+	const char *config = env(envp, "SPLITFS_CONFIG"), *ms = env(envp, "SPLITFS_VISIBILITY_MS");
+	struct rlimit rl;
+	void *p;
+
+	if (sfs.configured)
+		return;
+	sfs.configured = true;
+	if (!config || !*config)
+		return;
+	sfs.wake_fd = sfs.fd_max = -1;
+	sfs.visibility_ms = VISIBILITY_MS;
+	if (ms && *ms >= '0' && *ms <= '9') {
+		uint32_t v = 0;
+
+		for (; *ms >= '0' && *ms <= '9' && v < 100000000; ms++)
+			v = v * 10 + (uint32_t)(*ms - '0');
+		sfs.visibility_ms = v ? v : 1;
+	}
+	sfs.fsize_limit = ~0ull;
+	if (sys_call4(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&rl) == 0 && rl.rlim_cur != RLIM_INFINITY)
+		sfs.fsize_limit = rl.rlim_cur;
+	pm_init();
+	if (sfs_fds_make() < 0)
+		return;
+	p = sys_mmap(NULL, SFS_BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (!sys_is_err(p) && sys_madvise(p, SFS_BLOCK, MADV_WIPEONFORK) == 0) {
+		sfs.alive = p;
+		*sfs.alive = 1;
+	}
+	sfs_volumes_parse(config);
+}
+
+/* Did a fork happen that did not come through sfs_fork_prepare (a bare clone)? */
+void sfs_check_fork(void)
+{
+	if (unlikely(sfs.alive && *sfs.alive == 0))
+		sfs_fork_child();
+}
+
+/* Every description from now on has its offset in the kernel: another process is about to share it. */
+static void share_offsets(void)
+{
+	for (int fd = 0; fd <= load_acquire(&sfs.fd_max); fd++) {
+		struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
+
+		if (ofd <= SFS_PRIVATE)
+			continue;
+		sfs_mutex_lock(&ofd->lock);
+		if (!ofd->kernel_off) {
+			sys_lseek(fd, ofd->off, SEEK_SET);
+			ofd->kernel_off = true;
+		}
+		sfs_mutex_unlock(&ofd->lock);
+	}
+}
+
+void sfs_exec_prepare(void)
+{
+	if (!sfs_active())
+		return;
+	sfs_all_true();
+	share_offsets();
+}
+
+/* No lock is kept: the program's own atfork handlers run between here and the fork, and may write. */
+void sfs_fork_prepare(void)
+{
+	sfs_exec_prepare();
+}
+
+void sfs_fork_parent(void)
+{
+}
+
+/*
+ * The child has copies of everything but the maps of log and staging files. Its files become unknown: the next call connects,
+ * asks for a delegation (which makes the parent relink) and starts over.
+ */
+void sfs_fork_child(void)
+{
+	if (!sfs_active() || (sfs.alive && *sfs.alive != 0))
+		return;
+	if (sfs.alive)
+		*sfs.alive = 1;
+	memset(&sfs.lock, 0, sizeof(sfs.lock));
+	for (int i = 0; i < SFS_HASH; i++) {
+		for (struct sfs_inode *in = sfs.hash[i]; in; in = in->next) {
+			memset(&in->lock, 0, sizeof(in->lock));
+			if (in->staged > 0)
+				memset(&in->table[in->first], 0, (in->last - in->first) * sizeof(sfs_block));
+			in->staged = in->first = in->last = 0;
+			in->live = in->unretired = in->touched = false;
+			in->revoke = 0;
+			in->region_next = in->region_end = 0;
+			in->deleg = SFS_DELEG_NONE;
+			in->ready = false;
+		}
+	}
+	for (int fd = 0; fd <= sfs.fd_max; fd++) {
+		if (load_acquire(&sfs_fds[fd]) > SFS_PRIVATE) {
+			memset(&sfs_fds[fd]->lock, 0, sizeof(sfs_fds[fd]->lock));
+			sfs_fds[fd]->kernel_off = true;
+		}
+	}
+	if (sfs.wake_fd >= 0)
+		sfs_private_close(sfs.wake_fd);
+	sfs.wake_fd = -1;
+	sfs.service_state = 0;
+	for (int i = 0; i < sfs.nvolumes; i++)
+		sfs_volume_forget(&sfs.volumes[i]);
+}
+
+void sfs_stop_staging(void)
+{
+	if (!sfs_active())
+		return;
+	for (int fd = 0; fd <= sfs.fd_max; fd++) {
+		if (load_acquire(&sfs_fds[fd]) > SFS_PRIVATE)
+			sfs_make_true(fd, true);
+	}
+	sfs.no_staging = true;
+}
+
+void sfs_exit(void)
+{
+	if (sfs_active())
+		sfs_all_true();
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads (SplitFS paper section 3.4): every block comes from where the table says, staging file or window. The inode's lock is
+ * held shared, so nothing is relinked or unmapped under the copy.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/sys.h"
+#include "core/iov.h"
+#include "core/state.h"
+
+/* Is everything there that a read needs besides the lock? */
+static bool readable(const struct sfs_inode *in)
+{
+	return sfs_inode_served(in) && in->dense_known && ((in->win && in->win_len >= in->ksize) || in->ksize == 0);
+}
+
+/* inode.lock held exclusively. */
+int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
+{
+	int r = sfs_inode_ready(in, fd, ofd->flags);
+
+	if (r < 0)
+		return r;
+	if (sfs_inode_served(in)) {
+		if (in->ksize > 0 && (!in->win || in->win_len < in->ksize))
+			sfs_inode_map(in);
+		sfs_inode_dense(in);
+	}
+	return 0;
+}
+
+int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
+{
+	size_t have = off < in->ksize ? (in->ksize - off < n ? (size_t)(in->ksize - off) : n) : 0;
+
+	if (have > 0 && in->dense && in->win && off + have <= in->win_len) {
+		memcpy(dst, in->win + off, have);
+	} else {
+		for (size_t done = 0; done < have;) {
+			ssize_t r = sys_pread(in->fd, dst + done, have - done, (off_t)(off + done));
+
+			if (r < 0 && r != -EINTR)
+				return (int)r;
+			if (r == 0)
+				have = done; /* shorter than we knew: somebody else truncated it */
+			if (r > 0)
+				done += (size_t)r;
+		}
+	}
+	memset(dst + have, 0, n - have);
+	return 0;
+}
+
+/* [off, off + n) below in->size into the iovec. Lock held shared. */
+static int copy_out(struct sfs_inode *in, struct sfs_cursor c, uint64_t off, size_t n)
+{
+	while (n > 0) {
+		const uint64_t blk = off / SFS_BLOCK, at = off % SFS_BLOCK;
+		const sfs_block b = in->staged ? sfs_block_get(in, blk) : 0;
+		uint64_t run = 1, bytes;
+
+		/* The longest run of blocks in one place. */
+		while (run * SFS_BLOCK - at < n) {
+			const sfs_block next = in->staged ? sfs_block_get(in, blk + run) : 0;
+
+			if (b ? next != b + run : next != 0)
+				break;
+			if (!in->staged) {
+				run = (at + n + SFS_BLOCK - 1) / SFS_BLOCK;
+				break;
+			}
+			run++;
+		}
+		bytes = run * SFS_BLOCK - at < n ? run * SFS_BLOCK - at : n;
+		n -= bytes;
+		while (bytes > 0) {
+			size_t got;
+			uint8_t *dst = sfs_cursor_next(&c, bytes, &got);
+
+			if (b) {
+				memcpy(dst, sfs_block_addr(in->vol, b) + (off - blk * SFS_BLOCK), got);
+			} else {
+				int r = sfs_read_base(in, dst, off, got);
+
+				if (r < 0)
+					return r;
+			}
+			off += got;
+			bytes -= got;
+		}
+	}
+	return 0;
+}
+
+/* The read itself at `pos`, however the file is served. */
+static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, uint64_t pos, size_t total)
+{
+	struct sfs_inode *in = ofd->inode;
+	struct sfs_volume *vol = in->vol;
+	const struct sfs_cursor c = {iov, 0};
+	bool looked = false;
+	ssize_t r;
+
+	sfs_rwlock_rdlock(&in->lock);
+	for (;;) {
+		if (unlikely(load_acquire(&sfs_fds[fd]) != ofd || ofd->inode != in)) {
+			sfs_rwlock_rdunlock(&in->lock);
+			return -EBADF; /* closed by another thread meanwhile */
+		}
+		if (likely(readable(in)) && (pos + total <= in->size || looked || in->staged > 0))
+			break;
+		if (in->ready && in->deleg != SFS_DELEG_NONE && !sfs_inode_served(in)) {
+			sfs_rwlock_rdunlock(&in->lock);
+			count(vol, passthrough_ops, 1);
+			return sys_call6(SYS_preadv2, fd, (long)iov, cnt, (long)pos, 0, 0);
+		}
+		/* Prepare it, and before end of file is believed look whether somebody without the library wrote more. */
+		looked = readable(in);
+		sfs_rwlock_rdunlock(&in->lock);
+		sfs_rwlock_wrlock(&in->lock);
+		if (load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) {
+			if (looked)
+				sfs_inode_reload(in);
+			r = sfs_io_prepare(ofd, in, fd);
+			if (r < 0) {
+				sfs_rwlock_wrunlock(&in->lock);
+				return r;
+			}
+		}
+		sfs_rwlock_downgrade(&in->lock);
+	}
+	if (pos >= in->size)
+		total = 0;
+	else if (total > in->size - pos)
+		total = (size_t)(in->size - pos);
+	r = total ? copy_out(in, c, pos, total) : 0;
+	sfs_rwlock_rdunlock(&in->lock);
+	if (r < 0)
+		return r;
+	count(vol, read_ops, 1);
+	count(vol, read_bytes, total);
+	return (ssize_t)total;
+}
+
+ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	const ssize_t total = sfs_iov_total(iov, cnt);
+	ssize_t r;
+	off_t pos;
+
+	if (!ofd)
+		return SFS_PASS;
+	if ((ofd->flags & O_ACCMODE) == O_WRONLY)
+		return -EBADF;
+	if (total < 0)
+		return total;
+	if (flags != 0) {
+		r = sfs_make_true(fd, false);
+		if (r < 0)
+			return r;
+		r = sys_call6(SYS_preadv2, fd, (long)iov, cnt, off, 0, flags);
+		if (off < 0)
+			sfs_changed(fd);
+		return r;
+	}
+	if (off >= 0)
+		return read_at(ofd, fd, iov, cnt, (uint64_t)off, (size_t)total);
+	sfs_mutex_lock(&ofd->lock);
+	/* Where other processes share the offset the kernel keeps it: reserve the range there. */
+	pos = ofd->kernel_off ? sys_lseek(fd, total, SEEK_CUR) : ofd->off;
+	if (pos < 0) {
+		r = pos;
+	} else {
+		if (ofd->kernel_off)
+			pos -= total;
+		r = read_at(ofd, fd, iov, cnt, (uint64_t)pos, (size_t)total);
+		if (ofd->kernel_off)
+			sys_lseek(fd, (r > 0 ? r : 0) - total, SEEK_CUR);
+		else if (r > 0)
+			ofd->off += r;
+	}
+	sfs_mutex_unlock(&ofd->lock);
+	return r;
+}
+
+ssize_t sfs_read(int fd, void *buf, size_t n, off_t off)
+{
+	const struct iovec iov = {buf, n > SFS_IO_MAX ? SFS_IO_MAX : n};
+
+	return sfs_readv(fd, &iov, 1, off, 0);
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The service thread: answers the agent's revocations, and relinks what has been staged for visibility_ms so that processes
+ * without the library see it. It starts with the first volume. It is a bare thread of the kernel: no libc, no thread-local
+ * storage, all signals blocked, so that the program's C library and its signal handling never notice it.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/sys.h"
+#include "core/state.h"
+
+#define STACK_BYTES (64ul << 10)
+#define RETRY_MS    50
+
+/* Go down to the delegation that the agent wants. False: what is staged can't be relinked now (no space), try again. */
+static bool step_down(struct sfs_volume *vol, ino_t ino, unsigned to)
+{
+	struct sfs_inode *in = sfs_inode_ref(vol->dev, ino);
+	int r;
+
+	if (!in)
+		return true;
+	sfs_rwlock_wrlock(&in->lock);
+	r = sfs_flush(in, false);
+	if (r == 0) {
+		in->deleg = to;
+		in->revoke = 0;
+	} else if (r != -EAGAIN) {
+		in->revoke = (uint8_t)(to + 1);
+	}
+	sfs_rwlock_wrunlock(&in->lock);
+	if (r == -EAGAIN && sfs_log_checkpoint(vol) == 0) {
+		sfs_inode_put(in);
+		return step_down(vol, ino, to);
+	}
+	sfs_inode_put(in);
+	return r == 0;
+}
+
+static void answer(struct sfs_volume *vol, ino_t ino, uint32_t gen, unsigned to)
+{
+	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_REVOKED, .a = ino, .b = gen, .c = to};
+
+	sfs_agent_answer(vol, &m);
+}
+
+static int retry_one(struct sfs_inode *in, void *arg)
+{
+	struct sfs_volume *vol = in->vol;
+	const unsigned to = in->revoke;
+
+	(void)arg;
+	if (to && step_down(vol, in->ino, to - 1))
+		answer(vol, in->ino, in->gen, to - 1);
+	return 0;
+}
+
+static bool events(struct sfs_volume *vol)
+{
+	struct sfs_msg m;
+	int r;
+
+	while ((r = sfs_agent_event(vol, &m)) == 0) {
+		const unsigned to = m.c == SFS_DELEG_NONE ? SFS_DELEG_NONE : SFS_DELEG_SHARED;
+
+		if (m.type == SFS_MSG_REVOKE && step_down(vol, (ino_t)m.a, to))
+			answer(vol, (ino_t)m.a, (uint32_t)m.b, to);
+	}
+	return r == -EAGAIN;
+}
+
+static void serve(void)
+{
+	uint64_t clean;
+
+	for (;;) {
+		struct pollfd p[SFS_VOLUMES_MAX + 1];
+		struct timespec wait = {sfs.visibility_ms / 1000, (long)(sfs.visibility_ms % 1000) * 1000000};
+		bool timed = false;
+		int n = 1;
+
+		p[0] = (struct pollfd){sfs.wake_fd, POLLIN, 0};
+		for (int i = 0; i < sfs.nvolumes; i++) {
+			struct sfs_volume *vol = &sfs.volumes[i];
+
+			if (load_acquire(&vol->state) != VOL_READY)
+				continue;
+			if (vol->event_fd >= 0)
+				p[n++] = (struct pollfd){vol->event_fd, POLLIN, 0};
+			else
+				timed = true; /* the agent is away */
+			timed = timed || vol->dirty;
+		}
+		sys_call5(SYS_ppoll, (long)p, n, timed ? (long)&wait : 0, 0, 8);
+		if (p[0].revents)
+			sys_read(sfs.wake_fd, &clean, sizeof(clean));
+		for (int i = 0; i < sfs.nvolumes; i++) {
+			struct sfs_volume *vol = &sfs.volumes[i];
+
+			if (load_acquire(&vol->state) != VOL_READY)
+				continue;
+			if (vol->event_fd < 0 || !events(vol))
+				sfs_agent_reconnect(vol);
+			sfs_inodes_each(vol, retry_one, NULL);
+		}
+		if (!timed)
+			continue;
+		/* An event may have cut the wait short: then the delay is shorter, never longer. */
+		for (int i = 0; i < sfs.nvolumes; i++) {
+			struct sfs_volume *vol = &sfs.volumes[i];
+
+			if (load_acquire(&vol->state) != VOL_READY || !vol->dirty)
+				continue;
+			store_release(&vol->dirty, false);
+			sfs_flush_all(vol, false);
+			if (load_acquire(&vol->live) > 0)
+				store_release(&vol->dirty, true);
+		}
+	}
+}
+
+/* The new thread starts on an empty stack: the entry can't be a function that returns. */
+__attribute__((noinline)) static long spawn(void *stack_top)
+{
+	const unsigned long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+	long ret;
+
+	__asm__ volatile("xor %%r10d, %%r10d\n\t"
+			 "xor %%r8d, %%r8d\n\t"
+			 "xor %%edx, %%edx\n\t"
+			 "syscall\n\t"
+			 "test %%rax, %%rax\n\t"
+			 "jnz 1f\n\t"
+			 "xor %%ebp, %%ebp\n\t"
+			 "call *%%rbx\n\t"
+			 "ud2\n"
+			 "1:"
+			 : "=a"(ret)
+			 : "a"(SYS_clone), "D"(flags), "S"(stack_top), "b"(serve)
+			 : "rcx", "rdx", "r8", "r10", "r11", "memory");
+	return ret;
+}
+
+/* Once per process, and again in the child of a fork. Without a thread nothing is wrong, but outsiders see data later. */
+void sfs_service_start(void)
+{
+	uint64_t all = ~0ull, old;
+	void *stack;
+
+	sfs_mutex_lock(&sfs.lock);
+	if (sfs.service_state == 0) {
+		int wake = (int)sys_call2(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK);
+
+		stack = sys_mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+		if (wake >= 0 && !sys_is_err(stack)) {
+			sfs.wake_fd = sfs_high_fd(wake);
+			sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&old, 8);
+			if (spawn((char *)stack + STACK_BYTES) > 0)
+				sfs.service_state = 1;
+			sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, 8);
+		}
+	} else {
+		const uint64_t one = 1;
+
+		sys_write(sfs.wake_fd, &one, sizeof(one)); /* a new volume: poll its event socket too */
+	}
+	sfs_mutex_unlock(&sfs.lock);
+}
+
+/* vol (or, with NULL, the agent's answer to a reconnect) wants attention. Called once per visibility_ms at most. */
+void sfs_service_wake(struct sfs_volume *vol)
+{
+	const uint64_t one = 1;
+
+	if (vol)
+		store_release(&vol->dirty, true);
+	if (sfs.service_state)
+		sys_write(sfs.wake_fd, &one, sizeof(one));
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state of U-Split in one process. Everything here is volatile: what survives is in the log and in the staging files.
+ *
+ * Locks, in the order in which they are taken:
+ *   ofd.lock      file offset of one open file description
+ *   inode.lock    size, block table, window, delegation of one file; shared by reads, exclusive for everything else
+ *   sfs.lock      descriptor table changes, inode hash, the slabs (open, close, dup; never on read or write)
+ *   volume.stage  staging files of one volume, taken when an inode needs another region
+ *   volume.request  one request to the agent at a time
+ * volume.checkpoint comes before all of them. The service thread takes inode.lock and below, never volume.request while it
+ * answers a revocation, so an agent waiting for it cannot wait for itself.
+ *
+ * Objects live in slabs that are never unmapped: a stale pointer finds an object of the same type, and `fds[fd] == ofd` with
+ * the inode's lock held proves that it is the right one.
+ */
+#ifndef SFS_STATE_H
+#define SFS_STATE_H
+
+#include "base/lock.h"
+#include "core/core.h"
+#include "layout.h"
+#include "proto.h"
+#include "relink/relink.h"
+
+#define SFS_VOLUMES_MAX 16
+#define SFS_CHUNKS_MAX	SFS_LEASE_CHUNKS
+#define SFS_PATH_MAX	1024
+
+#define likely(x)	    __builtin_expect(!!(x), 1)
+#define unlikely(x)	    __builtin_expect(!!(x), 0)
+#define load_acquire(p)	    __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+
+/* A staging file leased from the agent and mapped whole. */
+struct sfs_chunk {
+	uint32_t id;	 /* number in the pool */
+	uint32_t blocks; /* size */
+	uint32_t used;	 /* blocks handed to inodes since the chunk was empty */
+	bool holes;	 /* relink took blocks away: what was used can't be used again */
+	int fd;
+	uint8_t *base;
+};
+
+enum sfs_volume_state { VOL_UNKNOWN = 0, VOL_READY, VOL_LOST };
+
+struct sfs_volume {
+	enum sfs_mode mode;
+	char dir[SFS_PATH_MAX];	   /* mount path */
+	char agents[SFS_PATH_MAX]; /* directory of the agents' sockets */
+	dev_t dev;		   /* of dir, 0 while dir has not been looked at */
+	bool dax;
+	bool dedicated;
+	bool complained;
+	enum sfs_volume_state state;
+	enum relink_provider provider;
+
+	struct sfs_mutex request;
+	int request_fd;
+	int event_fd;
+
+	uint32_t log_id;
+	int log_fd;
+	uint8_t *log;
+	size_t log_len;
+	struct sfs_record *records;
+	struct sfs_counters *counters;
+	struct sfs_counters no_counters; /* before there is a log */
+	uint32_t seed;
+	uint32_t slots;
+	uint64_t epoch;
+	uint32_t tail; /* next free slot, atomic */
+	struct sfs_mutex checkpoint;
+
+	struct sfs_mutex stage;
+	struct sfs_chunk chunks[SFS_CHUNKS_MAX];
+	uint32_t nchunks;
+	uint32_t live;		/* inodes with records that are not retired, atomic */
+	uint64_t region_blocks; /* blocks handed to inodes and not yet relinked, under stage */
+	bool dirty;		/* something staged since the service thread last looked */
+};
+
+/*
+ * An entry of an inode's block table: where the whole current content of one 4 KiB block is staged.
+ * chunk index + 1 in the upper half, block of the chunk in the lower; 0: in the file.
+ */
+typedef uint64_t sfs_block;
+
+struct sfs_inode {
+	struct sfs_rwlock lock;
+	struct sfs_inode *next; /* hash chain or free list */
+	struct sfs_volume *vol;
+	dev_t dev;
+	ino_t ino;
+	uint32_t gen;
+	uint32_t refs; /* open file descriptions, under sfs.lock */
+	enum sfs_delegation deleg;
+	bool ready;	  /* fd, gen and sizes are known */
+	bool kernel_only; /* mapped or otherwise shared with the kernel for good: no staging */
+	bool writable;	  /* fd is O_RDWR */
+	bool dense;	  /* no holes below ksize */
+	bool dense_known;
+	bool live;	 /* records of this inode are not retired */
+	bool unretired;	 /* relinked, but the records still count: no store in place, replaying would undo it */
+	uint8_t revoke;	 /* 1 + the delegation the agent wants us to go down to, when that could not be done yet */
+	bool touched;	 /* stored to since the kernel last knew: mtime is due */
+	int fd;		 /* our own descriptor, kept until the last close: closing one drops the process's POSIX locks */
+	int fd_readonly; /* the one it replaced when the file was first opened read-only, or -1 */
+
+	uint64_t size;	/* what the application sees */
+	uint64_t ksize; /* what the kernel sees */
+
+	uint8_t *win; /* the file mapped from offset 0, beyond its end as far as win_len (ctFS: the MMU is the index) */
+	uint64_t win_len;
+	uint64_t populated; /* in-place stores: everything before this offset has been faulted in */
+	uint64_t last_end;  /* end of the last in-place store */
+
+	sfs_block *table;
+	uint64_t table_blocks;
+	uint64_t staged; /* entries that are set */
+	uint64_t first;	 /* blocks below have no entry */
+	uint64_t last;	 /* blocks from here on have no entry */
+
+	/* Region of a staging file that belongs to this inode and has not been written. */
+	uint32_t region_chunk;
+	uint32_t region_next;
+	uint32_t region_end;
+	uint32_t region_want;
+};
+
+/* Known not to be a file of ours; NULL: not looked at yet. */
+#define SFS_FOREIGN ((struct sfs_ofd *)1)
+/* A descriptor of the library itself: the application never got that number. */
+#define SFS_PRIVATE ((struct sfs_ofd *)2)
+
+struct sfs_ofd {
+	struct sfs_mutex lock;
+	struct sfs_inode *inode;
+	struct sfs_ofd *next_free;
+	uint32_t refs;	 /* descriptors, under sfs.lock */
+	int flags;	 /* O_ACCMODE, O_APPEND, O_DIRECT, O_SYNC, O_DSYNC */
+	bool kernel_off; /* another process may share the offset: it lives in the kernel */
+	bool wrote;
+	int64_t off;
+};
+
+#define SFS_HASH 4096
+
+struct sfs_state {
+	bool configured;
+	int nvolumes;
+	uint32_t visibility_ms;
+	struct sfs_mutex lock;
+	struct sfs_inode *hash[SFS_HASH];
+	struct sfs_inode *free_inodes;
+	struct sfs_ofd *free_ofds;
+	int fd_max;	   /* no descriptor above was ever ours */
+	int service_state; /* 0 none, 1 running */
+	int wake_fd;	   /* eventfd of the service thread */
+	int *alive;	   /* one word that the kernel zeroes in the child of any fork */
+	bool no_staging;   /* io_uring is in use: the kernel serves everything */
+	uint64_t fsize_limit;
+	struct sfs_volume volumes[SFS_VOLUMES_MAX];
+};
+
+extern struct sfs_state sfs __attribute__((visibility("hidden")));
+
+#define count(vol, what, n) ((vol)->counters->what += (uint64_t)(n))
+
+/* Does this process serve the file itself now? */
+static inline bool sfs_inode_served(const struct sfs_inode *in)
+{
+	return in->ready && in->deleg == SFS_DELEG_EXCLUSIVE && !in->kernel_only && !sfs.no_staging;
+}
+
+/* volume.c: configuration and the agent */
+void sfs_volumes_parse(const char *config);
+struct sfs_volume *sfs_volume_of(dev_t dev);
+int sfs_volume_connect(struct sfs_volume *vol, int proof_fd);
+void sfs_volume_forget(struct sfs_volume *vol);
+int sfs_agent_chunk(struct sfs_volume *vol, uint32_t *id, uint64_t *len, int *fd);
+int sfs_agent_return(struct sfs_volume *vol, uint32_t id);
+int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_inode *in, int fd, unsigned flags);
+int sfs_agent_release(struct sfs_volume *vol, struct sfs_inode *in);
+/* Service thread: the agent has gone; one try to come back. */
+void sfs_agent_reconnect(struct sfs_volume *vol);
+int sfs_agent_event(struct sfs_volume *vol, struct sfs_msg *msg);
+int sfs_agent_answer(struct sfs_volume *vol, const struct sfs_msg *msg);
+/* A high descriptor number with the same file; closes fd. Keeps out of the way of programs that count on low numbers. */
+int sfs_high_fd(int fd);
+/* Close a descriptor that came from sfs_high_fd(). */
+void sfs_private_close(int fd);
+
+/* inode.c; sfs.lock held where the name says so */
+struct sfs_inode *sfs_inode_find_locked(dev_t dev, ino_t ino);
+struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino);
+void sfs_inode_put(struct sfs_inode *in);
+void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, void *arg), void *arg);
+/* The inode of (dev, ino) with a reference, or NULL. */
+struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino);
+/* inode.lock held exclusively: delegation, descriptor and sizes are there. fd: an open descriptor of the file. */
+int sfs_inode_ready(struct sfs_inode *in, int fd, int flags);
+void sfs_inode_reload(struct sfs_inode *in);
+void sfs_inode_map(struct sfs_inode *in);
+bool sfs_inode_dense(struct sfs_inode *in);
+void sfs_inode_times(struct sfs_inode *in);
+/* stage.c; inode.lock held exclusively */
+static inline uint8_t *sfs_block_addr(const struct sfs_volume *vol, sfs_block b)
+{
+	return vol->chunks[(b >> 32) - 1].base + (uint64_t)(uint32_t)b * SFS_BLOCK;
+}
+static inline sfs_block sfs_block_get(const struct sfs_inode *in, uint64_t blk)
+{
+	return blk >= in->first && blk < in->last ? in->table[blk] : 0;
+}
+int sfs_stage_table(struct sfs_inode *in, uint64_t blocks);
+void sfs_stage_set(struct sfs_inode *in, uint64_t blk, sfs_block b);
+/* Up to *n contiguous blocks of one staging file; returns their first entry, 0 with *err set when there is no room. */
+sfs_block sfs_stage_alloc(struct sfs_inode *in, uint32_t *n, int *err);
+void sfs_stage_live(struct sfs_inode *in);
+void sfs_stage_retired(struct sfs_inode *in);
+/* No live record is left: staging files start over or go back. */
+void sfs_stage_recycle(struct sfs_volume *vol);
+
+/* oplog.c */
+#define SFS_LOG_HEADROOM 64u
+/* n consecutive slots, or -EAGAIN: unlock the inode, checkpoint, start again. `last_resort` may use the headroom. */
+int sfs_log_reserve(struct sfs_volume *vol, uint32_t n, bool last_resort, uint32_t *slot);
+void sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec);
+/* Relink everything and clear the log. No inode lock held. */
+int sfs_log_checkpoint(struct sfs_volume *vol);
+
+/* flush.c; inode.lock held exclusively */
+/* Relink what is staged and retire its records; with `durable` also fsync. -EAGAIN: done, but a checkpoint is due. */
+int sfs_flush(struct sfs_inode *in, bool durable);
+/* Takes and releases the lock, and checkpoints when that is due. */
+int sfs_flush_unlocked(struct sfs_inode *in, bool durable);
+void sfs_flush_all(struct sfs_volume *vol, bool durable);
+
+/* fd.c */
+int sfs_fds_make(void);
+
+/* read.c, write.c */
+struct sfs_ofd *sfs_ofd_of(int fd);
+int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd);
+/* The window or the file, not what is staged: [off, off + n) as the kernel has it, zeros beyond its end. */
+int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n);
+
+/* service.c */
+void sfs_service_start(void);
+void sfs_service_wake(struct sfs_volume *vol);
+
+/* process.c */
+void sfs_check_fork(void);
+
+#endif

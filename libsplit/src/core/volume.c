@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Volumes: the configuration, and the client's side of the conversation with the agent (proto.h). */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <time.h>
+
+#include "base/crc32c.h"
+#include "base/sys.h"
+#include "core/state.h"
+
+#define RECONNECT_TRIES	   30
+#define RECONNECT_PAUSE_NS 100000000l
+
+static bool take(char *dst, size_t size, const char *from, const char *to)
+{
+	size_t n = (size_t)(to - from);
+
+	if (n == 0 || n >= size)
+		return false;
+	memcpy(dst, from, n);
+	dst[n] = 0;
+	return true;
+}
+
+static bool word(const char *from, const char *to, const char *w)
+{
+	return strlen(w) == (size_t)(to - from) && memcmp(from, w, strlen(w)) == 0;
+}
+
+static const char *find(const char *s, char c)
+{
+	while (*s && *s != c && *s != ';')
+		s++;
+	return s;
+}
+
+/* SPLITFS_CONFIG: MODE:DIR:AGENTSDIR joined by ';'. An entry that does not parse is a volume that stays the kernel's. */
+void sfs_volumes_parse(const char *config)
+{
+	const char *s = config;
+
+	while (*s && sfs.nvolumes < SFS_VOLUMES_MAX) {
+		struct sfs_volume *vol = &sfs.volumes[sfs.nvolumes];
+		const char *a = find(s, ':'), *b = *a == ':' ? find(a + 1, ':') : a, *end = find(s, ';');
+		bool ok = *a == ':' && *b == ':' && take(vol->dir, sizeof(vol->dir), a + 1, b) &&
+			  take(vol->agents, sizeof(vol->agents), b + 1, end);
+
+		if (ok && word(s, a, "posix"))
+			vol->mode = SFS_POSIX;
+		else if (ok && word(s, a, "sync"))
+			vol->mode = SFS_SYNC;
+		else if (ok && word(s, a, "strict"))
+			vol->mode = SFS_STRICT;
+		else
+			ok = false;
+		if (ok) {
+			vol->request_fd = vol->event_fd = vol->log_fd = -1;
+			vol->counters = &vol->no_counters;
+			sfs.nvolumes++;
+		}
+		s = *end ? end + 1 : end;
+	}
+}
+
+/* The volume on device dev. A mount path that can't be looked at yet is looked at again next time. */
+struct sfs_volume *sfs_volume_of(dev_t dev)
+{
+	for (int i = 0; i < sfs.nvolumes; i++) {
+		struct sfs_volume *vol = &sfs.volumes[i];
+		struct stat st;
+
+		if (vol->dev == 0 && sys_fstatat(AT_FDCWD, vol->dir, &st, 0) == 0)
+			vol->dev = st.st_dev;
+		if (vol->dev != 0 && vol->dev == dev)
+			return vol;
+	}
+	return NULL;
+}
+
+int sfs_high_fd(int fd)
+{
+	struct rlimit rl;
+	long base[2] = {0, 0};
+	int high = -EINVAL;
+
+	if (fd < 0)
+		return fd;
+	if (sys_call4(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, (long)&rl) == 0) {
+		long limit = rl.rlim_cur > (1u << 20) ? 1l << 20 : (long)rl.rlim_cur;
+
+		base[0] = limit - limit / 4;
+		base[1] = limit / 2;
+	}
+	for (int i = 0; i < 2 && high < 0; i++)
+		high = sys_fcntl(fd, F_DUPFD_CLOEXEC, base[i]);
+	if (high >= 0)
+		sys_close(fd);
+	else
+		high = fd;
+	if (high < sfs_fds_len)
+		store_release(&sfs_fds[high], SFS_PRIVATE);
+	return high;
+}
+
+void sfs_private_close(int fd)
+{
+	if (fd < sfs_fds_len)
+		store_release(&sfs_fds[fd], (struct sfs_ofd *)NULL);
+	sys_close(fd);
+}
+
+/* ---- messages ---- */
+
+static int send_msg(int sock, const struct sfs_msg *m, int fd)
+{
+	struct iovec iov = {(void *)m, sizeof(*m)};
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} c;
+	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
+	long r;
+
+	if (fd >= 0) {
+		memset(&c, 0, sizeof(c));
+		h.msg_control = c.buf;
+		h.msg_controllen = sizeof(c.buf);
+		struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
+		cm->cmsg_level = SOL_SOCKET;
+		cm->cmsg_type = SCM_RIGHTS;
+		cm->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(cm), &fd, sizeof(int));
+	}
+	do
+		r = sys_call3(SYS_sendmsg, sock, (long)&h, MSG_NOSIGNAL);
+	while (r == -EINTR);
+	if (r < 0)
+		return (int)r;
+	return r == (long)sizeof(*m) ? 0 : -EPROTO;
+}
+
+/* Receives one message and up to nfds descriptors (-1 where there are fewer). */
+static int recv_msg(int sock, struct sfs_msg *m, int *fds, int nfds)
+{
+	struct iovec iov = {m, sizeof(*m)};
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(2 * sizeof(int))];
+	} c;
+	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.buf, .msg_controllen = sizeof(c.buf)};
+	long r;
+
+	for (int i = 0; i < nfds; i++)
+		fds[i] = -1;
+	do
+		r = sys_call3(SYS_recvmsg, sock, (long)&h, MSG_CMSG_CLOEXEC);
+	while (r == -EINTR);
+	if (r == 0)
+		return -ECONNRESET;
+	if (r < 0)
+		return (int)r;
+	if (h.msg_controllen >= sizeof(struct cmsghdr)) {
+		struct cmsghdr *cm = (struct cmsghdr *)c.buf;
+
+		if (cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS) {
+			int got = (int)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+
+			for (int i = 0; i < got; i++) {
+				int fd;
+
+				memcpy(&fd, CMSG_DATA(cm) + (size_t)i * sizeof(int), sizeof(int));
+				if (i < nfds)
+					fds[i] = fd;
+				else
+					sys_close(fd);
+			}
+		}
+	}
+	if (r != (long)sizeof(*m) || m->version != SFS_PROTO_VERSION)
+		return -EPROTO;
+	return 0;
+}
+
+static void append(char *buf, size_t *n, size_t size, const char *s)
+{
+	while (*s && *n + 1 < size)
+		buf[(*n)++] = *s++;
+	buf[*n] = 0;
+}
+
+static void append_number(char *buf, size_t *n, size_t size, unsigned v)
+{
+	char digits[12];
+	int i = sizeof(digits) - 1;
+
+	digits[i] = 0;
+	do
+		digits[--i] = (char)('0' + v % 10);
+	while ((v /= 10) != 0);
+	append(buf, n, size, digits + i);
+}
+
+static int dial(struct sfs_volume *vol)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	size_t n = 0;
+	int fd, r;
+
+	append(addr.sun_path, &n, sizeof(addr.sun_path), vol->agents);
+	append(addr.sun_path, &n, sizeof(addr.sun_path), "/");
+	append_number(addr.sun_path, &n, sizeof(addr.sun_path), major(vol->dev));
+	append(addr.sun_path, &n, sizeof(addr.sun_path), "-");
+	append_number(addr.sun_path, &n, sizeof(addr.sun_path), minor(vol->dev));
+	append(addr.sun_path, &n, sizeof(addr.sun_path), ".sock");
+	if (n + 1 >= sizeof(addr.sun_path))
+		return -ENAMETOOLONG;
+	fd = (int)sys_call3(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fd;
+	r = (int)sys_call3(SYS_connect, fd, (long)&addr, sizeof(addr));
+	if (r < 0) {
+		sys_close(fd);
+		return r;
+	}
+	return sfs_high_fd(fd);
+}
+
+/* ---- connecting ---- */
+
+static int log_map(struct sfs_volume *vol, int fd)
+{
+	struct stat st;
+	struct sfs_log_header *h;
+	int r = sys_fstat(fd, &st);
+	void *p;
+
+	if (r < 0)
+		return r;
+	if (st.st_size < (off_t)(SFS_LOG_RECORDS_OFFSET + (SFS_LOG_HEADROOM + 1) * sizeof(struct sfs_record)))
+		return -EPROTO;
+	p = sys_mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (sys_is_err(p))
+		return (int)(long)p;
+	h = p;
+	if (h->magic != SFS_LOG_MAGIC || h->format != SFS_FORMAT || h->slots <= SFS_LOG_HEADROOM ||
+	    SFS_LOG_RECORDS_OFFSET + (uint64_t)h->slots * sizeof(struct sfs_record) > (uint64_t)st.st_size) {
+		sys_munmap(p, (size_t)st.st_size);
+		return -EPROTO;
+	}
+	/* A child of fork gets a log of its own. */
+	sys_madvise(p, (size_t)st.st_size, MADV_DONTFORK);
+	vol->log = p;
+	vol->log_len = (size_t)st.st_size;
+	vol->log_fd = fd;
+	vol->records = (struct sfs_record *)(vol->log + SFS_LOG_RECORDS_OFFSET);
+	vol->counters = (struct sfs_counters *)(vol->log + SFS_BLOCK);
+	vol->seed = h->seed;
+	vol->slots = h->slots;
+	vol->epoch = h->epoch;
+	store_release(&vol->tail, 0);
+	return 0;
+}
+
+/* HELLO on a fresh connection; resume is the log this process already holds, or 0. */
+static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .a = vol->mode, .b = resume};
+	int fds[2], sock = dial(vol), r;
+
+	if (sock < 0)
+		return sock;
+	r = send_msg(sock, &m, proof_fd);
+	if (r == 0)
+		r = recv_msg(sock, &m, fds, 2);
+	if (r == 0 && m.status < 0) {
+		r = m.status;
+	} else if (r == 0 && (fds[0] < 0 || fds[1] < 0)) {
+		r = -EPROTO;
+	}
+	if (r < 0) {
+		sfs_private_close(sock);
+		return r;
+	}
+	if (resume) {
+		sys_close(fds[0]);
+	} else {
+		fds[0] = sfs_high_fd(fds[0]);
+		r = log_map(vol, fds[0]);
+		if (r < 0) {
+			sfs_private_close(fds[0]);
+			sys_close(fds[1]);
+			sfs_private_close(sock);
+			return r;
+		}
+		vol->log_id = (uint32_t)m.a;
+	}
+	vol->dax = m.b & SFS_HELLO_DAX;
+	vol->dedicated = m.b & SFS_HELLO_DEDICATED;
+	vol->provider = m.d ? (enum relink_provider)m.d : RELINK_COPY;
+	vol->event_fd = sfs_high_fd(fds[1]);
+	vol->request_fd = sock;
+	return 0;
+}
+
+/* One line on standard error, once per volume: the mode's guarantee is at stake and the user has to know. */
+static void complain(struct sfs_volume *vol, int err)
+{
+	char text[SFS_PATH_MAX * 2 + 256];
+	size_t n = 0;
+
+	if (vol->complained)
+		return;
+	vol->complained = true;
+	append(text, &n, sizeof(text), "libsplit: no agent for ");
+	append(text, &n, sizeof(text), vol->dir);
+	append(text, &n, sizeof(text), " in ");
+	append(text, &n, sizeof(text), vol->agents);
+	append(text, &n, sizeof(text), " (error ");
+	append_number(text, &n, sizeof(text), (unsigned)-err);
+	append(text, &n, sizeof(text),
+	       vol->mode == SFS_STRICT ? "): opening files for writing fails, because strict mode can't be kept without it\n"
+				       : "): files are served by the kernel, more slowly\n");
+	sys_write(2, text, n);
+}
+
+/*
+ * Get a log and the event socket. proof_fd: any open file of the volume. Once lost, every further open tries again.
+ * Returns 0 when the volume is ready, or a negative errno value.
+ */
+int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
+{
+	int r = 0;
+
+	if (likely(load_acquire(&vol->state) == VOL_READY))
+		return 0;
+	sfs_mutex_lock(&vol->request);
+	if (vol->state != VOL_READY) {
+		r = hello(vol, proof_fd, 0);
+		if (r == 0)
+			store_release(&vol->state, VOL_READY);
+		else
+			vol->state = VOL_LOST;
+	}
+	sfs_mutex_unlock(&vol->request);
+	if (r < 0 && vol->mode != SFS_POSIX)
+		complain(vol, r);
+	if (r == 0)
+		sfs_service_start();
+	return r;
+}
+
+/* In a child of fork: the connection and the log are the parent's. The maps are gone already (MADV_DONTFORK). */
+void sfs_volume_forget(struct sfs_volume *vol)
+{
+	const int fds[3] = {vol->request_fd, vol->event_fd, vol->log_fd};
+
+	for (int i = 0; i < 3; i++)
+		if (fds[i] >= 0)
+			sfs_private_close(fds[i]);
+	for (uint32_t i = 0; i < vol->nchunks; i++)
+		if (vol->chunks[i].fd >= 0)
+			sfs_private_close(vol->chunks[i].fd);
+	memset(vol->chunks, 0, vol->nchunks * sizeof(vol->chunks[0]));
+	vol->nchunks = 0;
+	vol->request_fd = vol->event_fd = vol->log_fd = -1;
+	vol->counters = &vol->no_counters;
+	vol->log = NULL;
+	vol->records = NULL;
+	vol->live = 0;
+	vol->region_blocks = 0;
+	vol->dirty = false;
+	memset(&vol->request, 0, sizeof(vol->request));
+	memset(&vol->checkpoint, 0, sizeof(vol->checkpoint));
+	memset(&vol->stage, 0, sizeof(vol->stage));
+	vol->state = VOL_UNKNOWN;
+}
+
+/*
+ * The agent went away: come back with the same log and tell the new agent what this process holds, trying so many times.
+ * request lock held.
+ */
+static int resume(struct sfs_volume *vol, int tries)
+{
+	const struct timespec pause = {0, RECONNECT_PAUSE_NS};
+	int r = -ECONNREFUSED;
+
+	if (vol->request_fd >= 0)
+		sfs_private_close(vol->request_fd);
+	if (vol->event_fd >= 0)
+		sfs_private_close(vol->event_fd);
+	vol->request_fd = vol->event_fd = -1;
+	while (tries-- > 0) {
+		r = hello(vol, vol->log_fd, vol->log_id);
+		if (r == 0 || tries == 0)
+			break;
+		sys_call2(SYS_nanosleep, (long)&pause, 0);
+	}
+	if (r < 0)
+		return r;
+	for (int i = 0; i < SFS_HASH; i++) {
+		for (struct sfs_inode *in = sfs.hash[i]; in; in = in->next) {
+			struct sfs_msg m = {.version = SFS_PROTO_VERSION,
+					    .type = SFS_MSG_ACQUIRE,
+					    .a = in->ino,
+					    .b = in->gen,
+					    .c = SFS_ACQ_RECLAIM};
+
+			if (in->vol != vol || !in->ready || in->deleg == SFS_DELEG_NONE)
+				continue;
+			r = send_msg(vol->request_fd, &m, in->fd);
+			if (r == 0)
+				r = recv_msg(vol->request_fd, &m, NULL, 0);
+			if (r < 0)
+				return r;
+		}
+	}
+	sfs_service_wake(NULL);
+	return 0;
+}
+
+void sfs_agent_reconnect(struct sfs_volume *vol)
+{
+	sfs_mutex_lock(&vol->request);
+	resume(vol, 1);
+	sfs_mutex_unlock(&vol->request);
+}
+
+/* One request and its reply, across a restart of the agent. fds: see recv_msg(). */
+static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, int nfds)
+{
+	const struct sfs_msg ask = *m;
+	int r;
+
+	sfs_mutex_lock(&vol->request);
+	for (int try = 0;; try++) {
+		r = vol->request_fd >= 0 ? send_msg(vol->request_fd, &ask, fd) : -ENOTCONN;
+		if (r == 0)
+			r = recv_msg(vol->request_fd, m, fds, nfds);
+		if (r == 0 || try == 1)
+			break;
+		r = resume(vol, RECONNECT_TRIES);
+		if (r < 0)
+			break;
+	}
+	sfs_mutex_unlock(&vol->request);
+	return r < 0 ? r : m->status;
+}
+
+static int notify(struct sfs_volume *vol, const struct sfs_msg *m)
+{
+	int r;
+
+	sfs_mutex_lock(&vol->request);
+	r = vol->request_fd >= 0 ? send_msg(vol->request_fd, m, -1) : -ENOTCONN;
+	sfs_mutex_unlock(&vol->request);
+	return r;
+}
+
+/* Lease a staging file: its number, length in bytes and descriptor. -ENOSPC when the pool is empty. */
+int sfs_agent_chunk(struct sfs_volume *vol, uint32_t *id, uint64_t *len, int *fd)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK};
+	int fds[1], r = request(vol, &m, -1, fds, 1);
+
+	if (r < 0)
+		return r;
+	if (fds[0] < 0)
+		return -EPROTO;
+	*fd = sfs_high_fd(fds[0]);
+	*id = (uint32_t)m.a;
+	*len = m.b;
+	return 0;
+}
+
+int sfs_agent_return(struct sfs_volume *vol, uint32_t id)
+{
+	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_RETURN, .a = id};
+
+	return notify(vol, &m);
+}
+
+/* Sets in->deleg. Without an agent the inode is SHARED: the kernel serves it. */
+int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_inode *in, int fd, unsigned flags)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = in->ino, .b = in->gen, .c = flags};
+	int r = request(vol, &m, fd, NULL, 0);
+
+	in->deleg = r == 0 && m.a == SFS_DELEG_EXCLUSIVE ? SFS_DELEG_EXCLUSIVE : SFS_DELEG_SHARED;
+	return r;
+}
+
+int sfs_agent_release(struct sfs_volume *vol, struct sfs_inode *in)
+{
+	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_RELEASE, .a = in->ino, .b = in->gen};
+
+	in->deleg = SFS_DELEG_NONE;
+	return notify(vol, &m);
+}
+
+/* Service thread: the next event, -EAGAIN when there is none. */
+int sfs_agent_event(struct sfs_volume *vol, struct sfs_msg *msg)
+{
+	struct pollfd p = {vol->event_fd, POLLIN, 0};
+	const struct timespec now = {0, 0};
+	long r = sys_call5(SYS_ppoll, (long)&p, 1, (long)&now, 0, 8);
+
+	if (r <= 0)
+		return -EAGAIN;
+	return recv_msg(vol->event_fd, msg, NULL, 0);
+}
+
+int sfs_agent_answer(struct sfs_volume *vol, const struct sfs_msg *msg)
+{
+	return send_msg(vol->event_fd, msg, -1);
+}

@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes. In place: overwrites in posix and sync, stored through the window and fenced. Staged: everything that changes the size,
+ * everything in strict, and every write to a block that is staged already.
+ *
+ * Order of a staged write on PM: bytes to the staging file; fence, unless the record carries their checksum or the mode is posix;
+ * records; fence, unless posix. Then, in memory, the block table and the size. Nothing staged is visible to anybody before its
+ * records are stored, and nothing is stored before there is room for the records.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "base/sys.h"
+#include "core/iov.h"
+#include "core/state.h"
+#include "pm/pm.h"
+
+#define EXTENTS_MAX 64u	  /* of one atomic operation: at least 1 GiB with the default staging files */
+#define CRC_MAX	    1024u /* up to here a checksum in the record is cheaper than a second fence */
+#define POPULATE    (256ul << 10)
+#define FILE_MAX    (1ull << 43)
+
+#ifndef RWF_DSYNC
+#define RWF_DSYNC  0x2
+#define RWF_SYNC   0x4
+#define RWF_APPEND 0x10
+#endif
+#define MADV_POPULATE_WRITE_ 23
+
+struct extent {
+	uint64_t off; /* in the file */
+	uint64_t len; /* bytes of this operation */
+	sfs_block b;  /* where block off / SFS_BLOCK is staged; the following blocks follow */
+};
+
+/* How a write is to go: what the caller asked for, in one place. */
+struct request {
+	struct sfs_ofd *ofd;
+	int fd;
+	const struct iovec *iov;
+	int cnt;
+	size_t total;
+	int flags; /* RWF_* */
+};
+
+static ssize_t kernel_write(const struct request *q, off_t pos)
+{
+	struct sfs_inode *in = q->ofd->inode;
+	const int flags = q->flags | (in->vol->mode != SFS_POSIX ? RWF_DSYNC : 0);
+	const ssize_t r = sys_call6(SYS_pwritev2, q->fd, (long)q->iov, q->cnt, pos, 0, flags);
+
+	count(in->vol, passthrough_ops, 1);
+	if (r > 0 && sfs_inode_served(in))
+		sfs_inode_reload(in);
+	return r;
+}
+
+static void copy_in(uint8_t *dst, struct sfs_cursor *c, size_t n)
+{
+	while (n > 0) {
+		size_t got;
+		const void *src = sfs_cursor_next(c, n, &got);
+
+		pm_copy(dst, src, got);
+		dst += got;
+		n -= got;
+	}
+}
+
+static bool any_staged(const struct sfs_inode *in, uint64_t pos, size_t n)
+{
+	if (in->staged == 0)
+		return false;
+	for (uint64_t blk = pos / SFS_BLOCK; blk <= (pos + n - 1) / SFS_BLOCK; blk++)
+		if (sfs_block_get(in, blk))
+			return true;
+	return false;
+}
+
+/* May the write go in place? unretired: a valid record names bytes that are in the file already; replaying it would undo us. */
+static bool in_place(const struct sfs_inode *in, uint64_t pos, size_t n)
+{
+	return in->vol->mode != SFS_STRICT && pos + n <= in->ksize && in->win && pos + n <= in->win_len && in->writable &&
+	       in->dense && !in->unretired && !any_staged(in, pos, n);
+}
+
+static void write_in_place(struct sfs_inode *in, struct sfs_cursor c, uint64_t pos, size_t n)
+{
+	/* A program that writes on and on does not pay a fault per page. */
+	if (pos == in->last_end && pos + n > in->populated) {
+		const uint64_t from = pos / SFS_BLOCK * SFS_BLOCK;
+		uint64_t to = (pos + n + POPULATE) / SFS_BLOCK * SFS_BLOCK;
+
+		if (to > in->ksize)
+			to = (in->ksize + SFS_BLOCK - 1) / SFS_BLOCK * SFS_BLOCK;
+		sys_madvise(in->win + from, to - from, MADV_POPULATE_WRITE_);
+		in->populated = to;
+	}
+	copy_in(in->win + pos, &c, n);
+	pm_fence();
+	in->last_end = pos + n;
+	in->touched = true;
+	count(in->vol, overwrite_ops, 1);
+	count(in->vol, overwrite_bytes, n);
+}
+
+/* What a block holds now, bytes [from, to) of it, into its new place. */
+static int carry(struct sfs_inode *in, uint64_t blk, uint32_t from, uint32_t to, uint8_t *dst)
+{
+	const sfs_block old = sfs_block_get(in, blk);
+	uint8_t buf[SFS_BLOCK];
+	const uint64_t off = blk * SFS_BLOCK + from;
+	int r;
+
+	if (from >= to)
+		return 0;
+	if (old) {
+		/* Bytes behind the end of the file are not content. */
+		const uint64_t end = in->size > off ? in->size - off : 0;
+		const uint32_t have = end < to - from ? (uint32_t)end : to - from;
+
+		pm_copy(dst + from, sfs_block_addr(in->vol, old) + from, have);
+		pm_zero(dst + from + have, to - from - have);
+		return 0;
+	}
+	r = sfs_read_base(in, buf, off, to - from);
+	if (r == 0)
+		pm_copy(dst + from, buf, to - from);
+	return r;
+}
+
+/* The last block of the file is staged and pos lies in it at or behind the end: bytes there are free to be written. */
+static bool continues_tail(const struct sfs_inode *in, uint64_t pos)
+{
+	return pos % SFS_BLOCK && pos >= in->size && in->size % SFS_BLOCK && pos / SFS_BLOCK == in->size / SFS_BLOCK &&
+	       sfs_block_get(in, pos / SFS_BLOCK) != 0;
+}
+
+/* Find staging space for [pos, end): fills ext, returns the number of extents; *covered is how far they reach. */
+static int place(struct sfs_inode *in, uint64_t pos, uint64_t end, struct extent *ext, uint64_t *covered)
+{
+	int n = 0, err = 0;
+
+	while (pos < end) {
+		const uint64_t blk = pos / SFS_BLOCK;
+		uint32_t blocks = (uint32_t)((end - 1) / SFS_BLOCK - blk + 1);
+		uint64_t stop;
+		sfs_block b;
+
+		if (n == 0 && continues_tail(in, pos)) {
+			b = sfs_block_get(in, blk);
+			blocks = 1;
+		} else {
+			b = sfs_stage_alloc(in, &blocks, &err);
+			if (!b)
+				return err;
+		}
+		stop = (blk + blocks) * SFS_BLOCK < end ? (blk + blocks) * SFS_BLOCK : end;
+		if (n > 0 && b == ext[n - 1].b + (blk - ext[n - 1].off / SFS_BLOCK)) {
+			ext[n - 1].len += stop - pos;
+		} else {
+			if (n == (int)EXTENTS_MAX)
+				break;
+			ext[n++] = (struct extent){pos, stop - pos, b};
+		}
+		pos = stop;
+	}
+	*covered = pos;
+	return n;
+}
+
+/* Bytes around the new ones in blocks that are newly staged, so that an entry always stands for a whole block. */
+static int carry_edges(struct sfs_inode *in, const struct extent *e)
+{
+	const uint64_t first = e->off / SFS_BLOCK, end = e->off + e->len, last = (end - 1) / SFS_BLOCK;
+	int r = 0;
+
+	if (e->off % SFS_BLOCK && sfs_block_get(in, first) != e->b)
+		r = carry(in, first, 0, e->off % SFS_BLOCK, sfs_block_addr(in->vol, e->b));
+	if (r == 0 && end % SFS_BLOCK && end < in->size && sfs_block_get(in, last) != e->b + (last - first))
+		r = carry(in, last, end % SFS_BLOCK, SFS_BLOCK, sfs_block_addr(in->vol, e->b + (last - first)));
+	return r;
+}
+
+/* A write behind the end makes what lies between part of the file: zeros, also in the staged last block. */
+static void zero_gap(struct sfs_inode *in, uint64_t pos)
+{
+	const uint64_t blk = in->size / SFS_BLOCK;
+	const sfs_block b = in->size % SFS_BLOCK ? sfs_block_get(in, blk) : 0;
+	const uint64_t to = pos < (blk + 1) * SFS_BLOCK ? pos : (blk + 1) * SFS_BLOCK;
+
+	if (b && pos > in->size)
+		pm_zero(sfs_block_addr(in->vol, b) + in->size % SFS_BLOCK, to - in->size);
+}
+
+/*
+ * One atomic operation. Returns the bytes written, less than n only where an operation needs more than EXTENTS_MAX extents;
+ * -EAGAIN: the log is full; -ENOSPC: no staging space.
+ */
+static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t pos, size_t n)
+{
+	struct sfs_volume *vol = in->vol;
+	const bool fenced = vol->mode != SFS_POSIX;
+	struct extent ext[EXTENTS_MAX];
+	struct sfs_record rec;
+	uint8_t bounce[CRC_MAX];
+	uint64_t covered = pos, size;
+	uint32_t slot;
+	bool crc;
+	int k, r;
+
+	r = sfs_stage_table(in, (pos + n + SFS_BLOCK - 1) / SFS_BLOCK);
+	if (r < 0)
+		return r;
+	sfs_stage_live(in);
+	k = place(in, pos, pos + n, ext, &covered);
+	if (k < 0)
+		return k;
+	r = sfs_log_reserve(vol, (uint32_t)k, false, &slot);
+	if (r < 0)
+		return r;
+	n = (size_t)(covered - pos);
+	size = pos + n > in->size ? pos + n : in->size;
+	crc = fenced && k == 1 && n <= CRC_MAX;
+
+	zero_gap(in, pos);
+	memset(&rec, 0, sizeof(rec));
+	for (int i = 0; i < k; i++) {
+		uint8_t *dst = sfs_block_addr(vol, ext[i].b) + ext[i].off % SFS_BLOCK;
+
+		r = carry_edges(in, &ext[i]);
+		if (r < 0)
+			return r; /* the slots stay empty, which recovery takes for calls that did not return */
+		if (crc) {
+			/* Checksum what is stored, even if another thread changes the caller's buffer meanwhile. */
+			for (size_t done = 0, got; done < n; done += got) {
+				const void *src = sfs_cursor_next(c, n - done, &got);
+
+				memcpy(bounce + done, src, got);
+			}
+			rec.data_crc = crc32c(0, bounce, n);
+			pm_copy(dst, bounce, n);
+		} else {
+			copy_in(dst, c, ext[i].len);
+		}
+	}
+	if (fenced && !crc)
+		pm_fence();
+	for (int i = 0; i < k; i++) {
+		rec.type = SFS_REC_WRITE;
+		rec.flags = (uint8_t)((crc ? SFS_REC_DATA_CRC : 0) | (fenced ? SFS_REC_DURABLE : 0));
+		rec.group_pos = (uint8_t)i;
+		rec.group_left = (uint8_t)(k - 1 - i);
+		rec.ino = in->ino;
+		rec.gen = in->gen;
+		rec.off = ext[i].off;
+		rec.len = (uint32_t)ext[i].len;
+		rec.stage_file = vol->chunks[(ext[i].b >> 32) - 1].id;
+		rec.stage_off = (uint64_t)(uint32_t)ext[i].b * SFS_BLOCK + ext[i].off % SFS_BLOCK;
+		rec.size = size;
+		sfs_log_write(vol, slot + (uint32_t)i, &rec);
+	}
+	if (fenced)
+		pm_fence();
+
+	for (int i = 0; i < k; i++) {
+		const uint64_t first = ext[i].off / SFS_BLOCK, last = (ext[i].off + ext[i].len - 1) / SFS_BLOCK;
+
+		for (uint64_t blk = first; blk <= last; blk++)
+			sfs_stage_set(in, blk, ext[i].b + (blk - first));
+	}
+	if (size > in->size) {
+		count(vol, append_ops, 1);
+		count(vol, append_bytes, n);
+		in->size = size;
+	} else {
+		count(vol, overwrite_ops, 1);
+		count(vol, overwrite_bytes, n);
+	}
+	count(vol, staged_bytes, n);
+	in->touched = true;
+	if (unlikely(!vol->dirty))
+		sfs_service_wake(vol);
+	return (ssize_t)n;
+}
+
+/*
+ * The write at `pos` (at the end with append) by whoever serves the file. Lock held exclusively; -EAGAIN and -ENOSPC as above.
+ * *at: where it went.
+ */
+static ssize_t write_once(const struct request *q, bool append, off_t pos, off_t *at)
+{
+	struct sfs_inode *in = q->ofd->inode;
+	struct sfs_cursor c = {q->iov, 0};
+	size_t done = 0;
+	ssize_t r = sfs_io_prepare(q->ofd, in, q->fd);
+
+	if (r < 0)
+		return r;
+	if (in->vol->mode == SFS_STRICT && in->deleg == SFS_DELEG_SHARED && !in->kernel_only) {
+		/* Atomic writes need the file to ourselves; the others get it back when they ask. */
+		if (in->vol->state != VOL_READY)
+			return -EIO;
+		r = sfs_agent_acquire(in->vol, in, in->fd, SFS_ACQ_EXCLUSIVE);
+		if (r < 0)
+			return -EIO;
+		sfs_inode_reload(in);
+		sfs_io_prepare(q->ofd, in, q->fd);
+	}
+	if (append && sfs_inode_served(in))
+		pos = (off_t)in->size;
+	*at = pos;
+	if (!sfs_inode_served(in) || (uint64_t)pos + q->total > sfs.fsize_limit || (uint64_t)pos + q->total > FILE_MAX) {
+		r = sfs_inode_served(in) ? sfs_flush(in, false) : 0;
+		if (r == 0)
+			r = kernel_write(q, pos);
+		if (append && r > 0) {
+			struct stat st;
+
+			if (sys_fstat(q->fd, &st) == 0 && st.st_size >= r)
+				*at = st.st_size - r;
+		}
+		return r;
+	}
+	if (in_place(in, (uint64_t)pos, q->total)) {
+		write_in_place(in, c, (uint64_t)pos, q->total);
+		return (ssize_t)q->total;
+	}
+	while (done < q->total) {
+		r = write_staged(in, &c, (uint64_t)pos + done, q->total - done);
+		if (r < 0)
+			return done > 0 ? (ssize_t)done : r;
+		done += (size_t)r;
+	}
+	return (ssize_t)done;
+}
+
+/* No staging space: everything is relinked, so that staging files become free; where that does not help, the kernel writes. */
+static ssize_t write_without_staging(const struct request *q, off_t pos)
+{
+	struct sfs_inode *in = q->ofd->inode;
+	ssize_t r;
+
+	if (in->vol->mode == SFS_STRICT)
+		return -ENOSPC;
+	sfs_rwlock_wrlock(&in->lock);
+	r = sfs_flush(in, false);
+	if (r == 0 || r == -EAGAIN)
+		r = kernel_write(q, pos);
+	sfs_inode_reload(in);
+	sfs_rwlock_wrunlock(&in->lock);
+	return r;
+}
+
+static ssize_t write_at(const struct request *q, bool append, off_t pos, off_t *at)
+{
+	struct sfs_inode *in = q->ofd->inode;
+	bool emptied = false;
+	ssize_t r;
+
+	for (;;) {
+		sfs_rwlock_wrlock(&in->lock);
+		if (unlikely(load_acquire(&sfs_fds[q->fd]) != q->ofd || q->ofd->inode != in))
+			r = -EBADF; /* closed by another thread meanwhile */
+		else
+			r = write_once(q, append, pos, at);
+		sfs_rwlock_wrunlock(&in->lock);
+		if (likely(r >= 0))
+			break;
+		if (r == -EAGAIN) {
+			r = sfs_log_checkpoint(in->vol);
+			if (r < 0)
+				break;
+		} else if (r == -ENOSPC && !emptied && in->vol->state == VOL_READY) {
+			emptied = true;
+			sfs_flush_all(in->vol, false);
+		} else if (r == -ENOSPC && emptied) {
+			return write_without_staging(q, *at);
+		} else {
+			break;
+		}
+	}
+	if (r > 0 && ((q->ofd->flags & (O_DSYNC | O_SYNC)) || (q->flags & (RWF_DSYNC | RWF_SYNC)))) {
+		const int err = sfs_flush_unlocked(in, true);
+
+		if (err < 0)
+			return err;
+	}
+	return r;
+}
+
+ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	struct request q = {ofd, fd, iov, cnt, 0, flags};
+	const ssize_t total = sfs_iov_total(iov, cnt);
+	bool append;
+	off_t pos = off, at = 0;
+	ssize_t r;
+
+	if (!ofd)
+		return SFS_PASS;
+	if ((ofd->flags & O_ACCMODE) == O_RDONLY)
+		return -EBADF;
+	if (total <= 0)
+		return total;
+	if (flags & ~(RWF_DSYNC | RWF_SYNC | RWF_APPEND)) {
+		r = sfs_make_true(fd, false);
+		if (r < 0)
+			return r;
+		r = sys_call6(SYS_pwritev2, fd, (long)iov, cnt, off, 0, flags);
+		sfs_changed(fd);
+		return r;
+	}
+	q.total = (size_t)total;
+	/* On Linux O_APPEND wins over the position of pwrite(2). */
+	append = (ofd->flags & O_APPEND) || (flags & RWF_APPEND);
+	if (off >= 0)
+		return write_at(&q, append, pos, &at);
+	sfs_mutex_lock(&ofd->lock);
+	if (ofd->kernel_off) {
+		pos = append ? 0 : sys_lseek(fd, total, SEEK_CUR);
+		if (pos < 0) {
+			sfs_mutex_unlock(&ofd->lock);
+			return pos;
+		}
+		if (!append)
+			pos -= total;
+	} else {
+		pos = ofd->off;
+	}
+	r = write_at(&q, append, pos, &at);
+	if (r > 0 || ofd->kernel_off) {
+		const off_t end = (append ? at : pos) + (r > 0 ? r : 0);
+
+		if (!ofd->kernel_off)
+			ofd->off = end;
+		else if (append)
+			sys_lseek(fd, end, SEEK_SET);
+		else
+			sys_lseek(fd, (r > 0 ? r : 0) - total, SEEK_CUR);
+	}
+	ofd->wrote = true;
+	sfs_mutex_unlock(&ofd->lock);
+	return r;
+}
+
+ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off)
+{
+	const struct iovec iov = {(void *)buf, n > SFS_IO_MAX ? SFS_IO_MAX : n};
+
+	return sfs_writev(fd, &iov, 1, off, 0);
+}
