@@ -4,6 +4,30 @@
  * visible there, without copying where the file system can do that. Providers differ in what they need from the kernel.
  *
  * Used by the preloaded object as well as by the tools: no libc, no allocation; errors are negative errno values.
+ *
+ *
+ * What makes a relink safe to repeat
+ *
+ * A caller may die, or lose power, anywhere in or after relink() and before it has noted that the work is done. Whoever then
+ * finds the record of the range calls relink() again. Three rules make that sound:
+ *
+ * 1. A hole in the donor means "moved already", and relink() skips it. Staged bytes have been stored, so their blocks are
+ *    data; each provider that takes blocks away leaves a hole. The copy provider obeys too: another one may have been
+ *    here before. (Hence the donor must not be punched, and its blocks not be reused, while a record names them.)
+ * 2. No step leaves the target's old content in the donor. Exchange swaps, so it would: after a crash nobody could tell old
+ *    bytes from staged ones, and repeating it would undo the relink. Therefore it is used only where the target has a hole, whose
+ *    swap leaves a hole. Where the target has data the range is reflinked, or copied where that is not possible. Both
+ *    read the donor and leave it intact until the target has the new content, so both may be repeated.
+ * 3. The target may be longer before it has the bytes (exchange needs both ranges inside the files), never the other
+ *    way round, so the record must stay valid, in the sense that the caller cares about, until relink() has returned: with a
+ *    fence behind it where power loss counts. The reflink and copy providers let the size grow with the bytes.
+ *
+ * What the caller of a repetition (recovery) has to add: resolve the records first, newest wins, and relink only bytes that no
+ * newer record of the same file covers. Replaying an older record and then a newer one whose blocks were moved already
+ * would leave the older bytes.
+ *
+ * Between a relink and the note that it is done nobody may store to the target in place: a repetition by copy or reflink would
+ * bring the staged bytes back.
  */
 #ifndef SFS_RELINK_H
 #define SFS_RELINK_H
@@ -13,8 +37,8 @@
 enum relink_provider {
 	RELINK_NONE = 0,
 	RELINK_XFS_EXCHANGE, /* XFS_IOC_EXCHANGE_RANGE, kernel 6.10 and XFS made with exchange=1 */
-	RELINK_REFLINK,      /* FICLONERANGE, then punch the donor */
-	RELINK_COPY,         /* any file system */
+	RELINK_REFLINK,	     /* FICLONERANGE, then punch the donor */
+	RELINK_COPY,	     /* any file system */
 };
 
 /* "xfs-exchange", "reflink", "copy", "none" */
@@ -27,26 +51,27 @@ const char *relink_provider_name(enum relink_provider p);
 int relink_probe(int dirfd);
 
 struct relink_range {
-	int donor;           /* O_RDWR */
-	int target;          /* O_RDWR */
-	const void *staged;  /* where donor_off is mapped in this process, or NULL: used by `copy` */
-	uint64_t donor_off;  /* bytes, multiple of 4096 except for the tail handled by copy */
-	uint64_t target_off; /* bytes, congruent to donor_off modulo 4096 */
-	uint64_t len;        /* bytes */
-	uint64_t size;       /* the target's size must be at least this afterwards; never shrinks the target */
+	int donor;	     /* O_RDWR; its file offset is moved */
+	int target;	     /* O_RDWR without O_APPEND; its file offset is moved: not the application's own description */
+	const void *staged;  /* where donor_off is mapped in this process, or NULL; saves `copy` a mapping of its own */
+	uint64_t donor_off;  /* bytes, congruent to target_off modulo 4096 */
+	uint64_t target_off; /* bytes */
+	uint64_t len;	     /* bytes */
+	uint64_t size;	     /* the target's size must be at least this afterwards; never shrinks the target */
 };
 
-#define RELINK_DONOR_KEEPS 0x1 /* result flag: the donor's blocks are still allocated and may be written again */
+#define RELINK_DONOR_KEEPS 0x1 /* result flag: no block left the donor; all of them may be written again */
 
 /*
- * Make [donor_off, +len) of the donor the content of [target_off, +len) of the target. Whole blocks are moved; where
- * donor_off is not a multiple of 4096 or the length is not (and the range does not end at `size`), the edge is copied. Bytes of the target outside
- * the range keep their content, and the target is grown to `size` when it is smaller (bytes never written read as zeros).
+ * Make [donor_off, +len) of the donor the content of [target_off, +len) of the target. Whole blocks are moved, the parts of
+ * blocks at either end are copied. Bytes of the target outside the range keep their content, and the target is grown to `size`
+ * when it is smaller (bytes never written read as zeros). Where `provider` does not work for these two files (other mounts,
+ * flags of the files, a file system with larger blocks) the next one down does the work.
  *
- * Returns a non-negative set of RELINK_* result flags, or a negative errno value. After an error the target may hold a prefix of
- * the new content, and the donor still holds everything that was not moved: calling again with the same arguments finishes
- * the work, except that a part already moved by exchange would be swapped back; therefore providers advance
- * *moved (bytes of the range finished, may be NULL) and the caller continues from there. Makes nothing durable: fsync the target for that.
+ * Returns a non-negative set of RELINK_* result flags, or a negative errno value. After an error, as after a crash, the target
+ * holds the new content in part, the donor holds everything that was not moved, and calling again with the same arguments finishes
+ * the work. *moved, when not NULL, says how many bytes of the range are finished, counted from its start, also after an
+ * error. Makes nothing durable: fsync the target for that.
  */
 int relink(enum relink_provider provider, const struct relink_range *r, uint64_t *moved);
 

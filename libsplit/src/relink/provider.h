@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the providers have in common. `struct relink_range` is the caller's; a provider works on a part of it, given by the
+ * offset `at` of the part in the range and its length n, both such that whole 4 KiB blocks are meant (copy takes any bytes).
+ */
+#ifndef SFS_RELINK_PROVIDER_H
+#define SFS_RELINK_PROVIDER_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "relink/relink.h"
+
+#define RELINK_BLOCK 4096u
+
+/* Copy the bytes; the donor keeps its blocks. */
+int relink_copy(const struct relink_range *r, uint64_t at, uint64_t n);
+/* Share the blocks with the target, then take them out of the donor. */
+int relink_reflink(const struct relink_range *r, uint64_t at, uint64_t n);
+/* Swap the blocks; the target's must be holes and inside its size. */
+int relink_xfs_exchange(const struct relink_range *r, uint64_t at, uint64_t n);
+/* Is this an XFS (the ioctl's number means something else elsewhere)? */
+bool relink_is_xfs(int fd);
+
+/*
+ * The next run of data in [*from, end) of fd: sets *from and *to to it and returns true; false: there is only a hole. A file
+ * system that cannot tell says that everything is data. Moves fd's file offset. Negative: an error.
+ */
+int relink_next_data(int fd, uint64_t *from, uint64_t *to, uint64_t end);
+
+/* Make the file at least `size` bytes long, never shorter, also when another process extends it meanwhile. */
+int relink_grow(int fd, uint64_t size);
+
+/* "This kernel, file system or pair of files cannot do that": another provider can. */
+static inline bool relink_unsupported(int err)
+{
+	return err == -EOPNOTSUPP || err == -EINVAL || err == -ENOTTY || err == -EXDEV || err == -ENOSYS || err == -EPERM ||
+	       err == -ETXTBSY;
+}
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cuts a range into edges and whole blocks, whole blocks into what is still in the donor, and hands each to a provider. */
+#include "relink/relink.h"
+
+#include <errno.h>
+
+#include "base/sys.h"
+#include "relink/provider.h"
+
+#include <unistd.h>
+
+struct move {
+	const struct relink_range *r;
+	enum relink_provider provider;
+	int flags;
+	uint64_t done; /* bytes from the start of the range */
+};
+
+int relink_next_data(int fd, uint64_t *from, uint64_t *to, uint64_t end)
+{
+	off_t data, hole;
+
+	data = sys_lseek(fd, (off_t)*from, SEEK_DATA);
+	if (data == -ENXIO)
+		return 0;
+	if (data == -EINVAL || data == -EOPNOTSUPP) {
+		*to = end;
+		return 1;
+	}
+	if (data < 0)
+		return (int)data;
+	if ((uint64_t)data >= end)
+		return 0;
+	hole = sys_lseek(fd, data, SEEK_HOLE);
+	if (hole < 0)
+		return (int)hole;
+	*from = (uint64_t)data > *from ? (uint64_t)data : *from;
+	*to = (uint64_t)hole < end ? (uint64_t)hole : end;
+	return 1;
+}
+
+int relink_grow(int fd, uint64_t size)
+{
+	struct stat st;
+	int err;
+
+	err = sys_fstat(fd, &st);
+	if (err || (uint64_t)st.st_size >= size)
+		return err;
+	/* Not ftruncate: if the file has become longer since fstat, that would cut it. */
+	err = sys_fallocate(fd, 0, (off_t)size - 1, 1);
+	if (err == -EOPNOTSUPP || err == -ENOSYS)
+		err = sys_ftruncate(fd, (off_t)size);
+	return err;
+}
+
+static int copy(struct move *m, uint64_t at, uint64_t n)
+{
+	return relink_copy(m->r, at, n);
+}
+
+/* Whole blocks without a swap. */
+static int reflink_or_copy(struct move *m, uint64_t at, uint64_t n)
+{
+	int err = relink_reflink(m->r, at, n);
+
+	if (!err)
+		m->flags &= ~RELINK_DONOR_KEEPS;
+	else if (relink_unsupported(err))
+		err = copy(m, at, n);
+	return err;
+}
+
+/* Whole blocks: swap where the target has a hole (rule 2 of relink.h). */
+static int exchange(struct move *m, uint64_t at, uint64_t n)
+{
+	const struct relink_range *r = m->r;
+	uint64_t pos = r->target_off + at, end = pos + n, from, to;
+	int err, found;
+
+	err = relink_grow(r->target, end);
+	while (!err && pos < end) {
+		from = pos;
+		found = relink_next_data(r->target, &from, &to, end);
+		if (found < 0)
+			return found;
+		/* What the target has in part of a block, it has. */
+		from = found ? from & ~(uint64_t)(RELINK_BLOCK - 1) : end;
+		to = found ? (to + RELINK_BLOCK - 1) & ~(uint64_t)(RELINK_BLOCK - 1) : end;
+		if (from > pos) {
+			err = relink_xfs_exchange(r, pos - r->target_off, from - pos);
+			if (!err)
+				m->flags &= ~RELINK_DONOR_KEEPS;
+			else if (relink_unsupported(err))
+				err = reflink_or_copy(m, pos - r->target_off, from - pos);
+			if (err)
+				break;
+		}
+		if (to > from)
+			err = reflink_or_copy(m, from - r->target_off, to - from);
+		pos = to;
+	}
+	return err;
+}
+
+/* [at, at + n) of the range by `how`, without what is no longer in the donor. */
+static int present(struct move *m, uint64_t at, uint64_t n, int (*how)(struct move *, uint64_t, uint64_t))
+{
+	const struct relink_range *r = m->r;
+	uint64_t pos = r->donor_off + at, end = pos + n, from, to;
+	int err, found;
+
+	for (; pos < end; pos = to) {
+		from = pos;
+		found = relink_next_data(r->donor, &from, &to, end);
+		if (found < 0)
+			return found;
+		if (found) {
+			m->done = from - r->donor_off;
+			err = how(m, m->done, to - from);
+			if (err)
+				return err;
+		} else {
+			to = end;
+		}
+		m->done = to - r->donor_off;
+	}
+	return 0;
+}
+
+static int pieces(struct move *m)
+{
+	const struct relink_range *r = m->r;
+	uint64_t head = -r->target_off & (RELINK_BLOCK - 1), whole;
+	int err;
+
+	if (head > r->len)
+		head = r->len;
+	whole = (r->len - head) & ~(uint64_t)(RELINK_BLOCK - 1);
+	err = present(m, 0, head, copy);
+	if (!err)
+		err = present(m, head, whole,
+			      m->provider == RELINK_XFS_EXCHANGE ? exchange
+			      : m->provider == RELINK_REFLINK	 ? reflink_or_copy
+								 : copy);
+	if (!err)
+		err = present(m, head + whole, r->len - head - whole, copy);
+	if (!err)
+		err = relink_grow(r->target, r->size);
+	return err;
+}
+
+int relink(enum relink_provider provider, const struct relink_range *r, uint64_t *moved)
+{
+	struct move m = {r, provider, RELINK_DONOR_KEEPS, 0};
+	const uint64_t most = INT64_MAX;
+	int err;
+
+	if (moved)
+		*moved = 0;
+	if (provider < RELINK_XFS_EXCHANGE || provider > RELINK_COPY || ((r->donor_off ^ r->target_off) & (RELINK_BLOCK - 1)))
+		return -EINVAL;
+	if (r->len > most || r->donor_off > most - r->len || r->target_off > most - r->len || r->size > most)
+		return -EFBIG;
+	err = sys_fcntl(r->target, F_GETFL, 0);
+	if (err < 0)
+		return err;
+	if (err & O_APPEND)
+		return -EINVAL; /* pwrite would append */
+	err = pieces(&m);
+	if (moved)
+		*moved = m.done;
+	return err ? err : m.flags;
+}
+
+const char *relink_provider_name(enum relink_provider p)
+{
+	static const char *const names[] = {"none", "xfs-exchange", "reflink", "copy"};
+
+	return (unsigned)p < sizeof(names) / sizeof(names[0]) ? names[p] : "none";
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Swapping block mappings: Linux 6.10, XFS with the exchange feature. One journalled operation, finished by log recovery. */
+#include <linux/falloc.h>
+#include <sys/ioctl.h>
+#include <sys/vfs.h>
+
+#include "base/sys.h"
+#include "relink/provider.h"
+
+#define XFS_MAGIC 0x58465342
+
+/* The kernel's interface (uapi xfs_fs.h), which the headers of older distributions do not have. */
+struct exchange_range {
+	int32_t file1_fd; /* the other file is the one the ioctl is called on */
+	uint32_t pad;
+	uint64_t file1_offset;
+	uint64_t file2_offset;
+	uint64_t length;
+	uint64_t flags;
+};
+#define IOC_EXCHANGE_RANGE _IOW('X', 129, struct exchange_range)
+
+bool relink_is_xfs(int fd)
+{
+	struct statfs fs;
+
+	return sys_call2(SYS_fstatfs, fd, (long)&fs) == 0 && fs.f_type == XFS_MAGIC;
+}
+
+int relink_xfs_exchange(const struct relink_range *r, uint64_t at, uint64_t n)
+{
+	struct exchange_range x = {
+		.file1_fd = r->donor,
+		.file1_offset = r->donor_off + at,
+		.file2_offset = r->target_off + at,
+		.length = n,
+	};
+	uint64_t from = x.file1_offset, to;
+	int err;
+
+	err = sys_ioctl(r->target, IOC_EXCHANGE_RANGE, &x);
+	if (err)
+		return err;
+	/*
+	 * The donor has a hole now, or reserved blocks that were never written, which count as one. Unless somebody who does
+	 * not know of us wrote to the target's hole at this very moment: what he wrote goes, as if he had been first.
+	 */
+	err = relink_next_data(r->donor, &from, &to, x.file1_offset + n);
+	if (err > 0)
+		err = sys_fallocate(r->donor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)x.file1_offset, (off_t)n);
+	return err;
+}
