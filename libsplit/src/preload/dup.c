@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptors: closing and duplicating them, and fcntl. */
+#include "preload.h"
+
+#include <unistd.h>
+
+WRAPPER int w_close(int fd)
+{
+	SERVE(fd, sfs_close(fd), REAL(close)(fd));
+}
+EXPORT(close, w_close);
+EXPORT(__close, w_close);
+
+WRAPPER int w_close_range(unsigned first, unsigned last, int flags)
+{
+	int r;
+
+	if (likely(!sfs_active()))
+		return REAL(close_range)(first, last, flags);
+	r = sfs_close_range(first, last, (unsigned)flags);
+	return r == SFS_PASS ? REAL(close_range)(first, last, flags) : (int)pl_ret(r);
+}
+EXPORT(close_range, w_close_range);
+
+WRAPPER void w_closefrom(int first)
+{
+	if (sfs_active())
+		sfs_close_range(first < 0 ? 0 : (unsigned)first, ~0u, 0);
+	REAL_AS(void (*)(int), closefrom)(first); /* also where close_range(2) is missing */
+}
+EXPORT(closefrom, w_closefrom);
+
+WRAPPER int w_dup(int fd)
+{
+	int r;
+
+	if (likely(!sfs_ours(fd)))
+		return REAL(dup)(fd);
+	r = sfs_dup(fd);
+	return pl_new_fd(r == SFS_PASS ? REAL(dup)(fd) : (int)pl_ret(r));
+}
+EXPORT(dup, w_dup);
+
+static int dup_served(int oldfd, int newfd, int flags)
+{
+	int r = 0;
+
+	if (sfs_ours(oldfd) && pl_stdio_marked(newfd))
+		r = sfs_make_true(oldfd, true);
+	if (r < 0)
+		return (int)pl_ret(r);
+	r = sfs_dup3(oldfd, newfd, flags);
+	if (r == SFS_PASS)
+		r = flags ? REAL(dup3)(oldfd, newfd, flags) : REAL(dup2)(oldfd, newfd);
+	else
+		r = (int)pl_ret(r);
+	return pl_new_fd(r);
+}
+
+/* A negative newfd means "any" to the core, and two equal numbers are an error for dup3 only: both are for the real call. */
+WRAPPER int w_dup2(int oldfd, int newfd)
+{
+	if (likely(!sfs_ours(oldfd) && !sfs_ours(newfd)) || newfd < 0 || oldfd == newfd)
+		return REAL(dup2)(oldfd, newfd);
+	return dup_served(oldfd, newfd, 0);
+}
+EXPORT(dup2, w_dup2);
+EXPORT(__dup2, w_dup2);
+
+WRAPPER int w_dup3(int oldfd, int newfd, int flags)
+{
+	if (likely(!sfs_ours(oldfd) && !sfs_ours(newfd)) || newfd < 0 || oldfd == newfd)
+		return REAL(dup3)(oldfd, newfd, flags);
+	return dup_served(oldfd, newfd, flags);
+}
+EXPORT(dup3, w_dup3);
+
+/* Locks are where processes agree on what a file holds: it is true before one is taken or released, and read anew after. */
+static int fcntl_lock(int fd, int cmd, long arg)
+{
+	TRUE_THEN(fd, REAL(fcntl)(fd, cmd, arg));
+}
+
+WRAPPER int w_fcntl(int fd, int cmd, long arg)
+{
+	int r;
+
+	if (likely(!sfs_ours(fd)))
+		return REAL(fcntl)(fd, cmd, arg);
+	switch (cmd) {
+	case F_SETLK:
+	case F_SETLKW:
+	case F_GETLK:
+	case F_OFD_SETLK:
+	case F_OFD_SETLKW:
+	case F_OFD_GETLK:
+	case F_SETLEASE:
+		return fcntl_lock(fd, cmd, arg);
+	case F_GETFD:
+	case F_SETFD:
+		return REAL(fcntl)(fd, cmd, arg);
+	default:
+		r = sfs_fcntl(fd, cmd, arg);
+	}
+	r = r == SFS_PASS ? REAL(fcntl)(fd, cmd, arg) : (int)pl_ret(r);
+	return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? pl_new_fd(r) : r;
+}
+EXPORT(fcntl, w_fcntl);
+EXPORT(fcntl64, w_fcntl);
+EXPORT(__fcntl, w_fcntl);

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dlsym(RTLD_NEXT, name) without dlsym. C libraries before glibc 2.34 keep dlsym in libdl, which most programs do not load;
+ * every C library lists the loaded objects through dl_iterate_phdr, in load order, which is search order.
+ */
+#include "real.h"
+
+#include <elf.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+extern int dl_iterate_phdr(int (*)(struct dl_phdr_info *, size_t, void *), void *) __attribute__((weak));
+
+struct object {
+	uintptr_t base;
+	const Elf64_Sym *sym;
+	const char *str;
+	const Elf64_Half *versym;
+	const uint32_t *gnu_hash;
+	const uint32_t *sysv_hash;
+};
+
+struct search {
+	const char *name;
+	uint32_t gnu, sysv; /* hashes of the name */
+	bool behind_us;
+	void *found;
+};
+
+static bool same(const char *a, const char *b)
+{
+	while (*a && *a == *b)
+		a++, b++;
+	return *a == *b;
+}
+
+static void hash_name(struct search *s)
+{
+	uint32_t g = 5381, v = 0;
+
+	for (const unsigned char *p = (const unsigned char *)s->name; *p; p++) {
+		uint32_t high;
+
+		g = g * 33 + *p;
+		v = (v << 4) + *p;
+		high = v & 0xf0000000u;
+		v = (v ^ (high >> 24)) & ~high;
+	}
+	s->gnu = g;
+	s->sysv = v;
+}
+
+/* glibc has relocated the addresses in the dynamic section, musl and the vdso have not. */
+static uintptr_t address(const struct object *o, uintptr_t p)
+{
+	return p < o->base ? p + o->base : p;
+}
+
+static bool read_dynamic(struct object *o, const Elf64_Dyn *d)
+{
+	for (; d->d_tag != DT_NULL; d++) {
+		uintptr_t p = address(o, d->d_un.d_ptr);
+
+		if (d->d_tag == DT_SYMTAB)
+			o->sym = (const Elf64_Sym *)p;
+		else if (d->d_tag == DT_STRTAB)
+			o->str = (const char *)p;
+		else if (d->d_tag == DT_VERSYM)
+			o->versym = (const Elf64_Half *)p;
+		else if (d->d_tag == DT_GNU_HASH)
+			o->gnu_hash = (const uint32_t *)p;
+		else if (d->d_tag == DT_HASH)
+			o->sysv_hash = (const uint32_t *)p;
+	}
+	return o->sym && o->str && (o->gnu_hash || o->sysv_hash);
+}
+
+/* A defined, visible function of the default version. */
+static bool fits(const struct object *o, const struct search *s, uint32_t i)
+{
+	const Elf64_Sym *y = &o->sym[i];
+	unsigned type = ELF64_ST_TYPE(y->st_info), bind = ELF64_ST_BIND(y->st_info);
+
+	if (y->st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC) || (bind != STB_GLOBAL && bind != STB_WEAK))
+		return false;
+	if (o->versym && (o->versym[i] & 0x8000))
+		return false;
+	return same(o->str + y->st_name, s->name);
+}
+
+static uint32_t lookup_gnu(const struct object *o, const struct search *s)
+{
+	const uint32_t *h = o->gnu_hash;
+	uint32_t buckets = h[0], first = h[1], words = h[2], shift = h[3];
+	const uint64_t *bloom = (const uint64_t *)(h + 4);
+	const uint32_t *bucket = (const uint32_t *)(bloom + words);
+	const uint32_t *chain = bucket + buckets;
+	uint64_t need = 1ull << (s->gnu % 64) | 1ull << ((s->gnu >> shift) % 64);
+	uint32_t i;
+
+	if (!buckets || (bloom[(s->gnu / 64) % words] & need) != need)
+		return 0;
+	i = bucket[s->gnu % buckets];
+	if (i < first)
+		return 0;
+	for (;; i++) {
+		uint32_t hash = chain[i - first];
+
+		if ((hash | 1) == (s->gnu | 1) && fits(o, s, i))
+			return i;
+		if (hash & 1)
+			return 0;
+	}
+}
+
+static uint32_t lookup_sysv(const struct object *o, const struct search *s)
+{
+	const uint32_t *h = o->sysv_hash;
+	uint32_t buckets = h[0];
+
+	if (!buckets)
+		return 0;
+	for (uint32_t i = h[2 + s->sysv % buckets]; i; i = h[2 + buckets + i])
+		if (fits(o, s, i))
+			return i;
+	return 0;
+}
+
+static int visit(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct search *s = arg;
+	struct object o = {.base = info->dlpi_addr};
+	const Elf64_Dyn *dynamic = NULL;
+	bool us = false;
+	uint32_t i;
+
+	(void)size;
+	for (int n = 0; n < info->dlpi_phnum; n++) {
+		const Elf64_Phdr *p = &info->dlpi_phdr[n];
+		uintptr_t here = (uintptr_t)&pl_table;
+
+		if (p->p_type == PT_DYNAMIC)
+			dynamic = (const Elf64_Dyn *)(o.base + p->p_vaddr);
+		if (p->p_type == PT_LOAD && here >= o.base + p->p_vaddr && here < o.base + p->p_vaddr + p->p_memsz)
+			us = true;
+	}
+	if (us) {
+		s->behind_us = true;
+		return 0;
+	}
+	if (!s->behind_us || !dynamic || !read_dynamic(&o, dynamic))
+		return 0;
+	i = o.gnu_hash ? lookup_gnu(&o, s) : lookup_sysv(&o, s);
+	if (!i)
+		return 0;
+	s->found = (void *)(o.base + o.sym[i].st_value);
+	if (ELF64_ST_TYPE(o.sym[i].st_info) == STT_GNU_IFUNC)
+		s->found = ((void *(*)(void))s->found)();
+	return 1;
+}
+
+void *pl_elf_next(const char *name)
+{
+	struct search s = {.name = name};
+
+	if (!dl_iterate_phdr)
+		return NULL;
+	hash_name(&s);
+	dl_iterate_phdr(visit, &s);
+	return s.found;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Coming and going: the constructor and the destructor. */
+#include "preload.h"
+
+extern char **environ __attribute__((weak));
+
+#define ENV_MAX 65536
+
+/* The environment the kernel gave the process, for a C library that tells its constructors nothing. */
+static char **environment_from_proc(void)
+{
+	static char text[ENV_MAX];
+	static char *list[1024];
+	int fd = sys_openat(AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC, 0);
+	size_t len = 0, count = 0;
+
+	if (fd < 0)
+		return NULL;
+	for (ssize_t n; len < sizeof(text) - 1 && (n = sys_read(fd, text + len, sizeof(text) - 1 - len)) > 0;)
+		len += (size_t)n;
+	sys_close(fd);
+	for (size_t i = 0; i < len && count < sizeof(list) / sizeof(list[0]) - 1; count++) {
+		list[count] = text + i;
+		while (text[i])
+			i++;
+		i++;
+	}
+	list[count] = NULL;
+	return list;
+}
+
+static char **environment(int argc, char **argv, char **envp)
+{
+	if (&environ && environ)
+		return environ;
+	/* glibc calls constructors with main's arguments, musl with none: believe them only when they fit together. */
+	if (argc > 0 && argc < 1 << 20 && argv && envp == argv + argc + 1)
+		return envp;
+	return environment_from_proc();
+}
+
+__attribute__((constructor)) static void start(int argc, char **argv, char **envp)
+{
+	sfs_init(environment(argc, argv, envp));
+	pl_resolve_early(sfs_active());
+	if (!sfs_active())
+		return;
+	for (int fd = 0; fd <= 2; fd++)
+		pl_adopt(fd);
+}
+
+__attribute__((destructor)) static void stop(void)
+{
+	if (sfs_active())
+		sfs_exit();
+}

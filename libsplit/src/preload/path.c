@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names and attributes. The kernel does all of it; a file whose name changes is true before, so that whoever finds it under
+ * its new name finds all of it, and the change is durable after where the mode asks for that.
+ */
+#include "preload.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+#include <utime.h>
+
+/* A metadata call: `dirfd` and `path` name what changed. */
+#define META(dirfd, path, call)                                                                                                \
+	do {                                                                                                                   \
+		__typeof__(call) r_;                                                                                           \
+                                                                                                                               \
+		if (likely(!sfs_active()))                                                                                     \
+			return call;                                                                                           \
+		r_ = (call);                                                                                                   \
+		if (r_ == 0)                                                                                                   \
+			sfs_meta_done(dirfd, path);                                                                            \
+		return r_;                                                                                                     \
+	} while (0)
+
+/* The same for a call that a file's staged bytes must precede. */
+#define TRUE_META(fromfd, from, at_flags, dirfd, path, call)                                                                   \
+	do {                                                                                                                   \
+		int r_;                                                                                                        \
+                                                                                                                               \
+		if (likely(!sfs_active()))                                                                                     \
+			return call;                                                                                           \
+		r_ = pl_path_true(fromfd, from, at_flags);                                                                     \
+		if (unlikely(r_ < 0))                                                                                          \
+			return (int)pl_ret(r_);                                                                                \
+		r_ = (call);                                                                                                   \
+		if (r_ == 0)                                                                                                   \
+			sfs_meta_done(dirfd, path);                                                                            \
+		return r_;                                                                                                     \
+	} while (0)
+
+WRAPPER int w_renameat2(int fromfd, const char *from, int tofd, const char *to, unsigned flags)
+{
+	if (flags & RENAME_EXCHANGE && sfs_active()) {
+		int err = pl_path_true(tofd, to, AT_SYMLINK_NOFOLLOW);
+
+		if (unlikely(err < 0))
+			return (int)pl_ret(err);
+	}
+	TRUE_META(fromfd, from, AT_SYMLINK_NOFOLLOW, tofd, to, REAL(renameat2)(fromfd, from, tofd, to, flags));
+}
+EXPORT(renameat2, w_renameat2);
+
+WRAPPER int w_renameat(int fromfd, const char *from, int tofd, const char *to)
+{
+	TRUE_META(fromfd, from, AT_SYMLINK_NOFOLLOW, tofd, to, REAL(renameat)(fromfd, from, tofd, to));
+}
+EXPORT(renameat, w_renameat);
+
+WRAPPER int w_rename(const char *from, const char *to)
+{
+	TRUE_META(AT_FDCWD, from, AT_SYMLINK_NOFOLLOW, AT_FDCWD, to, REAL(rename)(from, to));
+}
+EXPORT(rename, w_rename);
+
+WRAPPER int w_link(const char *from, const char *to)
+{
+	TRUE_META(AT_FDCWD, from, AT_SYMLINK_NOFOLLOW, AT_FDCWD, to, REAL(link)(from, to));
+}
+EXPORT(link, w_link);
+
+/* AT_EMPTY_PATH and /proc/self/fd/N name an open file, mostly one of O_TMPFILE that gets its first name here. */
+WRAPPER int w_linkat(int fromfd, const char *from, int tofd, const char *to, int flags)
+{
+	int look = flags & AT_SYMLINK_FOLLOW ? 0 : AT_SYMLINK_NOFOLLOW;
+
+	TRUE_META(fromfd, from, look | (flags & AT_EMPTY_PATH), tofd, to, REAL(linkat)(fromfd, from, tofd, to, flags));
+}
+EXPORT(linkat, w_linkat);
+
+WRAPPER int w_unlink(const char *path)
+{
+	TRUE_META(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, AT_FDCWD, path, REAL(unlink)(path));
+}
+EXPORT(unlink, w_unlink);
+
+WRAPPER int w_unlinkat(int dirfd, const char *path, int flags)
+{
+	TRUE_META(dirfd, path, AT_SYMLINK_NOFOLLOW, dirfd, path, REAL(unlinkat)(dirfd, path, flags));
+}
+EXPORT(unlinkat, w_unlinkat);
+
+WRAPPER int w_remove(const char *path)
+{
+	TRUE_META(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, AT_FDCWD, path, REAL(remove)(path));
+}
+EXPORT(remove, w_remove);
+
+WRAPPER int w_rmdir(const char *path)
+{
+	META(AT_FDCWD, path, REAL(rmdir)(path));
+}
+EXPORT(rmdir, w_rmdir);
+
+WRAPPER int w_symlink(const char *target, const char *path)
+{
+	META(AT_FDCWD, path, REAL(symlink)(target, path));
+}
+EXPORT(symlink, w_symlink);
+
+WRAPPER int w_symlinkat(const char *target, int dirfd, const char *path)
+{
+	META(dirfd, path, REAL(symlinkat)(target, dirfd, path));
+}
+EXPORT(symlinkat, w_symlinkat);
+
+WRAPPER int w_mkdir(const char *path, mode_t mode)
+{
+	META(AT_FDCWD, path, REAL(mkdir)(path, mode));
+}
+EXPORT(mkdir, w_mkdir);
+
+WRAPPER int w_mkdirat(int dirfd, const char *path, mode_t mode)
+{
+	META(dirfd, path, REAL(mkdirat)(dirfd, path, mode));
+}
+EXPORT(mkdirat, w_mkdirat);
+
+WRAPPER char *w_mkdtemp(char *template)
+{
+	char *r = REAL(mkdtemp)(template);
+
+	if (r && sfs_active())
+		sfs_meta_done(AT_FDCWD, r);
+	return r;
+}
+EXPORT(mkdtemp, w_mkdtemp);
+
+WRAPPER int w_mknod(const char *path, mode_t mode, dev_t dev)
+{
+	META(AT_FDCWD, path, REAL(mknod)(path, mode, dev));
+}
+EXPORT(mknod, w_mknod);
+
+WRAPPER int w_mknodat(int dirfd, const char *path, mode_t mode, dev_t dev)
+{
+	META(dirfd, path, REAL(mknodat)(dirfd, path, mode, dev));
+}
+EXPORT(mknodat, w_mknodat);
+
+WRAPPER int w_xmknod(int ver, const char *path, mode_t mode, dev_t *dev)
+{
+	META(AT_FDCWD, path, REAL_AS(int (*)(int, const char *, mode_t, dev_t *), __xmknod)(ver, path, mode, dev));
+}
+EXPORT(__xmknod, w_xmknod);
+
+WRAPPER int w_xmknodat(int ver, int dirfd, const char *path, mode_t mode, dev_t *dev)
+{
+	META(dirfd, path, REAL_AS(int (*)(int, int, const char *, mode_t, dev_t *), __xmknodat)(ver, dirfd, path, mode, dev));
+}
+EXPORT(__xmknodat, w_xmknodat);
+
+WRAPPER int w_mkfifo(const char *path, mode_t mode)
+{
+	META(AT_FDCWD, path, REAL(mkfifo)(path, mode));
+}
+EXPORT(mkfifo, w_mkfifo);
+
+WRAPPER int w_mkfifoat(int dirfd, const char *path, mode_t mode)
+{
+	META(dirfd, path, REAL(mkfifoat)(dirfd, path, mode));
+}
+EXPORT(mkfifoat, w_mkfifoat);
+
+WRAPPER int w_chmod(const char *path, mode_t mode)
+{
+	META(AT_FDCWD, path, REAL(chmod)(path, mode));
+}
+EXPORT(chmod, w_chmod);
+
+WRAPPER int w_fchmod(int fd, mode_t mode)
+{
+	META(fd, NULL, REAL(fchmod)(fd, mode));
+}
+EXPORT(fchmod, w_fchmod);
+
+WRAPPER int w_fchmodat(int dirfd, const char *path, mode_t mode, int flags)
+{
+	META(dirfd, path, REAL(fchmodat)(dirfd, path, mode, flags));
+}
+EXPORT(fchmodat, w_fchmodat);
+
+WRAPPER int w_chown(const char *path, uid_t uid, gid_t gid)
+{
+	META(AT_FDCWD, path, REAL(chown)(path, uid, gid));
+}
+EXPORT(chown, w_chown);
+
+WRAPPER int w_lchown(const char *path, uid_t uid, gid_t gid)
+{
+	META(AT_FDCWD, path, REAL(lchown)(path, uid, gid));
+}
+EXPORT(lchown, w_lchown);
+
+WRAPPER int w_fchown(int fd, uid_t uid, gid_t gid)
+{
+	META(fd, NULL, REAL(fchown)(fd, uid, gid));
+}
+EXPORT(fchown, w_fchown);
+
+WRAPPER int w_fchownat(int dirfd, const char *path, uid_t uid, gid_t gid, int flags)
+{
+	META(dirfd, path, REAL(fchownat)(dirfd, path, uid, gid, flags));
+}
+EXPORT(fchownat, w_fchownat);
+
+WRAPPER int w_setxattr(const char *path, const char *name, const void *value, size_t n, int flags)
+{
+	META(AT_FDCWD, path, REAL(setxattr)(path, name, value, n, flags));
+}
+EXPORT(setxattr, w_setxattr);
+
+WRAPPER int w_lsetxattr(const char *path, const char *name, const void *value, size_t n, int flags)
+{
+	META(AT_FDCWD, path, REAL(lsetxattr)(path, name, value, n, flags));
+}
+EXPORT(lsetxattr, w_lsetxattr);
+
+WRAPPER int w_fsetxattr(int fd, const char *name, const void *value, size_t n, int flags)
+{
+	META(fd, NULL, REAL(fsetxattr)(fd, name, value, n, flags));
+}
+EXPORT(fsetxattr, w_fsetxattr);
+
+WRAPPER int w_removexattr(const char *path, const char *name)
+{
+	META(AT_FDCWD, path, REAL(removexattr)(path, name));
+}
+EXPORT(removexattr, w_removexattr);
+
+WRAPPER int w_lremovexattr(const char *path, const char *name)
+{
+	META(AT_FDCWD, path, REAL(lremovexattr)(path, name));
+}
+EXPORT(lremovexattr, w_lremovexattr);
+
+WRAPPER int w_fremovexattr(int fd, const char *name)
+{
+	META(fd, NULL, REAL(fremovexattr)(fd, name));
+}
+EXPORT(fremovexattr, w_fremovexattr);

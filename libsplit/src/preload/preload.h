@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What every wrapper needs. A wrapper is a static function, exported under one or more names of the C library; calls.txt lists
+ * every name with its policy, and libsplit.map exports exactly those.
+ *
+ * Rules: errno is set only on failure; a descriptor that is not ours goes to the real function; nothing here allocates, locks
+ * or prints. A call that we do not serve finds the kernel's view made true first (sfs_make_true), and is followed by
+ * sfs_changed.
+ */
+#ifndef SFS_PRELOAD_H
+#define SFS_PRELOAD_H
+
+#ifndef _GNU_SOURCE
+#error "compile with -D_GNU_SOURCE"
+#endif
+
+#include "../base/sys.h"
+#include "../core/core.h"
+#include "real.h"
+
+#include <errno.h>
+
+/*
+ * Exported names are assembler aliases of static functions: no clash with the types in headers (struct stat64, variadic
+ * prototypes), and one function under all its names. Visibility is default; the version script decides.
+ */
+#define WRAPPER static __attribute__((used, noinline, noclone))
+#define EXPORT(name, impl) __asm__(".globl " #name "\n\t.type " #name ", @function\n\t.set " #name ", " #impl)
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* The kernel's convention for results turned into the C library's. */
+static inline long pl_ret(long r)
+{
+	extern int *__errno_location(void) __attribute__((weak));
+
+	if (likely((unsigned long)r < -4095ul))
+		return r;
+	if (__errno_location)
+		*__errno_location() = (int)-r;
+	return -1;
+}
+
+/*
+ * Calls that POSIX makes cancellation points stay that when we serve them. Nothing is checked until the program has called
+ * pthread_cancel once.
+ */
+extern int pl_cancel_used __attribute__((visibility("hidden")));
+void pl_test_cancel(void) __attribute__((visibility("hidden"), cold));
+
+static inline void pl_cancel_point(void)
+{
+	if (unlikely(__atomic_load_n(&pl_cancel_used, __ATOMIC_RELAXED)))
+		pl_test_cancel();
+}
+
+/*
+ * Serve fd with `serve`; when it is not ours or the core passes, make the call `pass`. Both are expressions, `pass` sets errno
+ * itself.
+ */
+#define SERVE(fd, serve, pass)                                                                                                 \
+	do {                                                                                                                   \
+		long r_;                                                                                                       \
+                                                                                                                               \
+		if (likely(!sfs_ours(fd)))                                                                                     \
+			return pass;                                                                                           \
+		pl_cancel_point();                                                                                             \
+		r_ = (serve);                                                                                                  \
+		if (likely(r_ != SFS_PASS))                                                                                    \
+			return (__typeof__(pass))pl_ret(r_);                                                                   \
+		r_ = (long)(pass);                                                                                             \
+		sfs_changed(fd);                                                                                               \
+		return (__typeof__(pass))r_;                                                                                   \
+	} while (0)
+
+/* Make fd true, make the call, tell the core. fd may be anybody's. */
+#define TRUE_THEN(fd, pass)                                                                                                    \
+	do {                                                                                                                   \
+		long r_;                                                                                                       \
+                                                                                                                               \
+		if (likely(!sfs_ours(fd)))                                                                                     \
+			return pass;                                                                                           \
+		r_ = sfs_make_true(fd, false);                                                                                 \
+		if (r_ < 0)                                                                                                    \
+			return (__typeof__(pass))pl_ret(r_);                                                                   \
+		r_ = (long)(pass);                                                                                             \
+		sfs_changed(fd);                                                                                               \
+		return (__typeof__(pass))r_;                                                                                   \
+	} while (0)
+
+/*
+ * Descriptors that the C library writes to without our seeing it: the standard streams' 0, 1 and 2, and whatever is under a
+ * FILE. A file that gets such a number is the kernel's from then on (stdio.c).
+ */
+void pl_stdio_mark(int fd) __attribute__((visibility("hidden")));
+void pl_stdio_unmark(int fd) __attribute__((visibility("hidden")));
+bool pl_stdio_marked(int fd) __attribute__((visibility("hidden")));
+
+/*
+ * fd has just come into being as a descriptor of ours (open, dup, ...); a negative errno value is let through. When its file
+ * cannot be made true the descriptor is of no use.
+ */
+static inline int pl_new_fd_raw(int fd)
+{
+	int err;
+
+	if (fd < 0 || !sfs_ours(fd) || likely(!pl_stdio_marked(fd)))
+		return fd;
+	err = sfs_make_true(fd, true);
+	if (unlikely(err < 0)) {
+		if (sfs_close(fd) == SFS_PASS)
+			sys_close(fd);
+		return err;
+	}
+	return fd;
+}
+
+/* The same in the C library's convention: -1 when the call has failed already. */
+static inline int pl_new_fd(int fd)
+{
+	return fd < 0 ? fd : (int)pl_ret(pl_new_fd_raw(fd));
+}
+
+/* The same for a descriptor the core has not seen yet. */
+static inline int pl_adopt(int fd)
+{
+	if (fd < 0 || !sfs_active())
+		return fd;
+	sfs_adopt(fd);
+	return pl_new_fd(fd);
+}
+
+/*
+ * The file at path made true. Only what stands for lost data stops the call that follows; a path that does not exist is for
+ * the real call to report.
+ */
+static inline int pl_path_true(int dirfd, const char *path, int at_flags)
+{
+	int err = sfs_make_path_true(dirfd, path, at_flags);
+
+	return err == -EIO || err == -ENOSPC || err == -EDQUOT ? err : 0;
+}
+
+#endif

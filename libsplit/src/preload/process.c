@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes that come and go: fork in its forms, and exit. */
+#include "preload.h"
+
+#include <pty.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* The child is told apart by the result. */
+static pid_t fork_with(pid_t (*fork_fn)(void))
+{
+	pid_t pid;
+
+	sfs_fork_prepare();
+	pid = fork_fn();
+	if (pid == 0)
+		sfs_fork_child();
+	else
+		sfs_fork_parent();
+	return pid;
+}
+
+WRAPPER pid_t w_fork(void)
+{
+	return sfs_active() ? fork_with(REAL(fork)) : REAL(fork)();
+}
+EXPORT(fork, w_fork);
+EXPORT(__fork, w_fork);
+
+WRAPPER pid_t w__Fork(void)
+{
+	pid_t (*fn)(void) = REAL_AS(pid_t(*)(void), _Fork);
+
+	return sfs_active() ? fork_with(fn) : fn();
+}
+EXPORT(_Fork, w__Fork);
+
+/*
+ * A vfork child runs in its parent's memory with a descriptor table of its own: its close and dup2 would change our table for
+ * the parent. So with volumes vfork is fork. Without, the real vfork must return to the caller's own frame, twice: hence a
+ * jump, and no frame here.
+ */
+__attribute__((used)) static void *vfork_target(void)
+{
+	return sfs_active() ? (void *)w_fork : pl_real(PL_vfork);
+}
+
+__attribute__((naked, used)) static void w_vfork(void)
+{
+	__asm__("endbr64\n\t"
+		"sub $8, %rsp\n\t"
+		"call vfork_target\n\t"
+		"add $8, %rsp\n\t"
+		"jmp *%rax");
+}
+EXPORT(vfork, w_vfork);
+EXPORT(__vfork, w_vfork);
+
+struct clone_start {
+	int (*fn)(void *);
+	void *arg;
+};
+
+/* The child has a copy of the parent's memory, and with it of the structure. */
+static int clone_child(void *arg)
+{
+	struct clone_start *s = arg;
+
+	sfs_fork_child();
+	return s->fn(s->arg);
+}
+
+/* clone without CLONE_VM is a fork; with it, it is a thread, or a spawn that runs no code of ours. */
+WRAPPER int w_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
+{
+	struct clone_start start = {fn, arg};
+	int (*real)(int (*)(void *), void *, int, void *, ...) = REAL(clone);
+	void *parent_tid, *tls, *child_tid;
+	va_list ap;
+	int pid;
+
+	va_start(ap, arg);
+	parent_tid = va_arg(ap, void *);
+	tls = va_arg(ap, void *);
+	child_tid = va_arg(ap, void *);
+	va_end(ap);
+	if (!sfs_active() || flags & CLONE_VM || !fn || !stack)
+		return real(fn, stack, flags, arg, parent_tid, tls, child_tid);
+	sfs_fork_prepare();
+	pid = real(clone_child, stack, flags, &start, parent_tid, tls, child_tid);
+	sfs_fork_parent();
+	return pid;
+}
+EXPORT(clone, w_clone);
+EXPORT(__clone, w_clone);
+
+WRAPPER int w_forkpty(int *master, char *name, const struct termios *tio, const struct winsize *size)
+{
+	int pid;
+
+	if (!sfs_active())
+		return REAL(forkpty)(master, name, tio, size);
+	sfs_fork_prepare();
+	pid = REAL(forkpty)(master, name, tio, size);
+	if (pid == 0) {
+		sfs_fork_child();
+		for (int fd = 0; fd <= 2; fd++)
+			sfs_forget(fd); /* the terminal's now */
+	} else {
+		sfs_fork_parent();
+	}
+	return pid;
+}
+EXPORT(forkpty, w_forkpty);
+
+/* The parent ends inside the C library, the child returns; 0, 1 and 2 become /dev/null unless noclose. */
+WRAPPER int w_daemon(int nochdir, int noclose)
+{
+	int pid, r;
+
+	if (!sfs_active())
+		return REAL(daemon)(nochdir, noclose);
+	sfs_exec_prepare();
+	for (int fd = 0; fd <= 2 && !noclose; fd++)
+		sfs_forget(fd);
+	pid = sys_getpid();
+	sfs_fork_prepare();
+	r = REAL(daemon)(nochdir, noclose);
+	if (sys_getpid() != pid)
+		sfs_fork_child();
+	else
+		sfs_fork_parent();
+	return r;
+}
+EXPORT(daemon, w_daemon);
+
+static void leaving(void)
+{
+	if (sfs_active())
+		sfs_exit();
+}
+
+/* What the program's own exit handlers write is caught by the destructor. */
+WRAPPER void w_exit(int status)
+{
+	leaving();
+	REAL(exit)(status);
+}
+EXPORT(exit, w_exit);
+
+WRAPPER void w__exit(int status)
+{
+	leaving();
+	REAL(_exit)(status);
+}
+EXPORT(_exit, w__exit);
+EXPORT(_Exit, w__exit);
+
+WRAPPER void w_quick_exit(int status)
+{
+	leaving();
+	REAL(quick_exit)(status);
+}
+EXPORT(quick_exit, w_quick_exit);
+
+WRAPPER void w_abort(void)
+{
+	leaving();
+	REAL(abort)();
+}
+EXPORT(abort, w_abort);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding the C library's own functions: dlsym where there is one, the objects' symbol tables where not. */
+#include "real.h"
+#include "real_fallback.h"
+
+#include <sys/syscall.h>
+
+#define PL_RTLD_NEXT ((void *)-1l)
+
+extern void *dlsym(void *handle, const char *name) __attribute__((weak));
+
+void *pl_table[PL_REAL_COUNT];
+
+#define PL_NAME_OF(name, fallback) #name,
+static const char *const names[] = {PL_REALS(PL_NAME_OF, PL_NAME_OF)};
+
+/* A system call with the C library's convention for results. */
+#define PL_CALL(name, nr)                                                                                                      \
+	static long call_##name(long a, long b, long c, long d, long e, long f)                                                \
+	{                                                                                                                      \
+		return pl_ret(sys_call6(nr, a, b, c, d, e, f));                                                                \
+	}
+#define PL_NONE(name, fallback)
+PL_REALS(PL_CALL, PL_NONE)
+
+#define PL_CALL_PTR(name, nr) (void *)call_##name,
+#define PL_FN_PTR(name, fallback) (void *)fallback,
+static void *const fallbacks[] = {PL_REALS(PL_CALL_PTR, PL_FN_PTR)};
+
+/*
+ * dlsym decides by its return address who "next" starts from, so it must never be a tail call from here; storing the result
+ * sees to that.
+ */
+void *pl_resolve(int index)
+{
+	void *fn = dlsym ? dlsym(PL_RTLD_NEXT, names[index]) : pl_elf_next(names[index]);
+
+	/* A library that came by dlopen (old librt, libaio, liburing) is not behind us for dlsym. */
+	if (!fn && dlsym)
+		fn = pl_elf_next(names[index]);
+	if (!fn)
+		fn = fallbacks[index];
+	__atomic_store_n(&pl_table[index], fn, __ATOMIC_RELEASE);
+	return fn;
+}
+
+static void clear_dlerror(void)
+{
+	char *(*dlerror)(void) = dlsym ? (char *(*)(void))dlsym(PL_RTLD_NEXT, "dlerror") : NULL;
+
+	if (dlerror)
+		dlerror(); /* names this C library does not have must not show up in the program's own dlerror() */
+}
+
+void pl_resolve_early(int everything)
+{
+	static const short early[] = {PL_mmap, PL_open, PL_openat, PL_read, PL_write, PL_close, PL_fstat};
+
+	if (!everything) {
+		for (size_t i = 0; i < sizeof(early) / sizeof(early[0]); i++)
+			pl_real(early[i]);
+		return;
+	}
+	for (int i = 0; i < PL_REAL_COUNT; i++) {
+		/* Libraries that may come later by dlopen: look again when they are first called. */
+		if (i >= PL_aio_read && i <= PL_io_uring_setup)
+			continue;
+		pl_real(i);
+	}
+	clear_dlerror();
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The C library's own functions, found behind us in the search order (RTLD_NEXT), each with a fallback for programs whose C
+ * library does not have it: the system call of the same arguments (S), or a function of real_fallback.c (F).
+ *
+ * On x86-64 every ...64 name is the same function as its plain name, so only plain names are looked up.
+ */
+#ifndef SFS_PRELOAD_REAL_H
+#define SFS_PRELOAD_REAL_H
+
+#include <stddef.h>
+
+/* clang-format off */
+#define PL_REALS(S, F) \
+	S(read, SYS_read) S(write, SYS_write) S(pread, SYS_pread64) S(pwrite, SYS_pwrite64) \
+	S(readv, SYS_readv) S(writev, SYS_writev) S(preadv, SYS_preadv) S(pwritev, SYS_pwritev) \
+	F(preadv2, pl_fb_preadv2) F(pwritev2, pl_fb_pwritev2) \
+	F(__read_chk, pl_fb_abort) F(__pread_chk, pl_fb_abort) \
+	S(lseek, SYS_lseek) \
+	S(open, SYS_open) S(openat, SYS_openat) S(creat, SYS_creat) S(openat2, SYS_openat2) \
+	S(open_by_handle_at, SYS_open_by_handle_at) \
+	S(__open_2, SYS_open) S(__openat_2, SYS_openat) \
+	F(mkstemp, pl_fb_nosys) F(mkostemp, pl_fb_nosys) F(mkstemps, pl_fb_nosys) F(mkostemps, pl_fb_nosys) \
+	S(close, SYS_close) S(close_range, SYS_close_range) F(closefrom, pl_fb_closefrom) \
+	S(dup, SYS_dup) S(dup2, SYS_dup2) S(dup3, SYS_dup3) S(fcntl, SYS_fcntl) \
+	S(flock, SYS_flock) F(lockf, pl_fb_nosys) S(ioctl, SYS_ioctl) \
+	S(stat, SYS_stat) S(fstat, SYS_fstat) S(lstat, SYS_lstat) S(fstatat, SYS_newfstatat) S(statx, SYS_statx) \
+	F(__xstat, pl_fb_xstat) F(__fxstat, pl_fb_fxstat) F(__lxstat, pl_fb_lxstat) F(__fxstatat, pl_fb_fxstatat) \
+	F(nftw, pl_fb_nosys) F(ftw, pl_fb_nosys) F(fts_open, pl_fb_null) F(fts64_open, pl_fb_null) \
+	S(fsync, SYS_fsync) S(fdatasync, SYS_fdatasync) S(sync, SYS_sync) S(syncfs, SYS_syncfs) \
+	S(sync_file_range, SYS_sync_file_range) \
+	S(truncate, SYS_truncate) S(ftruncate, SYS_ftruncate) S(fallocate, SYS_fallocate) \
+	F(posix_fallocate, pl_fb_posix_fallocate) \
+	S(mmap, SYS_mmap) \
+	S(copy_file_range, SYS_copy_file_range) S(sendfile, SYS_sendfile) S(splice, SYS_splice) S(tee, SYS_tee) \
+	S(rename, SYS_rename) S(renameat, SYS_renameat) S(renameat2, SYS_renameat2) \
+	S(link, SYS_link) S(linkat, SYS_linkat) S(unlink, SYS_unlink) S(unlinkat, SYS_unlinkat) \
+	F(remove, pl_fb_remove) S(rmdir, SYS_rmdir) S(symlink, SYS_symlink) S(symlinkat, SYS_symlinkat) \
+	S(mkdir, SYS_mkdir) S(mkdirat, SYS_mkdirat) S(mknod, SYS_mknod) S(mknodat, SYS_mknodat) \
+	F(mkfifo, pl_fb_nosys) F(mkfifoat, pl_fb_nosys) F(__xmknod, pl_fb_xmknod) F(__xmknodat, pl_fb_xmknodat) \
+	F(mkdtemp, pl_fb_null) \
+	S(chmod, SYS_chmod) S(fchmod, SYS_fchmod) F(fchmodat, pl_fb_fchmodat) \
+	S(chown, SYS_chown) S(lchown, SYS_lchown) S(fchown, SYS_fchown) S(fchownat, SYS_fchownat) \
+	S(setxattr, SYS_setxattr) S(lsetxattr, SYS_lsetxattr) S(fsetxattr, SYS_fsetxattr) \
+	S(removexattr, SYS_removexattr) S(lremovexattr, SYS_lremovexattr) S(fremovexattr, SYS_fremovexattr) \
+	S(utime, SYS_utime) S(utimes, SYS_utimes) S(utimensat, SYS_utimensat) S(futimesat, SYS_futimesat) \
+	F(lutimes, pl_fb_nosys) F(futimes, pl_fb_nosys) F(futimens, pl_fb_futimens) \
+	S(fork, SYS_fork) S(_Fork, SYS_fork) S(vfork, SYS_fork) F(clone, pl_fb_nosys) F(daemon, pl_fb_nosys) \
+	F(forkpty, pl_fb_nosys) \
+	F(posix_spawn, pl_fb_enosys) F(posix_spawnp, pl_fb_enosys) F(system, pl_fb_nosys) F(popen, pl_fb_null) \
+	S(execve, SYS_execve) F(execv, pl_fb_execv) F(execvp, pl_fb_nosys) F(execvpe, pl_fb_nosys) \
+	F(fexecve, pl_fb_fexecve) S(execveat, SYS_execveat) \
+	S(exit, SYS_exit_group) S(_exit, SYS_exit_group) S(_Exit, SYS_exit_group) S(quick_exit, SYS_exit_group) \
+	F(abort, pl_fb_abort) \
+	F(pthread_cancel, pl_fb_enosys) F(pthread_testcancel, pl_fb_nothing) \
+	S(sendmsg, SYS_sendmsg) S(sendmmsg, SYS_sendmmsg) S(recvmsg, SYS_recvmsg) S(recvmmsg, SYS_recvmmsg) \
+	F(fopen, pl_fb_null) F(freopen, pl_fb_null) F(fdopen, pl_fb_null) F(tmpfile, pl_fb_null) F(fileno, pl_fb_nosys) \
+	F(fclose, pl_fb_nosys) F(pclose, pl_fb_nosys) F(vdprintf, pl_fb_nosys) F(__vdprintf_chk, pl_fb_nosys) \
+	F(aio_read, pl_fb_nosys) F(aio_write, pl_fb_nosys) F(aio_fsync, pl_fb_nosys) F(lio_listio, pl_fb_nosys) \
+	F(io_submit, pl_fb_io_submit) \
+	F(io_uring_queue_init, pl_fb_raw_enosys) F(io_uring_queue_init_params, pl_fb_raw_enosys) \
+	F(io_uring_queue_init_mem, pl_fb_raw_enosys) F(io_uring_setup, pl_fb_raw_enosys)
+/* clang-format on */
+
+#define PL_ENUM(name, fallback) PL_##name,
+enum pl_real { PL_REALS(PL_ENUM, PL_ENUM) PL_REAL_COUNT };
+
+extern void *pl_table[PL_REAL_COUNT] __attribute__((visibility("hidden")));
+/* Look the function up, or its fallback; remember and return it. Never NULL. */
+void *pl_resolve(int index) __attribute__((visibility("hidden"), cold));
+/* Look up what a program may call while it holds locks of its own (a malloc calls mmap); everything, when volumes are served.
+ */
+void pl_resolve_early(int everything) __attribute__((visibility("hidden"), cold));
+
+/* The function behind us that has this name, without dlsym: old C libraries keep dlsym in a library of its own. */
+void *pl_elf_next(const char *name) __attribute__((visibility("hidden"), cold));
+
+static inline void *pl_real(int index)
+{
+	void *fn = __atomic_load_n(&pl_table[index], __ATOMIC_ACQUIRE);
+
+	return __builtin_expect(fn != NULL, 1) ? fn : pl_resolve(index);
+}
+
+/* The real function with its declared type; REAL_AS for names that no header declares. */
+#define REAL(name) ((__typeof__(name) *)pl_real(PL_##name))
+#define REAL_AS(type, name) ((type)pl_real(PL_##name))
+
+#endif

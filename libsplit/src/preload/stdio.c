@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * FILEs. The C library's stdio reads and writes through calls inside itself that no wrapper sees, so a file under a FILE is the
+ * kernel's for good: made true when the FILE comes into being, and never staged again. So is a file that takes the number of a
+ * standard stream, or of a descriptor under a FILE, by dup2 or by open.
+ */
+#include "preload.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define MARKS 65536 /* descriptors above this are never served under a FILE's number */
+
+static uint64_t marks[MARKS / 64];
+
+void pl_stdio_mark(int fd)
+{
+	if (fd >= 0 && fd < MARKS)
+		__atomic_fetch_or(&marks[fd / 64], 1ull << (fd % 64), __ATOMIC_RELAXED);
+}
+
+void pl_stdio_unmark(int fd)
+{
+	if (fd >= 0 && fd < MARKS)
+		__atomic_fetch_and(&marks[fd / 64], ~(1ull << (fd % 64)), __ATOMIC_RELAXED);
+}
+
+bool pl_stdio_marked(int fd)
+{
+	if (fd <= 2 || fd >= MARKS)
+		return true;
+	return __atomic_load_n(&marks[fd / 64], __ATOMIC_RELAXED) >> (fd % 64) & 1;
+}
+
+/* A FILE is about to be closed by the C library. */
+static void unmade(FILE *f)
+{
+	int fd = f ? REAL(fileno)(f) : -1;
+
+	if (fd < 0)
+		return;
+	sfs_forget(fd);
+	if (fd > 2)
+		pl_stdio_unmark(fd);
+}
+
+/* A FILE has just been made, or NULL. Without the bytes that are staged for its file it would be worse than none. */
+static FILE *made(FILE *f)
+{
+	int fd, err;
+
+	if (!f)
+		return f;
+	fd = REAL(fileno)(f);
+	if (fd < 0)
+		return f;
+	pl_stdio_mark(fd);
+	sfs_adopt(fd);
+	err = sfs_ours(fd) ? sfs_make_true(fd, true) : 0;
+	if (unlikely(err < 0)) {
+		unmade(f);
+		REAL(fclose)(f);
+		pl_ret(err);
+		return NULL;
+	}
+	return f;
+}
+
+/* "w" truncates the file, so what is staged for it goes to the kernel first. */
+WRAPPER FILE *w_fopen(const char *path, const char *mode)
+{
+	int err;
+
+	if (likely(!sfs_active()))
+		return REAL(fopen)(path, mode);
+	err = pl_path_true(AT_FDCWD, path, 0);
+	if (err < 0) {
+		pl_ret(err);
+		return NULL;
+	}
+	return made(REAL(fopen)(path, mode));
+}
+EXPORT(fopen, w_fopen);
+EXPORT(fopen64, w_fopen);
+
+WRAPPER FILE *w_freopen(const char *path, const char *mode, FILE *f)
+{
+	int err;
+
+	if (likely(!sfs_active()))
+		return REAL(freopen)(path, mode, f);
+	unmade(f);
+	err = path ? pl_path_true(AT_FDCWD, path, 0) : 0;
+	if (err < 0) {
+		REAL(fclose)(f); /* as freopen does when it fails */
+		pl_ret(err);
+		return NULL;
+	}
+	return made(REAL(freopen)(path, mode, f));
+}
+EXPORT(freopen, w_freopen);
+EXPORT(freopen64, w_freopen);
+
+WRAPPER FILE *w_fdopen(int fd, const char *mode)
+{
+	int err = sfs_ours(fd) ? sfs_make_true(fd, true) : 0;
+
+	if (err < 0) {
+		pl_ret(err);
+		return NULL;
+	}
+	return sfs_active() ? made(REAL(fdopen)(fd, mode)) : REAL(fdopen)(fd, mode);
+}
+EXPORT(fdopen, w_fdopen);
+
+WRAPPER FILE *w_tmpfile(void)
+{
+	return sfs_active() ? made(REAL(tmpfile)()) : REAL(tmpfile)();
+}
+EXPORT(tmpfile, w_tmpfile);
+EXPORT(tmpfile64, w_tmpfile);
+
+WRAPPER int w_fclose(FILE *f)
+{
+	if (unlikely(sfs_active()))
+		unmade(f);
+	return REAL(fclose)(f);
+}
+EXPORT(fclose, w_fclose);
+
+WRAPPER int w_pclose(FILE *f)
+{
+	if (unlikely(sfs_active()))
+		unmade(f);
+	return REAL(pclose)(f);
+}
+EXPORT(pclose, w_pclose);
+
+/* dprintf writes inside the C library, and keeps nothing. */
+WRAPPER int w_vdprintf(int fd, const char *format, va_list ap)
+{
+	TRUE_THEN(fd, REAL(vdprintf)(fd, format, ap));
+}
+EXPORT(vdprintf, w_vdprintf);
+
+WRAPPER int w_dprintf(int fd, const char *format, ...)
+{
+	va_list ap;
+	int r;
+
+	va_start(ap, format);
+	r = w_vdprintf(fd, format, ap);
+	va_end(ap);
+	return r;
+}
+EXPORT(dprintf, w_dprintf);
+
+WRAPPER int w_vdprintf_chk(int fd, int flag, const char *format, va_list ap)
+{
+	TRUE_THEN(fd, REAL_AS(int (*)(int, int, const char *, va_list), __vdprintf_chk)(fd, flag, format, ap));
+}
+EXPORT(__vdprintf_chk, w_vdprintf_chk);
+
+WRAPPER int w_dprintf_chk(int fd, int flag, const char *format, ...)
+{
+	va_list ap;
+	int r;
+
+	va_start(ap, format);
+	r = w_vdprintf_chk(fd, flag, format, ap);
+	va_end(ap);
+	return r;
+}
+EXPORT(__dprintf_chk, w_dprintf_chk);
