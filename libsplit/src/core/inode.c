@@ -90,8 +90,6 @@ static void dismantle(struct sfs_inode *in)
 		sys_munmap(in->win, in->win_len);
 	if (in->table)
 		sys_munmap(in->table, in->table_blocks * sizeof(sfs_block));
-	if (in->deleg != SFS_DELEG_NONE)
-		sfs_agent_release(in->vol, in);
 	if (in->fd >= 0)
 		sfs_private_close(in->fd);
 	if (in->fd_readonly >= 0)
@@ -110,10 +108,17 @@ static void dismantle(struct sfs_inode *in)
 void sfs_inode_put(struct sfs_inode *in)
 {
 	struct sfs_inode **p;
+	bool last;
 
 	sfs_rwlock_wrlock(&in->lock);
 	sfs_mutex_lock(&sfs.lock);
-	if (--in->refs > 0 || in->staged > 0) {
+	last = --in->refs == 0;
+	sfs_mutex_unlock(&sfs.lock);
+	/* Released while others can still find the inode: whoever opens it meanwhile asks again, after our release. */
+	if (last && in->staged == 0 && in->deleg != SFS_DELEG_NONE)
+		sfs_agent_release(in->vol, in);
+	sfs_mutex_lock(&sfs.lock);
+	if (!last || in->refs > 0 || in->staged > 0 || in->live) {
 		sfs_mutex_unlock(&sfs.lock);
 		sfs_rwlock_wrunlock(&in->lock);
 		return;

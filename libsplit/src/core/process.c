@@ -65,13 +65,6 @@ void sfs_init(char *const *envp)
 	sfs_volumes_parse(config);
 }
 
-/* Did a fork happen that did not come through sfs_fork_prepare (a bare clone)? */
-void sfs_check_fork(void)
-{
-	if (unlikely(sfs.alive && *sfs.alive == 0))
-		sfs_fork_child();
-}
-
 /* Every description from now on has its offset in the kernel: another process is about to share it. */
 static void share_offsets(void)
 {

@@ -250,7 +250,11 @@ int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n);
 void sfs_service_start(void);
 void sfs_service_wake(struct sfs_volume *vol);
 
-/* process.c */
-void sfs_check_fork(void);
+/* Did a fork happen that did not come through sfs_fork_prepare (a bare clone)? Then this is the child. */
+static inline void sfs_check_fork(void)
+{
+	if (unlikely(sfs.alive && *sfs.alive == 0))
+		sfs_fork_child();
+}
 
 #endif
