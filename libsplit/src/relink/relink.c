@@ -81,12 +81,13 @@ static int exchange(struct move *m, uint64_t at, uint64_t n)
 	err = relink_grow(r->target, end);
 	while (!err && pos < end) {
 		from = pos;
+		to = end;
 		found = relink_next_data(r->target, &from, &to, end);
 		if (found < 0)
 			return found;
-		/* What the target has in part of a block, it has. */
+		/* A block of which the target has a part, it has. */
 		from = found ? from & ~(uint64_t)(RELINK_BLOCK - 1) : end;
-		to = found ? (to + RELINK_BLOCK - 1) & ~(uint64_t)(RELINK_BLOCK - 1) : end;
+		to = (to + RELINK_BLOCK - 1) & ~(uint64_t)(RELINK_BLOCK - 1);
 		if (from > pos) {
 			err = relink_xfs_exchange(r, pos - r->target_off, from - pos);
 			if (!err)
@@ -112,10 +113,16 @@ static int present(struct move *m, uint64_t at, uint64_t n, int (*how)(struct mo
 
 	for (; pos < end; pos = to) {
 		from = pos;
+		to = end;
 		found = relink_next_data(r->donor, &from, &to, end);
 		if (found < 0)
 			return found;
 		if (found) {
+			/* Whole blocks, whatever granularity the answer has; an edge starts inside of its block. */
+			from &= ~(uint64_t)(RELINK_BLOCK - 1);
+			from = from < pos ? pos : from;
+			to = (to + RELINK_BLOCK - 1) & ~(uint64_t)(RELINK_BLOCK - 1);
+			to = to > end ? end : to;
 			m->done = from - r->donor_off;
 			err = how(m, m->done, to - from);
 			if (err)
