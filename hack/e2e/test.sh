@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# The beginning of every end-to-end test: a namespace of its own, and its end. Tests are started by hack/e2e/run.
+
+# shellcheck source-path=SCRIPTDIR source=../lib/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$HACK_DIR/e2e/lib.sh"
+# shellcheck source-path=SCRIPTDIR source=redis.sh
+. "$HACK_DIR/e2e/redis.sh"
+
+NAMESPACE=${NAMESPACE:-e2e-$(basename "$0")-$$}
+
+# at_exit commands run before the namespace goes, last one first: what a test changed outside its namespace.
+AT_EXIT=()
+at_exit() {
+    AT_EXIT=("$1" "${AT_EXIT[@]}")
+}
+
+finish() {
+    local status=$? command
+    set +e
+    [ "$status" = 0 ] || diagnose
+    for command in "${AT_EXIT[@]}"; do
+        "$command" || {
+            printf 'FAILED: clean-up: %s\n' "$command" >&2
+            status=1
+        }
+    done
+    [ -n "${KEEP:-}" ] || kube delete namespace "$NAMESPACE" --wait=false >/dev/null || status=1
+    exit "$status"
+}
+trap finish EXIT
+# A test that takes too long is told to end by its runner: it then still shows and removes what it made.
+trap 'fail "interrupted, or longer than its time limit"' INT TERM
+make_namespace
