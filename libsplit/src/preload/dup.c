@@ -4,9 +4,16 @@
 
 #include <unistd.h>
 
+/* Asked about every descriptor: the core keeps some of its own, which a program that closes all it finds must not hit. */
 WRAPPER int w_close(int fd)
 {
-	SERVE(fd, sfs_close(fd), REAL(close)(fd));
+	int r;
+
+	if (likely(!sfs_active()))
+		return REAL(close)(fd);
+	pl_cancel_point();
+	r = sfs_close(fd);
+	return r == SFS_PASS ? REAL(close)(fd) : (int)pl_ret(r);
 }
 EXPORT(close, w_close);
 EXPORT(__close, w_close);
@@ -24,9 +31,8 @@ EXPORT(close_range, w_close_range);
 
 WRAPPER void w_closefrom(int first)
 {
-	if (sfs_active())
-		sfs_close_range(first < 0 ? 0 : (unsigned)first, ~0u, 0);
-	REAL_AS(void (*)(int), closefrom)(first); /* also where close_range(2) is missing */
+	if (!sfs_active() || sfs_close_range(first < 0 ? 0 : (unsigned)first, ~0u, 0) == SFS_PASS)
+		REAL_AS(void (*)(int), closefrom)(first);
 }
 EXPORT(closefrom, w_closefrom);
 
@@ -57,10 +63,13 @@ static int dup_served(int oldfd, int newfd, int flags)
 	return pl_new_fd(r);
 }
 
-/* A negative newfd means "any" to the core, and two equal numbers are an error for dup3 only: both are for the real call. */
+/*
+ * Any descriptors: newfd may be a file of ours, or one of the core's own. A negative newfd means "any" to the core, and two
+ * equal numbers are an error for dup3 only: both are for the real call.
+ */
 WRAPPER int w_dup2(int oldfd, int newfd)
 {
-	if (likely(!sfs_ours(oldfd) && !sfs_ours(newfd)) || newfd < 0 || oldfd == newfd)
+	if (likely(!sfs_active()) || newfd < 0 || oldfd == newfd)
 		return REAL(dup2)(oldfd, newfd);
 	return dup_served(oldfd, newfd, 0);
 }
@@ -69,7 +78,7 @@ EXPORT(__dup2, w_dup2);
 
 WRAPPER int w_dup3(int oldfd, int newfd, int flags)
 {
-	if (likely(!sfs_ours(oldfd) && !sfs_ours(newfd)) || newfd < 0 || oldfd == newfd)
+	if (likely(!sfs_active()) || newfd < 0 || oldfd == newfd)
 		return REAL(dup3)(oldfd, newfd, flags);
 	return dup_served(oldfd, newfd, flags);
 }

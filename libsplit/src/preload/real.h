@@ -32,7 +32,7 @@
 	S(truncate, SYS_truncate) S(ftruncate, SYS_ftruncate) S(fallocate, SYS_fallocate) \
 	F(posix_fallocate, pl_fb_posix_fallocate) \
 	S(mmap, SYS_mmap) \
-	S(copy_file_range, SYS_copy_file_range) S(sendfile, SYS_sendfile) S(splice, SYS_splice) S(tee, SYS_tee) \
+	S(copy_file_range, SYS_copy_file_range) S(sendfile, SYS_sendfile) S(splice, SYS_splice) \
 	S(rename, SYS_rename) S(renameat, SYS_renameat) S(renameat2, SYS_renameat2) \
 	S(link, SYS_link) S(linkat, SYS_linkat) S(unlink, SYS_unlink) S(unlinkat, SYS_unlinkat) \
 	F(remove, pl_fb_remove) S(rmdir, SYS_rmdir) S(symlink, SYS_symlink) S(symlinkat, SYS_symlinkat) \

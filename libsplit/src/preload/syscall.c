@@ -50,14 +50,16 @@ static long adopted(long fd)
 	return pl_new_fd_raw((int)fd);
 }
 
-static long dup_raw(int oldfd, int newfd, int flags, long n)
+static long dup_raw(int oldfd, int newfd, int flags)
 {
-	long r;
+	long r = 0;
 
-	if (!sfs_ours(oldfd) && !sfs_ours(newfd))
+	if (newfd < 0 || oldfd == newfd)
 		return SFS_PASS;
-	if (newfd < 0 || (oldfd == newfd && n == SYS_dup2))
-		return SFS_PASS;
+	if (sfs_ours(oldfd) && pl_stdio_marked(newfd))
+		r = sfs_make_true(oldfd, true);
+	if (r < 0)
+		return r;
 	r = sfs_dup3(oldfd, newfd, flags);
 	return r == SFS_PASS ? r : pl_new_fd_raw((int)r);
 }
@@ -126,8 +128,6 @@ static long serve(long n, int fd, long b, long c, long d, long e, long f)
 		return sfs_ftruncate(fd, b);
 	case SYS_fallocate:
 		return sfs_fallocate(fd, (int)b, c, d);
-	case SYS_close:
-		return sfs_close(fd);
 	case SYS_dup:
 		return pl_new_fd_raw(sfs_dup(fd));
 	case SYS_fcntl:
@@ -235,11 +235,14 @@ static long dispatch(long n, const long a[6])
 	case SYS_open_by_handle_at:
 		sfs_all_true();
 		return adopted(raw(n, a[0], a[1], a[2], a[3], a[4], a[5]));
+	case SYS_close:
+		r = sfs_close((int)a[0]);
+		break;
 	case SYS_dup2:
-		r = dup_raw((int)a[0], (int)a[1], 0, n);
+		r = dup_raw((int)a[0], (int)a[1], 0);
 		break;
 	case SYS_dup3:
-		r = dup_raw((int)a[0], (int)a[1], (int)a[2], n);
+		r = dup_raw((int)a[0], (int)a[1], (int)a[2]);
 		break;
 	case SYS_close_range:
 		r = sfs_close_range((unsigned)a[0], (unsigned)a[1], (unsigned)a[2]);
