@@ -15,6 +15,7 @@ components_of() {
 
 start_containerd() {
     local node=$1 dir
+    ! component_running "$node" containerd || return 0
     dir=$(node_dir "$node")
     mkdir -p "$dir/cni"
     cat >"$dir/containerd.toml" <<EOF
@@ -130,6 +131,7 @@ start_controllers() {
 
 start_kubelet() {
     local node=$1 dir
+    ! component_running "$node" kubelet || return 0
     dir=$(node_dir "$node")
     # Images cannot be pulled again here, so none may be collected, however full the disk is.
     cat >"$dir/kubelet.yaml" <<EOF
@@ -167,6 +169,8 @@ EOF
 
 start_kube_proxy() {
     local node=$1 dir
+    # It ends when its configuration file is written, even with the same content.
+    ! component_running "$node" kube-proxy || return 0
     dir=$(node_dir "$node")
     # The connection tracking limits belong to the whole machine: left alone.
     cat >"$dir/kube-proxy.yaml" <<EOF

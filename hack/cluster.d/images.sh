@@ -37,10 +37,11 @@ import_images() {
 
 # check_archives FILE...: refuse before anything is imported.
 check_archives() {
-    local file
+    local file names
     for file in "$@"; do
         [ -f "$file" ] || die "$file: no such image archive"
-        tar -tf "$file" 2>/dev/null | grep -qxE '(\./)?(manifest|index)\.json' ||
+        names=$(tar -tf "$file") || die "$file: not a tar archive"
+        grep -qxE '(\./)?(manifest|index)\.json' <<<"$names" ||
             die "$file: not an image archive (no manifest.json or index.json in it)"
     done
 }

@@ -129,7 +129,7 @@ start_nodes() {
 
 # start_daemons NODE...: start what is not running, in the order of need; containerd and images while the API comes up.
 start_daemons() {
-    local node cp=$CONTROL_PLANE_NODE containers archive
+    local node component cp=$CONTROL_PLANE_NODE containers archive
     start_etcd "$cp"
     start_apiserver "$cp"
     (
@@ -154,6 +154,11 @@ start_daemons() {
     done
     for node in "$@"; do
         wait_component 180 "$node" kubelet node_ready "$node"
+    done
+    for node in "$@"; do
+        for component in $(components_of "$node"); do
+            component_running "$node" "$component" || component_failed "$node" "$component"
+        done
     done
 }
 
