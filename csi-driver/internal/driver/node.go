@@ -29,7 +29,8 @@ func (*Node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesReques
 	for _, t := range []csi.NodeServiceCapability_RPC_Type{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
 		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
-		csi.NodeServiceCapability_RPC_VOLUME_CONDITION,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
+		csi.NodeServiceCapability_RPC_GET_STORAGE_HEALTH,
 		csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
 		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	} {
@@ -155,8 +156,42 @@ func (s *Node) NodeGetVolumeStats(_ context.Context, req *csi.NodeGetVolumeStats
 			{Unit: csi.VolumeUsage_BYTES, Total: stats.Total, Used: stats.Used, Available: stats.Available},
 			{Unit: csi.VolumeUsage_INODES, Total: stats.InodesTotal, Used: stats.InodesUsed, Available: stats.InodesAvailable},
 		},
-		VolumeCondition: &csi.VolumeCondition{Abnormal: stats.Abnormal, Message: stats.Message},
 	}, nil
+}
+
+var healthStatus = map[node.Severity]csi.VolumeHealthErrorType{
+	node.Degraded:     csi.VolumeHealthErrorType_DEGRADED,
+	node.Inaccessible: csi.VolumeHealthErrorType_INACCESSIBLE,
+	node.DataLoss:     csi.VolumeHealthErrorType_DATA_LOSS,
+}
+
+// NodeGetVolumeHealth implements csi.NodeServer.
+func (s *Node) NodeGetVolumeHealth(_ context.Context, req *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, StatusOf(missing("volume ID"))
+	}
+	problems, err := s.node.Health(req.GetVolumeId())
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	health := &csi.VolumeHealth{VolumeId: req.GetVolumeId()}
+	for _, p := range problems {
+		health.HealthStatuses = append(health.HealthStatuses, &csi.VolumeHealth_VolumeHealthEntry{
+			Status: healthStatus[p.Severity], Reason: p.Reason, Message: p.Message,
+		})
+	}
+	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: health}, nil
+}
+
+// NodeGetStorageHealth implements csi.NodeServer.
+func (s *Node) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorageHealthRequest) (*csi.NodeGetStorageHealthResponse, error) {
+	resp := &csi.NodeGetStorageHealthResponse{}
+	if err := s.node.Check(ctx); err != nil {
+		resp.BackendHealth = append(resp.BackendHealth, &csi.NodeGetStorageHealthResponse_StorageBackendHealth{
+			Status: csi.StorageHealthErrorType_STORAGE_UNREACHABLE, Reason: "DeviceManagerNotUsable", Message: err.Error(),
+		})
+	}
+	return resp, nil
 }
 
 // NodeExpandVolume implements csi.NodeServer.

@@ -199,4 +199,6 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	return volume.SyncDir(m.config.Dir)
 }
 
-func human(n int64) string { return resource.NewQuantity(n/volume.MiB*volume.MiB, resource.BinarySI).String() }
+func human(n int64) string {
+	return resource.NewQuantity(n/volume.MiB*volume.MiB, resource.BinarySI).String()
+}

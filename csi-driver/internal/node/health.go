@@ -12,48 +12,51 @@ import (
 	"golang.org/x/sys/unix"
 
 	"splitfs.io/splitfs/csi-driver/internal/agent"
+	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/filesystem"
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// Stats of a published volume.
-type Stats struct {
-	filesystem.Usage
-	// Abnormal says that somebody should look; Message says at what, and is never empty.
-	Abnormal bool
-	Message  string
+// Severity of a problem.
+type Severity string
+
+// Severities, from bad to worse.
+const (
+	Degraded     Severity = "degraded"     // usable, with a guarantee kept by slower means
+	Inaccessible Severity = "inaccessible" // not usable on this node
+	DataLoss     Severity = "data-loss"    // something that was written cannot be given back
+)
+
+// Problem is one thing that is wrong with a volume.
+type Problem struct {
+	Severity Severity
+	// Reason is for programs (CamelCase), Message for people.
+	Reason, Message string
 }
 
 // Stats measures a volume at a path where it is mounted.
-func (n *Node) Stats(id, path string) (Stats, error) {
+func (n *Node) Stats(id, path string) (filesystem.Usage, error) {
 	rec, err := n.store.Get(id)
 	if errors.Is(err, volume.ErrNotFound) {
 		if isLibrary, err := n.showsLibrary(path); err != nil {
-			return Stats{}, err
-		} else if !isLibrary {
-			return Stats{}, fmt.Errorf("volume %q: %w on this node", id, volume.ErrNotFound)
+			return filesystem.Usage{}, err
+		} else if isLibrary { // kubelet asks for inline volumes too
+			return filesystem.Measure(path)
 		}
-		usage, err := filesystem.Measure(path)
-		return Stats{Usage: usage, Message: "the library and the sockets of the agents of this node"}, err
 	}
 	if err != nil {
-		return Stats{}, err
+		return filesystem.Usage{}, err
 	}
 	mounted, err := mounts.At(path)
 	if err != nil {
-		return Stats{}, err
+		return filesystem.Usage{}, err
 	}
 	if mounted == nil {
-		return Stats{}, fmt.Errorf("volume %s: %w at %s: nothing is mounted there", id, volume.ErrNotFound, path)
+		return filesystem.Usage{}, fmt.Errorf("volume %s: %w at %s: nothing is mounted there", rec.ID, volume.ErrNotFound, path)
 	}
-	usage, err := filesystem.Measure(path)
-	if err != nil {
-		return Stats{}, err
-	}
-	abnormal, message := n.condition(rec)
-	return Stats{Usage: usage, Abnormal: abnormal, Message: message}, nil
+	return filesystem.Measure(path)
 }
 
 // showsLibrary says whether path is the inject directory, shown to a pod.
@@ -73,35 +76,49 @@ func (n *Node) showsLibrary(path string) (bool, error) {
 	return os.SameFile(have, want), nil
 }
 
-// condition is the health of a volume in one sentence.
-func (n *Node) condition(rec *volume.Record) (abnormal bool, message string) {
+// Health returns what is wrong with a volume.
+func (n *Node) Health(id string) ([]Problem, error) {
+	rec, err := n.get(id)
+	if err != nil {
+		return nil, err
+	}
+	return n.problems(rec)
+}
+
+func (n *Node) problems(rec *volume.Record) ([]Problem, error) {
+	var problems []Problem
+	if r := rec.Recovery; r != nil && r.Quarantined > 0 {
+		problems = append(problems, Problem{DataLoss, events.ReasonQuarantined, quarantineMessage(rec)})
+	}
+	if rec.Staged == nil {
+		return problems, nil
+	}
+	mounted, err := mounts.At(rec.Staged.Path)
+	if err != nil {
+		return nil, err
+	}
+	if mounted == nil {
+		return append(problems, Problem{Inaccessible, "NotMounted", "the volume was staged at " + rec.Staged.Path + ", and nothing is mounted there now"}), nil
+	}
 	state, watched := n.agents.State(rec.ID)
 	switch {
-	case rec.Staged == nil:
-		return false, "not staged"
 	case !watched:
-		return true, "the volume has no agent"
+		problems = append(problems, Problem{Degraded, "NoAgent", "the volume has no agent"})
 	case !state.Ready && state.LastError != nil:
-		return true, fmt.Sprintf("the agent is being restarted (%d times so far): %v", state.Restarts, state.LastError)
+		problems = append(problems, Problem{Degraded, events.ReasonAgentDied,
+			fmt.Sprintf("the agent is being restarted (%d times so far): %v", state.Restarts, state.LastError)})
 	case !state.Ready:
-		return true, "the agent is starting"
-	case rec.Recovery != nil && rec.Recovery.Quarantined > 0:
-		return true, quarantineMessage(rec)
+		problems = append(problems, Problem{Degraded, "AgentStarting", "the agent is starting"})
 	}
-	message = "served by its agent"
-	if manager, err := n.config.Managers.Get(rec.Device); err == nil && manager.Emulated() {
-		message += "; emulated, not persistent memory"
-	}
-	return false, message
+	return problems, nil
 }
 
 // Report is what monitoring wants to know of one volume.
 type Report struct {
-	Record    *volume.Record
-	Emulated  bool
-	Agent     agent.State
-	Abnormal  bool
-	Condition string
+	Record   *volume.Record
+	Emulated bool
+	Agent    agent.State
+	Problems []Problem
 	// Status is nil when the volume is not mounted or did not answer; StatusErr says why in the second case.
 	Status    *splitfs.Status
 	StatusErr error
@@ -112,12 +129,16 @@ const statusTimeout = 3 * time.Second
 
 // Reports returns a report of every volume, and what is wrong with those that have none.
 func (n *Node) Reports(ctx context.Context) ([]Report, error) {
-	records, err := n.store.List()
+	records, listErr := n.store.List()
+	errs := []error{listErr}
 	reports := make([]Report, 0, len(records))
 	for _, rec := range records {
 		r := Report{Record: rec}
 		r.Agent, _ = n.agents.State(rec.ID)
-		r.Abnormal, r.Condition = n.condition(rec)
+		var err error
+		if r.Problems, err = n.problems(rec); err != nil {
+			errs = append(errs, err)
+		}
 		if manager, err := n.config.Managers.Get(rec.Device); err == nil {
 			r.Emulated = manager.Emulated()
 		}
@@ -128,7 +149,7 @@ func (n *Node) Reports(ctx context.Context) ([]Report, error) {
 		}
 		reports = append(reports, r)
 	}
-	return reports, err
+	return reports, errors.Join(errs...)
 }
 
 // LibraryReady says whether pods find the library on this node.

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"splitfs.io/splitfs/csi-driver/internal/central"
+	"splitfs.io/splitfs/csi-driver/internal/driver"
+	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+	"splitfs.io/splitfs/csi-driver/internal/server"
+)
+
+// controllerOptions are the flags of `splitfs-csi controller`.
+type controllerOptions struct {
+	endpoint       string
+	namespace      string
+	orphanInterval time.Duration
+	orphanGrace    time.Duration
+	httpEndpoint   string
+	kubeconfig     string
+}
+
+func newControllerCommand() *cobra.Command {
+	var o controllerOptions
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Serve csi-resizer and report volumes whose node is gone",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			client, err := kubeClient(o.kubeconfig)
+			if err != nil {
+				return err
+			}
+			return runController(cmd.Context(), o, client)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.endpoint, "csi-endpoint", "unix:///run/csi/csi.sock", "where CSI is served")
+	f.StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"), "namespace of the driver's CSIStorageCapacity objects (default $NAMESPACE)")
+	f.DurationVar(&o.orphanInterval, "orphan-interval", time.Minute, "how often volumes are checked for a node that is gone")
+	f.DurationVar(&o.orphanGrace, "orphan-grace", 10*time.Minute, "how long a node must be missing before its volumes are reported")
+	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9810", "address of /healthz, /readyz and /metrics; empty: not served")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for a run outside the cluster")
+	return cmd
+}
+
+func (o controllerOptions) validate() error {
+	if o.namespace == "" {
+		return errors.New("no namespace; set --namespace or NAMESPACE")
+	}
+	if o.orphanInterval <= 0 || o.orphanGrace < 0 {
+		return fmt.Errorf("--orphan-interval is %s and --orphan-grace is %s; they must be positive", o.orphanInterval, o.orphanGrace)
+	}
+	return nil
+}
+
+func runController(ctx context.Context, o controllerOptions, client kubernetes.Interface) error {
+	logger := klog.FromContext(ctx)
+	logger.Info("Starting", "driver", driverinfo.Name, "version", driverinfo.Version, "endpoint", o.endpoint)
+	view, err := central.NewView(client, o.namespace)
+	if err != nil {
+		return err
+	}
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "splitfs-csi-controller"})
+	orphans := central.NewOrphans(view, recorder, o.orphanGrace, clock.RealClock{})
+
+	socket, err := server.SocketPath(o.endpoint)
+	if err != nil {
+		return err
+	}
+	listener, err := server.Listen(socket)
+	if err != nil {
+		return err
+	}
+	csiMetrics := csimetrics.NewCSIMetricsManagerForPlugin(driverinfo.Name)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(orphans.Metric())
+	csiMetrics.WithAdditionalRegistry(registry)
+
+	grpcServer := server.NewGRPC(logger, csiMetrics)
+	// The view is no condition of Probe: csi-resizer would wait for an API server that it needs itself. /readyz asks for it.
+	csi.RegisterIdentityServer(grpcServer, driver.Identity{Check: func(context.Context) error { return nil }})
+	csi.RegisterControllerServer(grpcServer, central.NewController(view))
+
+	group, ctx := errgroup.WithContext(ctx)
+	view.Start(ctx)
+	group.Go(func() error { return server.Serve(ctx, grpcServer, listener) })
+	group.Go(func() error { orphans.Run(ctx, o.orphanInterval); return nil })
+	if o.httpEndpoint != "" {
+		prober := &server.Prober{Endpoint: o.endpoint}
+		mux := server.NewMux([]server.Check{prober.Probe}, []server.Check{view.Check}, csiMetrics)
+		group.Go(func() error { return errors.Join(server.ServeHTTP(ctx, o.httpEndpoint, mux), prober.Close()) })
+	}
+	return group.Wait()
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/internal/device"
+	"splitfs.io/splitfs/csi-driver/internal/driver"
+	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+	"splitfs.io/splitfs/csi-driver/internal/emulated"
+	"splitfs.io/splitfs/csi-driver/internal/events"
+	"splitfs.io/splitfs/csi-driver/internal/metrics"
+	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/csi-driver/internal/registration"
+	"splitfs.io/splitfs/csi-driver/internal/server"
+	"splitfs.io/splitfs/csi-driver/internal/splitfs"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// nodeOptions are the flags of `splitfs-csi node`. README.md says what each is for.
+type nodeOptions struct {
+	nodeName         string
+	kubeletDir       string
+	endpoint         string
+	register         bool
+	dataDir          string
+	emulatedDir      string
+	emulatedCapacity quantity
+	emulatedMinFree  quantity
+	poolBytes        quantity
+	logReserve       quantity
+	maxVolumes       int64
+	binary           string
+	library          string
+	httpEndpoint     string
+	events           bool
+	kubeconfig       string
+}
+
+func newNodeCommand() *cobra.Command {
+	o := nodeOptions{
+		emulatedCapacity: quantity(10 * volume.GiB), emulatedMinFree: quantity(volume.GiB),
+		poolBytes: quantity(128 * volume.MiB), logReserve: quantity(64 * volume.MiB),
+	}
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Serve the volumes of this node",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			return runNode(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of the Kubernetes node (default $NODE_NAME)")
+	f.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "kubelet's root directory")
+	f.StringVar(&o.endpoint, "csi-endpoint", "", "where CSI is served (default unix://<kubelet-dir>/plugins/"+driverinfo.Name+"/csi.sock)")
+	f.BoolVar(&o.register, "register", true, "register with kubelet through <kubelet-dir>/plugins_registry")
+	f.StringVar(&o.dataDir, "data-dir", "/var/lib/splitfs", "directory for state, emulated devices and what pods see of the library")
+	f.StringVar(&o.emulatedDir, "emulated-dir", "", "directory for the backing files of emulated devices (default <data-dir>/emulated)")
+	f.Var(&o.emulatedCapacity, "emulated-capacity", "most that emulated volumes may take together")
+	f.Var(&o.emulatedMinFree, "emulated-min-free", "what stays free on the file system of --emulated-dir")
+	f.Var(&o.poolBytes, "pool-bytes", "staging pool of each volume, on top of what was asked for")
+	f.Var(&o.logReserve, "log-reserve", "room for operation logs of each volume, on top as well")
+	f.Int64Var(&o.maxVolumes, "max-volumes", 64, "volumes this node can have published")
+	f.StringVar(&o.binary, "splitfs-binary", "/usr/local/bin/splitfs", "the splitfs program")
+	f.StringVar(&o.library, "library", "/usr/local/lib/splitfs/libsplit.so", "the preload library that pods get")
+	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9810", "address of /healthz, /readyz and /metrics; empty: not served")
+	f.BoolVar(&o.events, "events", true, "send Kubernetes events")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for a run outside the cluster")
+	return cmd
+}
+
+// complete fills in what follows from other flags and refuses what cannot work.
+func (o *nodeOptions) complete() error {
+	if o.nodeName == "" {
+		return errors.New("the node has no name; set --node-name or NODE_NAME")
+	}
+	if o.endpoint == "" {
+		o.endpoint = "unix://" + filepath.Join(o.kubeletDir, "plugins", driverinfo.Name, "csi.sock")
+	}
+	if o.emulatedDir == "" {
+		o.emulatedDir = filepath.Join(o.dataDir, "emulated")
+	}
+	if o.maxVolumes < 1 {
+		return fmt.Errorf("--max-volumes is %d; it must be at least 1", o.maxVolumes)
+	}
+	for _, dir := range []string{o.kubeletDir, o.dataDir, o.emulatedDir} {
+		if !filepath.IsAbs(dir) {
+			return fmt.Errorf("directory %q is not an absolute path", dir)
+		}
+	}
+	return nil
+}
+
+func runNode(ctx context.Context, o nodeOptions) error {
+	logger := klog.FromContext(ctx).WithValues("node", o.nodeName)
+	ctx = klog.NewContext(ctx, logger)
+	logger.Info("Starting", "driver", driverinfo.Name, "version", driverinfo.Version, "endpoint", o.endpoint)
+
+	n, err := newNode(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer n.Shutdown()
+	if err := n.Resume(ctx); err != nil {
+		return err
+	}
+
+	socket, err := server.SocketPath(o.endpoint)
+	if err != nil {
+		return err
+	}
+	csiMetrics := csimetrics.NewCSIMetricsManagerForPlugin(driverinfo.Name)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics.NewCollector(logger, n))
+	csiMetrics.WithAdditionalRegistry(registry)
+
+	listener, err := server.Listen(socket)
+	if err != nil {
+		return err
+	}
+	grpcServer := server.NewGRPC(logger, csiMetrics)
+	locks := &volume.Locks{}
+	csi.RegisterIdentityServer(grpcServer, driver.Identity{Check: n.Check})
+	csi.RegisterControllerServer(grpcServer, driver.NewController(n, locks))
+	csi.RegisterNodeServer(grpcServer, driver.NewNode(n, locks))
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.Serve(ctx, grpcServer, listener) })
+
+	var ready []server.Check
+	if o.register {
+		registrar := registration.New(socket)
+		registrationListener, err := server.Listen(registration.SocketPath(o.kubeletDir))
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { return registrar.Serve(ctx, registrationListener) })
+		ready = append(ready, registrar.Check)
+	}
+	if o.httpEndpoint != "" {
+		prober := &server.Prober{Endpoint: o.endpoint}
+		mux := server.NewMux([]server.Check{prober.Probe}, ready, csiMetrics)
+		group.Go(func() error { return errors.Join(server.ServeHTTP(ctx, o.httpEndpoint, mux), prober.Close()) })
+	}
+	return group.Wait()
+}
+
+// newNode builds the node's core.
+func newNode(ctx context.Context, o nodeOptions) (*node.Node, error) {
+	var recorder events.Recorder = events.Discard{}
+	if o.events {
+		client, err := kubeClient(o.kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("%w (--events=false runs without)", err)
+		}
+		recorder = events.NewCluster(ctx, client, "splitfs-csi-node", o.nodeName)
+	}
+	emulatedDevices, err := emulated.New(emulated.Config{
+		Dir: o.emulatedDir, Capacity: int64(o.emulatedCapacity), MinFree: int64(o.emulatedMinFree),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return node.New(ctx, node.Config{
+		Name:       o.nodeName,
+		StateDir:   filepath.Join(o.dataDir, "volumes"),
+		InjectDir:  filepath.Join(o.dataDir, "inject"),
+		Library:    o.library,
+		CLI:        splitfs.CLI{Binary: o.binary, PoolBytes: int64(o.poolBytes)},
+		Overhead:   int64(o.poolBytes) + int64(o.logReserve),
+		MaxVolumes: o.maxVolumes,
+		Managers:   device.NewManagers(emulatedDevices),
+		Events:     recorder,
+	})
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metrics shows the node's volumes to Prometheus.
+package metrics
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+const (
+	prefix = "splitfs_"
+	// collectTimeout bounds one scrape, cacheFor spares the volumes when several scrapers come at once.
+	collectTimeout = 8 * time.Second
+	cacheFor       = 3 * time.Second
+)
+
+// counters are the data path's counters, in the order of docs/architecture.md, and what they count.
+var counters = []struct{ name, help string }{
+	{"read_ops", "Reads served by the library."},
+	{"read_bytes", "Bytes read by the library."},
+	{"append_ops", "Appends served by the library."},
+	{"append_bytes", "Bytes appended by the library."},
+	{"overwrite_ops", "Overwrites served by the library."},
+	{"overwrite_bytes", "Bytes overwritten by the library."},
+	{"staged_bytes", "Bytes written to staging files."},
+	{"relink_ops", "Relinks of staged ranges into their files."},
+	{"relink_bytes", "Bytes relinked into their files."},
+	{"fsync_ops", "fsync and fdatasync calls served by the library."},
+	{"records", "Log records written."},
+	{"passthrough_ops", "Calls that were handed to the kernel."},
+	{"checkpoints", "Times a log was cleared after everything in it was in place."},
+}
+
+// Source is where the reports come from.
+type Source interface {
+	Reports(ctx context.Context) ([]node.Report, error)
+	LibraryReady() error
+	Capacity(ctx context.Context, params volume.Params) (int64, error)
+}
+
+var volumeLabels = []string{"volume_id", "namespace", "persistentvolumeclaim"}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prefix+name, help, append(append([]string{}, volumeLabels...), labels...), nil)
+}
+
+func nodeDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc(prefix+name, help, nil, nil)
+}
+
+var (
+	volumeInfo      = desc("volume_info", "Properties of a volume; always 1.", "mode", "device", "fstype", "emulated", "provider")
+	volumeSize      = desc("volume_size_bytes", "What the volume was promised to hold.")
+	volumeDevice    = desc("volume_device_bytes", "What the volume takes of the node: size, pool, logs and file system.")
+	volumeStaged    = desc("volume_staged", "1 when the volume is staged on this node.")
+	volumeProblem   = desc("volume_problem", "1 for each thing that is wrong with the volume.", "severity", "reason")
+	volumeStatusUp  = desc("volume_status_up", "1 when the volume answered to splitfs status.")
+	agentUp         = desc("agent_up", "1 when the volume's agent serves.")
+	agentRestarts   = desc("agent_restarts_total", "How often the volume's agent died since the node service started.")
+	poolBytes       = desc("volume_pool_bytes", "Size of the staging pool.")
+	poolFreeBytes   = desc("volume_pool_free_bytes", "Bytes of the staging pool that are not in use.")
+	processes       = desc("volume_processes", "Live processes that use the volume through the library.", "mode")
+	recoveryRuns    = desc("recovery_runs_total", "Recoveries of the volume.")
+	recoveryRecords = desc("recovery_records_total", "Log records that recoveries read.")
+	recoveryReplays = desc("recovery_replayed_total", "Log records that recoveries replayed.")
+	recoveryAside   = desc("recovery_quarantined_total", "Damaged or foreign log files that recoveries set aside.")
+
+	libraryInstalled = nodeDesc("node_library_installed", "1 when pods on this node find libsplit.so.")
+	availableBytes   = nodeDesc("node_emulated_available_bytes", "The most that one more emulated volume could hold.")
+	reportErrors     = nodeDesc("node_report_errors", "1 when the last collection could not report on everything.")
+
+	counterDescs = func() []*prometheus.Desc {
+		var list []*prometheus.Desc
+		for _, c := range counters {
+			list = append(list, desc(c.name+"_total", c.help))
+		}
+		return list
+	}()
+)
+
+// Collector is a prometheus.Collector over the volumes of a node.
+type Collector struct {
+	source Source
+	logger klog.Logger
+
+	mu     sync.Mutex
+	at     time.Time
+	cached []node.Report
+	err    error
+}
+
+// NewCollector returns a Collector.
+func NewCollector(logger klog.Logger, source Source) *Collector {
+	return &Collector{source: source, logger: logger}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range append([]*prometheus.Desc{
+		volumeInfo, volumeSize, volumeDevice, volumeStaged, volumeProblem, volumeStatusUp, agentUp, agentRestarts, poolBytes, poolFreeBytes,
+		processes, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside, libraryInstalled, availableBytes, reportErrors,
+	}, counterDescs...) {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(klog.NewContext(context.Background(), c.logger), collectTimeout)
+	defer cancel()
+	reports, err := c.reports(ctx)
+	if err != nil {
+		c.logger.Error(err, "Cannot report on all volumes")
+	}
+	ch <- gauge(reportErrors, boolean(err != nil))
+	ch <- gauge(libraryInstalled, boolean(c.source.LibraryReady() == nil))
+	if available, err := c.source.Capacity(ctx, volume.Params{Device: volume.DeviceEmulated}); err != nil {
+		c.logger.Error(err, "Cannot report the capacity")
+	} else {
+		ch <- gauge(availableBytes, float64(available))
+	}
+	for _, r := range reports {
+		c.collectVolume(ch, r)
+	}
+}
+
+func (c *Collector) reports(ctx context.Context) ([]node.Report, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() || time.Since(c.at) > cacheFor {
+		c.cached, c.err = c.source.Reports(ctx)
+		c.at = time.Now()
+	}
+	return c.cached, c.err
+}
+
+func (c *Collector) collectVolume(ch chan<- prometheus.Metric, r node.Report) {
+	labels := []string{r.Record.ID, r.Record.PVC.Namespace, r.Record.PVC.Name}
+	with := func(more ...string) []string { return append(append([]string{}, labels...), more...) }
+	provider := ""
+	if r.Status != nil {
+		provider = r.Status.Provider
+	}
+	ch <- gauge(volumeInfo, 1, with(string(r.Record.Mode), r.Record.Device, r.Record.FSType, strconv.FormatBool(r.Emulated), provider)...)
+	ch <- gauge(volumeSize, float64(r.Record.Size), labels...)
+	ch <- gauge(volumeDevice, float64(r.Record.DeviceSize), labels...)
+	ch <- gauge(volumeStaged, boolean(r.Record.Staged != nil), labels...)
+	for _, p := range r.Problems {
+		ch <- gauge(volumeProblem, 1, with(string(p.Severity), p.Reason)...)
+	}
+	if r.Record.Staged == nil {
+		return
+	}
+	ch <- gauge(agentUp, boolean(r.Agent.Ready), labels...)
+	ch <- counter(agentRestarts, float64(r.Agent.Restarts), labels...)
+	ch <- gauge(volumeStatusUp, boolean(r.Status != nil), labels...)
+	if r.StatusErr != nil {
+		c.logger.Error(r.StatusErr, "A volume does not answer", "volume-id", r.Record.ID)
+	}
+	if r.Status != nil {
+		collectStatus(ch, r, labels, with)
+	}
+}
+
+func collectStatus(ch chan<- prometheus.Metric, r node.Report, labels []string, with func(...string) []string) {
+	s := r.Status
+	ch <- gauge(poolBytes, float64(s.Pool.Bytes), labels...)
+	ch <- gauge(poolFreeBytes, float64(s.Pool.FreeBytes), labels...)
+	alive := map[string]int{}
+	for _, p := range s.Processes {
+		if p.Alive {
+			alive[p.Mode]++
+		}
+	}
+	for mode, n := range alive {
+		ch <- gauge(processes, float64(n), with(mode)...)
+	}
+	ch <- counter(recoveryRuns, float64(s.Recovery.Runs), labels...)
+	ch <- counter(recoveryRecords, float64(s.Recovery.Records), labels...)
+	ch <- counter(recoveryReplays, float64(s.Recovery.Replayed), labels...)
+	ch <- counter(recoveryAside, float64(s.Recovery.Quarantined), labels...)
+	for i, c := range counters {
+		ch <- counter(counterDescs[i], float64(s.Totals[c.name]), labels...)
+	}
+}
+
+func gauge(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+func counter(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.CounterValue, value, labels...)
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
