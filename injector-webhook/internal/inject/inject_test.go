@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+
+	"splitfs.io/splitfs/injector-webhook/internal/modes"
+)
+
+func lastEnv(c *corev1.Container, name string) (string, bool) {
+	value, found := "", false
+	for _, v := range c.Env {
+		if v.Name == name {
+			value, found = v.Value, true
+		}
+	}
+	return value, found
+}
+
+const severalContainers = `
+metadata:
+  name: p
+  annotations: {splitfs.io/mode.sidecar: sync}
+spec:
+  initContainers:
+  - {name: setup, image: i, volumeMounts: [{name: data, mountPath: /init}]}
+  - {name: sidecar, image: i, restartPolicy: Always, volumeMounts: [{name: data, mountPath: /data, subPath: sub}]}
+  containers:
+  - name: app
+    image: i
+    volumeMounts:
+    - {name: other, mountPath: /other}
+    - {name: data, mountPath: /data/}
+    - {name: cache, mountPath: cache}
+  - {name: bystander, image: i, volumeMounts: [{name: other, mountPath: /other}]}
+  volumes:
+  - {name: data, persistentVolumeClaim: {claimName: c}}
+  - {name: cache, persistentVolumeClaim: {claimName: d}}
+  - {name: other, emptyDir: {}}
+`
+
+func TestInjectsExactlyTheContainersThatMountOurVolumes(t *testing.T) {
+	_, pod, result := mutated(t, rawPod(t, severalContainers))
+	want := map[string]string{
+		"setup":   "strict:/init:/opt/splitfs/agents",
+		"sidecar": "sync:/data:/opt/splitfs/agents",
+		"app":     "strict:/data:/opt/splitfs/agents;posix:/cache:/opt/splitfs/agents",
+	}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			c := &list[i]
+			config, injected := lastEnv(c, "SPLITFS_CONFIG")
+			if config != want[c.Name] {
+				t.Errorf("container %s: SPLITFS_CONFIG = %q, want %q", c.Name, config, want[c.Name])
+			}
+			mounts := 0
+			for _, m := range c.VolumeMounts {
+				if m.MountPath == "/opt/splitfs" && m.Name == "splitfs-library" && m.ReadOnly {
+					mounts++
+				}
+			}
+			if injected && mounts != 1 || !injected && mounts != 0 {
+				t.Errorf("container %s: %d library mounts, injected: %v", c.Name, mounts, injected)
+			}
+		}
+	}
+	library := pod.Spec.Volumes[len(pod.Spec.Volumes)-1]
+	if len(pod.Spec.Volumes) != 4 || library.CSI == nil || library.CSI.Driver != "csi.splitfs.io" || library.CSI.ReadOnly == nil || !*library.CSI.ReadOnly ||
+		!reflect.DeepEqual(library.CSI.VolumeAttributes, map[string]string{"splitfs.io/kind": "library"}) {
+		t.Errorf("library volume is wrong: %+v", library)
+	}
+	var status Status
+	if err := json.Unmarshal([]byte(pod.Annotations["splitfs.io/status"]), &status); err != nil {
+		t.Fatalf("status annotation: %v", err)
+	}
+	wantStatus := Status{Injected: true, Containers: map[string]map[string]modes.Mode{
+		"setup": {"/init": "strict"}, "sidecar": {"/data": "sync"}, "app": {"/data": "strict", "/cache": "posix"},
+	}}
+	if !reflect.DeepEqual(status, wantStatus) {
+		t.Errorf("status = %+v, want %+v", status, wantStatus)
+	}
+	if len(result.Warnings) != 0 {
+		t.Errorf("unexpected warnings %q", result.Warnings)
+	}
+}
+
+// onePod has one container with one of our volumes; the arguments are the annotations and the mount (both YAML flow).
+func onePod(annotations, mounts string) string {
+	return `
+metadata: {name: p, annotations: {` + annotations + `}}
+spec:
+  containers:
+  - {name: app, image: i, volumeMounts: [` + mounts + `]}
+  - {name: second, image: i}
+  volumes:
+  - {name: data, persistentVolumeClaim: {claimName: c}}
+  - {name: other, emptyDir: {}}
+`
+}
+
+func TestModePrecedence(t *testing.T) {
+	for annotations, want := range map[string]string{
+		``:                          "strict",
+		`splitfs.io/mode: posix`:    "posix",
+		`splitfs.io/mode.app: sync`: "sync",
+		`splitfs.io/mode: posix, splitfs.io/mode.app: sync`:    "sync",
+		`splitfs.io/mode: posix, splitfs.io/mode.second: sync`: "posix",
+		`splitfs.io/inject: "true"`:                            "strict",
+	} {
+		_, pod, _ := mutated(t, rawPod(t, onePod(annotations, `{name: data, mountPath: /data}`)))
+		if config, _ := lastEnv(&pod.Spec.Containers[0], "SPLITFS_CONFIG"); config != want+":/data:/opt/splitfs/agents" {
+			t.Errorf("annotations {%s}: SPLITFS_CONFIG = %q, want mode %s", annotations, config, want)
+		}
+	}
+}
+
+func TestDenied(t *testing.T) {
+	secret := strings.Repeat("s3cret", 100)
+	tests := []struct {
+		name, annotations, mounts string
+		reason                    string
+		says                      []string
+		saysNot                   string
+	}{
+		{name: "unknown mode", annotations: `splitfs.io/mode: fast`, reason: ReasonAnnotation, says: []string{"splitfs.io/mode", `"fast"`, "posix, sync, strict"}},
+		{name: "empty mode", annotations: `splitfs.io/mode: ""`, reason: ReasonAnnotation, says: []string{"splitfs.io/mode", "empty", "posix, sync, strict"}},
+		{name: "wrong case", annotations: `splitfs.io/mode: Strict`, reason: ReasonAnnotation, says: []string{`"Strict"`, "posix, sync, strict"}},
+		{name: "long value is not repeated", annotations: `splitfs.io/mode: ` + secret, reason: ReasonAnnotation, says: []string{"600 bytes"}, saysNot: "s3cret"},
+		{name: "unknown mode of a container", annotations: `splitfs.io/mode.app: "1"`, reason: ReasonAnnotation, says: []string{"splitfs.io/mode.app", `"1"`}},
+		{name: "no such container", annotations: `splitfs.io/mode.web: sync`, reason: ReasonAnnotation, says: []string{"splitfs.io/mode.web", "no container", "app, second"}},
+		{name: "unknown inject value", annotations: `splitfs.io/inject: "no"`, reason: ReasonAnnotation, says: []string{"splitfs.io/inject", `"no"`, `"true"`, `"false"`}},
+		{name: "semicolon in path", mounts: `{name: data, mountPath: "/a;b"}`, reason: ReasonMountPath, says: []string{`"app"`, `"data"`, "';'"}},
+		{name: "colon in path", mounts: `{name: data, mountPath: "/a:b"}`, reason: ReasonMountPath, says: []string{"':'"}},
+		{name: "newline in path", mounts: `{name: data, mountPath: "/a\nb"}`, reason: ReasonMountPath, says: []string{"control characters"}},
+		{name: "very long path", mounts: `{name: data, mountPath: /` + strings.Repeat("x", 5000) + `}`, reason: ReasonMountPath, says: []string{"5001 bytes"}, saysNot: "xxx"},
+		{name: "another volume at our path", mounts: `{name: data, mountPath: /data}, {name: other, mountPath: /opt/splitfs/}`, reason: ReasonConflict, says: []string{`"other"`, "/opt/splitfs", "mountPath"}},
+		{name: "our volume at our path", mounts: `{name: data, mountPath: /opt/splitfs}`, reason: ReasonConflict, says: []string{"/opt/splitfs"}},
+		{name: "a mount below our path", mounts: `{name: data, mountPath: /data}, {name: other, mountPath: /opt/splitfs/x}`, reason: ReasonConflict, says: []string{"/opt/splitfs/x"}},
+		{name: "read-only parent", mounts: `{name: data, mountPath: /data}, {name: other, mountPath: /opt, readOnly: true}`, reason: ReasonConflict, says: []string{"read-only", "/opt"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if test.mounts == "" {
+				test.mounts = `{name: data, mountPath: /data}`
+			}
+			_, err := mutate(t, rawPod(t, onePod(test.annotations, test.mounts)))
+			var denied *DeniedError
+			if !errors.As(err, &denied) {
+				t.Fatalf("got %v, want a denial", err)
+			}
+			if denied.Reason != test.reason {
+				t.Errorf("reason = %s, want %s", denied.Reason, test.reason)
+			}
+			for _, words := range test.says {
+				if !strings.Contains(denied.Message, words) {
+					t.Errorf("message %q does not say %q", denied.Message, words)
+				}
+			}
+			if test.saysNot != "" && strings.Contains(denied.Message, test.saysNot) {
+				t.Errorf("message %q repeats the value", denied.Message)
+			}
+		})
+	}
+}
+
+func TestMountNextToAndAboveOurPathIsFine(t *testing.T) {
+	_, pod, _ := mutated(t, rawPod(t, onePod(``, `{name: data, mountPath: /opt}, {name: other, mountPath: /opt/splitfs2}`)))
+	if mounts := pod.Spec.Containers[0].VolumeMounts; len(mounts) != 3 || mounts[2].MountPath != "/opt/splitfs" {
+		t.Errorf("mounts = %+v", mounts)
+	}
+}
+
+func TestVolumeNameCollision(t *testing.T) {
+	raw := rawPod(t, `
+metadata: {name: p}
+spec:
+  containers:
+  - {name: app, image: i, volumeMounts: [{name: data, mountPath: /data}, {name: splitfs-library, mountPath: /mine}]}
+  volumes:
+  - {name: data, persistentVolumeClaim: {claimName: c}}
+  - {name: splitfs-library, emptyDir: {}}
+`)
+	_, pod, _ := mutated(t, raw)
+	if name := pod.Spec.Volumes[2].Name; name != "splitfs-library-1" {
+		t.Errorf("added volume is named %s", name)
+	}
+	if mount := pod.Spec.Containers[0].VolumeMounts[2]; mount.Name != "splitfs-library-1" || mount.MountPath != "/opt/splitfs" {
+		t.Errorf("added mount is %+v", mount)
+	}
+	if pod.Spec.Volumes[1].EmptyDir == nil {
+		t.Error("the user's volume was changed")
+	}
+}
+
+// TestLaterInvocation: another webhook adds a container, a mount and a preload after us.
+func TestLaterInvocation(t *testing.T) {
+	after, _, _ := mutated(t, rawPod(t, onePod(``, `{name: data, mountPath: /data}`)))
+	pod := decodePod(t, after)
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "late", Image: "i", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/late"}}})
+	pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/more", SubPath: "more"})
+	pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: "LD_PRELOAD", Value: "/late.so"})
+	raw, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, pod, _ = mutated(t, raw)
+	if len(pod.Spec.Volumes) != 3 {
+		t.Errorf("library volume added twice: %+v", pod.Spec.Volumes)
+	}
+	if config, _ := lastEnv(&pod.Spec.Containers[0], "SPLITFS_CONFIG"); config != "strict:/data:/opt/splitfs/agents;strict:/more:/opt/splitfs/agents" {
+		t.Errorf("SPLITFS_CONFIG = %q", config)
+	}
+	if preload, _ := lastEnv(&pod.Spec.Containers[0], "LD_PRELOAD"); preload != "/late.so:/opt/splitfs/libsplit.so" {
+		t.Errorf("LD_PRELOAD = %q", preload)
+	}
+	if config, _ := lastEnv(&pod.Spec.Containers[2], "SPLITFS_CONFIG"); config != "strict:/late:/opt/splitfs/agents" {
+		t.Errorf("late container: SPLITFS_CONFIG = %q", config)
+	}
+}
+
+func TestUserSetConfigIsReplacedWithAWarning(t *testing.T) {
+	raw := rawPod(t, `
+metadata: {name: p}
+spec:
+  containers:
+  - name: app
+    image: i
+    env: [{name: SPLITFS_CONFIG, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
+    volumeMounts: [{name: data, mountPath: /data}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: c}}]
+`)
+	_, pod, result := mutated(t, raw)
+	if config, _ := lastEnv(&pod.Spec.Containers[0], "SPLITFS_CONFIG"); config != "strict:/data:/opt/splitfs/agents" {
+		t.Errorf("SPLITFS_CONFIG = %q", config)
+	}
+	if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "SPLITFS_CONFIG") {
+		t.Errorf("warnings = %q", result.Warnings)
+	}
+}
+
+// TestMountPathIsNotExpanded: kubelet expands $(NAME) in values of variables but not in mount paths.
+func TestMountPathIsNotExpanded(t *testing.T) {
+	for _, mountPath := range []string{"/data/$(HOME)", "/a$b", "/a$$(X)", "/end$"} {
+		raw := rawPod(t, onePod(``, `{name: data, mountPath: "`+mountPath+`"}`))
+		_, pod, _ := mutated(t, raw)
+		env := kubeletEnv(t, &pod.Spec.Containers[0], nil)
+		if want := "strict:" + mountPath + ":/opt/splitfs/agents"; env["SPLITFS_CONFIG"] != want {
+			t.Errorf("the process sees %q, want %q", env["SPLITFS_CONFIG"], want)
+		}
+	}
+}
+
+// TestNewerFieldsSurvive: a pod field this program does not know, at every level, and an integer beyond a float's precision.
+func TestNewerFieldsSurvive(t *testing.T) {
+	raw := []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","futureMeta":{"n":9007199254740993}},"spec":{"futureSpec":[1,{"x":null}],
+		"containers":[{"name":"app","image":"i","futureContainer":true,"env":[{"name":"LD_PRELOAD","valueFrom":{"futureSource":{"a":"b"}}}],
+		"volumeMounts":[{"name":"data","mountPath":"/data","futureMount":"m"}]}],
+		"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"c","futureClaim":1}}]}}`)
+	after, pod, result := mutated(t, raw)
+	for _, op := range result.Operations {
+		if op.Operation != "add" && !(op.Operation == "replace" && op.Path == "/spec/containers/0/env/1/name") {
+			t.Errorf("operation %s %s is more than needed", op.Operation, op.Path)
+		}
+	}
+	for _, text := range []string{`"n":9007199254740993`, `"futureSpec":[1,{"x":null}]`, `"futureContainer":true`, `"futureMount":"m"`, `"futureClaim":1`,
+		`{"name":"SPLITFS_LD_PRELOAD","valueFrom":{"futureSource":{"a":"b"}}}`} {
+		if !strings.Contains(string(after), text) {
+			t.Errorf("%s is lost in %s", text, after)
+		}
+	}
+	if preload, _ := lastEnv(&pod.Spec.Containers[0], "LD_PRELOAD"); preload != "$(SPLITFS_LD_PRELOAD):/opt/splitfs/libsplit.so" {
+		t.Errorf("LD_PRELOAD = %q", preload)
+	}
+}
+
+func TestShapesThatDoNotFitAreErrors(t *testing.T) {
+	pod := decodePod(t, rawPod(t, onePod(``, `{name: data, mountPath: /data}`)))
+	wishes, err := ReadWishes(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The text does not belong to the pod: each place an intent needs is missing or of another kind.
+	for _, raw := range []string{``, `null`, `[]`, `{}`, `{"spec":{}}`, `{"spec":{"containers":[]}}`, `{"spec":{"containers":{}}}`,
+		`{"spec":{"containers":[{"volumeMounts":[1],"env":"x"}],"volumes":[]}}`, `{} {}`} {
+		if _, err := Pod([]byte(raw), pod, wishes, ownVolumes); err == nil {
+			t.Errorf("text %s: no error", raw)
+		}
+	}
+}
+
+func TestWarningsForAnnotationsWithoutEffect(t *testing.T) {
+	_, _, result := mutated(t, rawPod(t, onePod(`splitfs.io/mode.second: sync`, `{name: data, mountPath: /data}`)))
+	if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "splitfs.io/mode.second") {
+		t.Errorf("warnings = %q", result.Warnings)
+	}
+	wishes, err := ReadWishes(decodePod(t, rawPod(t, onePod(`splitfs.io/mod: sync`, ``))))
+	if err != nil || len(wishes.Warnings) != 1 || !strings.Contains(wishes.Warnings[0], "splitfs.io/mod") {
+		t.Errorf("wishes %+v, error %v; want one warning about splitfs.io/mod", wishes, err)
+	}
+}
+
+// TestRestrictedPodStaysRestricted: Pod Security must not get in the way of an injected pod.
+func TestRestrictedPodStaysRestricted(t *testing.T) {
+	raw := rawPod(t, `
+metadata: {name: p}
+spec:
+  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  containers:
+  - name: app
+    image: i
+    securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+    volumeMounts: [{name: data, mountPath: /data}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: c}}]
+`)
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(pod *corev1.Pod) policy.AggregateCheckResult {
+		return policy.AggregateCheckResults(evaluator.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec))
+	}
+	if before := check(decodePod(t, raw)); !before.Allowed {
+		t.Fatalf("the test pod itself is not restricted: %s", before.ForbiddenDetail())
+	}
+	_, pod, _ := mutated(t, raw)
+	if after := check(pod); !after.Allowed {
+		t.Errorf("the injected pod is not restricted any more: %s", after.ForbiddenDetail())
+	}
+	// The check can fail: a hostPath in place of our inline volume is refused.
+	pod.Spec.Volumes[1].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/opt/splitfs"}}
+	if check(pod).Allowed {
+		t.Error("the policy accepts a hostPath: the test checks nothing")
+	}
+}
