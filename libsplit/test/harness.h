@@ -80,8 +80,11 @@ static inline void test_fill(uint64_t *state, void *buf, size_t n)
 {
 	unsigned char *p = buf;
 
-	for (size_t i = 0; i < n; i++)
-		p[i] = (unsigned char)(test_random(state) >> 56);
+	for (size_t i = 0; i < n; i += 8) {
+		uint64_t r = test_random(state);
+
+		memcpy(p + i, &r, n - i < 8 ? n - i : 8);
+	}
 }
 
 #endif

@@ -24,12 +24,6 @@ int relink_xfs_exchange(const struct relink_range *r, uint64_t at, uint64_t n);
 /* Is this an XFS (the ioctl's number means something else elsewhere)? */
 bool relink_is_xfs(int fd);
 
-/*
- * The next run of data in [*from, end) of fd: sets *from and *to to it and returns true; false: there is only a hole. A file
- * system that cannot tell says that everything is data. Moves fd's file offset. Negative: an error.
- */
-int relink_next_data(int fd, uint64_t *from, uint64_t *to, uint64_t end);
-
 /* Make the file at least `size` bytes long, never shorter, also when another process extends it meanwhile. */
 int relink_grow(int fd, uint64_t size);
 

@@ -47,9 +47,9 @@ int relink_grow(int fd, uint64_t size)
 	err = sys_fstat(fd, &st);
 	if (err || (uint64_t)st.st_size >= size)
 		return err;
-	/* Not ftruncate: if the file has become longer since fstat, that would cut it. */
+	/* ftruncate would cut the file if it has become longer since fstat: only where there is no other way. */
 	err = sys_fallocate(fd, 0, (off_t)size - 1, 1);
-	if (err == -EOPNOTSUPP || err == -ENOSYS)
+	if (err == -EOPNOTSUPP || err == -ENOSYS || err == -ENOSPC || err == -EDQUOT)
 		err = sys_ftruncate(fd, (off_t)size);
 	return err;
 }

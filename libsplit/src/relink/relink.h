@@ -24,7 +24,7 @@
  *
  * What the caller of a repetition (recovery) has to add: resolve the records first, newest wins, and relink only bytes that no
  * newer record of the same file covers. Replaying an older record and then a newer one whose blocks were moved already
- * would leave the older bytes.
+ * would leave the older bytes. And it asks relink_next_data() before it holds staged bytes against a checksum: a hole has none.
  *
  * Between a relink and the note that it is done nobody may store to the target in place: a repetition by copy or reflink would
  * bring the staged bytes back.
@@ -74,5 +74,11 @@ struct relink_range {
  * error. Makes nothing durable: fsync the target for that.
  */
 int relink(enum relink_provider provider, const struct relink_range *r, uint64_t *moved);
+
+/*
+ * The next run of data in [*from, end) of a donor: sets *from and *to to it and returns 1; 0: there is only a hole, which is to
+ * say, all of it was moved already. A file system that cannot tell says that everything is data. Moves the file offset.
+ */
+int relink_next_data(int fd, uint64_t *from, uint64_t *to, uint64_t end);
 
 #endif

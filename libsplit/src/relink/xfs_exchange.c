@@ -38,12 +38,18 @@ int relink_xfs_exchange(const struct relink_range *r, uint64_t at, uint64_t n)
 	uint64_t from = x.file1_offset, to;
 	int err;
 
-	err = sys_ioctl(r->target, IOC_EXCHANGE_RANGE, &x);
+	/*
+	 * Preallocated blocks read as a hole, but only until somebody reads them: then there are pages of zeros in the page
+	 * cache, and SEEK_DATA calls those data. In the donor they would look like staged bytes. So swap real holes only.
+	 */
+	err = sys_fallocate(r->target, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)x.file2_offset, (off_t)n);
+	if (!err)
+		err = sys_ioctl(r->target, IOC_EXCHANGE_RANGE, &x);
 	if (err)
 		return err;
 	/*
-	 * The donor has a hole now, or reserved blocks that were never written, which count as one. Unless somebody who does
-	 * not know of us wrote to the target's hole at this very moment: what he wrote goes, as if he had been first.
+	 * The donor has the hole now. Unless somebody who does not know of us wrote to the target's hole at this very moment:
+	 * what he wrote goes, as if he had been first.
 	 */
 	err = relink_next_data(r->donor, &from, &to, x.file1_offset + n);
 	if (err > 0)
