@@ -6,6 +6,7 @@ package filesystem
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -37,11 +38,31 @@ func Format(ctx context.Context, device, fsType string) error {
 	return syncDevice(device)
 }
 
+// xfsSmall is the device size below which four allocation groups, the default, are too small to hold a log of 64 MiB.
+const xfsSmall = volume.GiB
+
 func formatXFS(ctx context.Context, device string) error {
-	args := []string{"-q", "-f", "-K", "-m", "crc=1,reflink=1", "-d", "su=2m,sw=1"}
+	size, err := deviceSize(device)
+	if err != nil {
+		return err
+	}
+	layout := "su=2m,sw=1"
+	if size < xfsSmall {
+		layout += ",agcount=2"
+	}
+	args := []string{"-q", "-f", "-K", "-m", "crc=1,reflink=1", "-d", layout, "-l", "su=32k"}
 	args = append(args, xfsFeatures(ctx)...)
-	_, err := command.Run(ctx, "mkfs.xfs", append(args, device)...)
+	_, err = command.Run(ctx, "mkfs.xfs", append(args, device)...)
 	return err
+}
+
+func deviceSize(device string) (int64, error) {
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return f.Seek(0, io.SeekEnd)
 }
 
 // xfsFeatures picks the inode features by what both sides can do: mkfs of the image, and the kernel of the node, which may be
@@ -135,6 +156,9 @@ func Grow(ctx context.Context, device, mountPath, fsType string) error {
 		_, err = command.Run(ctx, "resize2fs", device)
 	} else {
 		_, err = command.Run(ctx, "xfs_growfs", "-d", mountPath)
+	}
+	if err != nil && fsType == volume.Ext4 {
+		return fmt.Errorf("grow the file system on %s (ext4 in use grows only for a process with CAP_SYS_RESOURCE): %w", device, err)
 	}
 	if err != nil {
 		return fmt.Errorf("grow the file system on %s: %w", device, err)

@@ -9,15 +9,16 @@ import "splitfs.io/splitfs/csi-driver/internal/volume"
 const (
 	// mkfs.xfs refuses devices below 300 MiB.
 	minXFS = 320 * volume.MiB
-	// The log of small XFS file systems is 64 MiB, of large ones 1/2048 of the device.
-	xfsFixed = 72 * volume.MiB
-	// Reservations per allocation group for reflink and free inode trees, 1/64, and the log of large file systems.
-	xfsShare = 60
+	// 64 MiB log and 32 MiB that the kernel keeps back for metadata when space runs out.
+	xfsFixed = 100 * volume.MiB
+	// Reservations of each allocation group for its reflink and inode trees, and the log of large file systems: together 0.75 %.
+	xfsShare = 80
 
-	minExt4   = 64 * volume.MiB
-	ext4Fixed = 16 * volume.MiB
-	// Inode tables take 1/64 (256 bytes per 16 KiB), the journal up to 1/32 of small file systems; no blocks are kept for root.
-	ext4Share = 20
+	minExt4 = 64 * volume.MiB
+	// The journal of small file systems and the descriptors.
+	ext4Fixed = 64 * volume.MiB
+	// Inode tables take 1/64 (256 bytes per 16 KiB), the journal up to 1 GiB at 128 GiB; no blocks are kept for root.
+	ext4Share = 36
 )
 
 // DeviceSize returns the size of a device whose file system has room for size bytes.

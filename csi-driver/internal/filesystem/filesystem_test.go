@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filesystem
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	mountutils "k8s.io/mount-utils"
+
+	"splitfs.io/splitfs/csi-driver/internal/loop"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// TestDeviceSizeHoldsWhatItPromises formats devices (sparse files: nothing is stored) and measures what is left of them.
+func TestDeviceSizeHoldsWhatItPromises(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: attaches loop devices and mounts file systems")
+	}
+	sizes := map[string][]int64{
+		volume.XFS:  {1, 200, 500, 900, 1000, 1500, 4 << 10, 16 << 10, 100 << 10, 1 << 20},
+		volume.Ext4: {1, 200, 500, 900, 1000, 1500, 4 << 10, 16 << 10, 100 << 10},
+	}
+	for fsType, list := range sizes {
+		for _, mib := range list {
+			t.Run(fmt.Sprintf("%s/%dMiB", fsType, mib), func(t *testing.T) { measure(t, fsType, mib*volume.MiB) })
+		}
+	}
+}
+
+func measure(t *testing.T, fsType string, size int64) {
+	ctx, dir := context.Background(), t.TempDir()
+	image, mountPath := filepath.Join(dir, fmt.Sprintf("%s-%d.img", fsType, size)), filepath.Join(dir, "mount")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.WriteFile(image, nil, 0o600))
+	deviceSize := DeviceSize(fsType, size)
+	must(os.Truncate(image, deviceSize))
+	dev, err := loop.Attach(ctx, image)
+	must(err)
+	t.Cleanup(func() {
+		if err := loop.Detach(context.Background(), image); err != nil {
+			t.Error(err)
+		}
+	})
+	must(Format(ctx, dev, fsType))
+	if found, err := Type(ctx, dev); err != nil || found != fsType {
+		t.Errorf("formatted as %s, found %q, %v", fsType, found, err)
+	}
+	must(Check(ctx, dev, fsType))
+	must(os.Mkdir(mountPath, 0o700))
+	mounter := mountutils.NewWithoutSystemd("")
+	must(mounter.Mount(dev, mountPath, fsType, nil))
+	t.Cleanup(func() {
+		if err := mounter.Unmount(mountPath); err != nil {
+			t.Error(err)
+		}
+	})
+	usage, err := Measure(mountPath)
+	must(err)
+	if usage.Available < size {
+		t.Errorf("a device of %d MiB has room for %d MiB, promised are %d MiB", deviceSize/volume.MiB, usage.Available/volume.MiB, size/volume.MiB)
+	}
+	if waste := usage.Available - size; waste > max(350*volume.MiB, size/40) {
+		t.Errorf("%d MiB more than promised: the estimate is far off", waste/volume.MiB)
+	}
+}
+
+func TestLargestSizeIsTheInverse(t *testing.T) {
+	for _, fsType := range []string{volume.XFS, volume.Ext4} {
+		for _, deviceMiB := range []int64{0, 1, 100, 319, 320, 321, 1000, 1023, 12345, 7 << 20} {
+			size := LargestSize(fsType, deviceMiB*volume.MiB)
+			if size > 0 && DeviceSize(fsType, size) > deviceMiB*volume.MiB {
+				t.Errorf("%s: %d MiB do not fit a device of %d MiB", fsType, size/volume.MiB, deviceMiB)
+			}
+			if next := size + volume.MiB; DeviceSize(fsType, next) <= deviceMiB*volume.MiB {
+				t.Errorf("%s: a device of %d MiB has room for more than %d MiB", fsType, deviceMiB, size/volume.MiB)
+			}
+		}
+	}
+}
+
+func TestFormatRefusesOtherTypes(t *testing.T) {
+	if err := Format(context.Background(), "/dev/null", "btrfs"); err == nil {
+		t.Error("btrfs was accepted")
+	}
+}
