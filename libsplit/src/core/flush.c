@@ -23,28 +23,19 @@ static int relink_run(struct sfs_inode *in, uint64_t blk, uint64_t n, sfs_block 
 		.len = end - off,
 		.size = end,
 	};
+	uint64_t moved = 0;
+	int ret;
 
-	while (r.len > 0) {
-		uint64_t moved = 0;
-		int ret = relink(vol->provider, &r, &moved);
-
-		if (ret < 0 && vol->provider != RELINK_COPY && ret != -ENOSPC && ret != -EDQUOT && ret != -EIO) {
-			/* The kernel refuses this provider for these files: copying always works. */
-			vol->provider = RELINK_COPY;
-		} else if (ret < 0) {
-			return ret;
-		} else {
-			moved = r.len;
-			if (!(ret & RELINK_DONOR_KEEPS))
-				c->holes = true;
-		}
-		if (moved > 0 && ret < 0)
-			c->holes = true;
-		r.staged = (const uint8_t *)r.staged + moved;
-		r.donor_off += moved;
-		r.target_off += moved;
-		r.len -= moved;
+	/* posix mode left short copies in the cache; the blocks are about to change hands, so nobody else would write them back. */
+	if (vol->dax && vol->mode == SFS_POSIX) {
+		pm_flush(r.staged, r.len);
+		pm_fence();
 	}
+	ret = relink(vol->provider, &r, &moved);
+	if (ret < 0 ? moved > 0 : !(ret & RELINK_DONOR_KEEPS))
+		c->holes = true;
+	if (ret < 0)
+		return ret;
 	count(vol, relink_ops, 1);
 	count(vol, relink_bytes, end - off);
 	return 0;

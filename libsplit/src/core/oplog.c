@@ -22,12 +22,18 @@ int sfs_log_reserve(struct sfs_volume *vol, uint32_t n, bool last_resort, uint32
 	return 0;
 }
 
-/* Complete the record (seq, crc) and store it. Not fenced: that is the mode's business. */
+/*
+ * Complete the record (seq, crc) and store it. Not fenced, and in posix mode not even written back: there it counts while the
+ * boot lasts, and what it promises ends with the next fsync.
+ */
 void sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec)
 {
 	rec->seq = vol->epoch << 32 | slot;
 	rec->crc = crc32c(vol->seed, (const char *)rec + sizeof(rec->crc), sizeof(*rec) - sizeof(rec->crc));
-	pm_copy_line(&vol->records[slot], rec);
+	if (vol->mode == SFS_POSIX)
+		pm_store(&vol->records[slot], rec, sizeof(*rec));
+	else
+		pm_copy_line(&vol->records[slot], rec);
 	count(vol, records, 1);
 }
 

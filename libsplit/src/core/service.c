@@ -16,7 +16,7 @@
 #include "core/state.h"
 
 #define STACK_BYTES (64ul << 10)
-#define RETRY_MS    50
+#define IDLE_MS	    2000 /* after that the pool gets spare staging files back */
 
 /* Go down to the delegation that the agent wants. False: what is staged can't be relinked now (no space), try again. */
 static bool step_down(struct sfs_volume *vol, ino_t ino, unsigned to)
@@ -95,7 +95,7 @@ static void serve(void)
 				p[n++] = (struct pollfd){vol->event_fd, POLLIN, 0};
 			else
 				timed = true; /* the agent is away */
-			timed = timed || vol->dirty;
+			timed = timed || vol->dirty || vol->nchunks > 1;
 		}
 		sys_call5(SYS_ppoll, (long)p, n, timed ? (long)&wait : 0, 0, 8);
 		if (p[0].revents)
@@ -115,8 +115,14 @@ static void serve(void)
 		for (int i = 0; i < sfs.nvolumes; i++) {
 			struct sfs_volume *vol = &sfs.volumes[i];
 
-			if (load_acquire(&vol->state) != VOL_READY || !vol->dirty)
+			if (load_acquire(&vol->state) != VOL_READY)
 				continue;
+			if (!vol->dirty) {
+				if (vol->nchunks > 1 && ++vol->idle > IDLE_MS / sfs.visibility_ms)
+					sfs_stage_idle(vol);
+				continue;
+			}
+			vol->idle = 0;
 			store_release(&vol->dirty, false);
 			sfs_flush_all(vol, false);
 			if (load_acquire(&vol->live) > 0)

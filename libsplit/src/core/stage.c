@@ -17,6 +17,7 @@
 #define REGION_MIN   4u	  /* blocks: a small file should not keep a large region */
 #define REGION_MAX   512u /* 2 MiB */
 #define SPARE_BLOCKS 16u
+#define MADV_POPULATE_WRITE_ 23 /* Linux 5.14 */
 
 /* Room for entries of `blocks` blocks. Growing moves the table; only touched pages of it are resident. */
 int sfs_stage_table(struct sfs_inode *in, uint64_t blocks)
@@ -79,39 +80,48 @@ void sfs_stage_retired(struct sfs_inode *in)
 		sfs_stage_recycle(vol);
 }
 
+static void give_back(struct sfs_volume *vol, const struct sfs_chunk *c)
+{
+	sys_munmap(c->base, (uint64_t)c->blocks * SFS_BLOCK);
+	sfs_private_close(c->fd);
+	sfs_agent_return(vol, c->id);
+}
+
 /*
  * Nothing in the log counts any more, so no staging offset is named and no inode holds a region (both need `live`, and an
  * inode becomes live before it takes the stage lock for a region).
  */
 void sfs_stage_recycle(struct sfs_volume *vol)
 {
+	uint32_t kept = 0;
+
 	sfs_mutex_lock(&vol->stage);
 	if (load_acquire(&vol->live) == 0) {
-		uint32_t kept = 0;
-
 		vol->region_blocks = 0;
 		for (uint32_t i = 0; i < vol->nchunks; i++) {
-			struct sfs_chunk *c = &vol->chunks[i];
-			const bool spent = c->holes && c->used + REGION_MAX > c->blocks;
+			struct sfs_chunk c = vol->chunks[i];
 
-			if (!c->holes)
-				c->used = 0;
-			/* One staging file is kept warm; the pool wants the others back. */
-			if (spent || (kept > 0 && c->fd >= 0)) {
-				sys_munmap(c->base, (uint64_t)c->blocks * SFS_BLOCK);
-				sfs_private_close(c->fd);
-				sfs_agent_return(vol, c->id);
-				c->fd = -1;
-			} else if (c->fd >= 0) {
-				kept++;
-			}
+			if (!c.holes)
+				c.used = 0;
+			if (c.holes && c.used + REGION_MAX > c.blocks)
+				give_back(vol, &c);
+			else
+				vol->chunks[kept++] = c; /* entries name chunks by index, and there are no entries now */
 		}
-		/* Entries name chunks by index, and there are no entries now. */
-		uint32_t n = 0;
-		for (uint32_t i = 0; i < vol->nchunks; i++)
-			if (vol->chunks[i].fd >= 0)
-				vol->chunks[n++] = vol->chunks[i];
-		vol->nchunks = n;
+		vol->nchunks = kept;
+		vol->current = 0;
+	}
+	sfs_mutex_unlock(&vol->stage);
+}
+
+/* The volume has been idle: the pool gets all staging files back but one. Their warm page tables go with them. */
+void sfs_stage_idle(struct sfs_volume *vol)
+{
+	sfs_mutex_lock(&vol->stage);
+	if (load_acquire(&vol->live) == 0) {
+		while (vol->nchunks > 1)
+			give_back(vol, &vol->chunks[--vol->nchunks]);
+		vol->current = 0;
 	}
 	sfs_mutex_unlock(&vol->stage);
 }
@@ -159,21 +169,17 @@ static int space(struct sfs_volume *vol, int fd, uint64_t blocks)
 static int region(struct sfs_inode *in, uint32_t blocks)
 {
 	struct sfs_volume *vol = in->vol;
-	struct sfs_chunk *c = NULL;
+	struct sfs_chunk *c;
 	int r = space(vol, in->fd, blocks);
 
 	if (r < 0)
 		return r;
 	sfs_mutex_lock(&vol->stage);
-	if (vol->nchunks > 0) {
-		c = &vol->chunks[vol->nchunks - 1];
-		if (c->used >= c->blocks)
-			c = NULL;
-	}
-	if (!c) {
+	while (vol->current < vol->nchunks && vol->chunks[vol->current].used >= vol->chunks[vol->current].blocks)
+		vol->current++;
+	if (vol->current == vol->nchunks)
 		r = lease(vol);
-		c = &vol->chunks[vol->nchunks - 1];
-	}
+	c = &vol->chunks[vol->current];
 	if (r == 0) {
 		const uint32_t index = (uint32_t)(c - vol->chunks);
 		const uint32_t n = blocks < c->blocks - c->used ? blocks : c->blocks - c->used;
@@ -182,6 +188,8 @@ static int region(struct sfs_inode *in, uint32_t blocks)
 			in->region_chunk = index;
 			in->region_next = c->used;
 		}
+		/* Page tables for the whole region at once: a fault per page would cost more than the copy. */
+		sys_madvise(c->base + (uint64_t)c->used * SFS_BLOCK, (uint64_t)n * SFS_BLOCK, MADV_POPULATE_WRITE_);
 		c->used += n;
 		in->region_end = c->used;
 		vol->region_blocks += n;

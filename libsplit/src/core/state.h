@@ -75,8 +75,10 @@ struct sfs_volume {
 	struct sfs_mutex stage;
 	struct sfs_chunk chunks[SFS_CHUNKS_MAX];
 	uint32_t nchunks;
+	uint32_t current; /* the chunk that regions come from */
 	uint32_t live;		/* inodes with records that are not retired, atomic */
 	uint64_t region_blocks; /* blocks handed to inodes and not yet relinked, under stage */
+	uint32_t idle; /* ticks of visibility_ms with nothing staged; the service thread's */
 	bool dirty;		/* something staged since the service thread last looked */
 };
 
@@ -120,6 +122,15 @@ struct sfs_inode {
 	uint64_t staged; /* entries that are set */
 	uint64_t first;	 /* blocks below have no entry */
 	uint64_t last;	 /* blocks from here on have no entry */
+
+	/*
+	 * The block staged last, and the bytes of it that records name: the others were carried along and may still be
+	 * written, so that a program overwriting a block piece by piece takes one staged block and not one per piece.
+	 */
+	uint64_t hot;
+	sfs_block hot_block;
+	uint32_t hot_from;
+	uint32_t hot_to;
 
 	/* Region of a staging file that belongs to this inode and has not been written. */
 	uint32_t region_chunk;
@@ -221,6 +232,7 @@ void sfs_stage_live(struct sfs_inode *in);
 void sfs_stage_retired(struct sfs_inode *in);
 /* No live record is left: staging files start over or go back. */
 void sfs_stage_recycle(struct sfs_volume *vol);
+void sfs_stage_idle(struct sfs_volume *vol);
 
 /* oplog.c */
 #define SFS_LOG_HEADROOM 64u

@@ -367,7 +367,7 @@ void sfs_volume_forget(struct sfs_volume *vol)
 		if (vol->chunks[i].fd >= 0)
 			sfs_private_close(vol->chunks[i].fd);
 	memset(vol->chunks, 0, vol->nchunks * sizeof(vol->chunks[0]));
-	vol->nchunks = 0;
+	vol->nchunks = vol->current = 0;
 	vol->request_fd = vol->event_fd = vol->log_fd = -1;
 	vol->counters = &vol->no_counters;
 	vol->log = NULL;

@@ -18,6 +18,7 @@
 
 #define EXTENTS_MAX 64u	  /* of one atomic operation: at least 1 GiB with the default staging files */
 #define CRC_MAX	    1024u /* up to here a checksum in the record is cheaper than a second fence */
+#define STORE_MAX 512u /* shorter copies are not worth non-temporal stores */
 #define POPULATE    (256ul << 10)
 #define FILE_MAX    (1ull << 43)
 
@@ -56,13 +57,17 @@ static ssize_t kernel_write(const struct request *q, off_t pos)
 	return r;
 }
 
-static void copy_in(uint8_t *dst, struct sfs_cursor *c, size_t n)
+/* durable: the next fence is to make it so. Without, short pieces stay in the cache until fsync (see flush.c). */
+static void copy_in(uint8_t *dst, struct sfs_cursor *c, size_t n, bool durable)
 {
 	while (n > 0) {
 		size_t got;
 		const void *src = sfs_cursor_next(c, n, &got);
 
-		pm_copy(dst, src, got);
+		if (!durable && got < STORE_MAX)
+			pm_store(dst, src, got);
+		else
+			pm_copy(dst, src, got);
 		dst += got;
 		n -= got;
 	}
@@ -97,7 +102,7 @@ static void write_in_place(struct sfs_inode *in, struct sfs_cursor c, uint64_t p
 		sys_madvise(in->win + from, to - from, MADV_POPULATE_WRITE_);
 		in->populated = to;
 	}
-	copy_in(in->win + pos, &c, n);
+	copy_in(in->win + pos, &c, n, true);
 	pm_fence();
 	in->last_end = pos + n;
 	in->touched = true;
@@ -130,11 +135,21 @@ static int carry(struct sfs_inode *in, uint64_t blk, uint32_t from, uint32_t to,
 	return r;
 }
 
-/* The last block of the file is staged and pos lies in it at or behind the end: bytes there are free to be written. */
-static bool continues_tail(const struct sfs_inode *in, uint64_t pos)
+/*
+ * May bytes [pos, end) be written into the block where pos's block is staged? Only bytes that no record names: behind the end of
+ * the file, or carried along (see `hot`). end lies in the same block or the write goes on behind it.
+ */
+static bool continues(const struct sfs_inode *in, uint64_t pos, uint64_t end)
 {
-	return pos % SFS_BLOCK && pos >= in->size && in->size % SFS_BLOCK && pos / SFS_BLOCK == in->size / SFS_BLOCK &&
-	       sfs_block_get(in, pos / SFS_BLOCK) != 0;
+	const uint64_t blk = pos / SFS_BLOCK;
+	const uint32_t from = pos % SFS_BLOCK;
+	const uint32_t to = end - blk * SFS_BLOCK < SFS_BLOCK ? (uint32_t)(end - blk * SFS_BLOCK) : SFS_BLOCK;
+
+	if (from == 0 && to == SFS_BLOCK)
+		return false; /* a whole block: nothing would be carried */
+	if (!sfs_block_get(in, blk))
+		return false;
+	return pos >= in->size || (in->hot == blk && in->hot_block == sfs_block_get(in, blk) && (from >= in->hot_to || to <= in->hot_from));
 }
 
 /* Find staging space for [pos, end): fills ext, returns the number of extents; *covered is how far they reach. */
@@ -148,7 +163,7 @@ static int place(struct sfs_inode *in, uint64_t pos, uint64_t end, struct extent
 		uint64_t stop;
 		sfs_block b;
 
-		if (n == 0 && continues_tail(in, pos)) {
+		if ((n == 0 || pos / SFS_BLOCK == (end - 1) / SFS_BLOCK) && continues(in, pos, end)) {
 			b = sfs_block_get(in, blk);
 			blocks = 1;
 		} else {
@@ -194,6 +209,30 @@ static void zero_gap(struct sfs_inode *in, uint64_t pos)
 		pm_zero(sfs_block_addr(in->vol, b) + in->size % SFS_BLOCK, to - in->size);
 }
 
+/* Enter the extent into the table, and remember which bytes of its last block records name now. */
+static void enter(struct sfs_inode *in, const struct extent *e)
+{
+	const uint64_t first = e->off / SFS_BLOCK, end = e->off + e->len, last = (end - 1) / SFS_BLOCK;
+	const sfs_block b = e->b + (last - first);
+	const bool fresh = sfs_block_get(in, last) != b;
+	uint32_t from = e->off > last * SFS_BLOCK ? (uint32_t)(e->off - last * SFS_BLOCK) : 0;
+	uint32_t to = (uint32_t)(end - last * SFS_BLOCK);
+
+	for (uint64_t blk = first; blk <= last; blk++)
+		sfs_stage_set(in, blk, e->b + (blk - first));
+	if (!fresh) {
+		/* Earlier records name bytes of it too: known ones, or anything before ours. */
+		const bool known = in->hot == last && in->hot_block == b;
+
+		from = !known ? 0 : from < in->hot_from ? from : in->hot_from;
+		to = known && to < in->hot_to ? in->hot_to : to;
+	}
+	in->hot = last;
+	in->hot_block = b;
+	in->hot_from = from;
+	in->hot_to = to;
+}
+
 /*
  * One atomic operation. Returns the bytes written, less than n only where an operation needs more than EXTENTS_MAX extents;
  * -EAGAIN: the log is full; -ENOSPC: no staging space.
@@ -224,14 +263,16 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	size = pos + n > in->size ? pos + n : in->size;
 	crc = fenced && k == 1 && n <= CRC_MAX;
 
+	for (int i = 0; i < k; i++) {
+		r = carry_edges(in, &ext[i]);
+		if (r < 0)
+			return r; /* the slots stay empty, which recovery takes for calls that did not return */
+	}
 	zero_gap(in, pos);
 	memset(&rec, 0, sizeof(rec));
 	for (int i = 0; i < k; i++) {
 		uint8_t *dst = sfs_block_addr(vol, ext[i].b) + ext[i].off % SFS_BLOCK;
 
-		r = carry_edges(in, &ext[i]);
-		if (r < 0)
-			return r; /* the slots stay empty, which recovery takes for calls that did not return */
 		if (crc) {
 			/* Checksum what is stored, even if another thread changes the caller's buffer meanwhile. */
 			for (size_t done = 0, got; done < n; done += got) {
@@ -242,7 +283,7 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 			rec.data_crc = crc32c(0, bounce, n);
 			pm_copy(dst, bounce, n);
 		} else {
-			copy_in(dst, c, ext[i].len);
+			copy_in(dst, c, ext[i].len, fenced);
 		}
 	}
 	if (fenced && !crc)
@@ -264,12 +305,8 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	if (fenced)
 		pm_fence();
 
-	for (int i = 0; i < k; i++) {
-		const uint64_t first = ext[i].off / SFS_BLOCK, last = (ext[i].off + ext[i].len - 1) / SFS_BLOCK;
-
-		for (uint64_t blk = first; blk <= last; blk++)
-			sfs_stage_set(in, blk, ext[i].b + (blk - first));
-	}
+	for (int i = 0; i < k; i++)
+		enter(in, &ext[i]);
 	if (size > in->size) {
 		count(vol, append_ops, 1);
 		count(vol, append_bytes, n);

@@ -186,6 +186,12 @@ void pm_copy(void *dst, const void *src, size_t n)
 	copy(dst, src, n);
 }
 
+void pm_store(void *dst, const void *src, size_t n)
+{
+	record(PM_EV_STORE, dst, src, n);
+	store_ascending(dst, src, n);
+}
+
 void pm_zero(void *dst, size_t n)
 {
 	copy(dst, NULL, n);

@@ -22,6 +22,13 @@ void pm_init(void);
  */
 void pm_copy(void *dst, const void *src, size_t n);
 
+/*
+ * Copy n bytes with cached stores only. They survive the death of the process at once, a power loss only after pm_flush() and
+ * pm_fence(): for what posix mode promises no more about before fsync, and for a small copy ten times cheaper, because
+ * write-back makes the next locked instruction wait.
+ */
+void pm_store(void *dst, const void *src, size_t n);
+
 /* pm_copy() of zeros. */
 void pm_zero(void *dst, size_t n);
 
