@@ -47,11 +47,18 @@ check_machine() {
     [ "$free" -ge 4096 ] || die "only $free MB free in $SPLITFS_CACHE, 4096 are needed: set SPLITFS_CACHE elsewhere"
 }
 
-# take_lock SECONDS: one command at a time may change the cluster.
+# take_lock SECONDS: one command at a time may change the cluster. The lock is also held by the children of a start that
+# was killed; they are ended. The file tells whose it is.
 take_lock() {
     mkdir -p "$SPLITFS_CACHE"
-    exec 9>"$LOCK_FILE"
-    flock --wait "$1" 9 || die "another hack/cluster is at work on $RUN; wait for it, or end it with hack/cluster down"
+    exec 9>>"$LOCK_FILE"
+    if ! flock --wait "$1" 9; then
+        ! recorded_pid "$LOCK_FILE" >/dev/null ||
+            die "another hack/cluster is at work on $RUN; wait for it, or end it with hack/cluster down"
+        cgroup_kill "$CLUSTER_NAME/up"
+        flock --wait 60 9 || die "$LOCK_FILE is held by: $(fuser "$LOCK_FILE" 2>/dev/null || printf 'somebody')"
+    fi
+    process_id $$ >"$LOCK_FILE"
 }
 
 cluster_complete() {
