@@ -93,13 +93,13 @@ int relink_probe(int dirfd)
 		sys_close(donor);
 		return target;
 	}
-	ret = exchange_works(donor, target);
+	ret = works(RELINK_REFLINK, donor, target);
 	if (ret > 0) {
-		ret = RELINK_XFS_EXCHANGE;
+		ret = RELINK_REFLINK;
 	} else if (ret == 0) {
-		ret = works(RELINK_REFLINK, donor, target);
+		ret = exchange_works(donor, target);
 		if (ret >= 0)
-			ret = ret ? RELINK_REFLINK : RELINK_COPY;
+			ret = ret ? RELINK_XFS_EXCHANGE : RELINK_COPY;
 	}
 	sys_close(target);
 	sys_close(donor);

@@ -45,6 +45,10 @@ enum relink_provider {
 const char *relink_provider_name(enum relink_provider p);
 
 /*
+ * Reflink comes before exchange where both work: it is faster (4 KiB 10 us against 17, 16 MiB 55 against 81, punch included), lets
+ * the size grow together with the bytes, works between two mounts of one file system (an agent's and a pod's; exchange says
+ * EXDEV there) and where the target has data. Exchange serves XFS without reflink.
+ *
  * Find the best provider that works on the file system of `dirfd` by trying it on two temporary files there (unlinked before
  * they are written). Returns a provider or a negative errno value. Leaves nothing behind.
  */
