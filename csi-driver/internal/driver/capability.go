@@ -15,6 +15,8 @@ type mountCapability struct {
 	fsType   string
 	flags    []string
 	readOnly bool
+	// exclusive: one target path at a time (ReadWriteOncePod).
+	exclusive bool
 }
 
 // parseCapability refuses what a volume on one node, with a file system, cannot offer.
@@ -36,9 +38,9 @@ func parseCapability(c *csi.VolumeCapability) (mountCapability, error) {
 		}
 	}
 	switch mode := c.GetAccessMode().GetMode(); mode {
-	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER,
-		csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
-		csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER:
+		out.exclusive = true
 	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY:
 		out.readOnly = true
 	case csi.VolumeCapability_AccessMode_UNKNOWN:

@@ -116,7 +116,7 @@ func (s *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 	} else if err = checkPath("staging target path", req.GetStagingTargetPath()); err == nil {
 		err = s.node.Publish(ctx, node.PublishRequest{
 			ID: id, StagingPath: req.GetStagingTargetPath(), Target: target,
-			ReadOnly: req.GetReadonly() || capability.readOnly, Pod: attributes.Pod,
+			ReadOnly: req.GetReadonly() || capability.readOnly, Exclusive: capability.exclusive, Pod: attributes.Pod,
 		})
 	}
 	if err != nil {
@@ -144,8 +144,9 @@ func (s *Node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVo
 
 // NodeGetVolumeStats implements csi.NodeServer. It takes no lock: it changes nothing, and kubelet asks often.
 func (s *Node) NodeGetVolumeStats(_ context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
-	if err := checkIDAndPath(req.GetVolumeId(), "volume path", req.GetVolumePath()); err != nil {
-		return nil, StatusOf(err)
+	// The path is only looked at: any that is not where the volume is mounted is "not found".
+	if req.GetVolumeId() == "" || req.GetVolumePath() == "" {
+		return nil, StatusOf(missing("volume ID or volume path"))
 	}
 	stats, err := s.node.Stats(req.GetVolumeId(), req.GetVolumePath())
 	if err != nil {
@@ -197,8 +198,8 @@ func (s *Node) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorageHe
 // NodeExpandVolume implements csi.NodeServer.
 func (s *Node) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	id := req.GetVolumeId()
-	if err := checkIDAndPath(id, "volume path", req.GetVolumePath()); err != nil {
-		return nil, StatusOf(err)
+	if id == "" || req.GetVolumePath() == "" {
+		return nil, StatusOf(missing("volume ID or volume path"))
 	}
 	if c := req.GetVolumeCapability(); c != nil {
 		if _, err := parseCapability(c); err != nil {

@@ -19,7 +19,9 @@ type PublishRequest struct {
 	StagingPath string
 	Target      string
 	ReadOnly    bool
-	Pod         volume.Pod
+	// Exclusive refuses a second target while one is mounted.
+	Exclusive bool
+	Pod       volume.Pod
 }
 
 // Publish bind-mounts the data directory of a staged volume. Ownership and modes are kubelet's business (fsGroupPolicy).
@@ -29,6 +31,9 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 		return err
 	}
 	if err := n.staged(rec, req.StagingPath); err != nil {
+		return err
+	}
+	if err := n.refuseSecondTarget(rec, req); err != nil {
 		return err
 	}
 	// Without its agent the application would run with its guarantee kept by slower means, or, in strict mode, could not write.
@@ -57,6 +62,22 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 		n.tellPod(ctx, rec, req.Pod)
 	}
 	klog.FromContext(ctx).V(2).Info("Published a volume", "target", req.Target, "read-only", req.ReadOnly, "pod", klog.KRef(req.Pod.Namespace, req.Pod.Name))
+	return nil
+}
+
+// refuseSecondTarget keeps a volume for one pod, when that is what the claim asks for (ReadWriteOncePod).
+func (n *Node) refuseSecondTarget(rec *volume.Record, req PublishRequest) error {
+	if !req.Exclusive {
+		return nil
+	}
+	if err := n.forgetUnmounted(rec); err != nil {
+		return err
+	}
+	for target := range rec.Published {
+		if target != req.Target {
+			return fmt.Errorf("volume %s: %w: it is for one pod at a time and published at %s already", rec.ID, volume.ErrPrecondition, target)
+		}
+	}
 	return nil
 }
 

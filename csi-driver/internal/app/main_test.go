@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetes-csi/csi-lib-utils/connection"
+	"google.golang.org/grpc"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"splitfs.io/splitfs/csi-driver/internal/splitfstest"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+func TestMain(m *testing.M) {
+	splitfstest.RunIfCalled()
+	os.Exit(m.Run())
+}
+
+// service is `splitfs-csi node`, as it runs on a node, in directories of its own.
+type service struct {
+	t       *testing.T
+	dir     string
+	options nodeOptions
+	conn    *grpc.ClientConn
+	stop    func()
+}
+
+// startNode starts the service with real sockets, loop devices and mounts. binary is the splitfs program, "" for the test double.
+func startNode(t *testing.T, binary, library string) *service {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: attaches loop devices and mounts file systems")
+	}
+	dir, err := os.MkdirTemp("", "sfs") // short, for the sake of socket addresses
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{t: t, dir: dir}
+	t.Cleanup(func() {
+		checkNoLeaks(t, dir)
+		if !t.Failed() {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if binary == "" {
+		if binary, err = splitfstest.Install(dir); err != nil {
+			t.Fatal(err)
+		}
+		library = filepath.Join(dir, "libsplit.so")
+		if err := os.WriteFile(library, []byte("not a library"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.options = nodeOptions{
+		nodeName: "node-1", kubeletDir: filepath.Join(dir, "kubelet"), register: true, dataDir: filepath.Join(dir, "data"),
+		emulatedCapacity: quantity(4 * volume.GiB), poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB),
+		maxVolumes: 16, binary: binary, library: library, httpEndpoint: freeAddress(t),
+	}
+	if err := s.options.complete(); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	t.Cleanup(func() { s.stop() })
+	return s
+}
+
+func (s *service) start() {
+	s.t.Helper()
+	logger, _ := ktesting.NewTestContext(s.t)
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
+	done := make(chan error, 1)
+	go func() { done <- runNode(ctx, s.options) }()
+	conn, err := connection.Connect(ctx, s.options.endpoint, nil, connection.WithTimeout(20*time.Second), connection.OnConnectionLoss(func(context.Context) bool { return false }))
+	if err != nil {
+		cancel()
+		s.t.Fatalf("connect: %v (the service: %v)", err, <-done)
+	}
+	s.conn = conn
+	s.stop = func() {
+		s.stop = func() {}
+		if err := conn.Close(); err != nil {
+			s.t.Error(err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Errorf("the service ended with %v", err)
+		}
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// checkNoLeaks fails the test for every mount and loop device that is left below dir.
+func checkNoLeaks(t *testing.T, dir string) {
+	t.Helper()
+	content, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(content)) {
+		if strings.Contains(line, " "+dir+"/") {
+			t.Errorf("mount left behind: %s", line)
+		}
+	}
+	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if content, err := os.ReadFile(file); err == nil && strings.HasPrefix(string(content), dir+"/") {
+			t.Errorf("loop device left behind: %s of %s", file, content)
+		}
+	}
+}
+
+func eventually(t *testing.T, what string, condition func() error) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(fmt.Errorf("not so after 20 s: %s: %w", what, err))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+// explainedSkips are the parts of csi-sanity that do not apply, by the message they are skipped with. Any other skip fails the test.
+var explainedSkips = map[string]string{
+	"ListVolumes not supported": "a node knows only its own volumes; the PersistentVolumes are the list of all",
+
+	"Snapshot not supported":             "volumes cannot be snapshotted yet",
+	"ListSnapshots not supported":        "volumes cannot be snapshotted yet",
+	"GetSnapshot not supported":          "volumes cannot be snapshotted yet",
+	"DeleteSnapshot not supported":       "volumes cannot be snapshotted yet",
+	"CreateSnapshot not supported":       "volumes cannot be snapshotted yet",
+	"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS": "volumes cannot be snapshotted yet",
+	"VolumeGroupSnapshots not supported": "volumes cannot be snapshotted yet",
+	"GroupControllerService":             "volumes cannot be snapshotted yet",
+	"Volume Cloning not supported":       "volumes cannot be cloned yet",
+
+	"Modify volume not supported":          "a volume has no attributes that can change",
+	"Modify Volume not supported":          "a volume has no attributes that can change",
+	"ControllerModifyVolume not supported": "a volume has no attributes that can change",
+
+	"ControllerPublishVolume":                       "a volume is on its node already: nothing is attached (attachRequired: false)",
+	"ControllerUnpublishVolume":                     "a volume is on its node already: nothing is attached (attachRequired: false)",
+	"Controller Publish, UnpublishVolume":           "a volume is on its node already: nothing is attached (attachRequired: false)",
+	"testnodevolumeattachlimit":                     "a volume is on its node already: nothing is attached (attachRequired: false)",
+	"ControllerGetVolumeHealth not supported":       "health is known on the node (NodeGetVolumeHealth)",
+	"ControllerListVolumeHealth not supported":      "health is known on the node (NodeGetVolumeHealth)",
+	"ControllerPublishVolume.readonly field not su": "a volume is on its node already: nothing is attached (attachRequired: false)",
+}
+
+// TestSanity runs csi-sanity against the whole service over its socket, with emulated devices.
+func TestSanity(t *testing.T) {
+	s := startNode(t, "", "")
+	config := sanity.NewTestConfig()
+	config.Address = s.options.endpoint
+	config.TargetPath = filepath.Join(s.dir, "target")
+	config.StagingPath = filepath.Join(s.dir, "staging")
+	config.TestVolumeSize = 64 << 20
+	config.TestVolumeExpandSize = 128 << 20
+	config.TestVolumeParameters = map[string]string{"mode": "strict", "device": "emulated"}
+	config.IdempotentCount = 3
+	ginkgo.ReportAfterSuite("every skip is explained", func(report ginkgo.Report) {
+		ran := 0
+		for _, spec := range report.SpecReports {
+			switch {
+			case spec.LeafNodeType != types.NodeTypeIt:
+			case spec.State.Is(types.SpecStateSkipped):
+				checkSkip(t, spec)
+			case spec.State.Is(types.SpecStatePassed):
+				ran++
+			}
+		}
+		const atLeast = 40
+		if ran < atLeast {
+			t.Errorf("only %d specs ran, expected at least %d", ran, atLeast)
+		}
+		t.Logf("%d specs passed", ran)
+	})
+	sanity.Test(t, config)
+}
+
+func checkSkip(t *testing.T, spec types.SpecReport) {
+	t.Helper()
+	for message, reason := range explainedSkips {
+		if strings.HasPrefix(spec.Failure.Message, message) {
+			t.Logf("skipped: %s: %s", spec.FullText(), reason)
+			return
+		}
+	}
+	t.Errorf("skipped without an explanation: %s: %q", spec.FullText(), spec.Failure.Message)
+}
