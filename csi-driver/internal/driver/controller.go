@@ -8,6 +8,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/node"
@@ -177,7 +178,13 @@ func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 	}
 	params, err := volume.ParseParams(req.GetParameters())
 	if err != nil {
-		return nil, StatusOf(err)
+		// A StorageClass that is wrong has the capacity of one that says nothing. An error here would leave the class without
+		// CSIStorageCapacity, and the scheduler would hold the pod back for lack of space; so CreateVolume is called, and its
+		// error, which names the parameter, reaches the claim's owner as an event.
+		klog.FromContext(ctx).V(4).Info("Capacity of a StorageClass with a wrong parameter", "problem", err)
+		if params, err = volume.ParseParams(nil); err != nil {
+			return nil, StatusOf(err)
+		}
 	}
 	if len(req.GetVolumeCapabilities()) > 0 {
 		fsType, err := parseCapabilities(req.GetVolumeCapabilities())
