@@ -169,17 +169,17 @@ wait_event() {
     say "event on $1 $2: $(events_of "$1" "$2" | grep -E -- "$3" | head -n 1 | cut -c 1-300)"
 }
 
-# diagnose: what somebody needs who finds a test failed.
+# diagnose: what somebody needs who finds a test failed. Shown as far as it goes: the failure itself is told already.
 diagnose() {
     local pod
     printf '\n--- namespace %s\n' "$NAMESPACE"
-    k get pods,pvc -o wide || true # shown as far as it goes: the failure is told already
-    k describe pods,pvc | tail -n 120 || true
+    k get pods,pvc -o wide || true
+    k get events --sort-by=.lastTimestamp | tail -n 25 | cut -c 1-400 || true
     for pod in $(k get pods -o name); do
         printf -- '--- %s\n' "$pod"
         k logs "$pod" --all-containers --prefix --tail=30 || true
     done
     printf -- '--- driver\n'
     kube --namespace "$RELEASE_NAMESPACE" get pods -o wide || true
-    kube --namespace "$RELEASE_NAMESPACE" logs -l "$NODE_LABELS" --all-containers --prefix --tail=40 || true
+    kube --namespace "$RELEASE_NAMESPACE" logs -l "$NODE_LABELS" --container=splitfs --prefix --tail=200 | grep -v GetCapacity | tail -n 60 | cut -c 1-600 || true
 }
