@@ -30,7 +30,7 @@ static void futex_wake(uint32_t *word, int count, uint32_t who)
 void sfs_mutex_lock_slow(struct sfs_mutex *m)
 {
 	for (int i = 0; i < SPINS; i++) {
-		if (__atomic_load_n(&m->state, __ATOMIC_RELAXED) == 0 && sfs_mutex_trylock(m))
+		if (__atomic_load_n(&m->state, __ATOMIC_RELAXED) == 0 && sfs_mutex_try_word(m))
 			return;
 		relax();
 	}
@@ -49,12 +49,12 @@ void sfs_rwlock_rdlock_slow(struct sfs_rwlock *l)
 	uint32_t s;
 
 	for (int i = 0; i < SPINS; i++) {
-		if (sfs_rwlock_tryrdlock(l))
+		if (sfs_rwlock_try_word_shared(l))
 			return;
 		relax();
 	}
 	for (;;) {
-		if (sfs_rwlock_tryrdlock(l))
+		if (sfs_rwlock_try_word_shared(l))
 			return;
 		s = __atomic_load_n(&l->state, __ATOMIC_RELAXED);
 		if (!(s & SFS_RW_KEEPS_READERS_OUT))
@@ -71,7 +71,7 @@ void sfs_rwlock_wrlock_slow(struct sfs_rwlock *l)
 	uint32_t s, taken;
 
 	for (int i = 0; i < SPINS; i++) {
-		if (__atomic_load_n(&l->state, __ATOMIC_RELAXED) == 0 && sfs_rwlock_trywrlock(l))
+		if (__atomic_load_n(&l->state, __ATOMIC_RELAXED) == 0 && sfs_rwlock_try_word(l))
 			return;
 		relax();
 	}

@@ -4,8 +4,8 @@
  * Taking a free lock is one locked instruction, so is releasing it; no system call happens without contention.
  *
  * On x86 every locked instruction also drains the non-temporal stores of this CPU. So what was stored with pm_copy() before a
- * release is visible to whoever takes the lock next, and so a lock taken per call costs a small append more than its copy:
- * base/bias.h has a lock whose owner pays neither.
+ * release is visible to whoever takes the lock next; and it is what biased locking (base/bias.h) avoids where one thread
+ * takes a lock again and again: the barrier is then made by the thread that takes the bias away.
  *
  * Not recursive. A thread that is interrupted by a signal while it holds a lock must not take it again in the handler. In the
  * child of a fork, locks that other threads held stay taken: initialise them again.
@@ -16,10 +16,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/bias.h"
+
 /* --- exclusive */
 
 struct sfs_mutex {
 	uint32_t state; /* 0 free, 1 taken, 2 taken and somebody may sleep */
+	struct sfs_bias bias;
 };
 #define SFS_MUTEX_INIT                                                                                                         \
 	{                                                                                                                      \
@@ -31,37 +34,62 @@ void sfs_mutex_wake(struct sfs_mutex *m);
 
 static inline void sfs_mutex_init(struct sfs_mutex *m)
 {
-	__atomic_store_n(&m->state, 0, __ATOMIC_RELEASE);
+	*m = (struct sfs_mutex)SFS_MUTEX_INIT;
 }
 
-static inline bool sfs_mutex_trylock(struct sfs_mutex *m)
+/* The lock's word, without the bias. */
+static inline bool sfs_mutex_try_word(struct sfs_mutex *m)
 {
 	uint32_t free_state = 0;
 
 	return __atomic_compare_exchange_n(&m->state, &free_state, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-static inline void sfs_mutex_lock(struct sfs_mutex *m)
-{
-	if (__builtin_expect(!sfs_mutex_trylock(m), 0))
-		sfs_mutex_lock_slow(m);
-}
-
-static inline void sfs_mutex_unlock(struct sfs_mutex *m)
+static inline void sfs_mutex_unlock_word(struct sfs_mutex *m)
 {
 	if (__builtin_expect(__atomic_exchange_n(&m->state, 0, __ATOMIC_RELEASE) == 2, 0))
 		sfs_mutex_wake(m);
 }
 
+static inline bool sfs_mutex_trylock(struct sfs_mutex *m)
+{
+	if (sfs_bias_take(&m->bias))
+		return true;
+	if (!sfs_mutex_try_word(m))
+		return false;
+	if (sfs_bias_end(&m->bias, false))
+		return true;
+	sfs_mutex_unlock_word(m);
+	return false;
+}
+
+static inline void sfs_mutex_lock(struct sfs_mutex *m)
+{
+	if (sfs_bias_take(&m->bias))
+		return;
+	if (__builtin_expect(!sfs_mutex_try_word(m), 0))
+		sfs_mutex_lock_slow(m);
+	sfs_bias_end(&m->bias, true);
+}
+
+static inline void sfs_mutex_unlock(struct sfs_mutex *m)
+{
+	if (sfs_bias_drop(&m->bias))
+		return;
+	sfs_bias_count(&m->bias);
+	sfs_mutex_unlock_word(m);
+}
+
 /* --- shared or exclusive: a waiting writer keeps new readers out; a release lets waiting readers and one writer compete */
 
 struct sfs_rwlock {
-	uint32_t state;	  /* SFS_RW_* bits over the number of readers */
-	uint32_t writers; /* that wait */
+	uint32_t state;	      /* SFS_RW_* bits over the number of readers */
+	uint32_t writers;     /* that wait */
+	struct sfs_bias bias; /* held through it: exclusively, whatever was asked for */
 };
 #define SFS_RWLOCK_INIT                                                                                                        \
 	{                                                                                                                      \
-		0, 0                                                                                                           \
+		0                                                                                                              \
 	}
 
 #define SFS_RW_WRITER		 0x80000000u /* a writer has the lock */
@@ -76,11 +104,10 @@ void sfs_rwlock_wake(struct sfs_rwlock *l, uint32_t state);
 
 static inline void sfs_rwlock_init(struct sfs_rwlock *l)
 {
-	__atomic_store_n(&l->writers, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&l->state, 0, __ATOMIC_RELEASE);
+	*l = (struct sfs_rwlock)SFS_RWLOCK_INIT;
 }
 
-static inline bool sfs_rwlock_tryrdlock(struct sfs_rwlock *l)
+static inline bool sfs_rwlock_try_word_shared(struct sfs_rwlock *l)
 {
 	uint32_t s = __atomic_load_n(&l->state, __ATOMIC_RELAXED);
 
@@ -90,13 +117,14 @@ static inline bool sfs_rwlock_tryrdlock(struct sfs_rwlock *l)
 	return false;
 }
 
-static inline void sfs_rwlock_rdlock(struct sfs_rwlock *l)
+static inline bool sfs_rwlock_try_word(struct sfs_rwlock *l)
 {
-	if (__builtin_expect(!sfs_rwlock_tryrdlock(l), 0))
-		sfs_rwlock_rdlock_slow(l);
+	uint32_t free_state = 0;
+
+	return __atomic_compare_exchange_n(&l->state, &free_state, SFS_RW_WRITER, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-static inline void sfs_rwlock_rdunlock(struct sfs_rwlock *l)
+static inline void sfs_rwlock_unlock_word_shared(struct sfs_rwlock *l)
 {
 	uint32_t s = __atomic_sub_fetch(&l->state, 1, __ATOMIC_RELEASE);
 
@@ -104,20 +132,7 @@ static inline void sfs_rwlock_rdunlock(struct sfs_rwlock *l)
 		sfs_rwlock_wake(l, SFS_RW_WRITER_WAITS);
 }
 
-static inline bool sfs_rwlock_trywrlock(struct sfs_rwlock *l)
-{
-	uint32_t free_state = 0;
-
-	return __atomic_compare_exchange_n(&l->state, &free_state, SFS_RW_WRITER, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
-}
-
-static inline void sfs_rwlock_wrlock(struct sfs_rwlock *l)
-{
-	if (__builtin_expect(!sfs_rwlock_trywrlock(l), 0))
-		sfs_rwlock_wrlock_slow(l);
-}
-
-static inline void sfs_rwlock_wrunlock(struct sfs_rwlock *l)
+static inline void sfs_rwlock_unlock_word(struct sfs_rwlock *l)
 {
 	uint32_t s = __atomic_exchange_n(&l->state, 0, __ATOMIC_RELEASE);
 
@@ -125,11 +140,70 @@ static inline void sfs_rwlock_wrunlock(struct sfs_rwlock *l)
 		sfs_rwlock_wake(l, s);
 }
 
+static inline bool sfs_rwlock_tryrdlock(struct sfs_rwlock *l)
+{
+	if (sfs_bias_take(&l->bias))
+		return true;
+	if (!sfs_rwlock_try_word_shared(l))
+		return false;
+	if (sfs_bias_end(&l->bias, false))
+		return true;
+	sfs_rwlock_unlock_word_shared(l);
+	return false;
+}
+
+static inline void sfs_rwlock_rdlock(struct sfs_rwlock *l)
+{
+	if (sfs_bias_take(&l->bias))
+		return;
+	if (__builtin_expect(!sfs_rwlock_try_word_shared(l), 0))
+		sfs_rwlock_rdlock_slow(l);
+	sfs_bias_end(&l->bias, true);
+}
+
+static inline void sfs_rwlock_rdunlock(struct sfs_rwlock *l)
+{
+	if (!sfs_bias_drop(&l->bias))
+		sfs_rwlock_unlock_word_shared(l);
+}
+
+static inline bool sfs_rwlock_trywrlock(struct sfs_rwlock *l)
+{
+	if (sfs_bias_take(&l->bias))
+		return true;
+	if (!sfs_rwlock_try_word(l))
+		return false;
+	if (sfs_bias_end(&l->bias, false))
+		return true;
+	sfs_rwlock_unlock_word(l);
+	return false;
+}
+
+static inline void sfs_rwlock_wrlock(struct sfs_rwlock *l)
+{
+	if (sfs_bias_take(&l->bias))
+		return;
+	if (__builtin_expect(!sfs_rwlock_try_word(l), 0))
+		sfs_rwlock_wrlock_slow(l);
+	sfs_bias_end(&l->bias, true);
+}
+
+static inline void sfs_rwlock_wrunlock(struct sfs_rwlock *l)
+{
+	if (sfs_bias_drop(&l->bias))
+		return;
+	sfs_bias_count(&l->bias);
+	sfs_rwlock_unlock_word(l);
+}
+
 /* A writer becomes a reader without letting another writer in between. */
 static inline void sfs_rwlock_downgrade(struct sfs_rwlock *l)
 {
-	uint32_t s = __atomic_exchange_n(&l->state, 1, __ATOMIC_RELEASE);
+	uint32_t s;
 
+	if (sfs_bias_mine(&l->bias))
+		return; /* it stays alone, which is more than a reader needs */
+	s = __atomic_exchange_n(&l->state, 1, __ATOMIC_RELEASE);
 	if (__builtin_expect(s != SFS_RW_WRITER, 0))
 		sfs_rwlock_wake(l, s);
 }

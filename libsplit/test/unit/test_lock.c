@@ -104,8 +104,119 @@ static void writer_is_not_starved(void)
 		CHECK_EQ(pthread_join(t[i], NULL), 0);
 }
 
+/*
+ * One thread takes a lock very often, so that the lock is biased to it, and the others now and then. Plain variables under the
+ * lock, so that the thread sanitizer sees whether the hand-over orders memory.
+ */
+#define OFTEN  400000
+#define RARELY 2000
+static uint64_t handed[2];
+static uint32_t biased_seen;
+
+static void *often(void *arg)
+{
+	for (int i = 0; i < OFTEN; i++) {
+		if (arg)
+			sfs_rwlock_wrlock(&rwlock);
+		else
+			sfs_mutex_lock(&mutex);
+		if (sfs_bias_mine(arg ? &rwlock.bias : &mutex.bias))
+			__atomic_store_n(&biased_seen, biased_seen + 1, __ATOMIC_RELAXED);
+		CHECK_EQ(handed[0], handed[1]);
+		handed[0]++;
+		if (i % 1000 == 0)
+			sched_yield();
+		handed[1]++;
+		if (!arg) {
+			sfs_mutex_unlock(&mutex);
+		} else if (i % 5) {
+			sfs_rwlock_wrunlock(&rwlock);
+		} else {
+			sfs_rwlock_downgrade(&rwlock);
+			CHECK_EQ(handed[0], handed[1]);
+			sfs_rwlock_rdunlock(&rwlock);
+		}
+	}
+	return NULL;
+}
+
+static void *rarely(void *arg)
+{
+	const struct timespec pause = {0, 20000};
+	uint64_t n = 0;
+
+	for (int i = 0; i < RARELY; i++) {
+		if (arg && i % 3) {
+			if (i % 2 || !sfs_rwlock_tryrdlock(&rwlock))
+				sfs_rwlock_rdlock(&rwlock);
+			CHECK_EQ(handed[0], handed[1]);
+			sfs_rwlock_rdunlock(&rwlock);
+		} else {
+			if (arg ? i % 2 || !sfs_rwlock_trywrlock(&rwlock) : i % 2 || !sfs_mutex_trylock(&mutex)) {
+				if (arg)
+					sfs_rwlock_wrlock(&rwlock);
+				else
+					sfs_mutex_lock(&mutex);
+			}
+			CHECK_EQ(handed[0], handed[1]);
+			handed[0]++;
+			handed[1]++;
+			n++;
+			if (arg)
+				sfs_rwlock_wrunlock(&rwlock);
+			else
+				sfs_mutex_unlock(&mutex);
+		}
+		nanosleep(&pause, NULL);
+	}
+	return (void *)(uintptr_t)n;
+}
+
+static void biased(void *kind)
+{
+	uint64_t total = OFTEN;
+	pthread_t t[3];
+	void *n;
+
+	handed[0] = handed[1] = biased_seen = 0;
+	CHECK_EQ(pthread_create(&t[0], NULL, often, kind), 0);
+	while (!__atomic_load_n(&biased_seen, __ATOMIC_RELAXED))
+		sched_yield(); /* the others must not be the first to earn the bias */
+	for (int i = 1; i < 3; i++)
+		CHECK_EQ(pthread_create(&t[i], NULL, rarely, kind), 0);
+	CHECK_EQ(pthread_join(t[0], NULL), 0);
+	for (int i = 1; i < 3; i++) {
+		CHECK_EQ(pthread_join(t[i], &n), 0);
+		total += (uintptr_t)n;
+	}
+	CHECK_EQ(handed[0], total);
+	CHECK(biased_seen > OFTEN / 10);
+}
+
+/* A lock that its thread holds through the bias cannot be had a second time, as from a signal handler. */
+static void not_twice(void)
+{
+	struct sfs_mutex m = SFS_MUTEX_INIT;
+
+	for (int i = 0; i < 100; i++) {
+		sfs_mutex_lock(&m);
+		CHECK(!sfs_mutex_trylock(&m));
+		sfs_mutex_unlock(&m);
+	}
+	for (int i = 0; i < 200; i++) {
+		sfs_mutex_lock(&m);
+		sfs_mutex_unlock(&m);
+	}
+	sfs_mutex_lock(&m);
+	CHECK(sfs_bias_mine(&m.bias));
+	CHECK(!sfs_mutex_trylock(&m));
+	sfs_mutex_unlock(&m);
+}
+
 int main(void)
 {
+	int err;
+
 	run(mutex_worker);
 	CHECK_EQ(counter[0], (uint64_t)THREADS * ROUNDS);
 	CHECK_EQ(mutex.state, 0);
@@ -118,6 +229,25 @@ int main(void)
 
 	writer_is_not_starved();
 
+	err = sfs_bias_enable();
+	if (err == 0) {
+		sfs_mutex_init(&mutex);
+		sfs_rwlock_init(&rwlock);
+		counter[0] = counter[1] = 0;
+		run(mutex_worker);
+		CHECK_EQ(counter[0], (uint64_t)THREADS * ROUNDS);
+		run(rw_worker);
+		sfs_mutex_init(&mutex);
+		sfs_rwlock_init(&rwlock);
+		biased(NULL);
+		biased(&rwlock);
+		not_twice();
+	} else {
+		printf("no membarrier here (%s): biased locks not tested\n", strerror(-err));
+	}
+
+	sfs_rwlock_init(&rwlock);
+	sfs_mutex_init(&mutex);
 	CHECK(sfs_rwlock_tryrdlock(&rwlock));
 	CHECK(!sfs_rwlock_trywrlock(&rwlock));
 	CHECK(sfs_rwlock_tryrdlock(&rwlock));
