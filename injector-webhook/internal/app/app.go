@@ -28,6 +28,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -70,11 +71,11 @@ func NewCommand() *cobra.Command {
 			if err := o.validate(); err != nil {
 				return err
 			}
-			config, err := ctrl.GetConfig()
+			cluster, err := ctrl.GetConfig()
 			if err != nil {
 				return fmt.Errorf("find the cluster: %w", err)
 			}
-			return o.Run(cmd.Context(), config)
+			return o.Run(cmd.Context(), cluster)
 		},
 	}
 	flags := cmd.Flags()
@@ -95,6 +96,8 @@ func NewCommand() *cobra.Command {
 		panic(err) // the flag "v" is klog's own
 	}
 	flags.AddGoFlag(klogFlags.Lookup("v"))
+	// controller-runtime defines --kubeconfig among the global flags, for a run outside a cluster.
+	flags.AddGoFlag(flag.CommandLine.Lookup(config.KubeconfigFlagName))
 	return cmd
 }
 
@@ -124,7 +127,7 @@ func Main() int {
 }
 
 // Run serves until the context ends.
-func (o *Options) Run(ctx context.Context, config *rest.Config) error {
+func (o *Options) Run(ctx context.Context, cluster *rest.Config) error {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("build scheme: %w", err)
@@ -135,7 +138,7 @@ func (o *Options) Run(ctx context.Context, config *rest.Config) error {
 		c.MinVersion = tls.VersionTLS12
 		c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return source.GetCertificate(hello) }
 	}}})
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
+	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme:                 scheme,
 		Logger:                 klog.FromContext(ctx),
 		WebhookServer:          server,
@@ -194,9 +197,15 @@ func addProbes(mgr manager.Manager, source *certs.Source) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("add health check: %w", err)
 	}
+	started := mgr.GetWebhookServer().StartedChecker()
 	for name, check := range map[string]healthz.Checker{
-		"certificate": source.ReadyCheck,
-		"server":      mgr.GetWebhookServer().StartedChecker(),
+		"server": func(req *http.Request) error {
+			// Without a certificate the handshake of the second check fails, and the server logs each failure.
+			if err := source.ReadyCheck(req); err != nil {
+				return err
+			}
+			return started(req)
+		},
 		"caches": func(req *http.Request) error {
 			ctx, cancel := context.WithTimeout(req.Context(), 100*time.Millisecond)
 			defer cancel()
