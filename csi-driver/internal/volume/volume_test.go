@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestParseParams(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		in      map[string]string
+		want    Params
+		message string // of the error, when one is expected
+	}{
+		{name: "defaults", want: Params{Mode: ModePosix, Device: DeviceEmulated}},
+		{
+			name: "all",
+			in: map[string]string{
+				"mode": "strict", "device": "emulated", "csi.storage.k8s.io/fstype": "ext4", "csi.storage.k8s.io/pv/name": "pv",
+				"csi.storage.k8s.io/pvc/name": "claim", "csi.storage.k8s.io/pvc/namespace": "ns",
+			},
+			want: Params{Mode: ModeStrict, Device: DeviceEmulated, FSType: Ext4, PV: "pv", PVC: PVC{Namespace: "ns", Name: "claim"}},
+		},
+		{name: "unknown", in: map[string]string{"moed": "strict", "zz": ""}, message: `unknown StorageClass parameter "moed"; allowed: mode, device, csi.storage.k8s.io/fstype`},
+		{name: "case matters", in: map[string]string{"Mode": "strict"}, message: `unknown StorageClass parameter "Mode"`},
+		{name: "mode", in: map[string]string{"mode": "fast"}, message: `mode is "fast"; allowed: posix, sync, strict`},
+		{name: "empty mode", in: map[string]string{"mode": ""}, message: `mode is ""`},
+		{name: "device", in: map[string]string{"device": "lvm"}, message: `device is "lvm"; allowed: emulated`},
+		{name: "file system", in: map[string]string{"csi.storage.k8s.io/fstype": "btrfs"}, message: `is "btrfs"; allowed: xfs, ext4`},
+	} {
+		got, err := ParseParams(c.in)
+		switch {
+		case c.message == "" && (err != nil || got != c.want):
+			t.Errorf("%s: %+v, %v; wanted %+v", c.name, got, err, c.want)
+		case c.message != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.message)):
+			t.Errorf("%s: error %v; wanted %q", c.name, err, c.message)
+		}
+	}
+}
+
+// TestAttributesRoundTrip: what CreateVolume returns is what the later calls understand, with what Kubernetes adds on the way.
+func TestAttributesRoundTrip(t *testing.T) {
+	p := Params{Mode: ModeSync, Device: DeviceEmulated}
+	in := p.Attributes()
+	maps.Copy(in, map[string]string{
+		"storage.kubernetes.io/csiProvisionerIdentity": "1-2-csi.splitfs.io", "csi.storage.k8s.io/ephemeral": "false",
+		"csi.storage.k8s.io/pod.name": "pod", "csi.storage.k8s.io/pod.namespace": "ns", "csi.storage.k8s.io/pod.uid": "uid",
+		"csi.storage.k8s.io/serviceAccount.name": "default",
+	})
+	got, err := ParseAttributes(in)
+	want := Attributes{Mode: ModeSync, Device: DeviceEmulated, Pod: Pod{Namespace: "ns", Name: "pod", UID: "uid"}}
+	if err != nil || got != want {
+		t.Errorf("%+v, %v; wanted %+v", got, err, want)
+	}
+	in["surprise"] = "1"
+	if _, err := ParseAttributes(in); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `"surprise"`) {
+		t.Errorf("an unknown attribute: %v", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("mode", "strict", "csi.storage.k8s.io/ephemeral", "true")
+	f.Add("splitfs.io/kind", "library", "csi.storage.k8s.io/ephemeral", "true")
+	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 string) {
+		in := map[string]string{k1: v1, k2: v2}
+		if p, err := ParseParams(in); err == nil {
+			if _, err := ParseAttributes(p.Attributes()); err != nil {
+				t.Errorf("%v makes attributes that are refused: %v", in, err)
+			}
+		} else if !errors.Is(err, ErrInvalid) {
+			t.Errorf("%v: %v", in, err)
+		}
+		if _, err := ParseAttributes(in); err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%v: %v", in, err)
+		}
+	})
+}
+
+func TestSize(t *testing.T) {
+	for _, c := range []struct {
+		required, limit, want int64
+		err                   error
+	}{
+		{0, 0, DefaultSize, nil},
+		{0, 10 * MiB, 10 * MiB, nil},
+		{1, 0, MiB, nil},
+		{MiB, MiB, MiB, nil},
+		{MiB + 1, 0, 2 * MiB, nil},
+		{MiB + 1, MiB + 2, 0, ErrOutOfRange},
+		{0, 1000, 0, ErrOutOfRange},
+		{2 * MiB, MiB, 0, ErrInvalid},
+		{-1, 0, 0, ErrInvalid},
+		{1 << 62, 0, 0, ErrOutOfRange},
+	} {
+		got, err := Size(c.required, c.limit)
+		if got != c.want || !errors.Is(err, c.err) {
+			t.Errorf("Size(%d, %d) = %d, %v; wanted %d, %v", c.required, c.limit, got, err, c.want, c.err)
+		}
+	}
+}
+
+func TestID(t *testing.T) {
+	one := IDFromName("pvc-1")
+	if one != IDFromName("pvc-1") || one == IDFromName("pvc-2") || !ValidID(one) {
+		t.Errorf("ID %s is not a function of the name, or not valid", one)
+	}
+	for _, id := range []string{"", "splitfs-", one + "0", "../" + one, one[:len(one)-1] + "G", "csi-0123"} {
+		if ValidID(id) {
+			t.Errorf("%q is taken for an ID", id)
+		}
+	}
+}
+
+func TestStore(t *testing.T) {
+	dir := t.TempDir()
+	s, err := OpenStore(filepath.Join(dir, "volumes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := &Record{ID: IDFromName("a"), Name: "a", Phase: PhaseReady, Size: 5, Staged: &Staging{Path: "/s"}, Published: map[string]Publish{"/t": {ReadOnly: true}}}
+	for range 2 {
+		if err := s.Put(rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := s.Get(rec.ID)
+	if err != nil || got.Staged.Path != "/s" || !got.Published["/t"].ReadOnly || got.Size != 5 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, id := range []string{IDFromName("b"), "../../etc/passwd", ""} {
+		if _, err := s.Get(id); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Get(%q): %v", id, err)
+		}
+	}
+
+	// Neither a damaged record nor one of a future version hides the others, or is taken for "not there".
+	damaged, future := IDFromName("damaged"), IDFromName("future")
+	write := func(id, content string) {
+		if err := os.WriteFile(filepath.Join(dir, "volumes", id+".json"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(damaged, `{"version":1,"id":"`)
+	write(future, `{"version":99,"id":"`+future+`"}`)
+	for id, message := range map[string]string{damaged: "is damaged", future: "run a newer driver"} {
+		if _, err := s.Get(id); err == nil || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), message) {
+			t.Errorf("Get(%s): %v", id, err)
+		}
+	}
+	if list, err := s.List(); err == nil || len(list) != 1 {
+		t.Errorf("listed %d records, %v", len(list), err)
+	}
+	for range 2 {
+		if err := s.Remove(rec.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, "volumes"))
+	if err != nil || len(entries) != 2 {
+		t.Errorf("files left: %v, %v", entries, err)
+	}
+}
+
+func TestLocks(t *testing.T) {
+	var l Locks
+	release, err := l.TryLock("a", "stage")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.TryLock("a", "delete"); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "stage") {
+		t.Errorf("a second lock: %v", err)
+	}
+	if other, err := l.TryLock("b", "stage"); err != nil {
+		t.Errorf("another volume's lock: %v", err)
+	} else {
+		other()
+	}
+	release()
+	if release, err := l.TryLock("a", "delete"); err != nil {
+		t.Errorf("after release: %v", err)
+	} else {
+		release()
+	}
+}
