@@ -107,10 +107,11 @@ pod_node() {
 
 # volume_root NODE CLAIM: where the volume is staged on its node.
 volume_root() {
-    local pv file
+    local pv handle file
     pv=$(k get pvc "$2" -o jsonpath='{.spec.volumeName}')
-    file=$(on_node "$1" grep -lsr --include=vol_data.json "\"$pv\"" /var/lib/kubelet/plugins/kubernetes.io/csi/csi.splitfs.io) ||
-        fail "claim $2: volume $pv is not staged on node $1"
+    handle=$(kube get pv "$pv" -o jsonpath='{.spec.csi.volumeHandle}')
+    file=$(on_node "$1" grep -lsr --include=vol_data.json "\"$handle\"" /var/lib/kubelet/plugins/kubernetes.io/csi/csi.splitfs.io) ||
+        fail "claim $2: volume $handle is not staged on node $1"
     printf '%s/globalmount\n' "${file%/vol_data.json}"
 }
 
