@@ -54,16 +54,15 @@ disabled_plugins = [
   bin_dirs = ["$CNI_BIN"]
   conf_dir = "$dir/cni"
 EOF
+    # Pods are routed (ptp), not bridged: between bridged pods of one node Services would need the module br_netfilter, which
+    # changes every bridge of the machine.
     cat >"$dir/cni/10-pods.conflist" <<EOF
 {
   "cniVersion": "1.0.0",
   "name": "pods",
   "plugins": [
     {
-      "type": "bridge",
-      "bridge": "cni0",
-      "isGateway": true,
-      "hairpinMode": true,
+      "type": "ptp",
       "ipam": {
         "type": "host-local",
         "ranges": [[{"subnet": "$(pod_cidr "$node")"}]],

@@ -32,6 +32,7 @@ import_images() {
             done
             die "$file cannot be imported: is it a docker-archive or oci-archive tar? (see above)"
         fi
+        progress "imported on ${nodes[*]}: ${file##*/}"
     done
 }
 

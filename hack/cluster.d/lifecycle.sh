@@ -34,7 +34,7 @@ check_machine() {
     local free
     [ "$(uname -m)" = x86_64 ] || die "the local cluster runs on x86-64 only, this machine is $(uname -m)"
     need_commands "run hack/install-deps cluster" runc iptables conntrack ip nsenter unshare losetup mount openssl tar setsid flock
-    [ -x "$CNI_BIN/bridge" ] || die "missing: $CNI_BIN/bridge; run hack/install-deps cluster"
+    [ -x "$CNI_BIN/ptp" ] || die "missing: $CNI_BIN/ptp; run hack/install-deps cluster"
     grep -qw overlay /proc/filesystems || modprobe overlay 2>/dev/null || die "the kernel has no overlay file system"
     [ -c /dev/loop-control ] || modprobe loop 2>/dev/null || die "the kernel has no loop devices (/dev/loop-control)"
     mkdir -p "$SPLITFS_CACHE"
@@ -146,9 +146,9 @@ start_daemons() {
         for node in "$@"; do
             wait_component 60 "$node" containerd containerd_answers "$node"
         done
+        progress "containerd answers on $*"
         archive=$(pause_archive)
         import_images "$@" -- "$archive"
-        progress "containerd answers on $*"
     ) &
     containers=$!
     wait_component 180 "$cp" kube-apiserver api_ready
