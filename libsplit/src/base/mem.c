@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memcpy, memmove, memset and memcmp of the preloaded object, which cannot use the C library's. Reads are served by memcpy, so
+ * memcpy, memmove, memset, memcmp and strlen of the preloaded object, which cannot use the C library's. Reads are served by memcpy, so
  * it has to keep up with that one: 32-byte vectors where the CPU has them, whole pages in the middle, overlapping moves at the
  * ends.
  */
@@ -14,6 +14,7 @@ void *memcpy(void *restrict dst, const void *restrict src, size_t n);
 void *memmove(void *dst, const void *src, size_t n);
 void *memset(void *dst, int byte, size_t n);
 int memcmp(const void *a, const void *b, size_t n);
+size_t strlen(const char *s);
 
 typedef uint64_t u64_any __attribute__((aligned(1), may_alias));
 typedef uint32_t u32_any __attribute__((aligned(1), may_alias));
@@ -164,4 +165,13 @@ int memcmp(const void *a, const void *b, size_t n)
 		if (*x != *y)
 			return *x - *y;
 	return 0;
+}
+
+size_t strlen(const char *s)
+{
+	size_t n = 0;
+
+	while (s[n])
+		n++;
+	return n;
 }

@@ -9,6 +9,7 @@
 #undef memmove
 #undef memset
 #undef memcmp
+#undef strlen
 
 #include "harness.h"
 
@@ -56,6 +57,8 @@ int main(void)
 {
 	uint64_t rnd = test_seed(1);
 
+	CHECK_EQ(own_strlen(""), 0);
+	CHECK_EQ(own_strlen("four\0five"), 4);
 	test_fill(&rnd, src, SIZE);
 	for (int pass = 0; pass < 2; pass++) {
 		for (size_t n = 0; n < 1100; n++)
