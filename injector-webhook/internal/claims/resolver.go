@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,14 +63,14 @@ func (r *Resolver) Resolve(ctx context.Context, namespace string, volume *corev1
 		return r.resolveClaim(ctx, namespace, volume.PersistentVolumeClaim.ClaimName)
 	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:
 		// The claim will be made from the template after the pod: only the template can be judged.
-		return r.resolveSpec(ctx, fmt.Sprintf("the claim template of volume %q", volume.Name), &volume.Ephemeral.VolumeClaimTemplate.Spec)
+		return r.resolveSpec(ctx, "the claim template of volume "+modes.Name(volume.Name), &volume.Ephemeral.VolumeClaimTemplate.Spec)
 	}
 	return Verdict{Kind: Foreign}, nil
 }
 
 func (r *Resolver) resolveClaim(ctx context.Context, namespace, name string) (Verdict, error) {
-	if name == "" {
-		// The API server refuses such a pod by itself; there is nothing to look up.
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		// There is no such claim. The API server refuses the pod by itself, with a better message, after us.
 		return Verdict{Kind: Foreign}, nil
 	}
 	what := fmt.Sprintf("PersistentVolumeClaim %q", namespace+"/"+name)
@@ -160,6 +161,9 @@ func (r *Resolver) class(ctx context.Context, name *string) (*storagev1.StorageC
 	}
 	if *name == "" {
 		return nil, "asks for no StorageClass; wait until it is bound to a volume, then create the pod", nil
+	}
+	if len(validation.IsDNS1123Subdomain(*name)) > 0 {
+		return nil, "its StorageClass " + modes.Name(*name) + " cannot exist", nil
 	}
 	class := &storagev1.StorageClass{}
 	if _, err := r.get(ctx, client.ObjectKey{Name: *name}, class); err != nil {

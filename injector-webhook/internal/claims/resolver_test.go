@@ -107,6 +107,8 @@ func TestResolve(t *testing.T) {
 		{name: "ephemeral of another driver", cached: []client.Object{class("x", "other", nil)}, volume: ephemeralVolume(to("x")), want: Foreign},
 		{name: "emptyDir", volume: &corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, want: Foreign},
 		{name: "claim without a name", volume: &corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}}, want: Foreign},
+		{name: "a claim name that is a path", volume: &corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "../secrets/x"}}}, want: Foreign},
+		{name: "a class name that is a path", volume: ephemeralVolume(to("../x")), want: Unknown, reason: "cannot exist"},
 		{name: "ephemeral without a template", volume: &corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}, want: Foreign},
 	}
 	for _, test := range tests {

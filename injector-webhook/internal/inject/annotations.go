@@ -68,6 +68,9 @@ func ReadWishes(pod *corev1.Pod) (*Wishes, error) {
 	return wishes, nil
 }
 
+// maxAnnotationName is Kubernetes' limit: our prefix, and 63 bytes behind its slash.
+const maxAnnotationName = len(names.AnnotationPrefix) + 63
+
 func (w *Wishes) read(pod *corev1.Pod, key, value string) error {
 	container, isContainer := strings.CutPrefix(key, names.AnnotationModeContainerPrefix)
 	switch {
@@ -77,6 +80,9 @@ func (w *Wishes) read(pod *corev1.Pod, key, value string) error {
 		w.Warnings = append(w.Warnings, fmt.Sprintf("annotation %s has no meaning; SplitFS knows %s, %s<container> and %s",
 			modes.Quote(key), names.AnnotationMode, names.AnnotationModeContainerPrefix, names.AnnotationInject))
 		return nil
+	}
+	if len(key) > maxAnnotationName {
+		return denied(ReasonAnnotation, "an annotation %s... has a name of %d bytes; Kubernetes allows %d", names.AnnotationModeContainerPrefix, len(key), maxAnnotationName)
 	}
 	mode, err := modes.Parse(value)
 	if err != nil {
@@ -108,7 +114,7 @@ func containerNames(pod *corev1.Pod) string {
 			if len(list) == maxListedNames {
 				return strings.Join(list, ", ") + ", ..."
 			}
-			list = append(list, containers[i].Name)
+			list = append(list, strings.Trim(modes.Name(containers[i].Name), `"`))
 		}
 	}
 	return strings.Join(list, ", ")

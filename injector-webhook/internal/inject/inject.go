@@ -162,15 +162,15 @@ func (m *mutation) container(at []any, c *corev1.Container) error {
 	}
 	env := &envEditor{doc: m.doc, path: append(at[:len(at):len(at)], "env"), vars: c.Env}
 	if err := env.mergePreload(c.EnvFrom); err != nil {
-		return fmt.Errorf("container %q: %w", c.Name, err)
+		return fmt.Errorf("container %s: %w", modes.Name(c.Name), err)
 	}
 	replaced, err := env.setConfig(configValue(entries))
 	if err != nil {
-		return fmt.Errorf("container %q: %w", c.Name, err)
+		return fmt.Errorf("container %s: %w", modes.Name(c.Name), err)
 	}
 	if replaced {
-		m.warnings = append(m.warnings, fmt.Sprintf("container %q: %s is set by the injector, the value it had was replaced; use annotation %s to choose a mode",
-			c.Name, names.EnvConfig, names.AnnotationMode))
+		m.warnings = append(m.warnings, fmt.Sprintf("container %s: %s is set by the injector, the value it had was replaced; use annotation %s to choose a mode",
+			modes.Name(c.Name), names.EnvConfig, names.AnnotationMode))
 	}
 	modesByPath := make(map[string]modes.Mode, len(entries))
 	for _, e := range entries {
@@ -189,16 +189,16 @@ func (m *mutation) mount(at []any, c *corev1.Container) error {
 		case where == names.LibraryDir && mount.Name == m.libraryVolume && m.libraryIndex >= 0:
 			return m.doc.Set(true, append(at[:len(at):len(at)], "volumeMounts", i, "readOnly")...)
 		case where == names.LibraryDir, strings.HasPrefix(where, names.LibraryDir+"/"):
-			return denied(ReasonConflict, "container %q mounts volume %q at %s, where SplitFS puts its library; choose a mountPath outside %s or set annotation %s: \"false\"",
-				c.Name, mount.Name, modes.Quote(mount.MountPath), names.LibraryDir, names.AnnotationInject)
+			return denied(ReasonConflict, "container %s mounts volume %s at %s, where SplitFS puts its library; choose a mountPath outside %s or set annotation %s: \"false\"",
+				modes.Name(c.Name), modes.Name(mount.Name), modes.Quote(mount.MountPath), names.LibraryDir, names.AnnotationInject)
 		case where == path.Dir(names.LibraryDir) && mount.ReadOnly:
-			return denied(ReasonConflict, "container %q mounts volume %q read-only at %s, so that %s cannot be created in it; choose another mountPath or set annotation %s: \"false\"",
-				c.Name, mount.Name, modes.Quote(mount.MountPath), names.LibraryDir, names.AnnotationInject)
+			return denied(ReasonConflict, "container %s mounts volume %s read-only at %s, so that %s cannot be created in it; choose another mountPath or set annotation %s: \"false\"",
+				modes.Name(c.Name), modes.Name(mount.Name), modes.Quote(mount.MountPath), names.LibraryDir, names.AnnotationInject)
 		}
 	}
 	mount := corev1.VolumeMount{Name: m.libraryVolume, MountPath: names.LibraryDir, ReadOnly: true}
 	if err := m.doc.Insert(mount, append(at[:len(at):len(at)], "volumeMounts", len(c.VolumeMounts))...); err != nil {
-		return fmt.Errorf("container %q: add mount: %w", c.Name, err)
+		return fmt.Errorf("container %s: add mount: %w", modes.Name(c.Name), err)
 	}
 	return nil
 }

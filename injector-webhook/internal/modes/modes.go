@@ -54,3 +54,14 @@ func Quote(s string) string {
 	}
 	return fmt.Sprintf("%q", s)
 }
+
+// maxName is the longest name of an object in Kubernetes.
+const maxName = 253
+
+// Name shows the name of an object in a message. Admission comes before validation, so that a name can still be anything.
+func Name(s string) string {
+	if len(s) > maxName {
+		return fmt.Sprintf("with a name of %d bytes", len(s))
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -225,3 +225,23 @@ func TestManyWarningsAreBounded(t *testing.T) {
 		t.Errorf("allowed %v with %d warnings", response.Allowed, len(response.Warnings))
 	}
 }
+
+// TestMessagesAreBounded: admission comes before validation, so that every name in a pod may be as long as the request.
+func TestMessagesAreBounded(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	for name, pod := range map[string]string{
+		"annotation name":     `{"metadata":{"annotations":{"splitfs.io/mode.LONG":"fast"}}}`,
+		"annotation value":    `{"metadata":{"annotations":{"splitfs.io/mode":"LONG"}}}`,
+		"container list":      `{"metadata":{"annotations":{"splitfs.io/mode.a":"sync"}},"spec":{"containers":[{"name":"LONG"}]}}`,
+		"container name":      `{"spec":{"containers":[{"name":"LONG","volumeMounts":[{"name":"d","mountPath":":"}]}],"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}}]}}`,
+		"volume name":         `{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"LONG","mountPath":"/opt/splitfs"}]}],"volumes":[{"name":"LONG","persistentVolumeClaim":{"claimName":"ours"}}]}}`,
+		"mount path":          `{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"d","mountPath":"/LONG"}]}],"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}}]}}`,
+		"class of a template": `{"metadata":{"annotations":{"splitfs.io/mode":"sync"}},"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"LONG","mountPath":"/d"}]}],"volumes":[{"name":"LONG","ephemeral":{"volumeClaimTemplate":{"spec":{"storageClassName":"LONG"}}}}]}}`,
+	} {
+		handler, _ := newHandler(t)
+		response := handler.Handle(t.Context(), request([]byte(strings.ReplaceAll(pod, "LONG", long))))
+		if response.Allowed || response.Result.Message == "" || len(response.Result.Message) > 1000 {
+			t.Errorf("%s: allowed %v with %d bytes of message", name, response.Allowed, len(response.Result.Message))
+		}
+	}
+}
