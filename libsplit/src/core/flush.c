@@ -52,7 +52,10 @@ static int done(struct sfs_inode *in, bool durable)
 		.gen = in->gen,
 	};
 	uint32_t slot;
-	int r = sfs_log_reserve(vol, 1, true, &slot);
+	int r;
+
+	sfs_log_drop_slots(in);
+	r = sfs_log_reserve(vol, 1, true, &slot);
 
 	if (r < 0)
 		return r;

@@ -9,6 +9,8 @@
 #include "core/state.h"
 #include "pm/pm.h"
 
+#define BATCH_MAX 16u
+
 int sfs_log_reserve(struct sfs_volume *vol, uint32_t n, bool last_resort, uint32_t *slot)
 {
 	const uint32_t limit = last_resort ? vol->slots : vol->slots - SFS_LOG_HEADROOM;
@@ -19,6 +21,32 @@ int sfs_log_reserve(struct sfs_volume *vol, uint32_t n, bool last_resort, uint32
 			return -EAGAIN;
 	} while (!__atomic_compare_exchange_n(&vol->tail, &tail, tail + n, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
 	*slot = tail;
+	return 0;
+}
+
+int sfs_log_slots(struct sfs_inode *in, uint32_t n, uint32_t *slot)
+{
+	int r;
+
+	if (n > in->slot_end - in->slot_next) {
+		uint32_t want = in->slot_batch * 2 > BATCH_MAX ? BATCH_MAX : in->slot_batch * 2;
+
+		if (want < n)
+			want = n;
+		r = sfs_log_reserve(in->vol, want, false, &in->slot_next);
+		if (r < 0 && want > n) {
+			want = n;
+			r = sfs_log_reserve(in->vol, want, false, &in->slot_next);
+		}
+		if (r < 0) {
+			sfs_log_drop_slots(in);
+			return r;
+		}
+		in->slot_end = in->slot_next + want;
+		in->slot_batch = want < BATCH_MAX ? want : BATCH_MAX;
+	}
+	*slot = in->slot_next;
+	in->slot_next += n;
 	return 0;
 }
 
@@ -42,6 +70,7 @@ static int relink_one(struct sfs_inode *in, void *arg)
 	int r;
 
 	sfs_rwlock_wrlock(&in->lock);
+	sfs_log_drop_slots(in);
 	r = in->staged > 0 ? sfs_flush(in, in->vol->dax) : 0;
 	sfs_rwlock_wrunlock(&in->lock);
 	if (r < 0 && r != -EAGAIN)

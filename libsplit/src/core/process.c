@@ -55,6 +55,7 @@ void sfs_init(char *const *envp)
 	if (sys_call4(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&rl) == 0 && rl.rlim_cur != RLIM_INFINITY)
 		sfs.fsize_limit = rl.rlim_cur;
 	pm_init();
+	sfs_bias_enable(); /* without it locks are slower, nothing else */
 	if (sfs_fds_make() < 0)
 		return;
 	p = sys_mmap(NULL, SFS_BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -119,6 +120,7 @@ void sfs_fork_child(void)
 			in->staged = in->first = in->last = 0;
 			in->live = in->unretired = in->touched = false;
 			in->revoke = 0;
+			sfs_log_drop_slots(in);
 			in->region_next = in->region_end = 0;
 			in->deleg = SFS_DELEG_NONE;
 			in->ready = false;

@@ -131,14 +131,19 @@ static void serve(void)
 	}
 }
 
-/* The new thread starts on an empty stack: the entry can't be a function that returns. */
-__attribute__((noinline)) static long spawn(void *stack_top)
+/*
+ * The new thread starts on an empty stack: the entry can't be a function that returns. `self` becomes its thread pointer, which is
+ * all of thread-local storage it has: the locks tell threads apart by it (base/bias.h).
+ */
+__attribute__((noinline)) static long spawn(void *stack_top, void **self)
 {
-	const unsigned long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+	const unsigned long flags =
+		CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS;
+	register void **tls __asm__("r8") = self;
 	long ret;
 
+	*self = self;
 	__asm__ volatile("xor %%r10d, %%r10d\n\t"
-			 "xor %%r8d, %%r8d\n\t"
 			 "xor %%edx, %%edx\n\t"
 			 "syscall\n\t"
 			 "test %%rax, %%rax\n\t"
@@ -147,9 +152,9 @@ __attribute__((noinline)) static long spawn(void *stack_top)
 			 "call *%%rbx\n\t"
 			 "ud2\n"
 			 "1:"
-			 : "=a"(ret)
+			 : "=a"(ret), "+r"(tls)
 			 : "a"(SYS_clone), "D"(flags), "S"(stack_top), "b"(serve)
-			 : "rcx", "rdx", "r8", "r10", "r11", "memory");
+			 : "rcx", "rdx", "r10", "r11", "memory");
 	return ret;
 }
 
@@ -167,7 +172,7 @@ void sfs_service_start(void)
 		if (wake >= 0 && !sys_is_err(stack)) {
 			sfs.wake_fd = sfs_high_fd(wake);
 			sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&old, 8);
-			if (spawn((char *)stack + STACK_BYTES) > 0)
+			if (spawn((char *)stack + STACK_BYTES, stack) > 0)
 				sfs.service_state = 1;
 			sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, 8);
 		}

@@ -14,9 +14,9 @@
 #include "base/sys.h"
 #include "core/state.h"
 
-#define REGION_MIN   4u	  /* blocks: a small file should not keep a large region */
-#define REGION_MAX   512u /* 2 MiB */
-#define SPARE_BLOCKS 16u
+#define REGION_MIN	     4u	  /* blocks: a small file should not keep a large region */
+#define REGION_MAX	     512u /* 2 MiB */
+#define SPARE_BLOCKS	     16u
 #define MADV_POPULATE_WRITE_ 23 /* Linux 5.14 */
 
 /* Room for entries of `blocks` blocks. Growing moves the table; only touched pages of it are resident. */

@@ -75,10 +75,10 @@ struct sfs_volume {
 	struct sfs_mutex stage;
 	struct sfs_chunk chunks[SFS_CHUNKS_MAX];
 	uint32_t nchunks;
-	uint32_t current; /* the chunk that regions come from */
+	uint32_t current;	/* the chunk that regions come from */
 	uint32_t live;		/* inodes with records that are not retired, atomic */
 	uint64_t region_blocks; /* blocks handed to inodes and not yet relinked, under stage */
-	uint32_t idle; /* ticks of visibility_ms with nothing staged; the service thread's */
+	uint32_t idle;		/* ticks of visibility_ms with nothing staged; the service thread's */
 	bool dirty;		/* something staged since the service thread last looked */
 };
 
@@ -122,6 +122,11 @@ struct sfs_inode {
 	uint64_t staged; /* entries that are set */
 	uint64_t first;	 /* blocks below have no entry */
 	uint64_t last;	 /* blocks from here on have no entry */
+
+	/* Log slots that belong to this inode and are empty: an append must not pay a locked instruction for each. */
+	uint32_t slot_next;
+	uint32_t slot_end;
+	uint32_t slot_batch;
 
 	/*
 	 * The block staged last, and the bytes of it that records name: the others were carried along and may still be
@@ -238,6 +243,13 @@ void sfs_stage_idle(struct sfs_volume *vol);
 #define SFS_LOG_HEADROOM 64u
 /* n consecutive slots, or -EAGAIN: unlock the inode, checkpoint, start again. `last_resort` may use the headroom. */
 int sfs_log_reserve(struct sfs_volume *vol, uint32_t n, bool last_resort, uint32_t *slot);
+/* The same for records of one inode, from its own slots; inode.lock held exclusively. */
+int sfs_log_slots(struct sfs_inode *in, uint32_t n, uint32_t *slot);
+/* Its unused slots stay empty. Before a DONE record, which retires what has a lower slot, and when the log is cleared. */
+static inline void sfs_log_drop_slots(struct sfs_inode *in)
+{
+	in->slot_next = in->slot_end = in->slot_batch = 0;
+}
 void sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec);
 /* Relink everything and clear the log. No inode lock held. */
 int sfs_log_checkpoint(struct sfs_volume *vol);

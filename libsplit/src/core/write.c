@@ -18,8 +18,9 @@
 
 #define EXTENTS_MAX 64u	  /* of one atomic operation: at least 1 GiB with the default staging files */
 #define CRC_MAX	    1024u /* up to here a checksum in the record is cheaper than a second fence */
-#define STORE_MAX 512u /* shorter copies are not worth non-temporal stores */
+#define STORE_MAX   512u  /* shorter copies are not worth non-temporal stores */
 #define POPULATE    (256ul << 10)
+#define PREFETCH    6 /* small appends ahead */
 #define FILE_MAX    (1ull << 43)
 
 #ifndef RWF_DSYNC
@@ -149,7 +150,8 @@ static bool continues(const struct sfs_inode *in, uint64_t pos, uint64_t end)
 		return false; /* a whole block: nothing would be carried */
 	if (!sfs_block_get(in, blk))
 		return false;
-	return pos >= in->size || (in->hot == blk && in->hot_block == sfs_block_get(in, blk) && (from >= in->hot_to || to <= in->hot_from));
+	return pos >= in->size ||
+	       (in->hot == blk && in->hot_block == sfs_block_get(in, blk) && (from >= in->hot_to || to <= in->hot_from));
 }
 
 /* Find staging space for [pos, end): fills ext, returns the number of extents; *covered is how far they reach. */
@@ -256,7 +258,7 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	k = place(in, pos, pos + n, ext, &covered);
 	if (k < 0)
 		return k;
-	r = sfs_log_reserve(vol, (uint32_t)k, false, &slot);
+	r = sfs_log_slots(in, (uint32_t)k, &slot);
 	if (r < 0)
 		return r;
 	n = (size_t)(covered - pos);
@@ -316,6 +318,14 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 		count(vol, overwrite_bytes, n);
 	}
 	count(vol, staged_bytes, n);
+	if (n <= STORE_MAX) {
+		/* The next locked instruction waits until all stores have their lines: fetch those of the next small append now. */
+		const uint8_t *end = sfs_block_addr(vol, ext[k - 1].b) + ext[k - 1].off % SFS_BLOCK + ext[k - 1].len;
+
+		__builtin_prefetch(&vol->records[slot + PREFETCH], 1);
+		for (size_t i = 0; i < n; i += 64)
+			__builtin_prefetch(end + PREFETCH * n + i, 1);
+	}
 	in->touched = true;
 	if (unlikely(!vol->dirty))
 		sfs_service_wake(vol);
