@@ -4,6 +4,7 @@
 #define memmove own_memmove
 #define memset	own_memset
 #define memcmp	own_memcmp
+#define strlen	own_strlen
 #include "base/mem.c"
 #undef memcpy
 #undef memmove
