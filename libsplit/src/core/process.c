@@ -153,6 +153,8 @@ void sfs_stop_staging(void)
 
 void sfs_exit(void)
 {
-	if (sfs_active())
-		sfs_all_true();
+	if (!sfs_active())
+		return;
+	sfs_all_true();
+	sfs.no_staging = true; /* what atexit handlers still write must not wait for the agent to find it */
 }
