@@ -119,6 +119,11 @@ void sfs_exit(void);
  * without closing it. Afterwards sfs_ours(fd) is false.
  */
 void sfs_forget(int fd);
+/*
+ * Must writes to fd that bypass us (C streams, programs started with it) be made durable one by one by the kernel (O_DSYNC) to keep
+ * what the volume's mode promises?
+ */
+bool sfs_wants_dsync(int fd);
 /* io_uring: calls that we cannot see will come. Everything is made true, and nothing is staged any more in this process. */
 void sfs_stop_staging(void);
 /*
