@@ -103,6 +103,10 @@ start_apiserver() {
         --tls-cert-file="$PKI/kube-apiserver.crt" --tls-private-key-file="$PKI/kube-apiserver.key" \
         --kubelet-client-certificate="$PKI/kubelet-client.crt" --kubelet-client-key="$PKI/kubelet-client.key" \
         --kubelet-preferred-address-types=InternalIP \
+        --requestheader-client-ca-file="$PKI/front-proxy-ca.crt" --requestheader-allowed-names=front-proxy-client \
+        --requestheader-username-headers=X-Remote-User --requestheader-group-headers=X-Remote-Group \
+        --requestheader-extra-headers-prefix=X-Remote-Extra- \
+        --proxy-client-cert-file="$PKI/front-proxy-client.crt" --proxy-client-key-file="$PKI/front-proxy-client.key" \
         --service-account-issuer=https://kubernetes.default.svc.cluster.local \
         --service-account-key-file="$PKI/service-account.pub" \
         --service-account-signing-key-file="$PKI/service-account.key"
@@ -180,6 +184,7 @@ clientConnection:
   kubeconfig: $PKI/kube-proxy.kubeconfig
 hostnameOverride: $node
 clusterCIDR: $POD_NET_PREFIX.0.0/16
+nodePortAddresses: [primary]
 conntrack:
   maxPerCore: 0
   min: 0

@@ -56,7 +56,7 @@ take_lock() {
         ! recorded_pid "$LOCK_FILE" >/dev/null ||
             die "another hack/cluster is at work on $RUN; wait for it, or end it with hack/cluster down"
         cgroup_kill "$CLUSTER_NAME/up"
-        flock --wait 60 9 || die "$LOCK_FILE is held by: $(fuser "$LOCK_FILE" 2>/dev/null || printf 'somebody')"
+        flock --wait 60 9 || die "$LOCK_FILE is held by process(es) $(find /proc/[0-9]*/fd -lname "$LOCK_FILE" 2>/dev/null | cut -d/ -f3 | sort -u | tr '\n' ' ')"
     fi
     process_id $$ >"$LOCK_FILE"
 }
@@ -111,7 +111,7 @@ local_up() {
     progress "certificates made"
     start_nodes "${nodes[@]}"
     start_daemons "${nodes[@]}"
-    wait_until 60 "ServiceAccount default" kubectl_admin get serviceaccount default ||
+    wait_until 180 "ServiceAccount default" kubectl_admin get serviceaccount default ||
         die "the controller manager made no ServiceAccount; see hack/cluster logs $CONTROL_PLANE_NODE kube-controller-manager"
     refuse_dns
     touch "$RUN/complete"
@@ -144,14 +144,14 @@ start_daemons() {
             start_containerd "$node"
         done
         for node in "$@"; do
-            wait_component 60 "$node" containerd containerd_answers "$node"
+            wait_component 300 "$node" containerd containerd_answers "$node"
         done
         progress "containerd answers on $*"
         archive=$(pause_archive)
         import_images "$@" -- "$archive"
     ) &
     containers=$!
-    wait_component 180 "$cp" kube-apiserver api_ready
+    wait_component 300 "$cp" kube-apiserver api_ready
     progress "API server is ready"
     start_controllers "$cp"
     wait "$containers" || exit 1 # it has said why
@@ -160,7 +160,7 @@ start_daemons() {
         start_kube_proxy "$node"
     done
     for node in "$@"; do
-        wait_component 180 "$node" kubelet node_ready "$node"
+        wait_component 300 "$node" kubelet node_ready "$node"
     done
     for node in "$@"; do
         for component in $(components_of "$node"); do

@@ -32,13 +32,14 @@ create_node() {
     mkdir -p "$dir"/{upper,work,root,log,components,var-lib}
     cgroup_create "$CLUSTER_NAME/$node"
     (
+        close_inherited
         cgroup_join "$CLUSTER_NAME/$node"
         process_id "$BASHPID" >"$dir/holder"
         # --kill-child: ending the holder ends the node, even before anybody has recorded the node's first process.
         exec setsid unshare --mount --net --pid --uts --ipc --cgroup --fork --kill-child --propagation private \
             env CLUSTER_NAME="$CLUSTER_NAME" SPLITFS_CACHE="$SPLITFS_CACHE" PAUSE="$(tool pause pause)" \
             "$HACK_DIR/cluster.d/node-init" "$node"
-    ) </dev/null >"$dir/log/init.log" 2>&1 9>&- &
+    ) </dev/null >"$dir/log/init.log" 2>&1 &
     holder=$!
     ! cgroup_v2 || move_holder "$node" "$holder"
     wait_until 30 "node $node" node_initialised "$node" "$holder" || {
@@ -98,7 +99,7 @@ start_component() {
     dir=$(node_dir "$node")
     # The shell ends at once, so the daemon is a child of the node's first process and of nothing outside the node.
     # shellcheck disable=SC2016  # expanded by the inner shell
-    pid=$(in_node "$node" sh -c 'log=$1; shift; setsid "$@" </dev/null >>"$log" 2>&1 & echo $!' \
+    pid=$(close_inherited && in_node "$node" sh -c 'log=$1; shift; setsid "$@" </dev/null >>"$log" 2>&1 & echo $!' \
         sh "$dir/log/$component.log" "$@")
     process_id "$pid" "/proc/$(node_pid "$node")/root/proc" >"$dir/components/$component" ||
         component_failed "$node" "$component"

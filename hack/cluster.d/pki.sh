@@ -10,11 +10,13 @@ create_pki() {
     (
         cd "$PKI" || exit
         umask 077
-        openssl_quiet req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 365 \
-            -subj "/CN=splitfs-local-ca" -keyout ca.key -out ca.crt
-        openssl_quiet genrsa -out service-account.key 2048
-        openssl_quiet rsa -in service-account.key -pubout -out service-account.pub
+        create_ca ca
+        # Requests that the API server passes on to API extensions are signed by a CA that nobody else's certificates are from.
+        create_ca front-proxy-ca
+        openssl_quiet ecparam -name prime256v1 -genkey -noout -out service-account.key
+        openssl_quiet ec -in service-account.key -pubout -out service-account.pub
         create_server_certificate kube-apiserver
+        sign front-proxy-ca front-proxy-client /CN=front-proxy-client extendedKeyUsage=clientAuth
         create_client kubelet-client /O=system:masters/CN=kube-apiserver-kubelet-client
         create_client admin /O=system:masters/CN=admin
         create_client kube-controller-manager /CN=system:kube-controller-manager
@@ -35,14 +37,20 @@ openssl_quiet() {
     }
 }
 
-# sign NAME SUBJECT EXTENSION...
+# create_ca NAME
+create_ca() {
+    openssl_quiet req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 365 \
+        -subj "/CN=splitfs-local-$1" -keyout "$1.key" -out "$1.crt"
+}
+
+# sign CA NAME SUBJECT EXTENSION...
 sign() {
-    local name=$1 subject=$2
-    shift 2
+    local ca=$1 name=$2 subject=$3
+    shift 3
     openssl_quiet req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "$subject" \
         -keyout "$name.key" -out "$name.csr"
     printf '%s\n' keyUsage=digitalSignature,keyEncipherment "$@" >"$name.ext"
-    openssl_quiet x509 -req -in "$name.csr" -CA ca.crt -CAkey ca.key -CAcreateserial -days 365 \
+    openssl_quiet x509 -req -in "$name.csr" -CA "$ca.crt" -CAkey "$ca.key" -CAcreateserial -days 365 \
         -extfile "$name.ext" -out "$name.crt"
     rm "$name.csr" "$name.ext"
 }
@@ -51,12 +59,12 @@ create_server_certificate() {
     local names="DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc"
     names+=",DNS:kubernetes.default.svc.cluster.local,DNS:localhost"
     names+=",IP:127.0.0.1,IP:$SERVICE_API,IP:$(api_address)"
-    sign "$1" "/CN=$1" extendedKeyUsage=serverAuth "subjectAltName=$names"
+    sign ca "$1" "/CN=$1" extendedKeyUsage=serverAuth "subjectAltName=$names"
 }
 
 # create_client NAME SUBJECT: a certificate, and a kubeconfig that holds it.
 create_client() {
-    sign "$1" "$2" extendedKeyUsage=clientAuth
+    sign ca "$1" "$2" extendedKeyUsage=clientAuth
     cat >"$1.kubeconfig" <<EOF
 apiVersion: v1
 kind: Config

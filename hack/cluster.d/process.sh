@@ -44,3 +44,14 @@ kill_recorded() {
 process_gone() {
     ! recorded_pid "$1" >/dev/null
 }
+
+# close_inherited: close every descriptor but the first three, in a subshell that starts a daemon. The lock is among them, and
+# what the caller of this script may have left open: a daemon that kept a pipe would let its reader wait for ever.
+close_inherited() {
+    local fd
+    for fd in "/proc/$BASHPID/fd"/*; do
+        fd=${fd##*/}
+        # 255 is the shell's own, closed by exec.
+        [ "$fd" -le 2 ] || [ "$fd" = 255 ] || eval "exec $fd>&-"
+    done
+}
