@@ -178,9 +178,9 @@ diagnose() {
     k get events --sort-by=.lastTimestamp | tail -n 25 | cut -c 1-400 || true
     for pod in $(k get pods -o name); do
         printf -- '--- %s\n' "$pod"
-        k logs "$pod" --all-containers --prefix --tail=30 || true
+        k logs "$pod" --all-containers --prefix --tail=15 | cut -c 1-300 || true
     done
     printf -- '--- driver\n'
     kube --namespace "$RELEASE_NAMESPACE" get pods -o wide || true
-    kube --namespace "$RELEASE_NAMESPACE" logs -l "$NODE_LABELS" --container=splitfs --prefix --tail=200 | grep -v GetCapacity | tail -n 60 | cut -c 1-600 || true
+    kube --namespace "$RELEASE_NAMESPACE" logs -l "$NODE_LABELS" --container=splitfs --prefix --tail=200 | grep -vE 'GetCapacity|Feature gate' | tail -n 40 | cut -c 1-400 || true
 }
