@@ -46,7 +46,8 @@ test-scripts: ## the tests of charts and scripts: every executable test/run belo
 	@set -e; for t in $(sort $(wildcard charts/test/run charts/*/test/run hack/test/run manifests/test/run)); do echo "== $$t"; "$$t"; done
 
 bench: all ## measure the data path; writes build/bench/ and prints a table
-	libsplit/bench/bench
+	$(MAKE) -C libsplit bench-progs
+	libsplit/bench/bench $(BENCH_ARGS)
 images: all ## build the container images
 	hack/images
 
