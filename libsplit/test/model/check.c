@@ -26,7 +26,7 @@ static void run_to_end(char *const args[], const char *dir, const char *out)
 	if (pid < 0)
 		die("fork for", args[0]);
 	if (pid == 0) {
-		char errors[PATH_MAX];
+		char errors[PATH_MAX + 64];
 		int fd = open(out, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600), err;
 
 		/* what is said on standard error (no agent, for example) is no part of the comparison */
