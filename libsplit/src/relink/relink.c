@@ -3,15 +3,17 @@
 #include "relink/relink.h"
 
 #include <errno.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include "base/sys.h"
 #include "relink/provider.h"
 
-#include <unistd.h>
-
 struct move {
 	const struct relink_range *r;
 	enum relink_provider provider;
+	bool no_holes; /* the donor can't have any */
 	int flags;
 	uint64_t done; /* bytes from the start of the range */
 };
@@ -52,6 +54,17 @@ int relink_grow(int fd, uint64_t size)
 	if (err == -EOPNOTSUPP || err == -ENOSYS || err == -ENOSPC || err == -EDQUOT)
 		err = sys_ftruncate(fd, (off_t)size);
 	return err;
+}
+
+/*
+ * Can blocks have left a donor on this file system? Where no provider moves any, the question is not asked: tmpfs would look at
+ * each page up to the end of the donor to find the next hole.
+ */
+static bool never_moves(int fd)
+{
+	struct statfs fs;
+
+	return sys_call2(SYS_fstatfs, fd, (long)&fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == EXT4_SUPER_MAGIC);
 }
 
 static int copy(struct move *m, uint64_t at, uint64_t n)
@@ -114,7 +127,7 @@ static int present(struct move *m, uint64_t at, uint64_t n, int (*how)(struct mo
 	for (; pos < end; pos = to) {
 		from = pos;
 		to = end;
-		found = relink_next_data(r->donor, &from, &to, end);
+		found = m->no_holes ? 1 : relink_next_data(r->donor, &from, &to, end);
 		if (found < 0)
 			return found;
 		if (found) {
@@ -159,7 +172,7 @@ static int pieces(struct move *m)
 
 int relink(enum relink_provider provider, const struct relink_range *r, uint64_t *moved)
 {
-	struct move m = {r, provider, RELINK_DONOR_KEEPS, 0};
+	struct move m = {.r = r, .provider = provider, .flags = RELINK_DONOR_KEEPS};
 	const uint64_t most = INT64_MAX;
 	int err;
 
@@ -174,6 +187,7 @@ int relink(enum relink_provider provider, const struct relink_range *r, uint64_t
 		return err;
 	if (err & O_APPEND)
 		return -EINVAL; /* pwrite would append */
+	m.no_holes = provider == RELINK_COPY && never_moves(r->donor);
 	err = pieces(&m);
 	if (moved)
 		*moved = m.done;
