@@ -22,7 +22,11 @@ node_group() {
 
 # node_pid NODE: the node's first process, as the machine sees it; fails when the node is not running.
 node_pid() {
-    recorded_pid "$(node_dir "$1")/init"
+    local pid
+    pid=$(recorded_pid "$(node_dir "$1")/init") || return 1
+    # While it ends it is still listed, but can no longer be entered.
+    [ -e "/proc/$pid/ns/mnt" ] || return 1
+    printf '%s\n' "$pid"
 }
 
 # create_node NODE
