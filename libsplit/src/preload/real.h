@@ -53,6 +53,10 @@
 	S(exit, SYS_exit_group) S(_exit, SYS_exit_group) S(_Exit, SYS_exit_group) S(quick_exit, SYS_exit_group) \
 	F(abort, pl_fb_abort) \
 	F(pthread_cancel, pl_fb_enosys) F(pthread_testcancel, pl_fb_nothing) \
+	S(socket, SYS_socket) S(socketpair, SYS_socketpair) S(accept, SYS_accept) S(accept4, SYS_accept4) \
+	S(pipe, SYS_pipe) S(pipe2, SYS_pipe2) S(epoll_create, SYS_epoll_create) S(epoll_create1, SYS_epoll_create1) \
+	S(eventfd, SYS_eventfd2) S(timerfd_create, SYS_timerfd_create) F(signalfd, pl_fb_nosys) \
+	S(inotify_init, SYS_inotify_init) S(inotify_init1, SYS_inotify_init1) S(memfd_create, SYS_memfd_create) \
 	S(sendmsg, SYS_sendmsg) S(sendmmsg, SYS_sendmmsg) S(recvmsg, SYS_recvmsg) S(recvmmsg, SYS_recvmmsg) \
 	F(fopen, pl_fb_null) F(freopen, pl_fb_null) F(fdopen, pl_fb_null) F(tmpfile, pl_fb_null) F(fileno, pl_fb_nosys) \
 	F(fclose, pl_fb_nosys) F(pclose, pl_fb_nosys) F(vdprintf, pl_fb_nosys) F(__vdprintf_chk, pl_fb_nosys) \

@@ -46,8 +46,33 @@ static void unmade(FILE *f)
 		pl_stdio_unmark(fd);
 }
 
+/*
+ * The descriptor under a FILE that the C library has just opened gets an open file description that writes through, where the
+ * volume's mode promises that a completed call is durable: nobody but the FILE knows the description yet.
+ */
+static int write_through(int fd)
+{
+	char path[32] = "/proc/self/fd/", digits[12];
+	int flags = sys_fcntl(fd, F_GETFL, 0), at = 14, n = 0, again, err;
+
+	if (flags < 0 || flags & O_DSYNC || (flags & O_ACCMODE) == O_RDONLY)
+		return flags < 0 ? flags : 0;
+	for (int rest = fd; n == 0 || rest; rest /= 10)
+		digits[n++] = (char)('0' + rest % 10);
+	while (n)
+		path[at++] = digits[--n];
+	again = sys_openat(AT_FDCWD, path, (flags & (O_ACCMODE | O_APPEND)) | O_DSYNC | O_CLOEXEC, 0);
+	if (again < 0)
+		return again;
+	err = (int)sys_lseek(again, sys_lseek(fd, 0, SEEK_CUR), SEEK_SET);
+	if (err >= 0)
+		err = (int)sys_call3(SYS_dup3, again, fd, sys_fcntl(fd, F_GETFD, 0) & FD_CLOEXEC ? O_CLOEXEC : 0);
+	sys_close(again);
+	return err < 0 ? err : 0;
+}
+
 /* A FILE has just been made, or NULL. Without the bytes that are staged for its file it would be worse than none. */
-static FILE *made(FILE *f)
+static FILE *made(FILE *f, bool fresh)
 {
 	int fd, err;
 
@@ -59,6 +84,8 @@ static FILE *made(FILE *f)
 	pl_stdio_mark(fd);
 	sfs_adopt(fd);
 	err = sfs_ours(fd) ? sfs_make_true(fd, true) : 0;
+	if (err >= 0 && fresh && sfs_ours(fd) && sfs_wants_dsync(fd))
+		err = write_through(fd);
 	if (unlikely(err < 0)) {
 		unmade(f);
 		REAL(fclose)(f);
@@ -80,7 +107,7 @@ WRAPPER FILE *w_fopen(const char *path, const char *mode)
 		pl_ret(err);
 		return NULL;
 	}
-	return made(REAL(fopen)(path, mode));
+	return made(REAL(fopen)(path, mode), true);
 }
 EXPORT(fopen, w_fopen);
 EXPORT(fopen64, w_fopen);
@@ -98,7 +125,7 @@ WRAPPER FILE *w_freopen(const char *path, const char *mode, FILE *f)
 		pl_ret(err);
 		return NULL;
 	}
-	return made(REAL(freopen)(path, mode, f));
+	return made(REAL(freopen)(path, mode, f), path != NULL);
 }
 EXPORT(freopen, w_freopen);
 EXPORT(freopen64, w_freopen);
@@ -111,13 +138,13 @@ WRAPPER FILE *w_fdopen(int fd, const char *mode)
 		pl_ret(err);
 		return NULL;
 	}
-	return sfs_active() ? made(REAL(fdopen)(fd, mode)) : REAL(fdopen)(fd, mode);
+	return sfs_active() ? made(REAL(fdopen)(fd, mode), false) : REAL(fdopen)(fd, mode);
 }
 EXPORT(fdopen, w_fdopen);
 
 WRAPPER FILE *w_tmpfile(void)
 {
-	return sfs_active() ? made(REAL(tmpfile)()) : REAL(tmpfile)();
+	return sfs_active() ? made(REAL(tmpfile)(), true) : REAL(tmpfile)();
 }
 EXPORT(tmpfile, w_tmpfile);
 EXPORT(tmpfile64, w_tmpfile);
