@@ -36,7 +36,10 @@ static void one(uint64_t *rnd, size_t n)
 	to = GUARD + 8 * test_below(rnd, 16);
 	pm_store64((uint64_t *)(ours + to), value);
 	pmem_memcpy(theirs + to, &value, 8, PMEM_F_MEM_NODRAIN);
-	pm_flush(ours + to + 3, n);
+	to = GUARD + test_below(rnd, 128);
+	pm_store(ours + to, src + from, n / 3);
+	pmem_memcpy(theirs + to, src + from, n / 3, PMEM_F_MEM_NOFLUSH);
+	pm_flush(ours + to, n / 3);
 	pm_fence();
 	CHECK_MEM(ours, theirs, SIZE + 2 * GUARD);
 }

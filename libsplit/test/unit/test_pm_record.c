@@ -74,8 +74,15 @@ int main(void)
 	pm_fence();
 	CHECK_EQ(events[PM_EV_FENCE], 1);
 
+	/* pm_store leaves the write-back to its caller. */
+	pm_store(area + 300, src, 100);
+	CHECK_MEM(area, shadow, SIZE);
+	CHECK(dirty[300] && dirty[399] && !dirty[299] && !dirty[400]);
+	pm_flush(area + 300, 100);
+	check_clean();
+
 	pm_record(NULL);
 	pm_copy(area, src, 1000);
-	CHECK_EQ(events[PM_EV_STORE], 2);
+	CHECK_EQ(events[PM_EV_STORE], 3);
 	return 0;
 }
