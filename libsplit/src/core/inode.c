@@ -110,6 +110,13 @@ void sfs_inode_put(struct sfs_inode *in)
 	struct sfs_inode **p;
 	bool last;
 
+	sfs_mutex_lock(&sfs.lock);
+	last = in->refs == 1;
+	if (!last)
+		in->refs--;
+	sfs_mutex_unlock(&sfs.lock);
+	if (!last)
+		return;
 	sfs_rwlock_wrlock(&in->lock);
 	sfs_mutex_lock(&sfs.lock);
 	last = --in->refs == 0;

@@ -8,15 +8,11 @@
 #include "base/sys.h"
 #include "core/state.h"
 
-off_t sfs_lseek(int fd, off_t off, int whence)
+static off_t lseek_of(struct sfs_ofd *ofd, int fd, off_t off, int whence)
 {
-	struct sfs_ofd *ofd = sfs_ofd_of(fd);
-	struct sfs_inode *in;
+	struct sfs_inode *in = ofd->inode;
 	off_t r;
 
-	if (!ofd)
-		return SFS_PASS;
-	in = ofd->inode;
 	sfs_mutex_lock(&ofd->lock);
 	if (whence == SEEK_END) {
 		sfs_rwlock_wrlock(&in->lock);
@@ -53,15 +49,33 @@ off_t sfs_lseek(int fd, off_t off, int whence)
 	return r;
 }
 
+off_t sfs_lseek(int fd, off_t off, int whence)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	struct sfs_op outer;
+	off_t r;
+
+	if (!ofd)
+		return SFS_PASS;
+	if (!sfs_op_begin(ofd->inode, &outer))
+		return -EDEADLK;
+	r = lseek_of(ofd, fd, off, whence);
+	sfs_op_end(&outer);
+	return r;
+}
+
 int sfs_fsync(int fd, bool data_only)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	struct sfs_inode *in;
+	struct sfs_op outer;
 	int r;
 
 	if (!ofd)
 		return SFS_PASS;
 	in = ofd->inode;
+	if (!sfs_op_begin(in, &outer))
+		return -EDEADLK;
 	count(in->vol, fsync_ops, 1);
 	sfs_rwlock_wrlock(&in->lock);
 	r = in->ready ? 0 : sfs_inode_ready(in, fd, ofd->flags);
@@ -72,6 +86,7 @@ int sfs_fsync(int fd, bool data_only)
 	sfs_rwlock_wrunlock(&in->lock);
 	if (r == -EAGAIN)
 		r = sfs_log_checkpoint(in->vol);
+	sfs_op_end(&outer);
 	return r;
 }
 
@@ -89,20 +104,36 @@ void sfs_sync_all(void)
 		sfs_flush_all(&sfs.volumes[i], true);
 }
 
+static int all_true_one(struct sfs_inode *in, void *arg)
+{
+	struct sfs_op outer;
+
+	(void)arg;
+	/* In a signal handler: the call that it interrupted is not complete, and may never be. */
+	if (!(in->live || in->staged > 0) || !sfs_op_begin(in, &outer))
+		return 0;
+	sfs_flush_unlocked(in, false);
+	sfs_op_end(&outer);
+	return 0;
+}
+
 void sfs_all_true(void)
 {
 	sfs_check_fork();
 	for (int i = 0; i < sfs.nvolumes; i++)
 		if (sfs.volumes[i].state == VOL_READY && load_acquire(&sfs.volumes[i].live) > 0)
-			sfs_flush_all(&sfs.volumes[i], false);
+			sfs_inodes_each(&sfs.volumes[i], all_true_one, NULL);
 }
 
 /* Relink, let the kernel change the file, look at it again. Lock not held; the call gets it held exclusively. */
 static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long *arg), const long *arg)
 {
 	struct sfs_inode *in = ofd->inode;
+	struct sfs_op outer;
 	int r;
 
+	if (!sfs_op_begin(in, &outer))
+		return -EDEADLK;
 	for (;;) {
 		sfs_rwlock_wrlock(&in->lock);
 		r = sfs_inode_ready(in, fd, ofd->flags);
@@ -116,14 +147,16 @@ static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long
 			if (r == 0 && in->vol->mode != SFS_POSIX)
 				r = sys_fsync(fd);
 			sfs_rwlock_wrunlock(&in->lock);
-			return r;
+			break;
 		}
 		sfs_rwlock_wrunlock(&in->lock);
 		if (r == -EAGAIN)
 			r = sfs_log_checkpoint(in->vol);
 		if (r < 0)
-			return r;
+			break;
 	}
+	sfs_op_end(&outer);
+	return r;
 }
 
 static int call_ftruncate(int fd, const long *arg)
@@ -199,11 +232,14 @@ int sfs_make_true(int fd, bool forever)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	struct sfs_inode *in;
+	struct sfs_op outer;
 	int r;
 
 	if (!ofd)
 		return 0;
 	in = ofd->inode;
+	if (!sfs_op_begin(in, &outer))
+		return -EDEADLK;
 	sfs_rwlock_wrlock(&in->lock);
 	/* Another process may have it staged: taking part in the delegation makes that one relink. */
 	r = sfs_inode_ready(in, fd, ofd->flags);
@@ -217,6 +253,7 @@ int sfs_make_true(int fd, bool forever)
 	push_offset(ofd, fd);
 	if (forever)
 		ofd->kernel_off = true;
+	sfs_op_end(&outer);
 	return r;
 }
 
@@ -224,9 +261,10 @@ void sfs_changed(int fd)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	struct sfs_inode *in;
+	struct sfs_op outer;
 	off_t off;
 
-	if (!ofd)
+	if (!ofd || !sfs_op_begin(ofd->inode, &outer))
 		return;
 	in = ofd->inode;
 	sfs_rwlock_wrlock(&in->lock);
@@ -238,6 +276,7 @@ void sfs_changed(int fd)
 	if (!ofd->kernel_off && off >= 0)
 		ofd->off = off;
 	sfs_mutex_unlock(&ofd->lock);
+	sfs_op_end(&outer);
 }
 
 int sfs_make_path_true(int dirfd, const char *path, int at_flags)
@@ -314,10 +353,15 @@ static struct sfs_inode *stale(dev_t dev, ino_t ino)
 void sfs_fix_stat(struct stat *st)
 {
 	struct sfs_inode *in = stale(st->st_dev, st->st_ino);
+	struct sfs_op outer;
 	struct stat now;
 
 	if (!in)
 		return;
+	if (!sfs_op_begin(in, &outer)) {
+		sfs_inode_put(in);
+		return;
+	}
 	sfs_rwlock_wrlock(&in->lock);
 	if (in->ready) {
 		sfs_inode_times(in);
@@ -329,16 +373,22 @@ void sfs_fix_stat(struct stat *st)
 		}
 	}
 	sfs_rwlock_wrunlock(&in->lock);
+	sfs_op_end(&outer);
 	sfs_inode_put(in);
 }
 
 void sfs_fix_statx(struct statx *stx)
 {
 	struct sfs_inode *in = stale(makedev(stx->stx_dev_major, stx->stx_dev_minor), stx->stx_ino);
+	struct sfs_op outer;
 	struct stat now;
 
 	if (!in)
 		return;
+	if (!sfs_op_begin(in, &outer)) {
+		sfs_inode_put(in);
+		return;
+	}
 	sfs_rwlock_wrlock(&in->lock);
 	if (in->ready) {
 		sfs_inode_times(in);
@@ -355,5 +405,6 @@ void sfs_fix_statx(struct statx *stx)
 		}
 	}
 	sfs_rwlock_wrunlock(&in->lock);
+	sfs_op_end(&outer);
 	sfs_inode_put(in);
 }

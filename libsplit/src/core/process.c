@@ -15,6 +15,7 @@
 #define VISIBILITY_MS 100
 
 struct sfs_state sfs;
+struct sfs_op sfs_ops[SFS_OPS];
 
 static const char *env(char *const *envp, const char *name)
 {
@@ -112,6 +113,7 @@ void sfs_fork_child(void)
 	if (sfs.alive)
 		*sfs.alive = 1;
 	memset(&sfs.lock, 0, sizeof(sfs.lock));
+	memset(sfs_ops, 0, sizeof(sfs_ops));
 	for (int i = 0; i < SFS_HASH; i++) {
 		for (struct sfs_inode *in = sfs.hash[i]; in; in = in->next) {
 			memset(&in->lock, 0, sizeof(in->lock));

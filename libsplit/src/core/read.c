@@ -145,28 +145,16 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 	return (ssize_t)total;
 }
 
-ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+static ssize_t readv_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, off_t off)
 {
-	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	const ssize_t total = sfs_iov_total(iov, cnt);
 	ssize_t r;
 	off_t pos;
 
-	if (!ofd)
-		return SFS_PASS;
 	if ((ofd->flags & O_ACCMODE) == O_WRONLY)
 		return -EBADF;
 	if (total < 0)
 		return total;
-	if (flags != 0) {
-		r = sfs_make_true(fd, false);
-		if (r < 0)
-			return r;
-		r = sys_call6(SYS_preadv2, fd, (long)iov, cnt, off, 0, flags);
-		if (off < 0)
-			sfs_changed(fd);
-		return r;
-	}
 	if (off >= 0)
 		return read_at(ofd, fd, iov, cnt, (uint64_t)off, (size_t)total);
 	sfs_mutex_lock(&ofd->lock);
@@ -184,6 +172,30 @@ ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags
 			ofd->off += r;
 	}
 	sfs_mutex_unlock(&ofd->lock);
+	return r;
+}
+
+ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	struct sfs_op outer;
+	ssize_t r;
+
+	if (!ofd)
+		return SFS_PASS;
+	if (flags != 0) {
+		r = sfs_make_true(fd, false);
+		if (r < 0)
+			return r;
+		r = sys_call6(SYS_preadv2, fd, (long)iov, cnt, off, 0, flags);
+		if (off < 0)
+			sfs_changed(fd);
+		return r;
+	}
+	if (unlikely(!sfs_op_begin(ofd->inode, &outer)))
+		return -EDEADLK;
+	r = readv_of(ofd, fd, iov, cnt, off);
+	sfs_op_end(&outer);
 	return r;
 }
 

@@ -183,6 +183,50 @@ extern struct sfs_state sfs __attribute__((visibility("hidden")));
 
 #define count(vol, what, n) ((vol)->counters->what += (uint64_t)(n))
 
+/*
+ * Which inode each thread works on, by hash of its thread pointer (there is no thread-local storage for us): a signal handler that
+ * interrupts a call and makes one on the same inode would wait for itself for ever, and gets -EDEADLK instead. Two threads in one
+ * slot hide each other; then such a handler hangs, which it would otherwise do always.
+ */
+struct sfs_op {
+	void *self;
+	struct sfs_inode *inode;
+};
+#define SFS_OPS 1024
+extern struct sfs_op sfs_ops[SFS_OPS] __attribute__((visibility("hidden")));
+
+static inline struct sfs_op *sfs_op_slot(void)
+{
+	return &sfs_ops[((uintptr_t)sfs_self() >> 6) * 0x9e3779b97f4a7c15ull >> 54];
+}
+
+/* False: this thread is inside a call on the inode already. `outer` is for sfs_op_end(). */
+static inline bool sfs_op_begin(struct sfs_inode *in, struct sfs_op *outer)
+{
+	struct sfs_op *op = sfs_op_slot();
+	void *self = sfs_self();
+
+	*outer = *op;
+	if (unlikely(outer->inode == in && outer->self == self))
+		return false;
+	op->self = self;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	op->inode = in;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	return true;
+}
+
+static inline void sfs_op_end(const struct sfs_op *outer)
+{
+	struct sfs_op *op = sfs_op_slot();
+
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	op->inode = NULL;
+	op->self = outer->self;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	op->inode = outer->self == sfs_self() ? outer->inode : NULL;
+}
+
 /* Does this process serve the file itself now? */
 static inline bool sfs_inode_served(const struct sfs_inode *in)
 {

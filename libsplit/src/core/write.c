@@ -437,32 +437,21 @@ static ssize_t write_at(const struct request *q, bool append, off_t pos, off_t *
 	return r;
 }
 
-ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, off_t off, int flags)
 {
-	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	struct request q = {ofd, fd, iov, cnt, 0, flags};
 	const ssize_t total = sfs_iov_total(iov, cnt);
 	bool append;
 	off_t pos = off, at = 0;
 	ssize_t r;
 
-	if (!ofd)
-		return SFS_PASS;
 	if ((ofd->flags & O_ACCMODE) == O_RDONLY)
 		return -EBADF;
 	if (total <= 0)
 		return total;
-	if (flags & ~(RWF_DSYNC | RWF_SYNC | RWF_APPEND)) {
-		r = sfs_make_true(fd, false);
-		if (r < 0)
-			return r;
-		r = sys_call6(SYS_pwritev2, fd, (long)iov, cnt, off, 0, flags);
-		sfs_changed(fd);
-		return r;
-	}
 	q.total = (size_t)total;
 	/* On Linux O_APPEND wins over the position of pwrite(2). */
-	append = (ofd->flags & O_APPEND) || (flags & RWF_APPEND);
+	append = ((ofd->kernel_off ? sys_fcntl(fd, F_GETFL, 0) : ofd->flags) & O_APPEND) || (flags & RWF_APPEND);
 	if (off >= 0)
 		return write_at(&q, append, pos, &at);
 	sfs_mutex_lock(&ofd->lock);
@@ -490,6 +479,29 @@ ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flag
 	}
 	ofd->wrote = true;
 	sfs_mutex_unlock(&ofd->lock);
+	return r;
+}
+
+ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	struct sfs_op outer;
+	ssize_t r;
+
+	if (!ofd)
+		return SFS_PASS;
+	if (flags & ~(RWF_DSYNC | RWF_SYNC | RWF_APPEND)) {
+		r = sfs_make_true(fd, false);
+		if (r < 0)
+			return r;
+		r = sys_call6(SYS_pwritev2, fd, (long)iov, cnt, off, 0, flags);
+		sfs_changed(fd);
+		return r;
+	}
+	if (unlikely(!sfs_op_begin(ofd->inode, &outer)))
+		return -EDEADLK;
+	r = writev_of(ofd, fd, iov, cnt, off, flags);
+	sfs_op_end(&outer);
 	return r;
 }
 
