@@ -26,6 +26,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifndef SYS_close_range
+#define SYS_close_range 436 /* headers of Linux before 5.9 */
+#endif
+
 #define CHECK(cond)                                                                                                            \
 	do {                                                                                                                   \
 		if (!(cond)) {                                                                                                 \
