@@ -127,6 +127,7 @@ static void refuses(const char *dir)
 static void full(enum relink_provider provider, const char *dir)
 {
 	int donor = test_file(dir, "donor"), target = test_file(dir, "target"), ballast = test_file(dir, "ballast"), flags;
+	static unsigned char got[DONOR_SIZE];
 	static struct relink_case c;
 	uint64_t rnd = test_seed(6), moved = 0;
 	struct statvfs fs;
@@ -149,11 +150,15 @@ static void full(enum relink_provider provider, const char *dir)
 		}
 	}
 	flags = relink(provider, &c.r, &moved);
+	if (flags < 0) {
+		CHECK(moved < c.r.len);
+		CHECK_EQ(pread(target, got, moved, 0), (ssize_t)moved);
+		CHECK_MEM(got, c.want, moved);
+	}
 	if (provider == RELINK_COPY && flags >= 0)
 		flags = fsync(target) ? -errno : flags; /* delayed allocation */
 	if (flags < 0) {
 		CHECK_EQ(flags, -ENOSPC);
-		CHECK(moved <= c.r.len);
 		printf("%s on a full file system: %s after %llu bytes\n", relink_provider_name(provider), strerror(-flags),
 		       (unsigned long long)moved);
 	} else {
