@@ -8,11 +8,10 @@ CLUSTER_NAME=${CLUSTER_NAME:-splitfs}
 [[ $CLUSTER_NAME =~ ^[a-z][a-z0-9]{0,8}$ ]] ||
     usage_error "CLUSTER_NAME='$CLUSTER_NAME': wanted are 1 to 9 characters a-z and 0-9, a letter first"
 
-if [ "$CLUSTER_NAME" = splitfs ]; then
-    RUN=$SPLITFS_CACHE/run
-else
-    RUN=$SPLITFS_CACHE/run-$CLUSTER_NAME
-fi
+# The state of a kind cluster is apart: removing one kind of cluster must not touch the other.
+RUN=$SPLITFS_CACHE/run
+[ "${CLUSTER:-local}" = local ] || RUN+=-$CLUSTER
+[ "$CLUSTER_NAME" = splitfs ] || RUN+=-$CLUSTER_NAME
 PKI=$RUN/pki
 ADMIN_KUBECONFIG=$PKI/admin.kubeconfig
 LOCK_FILE=$RUN.lock
