@@ -67,11 +67,27 @@ void sfs_stage_live(struct sfs_inode *in)
 	__atomic_add_fetch(&in->vol->live, 1, __ATOMIC_ACQ_REL);
 }
 
+/* What the inode did not use of its region, if nobody took space behind it. */
+static void trim(struct sfs_inode *in)
+{
+	struct sfs_volume *vol = in->vol;
+
+	if (in->region_next < in->region_end) {
+		struct sfs_chunk *c = &vol->chunks[in->region_chunk];
+
+		sfs_mutex_lock(&vol->stage);
+		if (c->used == in->region_end)
+			c->used = in->region_next;
+		sfs_mutex_unlock(&vol->stage);
+	}
+	in->region_next = in->region_end = in->region_want = 0;
+}
+
 void sfs_stage_retired(struct sfs_inode *in)
 {
 	struct sfs_volume *vol = in->vol;
 
-	in->region_next = in->region_end = 0;
+	trim(in);
 	in->unretired = false;
 	if (!in->live)
 		return;
