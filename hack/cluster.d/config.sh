@@ -10,7 +10,7 @@ CLUSTER_NAME=${CLUSTER_NAME:-splitfs}
 
 # The state of a kind cluster is apart: removing one kind of cluster must not touch the other.
 RUN=$SPLITFS_CACHE/run
-[ "${CLUSTER:-local}" = local ] || RUN+=-$CLUSTER
+[ "${CLUSTER:-local}" = local ] || RUN+=.$CLUSTER
 [ "$CLUSTER_NAME" = splitfs ] || RUN+=-$CLUSTER_NAME
 PKI=$RUN/pki
 ADMIN_KUBECONFIG=$PKI/admin.kubeconfig
