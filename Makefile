@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 BUILD := $(CURDIR)/build
 export BUILD
-GO       ?= go
+GO       ?= $(shell hack/install-deps --print-go 2>/dev/null || echo go)
 GOFLAGS  ?= -trimpath
 export GOFLAGS
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)

@@ -52,6 +52,7 @@ struct sfs_volume {
 	bool dax;
 	bool dedicated;
 	bool complained;
+	bool away; /* the agent did not come back in time; under request */
 	enum sfs_volume_state state;
 	enum relink_provider provider;
 

@@ -374,7 +374,7 @@ void sfs_volume_forget(struct sfs_volume *vol)
 	vol->records = NULL;
 	vol->live = 0;
 	vol->region_blocks = 0;
-	vol->dirty = false;
+	vol->dirty = vol->away = false;
 	memset(&vol->request, 0, sizeof(vol->request));
 	memset(&vol->checkpoint, 0, sizeof(vol->checkpoint));
 	memset(&vol->stage, 0, sizeof(vol->stage));
@@ -427,7 +427,8 @@ static int resume(struct sfs_volume *vol, int tries)
 void sfs_agent_reconnect(struct sfs_volume *vol)
 {
 	sfs_mutex_lock(&vol->request);
-	resume(vol, 1);
+	if (resume(vol, 1) == 0)
+		vol->away = false;
 	sfs_mutex_unlock(&vol->request);
 }
 
@@ -442,9 +443,11 @@ static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, 
 		r = vol->request_fd >= 0 ? send_msg(vol->request_fd, &ask, fd) : -ENOTCONN;
 		if (r == 0)
 			r = recv_msg(vol->request_fd, m, fds, nfds);
-		if (r == 0 || try == 1)
+		if (r == 0 || try == 1 || vol->away)
 			break;
 		r = resume(vol, RECONNECT_TRIES);
+		/* From then on calls do without it at once, until the service thread finds it again. */
+		vol->away = r < 0;
 		if (r < 0)
 			break;
 	}
