@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The agent's start, loop and end. */
+#include "agent/agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/internal.h"
+
+#define EVENTS	       64
+#define TICK_MS	       200 /* while something has to be looked at again */
+#define LOG_PER_SECOND 20u
+
+uint64_t agent_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+void agent_log(struct agent *a, const char *fmt, ...)
+{
+	const uint64_t now = agent_now();
+	char line[1024];
+	va_list args;
+	int n;
+
+	if (now - a->log_refill >= 1000) {
+		a->log_refill = now;
+		a->log_tokens = LOG_PER_SECOND;
+	}
+	if (a->log_tokens == 0)
+		return;
+	n = snprintf(line, sizeof(line), "splitfs agent %s: ", a->root.path);
+	if (n < 0 || n >= (int)sizeof(line))
+		n = 0;
+	va_start(args, fmt);
+	vsnprintf(line + n, sizeof(line) - (size_t)n, fmt, args);
+	va_end(args);
+	fprintf(stderr, "%s%s\n", line, --a->log_tokens == 0 ? " (more messages of this second are left out)" : "");
+}
+
+int agent_watch(struct agent *a, int fd, uint32_t events, struct source *src)
+{
+	struct epoll_event ev = {.events = events, .data.ptr = src};
+
+	return epoll_ctl(a->epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
+void agent_rewatch(struct agent *a, int fd, uint32_t events, struct source *src)
+{
+	struct epoll_event ev = {.events = events, .data.ptr = src};
+
+	if (epoll_ctl(a->epoll, EPOLL_CTL_MOD, fd, &ev) < 0)
+		agent_log(a, "epoll: %s", strerror(errno));
+}
+
+int sfs_agent_socket_path(char path[SFS_SOCKET_PATH], const char *agents_dir, unsigned major, unsigned minor,
+			  struct sfs_why *why)
+{
+	const int n = snprintf(path, SFS_SOCKET_PATH, "%s/%u-%u.sock", agents_dir, major, minor);
+
+	if (n < 0 || n >= SFS_SOCKET_PATH)
+		return sfs_fail(why, -ENAMETOOLONG,
+				"%s is too long for the name of a socket; choose a shorter directory for --agents-dir",
+				agents_dir);
+	return 0;
+}
+
+/* ---- start ---- */
+
+static void raise_limit(void)
+{
+	struct rlimit rl;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < rl.rlim_max) {
+		rl.rlim_cur = rl.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &rl); /* where that is refused, the lower limit holds */
+	}
+}
+
+/* Does the kernel let us open files by handle on this file system? */
+static bool handles_work(const struct sfs_root *r)
+{
+	union {
+		struct file_handle h;
+		char room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
+	} u;
+	int mount, fd;
+
+	u.h.handle_bytes = MAX_HANDLE_SZ;
+	if (name_to_handle_at(r->lock, "", &u.h, &mount, AT_EMPTY_PATH) < 0)
+		return false;
+	fd = open_by_handle_at(r->fd, &u.h, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+/* Staging files that no lease names and that are whole are ready to be leased; others are removed. */
+static int load_pool(struct agent *a, struct sfs_why *why)
+{
+	struct sfs_numbers chunks, logs, leases;
+	uint32_t max_chunk = 0, max_log = 0;
+	int err = sfs_chunk_list(&a->root, &chunks, true, why);
+
+	if (err)
+		return err;
+	a->free_chunks = calloc(chunks.n + 1, sizeof(*a->free_chunks));
+	a->free_chunks_room = a->free_chunks ? chunks.n + 1 : 0;
+	for (uint32_t i = 0; i < chunks.n; i++) {
+		bool leased = false;
+
+		for (struct client *c = a->clients; c; c = c->next) {
+			for (uint32_t k = 0; k < c->lease.head.nchunks && k < SFS_LEASE_CHUNKS; k++) {
+				leased |= c->lease.head.chunks[k] == chunks.v[i];
+				if (c->lease.head.chunks[k] > max_chunk)
+					max_chunk = c->lease.head.chunks[k];
+			}
+		}
+		if (chunks.v[i] > max_chunk)
+			max_chunk = chunks.v[i];
+		if (leased)
+			continue;
+		if (a->free_chunks_room && sfs_chunk_whole(&a->root, chunks.v[i], a->config->chunk_bytes))
+			a->free_chunks[a->nfree_chunks++] = chunks.v[i];
+		else
+			sfs_chunk_remove(&a->root, chunks.v[i]);
+	}
+	sfs_numbers_free(&chunks);
+	err = sfs_log_list(&a->root, &logs, &leases, why);
+	if (err)
+		return err;
+	if (logs.n)
+		max_log = logs.v[logs.n - 1];
+	if (leases.n && leases.v[leases.n - 1] > max_log)
+		max_log = leases.v[leases.n - 1];
+	/* Spare logs of the agent before us. */
+	for (uint32_t i = 0; i < logs.n; i++)
+		if (!sfs_numbers_has(&leases, logs.v[i]))
+			sfs_log_remove(&a->root, logs.v[i]);
+	sfs_numbers_free(&logs);
+	sfs_numbers_free(&leases);
+	if (max_log == UINT32_MAX || max_chunk == UINT32_MAX)
+		return sfs_fail(why, -EOVERFLOW, "the numbers of logs or staging files of %s are used up", a->root.path);
+	a->worker.next_log = max_log + 1;
+	a->worker.next_chunk = max_chunk + 1;
+	return 0;
+}
+
+/* The socket of an agent that is gone is replaced; a living one is not. */
+static int listen_at(struct agent *a, struct sfs_why *why)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct stat st;
+	int fd, err;
+
+	err = sfs_agent_socket_path(a->socket_path, a->config->agents_dir, major(a->root.dev), minor(a->root.dev), why);
+	if (err)
+		return err;
+	memcpy(addr.sun_path, a->socket_path, sizeof(addr.sun_path));
+	a->dir_fd = open(a->config->agents_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (a->dir_fd < 0)
+		return sfs_fail(why, -errno, "--agents-dir %s: %s", a->config->agents_dir, strerror(errno));
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return sfs_fail(why, -errno, "make a socket: %s", strerror(errno));
+	if (lstat(a->socket_path, &st) == 0) {
+		if (!S_ISSOCK(st.st_mode)) {
+			err = sfs_fail(why, -EEXIST, "%s is in the way and no socket; remove it", a->socket_path);
+		} else if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0) {
+			err = sfs_fail(why, -EADDRINUSE,
+				       "another agent serves a directory of the same file system at %s; give this one another "
+				       "--agents-dir",
+				       a->socket_path);
+		} else if (unlink(a->socket_path) < 0) {
+			err = sfs_fail(why, -errno, "remove the stale socket %s: %s", a->socket_path, strerror(errno));
+		}
+	}
+	if (!err &&
+	    (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 || chmod(a->socket_path, 0666) < 0 || listen(fd, 128) < 0))
+		err = sfs_fail(why, -errno, "listen on %s: %s", a->socket_path, strerror(errno));
+	if (err) {
+		close(fd);
+		a->socket_path[0] = 0;
+		return err;
+	}
+	a->listen_fd = fd;
+	a->listen_src = (struct source){SRC_LISTEN, NULL};
+	return agent_watch(a, fd, EPOLLIN, &a->listen_src);
+}
+
+static int watch_signals(struct agent *a)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (a->signal_fd < 0)
+		return -errno;
+	a->signal_src = (struct source){SRC_SIGNAL, NULL};
+	return agent_watch(a, a->signal_fd, EPOLLIN, &a->signal_src);
+}
+
+static int start(struct agent *a, struct sfs_why *why)
+{
+	const struct sfs_agent_config *cf = a->config;
+	const struct sfs_recover_how how = {.durable = true};
+	struct sfs_recovery sum = {0};
+	uint32_t living = 0;
+	int err;
+
+	raise_limit();
+	err = sfs_root_open(&a->root, cf->root, true, why);
+	if (!err)
+		err = sfs_root_lock(&a->root, "agent", why);
+	if (err)
+		return err;
+	a->provider = RELINK_COPY;
+	err = relink_probe(a->root.ctl);
+	if (err < 0)
+		return sfs_fail(why, err, "try relinking in %s: %s", a->root.path, strerror(-err));
+	a->provider = (enum relink_provider)err;
+	err = sfs_recover_all(&a->root, &how, &sum, &living, why);
+	if (err)
+		return err;
+	err = sfs_totals_read(&a->root, &a->totals);
+	if (err)
+		return sfs_fail(why, err, "read the totals of %s: %s", a->root.path, strerror(-err));
+	a->by_handle = handles_work(&a->root);
+	a->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (a->epoll < 0)
+		return sfs_fail(why, -errno, "epoll: %s", strerror(errno));
+	err = watch_signals(a);
+	if (err)
+		return sfs_fail(why, err, "signalfd: %s", strerror(-err));
+	a->worker.root = &a->root;
+	a->worker.chunk_bytes = cf->chunk_bytes;
+	a->worker.log_slots = (uint32_t)(cf->log_bytes / sizeof(struct sfs_record));
+	err = worker_start(a);
+	if (err)
+		return sfs_fail(why, err, "start a thread: %s", strerror(-err));
+	a->worker_src = (struct source){SRC_WORKER, NULL};
+	err = agent_watch(a, a->worker.done_fd, EPOLLIN, &a->worker_src);
+	if (err)
+		return sfs_fail(why, err, "epoll: %s", strerror(-err));
+	err = client_load_away(a, why);
+	if (!err)
+		err = load_pool(a, why);
+	if (!err)
+		err = listen_at(a, why);
+	if (!err)
+		err = sfs_root_lock_note(&a->root, "agent", relink_provider_name(a->provider), cf->agents_dir);
+	if (err)
+		return sfs_fail(why, err, "start the agent of %s: %s", a->root.path, strerror(-err));
+	request_refill(a);
+	return 0;
+}
+
+/* ---- loop ---- */
+
+/* private_dir: does any `splitfs run` still count on us? */
+static bool used(struct agent *a)
+{
+	int fd, free_now;
+
+	if (a->nclients)
+		return true;
+	fd = openat(a->dir_fd, "users", O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	free_now = flock(fd, LOCK_EX | LOCK_NB) == 0;
+	close(fd);
+	return !free_now;
+}
+
+static bool stop_now(struct agent *a)
+{
+	struct signalfd_siginfo si;
+
+	while (read(a->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
+		a->stopping = true;
+	return a->stopping && (!a->config->private_dir || !used(a));
+}
+
+static void dispatch(struct agent *a, const struct epoll_event *ev)
+{
+	const struct source *src = ev->data.ptr;
+
+	switch (src->kind) {
+	case SRC_LISTEN:
+		client_accept(a);
+		break;
+	case SRC_WORKER:
+		worker_collect(a);
+		break;
+	case SRC_SIGNAL:
+		break;
+	default:
+		client_event(a, src->client, src->kind, ev->events);
+	}
+}
+
+static void timeouts(struct agent *a)
+{
+	const uint64_t now = agent_now();
+
+	if (a->accept_again && now >= a->accept_again) {
+		a->accept_again = 0;
+		agent_rewatch(a, a->listen_fd, EPOLLIN, &a->listen_src);
+	}
+	if (a->grace_until && (now >= a->grace_until || !client_count(a, C_AWAY))) {
+		a->grace_until = 0;
+		/* Without a process to watch, not coming back is all we can see. */
+		for (struct client *c = a->clients; c; c = c->next)
+			if (c->state == C_AWAY && c->pidfd < 0)
+				c->deadline = now;
+		deleg_retry_all(a);
+	}
+	client_timeouts(a, now);
+}
+
+static int loop(struct agent *a, struct sfs_why *why)
+{
+	struct epoll_event ev[EVENTS];
+
+	for (;;) {
+		const bool tick = a->stopping || a->grace_until || a->accept_again || a->nstrangers || client_count(a, C_DYING);
+		const int n = epoll_wait(a->epoll, ev, EVENTS, tick ? TICK_MS : -1);
+
+		if (n < 0 && errno != EINTR)
+			return sfs_fail(why, -errno, "epoll: %s", strerror(errno));
+		for (int i = 0; i < n; i++)
+			dispatch(a, &ev[i]);
+		timeouts(a);
+		client_free_gone(a);
+		if (stop_now(a))
+			return 0;
+	}
+}
+
+/* ---- end ---- */
+
+static void stop(struct agent *a)
+{
+	if (a->socket_path[0])
+		unlink(a->socket_path);
+	if (a->listen_fd >= 0)
+		close(a->listen_fd);
+	worker_stop(a);
+	for (uint32_t i = 0; i < a->nspare_logs; i++) {
+		sfs_log_remove(&a->root, a->spare_logs[i].id);
+		close(a->spare_logs[i].fd);
+	}
+	client_free_all(a);
+	if (a->config->private_dir && a->dir_fd >= 0) {
+		unlinkat(a->dir_fd, "users", 0);
+		rmdir(a->config->agents_dir); /* somebody else's file in it keeps it */
+	}
+	if (a->dir_fd >= 0)
+		close(a->dir_fd);
+	if (a->signal_fd >= 0)
+		close(a->signal_fd);
+	if (a->epoll >= 0)
+		close(a->epoll);
+	free(a->spare_logs);
+	free(a->free_chunks);
+	free(a->table);
+	sfs_root_close(&a->root);
+}
+
+int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
+{
+	struct agent a = {.config = config, .epoll = -1, .listen_fd = -1, .signal_fd = -1, .dir_fd = -1};
+	uint64_t most;
+	int err;
+
+	a.root.fd = a.root.ctl = a.root.log = a.root.pool = a.root.lock = -1;
+	if (config->chunk_bytes == 0 || config->chunk_bytes % SFS_CHUNK_ALIGN || config->chunk_bytes > (1ull << 40))
+		return sfs_fail(why, -EINVAL, "the size of a staging file must be a multiple of 2 MiB, at most 1 TiB");
+	if (config->log_bytes < 8192 || config->log_bytes % 4096 || config->log_bytes > (1ull << 36))
+		return sfs_fail(why, -EINVAL, "the size of a log must be a multiple of 4096 bytes, from 8192 bytes to 64 GiB");
+	most = config->pool_bytes / config->chunk_bytes / 2;
+	if (config->client_chunks)
+		most = config->client_chunks;
+	a.client_chunks_max = most < 2 && !config->client_chunks ? 2
+			      : most > SFS_LEASE_CHUNKS		 ? SFS_LEASE_CHUNKS
+								 : (uint32_t)most;
+	err = start(&a, why);
+	if (!err && write(config->ready_fd, "ready\n", 6) != 6)
+		err = sfs_fail(why, -errno, "say that the agent is ready: %s", strerror(errno));
+	if (!err)
+		err = loop(&a, why);
+	stop(&a);
+	return err;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The agent of one volume: leases logs and staging files, keeps the directory of delegations, recovers the dead (proto.h). */
+#ifndef SFS_AGENT_H
+#define SFS_AGENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "volume/why.h"
+
+struct sfs_agent_config {
+	const char *root;
+	const char *agents_dir;
+	uint64_t pool_bytes;	/* staging space kept ready or leased */
+	uint64_t chunk_bytes;	/* size of a staging file, a multiple of 2 MiB */
+	uint64_t log_bytes;	/* records of one log */
+	uint32_t client_chunks; /* staging files one client may have; 0: half of the pool, at least 2 */
+	/*
+	 * For `splitfs run`: the directory of the socket is ours alone and goes with us; SIGTERM means "stop when nobody uses
+	 * the volume any more": no client is connected and nobody holds the lock of `users` in the directory.
+	 */
+	bool private_dir;
+	int ready_fd; /* gets "ready\n" */
+};
+
+/* Serve until SIGTERM or SIGINT. 0, or a negative errno value with a sentence. */
+int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why);
+
+/* AGENTSDIR/<major>-<minor>.sock into path; -ENAMETOOLONG with a sentence when no socket can have that name. */
+#define SFS_SOCKET_PATH 108
+int sfs_agent_socket_path(char path[SFS_SOCKET_PATH], const char *agents_dir, unsigned major, unsigned minor,
+			  struct sfs_why *why);
+
+#endif

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connections and their life: stranger, client, dying (its log is being recovered), gone. A client ends when its request socket
+ * is closed or its process is dead, whichever is seen first: a child that inherited the socket keeps it open.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent/internal.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+static void list_add(struct agent *a, struct client *c)
+{
+	c->prev = a->clients_last;
+	if (a->clients_last)
+		a->clients_last->next = c;
+	else
+		a->clients = c;
+	a->clients_last = c;
+	a->nclients++;
+}
+
+static void list_del(struct agent *a, struct client *c)
+{
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		a->clients = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	else
+		a->clients_last = c->prev;
+	a->nclients--;
+}
+
+static struct client *client_new(struct agent *a, enum client_state state)
+{
+	struct client *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->state = state;
+	c->request_src = (struct source){SRC_REQUEST, c};
+	c->event_src = (struct source){SRC_EVENT, c};
+	c->pidfd_src = (struct source){SRC_PIDFD, c};
+	c->sock = c->event = c->pidfd = c->log_fd = c->lease.fd = -1;
+	list_add(a, c);
+	a->nstrangers += state == C_STRANGER;
+	return c;
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void disconnect(struct client *c)
+{
+	close_fd(&c->sock);
+	close_fd(&c->event);
+	close_fd(&c->pidfd);
+	c->event_blocked = false;
+}
+
+static void client_gone(struct agent *a, struct client *c)
+{
+	a->nstrangers -= c->state == C_STRANGER;
+	disconnect(c);
+	deleg_forget_client(a, c);
+	close_fd(&c->log_fd);
+	if (c->lease.fd >= 0)
+		sfs_lease_close(&c->lease);
+	list_del(a, c);
+	c->state = C_GONE;
+	c->next_gone = a->gone;
+	a->gone = c;
+}
+
+void client_free_gone(struct agent *a)
+{
+	while (a->gone) {
+		struct client *c = a->gone;
+
+		a->gone = c->next_gone;
+		free(c);
+	}
+}
+
+/* The agent stops: sockets and descriptors are closed, everything on disk stays for the next one. */
+void client_free_all(struct agent *a)
+{
+	/* First nobody can be told anything, so that the end of one grants nothing to another. */
+	for (struct client *c = a->clients; c; c = c->next)
+		disconnect(c);
+	while (a->clients)
+		client_gone(a, a->clients);
+	client_free_gone(a);
+}
+
+uint32_t client_count(const struct agent *a, enum client_state state)
+{
+	uint32_t n = 0;
+
+	for (const struct client *c = a->clients; c; c = c->next)
+		n += c->state == state;
+	return n;
+}
+
+/* Requests are read only from who waits for nothing: a client that sends ahead waits in its own queue. */
+void client_set_state(struct agent *a, struct client *c, enum client_state state)
+{
+	const bool listened = c->state == C_STRANGER || c->state == C_READY;
+	const bool listen = state == C_STRANGER || state == C_READY;
+
+	if (c->state == C_STRANGER)
+		a->nstrangers--;
+	if (state == C_STRANGER)
+		a->nstrangers++;
+	c->state = state;
+	if (c->sock >= 0 && listen != listened)
+		agent_rewatch(a, c->sock, (listen ? EPOLLIN : 0) | EPOLLRDHUP, &c->request_src);
+}
+
+int client_reply(struct agent *a, struct client *c, const struct sfs_msg *m, const int *fds, int nfds)
+{
+	int err;
+
+	if (c->sock < 0)
+		return -ENOTCONN;
+	err = wire_send(c->sock, m, fds, nfds);
+	if (err)
+		client_drop(a, c, err == -EPIPE || err == -ECONNRESET ? NULL : "it does not read its replies");
+	return err;
+}
+
+int client_reply_error(struct agent *a, struct client *c, uint16_t type, int err, const char *text)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = type, .status = err};
+	int r;
+
+	strncpy(m.text, text, sizeof(m.text) - 1);
+	r = client_reply(a, c, &m, NULL, 0);
+	if (!r && (type == SFS_MSG_HELLO || c->state == C_STRANGER)) {
+		client_drop(a, c, NULL);
+		r = -ECONNREFUSED;
+	}
+	return r;
+}
+
+/* ---- the end ---- */
+
+static void start_recovery(struct agent *a, struct client *c)
+{
+	struct recovery_job *job = calloc(1, sizeof(*job));
+
+	if (!job) {
+		c->deadline = agent_now() + RETRY_SECONDS * 1000;
+		return;
+	}
+	job->client = c;
+	job->targets = deleg_take_targets(c, &job->ntargets);
+	c->queued = true;
+	c->deadline = 0;
+	worker_recover(a, job);
+}
+
+void client_drop(struct agent *a, struct client *c, const char *why)
+{
+	if (c->state == C_DYING || c->state == C_GONE)
+		return;
+	if (why)
+		agent_log(a, "process %d (%s, user %u) is disconnected: %s", c->pid, c->comm[0] ? c->comm : "?", c->uid, why);
+	deleg_cancel_wait(a, c);
+	if (!c->log_id) {
+		client_gone(a, c);
+		return;
+	}
+	disconnect(c);
+	client_set_state(a, c, C_DYING);
+	start_recovery(a, c);
+}
+
+void client_recovered(struct agent *a, struct recovery_job *job)
+{
+	struct client *c = job->client;
+	const struct sfs_recovery *s = &job->result;
+	int err;
+
+	for (size_t i = 0; i < job->ntargets; i++)
+		target_close(&job->targets[i]);
+	free(job->targets);
+	c->queued = false;
+	if (job->err) {
+		agent_log(a, "recover log %u of process %d (%s): %s; trying again in %d s", c->log_id, c->pid, c->comm,
+			  job->why.text, RETRY_SECONDS);
+		c->deadline = agent_now() + RETRY_SECONDS * 1000;
+		free(job);
+		return;
+	}
+	if (s->replayed || s->quarantined)
+		agent_log(
+			a,
+			"recovered log %u of process %d (%s): %llu records replayed, %llu bytes, %llu files, %llu quarantined",
+			c->log_id, c->pid, c->comm, (unsigned long long)s->replayed, (unsigned long long)s->bytes,
+			(unsigned long long)s->files, (unsigned long long)s->quarantined);
+	sfs_counters_add(&a->totals.counters, &job->counters);
+	a->totals.recovery_runs++;
+	a->totals.recovery_records += s->records;
+	a->totals.recovery_replayed += s->replayed;
+	a->totals.recovery_quarantined += s->quarantined;
+	err = sfs_totals_write(&a->root, &a->totals);
+	if (err)
+		agent_log(a, "write the totals: %s", strerror(-err));
+	a->leased_chunks -= c->lease.head.nchunks < a->leased_chunks ? c->lease.head.nchunks : a->leased_chunks;
+	free(job);
+	client_gone(a, c);
+	deleg_retry_all(a);
+	request_refill(a);
+}
+
+/* ---- the beginning ---- */
+
+static int peer_pidfd(int sock, int pid)
+{
+	socklen_t len = sizeof(int);
+	int fd;
+
+	/* Exact where the kernel has it (6.5): no other process can have got the number meanwhile. */
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) == 0)
+		return fd;
+	if (pid <= 0)
+		return -1;
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (fd >= 0)
+		fcntl(fd, F_SETFD, FD_CLOEXEC);
+	return fd;
+}
+
+static bool dead(int pidfd)
+{
+	struct pollfd p = {pidfd, POLLIN, 0};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+void client_accept(struct agent *a)
+{
+	int sock = accept4(a->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct ucred cred = {0};
+	socklen_t len = sizeof(cred);
+	struct client *c;
+
+	if (sock < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+			agent_log(a, "can't accept a connection: %s", strerror(errno));
+			agent_rewatch(a, a->listen_fd, 0, &a->listen_src);
+			a->accept_again = agent_now() + 100;
+		}
+		return;
+	}
+	if (a->nclients >= CLIENTS_MAX || a->nstrangers >= STRANGERS_MAX) {
+		agent_log(a, "a connection is refused: there are %u clients and %u connections without HELLO", a->nclients,
+			  a->nstrangers);
+		close(sock);
+		return;
+	}
+	c = client_new(a, C_STRANGER);
+	if (!c) {
+		close(sock);
+		return;
+	}
+	c->sock = sock;
+	c->deadline = agent_now() + HELLO_SECONDS * 1000;
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
+		client_drop(a, c, "no credentials");
+		return;
+	}
+	c->pid = cred.pid;
+	c->uid = cred.uid;
+	c->start = sfs_process_start(c->pid);
+	sfs_process_comm(c->pid, c->comm);
+	c->pidfd = peer_pidfd(sock, c->pid);
+	if (c->pidfd >= 0 && (dead(c->pidfd) || agent_watch(a, c->pidfd, EPOLLIN, &c->pidfd_src))) {
+		client_drop(a, c, NULL);
+		return;
+	}
+	if (agent_watch(a, sock, EPOLLIN | EPOLLRDHUP, &c->request_src))
+		client_drop(a, c, "out of memory");
+}
+
+/* ---- messages ---- */
+
+static void request_ready(struct agent *a, struct client *c, uint32_t events)
+{
+	struct sfs_msg m;
+	int fd, r;
+
+	if (!(events & EPOLLIN) || (c->state != C_STRANGER && c->state != C_READY)) {
+		client_drop(a, c, NULL); /* closed while it waits for a reply */
+		return;
+	}
+	/* One message per round: nobody who sends much keeps the others waiting. */
+	r = wire_recv(c->sock, &m, &fd);
+	if (r == -EAGAIN)
+		return;
+	if (r <= 0) {
+		client_drop(a, c, r == 0 || r == -ECONNRESET ? NULL : "a malformed message");
+		return;
+	}
+	request_handle(a, c, &m, fd);
+	if (fd >= 0)
+		close(fd);
+}
+
+static void event_ready(struct agent *a, struct client *c, uint32_t events)
+{
+	struct sfs_msg m;
+	int fd, r;
+
+	if (events & EPOLLIN) {
+		r = wire_recv(c->event, &m, &fd);
+		if (fd >= 0)
+			close(fd);
+		if (r == 1 && m.version == SFS_PROTO_VERSION && m.type == SFS_MSG_REVOKED)
+			deleg_revoked(a, c, &m);
+		else if (r == 1 || r == -EPROTO)
+			client_drop(a, c, "an unknown message on the event socket");
+		else if (r != -EAGAIN)
+			client_drop(a, c, NULL);
+		return;
+	}
+	if (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) {
+		client_drop(a, c, NULL);
+		return;
+	}
+	if (events & EPOLLOUT)
+		deleg_send_revokes(a, c);
+}
+
+void client_event(struct agent *a, struct client *c, enum source_kind kind, uint32_t events)
+{
+	if (c->state == C_DYING || c->state == C_GONE)
+		return; /* an event of the same round as the one that ended it */
+	if (kind == SRC_REQUEST)
+		request_ready(a, c, events);
+	else if (kind == SRC_EVENT)
+		event_ready(a, c, events);
+	else
+		client_drop(a, c, NULL);
+}
+
+void client_timeouts(struct agent *a, uint64_t now)
+{
+	struct client *next;
+
+	for (struct client *c = a->clients; c; c = next) {
+		next = c->next;
+		if (!c->deadline || now < c->deadline)
+			continue;
+		if (c->state == C_STRANGER)
+			client_drop(a, c, "no HELLO");
+		else if (c->state == C_DYING && !c->queued)
+			start_recovery(a, c);
+		else if (c->state == C_AWAY)
+			client_drop(a, c, "it did not come back");
+	}
+}
+
+/* ---- clients of the agent before us ---- */
+
+static int load_one(struct agent *a, uint32_t id, struct sfs_why *why)
+{
+	struct sfs_log_header h;
+	struct client *c = client_new(a, C_AWAY);
+	int err;
+
+	if (!c)
+		return sfs_fail(why, -ENOMEM, "out of memory");
+	err = sfs_lease_load(&a->root, id, &c->lease, why);
+	if (err) {
+		client_gone(a, c);
+		return err;
+	}
+	c->log_fd = sfs_log_open(&a->root, id, O_RDWR);
+	if (c->log_fd < 0) {
+		err = sfs_fail(why, c->log_fd, "open log %u of %s: %s", id, a->root.path, strerror(-c->log_fd));
+		client_gone(a, c);
+		return err;
+	}
+	c->log_id = id;
+	c->pid = c->lease.head.pid;
+	c->start = c->lease.head.start;
+	c->uid = c->lease.head.uid;
+	c->mode = (enum sfs_mode)c->lease.head.mode;
+	memcpy(c->comm, c->lease.head.comm, sizeof(c->comm));
+	a->leased_chunks += c->lease.head.nchunks;
+	if (c->pid > 0) {
+		c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
+		if (c->pidfd >= 0)
+			fcntl(c->pidfd, F_SETFD, FD_CLOEXEC);
+	}
+	/* The process may have ended since it was found alive, or between the two looks at it. */
+	if (pread(c->log_fd, &h, sizeof(h), 0) != sizeof(h) || !sfs_lease_alive(&c->lease.head, h.boot_id) ||
+	    (c->pidfd >= 0 && agent_watch(a, c->pidfd, EPOLLIN, &c->pidfd_src)))
+		client_drop(a, c, NULL);
+	return 0;
+}
+
+int client_load_away(struct agent *a, struct sfs_why *why)
+{
+	struct sfs_numbers logs, leases;
+	int err = sfs_log_list(&a->root, &logs, &leases, why);
+
+	if (err)
+		return err;
+	for (uint32_t i = 0; i < leases.n && !err; i++)
+		err = load_one(a, leases.v[i], why);
+	sfs_numbers_free(&logs);
+	sfs_numbers_free(&leases);
+	if (!err && client_count(a, C_AWAY))
+		a->grace_until = agent_now() + RESUME_SECONDS * 1000;
+	return err;
+}

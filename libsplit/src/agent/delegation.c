@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The directory of delegations (proto.h says what they mean). Nothing here waits: an ACQUIRE that has to wait for another
+ * client's answer stands in the queue of its inode, first come first served, and whatever may let it go on looks at the queue again.
+ *
+ * What we believe of a hold may be too high, never too low: too high costs a REVOKE that is answered at once, too low would let
+ * two clients cache one file. So:
+ *   - an ACQUIRE of a client that holds the inode already says that this client is inside of its own lock on the inode, with
+ *     nothing staged, and will take whatever we answer: what it had is forgotten, and a REVOKE that is under way to it no longer
+ *     has to be waited for (its service thread may be waiting for that very lock). The answer to that REVOKE comes some time
+ *     and is then not applied (`stale`);
+ *   - every REVOKE gets one answer, in order, also for inodes that the client does not know any more. REVOKE carries a number in d;
+ *     an answer that repeats it is matched by it, and one with 0 there by counting.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/internal.h"
+#include "identity.h"
+
+static struct dnode **slot(struct agent *a, uint64_t ino, uint32_t gen)
+{
+	struct dnode **p = &a->table[(ino * 0x9e3779b97f4a7c15ull >> 20) & (a->table_size - 1)];
+
+	while (*p && ((*p)->ino != ino || (*p)->gen != gen))
+		p = &(*p)->next;
+	return p;
+}
+
+static int table_grow(struct agent *a)
+{
+	const uint32_t old_size = a->table_size, size = old_size ? old_size * 2 : 1024;
+	struct dnode **old = a->table, **table = calloc(size, sizeof(*table));
+
+	if (!table)
+		return old ? 0 : -ENOMEM; /* longer chains do no harm */
+	a->table = table;
+	a->table_size = size;
+	for (uint32_t i = 0; i < old_size; i++) {
+		struct dnode *next;
+
+		for (struct dnode *d = old[i]; d; d = next) {
+			struct dnode **p = slot(a, d->ino, d->gen);
+
+			next = d->next;
+			d->next = NULL;
+			*p = d;
+		}
+	}
+	free(old);
+	return 0;
+}
+
+static struct dnode *dnode_get(struct agent *a, uint64_t ino, uint32_t gen)
+{
+	struct dnode **p, *d;
+
+	if (a->ndnodes >= a->table_size && table_grow(a))
+		return NULL;
+	p = slot(a, ino, gen);
+	if (*p)
+		return *p;
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return NULL;
+	d->ino = ino;
+	d->gen = gen;
+	*p = d;
+	a->ndnodes++;
+	return d;
+}
+
+static void dnode_put(struct agent *a, struct dnode *d)
+{
+	struct dnode **p;
+
+	if (d->holds || d->wait_first)
+		return;
+	p = slot(a, d->ino, d->gen);
+	*p = d->next;
+	free(d);
+	a->ndnodes--;
+}
+
+static struct hold *hold_find(const struct dnode *d, const struct client *c)
+{
+	struct hold *h = d->holds;
+
+	while (h && h->client != c)
+		h = h->dnode_next;
+	return h;
+}
+
+static struct hold *hold_new(struct client *c, struct dnode *d)
+{
+	struct hold *h;
+
+	if (c->nholds >= HOLDS_MAX)
+		return NULL;
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return NULL;
+	h->client = c;
+	h->dnode = d;
+	h->lease_index = -1;
+	h->target = (struct target){d->ino, d->gen, -1, NULL};
+	h->dnode_next = d->holds;
+	d->holds = h;
+	h->client_next = c->holds;
+	if (c->holds)
+		c->holds->client_prev = h;
+	c->holds = h;
+	c->nholds++;
+	return h;
+}
+
+void target_close(struct target *t)
+{
+	if (t->fd >= 0)
+		close(t->fd);
+	t->fd = -1;
+	free(t->handle);
+	t->handle = NULL;
+}
+
+static void hold_free(struct hold *h)
+{
+	struct hold **p = &h->dnode->holds;
+	struct client *c = h->client;
+
+	while (*p != h)
+		p = &(*p)->dnode_next;
+	*p = h->dnode_next;
+	if (h->client_prev)
+		h->client_prev->client_next = h->client_next;
+	else
+		c->holds = h->client_next;
+	if (h->client_next)
+		h->client_next->client_prev = h->client_prev;
+	c->nholds--;
+	target_close(&h->target);
+	free(h);
+}
+
+/* ---- revoking ---- */
+
+static void send_revoke(struct agent *a, struct hold *h)
+{
+	const struct sfs_msg m = {.version = SFS_PROTO_VERSION,
+				  .type = SFS_MSG_REVOKE,
+				  .a = h->dnode->ino,
+				  .b = h->dnode->gen,
+				  .c = h->revoke_to,
+				  .d = h->revoke_number};
+	struct client *c = h->client;
+	int err;
+
+	if (c->event < 0 || c->event_blocked)
+		return;
+	err = wire_send(c->event, &m, NULL, 0);
+	if (err == -EAGAIN || err == -ENOBUFS) {
+		/* It may be stopped: what it holds waits for it, we don't. */
+		c->event_blocked = true;
+		agent_rewatch(a, c->event, EPOLLIN | EPOLLOUT | EPOLLRDHUP, &c->event_src);
+		return;
+	}
+	/* Any other error: the socket is closed, which the loop is about to see. */
+	if (!err)
+		h->unsent = false;
+}
+
+static void step_down(struct agent *a, struct hold *h, enum sfs_delegation to)
+{
+	if (h->revoking && h->revoke_to <= to)
+		return;
+	if (h->revoking && !h->unsent)
+		h->stale++; /* the answer to the weaker one is not enough */
+	h->revoking = h->unsent = true;
+	h->revoke_to = to;
+	h->revoke_number = ++a->revoke_number;
+	send_revoke(a, h);
+}
+
+void deleg_send_revokes(struct agent *a, struct client *c)
+{
+	c->event_blocked = false;
+	for (struct hold *h = c->holds; h && !c->event_blocked; h = h->client_next)
+		if (h->revoking && h->unsent)
+			send_revoke(a, h);
+	if (!c->event_blocked && c->event >= 0)
+		agent_rewatch(a, c->event, EPOLLIN | EPOLLRDHUP, &c->event_src);
+}
+
+/* ---- granting ---- */
+
+static void queue_remove(struct dnode *d, struct client *c)
+{
+	struct client **p = &d->wait_first, *before = NULL;
+
+	while (*p != c) {
+		before = *p;
+		p = &(*p)->wait_next;
+	}
+	*p = c->wait_next;
+	if (d->wait_last == c)
+		d->wait_last = before;
+	c->wait_next = NULL;
+	c->wait_hold = NULL;
+}
+
+/* Does a client that has not come back name this inode in its lease? */
+static bool away_has(const struct agent *a, const struct dnode *d)
+{
+	for (const struct client *c = a->clients; c; c = c->next) {
+		if (c->state != C_AWAY && !(c->state == C_DYING && !c->holds))
+			continue;
+		for (uint32_t i = 0; i < c->lease.head.ninodes; i++)
+			if (c->lease.inodes[i].valid && c->lease.inodes[i].ino == d->ino && c->lease.inodes[i].gen == d->gen)
+				return true;
+	}
+	return false;
+}
+
+/* May the first in the queue have its answer now? Sends the REVOKEs that this takes. */
+static bool clear(struct agent *a, struct dnode *d, struct client *c)
+{
+	const bool alone = c->wait_flags & SFS_ACQ_EXCLUSIVE;
+	bool ok = true;
+
+	if (a->grace_until || away_has(a, d))
+		return false;
+	for (struct hold *h = d->holds; h; h = h->dnode_next) {
+		if (h->client == c || !h->open)
+			continue;
+		if (h->client->state == C_DYING) {
+			ok = false; /* its data is not in the file yet */
+		} else if (h->deleg == SFS_DELEG_EXCLUSIVE || (alone && h->deleg != SFS_DELEG_NONE)) {
+			step_down(a, h, alone || h->assumed ? SFS_DELEG_NONE : SFS_DELEG_SHARED);
+			ok = false;
+		}
+	}
+	return ok;
+}
+
+static void process(struct agent *a, struct dnode *d)
+{
+	while (d->wait_first && clear(a, d, d->wait_first)) {
+		struct client *c = d->wait_first;
+		struct hold *h = c->wait_hold;
+		struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE};
+		bool others = false;
+
+		for (struct hold *o = d->holds; o; o = o->dnode_next)
+			others |= o != h && o->open;
+		queue_remove(d, c);
+		h->deleg = !h->limited && (!others || (c->wait_flags & SFS_ACQ_EXCLUSIVE)) ? SFS_DELEG_EXCLUSIVE
+											   : SFS_DELEG_SHARED;
+		m.a = h->deleg;
+		client_set_state(a, c, C_READY);
+		/* Dropping it changes the dnode only by state C_DYING: the hold stays until it is recovered. */
+		client_reply(a, c, &m, NULL, 0);
+	}
+	dnode_put(a, d);
+}
+
+void deleg_retry_all(struct agent *a)
+{
+	struct client *next;
+
+	for (struct client *c = a->clients; c; c = next) {
+		next = c->next;
+		if (c->state == C_WAIT_ACQUIRE)
+			process(a, c->wait_hold->dnode);
+	}
+}
+
+/* ---- requests ---- */
+
+/* May recovery write this file for the client, which has it open for writing? What only appends must not overwrite. */
+static bool replayable(int fd)
+{
+	long flags = 0;
+
+	return ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 || !((int)flags & (FS_APPEND_FL | FS_IMMUTABLE_FL));
+}
+
+/* Keep a way back to the file for recovery. Without one it is searched for, so nothing is wrong when this fails. */
+static void target_keep(struct agent *a, struct target *t, int fd)
+{
+	int mount;
+
+	if (t->fd >= 0 || t->handle)
+		return;
+	if (a->by_handle) {
+		t->handle = calloc(1, sizeof(*t->handle) + MAX_HANDLE_SZ);
+		if (!t->handle)
+			return;
+		t->handle->handle_bytes = MAX_HANDLE_SZ;
+		if (name_to_handle_at(fd, "", t->handle, &mount, AT_EMPTY_PATH) == 0) {
+			struct file_handle *fit = realloc(t->handle, sizeof(*fit) + t->handle->handle_bytes);
+
+			t->handle = fit ? fit : t->handle;
+			return;
+		}
+		free(t->handle);
+		t->handle = NULL;
+	}
+	t->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+/* 0 when fd is the regular file of this volume that the message names, opened for reading or writing. */
+static int check(const struct agent *a, const struct sfs_msg *m, int fd, int *flags)
+{
+	struct stat st;
+	uint32_t gen;
+	int err;
+
+	if (fd < 0 || m->b > UINT32_MAX || (m->c & ~(uint64_t)(SFS_ACQ_EXCLUSIVE | SFS_ACQ_RECLAIM)))
+		return -EINVAL;
+	*flags = fcntl(fd, F_GETFL);
+	if (*flags < 0 || (*flags & O_PATH))
+		return -EBADF;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_dev != a->root.dev || !S_ISREG(st.st_mode) || st.st_ino != m->a)
+		return -EINVAL;
+	err = sfs_generation(fd, &gen);
+	if (err)
+		return err;
+	return gen == (uint32_t)m->b ? 0 : -ESTALE;
+}
+
+static void forget_grant(struct hold *h)
+{
+	if (h->revoking && !h->unsent)
+		h->stale++;
+	h->revoking = h->unsent = h->assumed = false;
+	h->deleg = SFS_DELEG_NONE;
+}
+
+/*
+ * After a restart of the agent the client says what it holds; it does not look at the answer and must not wait for anybody: two
+ * clients that come back would wait for each other. So the worst is believed, and revoked where somebody else is there.
+ */
+static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct hold *h)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = SFS_DELEG_EXCLUSIVE};
+	bool others = false;
+
+	h->assumed = false;
+	h->deleg = SFS_DELEG_EXCLUSIVE;
+	for (struct hold *o = d->holds; o; o = o->dnode_next)
+		others |= o != h && o->open && o->deleg != SFS_DELEG_NONE;
+	if (others || h->limited) {
+		m.a = SFS_DELEG_SHARED;
+		for (struct hold *o = d->holds; o; o = o->dnode_next)
+			if (o->open && o->deleg == SFS_DELEG_EXCLUSIVE && o->client->state != C_DYING)
+				step_down(a, o, SFS_DELEG_SHARED);
+	}
+	client_reply(a, c, &m, NULL, 0);
+}
+
+void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, int fd)
+{
+	struct dnode *d;
+	struct hold *h;
+	int flags, err = check(a, m, fd, &flags);
+
+	if (err) {
+		client_reply_error(a, c, SFS_MSG_ACQUIRE, err, "not an open file of it");
+		return;
+	}
+	d = dnode_get(a, m->a, (uint32_t)m->b);
+	h = d ? hold_find(d, c) : NULL;
+	if (d && !h)
+		h = hold_new(c, d);
+	if (!h) {
+		if (d)
+			dnode_put(a, d);
+		client_reply_error(a, c, SFS_MSG_ACQUIRE, -ENOMEM, "too many open files");
+		return;
+	}
+	h->open = true;
+	if ((flags & O_ACCMODE) != O_RDONLY) {
+		h->limited = !replayable(fd);
+		if (!h->limited && h->lease_index < 0) {
+			h->lease_index = sfs_lease_add_inode(&c->lease, d->ino, d->gen);
+			if (h->lease_index < 0) {
+				/* Nothing can be staged then; the kernel serves the file. */
+				agent_log(a, "write the lease of log %u: %s", c->log_id, strerror((int)-h->lease_index));
+				h->lease_index = -1;
+				h->limited = true;
+			}
+		}
+		if (h->lease_index >= 0)
+			target_keep(a, &h->target, fd);
+	}
+	if (m->c & SFS_ACQ_RECLAIM) {
+		reclaim(a, c, d, h);
+		return;
+	}
+	forget_grant(h);
+	c->wait_hold = h;
+	c->wait_flags = m->c;
+	c->wait_next = NULL;
+	if (d->wait_last)
+		d->wait_last->wait_next = c;
+	else
+		d->wait_first = c;
+	d->wait_last = c;
+	client_set_state(a, c, C_WAIT_ACQUIRE);
+	process(a, d);
+}
+
+static void release(struct agent *a, struct client *c, struct hold *h)
+{
+	struct dnode *d = h->dnode;
+
+	if (h->lease_index >= 0 && sfs_lease_del_inode(&c->lease, (uint32_t)h->lease_index))
+		agent_log(a, "write the lease of log %u: %s", c->log_id, strerror(errno));
+	h->lease_index = -1;
+	target_close(&h->target);
+	forget_grant(h);
+	h->open = false;
+	if (!h->stale)
+		hold_free(h);
+	process(a, d);
+}
+
+void deleg_release(struct agent *a, struct client *c, uint64_t ino, uint32_t gen)
+{
+	struct dnode *d = a->table_size ? *slot(a, ino, gen) : NULL;
+	struct hold *h = d ? hold_find(d, c) : NULL;
+
+	/* An honest client releases more than it holds only after a restart of the agent. */
+	if (h && h->open)
+		release(a, c, h);
+}
+
+void deleg_revoked(struct agent *a, struct client *c, const struct sfs_msg *m)
+{
+	struct dnode *d = a->table_size ? *slot(a, m->a, (uint32_t)m->b) : NULL;
+	struct hold *h = d && m->b <= UINT32_MAX ? hold_find(d, c) : NULL;
+
+	if (!h)
+		return;
+	if (m->d && (!h->revoking || m->d != h->revoke_number)) {
+		if (h->stale)
+			h->stale--;
+		if (!h->open && !h->stale) {
+			hold_free(h);
+			dnode_put(a, d);
+		}
+		return;
+	}
+	if (m->d)
+		h->stale = 0; /* answers come in order, and a client that repeats the number needs no counting */
+	if (h->stale) {
+		h->stale--;
+		if (!h->open && !h->stale) {
+			hold_free(h);
+			dnode_put(a, d);
+		}
+		return;
+	}
+	if (!h->revoking || h->unsent)
+		return;
+	h->revoking = false;
+	if (h->revoke_to < h->deleg)
+		h->deleg = h->revoke_to;
+	if (h->assumed) {
+		release(a, c, h); /* it may not even have the file open; when it has, it asks again */
+		return;
+	}
+	process(a, d);
+}
+
+void deleg_cancel_wait(struct agent *a, struct client *c)
+{
+	struct dnode *d;
+
+	if (c->state != C_WAIT_ACQUIRE)
+		return;
+	d = c->wait_hold->dnode;
+	queue_remove(d, c);
+	client_set_state(a, c, C_READY);
+	process(a, d);
+}
+
+void deleg_forget_client(struct agent *a, struct client *c)
+{
+	while (c->holds) {
+		struct dnode *d = c->holds->dnode;
+
+		hold_free(c->holds);
+		process(a, d);
+	}
+}
+
+int deleg_assume(struct agent *a, struct client *c)
+{
+	for (uint32_t i = 0; i < c->lease.head.ninodes; i++) {
+		const struct sfs_lease_inode *e = &c->lease.inodes[i];
+		struct dnode *d;
+		struct hold *h;
+
+		if (e->valid != 1)
+			continue;
+		d = dnode_get(a, e->ino, e->gen);
+		h = d ? hold_find(d, c) : NULL;
+		if (d && !h)
+			h = hold_new(c, d);
+		if (!h) {
+			if (d)
+				dnode_put(a, d);
+			return -ENOMEM;
+		}
+		h->open = h->assumed = true;
+		h->deleg = SFS_DELEG_EXCLUSIVE;
+		h->lease_index = i;
+	}
+	return 0;
+}
+
+struct target *deleg_take_targets(struct client *c, size_t *n)
+{
+	struct target *list = c->nholds ? calloc(c->nholds, sizeof(*list)) : NULL;
+
+	*n = 0;
+	for (struct hold *h = c->holds; h && list; h = h->client_next) {
+		if (h->target.fd < 0 && !h->target.handle)
+			continue;
+		list[(*n)++] = h->target;
+		h->target.fd = -1;
+		h->target.handle = NULL;
+	}
+	return list;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent inside. One thread runs a loop over epoll and never waits for anything else; whatever takes time (filling staging
+ * files, making logs, recovering the dead) is done by one worker thread. They share struct worker and nothing else.
+ *
+ *   agent.c       start, loop, stop
+ *   client.c      connections and their life
+ *   request.c     what clients ask for
+ *   delegation.c  who may cache and stage what
+ *   worker.c      the worker thread
+ *   wire.c        messages with descriptors
+ */
+#ifndef SFS_AGENT_INTERNAL_H
+#define SFS_AGENT_INTERNAL_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "agent/agent.h"
+#include "layout.h"
+#include "proto.h"
+#include "recover/recover.h"
+#include "relink/relink.h"
+#include "volume/root.h"
+#include "volume/store.h"
+
+#define HELLO_SECONDS  5 /* for the first message of a connection */
+#define RESUME_SECONDS 3 /* for clients of the agent before us */
+#define RETRY_SECONDS  5 /* after a recovery that failed (a full file system) */
+#define CLIENTS_MAX    4096u
+#define STRANGERS_MAX  256u /* connections that have not said HELLO */
+#define HOLDS_MAX      (1u << 20)
+#define SPARE_LOGS     2u
+#define SPARE_CHUNKS   2u /* at least so many staging files are kept ready, also when the pool is leased out */
+
+/* What an epoll event is about. */
+enum source_kind { SRC_LISTEN, SRC_SIGNAL, SRC_WORKER, SRC_REQUEST, SRC_EVENT, SRC_PIDFD };
+struct source {
+	enum source_kind kind;
+	struct client *client;
+};
+
+enum client_state {
+	C_STRANGER,	/* no HELLO yet */
+	C_WAIT_LOG,	/* HELLO, reply when the worker has made a log */
+	C_READY,	/* no request under way */
+	C_WAIT_CHUNK,	/* reply when the worker has made a staging file */
+	C_WAIT_ACQUIRE, /* reply when other clients have stepped down */
+	C_AWAY,		/* a living client of the agent before us that has not come back yet */
+	C_DYING,	/* being recovered */
+	C_GONE,		/* off the list; freed when the loop comes round */
+};
+
+/* How recovery finds a file again: by handle where we may open by handle, else by a descriptor that is kept. */
+struct target {
+	uint64_t ino;
+	uint32_t gen;
+	int fd;			    /* or -1 */
+	struct file_handle *handle; /* or NULL */
+};
+
+/* An inode that at least one client has open. */
+struct dnode {
+	struct dnode *next; /* hash chain */
+	uint64_t ino;
+	uint32_t gen;
+	struct hold *holds;
+	struct client *wait_first, *wait_last;
+};
+
+/* One client's part in a dnode. */
+struct hold {
+	struct hold *dnode_next, *client_prev, *client_next;
+	struct client *client;
+	struct dnode *dnode;
+	enum sfs_delegation deleg; /* never lower than what the client believes */
+	bool open;		   /* false: released; kept for the answers that are still to come */
+	bool assumed;		   /* from a lease of the agent before us, the client has not said so itself */
+	bool limited;		   /* never EXCLUSIVE: the file may not be replayed into (append-only, immutable) */
+	bool revoking;		   /* REVOKE to revoke_to is to be answered */
+	bool unsent;		   /* and has not been sent yet */
+	enum sfs_delegation revoke_to;
+	uint64_t revoke_number;
+	uint32_t stale;	     /* REVOKEs sent whose answers mean nothing any more */
+	int64_t lease_index; /* in the client's lease, or -1: the client may not write */
+	struct target target;
+};
+
+struct client {
+	/* In order of arrival. `next` stays valid while C_GONE, so that whoever walks the list may drop clients. */
+	struct client *prev, *next, *next_gone;
+	enum client_state state;
+	struct source request_src, event_src, pidfd_src;
+	int sock, event, pidfd;
+	int pid;
+	uint32_t uid;
+	uint64_t start;
+	char comm[16];
+	uint64_t deadline; /* ms; of a stranger, or of the next try to recover */
+	bool event_blocked;
+	bool queued; /* the worker has it */
+
+	enum sfs_mode mode;
+	uint32_t log_id; /* 0: none */
+	int log_fd;
+	struct sfs_leasefile lease;
+
+	struct hold *holds;
+	uint32_t nholds;
+
+	/* C_WAIT_ACQUIRE */
+	struct hold *wait_hold;
+	uint64_t wait_flags;
+	struct client *wait_next;
+};
+
+/* A recovery: the worker owns client->lease and the targets while it is under way. */
+struct recovery_job {
+	struct recovery_job *next;
+	struct client *client;
+	struct target *targets;
+	size_t ntargets;
+	int err;
+	struct sfs_recovery result;
+	struct sfs_counters counters;
+	struct sfs_why why;
+};
+
+struct made {
+	uint32_t id;
+	int fd; /* of a log */
+};
+
+struct worker {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t work;
+	int done_fd; /* eventfd: something is done */
+	bool stop;
+	bool started;
+	const struct sfs_root *root;
+	uint64_t chunk_bytes;
+	uint32_t log_slots;
+	uint32_t next_log, next_chunk;
+
+	/* to do */
+	struct recovery_job *recover_first, *recover_last;
+	uint32_t logs_wanted, chunks_wanted;
+	bool log_urgent, chunk_urgent;
+	struct sfs_numbers remove; /* staging files that were renamed away */
+	uint32_t remove_room;
+
+	/* done */
+	struct recovery_job *recovered;
+	struct made *logs, *chunks;
+	uint32_t nlogs, nchunks, logs_room, chunks_room;
+	int log_err, chunk_err; /* of the last try; cleared by the loop */
+	struct sfs_why log_why, chunk_why;
+};
+
+struct agent {
+	const struct sfs_agent_config *config;
+	struct sfs_root root;
+	enum relink_provider provider;
+	bool by_handle; /* open_by_handle_at works */
+	int epoll, listen_fd, signal_fd, dir_fd;
+	char socket_path[SFS_SOCKET_PATH];
+	struct source listen_src, signal_src, worker_src;
+	bool stopping;	       /* SIGTERM arrived and we wait for the last user (private_dir) */
+	uint64_t accept_again; /* ms: no descriptors were left */
+
+	struct client *clients, *clients_last, *gone;
+	uint32_t nclients, nstrangers;
+	uint64_t grace_until; /* ms: ACQUIRE waits for the clients of the agent before us */
+
+	struct dnode **table;
+	uint32_t table_size, ndnodes;
+	uint64_t revoke_number; /* of the last REVOKE */
+
+	struct made *spare_logs;
+	uint32_t nspare_logs;
+	uint32_t *free_chunks;
+	uint32_t nfree_chunks, free_chunks_room;
+	uint32_t leased_chunks;
+	uint32_t client_chunks_max;
+
+	struct worker worker;
+	struct sfs_totals totals;
+
+	uint32_t log_tokens;
+	uint64_t log_refill;
+};
+
+/* agent.c */
+uint64_t agent_now(void); /* ms, monotonic */
+/* A line on standard error; a flood of them is cut off. */
+void agent_log(struct agent *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int agent_watch(struct agent *a, int fd, uint32_t events, struct source *src);
+void agent_rewatch(struct agent *a, int fd, uint32_t events, struct source *src);
+
+/* client.c */
+void client_accept(struct agent *a);
+void client_event(struct agent *a, struct client *c, enum source_kind kind, uint32_t events);
+/* End it: its log is recovered when it has one. `why` (or NULL: it left) goes to the log. */
+void client_drop(struct agent *a, struct client *c, const char *why);
+void client_recovered(struct agent *a, struct recovery_job *job);
+void client_timeouts(struct agent *a, uint64_t now);
+/* Clients of the agent before us. */
+int client_load_away(struct agent *a, struct sfs_why *why);
+uint32_t client_count(const struct agent *a, enum client_state state);
+void client_set_state(struct agent *a, struct client *c, enum client_state state);
+/* 0, or the client is dropped: then nothing more is to be done for it. A failed HELLO always ends the connection. */
+int client_reply(struct agent *a, struct client *c, const struct sfs_msg *m, const int *fds, int nfds);
+int client_reply_error(struct agent *a, struct client *c, uint16_t type, int err, const char *text);
+void client_free_gone(struct agent *a);
+void client_free_all(struct agent *a);
+
+/* request.c */
+void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, int fd);
+/* The worker has made something: serve who waits for it. */
+void request_serve_waiting(struct agent *a);
+void request_fail_waiting(struct agent *a, enum client_state state, int err);
+/* Ask the worker for what is missing. */
+void request_refill(struct agent *a);
+
+/* delegation.c */
+/* HELLO, ACQUIRE and RELEASE of client c; fd stays the caller's. */
+void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, int fd);
+void deleg_release(struct agent *a, struct client *c, uint64_t ino, uint32_t gen);
+void deleg_revoked(struct agent *a, struct client *c, const struct sfs_msg *m);
+/* The event socket takes messages again. */
+void deleg_send_revokes(struct agent *a, struct client *c);
+/* The client can't wait any more. */
+void deleg_cancel_wait(struct agent *a, struct client *c);
+/* The client is recovered (or never staged): nothing of it is left. */
+void deleg_forget_client(struct agent *a, struct client *c);
+/* The client came back: what its lease names it may hold EXCLUSIVE. */
+int deleg_assume(struct agent *a, struct client *c);
+/* Something that waiting clients depend on has changed. */
+void deleg_retry_all(struct agent *a);
+/* Take the targets of c's holds for recovery. */
+struct target *deleg_take_targets(struct client *c, size_t *n);
+void target_close(struct target *t);
+
+/* worker.c */
+int worker_start(struct agent *a);
+void worker_stop(struct agent *a);
+void worker_recover(struct agent *a, struct recovery_job *job);
+void worker_want(struct agent *a, uint32_t logs, bool log_urgent, uint32_t chunks, bool chunk_urgent);
+/* Remove a staging file that has been renamed to NNNNNN.tmp. */
+void worker_remove(struct agent *a, uint32_t chunk);
+/* Collect what is done. */
+void worker_collect(struct agent *a);
+
+/* wire.c */
+int wire_send(int sock, const struct sfs_msg *m, const int *fds, int nfds);
+/* 1 message, 0 end, negative errno value. *fd: the first descriptor or -1; further ones are closed and counted as an error. */
+int wire_recv(int sock, struct sfs_msg *m, int *fd);
+
+#endif

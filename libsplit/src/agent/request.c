@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The requests of clients: HELLO, CHUNK and RETURN here; delegations in delegation.c. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/internal.h"
+
+/* ---- HELLO ---- */
+
+static struct client *find_away(struct agent *a, uint32_t log_id)
+{
+	for (struct client *c = a->clients; c; c = c->next)
+		if (c->state == C_AWAY && c->log_id == log_id)
+			return c;
+	return NULL;
+}
+
+static bool same_file(int a, int b)
+{
+	struct stat x, y;
+
+	return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Reply to HELLO: the log and the event socket. The client is ready when this returns true. */
+static bool welcome(struct agent *a, struct client *c)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO};
+	int pair[2], fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
+		client_reply_error(a, c, SFS_MSG_HELLO, -errno, "agent: no sockets left");
+		return false;
+	}
+	/* The client's end blocks as it likes; that flag belongs to the description, which it shares with nobody. */
+	fcntl(pair[1], F_SETFL, fcntl(pair[1], F_GETFL) & ~O_NONBLOCK);
+	c->event = pair[0];
+	if (agent_watch(a, c->event, EPOLLIN | EPOLLRDHUP, &c->event_src)) {
+		close(pair[1]);
+		client_reply_error(a, c, SFS_MSG_HELLO, -ENOMEM, "agent: out of memory");
+		return false;
+	}
+	m.a = c->log_id;
+	m.b = (a->root.dax ? SFS_HELLO_DAX : 0) | (a->root.dedicated ? SFS_HELLO_DEDICATED : 0);
+	m.c = a->config->chunk_bytes;
+	m.d = a->provider;
+	fds[0] = c->log_fd;
+	fds[1] = pair[1];
+	client_set_state(a, c, C_READY);
+	if (client_reply(a, c, &m, fds, 2)) {
+		close(pair[1]);
+		return false;
+	}
+	close(pair[1]);
+	return true;
+}
+
+/* A spare log becomes the client's. */
+static void give_log(struct agent *a, struct client *c)
+{
+	const struct made log = a->spare_logs[--a->nspare_logs];
+	struct sfs_lease head = {.held = 1, .pid = c->pid, .start = c->start, .uid = c->uid, .mode = (uint8_t)c->mode};
+	int err;
+
+	memcpy(head.comm, c->comm, sizeof(head.comm));
+	err = sfs_lease_create(&a->root, log.id, &head, &c->lease);
+	if (err) {
+		agent_log(a, "make the lease of log %u: %s", log.id, strerror(-err));
+		sfs_log_remove(&a->root, log.id);
+		close(log.fd);
+		c->lease.fd = -1;
+		client_reply_error(a, c, SFS_MSG_HELLO, err, "no space for a lease");
+		return;
+	}
+	c->log_id = log.id;
+	c->log_fd = log.fd;
+	welcome(a, c);
+}
+
+/* A client of the agent before us comes back with its log. */
+static void resume(struct agent *a, struct client *c, uint32_t log_id, int proof)
+{
+	struct client *old = find_away(a, log_id);
+
+	if (!old || old->pid != c->pid || old->start != c->start || (c->pid == 0 && !same_file(proof, old->log_fd))) {
+		client_reply_error(a, c, SFS_MSG_HELLO, -ESTALE, "log is not yours");
+		return;
+	}
+	c->log_id = old->log_id;
+	c->log_fd = old->log_fd;
+	c->lease = old->lease;
+	c->mode = old->mode;
+	old->log_id = 0;
+	old->log_fd = old->lease.fd = -1;
+	old->lease.inodes = NULL;
+	old->lease.free = NULL;
+	client_drop(a, old, NULL);
+	if (deleg_assume(a, c)) {
+		client_drop(a, c, "out of memory for its inodes");
+		return;
+	}
+	welcome(a, c);
+}
+
+static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, int fd)
+{
+	struct stat st;
+
+	if (c->state != C_STRANGER) {
+		client_drop(a, c, "a second HELLO");
+		return;
+	}
+	if (m->a > SFS_STRICT || m->b > UINT32_MAX) {
+		client_reply_error(a, c, SFS_MSG_HELLO, -EINVAL, "no such mode or log");
+		return;
+	}
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_dev != a->root.dev) {
+		client_reply_error(a, c, SFS_MSG_HELLO, -EACCES, "not a file of the volume");
+		return;
+	}
+	c->mode = (enum sfs_mode)m->a;
+	if (m->b) {
+		resume(a, c, (uint32_t)m->b, fd);
+		return;
+	}
+	client_set_state(a, c, C_WAIT_LOG);
+	request_serve_waiting(a);
+	request_refill(a);
+}
+
+/* ---- staging files ---- */
+
+static void give_chunk(struct agent *a, struct client *c)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK};
+	uint32_t id = a->free_chunks[--a->nfree_chunks];
+	int fd, err;
+
+	fd = sfs_chunk_open(&a->root, id);
+	if (fd < 0) {
+		agent_log(a, "open staging file %u: %s", id, strerror(-fd));
+		sfs_chunk_remove(&a->root, id);
+		client_set_state(a, c, C_READY);
+		client_reply_error(a, c, SFS_MSG_CHUNK, fd, "staging file unusable");
+		return;
+	}
+	err = sfs_lease_add_chunk(&c->lease, id);
+	if (err) {
+		close(fd);
+		a->free_chunks[a->nfree_chunks++] = id;
+		client_set_state(a, c, C_READY);
+		client_reply_error(a, c, SFS_MSG_CHUNK, err, "lease can't be written");
+		return;
+	}
+	a->leased_chunks++;
+	m.a = id;
+	m.b = a->config->chunk_bytes;
+	client_set_state(a, c, C_READY);
+	client_reply(a, c, &m, &fd, 1);
+	close(fd);
+}
+
+static void chunk(struct agent *a, struct client *c)
+{
+	if (c->lease.head.nchunks >= a->client_chunks_max) {
+		client_reply_error(a, c, SFS_MSG_CHUNK, -ENOSPC, "staging limit reached");
+		return;
+	}
+	client_set_state(a, c, C_WAIT_CHUNK);
+	request_serve_waiting(a);
+	request_refill(a);
+}
+
+/*
+ * Out of sight first, out of the lease then: whatever happens between, the file can't be leased to somebody else with its
+ * old content.
+ */
+static void give_back(struct agent *a, struct client *c, uint64_t id)
+{
+	char from[32], to[32];
+	bool known = false;
+	int err;
+
+	for (uint32_t i = 0; i < c->lease.head.nchunks; i++)
+		known |= c->lease.head.chunks[i] == id;
+	if (!known) {
+		client_drop(a, c, "RETURN of a staging file it does not have");
+		return;
+	}
+	snprintf(from, sizeof(from), "%06u", (uint32_t)id);
+	snprintf(to, sizeof(to), "%06u.tmp", (uint32_t)id);
+	if (renameat(a->root.pool, from, a->root.pool, to) < 0 && errno != ENOENT) {
+		agent_log(a, "rename staging file %s: %s", from, strerror(errno));
+		return; /* it stays in the lease and goes when the client goes */
+	}
+	err = sfs_lease_del_chunk(&c->lease, (uint32_t)id);
+	if (err)
+		agent_log(a, "write the lease of log %u: %s", c->log_id, strerror(-err));
+	a->leased_chunks--;
+	worker_remove(a, (uint32_t)id);
+	request_refill(a);
+}
+
+/* ---- */
+
+void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, int fd)
+{
+	if (m->version != SFS_PROTO_VERSION) {
+		client_reply_error(a, c, m->type, -EPROTONOSUPPORT, "protocol version differs");
+		return;
+	}
+	if (c->state == C_STRANGER && m->type != SFS_MSG_HELLO) {
+		client_drop(a, c, "a request before HELLO");
+		return;
+	}
+	switch (m->type) {
+	case SFS_MSG_HELLO:
+		hello(a, c, m, fd);
+		break;
+	case SFS_MSG_CHUNK:
+		chunk(a, c);
+		break;
+	case SFS_MSG_RETURN:
+		give_back(a, c, m->a);
+		break;
+	case SFS_MSG_ACQUIRE:
+		deleg_acquire(a, c, m, fd);
+		break;
+	case SFS_MSG_RELEASE:
+		deleg_release(a, c, m->a, (uint32_t)m->b);
+		break;
+	default:
+		client_drop(a, c, "an unknown request");
+	}
+}
+
+void request_serve_waiting(struct agent *a)
+{
+	struct client *next;
+
+	for (struct client *c = a->clients; c; c = next) {
+		next = c->next;
+		if (c->state == C_WAIT_LOG && a->nspare_logs)
+			give_log(a, c);
+		else if (c->state == C_WAIT_CHUNK && a->nfree_chunks)
+			give_chunk(a, c);
+	}
+}
+
+void request_fail_waiting(struct agent *a, enum client_state state, int err)
+{
+	struct client *next;
+
+	for (struct client *c = a->clients; c; c = next) {
+		next = c->next;
+		if (c->state != state)
+			continue;
+		client_set_state(a, c, state == C_WAIT_LOG ? C_STRANGER : C_READY);
+		client_reply_error(a, c, state == C_WAIT_LOG ? SFS_MSG_HELLO : SFS_MSG_CHUNK, err,
+				   err == -ENOSPC ? "volume is full" : "agent failed, see log");
+	}
+}
+
+void request_refill(struct agent *a)
+{
+	const uint32_t waiting_logs = client_count(a, C_WAIT_LOG), waiting_chunks = client_count(a, C_WAIT_CHUNK);
+	const uint64_t pool = a->config->pool_bytes / a->config->chunk_bytes;
+	uint32_t ready = pool > a->leased_chunks ? (uint32_t)(pool - a->leased_chunks) : 0;
+
+	if (ready < SPARE_CHUNKS)
+		ready = SPARE_CHUNKS;
+	ready += waiting_chunks;
+	worker_want(a, waiting_logs + SPARE_LOGS > a->nspare_logs ? waiting_logs + SPARE_LOGS - a->nspare_logs : 0,
+		    waiting_logs > 0, ready > a->nfree_chunks ? ready - a->nfree_chunks : 0, waiting_chunks > 0);
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every log of a volume, one after the other, and the files that go with them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "recover/recover.h"
+
+/*
+ * Staging files first, the log's name last: while the log is there (cleared, so nothing in it counts) a repetition finds what is
+ * left to remove. A staging file that no lease names would be taken for a fresh one.
+ */
+int sfs_recover_discard(const struct sfs_root *r, uint32_t id, const struct sfs_leasefile *lease, struct sfs_why *why)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < lease->head.nchunks && !err; i++)
+		err = sfs_chunk_remove(r, lease->head.chunks[i]);
+	if (!err)
+		err = sfs_lease_remove(r, id);
+	if (!err)
+		err = sfs_log_remove(r, id);
+	return err ? sfs_fail(why, err, "remove log %u of %s: %s", id, r->path, strerror(-err)) : 0;
+}
+
+/* Nothing is touched when a lease comes from the future. */
+static int check_formats(const struct sfs_root *r, const struct sfs_numbers *leases, bool *damaged, struct sfs_why *why)
+{
+	for (uint32_t i = 0; i < leases->n; i++) {
+		struct sfs_leasefile l;
+		struct sfs_why here = {0};
+		int err = sfs_lease_load(r, leases->v[i], &l, &here);
+
+		if (err == -EINVAL)
+			*damaged = true;
+		else if (err)
+			return sfs_fail(why, err, "%s", here.text);
+		else
+			sfs_lease_close(&l);
+	}
+	return 0;
+}
+
+/*
+ * A lease that can't be read was cut short when it was made (power loss), or was destroyed. Which staging files went with it is
+ * not known, so all that no other lease names are removed: they may hold somebody's data.
+ */
+static int remove_unleased(const struct sfs_root *r, const struct sfs_numbers *leases, struct sfs_why *why)
+{
+	struct sfs_numbers chunks;
+	int err = sfs_chunk_list(r, &chunks, false, why);
+
+	if (err)
+		return err;
+	for (uint32_t k = 0; k < chunks.n && !err; k++) {
+		bool leased = false;
+
+		for (uint32_t i = 0; i < leases->n && !leased; i++) {
+			struct sfs_leasefile l;
+
+			if (sfs_lease_load(r, leases->v[i], &l, NULL))
+				continue;
+			for (uint32_t c = 0; c < l.head.nchunks; c++)
+				leased |= l.head.chunks[c] == chunks.v[k];
+			sfs_lease_close(&l);
+		}
+		if (!leased)
+			err = sfs_chunk_remove(r, chunks.v[k]);
+	}
+	sfs_numbers_free(&chunks);
+	return err ? sfs_fail(why, err, "remove a staging file of %s: %s", r->path, strerror(-err)) : 0;
+}
+
+static int one(const struct sfs_root *r, uint32_t id, const struct sfs_recover_how *how, struct sfs_recovery *sum,
+	       uint32_t *living, struct sfs_counters *counters, struct sfs_why *why)
+{
+	struct sfs_log_header h;
+	struct sfs_leasefile lease;
+	struct sfs_counters c;
+	int fd, err;
+
+	err = sfs_lease_load(r, id, &lease, NULL);
+	if (err == -EINVAL) {
+		sum->logs++;
+		sum->quarantined++;
+		err = sfs_lease_remove(r, id);
+		if (!err)
+			err = sfs_log_remove(r, id);
+		return err ? sfs_fail(why, err, "remove log %u of %s: %s", id, r->path, strerror(-err)) : 0;
+	}
+	if (err)
+		return sfs_fail(why, err, "read the lease of log %u of %s: %s", id, r->path, strerror(-err));
+	fd = sfs_log_open(r, id, O_RDONLY);
+	if (fd == -ENOENT) {
+		err = sfs_recover_discard(r, id, &lease, why); /* discarding it was interrupted */
+		sfs_lease_close(&lease);
+		return err;
+	}
+	if (fd < 0) {
+		sfs_lease_close(&lease);
+		return sfs_fail(why, fd, "open log %u of %s: %s", id, r->path, strerror(-fd));
+	}
+	if (pread(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h) && sfs_lease_alive(&lease.head, h.boot_id)) {
+		(*living)++;
+		close(fd);
+		sfs_lease_close(&lease);
+		return 0;
+	}
+	if (sfs_log_counters(fd, &c))
+		memset(&c, 0, sizeof(c)); /* shorter than a log is: recovery will say so */
+	close(fd);
+	err = sfs_recover_log(r, id, &lease, how, sum, why);
+	if (!err)
+		err = sfs_recover_discard(r, id, &lease, why);
+	if (!err)
+		sfs_counters_add(counters, &c);
+	sfs_lease_close(&lease);
+	return err;
+}
+
+int sfs_recover_all(const struct sfs_root *r, const struct sfs_recover_how *how, struct sfs_recovery *sum, uint32_t *living,
+		    struct sfs_why *why)
+{
+	struct sfs_numbers logs, leases;
+	struct sfs_recovery mine = {0};
+	struct sfs_totals totals;
+	struct sfs_counters counters = {0};
+	bool damaged = false;
+	int err;
+
+	*living = 0;
+	err = sfs_log_list(r, &logs, &leases, why);
+	if (err)
+		return err;
+	err = check_formats(r, &leases, &damaged, why);
+	for (uint32_t i = 0; i < leases.n && !err; i++)
+		err = one(r, leases.v[i], how, &mine, living, &counters, why);
+	if (!err && damaged)
+		err = remove_unleased(r, &leases, why);
+	/* A log without a lease has never been given to anybody. */
+	for (uint32_t i = 0; i < logs.n && !err; i++) {
+		if (sfs_numbers_has(&leases, logs.v[i]))
+			continue;
+		err = sfs_log_remove(r, logs.v[i]);
+		if (err)
+			sfs_fail(why, err, "remove log %u of %s: %s", logs.v[i], r->path, strerror(-err));
+	}
+	sfs_numbers_free(&logs);
+	sfs_numbers_free(&leases);
+	if (mine.logs && !sfs_totals_read(r, &totals)) {
+		int werr;
+
+		sfs_counters_add(&totals.counters, &counters);
+		totals.recovery_runs++;
+		totals.recovery_records += mine.records;
+		totals.recovery_replayed += mine.replayed;
+		totals.recovery_quarantined += mine.quarantined;
+		werr = sfs_totals_write(r, &totals);
+		if (!err && werr)
+			err = sfs_fail(why, werr, "write the totals of %s: %s", r->path, strerror(-werr));
+	}
+	sfs_recovery_add(sum, &mine);
+	return err;
+}

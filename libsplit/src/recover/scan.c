@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "recover/scan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+
+#define WINDOW 16384u /* records, 1 MiB */
+
+/* Records of an operation, collected from its last one on; filled from the end. */
+struct collect {
+	struct sfs_record rec[SFS_GROUP_MAX + 1];
+	unsigned first; /* index of the oldest one so far */
+	unsigned missing;
+	bool active;
+};
+
+bool sfs_record_valid(const struct sfs_record *rec, uint32_t seed, uint64_t epoch, uint32_t slot)
+{
+	/* The comparison of 8 bytes sorts out nearly everything before a checksum is computed. */
+	return rec->seq == (epoch << 32 | slot) && (rec->type == SFS_REC_WRITE || rec->type == SFS_REC_DONE) &&
+	       rec->crc == crc32c(seed, (const char *)rec + sizeof(rec->crc), sizeof(*rec) - sizeof(rec->crc));
+}
+
+static void give_up(struct sfs_scan *s, struct collect *g)
+{
+	if (g->active)
+		s->incomplete += SFS_GROUP_MAX + 1 - g->first;
+	g->active = false;
+}
+
+static bool continues(const struct collect *g, const struct sfs_record *rec)
+{
+	const struct sfs_record *newer = &g->rec[g->first];
+
+	return rec->type == SFS_REC_WRITE && rec->group_pos == newer->group_pos - 1 &&
+	       rec->group_left == newer->group_left + 1 && rec->ino == newer->ino && rec->gen == newer->gen;
+}
+
+static int add(struct sfs_scan *s, struct collect *g, const struct sfs_record *rec)
+{
+	const unsigned n = SFS_GROUP_MAX + 1 - (g->first - 1);
+
+	g->rec[--g->first] = *rec;
+	if (rec->group_pos > 0)
+		return 0;
+	g->active = false;
+	return s->group(s->ctx, &g->rec[g->first], n);
+}
+
+/* rec: NULL when the slot holds nothing valid. */
+static int take(struct sfs_scan *s, struct collect *g, const struct sfs_record *rec)
+{
+	if (g->active) {
+		if (rec && continues(g, rec))
+			return add(s, g, rec);
+		give_up(s, g);
+	}
+	if (!rec)
+		return 0;
+	if (rec->type == SFS_REC_DONE)
+		return s->done(s->ctx, rec);
+	if (rec->group_left > 0) {
+		s->incomplete++;
+		return 0;
+	}
+	g->active = true;
+	g->first = SFS_GROUP_MAX + 1;
+	return add(s, g, rec);
+}
+
+static int read_window(const struct sfs_scan *s, struct sfs_record *buf, uint32_t from, uint32_t n)
+{
+	const size_t want = n * sizeof(*buf);
+	size_t done = 0;
+
+	while (done < want) {
+		const off_t at = (off_t)(SFS_LOG_RECORDS_OFFSET + (uint64_t)from * sizeof(*buf) + done);
+		const ssize_t r = pread(s->fd, (char *)buf + done, want - done, at);
+
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r < 0)
+			return -errno;
+		if (r == 0)
+			break;
+		done += (size_t)r;
+	}
+	memset((char *)buf + done, 0, want - done); /* cut off meanwhile */
+	return 0;
+}
+
+int sfs_scan(struct sfs_scan *s)
+{
+	struct sfs_record *buf = malloc(WINDOW * sizeof(*buf));
+	struct collect *g = calloc(1, sizeof(*g));
+	int err = buf && g ? 0 : -ENOMEM;
+
+	s->records = s->incomplete = 0;
+	for (uint32_t end = s->slots; !err && end > 0;) {
+		const uint32_t n = end < WINDOW ? end : WINDOW, from = end - n;
+
+		err = read_window(s, buf, from, n);
+		for (uint32_t i = n; !err && i-- > 0;) {
+			const bool valid = sfs_record_valid(&buf[i], s->seed, s->epoch, from + i);
+
+			s->records += valid;
+			if (valid || g->active)
+				err = take(s, g, valid ? &buf[i] : NULL);
+		}
+		end = from;
+	}
+	if (!err)
+		give_up(s, g);
+	free(g);
+	free(buf);
+	return err;
+}

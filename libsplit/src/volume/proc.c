@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who a process is: a pid alone may have been used again, pid and start time may not (within one boot). */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "volume/store.h"
+
+static ssize_t slurp(int pid, const char *what, char *buf, size_t size)
+{
+	char path[64];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, what);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	n = read(fd, buf, size - 1);
+	close(fd);
+	buf[n > 0 ? n : 0] = 0;
+	return n;
+}
+
+uint64_t sfs_process_start(int pid)
+{
+	char buf[1024], *p, state;
+	long threads = 0;
+
+	if (pid <= 0 || slurp(pid, "stat", buf, sizeof(buf)) <= 0)
+		return 0;
+	/* The name, field 2, may hold anything, also parentheses: fields are counted from the last one. */
+	p = strrchr(buf, ')');
+	if (!p || p[1] != ' ')
+		return 0;
+	p += 2; /* field 3, the state */
+	state = *p;
+	for (int field = 3; field < 22; field++) {
+		if (field == 20)
+			threads = strtol(p, NULL, 10);
+		p = strchr(p, ' ');
+		if (!p)
+			return 0;
+		p++;
+	}
+	/* A process whose first thread has ended looks like a zombie, and others may still run. */
+	if ((state == 'Z' || state == 'X') && threads < 2)
+		return 0;
+	return strtoull(p, NULL, 10);
+}
+
+void sfs_process_comm(int pid, char comm[16])
+{
+	char buf[64];
+
+	memset(comm, 0, 16);
+	if (pid <= 0 || slurp(pid, "comm", buf, sizeof(buf)) <= 0)
+		return;
+	buf[strcspn(buf, "\n")] = 0;
+	snprintf(comm, 16, "%.15s", buf);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the subcommands of `splitfs` share. */
+#ifndef SFS_CLI_H
+#define SFS_CLI_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "recover/recover.h"
+#include "volume/root.h"
+#include "volume/store.h"
+#include "volume/why.h"
+
+#define EXIT_USAGE 2
+
+struct command {
+	const char *name;
+	const char *summary;
+	const char *help;
+	/* argv[0] is the subcommand. Returns the exit status. */
+	int (*run)(int argc, char **argv);
+};
+
+extern const struct command cmd_prepare, cmd_recover, cmd_status, cmd_agent, cmd_run;
+
+/* "splitfs: SENTENCE" on standard error; returns 1. */
+int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The same for wrong usage; returns 2. */
+int cli_usage(const struct command *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int cli_help(const struct command *c);
+
+/* A number with an optional K, M, G or T (binary). False when it is none or too large. */
+bool cli_bytes(const char *s, uint64_t *v);
+
+/* Progress on standard error, when that is a terminal and the work has taken a second. */
+struct cli_progress {
+	bool tty, shown;
+	uint64_t start, last; /* ms */
+};
+void cli_progress_init(struct cli_progress *p);
+void cli_progress(struct cli_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void cli_progress_end(struct cli_progress *p);
+/* For struct sfs_recover_how; ctx is a struct cli_progress. */
+void cli_recover_progress(void *ctx, const struct sfs_recovery *so_far);
+
+/* Options of the pool, common to prepare, agent and run: values for getopt_long. */
+enum {
+	OPT_POOL = 256,
+	OPT_CHUNK,
+	OPT_LOG,
+	OPT_CLIENT_CHUNKS,
+	OPT_AGENTS_DIR,
+	OPT_JSON,
+	OPT_PRIVATE,
+	OPT_MODE,
+	OPT_DIR,
+	OPT_LIBRARY
+};
+/* False, with the message printed, when a pool does not fit its chunks. */
+bool cli_check_chunk(const struct command *c, uint64_t chunk_bytes);
+
+#endif

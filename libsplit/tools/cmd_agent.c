@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* splitfs agent: serve one volume. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "cli.h"
+
+static const char help[] =
+	"Usage: splitfs agent ROOT --agents-dir DIR [OPTIONS]\n"
+	"\n"
+	"Serve the volume ROOT in the foreground: prepare it, recover it, listen on DIR/<major>-<minor>.sock, print \"ready\", "
+	"and lease\n"
+	"logs and staging files to the processes that use it until SIGTERM. Processes keep their leases when the agent ends, "
+	"and come\n"
+	"back to the next one.\n"
+	"\n"
+	"  --agents-dir DIR     directory of the socket\n"
+	"  --pool-bytes N       staging space kept ready (default 256M; K, M, G and T may follow the number)\n"
+	"  --chunk-bytes N      size of one staging file, a multiple of 2M (default 16M)\n"
+	"  --log-bytes N        records of one process's log (default 4M)\n"
+	"  --client-chunks N    staging files one process may have (default: half of the pool, at least 2)\n"
+	"  --private            used by 'splitfs run': DIR is this agent's own and is removed with it, and SIGTERM means to "
+	"end\n"
+	"                       when no process uses the volume any more\n"
+	"\n"
+	"Exit status: 0 after SIGTERM, 1 failure, 2 wrong usage.\n";
+
+static int run(int argc, char **argv)
+{
+	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
+						{"agents-dir", required_argument, NULL, OPT_AGENTS_DIR},
+						{"pool-bytes", required_argument, NULL, OPT_POOL},
+						{"chunk-bytes", required_argument, NULL, OPT_CHUNK},
+						{"log-bytes", required_argument, NULL, OPT_LOG},
+						{"client-chunks", required_argument, NULL, OPT_CLIENT_CHUNKS},
+						{"private", no_argument, NULL, OPT_PRIVATE},
+						{0}};
+	struct sfs_agent_config c = {.pool_bytes = SFS_DEFAULT_POOL_BYTES,
+				     .chunk_bytes = SFS_DEFAULT_CHUNK_BYTES,
+				     .log_bytes = SFS_DEFAULT_LOG_BYTES,
+				     .ready_fd = STDOUT_FILENO};
+	struct sfs_why why = {0};
+	uint64_t n;
+	int o;
+
+	opterr = 0;
+	while ((o = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		switch (o) {
+		case 'h':
+			return cli_help(&cmd_agent);
+		case OPT_AGENTS_DIR:
+			c.agents_dir = optarg;
+			break;
+		case OPT_POOL:
+			if (!cli_bytes(optarg, &c.pool_bytes))
+				return cli_usage(&cmd_agent, "--pool-bytes %s is no number of bytes", optarg);
+			break;
+		case OPT_CHUNK:
+			if (!cli_bytes(optarg, &c.chunk_bytes))
+				return cli_usage(&cmd_agent, "--chunk-bytes %s is no number of bytes", optarg);
+			break;
+		case OPT_LOG:
+			if (!cli_bytes(optarg, &c.log_bytes) || c.log_bytes < 8192 || c.log_bytes % 4096 ||
+			    c.log_bytes > 1ull << 36)
+				return cli_usage(&cmd_agent, "--log-bytes must be a multiple of 4K, from 8K to 64G");
+			break;
+		case OPT_CLIENT_CHUNKS:
+			if (!cli_bytes(optarg, &n) || n == 0 || n > SFS_LEASE_CHUNKS)
+				return cli_usage(&cmd_agent, "--client-chunks must be from 1 to %u", SFS_LEASE_CHUNKS);
+			c.client_chunks = (uint32_t)n;
+			break;
+		case OPT_PRIVATE:
+			c.private_dir = true;
+			break;
+		default:
+			return cli_usage(&cmd_agent, "unknown option or missing value: %s", argv[optind - 1]);
+		}
+	}
+	if (argc - optind != 1)
+		return cli_usage(&cmd_agent, "agent takes one directory");
+	if (!c.agents_dir)
+		return cli_usage(&cmd_agent, "--agents-dir is needed");
+	if (!cli_check_chunk(&cmd_agent, c.chunk_bytes))
+		return EXIT_USAGE;
+	c.root = argv[optind];
+	return sfs_agent_run(&c, &why) ? cli_fail("%s", why.text) : 0;
+}
+
+const struct command cmd_agent = {"agent", "serve a volume to the processes that use it", help, run};
