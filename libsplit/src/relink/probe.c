@@ -27,13 +27,13 @@ static int scratch(int dirfd)
 	return fd;
 }
 
-/* Does `provider` move the second block of the donor into the first of the target, with its content, and leave a hole? */
-static int works(enum relink_provider provider, int donor, int target)
+/* Does `move` take the second block of the donor into the first of the target, with its content, and leave a hole? */
+static int works(int (*move)(const struct relink_range *, uint64_t, uint64_t), int donor, int target)
 {
 	struct relink_range r = {.donor = donor, .target = target, .donor_off = RELINK_BLOCK, .len = RELINK_BLOCK};
 	uint64_t from = RELINK_BLOCK, to;
 	char block[RELINK_BLOCK];
-	int err, flags;
+	int err;
 
 	for (unsigned i = 0; i < RELINK_BLOCK; i++)
 		block[i] = MARK;
@@ -43,14 +43,12 @@ static int works(enum relink_provider provider, int donor, int target)
 			return err < 0 ? err : -ENOSPC;
 	}
 	err = sys_ftruncate(target, 0);
+	if (!err)
+		err = sys_ftruncate(target, RELINK_BLOCK); /* a hole of the right size */
+	if (!err)
+		err = move(&r, 0, RELINK_BLOCK);
 	if (err)
-		return err;
-	r.size = RELINK_BLOCK;
-	flags = relink(provider, &r, NULL);
-	if (flags < 0)
-		return relink_unsupported(flags) ? 0 : flags;
-	if (flags & RELINK_DONOR_KEEPS)
-		return 0; /* it fell back to copying */
+		return relink_unsupported(err) ? 0 : err;
 	for (unsigned i = 0; i < RELINK_BLOCK; i++)
 		block[i] = 0;
 	err = (int)sys_pread(target, block, RELINK_BLOCK, 0);
@@ -61,24 +59,6 @@ static int works(enum relink_provider provider, int donor, int target)
 			return 0;
 	err = relink_next_data(donor, &from, &to, 2 * RELINK_BLOCK);
 	return err < 0 ? err : !err;
-}
-
-/* Exchange falls back to reflink inside relink(): try the call itself on two holes of a file each. */
-static int exchange_works(int donor, int target)
-{
-	struct relink_range r = {.donor = donor, .target = target, .len = RELINK_BLOCK};
-	int err;
-
-	if (!relink_is_xfs(donor))
-		return 0;
-	err = sys_ftruncate(target, RELINK_BLOCK);
-	if (!err)
-		err = sys_ftruncate(donor, 2 * RELINK_BLOCK);
-	if (!err)
-		err = relink_xfs_exchange(&r, 0, RELINK_BLOCK);
-	if (relink_unsupported(err))
-		return 0;
-	return err ? err : works(RELINK_XFS_EXCHANGE, donor, target);
 }
 
 int relink_probe(int dirfd)
@@ -93,11 +73,11 @@ int relink_probe(int dirfd)
 		sys_close(donor);
 		return target;
 	}
-	ret = works(RELINK_REFLINK, donor, target);
+	ret = works(relink_reflink, donor, target);
 	if (ret > 0) {
 		ret = RELINK_REFLINK;
 	} else if (ret == 0) {
-		ret = exchange_works(donor, target);
+		ret = relink_is_xfs(donor) ? works(relink_xfs_exchange, donor, target) : 0;
 		if (ret >= 0)
 			ret = ret ? RELINK_XFS_EXCHANGE : RELINK_COPY;
 	}

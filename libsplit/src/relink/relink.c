@@ -10,6 +10,12 @@
 #include "base/sys.h"
 #include "relink/provider.h"
 
+/*
+ * Below this, copying costs less than the file system's transaction (4 KiB: 2.5 us against 10 by reflink), scatters the target's
+ * blocks less and leaves the staging block where it is.
+ */
+#define MOVE_MIN (32ull << 10)
+
 struct move {
 	const struct relink_range *r;
 	enum relink_provider provider;
@@ -160,9 +166,10 @@ static int pieces(struct move *m)
 	err = present(m, 0, head, copy);
 	if (!err)
 		err = present(m, head, whole,
-			      m->provider == RELINK_XFS_EXCHANGE ? exchange
-			      : m->provider == RELINK_REFLINK	 ? reflink_or_copy
-								 : copy);
+			      whole < MOVE_MIN			   ? copy
+			      : m->provider == RELINK_XFS_EXCHANGE ? exchange
+			      : m->provider == RELINK_REFLINK	   ? reflink_or_copy
+								   : copy);
 	if (!err)
 		err = present(m, head + whole, r->len - head - whole, copy);
 	if (!err)

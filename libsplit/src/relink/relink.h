@@ -68,7 +68,7 @@ struct relink_range {
 
 /*
  * Make [donor_off, +len) of the donor the content of [target_off, +len) of the target. Whole blocks are moved, the parts of
- * blocks at either end are copied. Bytes of the target outside the range keep their content, and the target is grown to `size`
+ * blocks at either end are copied, and so are ranges too short for moving to pay. Bytes of the target outside the range keep their content, and the target is grown to `size`
  * when it is smaller (bytes never written read as zeros). Where `provider` does not work for these two files (other mounts,
  * flags of the files, a file system with larger blocks) the next one down does the work.
  *
