@@ -9,6 +9,7 @@
 
 #define SLAB_BYTES (64ul << 10)
 #define FDS_MAX	   (1 << 20)
+#define SETFL	   (O_APPEND | O_DIRECT | O_NONBLOCK | O_NOATIME) /* what F_SETFL can change */
 
 struct sfs_ofd **sfs_fds;
 int sfs_fds_len;
@@ -102,16 +103,11 @@ static int ofd_put(struct sfs_ofd *ofd)
 /* Is the file in the part of the file system that is ours? Only asked where the volume is a directory of something larger. */
 static bool below(const struct sfs_volume *vol, int fd)
 {
-	char link[32] = "/proc/self/fd/", path[SFS_PATH_MAX + 256], digits[12];
+	char link[32], path[SFS_PATH_MAX + 256];
 	const size_t n = strlen(vol->dir);
-	int i = sizeof(digits) - 1;
 	ssize_t len;
 
-	digits[i] = 0;
-	do
-		digits[--i] = (char)('0' + fd % 10);
-	while ((fd /= 10) != 0);
-	memcpy(link + 14, digits + i, sizeof(digits) - (size_t)i);
+	sfs_fd_path(link, fd);
 	len = sys_readlinkat(AT_FDCWD, link, path, sizeof(path));
 	if (len < (ssize_t)n || memcmp(path, vol->dir, n) != 0 || (len > (ssize_t)n && path[n] != '/' && n > 1))
 		return false;
@@ -188,44 +184,42 @@ void sfs_adopt(int fd)
 		store_release(&sfs_fds[fd], SFS_FOREIGN);
 }
 
-/* O_TRUNC on a file that some process may have staged data of: open, take the file over, then truncate. */
-static int open_truncating(int dirfd, const char *path, int flags, mode_t mode)
+/*
+ * O_TRUNC on a file of ours that is there already: some process may have staged data of it, so it is opened as it is, taken over,
+ * and then truncated.
+ */
+static bool truncates_ours(int dirfd, const char *path, int flags)
 {
 	struct stat st;
 
-	if (sys_fstatat(dirfd, path, &st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) < 0 || !S_ISREG(st.st_mode) ||
-	    (flags & O_ACCMODE) == O_RDONLY || (flags & O_EXCL) || !sfs_volume_of(st.st_dev))
-		return sys_openat(dirfd, path, flags, mode);
-	return sys_openat(dirfd, path, flags & ~O_TRUNC, mode);
+	return (flags & O_TRUNC) && !(flags & O_EXCL) && !(flags & O_PATH) &&
+	       sys_fstatat(dirfd, path, &st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) == 0 && S_ISREG(st.st_mode) &&
+	       sfs_volume_of(st.st_dev);
 }
 
 int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
-	const bool truncates = flags & O_TRUNC;
+	const bool truncate = truncates_ours(dirfd, path, flags);
 	struct stat st;
 	int fd, r;
 
 	sfs_check_fork();
 	flags |= O_LARGEFILE;
-	fd = truncates ? open_truncating(dirfd, path, flags, mode) : sys_openat(dirfd, path, flags, mode);
+	fd = sys_openat(dirfd, path, truncate ? flags & ~O_TRUNC : flags, mode);
 	if (fd < 0)
 		return fd;
 	drop(fd);
 	r = sys_fstat(fd, &st);
 	if (r == 0)
 		r = attach(fd, &st, flags, false);
-	if (r < 0) {
-		sys_close(fd);
-		return r;
-	}
 	if (r == 0 && fd < sfs_fds_len)
 		store_release(&sfs_fds[fd], SFS_FOREIGN);
-	if (truncates && (flags & O_ACCMODE) != O_RDONLY && S_ISREG(st.st_mode) && sfs_volume_of(st.st_dev)) {
-		r = r == 1 ? sfs_ftruncate(fd, 0) : sys_ftruncate(fd, 0);
-		if (r < 0 && r != SFS_PASS) {
-			sfs_close(fd);
-			return r;
-		}
+	if (r >= 0 && truncate)
+		r = sfs_truncate_open(fd);
+	if (r < 0) {
+		if (sfs_close(fd) == SFS_PASS)
+			sys_close(fd);
+		return r;
 	}
 	return fd;
 }
@@ -314,17 +308,11 @@ int sfs_dup(int fd)
 
 int sfs_dup3(int fd, int newfd, int flags)
 {
-	struct sfs_ofd *old = NULL;
 	int r;
 
 	sfs_ours(fd);
-	if (fd != newfd && (unsigned)newfd < (unsigned)sfs_fds_len && sys_fcntl(fd, F_GETFD, 0) >= 0) {
-		if (is_private(newfd))
-			return -EBADF;
-		old = __atomic_exchange_n(&sfs_fds[newfd], NULL, __ATOMIC_ACQ_REL);
-		if (old > SFS_PRIVATE)
-			ofd_put(old);
-	}
+	if (is_private(newfd))
+		return -EBADF;
 	r = (int)sys_call3(SYS_dup3, fd, newfd, flags);
 	if (r >= 0)
 		share(fd, newfd);
@@ -351,7 +339,7 @@ int sfs_fcntl(int fd, int cmd, long arg)
 		break;
 	case F_SETFL:
 		if (ofd)
-			ofd->flags = (ofd->flags & O_ACCMODE) | (int)(arg & ~(long)O_ACCMODE);
+			ofd->flags = (ofd->flags & ~SETFL) | (int)(arg & SETFL);
 		break;
 	case F_SETLK:
 	case F_SETLKW:

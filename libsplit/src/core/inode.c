@@ -177,7 +177,7 @@ void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, voi
 	}
 }
 
-static void fd_path(char *buf, int fd)
+void sfs_fd_path(char *buf, int fd)
 {
 	static const char prefix[] = "/proc/self/fd/";
 	char digits[12];
@@ -192,28 +192,15 @@ static void fd_path(char *buf, int fd)
 }
 
 /*
- * A descriptor of our own: read-write where the application's is, so that we can map and relink. It is opened anew, not
- * duplicated, so that offsets are not shared; a process that may not open the file again (its identity has changed)
- * shares the description instead and leaves its offset alone.
+ * A descriptor of our own, with a file offset of its own: read-write where the application's is, so that we can map and relink.
+ * A process that may not open the file again (its identity has changed, it has no number left) has none.
  */
-static int own_fd(int fd, int accmode, bool *writable)
+static int own_fd(int fd, int accmode)
 {
 	char path[32];
-	int own;
 
-	fd_path(path, fd);
-	if (accmode != O_RDONLY) {
-		own = sys_openat(AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOCTTY, 0);
-		if (own >= 0) {
-			*writable = true;
-			return sfs_high_fd(own);
-		}
-	}
-	*writable = accmode == O_RDWR;
-	own = accmode == O_RDONLY ? sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0) : -EACCES;
-	if (own < 0)
-		own = sys_fcntl(fd, F_DUPFD_CLOEXEC, 64);
-	return own < 0 ? own : sfs_high_fd(own);
+	sfs_fd_path(path, fd);
+	return sfs_high_fd(sys_openat(AT_FDCWD, path, (accmode == O_RDONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOCTTY, 0));
 }
 
 /* Size as the kernel has it; only when nothing is staged. */
@@ -231,50 +218,43 @@ void sfs_inode_reload(struct sfs_inode *in)
 
 /*
  * Make the inode usable: our descriptor, generation, delegation and size. flags: how fd was opened. When the agent can't
- * be asked the delegation is SHARED and the kernel serves the file. Returns 0 or a negative errno value.
+ * be asked the delegation is SHARED, when there is no descriptor for us kernel_only is set: the kernel serves the file.
+ * Returns 0 or a negative errno value.
  */
 int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 {
 	const int accmode = flags & O_ACCMODE;
-	bool asked = false;
+	bool ask = in->deleg == SFS_DELEG_NONE;
 	int r;
 
-	if (in->fd < 0 || (accmode != O_RDONLY && !in->writable && !in->kernel_only)) {
-		bool writable = false;
-		int own = own_fd(fd, accmode, &writable);
+	if (!in->kernel_only && (in->fd < 0 || (accmode != O_RDONLY && !in->writable))) {
+		const int own = own_fd(fd, accmode);
 
-		if (own < 0)
-			return own;
-		if (in->fd >= 0 && in->fd_readonly < 0)
-			in->fd_readonly = in->fd;
-		else if (in->fd >= 0)
-			sfs_private_close(in->fd);
-		in->fd = own;
-		if (writable && !in->writable && in->win) {
-			sys_munmap(in->win, in->win_len); /* mapped read-only so far */
+		if (own < 0) {
+			in->kernel_only = true;
+		} else {
+			in->fd_readonly = in->fd; /* opened read-only so far */
+			in->fd = own;
+			in->writable = accmode != O_RDONLY;
+			if (in->win)
+				sys_munmap(in->win, in->win_len);
 			in->win = NULL;
 			in->win_len = 0;
+			in->win_tried = 0;
 		}
-		in->writable = writable;
-		if (!writable && accmode != O_RDONLY)
-			in->kernel_only = true; /* can't be mapped for reading */
-		r = in->gen ? 0 : sfs_generation(own, &in->gen);
+		r = in->gen ? 0 : sfs_generation(fd, &in->gen);
 		if (r < 0)
 			return r;
-		if (in->vol->state == VOL_READY) {
-			/* Again for a file first opened read-only: the agent must see that we may write it. */
-			sfs_agent_acquire(in->vol, in, own, 0);
-			asked = true;
-		}
+		/* Also for a file first opened read-only: the agent must see that we may write it. */
+		ask = true;
 	}
-	if (!asked && in->deleg == SFS_DELEG_NONE) {
+	if (ask) {
 		if (in->vol->state == VOL_READY)
-			sfs_agent_acquire(in->vol, in, in->fd, 0);
+			sfs_agent_acquire(in->vol, in, in->fd >= 0 ? in->fd : fd, 0);
 		else
 			in->deleg = SFS_DELEG_SHARED;
-		asked = true;
 	}
-	if (asked || !in->ready)
+	if (ask || !in->ready)
 		sfs_inode_reload(in);
 	in->ready = true;
 	return 0;
@@ -283,12 +263,14 @@ int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 /* Map the file, or more of it. Nobody holds the lock shared. On failure there is no window and the kernel reads for us. */
 void sfs_inode_map(struct sfs_inode *in)
 {
+	const uint64_t tried = in->win_tried;
 	uint64_t len = WINDOW_MIN;
 	void *p;
 
 	while (len < in->ksize * 2 && len < WINDOW_MAX)
 		len *= 2;
-	if (in->win && in->win_len >= in->ksize)
+	in->win_tried = in->ksize;
+	if (in->ksize == tried || (in->win && in->win_len >= in->ksize))
 		return;
 	if (in->win)
 		sys_munmap(in->win, in->win_len);

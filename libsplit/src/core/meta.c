@@ -189,10 +189,28 @@ int sfs_fallocate(int fd, int mode, off_t off, off_t len)
 	return ofd ? by_kernel(ofd, fd, call_fallocate, arg) : SFS_PASS;
 }
 
+static int call_truncate(int fd, const long *arg)
+{
+	char path[32];
+
+	sfs_fd_path(path, fd);
+	return (int)sys_call2(SYS_truncate, (long)path, arg[0]);
+}
+
+int sfs_truncate_open(int fd)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	const long arg[1] = {0};
+
+	return ofd ? by_kernel(ofd, fd, call_truncate, arg) : call_truncate(fd, arg);
+}
+
+/* By path, of a file that is open here: the kernel judges the path, and by_kernel() needs a descriptor. */
 int sfs_truncate(const char *path, off_t len)
 {
 	struct stat st;
 	struct sfs_inode *in;
+	struct sfs_op outer;
 	int r;
 
 	sfs_check_fork();
@@ -201,21 +219,25 @@ int sfs_truncate(const char *path, off_t len)
 	in = sfs_inode_ref(st.st_dev, st.st_ino);
 	if (!in)
 		return SFS_PASS;
-	sfs_rwlock_wrlock(&in->lock);
-	r = in->ready ? sfs_flush(in, false) : 0;
-	if (r == 0)
-		r = (int)sys_call2(SYS_truncate, (long)path, len);
-	in->dense_known = false;
-	if (in->ready)
-		sfs_inode_reload(in);
-	if (r == 0 && in->ready && in->vol->mode != SFS_POSIX)
-		r = sys_fsync(in->fd);
-	sfs_rwlock_wrunlock(&in->lock);
-	if (r == -EAGAIN) {
-		r = sfs_log_checkpoint(in->vol);
-		if (r == 0)
+	r = sfs_op_begin(in, &outer) ? -EAGAIN : -EDEADLK;
+	while (r == -EAGAIN) {
+		sfs_rwlock_wrlock(&in->lock);
+		r = in->ready ? sfs_flush(in, false) : 0;
+		if (r == 0) {
 			r = (int)sys_call2(SYS_truncate, (long)path, len);
+			if (in->ready)
+				sfs_inode_reload(in);
+			if (r == 0 && in->fd >= 0 && in->vol->mode != SFS_POSIX)
+				r = sys_fsync(in->fd);
+			sfs_rwlock_wrunlock(&in->lock);
+			break;
+		}
+		sfs_rwlock_wrunlock(&in->lock);
+		if (r == -EAGAIN && sfs_log_checkpoint(in->vol) < 0)
+			r = -ENOSPC;
 	}
+	if (r != -EDEADLK)
+		sfs_op_end(&outer);
 	sfs_inode_put(in);
 	return r;
 }

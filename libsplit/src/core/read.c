@@ -14,7 +14,7 @@
 /* Is everything there that a read needs besides the lock? */
 static bool readable(const struct sfs_inode *in)
 {
-	return sfs_inode_served(in) && in->dense_known && ((in->win && in->win_len >= in->ksize) || in->ksize == 0);
+	return sfs_inode_served(in) && in->dense_known && ((in->win && in->win_len >= in->ksize) || in->win_tried == in->ksize);
 }
 
 /* inode.lock held exclusively. */
@@ -25,7 +25,7 @@ int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
 	if (r < 0)
 		return r;
 	if (sfs_inode_served(in)) {
-		if (in->ksize > 0 && (!in->win || in->win_len < in->ksize))
+		if (in->win_tried != in->ksize)
 			sfs_inode_map(in);
 		sfs_inode_dense(in);
 	}

@@ -115,6 +115,8 @@ struct sfs_inode {
 
 	uint8_t *win; /* the file mapped from offset 0, beyond its end as far as win_len (ctFS: the MMU is the index) */
 	uint64_t win_len;
+	uint64_t
+		win_tried; /* ksize when it was last mapped: without success, or not all of it, the rest is read by the kernel */
 	uint64_t populated; /* in-place stores: everything before this offset has been faulted in */
 	uint64_t last_end;  /* end of the last in-place store */
 
@@ -261,6 +263,8 @@ void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, voi
 struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino);
 /* inode.lock held exclusively: delegation, descriptor and sizes are there. fd: an open descriptor of the file. */
 int sfs_inode_ready(struct sfs_inode *in, int fd, int flags);
+/* "/proc/self/fd/N"; buf has 32 bytes. */
+void sfs_fd_path(char *buf, int fd);
 void sfs_inode_reload(struct sfs_inode *in);
 void sfs_inode_map(struct sfs_inode *in);
 bool sfs_inode_dense(struct sfs_inode *in);
@@ -308,6 +312,9 @@ void sfs_flush_all(struct sfs_volume *vol, bool durable);
 
 /* fd.c */
 int sfs_fds_make(void);
+
+/* meta.c: what O_TRUNC does, also to a file opened read-only; fd need not be ours */
+int sfs_truncate_open(int fd);
 
 /* read.c, write.c */
 struct sfs_ofd *sfs_ofd_of(int fd);

@@ -383,14 +383,14 @@ static ssize_t write_once(const struct request *q, bool append, off_t pos, off_t
 	return (ssize_t)done;
 }
 
-/* No staging space: everything is relinked, so that staging files become free; where that does not help, the kernel writes. */
-static ssize_t write_without_staging(const struct request *q, off_t pos)
+/* No staging space, or no memory for the block table: everything is relinked, so that staging files become free; where that does not help, the kernel writes. */
+static ssize_t write_without_staging(const struct request *q, off_t pos, ssize_t why)
 {
 	struct sfs_inode *in = q->ofd->inode;
 	ssize_t r;
 
 	if (in->vol->mode == SFS_STRICT)
-		return -ENOSPC;
+		return why;
 	sfs_rwlock_wrlock(&in->lock);
 	r = sfs_flush(in, false);
 	if (r == 0 || r == -EAGAIN)
@@ -422,8 +422,8 @@ static ssize_t write_at(const struct request *q, bool append, off_t pos, off_t *
 		} else if (r == -ENOSPC && !emptied && in->vol->state == VOL_READY) {
 			emptied = true;
 			sfs_flush_all(in->vol, false);
-		} else if (r == -ENOSPC && emptied) {
-			return write_without_staging(q, *at);
+		} else if (r == -ENOMEM || (r == -ENOSPC && emptied)) {
+			return write_without_staging(q, *at, r);
 		} else {
 			break;
 		}
