@@ -9,7 +9,7 @@
 #define SFS_CPU_CLWB	   0x02u
 #define SFS_CPU_SSE42	   0x04u /* crc32 */
 #define SFS_CPU_PCLMUL	   0x08u
-#define SFS_CPU_AVX	   0x10u /* and the kernel saves its registers */
+#define SFS_CPU_ERMS	   0x10u /* rep movsb is fast */
 #define SFS_CPU_KNOWN	   0x80000000u
 
 extern uint32_t sfs_cpu_cache __attribute__((visibility("hidden")));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memcpy, memmove, memset, memcmp and strlen of the preloaded object, which cannot use the C library's. Reads are served by memcpy, so
- * it has to keep up with that one: 32-byte vectors where the CPU has them, whole pages in the middle, overlapping moves at the
- * ends.
+ * memcpy, memmove, memset, memcmp and strlen of the preloaded object, which cannot use the C library's. Reads
+ * are served by memcpy, so it has to keep up with that one: for pages the processor's own string move, which starts the next
+ * line early where the source comes from memory; below that 16-byte vectors, overlapping at the ends.
  */
-#include <immintrin.h>
+#include <emmintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +20,7 @@ typedef uint64_t u64_any __attribute__((aligned(1), may_alias));
 typedef uint32_t u32_any __attribute__((aligned(1), may_alias));
 typedef uint16_t u16_any __attribute__((aligned(1), may_alias));
 
+#define REP_MIN	    2048u /* string moves take a while to start */
 #define LOAD(p)	    _mm_loadu_si128((const __m128i *)(p))
 #define STORE(p, v) _mm_storeu_si128((__m128i *)(p), v)
 
@@ -75,39 +76,17 @@ static void copy_sse2(char *d, const char *s, size_t n)
 	STORE(last + 16, last1);
 }
 
-/* n >= 256, ranges do not overlap; stores aligned to 32 bytes. */
-__attribute__((target("avx"))) static void copy_avx(char *d, const char *s, size_t n)
-{
-	size_t skip = 32 - ((uintptr_t)d & 31);
-	__m256i a, b, c, e;
-
-	_mm256_storeu_si256((__m256i *)d, _mm256_loadu_si256((const __m256i *)s));
-	d += skip, s += skip, n -= skip;
-	for (; n >= 128; n -= 128, d += 128, s += 128) {
-		a = _mm256_loadu_si256((const __m256i *)s);
-		b = _mm256_loadu_si256((const __m256i *)s + 1);
-		c = _mm256_loadu_si256((const __m256i *)s + 2);
-		e = _mm256_loadu_si256((const __m256i *)s + 3);
-		_mm256_store_si256((__m256i *)d, a);
-		_mm256_store_si256((__m256i *)d + 1, b);
-		_mm256_store_si256((__m256i *)d + 2, c);
-		_mm256_store_si256((__m256i *)d + 3, e);
-	}
-	/* The last 128 bytes once more, unaligned: n >= 256 - 32 made sure that they lie inside. */
-	d += n - 128, s += n - 128;
-	for (int i = 0; i < 4; i++)
-		_mm256_storeu_si256((__m256i *)d + i, _mm256_loadu_si256((const __m256i *)s + i));
-	_mm256_zeroupper();
-}
-
 void *memcpy(void *restrict dst, const void *restrict src, size_t n)
 {
-	if (n <= 32)
+	if (n <= 32) {
 		move_small(dst, src, n);
-	else if (n >= 256 && (sfs_cpu() & SFS_CPU_AVX))
-		copy_avx(dst, src, n);
-	else
+	} else if (n >= REP_MIN && (sfs_cpu() & SFS_CPU_ERMS)) {
+		void *d = dst;
+
+		__asm__ volatile("rep movsb" : "+D"(d), "+S"(src), "+c"(n) : : "memory");
+	} else {
 		copy_sse2(dst, src, n);
+	}
 	return dst;
 }
 

@@ -66,7 +66,7 @@ int main(void)
 			one(&rnd, n);
 		for (int i = 0; i < 500; i++)
 			one(&rnd, test_below(&rnd, 9000));
-		/* Second pass: as on a CPU without AVX. */
+		/* Second pass: as on a CPU without fast string moves. */
 		sfs_cpu_cache = SFS_CPU_KNOWN;
 	}
 	return 0;
