@@ -6,9 +6,6 @@
 APPS_IMAGE=${APPS_IMAGE:-localhost/splitfs/apps:dev}
 RELEASE_NAMESPACE=${RELEASE_NAMESPACE:-splitfs-system}
 NODE_LABELS=app.kubernetes.io/name=splitfs,app.kubernetes.io/component=node
-# Marks the namespaces of the tests, so that those of a run that was killed can be found.
-TEST_LABEL=splitfs.io/e2e
-
 kube() {
     "$HACK_DIR/cluster" kubectl "$@"
 }
@@ -37,12 +34,12 @@ expect() {
     esac || fail "$1: got '$2', expected $3 '$4'"
 }
 
-# make_namespace: the namespace is new, so that a name in it is never one of an earlier run.
+# make_namespace [LABEL]: the namespace is new, so that a name in it is never one of an earlier run.
 make_namespace() {
     kube create -f - <<EOF >/dev/null
 apiVersion: v1
 kind: Namespace
-metadata: {name: $NAMESPACE, labels: {$TEST_LABEL: "true"}}
+metadata: {name: $NAMESPACE, labels: {${1:-}}}
 EOF
     # The first pod of a namespace is refused while its service account does not exist.
     wait_until 30 "service account of namespace $NAMESPACE" k get serviceaccount default

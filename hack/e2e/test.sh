@@ -9,6 +9,8 @@
 # shellcheck source-path=SCRIPTDIR source=redis.sh
 . "$HACK_DIR/e2e/redis.sh"
 
+# Marks the namespaces of the tests, so that those of a run that was killed can be found.
+TEST_LABEL=splitfs.io/e2e
 NAMESPACE=${NAMESPACE:-e2e-$(basename "$0")-$$}
 
 # at_exit commands run before the namespace goes, last one first: what a test changed outside its namespace.
@@ -33,4 +35,4 @@ finish() {
 trap finish EXIT
 # A test that takes too long is told to end by its runner: it then still shows and removes what it made.
 trap 'fail "interrupted, or longer than its time limit"' INT TERM
-make_namespace
+make_namespace "$TEST_LABEL: 'true'"
