@@ -215,7 +215,7 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 			c->log_id, c->pid, c->comm, (unsigned long long)s->replayed, (unsigned long long)s->bytes,
 			(unsigned long long)s->files, (unsigned long long)s->quarantined);
 	sfs_counters_add(&a->totals.counters, &job->counters);
-	a->totals.recovery_runs++;
+	a->totals.recovery_runs += s->replayed || s->quarantined;
 	a->totals.recovery_records += s->records;
 	a->totals.recovery_replayed += s->replayed;
 	a->totals.recovery_quarantined += s->quarantined;

@@ -30,6 +30,7 @@ struct file {
 	bool retired; /* a newer DONE: nothing before counts */
 	bool wanted;
 	bool touched;
+	bool stripped;
 	int fd;
 	uint32_t open_index;
 	uint64_t size;
@@ -157,7 +158,8 @@ static int file_open(struct recovery *rv, struct file *f)
 	f->open_index = rv->next_open;
 	rv->open[rv->next_open] = f;
 	rv->next_open = (rv->next_open + 1) % OPEN_TARGETS;
-	if (!f->touched) {
+	if (!f->stripped) {
+		f->stripped = true;
 		fd = sfs_replay_strip(f->fd);
 		if (fd)
 			return fail_file(rv, f, fd, "chmod");

@@ -152,7 +152,7 @@ int sfs_recover_all(const struct sfs_root *r, const struct sfs_recover_how *how,
 		int werr;
 
 		sfs_counters_add(&totals.counters, &counters);
-		totals.recovery_runs++;
+		totals.recovery_runs += mine.replayed || mine.quarantined;
 		totals.recovery_records += mine.records;
 		totals.recovery_replayed += mine.replayed;
 		totals.recovery_quarantined += mine.quarantined;

@@ -94,6 +94,7 @@ struct sfs_totals {
 	uint32_t format;
 	uint32_t crc;
 	struct sfs_counters counters; /* of processes that are gone */
+	/* runs: that had something to do */
 	uint64_t recovery_runs, recovery_records, recovery_replayed, recovery_quarantined;
 };
 

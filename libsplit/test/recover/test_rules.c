@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each rule of docs/recovery.md: what a record does, and what leaves it without effect. */
+#include "world.h"
+
+static struct world w;
+static struct world_log l;
+
+static void fresh(uint32_t id)
+{
+	world_new(&w);
+	world_log(&w, &l, id, 128);
+}
+
+static struct sfs_recovery end(void)
+{
+	struct sfs_recovery s = world_recover(&w);
+
+	world_log_close(&l);
+	CHECK_EQ(world_entries(&w, w.root.log), 0);
+	CHECK_EQ(world_entries(&w, w.root.pool), 0);
+	return s;
+}
+
+static void append_and_overwrite(void)
+{
+	struct world_file f;
+	struct sfs_recovery s;
+
+	fresh(1);
+	f = world_file(&w, "f", 'o', 10000);
+	world_allow(&l, &f);
+	world_write(&w, &l, &f, 100, 200, 'a', 0);   /* overwrite */
+	world_write(&w, &l, &f, 10000, 500, 'b', 5); /* append */
+	world_write(&w, &l, &f, 150, 10, 'c', 8);    /* newer, within the first */
+	s = end();
+	CHECK_EQ(s.records, 3);
+	CHECK_EQ(s.replayed, 3);
+	CHECK_EQ(s.bytes, 700);
+	CHECK_EQ(s.files, 1);
+	CHECK_EQ(s.ignored + s.quarantined, 0);
+	world_expect(&f, 10500, 0, 100, 'o');
+	world_expect(&f, 10500, 100, 150, 'a');
+	world_expect(&f, 10500, 150, 160, 'c');
+	world_expect(&f, 10500, 160, 300, 'a');
+	world_expect(&f, 10500, 300, 10000, 'o');
+	world_expect(&f, 10500, 10000, 10500, 'b');
+	close(f.fd);
+	world_end(&w);
+}
+
+/* A hole is a block that was moved. The bytes of an older record must not come back over it. */
+static void moved_already(void)
+{
+	struct world_file f;
+	struct sfs_recovery s;
+
+	fresh(2);
+	f = world_file(&w, "f", 'o', 8192);
+	world_allow(&l, &f);
+	world_write(&w, &l, &f, 0, 4096, 'a', 0);
+	world_write(&w, &l, &f, 0, 4096, 'b', 1);
+	/* The client relinked the newer one and died before it said so. */
+	CHECK_EQ(fallocate(l.chunk_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 4096), 0);
+	{
+		char b[4096];
+
+		memset(b, 'b', sizeof(b));
+		CHECK_EQ(pwrite(f.fd, b, 4096, 0), 4096);
+	}
+	s = end();
+	CHECK_EQ(s.bytes, 0);
+	world_expect(&f, 8192, 0, 4096, 'b');
+	world_expect(&f, 8192, 4096, 8192, 'o');
+	close(f.fd);
+	world_end(&w);
+}
+
+static void retired(void)
+{
+	struct world_file f, g;
+	struct sfs_recovery s;
+
+	fresh(3);
+	f = world_file(&w, "f", 'o', 4096);
+	g = world_file(&w, "g", 'o', 4096);
+	world_allow(&l, &f);
+	world_allow(&l, &g);
+	world_write(&w, &l, &f, 0, 10, 'a', 0);
+	world_write(&w, &l, &g, 0, 10, 'a', 1);
+	world_done(&w, &l, f.ino, f.gen, 0);
+	world_write(&w, &l, &f, 20, 10, 'b', 2);
+	s = end();
+	CHECK_EQ(s.replayed, 2);
+	CHECK_EQ(s.ignored, 2);
+	world_expect(&f, 4096, 0, 20, 'o');
+	world_expect(&f, 4096, 20, 30, 'b');
+	world_expect(&g, 4096, 0, 10, 'a');
+	close(f.fd);
+	close(g.fd);
+	world_end(&w);
+}
+
+static void retired_all(void)
+{
+	struct world_file f;
+	struct sfs_recovery s;
+
+	fresh(4);
+	f = world_file(&w, "f", 'o', 4096);
+	world_allow(&l, &f);
+	world_write(&w, &l, &f, 0, 10, 'a', 0);
+	world_done(&w, &l, 0, 0, SFS_REC_DURABLE);
+	s = end();
+	CHECK_EQ(s.replayed, 0);
+	world_expect(&f, 4096, 0, 4096, 'o');
+	close(f.fd);
+	world_end(&w);
+}
+
+/* After a power loss on persistent memory: only what was fenced, and only a DONE that the journal had committed. */
+static void other_boot_dax(void)
+{
+	struct world_file f;
+	struct sfs_recovery s;
+	struct sfs_record r;
+
+	fresh(5);
+	f = world_file(&w, "f", 'o', 4096);
+	world_allow(&l, &f);
+	world_write(&w, &l, &f, 0, 10, 'a', 0);
+	world_done(&w, &l, f.ino, f.gen, 0); /* not durable: does not count */
+	r = world_record(&l, &f, 100, 10, 4096 + 100, 110);
+	r.flags = 0; /* posix, not fenced: does not count */
+	CHECK_EQ(pwrite(l.chunk_fd, "zzzzzzzzzz", 10, 4096 + 100), 10);
+	world_put(&w, &l, &r);
+	world_reboot(&l, true);
+	s = end();
+	CHECK_EQ(s.replayed, 1);
+	CHECK_EQ(s.ignored, 2);
+	world_expect(&f, 4096, 0, 10, 'a');
+	world_expect(&f, 4096, 10, 4096, 'o');
+	close(f.fd);
+	world_end(&w);
+}
+
+/* After a reboot of an emulated volume the page cache is gone: the log is void. */
+static void other_boot_emulated(void)
+{
+	struct world_file f;
+	struct sfs_recovery s;
+
+	fresh(6);
+	f = world_file(&w, "f", 'o', 4096);
+	world_allow(&l, &f);
+	world_write(&w, &l, &f, 0, 10, 'a', 0);
+	world_reboot(&l, false);
+	s = end();
+	CHECK_EQ(s.replayed, 0);
+	CHECK_EQ(s.ignored, 1);
+	world_expect(&f, 4096, 0, 4096, 'o');
+	close(f.fd);
+	world_end(&w);
+}
+
+/* Records of one operation count all together or not at all. */
+static void groups(void)
+{
+	struct world_file f;
+	struct sfs_recovery s;
+
+	fresh(7);
+	f = world_file(&w, "f", 'o', 3 * 4096);
+	world_allow(&l, &f);
+	for (int whole = 0; whole < 3; whole++) {
+		for (int i = 0; i < 3; i++) {
+			struct sfs_record r =
+				world_record(&l, &f, (uint64_t)i * 4096, 4096, (uint64_t)(whole * 3 + i) * 4096, 3 * 4096);
+			char b[4096];
+
+			memset(b, '0' + whole, sizeof(b));
+			CHECK_EQ(pwrite(l.chunk_fd, b, sizeof(b), (off_t)r.stage_off), 4096);
+			r.group_pos = (uint8_t)i;
+			r.group_left = (uint8_t)(2 - i);
+			if (whole == 1 && i == 1)
+				l.slot++; /* never stored */
+			else if (whole == 2 && i == 0)
+				l.slot++;
+			else
+				world_put(&w, &l, &r);
+		}
+	}
+	s = end();
+	CHECK_EQ(s.records, 7);
+	CHECK_EQ(s.replayed, 3);
+	CHECK_EQ(s.ignored, 4);
+	world_expect(&f, 3 * 4096, 0, 3 * 4096, '0');
+	close(f.fd);
+	world_end(&w);
+}
+
+static void checksums(void)
+{
+	struct world_file f;
+	struct sfs_recovery s;
+	struct sfs_record r;
+
+	fresh(8);
+	f = world_file(&w, "f", 'o', 4096);
+	world_allow(&l, &f);
+	r = world_record(&l, &f, 0, 5, 0, 5);
+	r.flags |= SFS_REC_DATA_CRC;
+	r.data_crc = crc32c(0, "right", 5);
+	CHECK_EQ(pwrite(l.chunk_fd, "right", 5, 0), 5);
+	world_put(&w, &l, &r);
+	r = world_record(&l, &f, 0, 5, 4096, 5);
+	r.flags |= SFS_REC_DATA_CRC;
+	r.data_crc = crc32c(0, "wrong", 5);
+	CHECK_EQ(pwrite(l.chunk_fd, "wro", 3, 4096), 3); /* the rest did not arrive */
+	world_put(&w, &l, &r);
+	s = end();
+	CHECK_EQ(s.replayed, 1);
+	CHECK_EQ(s.quarantined, 1);
+	{
+		char b[5];
+
+		CHECK_EQ(pread(f.fd, b, 5, 0), 5);
+		CHECK_MEM(b, "right", 5);
+	}
+	close(f.fd);
+	world_end(&w);
+}
+
+/* The log's holder may write what it likes into it; what it may not name has no effect. */
+static void not_allowed(void)
+{
+	struct world_file f, other, big;
+	struct sfs_recovery s;
+	struct sfs_record r;
+	int n = 0;
+
+	fresh(9);
+	f = world_file(&w, "f", 'o', 4096);
+	other = world_file(&w, "other", 'x', 4096);
+	big = world_file(&w, "big", 'o', 4096);
+	world_allow(&l, &f);
+	world_allow(&l, &big);
+	/* A staging file of somebody else. */
+	CHECK_EQ(sfs_chunk_create(&w.root, 7777, WORLD_CHUNK, NULL), 0);
+#define REFUSED(...)                                                                                                           \
+	do {                                                                                                                   \
+		r = world_record(&l, &f, 0, 10, 0, 10);                                                                        \
+		__VA_ARGS__;                                                                                                   \
+		world_put(&w, &l, &r);                                                                                         \
+		n++;                                                                                                           \
+	} while (0)
+	REFUSED(r.ino = other.ino, r.gen = other.gen);
+	REFUSED(r.gen++);
+	REFUSED(r.stage_file = 7777);
+	REFUSED(r.stage_file = 0);
+	REFUSED(r.stage_file = UINT32_MAX);
+	REFUSED(r.stage_off = WORLD_CHUNK);
+	REFUSED(r.stage_off = WORLD_CHUNK - 4096, r.len = 4097, r.size = 8192);
+	REFUSED(r.stage_off = UINT64_MAX - 4095);
+	REFUSED(r.stage_off = 1);
+	REFUSED(r.off = UINT64_MAX - 4095, r.size = UINT64_MAX);
+	REFUSED(r.off = (UINT64_MAX >> 1) / 4096 * 4096, r.size = UINT64_MAX >> 1, r.len = 8192);
+	REFUSED(r.size = UINT64_MAX);
+	REFUSED(r.size = 9);
+	REFUSED(r.len = 0);
+	REFUSED(r.len = UINT32_MAX, r.size = UINT32_MAX);
+	world_write(&w, &l, &big, 1ull << 40, 10, 'b', 3);
+	s = world_recover(&w);
+	CHECK_EQ(s.quarantined, n);
+	CHECK_EQ(s.replayed, 1);
+	world_expect(&f, 4096, 0, 4096, 'o');
+	world_expect(&other, 4096, 0, 4096, 'x');
+	world_expect(&big, (1ull << 40) + 10, 1ull << 40, (1ull << 40) + 10, 'b');
+	CHECK_EQ(world_entries(&w, w.root.pool), 1);
+	world_log_close(&l);
+	close(f.fd);
+	close(other.fd);
+	close(big.fd);
+	world_end(&w);
+}
+
+static void epochs_and_slots(void)
+{
+	struct world_file f;
+	struct sfs_recovery s;
+	struct sfs_record r;
+
+	fresh(10);
+	f = world_file(&w, "f", 'o', 4096);
+	world_allow(&l, &f);
+	/* Of an epoch before, as a cleared log is full of them. */
+	l.epoch = 0;
+	world_write(&w, &l, &f, 0, 10, 'a', 0);
+	l.epoch = 1;
+	/* Copied to another slot. */
+	r = world_record(&l, &f, 0, 10, 0, 10);
+	world_seal(&w, &l, &r, 50);
+	CHECK_EQ(pwrite(l.fd, &r, 64, SFS_LOG_RECORDS_OFFSET + 51 * 64), 64);
+	/* Of another log. */
+	r = world_record(&l, &f, 0, 10, 0, 10);
+	r.seq = l.epoch << 32 | 60;
+	r.crc = crc32c(sfs_log_seed(w.root.uuid, 11), (char *)&r + 4, 60);
+	CHECK_EQ(pwrite(l.fd, &r, 64, SFS_LOG_RECORDS_OFFSET + 60 * 64), 64);
+	s = end();
+	CHECK_EQ(s.records, 0);
+	world_expect(&f, 4096, 0, 4096, 'o');
+	close(f.fd);
+	world_end(&w);
+}
+
+static void gone_and_reused(void)
+{
+	struct world_file f, g;
+	struct sfs_recovery s;
+
+	fresh(11);
+	f = world_file(&w, "f", 'o', 4096);
+	world_allow(&l, &f);
+	world_write(&w, &l, &f, 0, 10, 'a', 0);
+	CHECK_EQ(unlinkat(w.root.fd, "f", 0), 0);
+	close(f.fd);
+	/* Where the file system gives the inode number again, the generation tells the files apart. */
+	for (int i = 0; i < 100; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "g%d", i);
+		g = world_file(&w, name, 'x', 4096);
+		close(g.fd);
+	}
+	s = end();
+	CHECK_EQ(s.replayed, 0);
+	CHECK_EQ(s.ignored, 1);
+	for (int i = 0; i < 100; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "g%d", i);
+		g = world_identify(openat(w.root.fd, name, O_RDONLY));
+		world_expect(&g, 4096, 0, 4096, 'x');
+		close(g.fd);
+	}
+	world_end(&w);
+}
+
+/* The same generation on purpose: only the lease of this very identity counts. */
+static void size_only_grows(void)
+{
+	struct world_file f;
+	struct sfs_record r;
+
+	fresh(12);
+	f = world_file(&w, "f", 'o', 100);
+	world_allow(&l, &f);
+	r = world_record(&l, &f, 0, 10, 0, 5000); /* a write behind the end came before and is in the file's size alone */
+	CHECK_EQ(pwrite(l.chunk_fd, "aaaaaaaaaa", 10, 0), 10);
+	world_put(&w, &l, &r);
+	r = world_record(&l, &f, 20, 10, 20, 30);
+	CHECK_EQ(pwrite(l.chunk_fd, "bbbbbbbbbb", 10, 20), 10);
+	world_put(&w, &l, &r);
+	end();
+	world_expect(&f, 5000, 0, 10, 'a');
+	world_expect(&f, 5000, 20, 30, 'b');
+	world_expect(&f, 5000, 30, 100, 'o');
+	world_expect(&f, 5000, 100, 5000, 0);
+	close(f.fd);
+	world_end(&w);
+}
+
+static void set_user_id(void)
+{
+	struct world_file f;
+	struct stat st;
+
+	fresh(13);
+	f = world_file(&w, "f", 'o', 100);
+	CHECK_EQ(fchmod(f.fd, 06775), 0);
+	world_allow(&l, &f);
+	world_write(&w, &l, &f, 0, 10, 'a', 0);
+	end();
+	CHECK_EQ(fstat(f.fd, &st), 0);
+	CHECK_EQ(st.st_mode & 07777, 0775);
+	close(f.fd);
+	world_end(&w);
+}
+
+int main(void)
+{
+	append_and_overwrite();
+	moved_already();
+	retired();
+	retired_all();
+	other_boot_dax();
+	other_boot_emulated();
+	groups();
+	checksums();
+	not_allowed();
+	epochs_and_slots();
+	gone_and_reused();
+	size_only_grows();
+	set_user_id();
+	return 0;
+}
