@@ -46,7 +46,6 @@ static int add_process(struct report *rp, uint32_t id, struct sfs_why *why)
 {
 	struct process *bigger, *p;
 	struct sfs_leasefile l;
-	struct sfs_log_header h;
 	int fd;
 
 	if (sfs_lease_load(&rp->root, id, &l, NULL))
@@ -68,7 +67,7 @@ static int add_process(struct report *rp, uint32_t id, struct sfs_why *why)
 	}
 	if (!sfs_log_counters(fd, &p->counters))
 		sfs_counters_add(&rp->totals.counters, &p->counters);
-	p->alive = pread(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h) && sfs_lease_alive(&p->lease, h.boot_id);
+	p->alive = sfs_lease_alive(&p->lease, fd);
 	close(fd);
 	return 0;
 }

@@ -209,7 +209,6 @@ static bool anybody_lives(const struct sfs_root *r)
 	if (sfs_log_list(r, &logs, &leases, NULL))
 		return false;
 	for (uint32_t i = 0; i < leases.n && !lives; i++) {
-		struct sfs_log_header h;
 		struct sfs_leasefile l;
 		int fd;
 
@@ -217,7 +216,7 @@ static bool anybody_lives(const struct sfs_root *r)
 			continue;
 		fd = sfs_log_open(r, leases.v[i], O_RDONLY);
 		if (fd >= 0) {
-			lives = pread(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h) && sfs_lease_alive(&l.head, h.boot_id);
+			lives = sfs_lease_alive(&l.head, fd);
 			close(fd);
 		}
 		sfs_lease_close(&l);

@@ -294,13 +294,27 @@ static bool used(struct agent *a)
 	return !free_now;
 }
 
+/* Clients that live keep their leases on disk; those that just died are recovered before we go, if that does not take long. */
 static bool stop_now(struct agent *a)
 {
 	struct signalfd_siginfo si;
 
-	while (read(a->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
+	while (read(a->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+		if (!a->stopping)
+			a->stop_until = agent_now() + STOP_SECONDS * 1000;
 		a->stopping = true;
-	return a->stopping && (!a->config->private_dir || !used(a));
+	}
+	if (!a->stopping)
+		return false;
+	if (a->config->private_dir)
+		return !used(a);
+	if (a->listen_fd >= 0) {
+		unlink(a->socket_path);
+		close(a->listen_fd);
+		a->listen_fd = -1;
+		a->accept_again = 0;
+	}
+	return client_count(a, C_DYING) == 0 || agent_now() >= a->stop_until;
 }
 
 static void dispatch(struct agent *a, const struct epoll_event *ev)
@@ -325,7 +339,7 @@ static void timeouts(struct agent *a)
 {
 	const uint64_t now = agent_now();
 
-	if (a->accept_again && now >= a->accept_again) {
+	if (a->accept_again && now >= a->accept_again && a->listen_fd >= 0) {
 		a->accept_again = 0;
 		agent_rewatch(a, a->listen_fd, EPOLLIN, &a->listen_src);
 	}

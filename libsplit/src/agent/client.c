@@ -177,6 +177,8 @@ static void start_recovery(struct agent *a, struct client *c)
 
 void client_drop(struct agent *a, struct client *c, const char *why)
 {
+	int err;
+
 	if (c->state == C_DYING || c->state == C_GONE)
 		return;
 	if (why)
@@ -188,6 +190,10 @@ void client_drop(struct agent *a, struct client *c, const char *why)
 	}
 	disconnect(c);
 	client_set_state(a, c, C_DYING);
+	/* Its process may live on (exec, a broken connection): the next agent must not wait for it. */
+	err = sfs_lease_set_held(&c->lease, false);
+	if (err)
+		agent_log(a, "write the lease of log %u: %s", c->log_id, strerror(-err));
 	start_recovery(a, c);
 }
 
@@ -381,7 +387,6 @@ void client_timeouts(struct agent *a, uint64_t now)
 
 static int load_one(struct agent *a, uint32_t id, struct sfs_why *why)
 {
-	struct sfs_log_header h;
 	struct client *c = client_new(a, C_AWAY);
 	int err;
 
@@ -411,8 +416,7 @@ static int load_one(struct agent *a, uint32_t id, struct sfs_why *why)
 			fcntl(c->pidfd, F_SETFD, FD_CLOEXEC);
 	}
 	/* The process may have ended since it was found alive, or between the two looks at it. */
-	if (pread(c->log_fd, &h, sizeof(h), 0) != sizeof(h) || !sfs_lease_alive(&c->lease.head, h.boot_id) ||
-	    (c->pidfd >= 0 && agent_watch(a, c->pidfd, EPOLLIN, &c->pidfd_src)))
+	if (!sfs_lease_alive(&c->lease.head, c->log_fd) || (c->pidfd >= 0 && agent_watch(a, c->pidfd, EPOLLIN, &c->pidfd_src)))
 		client_drop(a, c, NULL);
 	return 0;
 }

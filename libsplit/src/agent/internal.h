@@ -26,6 +26,7 @@
 
 #define HELLO_SECONDS  5 /* for the first message of a connection */
 #define RESUME_SECONDS 3 /* for clients of the agent before us */
+#define STOP_SECONDS   3 /* for recoveries that are under way when the agent is to stop */
 #define RETRY_SECONDS  5 /* after a recovery that failed (a full file system) */
 #define CLIENTS_MAX    4096u
 #define STRANGERS_MAX  256u /* connections that have not said HELLO */
@@ -166,7 +167,9 @@ struct agent {
 	int epoll, listen_fd, signal_fd, dir_fd;
 	char socket_path[SFS_SOCKET_PATH];
 	struct source listen_src, signal_src, worker_src;
-	bool stopping;	       /* SIGTERM arrived and we wait for the last user (private_dir) */
+	/* SIGTERM arrived: we wait for recoveries, or for the last user (private_dir). */
+	bool stopping;
+	uint64_t stop_until;   /* ms */
 	uint64_t accept_again; /* ms: no descriptors were left */
 
 	struct client *clients, *clients_last, *gone;

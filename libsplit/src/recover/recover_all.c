@@ -75,7 +75,6 @@ static int remove_unleased(const struct sfs_root *r, const struct sfs_numbers *l
 static int one(const struct sfs_root *r, uint32_t id, const struct sfs_recover_how *how, struct sfs_recovery *sum,
 	       uint32_t *living, struct sfs_counters *counters, struct sfs_why *why)
 {
-	struct sfs_log_header h;
 	struct sfs_leasefile lease;
 	struct sfs_counters c;
 	int fd, err;
@@ -101,7 +100,7 @@ static int one(const struct sfs_root *r, uint32_t id, const struct sfs_recover_h
 		sfs_lease_close(&lease);
 		return sfs_fail(why, fd, "open log %u of %s: %s", id, r->path, strerror(-fd));
 	}
-	if (pread(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h) && sfs_lease_alive(&lease.head, h.boot_id)) {
+	if (sfs_lease_alive(&lease.head, fd)) {
 		(*living)++;
 		close(fd);
 		sfs_lease_close(&lease);

@@ -240,10 +240,15 @@ int sfs_lease_remove(const struct sfs_root *r, uint32_t id)
 	return unlinkat(r->log, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-bool sfs_lease_alive(const struct sfs_lease *head, const uint8_t log_boot_id[16])
+bool sfs_lease_alive(const struct sfs_lease *head, int logfd)
 {
+	struct sfs_log_header h;
+	struct stat st;
 	uint8_t boot[16];
 
-	return head->held == 1 && head->pid > 0 && head->start != 0 && sfs_boot_id(boot) == 0 &&
-	       memcmp(boot, log_boot_id, 16) == 0 && sfs_process_start(head->pid) == head->start;
+	if (head->held != 1 || head->pid <= 0 || head->start == 0 || sfs_boot_id(boot) || fstat(logfd, &st) < 0 ||
+	    pread(logfd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
+		return false;
+	return memcmp(boot, h.boot_id, sizeof(boot)) == 0 && sfs_process_start(head->pid) == head->start &&
+	       sfs_process_maps(head->pid, st.st_ino);
 }

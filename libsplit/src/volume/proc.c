@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who a process is: a pid alone may have been used again, pid and start time may not (within one boot). */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,4 +61,28 @@ void sfs_process_comm(int pid, char comm[16])
 		return;
 	buf[strcspn(buf, "\n")] = 0;
 	snprintf(comm, 16, "%.15s", buf);
+}
+
+bool sfs_process_maps(int pid, uint64_t ino)
+{
+	char path[64], *line = NULL;
+	bool found = false;
+	size_t size = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return true;
+	/* start-end perms offset device inode path */
+	errno = 0;
+	while (!found && getline(&line, &size, f) > 0) {
+		unsigned long long n;
+
+		found = sscanf(line, "%*s %*s %*s %*s %llu", &n) == 1 && n == ino;
+	}
+	found = found || errno == EACCES || errno == EPERM;
+	free(line);
+	fclose(f);
+	return found;
 }

@@ -70,8 +70,8 @@ int sfs_lease_del_chunk(struct sfs_leasefile *l, uint32_t chunk);
 int sfs_lease_set_held(struct sfs_leasefile *l, bool held);
 void sfs_lease_close(struct sfs_leasefile *l);
 int sfs_lease_remove(const struct sfs_root *r, uint32_t id);
-/* Does the process that holds this lease still run (in the boot boot_id of the log)? */
-bool sfs_lease_alive(const struct sfs_lease *head, const uint8_t log_boot_id[16]);
+/* Does the process that holds this lease still run, in the boot in which the log was made, and with the log mapped? */
+bool sfs_lease_alive(const struct sfs_lease *head, int logfd);
 
 /* --- staging files (pool.c) */
 
@@ -108,6 +108,8 @@ int sfs_totals_write(const struct sfs_root *r, struct sfs_totals *t);
 /* Start time of a process, field 22 of /proc/PID/stat; 0 when there is no such process. */
 uint64_t sfs_process_start(int pid);
 void sfs_process_comm(int pid, char comm[16]);
+/* Has the process mapped the file with this inode number? Yes, when we may not look: a program that was replaced by exec has not. */
+bool sfs_process_maps(int pid, uint64_t ino);
 
 /* --- used by all of these */
 int sfs_list_dir(int dirfd, const char *suffix, struct sfs_numbers *l);
