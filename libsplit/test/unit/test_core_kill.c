@@ -147,7 +147,7 @@ static void *map(const char *path, size_t *len)
 	void *p;
 
 	CHECK(fd >= 0 && fstat(fd, &st) == 0);
-	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	p = mmap(NULL, (size_t)st.st_size + 1, PROT_READ, MAP_SHARED, fd, 0); /* a file may be empty */
 	CHECK(p != MAP_FAILED);
 	close(fd);
 	*len = (size_t)st.st_size;
@@ -189,7 +189,7 @@ static unsigned replay(const char *file)
 				CHECK_EQ(ftruncate(fd, (off_t)r->size), 0);
 			n++;
 		}
-		munmap((void *)data, len);
+		munmap((void *)data, len + 1);
 	}
 	close(fd);
 	return n;
@@ -216,7 +216,7 @@ static void check_lines(void)
 	for (int i = 0; i < APPENDERS; i++)
 		if (next[i] < sh->appended[i] || next[i] > sh->appended[i] + 1)
 			FAIL("appender %d: %u lines, %u were acknowledged", i, next[i], sh->appended[i]);
-	munmap(p, len);
+	munmap(p, len + 1);
 }
 
 static void check_slots(int id, bool strict)
@@ -242,7 +242,7 @@ static void check_slots(int id, bool strict)
 				FAIL("writer %d: slot %u is torn", id, i);
 		}
 	}
-	munmap(p, len);
+	munmap(p, len + 1);
 }
 
 static unsigned round_of(const char *mode, unsigned us)
@@ -274,7 +274,7 @@ static unsigned round_of(const char *mode, unsigned us)
 	check_lines();
 	for (int i = 0; i < WRITERS; i++)
 		check_slots(i, strcmp(mode, "strict") == 0);
-	munmap((void *)head, len);
+	munmap((void *)head, len + 1);
 	snprintf(cmd, sizeof(cmd), "rm -r '%s'", sh->root);
 	CHECK_EQ(system(cmd), 0);
 	return n;
