@@ -54,6 +54,8 @@ static inline void sfs_fd_reset(int fd)
  * made when there is no configuration. Inherited descriptors are adopted when they are first used.
  */
 void sfs_init(char *const *envp);
+/* setrlimit(2) was called: RLIMIT_FSIZE may be another. */
+void sfs_limits_changed(void);
 /* Is any volume configured? When not, the wrappers only pass calls on. */
 bool sfs_active(void);
 

@@ -143,6 +143,10 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 		return -ENOMEM;
 	}
 	ofd->kernel_off = kernel_off;
+	/* Ask for the file now: whoever has staged data of it relinks, and fstat tells the truth from the start. */
+	sfs_rwlock_wrlock(&in->lock);
+	r = sfs_inode_ready(in, fd, flags);
+	sfs_rwlock_wrunlock(&in->lock);
 	enter(fd, ofd);
 	return 1;
 }

@@ -249,6 +249,8 @@ int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 		ask = true;
 	}
 	if (ask) {
+		if (in->vol->state == VOL_UNKNOWN)
+			sfs_volume_connect(in->vol, fd); /* in the child of a fork: a log of its own */
 		if (in->vol->state == VOL_READY)
 			sfs_agent_acquire(in->vol, in, in->fd >= 0 ? in->fd : fd, 0);
 		else

@@ -365,7 +365,7 @@ static struct sfs_inode *stale(dev_t dev, ino_t ino)
 	if (sfs.nvolumes == 0 || !sfs_volume_of(dev))
 		return NULL;
 	in = sfs_inode_ref(dev, ino);
-	if (in && in->staged == 0 && !in->touched) {
+	if (in && in->staged == 0 && !in->touched && in->deleg != SFS_DELEG_NONE) {
 		sfs_inode_put(in);
 		return NULL;
 	}
@@ -385,7 +385,8 @@ void sfs_fix_stat(struct stat *st)
 		return;
 	}
 	sfs_rwlock_wrlock(&in->lock);
-	if (in->ready) {
+	if (in->ready && in->fd >= 0) {
+		sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
 		sfs_inode_times(in);
 		if (sys_fstat(in->fd, &now) == 0)
 			*st = now;
@@ -412,7 +413,8 @@ void sfs_fix_statx(struct statx *stx)
 		return;
 	}
 	sfs_rwlock_wrlock(&in->lock);
-	if (in->ready) {
+	if (in->ready && in->fd >= 0) {
+		sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
 		sfs_inode_times(in);
 		if (sys_fstat(in->fd, &now) == 0) {
 			stx->stx_mtime.tv_sec = now.st_mtim.tv_sec;

@@ -32,10 +32,18 @@ bool sfs_active(void)
 	return sfs.nvolumes > 0;
 }
 
+void sfs_limits_changed(void)
+{
+	struct rlimit rl;
+
+	sfs.fsize_limit = ~0ull;
+	if (sys_call4(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&rl) == 0 && rl.rlim_cur != RLIM_INFINITY)
+		sfs.fsize_limit = rl.rlim_cur;
+}
+
 void sfs_init(char *const *envp)
 {
 	const char *config = env(envp, "SPLITFS_CONFIG"), *ms = env(envp, "SPLITFS_VISIBILITY_MS");
-	struct rlimit rl;
 	void *p;
 
 	if (sfs.configured)
@@ -52,9 +60,7 @@ void sfs_init(char *const *envp)
 			v = v * 10 + (uint32_t)(*ms - '0');
 		sfs.visibility_ms = v ? v : 1;
 	}
-	sfs.fsize_limit = ~0ull;
-	if (sys_call4(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&rl) == 0 && rl.rlim_cur != RLIM_INFINITY)
-		sfs.fsize_limit = rl.rlim_cur;
+	sfs_limits_changed();
 	pm_init();
 	sfs_bias_enable(); /* without it locks are slower, nothing else */
 	if (sfs_fds_make() < 0)

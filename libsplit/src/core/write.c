@@ -170,8 +170,10 @@ static int place(struct sfs_inode *in, uint64_t pos, uint64_t end, struct extent
 			blocks = 1;
 		} else {
 			b = sfs_stage_alloc(in, &blocks, &err);
-			if (!b)
+			if (!b && n == 0)
 				return err;
+			if (!b)
+				break;
 		}
 		stop = (blk + blocks) * SFS_BLOCK < end ? (blk + blocks) * SFS_BLOCK : end;
 		if (n > 0 && b == ext[n - 1].b + (blk - ext[n - 1].off / SFS_BLOCK)) {
@@ -236,7 +238,8 @@ static void enter(struct sfs_inode *in, const struct extent *e)
 }
 
 /*
- * One atomic operation. Returns the bytes written, less than n only where an operation needs more than EXTENTS_MAX extents;
+ * One atomic operation. Returns the bytes written, less than n only where an operation needs more than EXTENTS_MAX extents or
+ * more staging space than there is;
  * -EAGAIN: the log is full; -ENOSPC: no staging space.
  */
 static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t pos, size_t n)
@@ -352,6 +355,11 @@ static ssize_t write_once(const struct request *q, bool append, off_t pos, off_t
 		r = sfs_agent_acquire(in->vol, in, in->fd, SFS_ACQ_EXCLUSIVE);
 		if (r < 0)
 			return -EIO;
+		sfs_inode_reload(in);
+		sfs_io_prepare(q->ofd, in, q->fd);
+	}
+	/* A process without the library may share the description, and have written through it. */
+	if (q->ofd->kernel_off && in->staged == 0 && sfs_inode_served(in)) {
 		sfs_inode_reload(in);
 		sfs_io_prepare(q->ofd, in, q->fd);
 	}
