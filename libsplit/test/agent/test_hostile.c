@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Clients that send what nobody should: random bytes, wrong lengths, descriptors of all kinds and in any number, requests ahead,
+ * connections without end, logs and staging files cut off under the agent's hands. An honest client is served all the time, and
+ * when they are gone the agent has as many descriptors as before.
+ */
+#include <sys/eventfd.h>
+
+#include "played.h"
+
+static struct played_agent a;
+static struct world w;
+static struct world_file f, honest_file;
+static struct played honest;
+
+static void honest_works(void)
+{
+	uint32_t id;
+	int fd = played_chunk(&honest, &id);
+
+	CHECK(fd >= 0);
+	close(fd);
+	played_notify(&honest, SFS_MSG_RETURN, id, 0);
+	CHECK_EQ(played_acquire(&honest, &honest_file, 0), SFS_DELEG_EXCLUSIVE);
+}
+
+static int any_fd(uint64_t *rng)
+{
+	int p[2], fd;
+
+	switch (test_below(rng, 8)) {
+	case 0:
+		CHECK_EQ(pipe(p), 0);
+		close(p[0]);
+		return p[1];
+	case 1:
+		return socket(AF_UNIX, SOCK_STREAM, 0);
+	case 2:
+		return eventfd(0, 0);
+	case 3:
+		return openat(w.root.fd, ".", O_RDONLY);
+	case 4:
+		return open("/proc/self/mem", O_RDWR);
+	case 5:
+		return openat(w.root.fd, "f", O_PATH);
+	case 6:
+		fd = open("/dev/null", O_RDWR);
+		return fd;
+	default:
+		return openat(w.root.fd, "f", O_RDWR);
+	}
+}
+
+/* One connection that starts well or not and goes on badly. */
+static void fuzz(uint64_t *rng)
+{
+	struct played c = {.sock = -1, .event = -1, .log_fd = -1};
+	const bool hello = test_below(rng, 3) > 0;
+
+	if (hello) {
+		if (played_hello(&c, &a, (enum sfs_mode)test_below(rng, 3), 0, f.fd) < 0)
+			return;
+	} else {
+		c.sock = played_connect(&a);
+		if (c.sock < 0)
+			return;
+	}
+	for (int i = (int)test_below(rng, 20); i >= 0; i--) {
+		unsigned char raw[256];
+		struct sfs_msg m;
+		int fds[20], nfds = test_below(rng, 2) ? 0 : (int)test_below(rng, test_below(rng, 4) ? 3 : 20), r;
+		size_t n = sizeof(m);
+
+		test_fill(rng, raw, sizeof(raw));
+		memcpy(&m, raw, sizeof(m));
+		if (test_below(rng, 8)) {
+			m.version = SFS_PROTO_VERSION;
+			m.type = (uint16_t)test_below(rng, 9);
+			m.a = test_below(rng, 2) ? f.ino : test_below(rng, 5);
+			m.b = test_below(rng, 2) ? f.gen : test_below(rng, 5);
+			m.c = test_below(rng, 5);
+		}
+		if (test_below(rng, 10) == 0)
+			n = test_below(rng, sizeof(raw));
+		memcpy(raw, &m, sizeof(m));
+		for (int k = 0; k < nfds; k++) {
+			fds[k] = any_fd(rng);
+			CHECK(fds[k] >= 0);
+		}
+		r = played_send(test_below(rng, 8) || c.event < 0 ? c.sock : c.event, raw, n, fds, nfds);
+		for (int k = 0; k < nfds; k++)
+			close(fds[k]);
+		if (r < 0)
+			break;
+		/* Sometimes it reads its replies. */
+		if (test_below(rng, 3) == 0) {
+			struct sfs_msg reply;
+			int got[4];
+
+			while (played_recv(c.sock, &reply, got, 4, 1) == 1)
+				for (int k = 0; k < 4; k++)
+					if (got[k] >= 0)
+						close(got[k]);
+		}
+	}
+	if (c.log_fd >= 0) {
+		if (test_below(rng, 3) == 0)
+			CHECK_EQ(ftruncate(c.log_fd, (off_t)test_below(rng, 20000)), 0);
+		else if (test_below(rng, 2))
+			for (int i = 0; i < 50; i++) {
+				unsigned char raw[64];
+
+				test_fill(rng, raw, sizeof(raw));
+				CHECK_EQ(pwrite(c.log_fd, raw, 64, (off_t)test_below(rng, 30000)), 64);
+			}
+		close(c.log_fd);
+	}
+	if (c.event >= 0)
+		close(c.event);
+	close(c.sock);
+}
+
+/* Requests without reading a reply, until the agent has had enough or the socket is full. */
+static void flood(void)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = f.ino, .b = f.gen};
+	struct played c;
+	int flags;
+
+	CHECK_EQ(played_hello(&c, &a, SFS_POSIX, 0, f.fd), 0);
+	flags = fcntl(c.sock, F_GETFL);
+	CHECK_EQ(fcntl(c.sock, F_SETFL, flags | O_NONBLOCK), 0);
+	for (int i = 0; i < 20000; i++) {
+		int r = played_send(c.sock, &m, sizeof(m), &f.fd, 1);
+
+		if (r == -EPIPE || r == -ECONNRESET)
+			break;
+		if (r == -EAGAIN && i > 5000)
+			break;
+		if (r == -EAGAIN)
+			usleep(100);
+	}
+	honest_works();
+	played_close(&c);
+}
+
+static void many_connections(void)
+{
+	static int socks[600];
+	int n = 0;
+
+	for (int i = 0; i < 600; i++) {
+		int s = played_connect(&a);
+
+		if (s >= 0)
+			socks[n++] = s;
+	}
+	honest_works();
+	for (int i = 0; i < n; i++)
+		close(socks[i]);
+}
+
+/* A client whose service thread never answers keeps nobody waiting but those who want its file. */
+static void deaf(void)
+{
+	struct played c, d;
+
+	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, f.fd), 0);
+	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_EXCLUSIVE);
+	CHECK_EQ(played_hello(&d, &a, SFS_STRICT, 0, f.fd), 0);
+	played_ask(&d, &f, f.fd, 0);
+	honest_works();
+	played_close(&c);
+	CHECK(played_answer(&d, PATIENCE) >= SFS_DELEG_SHARED);
+	played_close(&d);
+}
+
+int main(void)
+{
+	const struct sfs_agent_config config = {.pool_bytes = 16u << 20, .chunk_bytes = WORLD_CHUNK, .log_bytes = 64 << 10};
+	uint64_t rng = test_seed(11);
+	int before, status;
+
+	signal(SIGPIPE, SIG_IGN);
+	world_new(&w);
+	f = world_file(&w, "f", 'o', 4096);
+	honest_file = world_file(&w, "honest", 'h', 4096);
+	agent_start_with(&a, &w, &config);
+	CHECK_EQ(played_hello(&honest, &a, SFS_STRICT, 0, honest_file.fd), 0);
+	honest_works();
+	before = agent_fds(&a);
+	for (int i = 0; i < 400; i++) {
+		fuzz(&rng);
+		if (i % 50 == 0)
+			honest_works();
+	}
+	flood();
+	deaf();
+	many_connections();
+	honest_works();
+	/* A spare log more or less is no leak. */
+	EVENTUALLY(abs(agent_fds(&a) - before) <= 2);
+	CHECK_EQ(waitpid(a.pid, &status, WNOHANG), 0);
+	world_expect(&honest_file, 4096, 0, 4096, 'h');
+	played_close(&honest);
+	agent_end(&a);
+	close(f.fd);
+	close(honest_file.fd);
+	world_end(&w);
+	return 0;
+}
