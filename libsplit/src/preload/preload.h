@@ -98,6 +98,13 @@ void pl_stdio_unmark(int fd) __attribute__((visibility("hidden")));
 bool pl_stdio_marked(int fd) __attribute__((visibility("hidden")));
 
 /*
+ * A descriptor for the regular file of ours at path, opened for writing; negative when there is none, or it may not be written.
+ * pl_release closes it.
+ */
+int pl_take_over(const char *path) __attribute__((visibility("hidden")));
+void pl_release(int fd) __attribute__((visibility("hidden")));
+
+/*
  * fd has just come into being as a descriptor of ours (open, dup, ...); a negative errno value is let through. When its file
  * cannot be made true the descriptor is of no use.
  */
@@ -109,8 +116,7 @@ static inline int pl_new_fd_raw(int fd)
 		return fd;
 	err = sfs_make_true(fd, true);
 	if (unlikely(err < 0)) {
-		if (sfs_close(fd) == SFS_PASS)
-			sys_close(fd);
+		pl_release(fd);
 		return err;
 	}
 	return fd;

@@ -95,14 +95,25 @@ static FILE *made(FILE *f, bool fresh)
 	return f;
 }
 
-/* "w" truncates the file, so what is staged for it goes to the kernel first. */
+/* "w" truncates the file inside the C library. */
+static int before_truncation(const char *path)
+{
+	int fd = pl_take_over(path), err;
+
+	if (fd < 0)
+		return 0; /* not there yet, not a file, not to be written: fopen will say so */
+	err = sfs_make_true(fd, true);
+	pl_release(fd);
+	return err;
+}
+
 WRAPPER FILE *w_fopen(const char *path, const char *mode)
 {
 	int err;
 
 	if (likely(!sfs_active()))
 		return REAL(fopen)(path, mode);
-	err = pl_path_true(AT_FDCWD, path, 0);
+	err = *mode == 'w' ? before_truncation(path) : 0;
 	if (err < 0) {
 		pl_ret(err);
 		return NULL;
@@ -119,7 +130,7 @@ WRAPPER FILE *w_freopen(const char *path, const char *mode, FILE *f)
 	if (likely(!sfs_active()))
 		return REAL(freopen)(path, mode, f);
 	unmade(f);
-	err = path ? pl_path_true(AT_FDCWD, path, 0) : 0;
+	err = path && *mode == 'w' ? before_truncation(path) : 0;
 	if (err < 0) {
 		REAL(fclose)(f); /* as freopen does when it fails */
 		pl_ret(err);

@@ -47,12 +47,17 @@ EXPORT(ftruncate64, w_ftruncate);
 
 WRAPPER int w_truncate(const char *path, off_t len)
 {
-	int r;
+	int r, fd;
 
 	if (likely(!sfs_active()))
 		return REAL(truncate)(path, len);
 	pl_cancel_point();
 	r = sfs_truncate(path, len);
+	fd = r == SFS_PASS && len >= 0 ? pl_take_over(path) : -1;
+	if (fd >= 0) {
+		r = sfs_ftruncate(fd, len);
+		pl_release(fd);
+	}
 	return r == SFS_PASS ? REAL(truncate)(path, len) : (int)pl_ret(r);
 }
 EXPORT(truncate, w_truncate);

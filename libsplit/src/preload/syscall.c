@@ -200,6 +200,18 @@ static long open_raw(int dirfd, const char *path, int flags, mode_t mode)
 	return pl_new_fd_raw((int)fd);
 }
 
+static long truncate_raw(const char *path, off_t len)
+{
+	long r = sfs_truncate(path, len);
+	int fd = r == SFS_PASS && len >= 0 ? pl_take_over(path) : -1;
+
+	if (fd >= 0) {
+		r = sfs_ftruncate(fd, len);
+		pl_release(fd);
+	}
+	return r == SFS_PASS ? sys_call2(SYS_truncate, (long)path, len) : r;
+}
+
 static long aio_submit_raw(const long a[6])
 {
 	struct iocb **list = (struct iocb **)a[2];
@@ -248,8 +260,7 @@ static long dispatch(long n, const long a[6])
 		r = sfs_close_range((unsigned)a[0], (unsigned)a[1], (unsigned)a[2]);
 		break;
 	case SYS_truncate:
-		r = sfs_truncate(path0, a[1]);
-		break;
+		return truncate_raw(path0, a[1]);
 	case SYS_stat:
 	case SYS_lstat:
 	case SYS_fstat:

@@ -33,6 +33,7 @@ int main(void)
 	int there[2], back[2], fd;
 	pid_t pid;
 
+	alarm(20); /* a failed partner must not leave the other waiting */
 	CHECK(pipe(there) == 0 && pipe(back) == 0 && close(creat("f", 0644)) == 0);
 	if ((pid = fork()) == 0) {
 		CHECK((fd = open("f", O_RDWR)) >= 0);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Before a file is truncated by its name: what any process has staged for it must have gone to the kernel, or it would come
+ * back later. A descriptor of our own is how the core asks the other processes.
+ */
+#include "preload.h"
+
+int pl_take_over(const char *path)
+{
+	struct stat st;
+	int fd;
+
+	/* Opening something else may block, or be noticed at its other end. */
+	if (sys_fstatat(AT_FDCWD, path, &st, 0) < 0 || !S_ISREG(st.st_mode))
+		return -1;
+	fd = sfs_openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
+	if (fd < 0 || sfs_ours(fd))
+		return fd;
+	pl_release(fd);
+	return -1;
+}
+
+void pl_release(int fd)
+{
+	if (sfs_close(fd) == SFS_PASS)
+		sys_close(fd);
+}
