@@ -56,6 +56,17 @@ static inline void pl_cancel_point(void)
 }
 
 /*
+ * Addresses that no program has memory at: NULL and its neighbours, and the kernel's half. Other bad buffers end the program
+ * where the kernel would say EFAULT (docs/interception.md); to know would take a system call per access.
+ */
+static inline bool pl_bad_buffer(const void *buf, size_t n)
+{
+	const uintptr_t low = 65536, high = (1ull << 47) - 4096, p = (uintptr_t)buf;
+
+	return n > 0 && (p < low || n > high || p > high - n);
+}
+
+/*
  * Serve fd with `serve`; when it is not ours or the core passes, make the call `pass`. Both are expressions, `pass` sets errno
  * itself.
  */

@@ -53,6 +53,7 @@
 	S(exit, SYS_exit_group) S(_exit, SYS_exit_group) S(_Exit, SYS_exit_group) S(quick_exit, SYS_exit_group) \
 	F(abort, pl_fb_abort) \
 	F(pthread_cancel, pl_fb_enosys) F(pthread_testcancel, pl_fb_nothing) \
+	S(setrlimit, SYS_setrlimit) S(prlimit, SYS_prlimit64) \
 	S(socket, SYS_socket) S(socketpair, SYS_socketpair) S(accept, SYS_accept) S(accept4, SYS_accept4) \
 	S(pipe, SYS_pipe) S(pipe2, SYS_pipe2) S(epoll_create, SYS_epoll_create) S(epoll_create1, SYS_epoll_create1) \
 	S(eventfd, SYS_eventfd2) S(timerfd_create, SYS_timerfd_create) F(signalfd, pl_fb_nosys) \

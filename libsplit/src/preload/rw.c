@@ -6,14 +6,14 @@
 
 WRAPPER ssize_t w_read(int fd, void *buf, size_t n)
 {
-	SERVE(fd, sfs_read(fd, buf, n, -1), REAL(read)(fd, buf, n));
+	SERVE(fd, unlikely(pl_bad_buffer(buf, n)) ? -EFAULT : sfs_read(fd, buf, n, -1), REAL(read)(fd, buf, n));
 }
 EXPORT(read, w_read);
 EXPORT(__read, w_read);
 
 WRAPPER ssize_t w_write(int fd, const void *buf, size_t n)
 {
-	SERVE(fd, sfs_write(fd, buf, n, -1), REAL(write)(fd, buf, n));
+	SERVE(fd, unlikely(pl_bad_buffer(buf, n)) ? -EFAULT : sfs_write(fd, buf, n, -1), REAL(write)(fd, buf, n));
 }
 EXPORT(write, w_write);
 EXPORT(__write, w_write);
@@ -21,7 +21,11 @@ EXPORT(__write, w_write);
 /* A negative offset would mean "at the file offset" to the core; here it is an error, and the real call knows which. */
 WRAPPER ssize_t w_pread(int fd, void *buf, size_t n, off_t off)
 {
-	SERVE(fd, off < 0 ? SFS_PASS : sfs_read(fd, buf, n, off), REAL(pread)(fd, buf, n, off));
+	SERVE(fd,
+	      off < 0				? SFS_PASS
+	      : unlikely(pl_bad_buffer(buf, n)) ? -EFAULT
+						: sfs_read(fd, buf, n, off),
+	      REAL(pread)(fd, buf, n, off));
 }
 EXPORT(pread, w_pread);
 EXPORT(pread64, w_pread);
@@ -29,7 +33,11 @@ EXPORT(__pread64, w_pread);
 
 WRAPPER ssize_t w_pwrite(int fd, const void *buf, size_t n, off_t off)
 {
-	SERVE(fd, off < 0 ? SFS_PASS : sfs_write(fd, buf, n, off), REAL(pwrite)(fd, buf, n, off));
+	SERVE(fd,
+	      off < 0				? SFS_PASS
+	      : unlikely(pl_bad_buffer(buf, n)) ? -EFAULT
+						: sfs_write(fd, buf, n, off),
+	      REAL(pwrite)(fd, buf, n, off));
 }
 EXPORT(pwrite, w_pwrite);
 EXPORT(pwrite64, w_pwrite);

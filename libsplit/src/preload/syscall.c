@@ -336,6 +336,11 @@ static long dispatch(long n, const long a[6])
 		sfs_exit();
 		r = SFS_PASS;
 		break;
+	case SYS_setrlimit:
+	case SYS_prlimit64:
+		r = raw(n, a[0], a[1], a[2], a[3], a[4], a[5]);
+		sfs_limits_changed();
+		return r;
 	case SYS_io_submit:
 		return aio_submit_raw(a);
 	case SYS_io_uring_setup:

@@ -338,3 +338,7 @@ bool sfs_wants_dsync(int fd)
 	(void)fd;
 	return true;
 }
+
+void sfs_limits_changed(void)
+{
+}
