@@ -11,8 +11,8 @@ int main(int argc, char **argv)
 {
 	int fd = open("f", O_RDWR | O_CREAT, 0644);
 	char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	char *volatile low = (char *)16, *volatile high =
-						 (char *)(1ull << 47); /* hidden from the compiler, which would refuse */
+	/* hidden from the compiler, which would refuse them */
+	char *volatile null = NULL, *volatile low = (char *)16, *volatile high = (char *)(1ull << 47);
 	ssize_t n;
 
 	put(fd, 1, 0, 10000);
