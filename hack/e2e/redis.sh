@@ -3,7 +3,7 @@
 # A Redis server on one of our volumes and a client beside it that writes down every write Redis has acknowledged.
 # Used by the end-to-end tests and the quickstart. To be sourced after lib.sh.
 
-# redis_pod NAME CLAIM: the client is in a container of its own, on no volume of ours: what it has written down outlives the
+# redis_pod NAME CLAIM [APPENDFSYNC]: the client is in a container of its own, on no volume of ours: what it has written down outlives the
 # server. It stops at the first write that is not acknowledged.
 redis_pod() {
     k apply -f - <<EOF >/dev/null
@@ -21,7 +21,7 @@ spec:
     image: $APPS_IMAGE
     imagePullPolicy: IfNotPresent
     # A torn end of the file is an error here: no acknowledged write may be repaired away.
-    command: [redis-server, --dir, /data, --appendonly, "yes", --appendfsync, always, --aof-load-truncated, "no", --save, ""]
+    command: [redis-server, --dir, /data, --appendonly, "yes", --appendfsync, "${3:-always}", --aof-load-truncated, "no", --save, ""]
     volumeMounts: [{name: data, mountPath: /data}]
   - name: client
     image: $APPS_IMAGE
@@ -39,7 +39,7 @@ spec:
         IFS= read -r reply <&3 && [ "\$reply" = \$'+OK\r' ] || break
         echo \$i >>/acknowledged/writes
       done
-      echo "write \$i was not acknowledged: \$reply"
+      echo "stopped at write \$i, which was not acknowledged"
       touch /acknowledged/stopped
       exec sleep infinity
 EOF
@@ -58,7 +58,7 @@ acknowledged_at_least() {
 found_writes() {
     # shellcheck disable=SC2016  # expanded by the shell in the container
     in_pod "$1" client bash -c '
-        seq 1 "$1" | sed "s/.*/GET write:&/" | redis-cli >/tmp/found
+        seq 1 "$1" | sed "s/^/write:/" | xargs -n 1000 echo MGET | redis-cli >/tmp/found
         seq 1 "$1" | sed "s/^/value-of-/" >/tmp/wanted
         paste -d " " /tmp/wanted /tmp/found | awk "\$1 == \$2 { n++ } END { print n + 0 }"' found-writes "$2"
 }
