@@ -92,7 +92,6 @@ static int ofd_put(struct sfs_ofd *ofd)
 	if (in->live || in->staged > 0)
 		r = sfs_flush_unlocked(in, false);
 	sfs_mutex_lock(&sfs.lock);
-	ofd->inode = NULL;
 	ofd->next_free = sfs.free_ofds;
 	sfs.free_ofds = ofd;
 	sfs_mutex_unlock(&sfs.lock);
@@ -177,15 +176,16 @@ void sfs_adopt(int fd)
 
 	if ((unsigned)fd >= (unsigned)sfs_fds_len || sys_fstat(fd, &st) < 0)
 		return;
+	/* Two threads may use a descriptor for the first time at once. */
+	sfs_mutex_lock(&sfs.adopt);
 	ofd = load_acquire(&sfs_fds[fd]);
-	if (ofd == SFS_PRIVATE)
-		return;
-	if (ofd > SFS_PRIVATE && ofd->inode && ofd->inode->dev == st.st_dev && ofd->inode->ino == st.st_ino)
-		return;
-	drop(fd);
-	flags = sys_fcntl(fd, F_GETFL, 0);
-	if (flags < 0 || attach(fd, &st, flags, true) != 1)
-		store_release(&sfs_fds[fd], SFS_FOREIGN);
+	if (ofd != SFS_PRIVATE && !(ofd > SFS_PRIVATE && ofd->inode->dev == st.st_dev && ofd->inode->ino == st.st_ino)) {
+		drop(fd);
+		flags = sys_fcntl(fd, F_GETFL, 0);
+		if (flags < 0 || attach(fd, &st, flags, true) != 1)
+			store_release(&sfs_fds[fd], SFS_FOREIGN);
+	}
+	sfs_mutex_unlock(&sfs.adopt);
 }
 
 /*

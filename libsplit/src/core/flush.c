@@ -7,8 +7,8 @@
 #include "core/state.h"
 #include "pm/pm.h"
 
-/* Relink one run of blocks, [blk, blk + n) of the file, contiguous in one staging file. */
-static int relink_run(struct sfs_inode *in, uint64_t blk, uint64_t n, sfs_block b)
+/* Relink one run of blocks, [blk, blk + n) of the file, contiguous in one staging file. *done_blocks of them are in it. */
+static int relink_run(struct sfs_inode *in, uint64_t blk, uint64_t n, sfs_block b, uint64_t *done_blocks)
 {
 	struct sfs_volume *vol = in->vol;
 	struct sfs_chunk *c = &vol->chunks[(b >> 32) - 1];
@@ -34,6 +34,7 @@ static int relink_run(struct sfs_inode *in, uint64_t blk, uint64_t n, sfs_block 
 	ret = relink(vol->provider, &r, &moved);
 	if (ret < 0 ? moved > 0 : !(ret & RELINK_DONOR_KEEPS))
 		c->holes = true;
+	*done_blocks = ret < 0 ? moved / SFS_BLOCK : n; /* after an error, whole blocks from the start may have gone over */
 	if (ret < 0)
 		return ret;
 	count(vol, relink_ops, 1);
@@ -71,7 +72,6 @@ static int done(struct sfs_inode *in, bool durable)
 int sfs_flush(struct sfs_inode *in, bool durable)
 {
 	struct sfs_volume *vol = in->vol;
-	const uint64_t moved = in->staged;
 	uint64_t blk = in->first;
 	int r;
 
@@ -87,22 +87,19 @@ int sfs_flush(struct sfs_inode *in, bool durable)
 		}
 		while (blk + n < in->last && in->table[blk + n] == b + n)
 			n++;
-		r = relink_run(in, blk, n, b);
+		r = relink_run(in, blk, n, b, &n);
 		in->unretired = true; /* also where only a part of it was moved */
-		if (r < 0)
-			return r; /* the rest stays staged, its records stay valid */
-		if ((blk + n) * SFS_BLOCK >= in->ksize)
+		/* What follows the end without a gap leaves it without holes; asking the kernel again costs a walk over the file. */
+		if (!in->dense || blk * SFS_BLOCK > in->ksize)
+			in->dense_known = false;
+		if (n > 0 && (blk + n) * SFS_BLOCK >= in->ksize)
 			in->ksize = (blk + n) * SFS_BLOCK < in->size ? (blk + n) * SFS_BLOCK : in->size;
 		memset(&in->table[blk], 0, n * sizeof(sfs_block));
 		in->staged -= n;
 		blk += n;
 		in->first = blk;
-	}
-	if (moved > 0) {
-		in->dense_known = false;
-		sfs_mutex_lock(&vol->stage);
-		vol->region_blocks -= moved < vol->region_blocks ? moved : vol->region_blocks;
-		sfs_mutex_unlock(&vol->stage);
+		if (r < 0)
+			return r; /* the rest stays staged, its records stay valid */
 	}
 	sfs_inode_times(in);
 	if (durable && in->fd >= 0) {
@@ -126,7 +123,7 @@ int sfs_flush_unlocked(struct sfs_inode *in, bool durable)
 	r = sfs_flush(in, durable);
 	sfs_rwlock_wrunlock(&in->lock);
 	if (r == -EAGAIN)
-		r = sfs_log_checkpoint(in->vol);
+		r = sfs_log_checkpoint(in->vol, true);
 	return r;
 }
 

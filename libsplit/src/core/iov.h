@@ -13,7 +13,13 @@ struct sfs_cursor {
 	size_t at; /* bytes of *iov that are done */
 };
 
-/* The sum of the lengths, cut at the kernel's limit; -EINVAL (-22) where the kernel says so. */
+#define SFS_USER_MIN 4096ul
+#define SFS_USER_MAX 0x7ffffffff000ul
+
+/*
+ * The sum of the lengths, cut at the kernel's limit; -EINVAL (-22) where the kernel says so, -EFAULT (-14) for addresses that no
+ * program has. A bad address among the others ends the program, as in any function that copies memory.
+ */
 static inline ssize_t sfs_iov_total(const struct iovec *iov, int cnt)
 {
 	size_t total = 0;
@@ -26,6 +32,9 @@ static inline ssize_t sfs_iov_total(const struct iovec *iov, int cnt)
 		total += iov[i].iov_len;
 		if ((ssize_t)total < 0)
 			return -22;
+		if (iov[i].iov_len && ((unsigned long)iov[i].iov_base < SFS_USER_MIN ||
+				       (unsigned long)iov[i].iov_base + iov[i].iov_len > SFS_USER_MAX))
+			return -14;
 	}
 	return (ssize_t)(total > SFS_IO_MAX ? SFS_IO_MAX : total);
 }

@@ -85,7 +85,7 @@ int sfs_fsync(int fd, bool data_only)
 		r = data_only ? sys_fdatasync(fd) : (sfs_inode_times(in), sys_fsync(fd));
 	sfs_rwlock_wrunlock(&in->lock);
 	if (r == -EAGAIN)
-		r = sfs_log_checkpoint(in->vol);
+		r = sfs_log_checkpoint(in->vol, true);
 	sfs_op_end(&outer);
 	return r;
 }
@@ -151,7 +151,7 @@ static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long
 		}
 		sfs_rwlock_wrunlock(&in->lock);
 		if (r == -EAGAIN)
-			r = sfs_log_checkpoint(in->vol);
+			r = sfs_log_checkpoint(in->vol, true);
 		if (r < 0)
 			break;
 	}
@@ -191,10 +191,16 @@ int sfs_fallocate(int fd, int mode, off_t off, off_t len)
 
 static int call_truncate(int fd, const long *arg)
 {
+	const struct timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
 	char path[32];
+	int r;
 
 	sfs_fd_path(path, fd);
-	return (int)sys_call2(SYS_truncate, (long)path, arg[0]);
+	r = (int)sys_call2(SYS_truncate, (long)path, arg[0]);
+	/* O_TRUNC sets the times also of a file that is empty already; not every file system's truncate does. */
+	if (r == 0)
+		sys_call4(SYS_utimensat, AT_FDCWD, (long)path, (long)times, 0);
+	return r;
 }
 
 int sfs_truncate_open(int fd)
@@ -217,6 +223,17 @@ int sfs_truncate(const char *path, off_t len)
 	if (sfs.nvolumes == 0 || sys_fstatat(AT_FDCWD, path, &st, 0) < 0)
 		return SFS_PASS;
 	in = sfs_inode_ref(st.st_dev, st.st_ino);
+	if (!in && S_ISREG(st.st_mode) && sfs_volume_of(st.st_dev)) {
+		/* Not open here, but another process may have staged data of it: opening it asks for it. */
+		const int fd = sfs_openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC | O_NONBLOCK, 0);
+
+		if (fd < 0)
+			return SFS_PASS; /* the kernel says what is wrong */
+		r = sfs_ours(fd) ? sfs_ftruncate(fd, len) : sys_ftruncate(fd, len);
+		if (sfs_close(fd) == SFS_PASS)
+			sys_close(fd);
+		return r;
+	}
 	if (!in)
 		return SFS_PASS;
 	r = sfs_op_begin(in, &outer) ? -EAGAIN : -EDEADLK;
@@ -233,7 +250,7 @@ int sfs_truncate(const char *path, off_t len)
 			break;
 		}
 		sfs_rwlock_wrunlock(&in->lock);
-		if (r == -EAGAIN && sfs_log_checkpoint(in->vol) < 0)
+		if (r == -EAGAIN && sfs_log_checkpoint(in->vol, true) < 0)
 			r = -ENOSPC;
 	}
 	if (r != -EDEADLK)
@@ -271,7 +288,7 @@ int sfs_make_true(int fd, bool forever)
 		in->kernel_only = true;
 	sfs_rwlock_wrunlock(&in->lock);
 	if (r == -EAGAIN)
-		r = sfs_log_checkpoint(in->vol);
+		r = sfs_log_checkpoint(in->vol, true);
 	push_offset(ofd, fd);
 	if (forever)
 		ofd->kernel_off = true;
@@ -385,7 +402,7 @@ void sfs_fix_stat(struct stat *st)
 		return;
 	}
 	sfs_rwlock_wrlock(&in->lock);
-	if (in->ready && in->fd >= 0) {
+	if (in->fd >= 0) {
 		sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
 		sfs_inode_times(in);
 		if (sys_fstat(in->fd, &now) == 0)
@@ -413,7 +430,7 @@ void sfs_fix_statx(struct statx *stx)
 		return;
 	}
 	sfs_rwlock_wrlock(&in->lock);
-	if (in->ready && in->fd >= 0) {
+	if (in->fd >= 0) {
 		sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
 		sfs_inode_times(in);
 		if (sys_fstat(in->fd, &now) == 0) {

@@ -65,24 +65,46 @@ void sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec
 	count(vol, records, 1);
 }
 
+struct walk {
+	bool wait;
+	int err;
+};
+
+static bool take(struct sfs_inode *in, const struct walk *w)
+{
+	if (!w->wait)
+		return sfs_rwlock_trywrlock(&in->lock);
+	sfs_rwlock_wrlock(&in->lock);
+	return true;
+}
+
 static int relink_one(struct sfs_inode *in, void *arg)
 {
+	struct walk *w = arg;
 	int r;
 
-	sfs_rwlock_wrlock(&in->lock);
+	if (!take(in, w)) {
+		w->err = -EBUSY;
+		return 1;
+	}
 	sfs_log_drop_slots(in);
 	r = in->staged > 0 ? sfs_flush(in, in->vol->dax) : 0;
 	sfs_rwlock_wrunlock(&in->lock);
 	if (r < 0 && r != -EAGAIN)
-		*(int *)arg = r;
+		w->err = r;
 	return 0;
 }
 
+/*
+ * The epoch has changed: nothing counts. An inode that is busy is retired by its next flush instead; it can't have written a
+ * record of the new epoch, because the log is still closed.
+ */
 static int retire_one(struct sfs_inode *in, void *arg)
 {
-	(void)arg;
-	sfs_rwlock_wrlock(&in->lock);
-	sfs_stage_retired(in);
+	if (!take(in, arg))
+		return 0;
+	if (in->staged == 0)
+		sfs_stage_retired(in);
 	sfs_rwlock_wrunlock(&in->lock);
 	return 0;
 }
@@ -95,30 +117,33 @@ static int retire_one(struct sfs_inode *in, void *arg)
  *
  * Ordering on PM: relinks durable (fsync, where a fence alone is not enough), then the epoch.
  */
-int sfs_log_checkpoint(struct sfs_volume *vol)
+int sfs_log_checkpoint(struct sfs_volume *vol, bool wait)
 {
 	const uint64_t seen = __atomic_load_n(&vol->epoch, __ATOMIC_ACQUIRE);
-	int err = 0;
+	struct walk w = {wait, 0};
 
-	sfs_mutex_lock(&vol->checkpoint);
+	if (wait)
+		sfs_mutex_lock(&vol->checkpoint);
+	else if (!sfs_mutex_trylock(&vol->checkpoint))
+		return -EBUSY;
 	if (vol->epoch != seen || vol->state != VOL_READY) {
 		sfs_mutex_unlock(&vol->checkpoint);
 		return 0;
 	}
 	store_release(&vol->tail, vol->slots);
-	sfs_inodes_each(vol, relink_one, &err);
-	if (err == 0) {
+	sfs_inodes_each(vol, relink_one, &w);
+	if (w.err == 0) {
 		struct sfs_log_header *h = (struct sfs_log_header *)vol->log;
 
 		pm_fence();
 		pm_store64(&h->epoch, vol->epoch + 1);
 		pm_fence();
-		sfs_inodes_each(vol, retire_one, NULL);
+		sfs_inodes_each(vol, retire_one, &w);
 		__atomic_store_n(&vol->epoch, vol->epoch + 1, __ATOMIC_RELEASE);
 		store_release(&vol->tail, 0);
 		count(vol, checkpoints, 1);
 	}
 	/* Otherwise what could not be relinked keeps its records, the log stays closed, and the next call tries again. */
 	sfs_mutex_unlock(&vol->checkpoint);
-	return err;
+	return w.err;
 }

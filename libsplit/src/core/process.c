@@ -7,7 +7,6 @@
 
 #include "base/sys.h"
 #include "core/state.h"
-#include "pm/pm.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -61,7 +60,6 @@ void sfs_init(char *const *envp)
 		sfs.visibility_ms = v ? v : 1;
 	}
 	sfs_limits_changed();
-	pm_init();
 	sfs_bias_enable(); /* without it locks are slower, nothing else */
 	if (sfs_fds_make() < 0)
 		return;
@@ -119,6 +117,7 @@ void sfs_fork_child(void)
 	if (sfs.alive)
 		*sfs.alive = 1;
 	memset(&sfs.lock, 0, sizeof(sfs.lock));
+	memset(&sfs.adopt, 0, sizeof(sfs.adopt));
 	memset(sfs_ops, 0, sizeof(sfs_ops));
 	for (int i = 0; i < SFS_HASH; i++) {
 		for (struct sfs_inode *in = sfs.hash[i]; in; in = in->next) {
@@ -129,7 +128,9 @@ void sfs_fork_child(void)
 			in->live = in->unretired = in->touched = false;
 			in->revoke = 0;
 			sfs_log_drop_slots(in);
-			in->region_next = in->region_end = 0;
+			in->region_next = in->region_end = in->region_want = in->region_taken = 0;
+			memset(in->pinned, 0, sizeof(in->pinned));
+			in->acquiring = false;
 			in->deleg = SFS_DELEG_NONE;
 			in->ready = false;
 		}
@@ -152,17 +153,14 @@ void sfs_stop_staging(void)
 {
 	if (!sfs_active())
 		return;
-	for (int fd = 0; fd <= sfs.fd_max; fd++) {
-		if (load_acquire(&sfs_fds[fd]) > SFS_PRIVATE)
-			sfs_make_true(fd, true);
-	}
 	sfs.no_staging = true;
+	sfs_exec_prepare();
 }
 
 void sfs_exit(void)
 {
 	if (!sfs_active())
 		return;
-	sfs_all_true();
 	sfs.no_staging = true; /* what atexit handlers still write must not wait for the agent to find it */
+	sfs_all_true();
 }

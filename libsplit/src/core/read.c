@@ -112,7 +112,7 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 		}
 		if (likely(readable(in)) && (pos + total <= in->size || looked || in->staged > 0))
 			break;
-		if (in->ready && in->deleg != SFS_DELEG_NONE && !sfs_inode_served(in)) {
+		if (in->ready && in->deleg != SFS_DELEG_NONE && !sfs_inode_served(in) && in->staged == 0) {
 			sfs_rwlock_rdunlock(&in->lock);
 			count(vol, passthrough_ops, 1);
 			return sys_call6(SYS_preadv2, fd, (long)iov, cnt, (long)pos, 0, 0);
@@ -125,7 +125,9 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 			if (looked)
 				sfs_inode_reload(in);
 			r = sfs_io_prepare(ofd, in, fd);
-			if (r < 0) {
+			if (r == 0 && !sfs_inode_served(in) && in->staged > 0)
+				r = sfs_flush(in, false);
+			if (r < 0 && r != -EAGAIN) {
 				sfs_rwlock_wrunlock(&in->lock);
 				return r;
 			}

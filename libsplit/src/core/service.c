@@ -16,30 +16,34 @@
 #include "core/state.h"
 
 #define STACK_BYTES (64ul << 10)
-#define IDLE_MS	    2000 /* after that the pool gets spare staging files back */
+#define RETRY_NS    2000000l /* a file that was busy when it was to be given up */
+#define IDLE_MS	    2000     /* after that the pool gets spare staging files back */
 
-/* Go down to the delegation that the agent wants. False: what is staged can't be relinked now (no space), try again. */
-static bool step_down(struct sfs_volume *vol, ino_t ino, unsigned to)
+/*
+ * Go down to the delegation that the agent wants. False: the file is busy, or what is staged can't be relinked now (no space);
+ * in->revoke says so and it is tried again soon.
+ */
+static bool step_down(struct sfs_volume *vol, struct sfs_inode *in, unsigned to)
 {
-	struct sfs_inode *in = sfs_inode_ref(vol->dev, ino);
 	int r;
 
-	if (!in)
+	store_release(&in->revoke, (uint8_t)(to + 1));
+	if (!sfs_rwlock_trywrlock(&in->lock)) {
+		/* Whoever asks for it has nothing staged, and its question reaches the agent after our answer, or did already. */
+		if (!load_acquire(&in->acquiring))
+			return false;
+		store_release(&in->revoke, 0);
 		return true;
-	sfs_rwlock_wrlock(&in->lock);
+	}
 	r = sfs_flush(in, false);
 	if (r == 0) {
 		in->deleg = to;
 		in->revoke = 0;
-	} else if (r != -EAGAIN) {
-		in->revoke = (uint8_t)(to + 1);
 	}
 	sfs_rwlock_wrunlock(&in->lock);
-	if (r == -EAGAIN && sfs_log_checkpoint(vol) == 0) {
-		sfs_inode_put(in);
-		return step_down(vol, ino, to);
-	}
-	sfs_inode_put(in);
+	/* Relinked, but its records still count: they must go before others may write. */
+	if (r == -EAGAIN)
+		sfs_log_checkpoint(vol, false);
 	return r == 0;
 }
 
@@ -52,39 +56,68 @@ static void answer(struct sfs_volume *vol, ino_t ino, uint32_t gen, unsigned to)
 
 static int retry_one(struct sfs_inode *in, void *arg)
 {
-	struct sfs_volume *vol = in->vol;
-	const unsigned to = in->revoke;
+	const unsigned to = load_acquire(&in->revoke);
 
-	(void)arg;
-	if (to && step_down(vol, in->ino, to - 1))
-		answer(vol, in->ino, in->gen, to - 1);
+	if (to == 0)
+		return 0;
+	if (step_down(in->vol, in, to - 1))
+		answer(in->vol, in->ino, in->gen, to - 1);
+	else
+		*(bool *)arg = true;
 	return 0;
 }
 
-static bool events(struct sfs_volume *vol)
+/* Relink for those who do not have the library; what is busy now gets its turn with the next tick. */
+static int publish_one(struct sfs_inode *in, void *arg)
+{
+	int r;
+
+	(void)arg;
+	if (!(in->live || in->staged > 0) || !sfs_rwlock_trywrlock(&in->lock))
+		return 0;
+	r = sfs_flush(in, false);
+	sfs_rwlock_wrunlock(&in->lock);
+	if (r == -EAGAIN)
+		sfs_log_checkpoint(in->vol, false);
+	return 0;
+}
+
+/* Answer what the agent has asked. False: the agent is gone. */
+static bool events(struct sfs_volume *vol, bool *pending)
 {
 	struct sfs_msg m;
 	int r;
 
 	while ((r = sfs_agent_event(vol, &m)) == 0) {
 		const unsigned to = m.c == SFS_DELEG_NONE ? SFS_DELEG_NONE : SFS_DELEG_SHARED;
+		struct sfs_inode *in;
 
-		if (m.type == SFS_MSG_REVOKE && step_down(vol, (ino_t)m.a, to))
+		if (m.type != SFS_MSG_REVOKE)
+			continue;
+		in = sfs_inode_ref(vol->dev, (ino_t)m.a);
+		if (!in || step_down(vol, in, to))
 			answer(vol, (ino_t)m.a, (uint32_t)m.b, to);
+		else
+			*pending = true;
+		if (in)
+			sfs_inode_put(in);
 	}
 	return r == -EAGAIN;
 }
 
 static void serve(void)
 {
+	bool pending = false;
 	uint64_t clean;
 
 	for (;;) {
 		struct pollfd p[SFS_VOLUMES_MAX + 1];
 		struct timespec wait = {sfs.visibility_ms / 1000, (long)(sfs.visibility_ms % 1000) * 1000000};
-		bool timed = false;
+		bool timed = pending;
 		int n = 1;
 
+		if (pending)
+			wait = (struct timespec){0, RETRY_NS};
 		p[0] = (struct pollfd){sfs.wake_fd, POLLIN, 0};
 		for (int i = 0; i < sfs.nvolumes; i++) {
 			struct sfs_volume *vol = &sfs.volumes[i];
@@ -100,14 +133,15 @@ static void serve(void)
 		sys_call5(SYS_ppoll, (long)p, n, timed ? (long)&wait : 0, 0, 8);
 		if (p[0].revents)
 			sys_read(sfs.wake_fd, &clean, sizeof(clean));
+		pending = false;
 		for (int i = 0; i < sfs.nvolumes; i++) {
 			struct sfs_volume *vol = &sfs.volumes[i];
 
 			if (load_acquire(&vol->state) != VOL_READY)
 				continue;
-			if (vol->event_fd < 0 || !events(vol))
+			if (vol->event_fd < 0 || !events(vol, &pending))
 				sfs_agent_reconnect(vol);
-			sfs_inodes_each(vol, retry_one, NULL);
+			sfs_inodes_each(vol, retry_one, &pending);
 		}
 		if (!timed)
 			continue;
@@ -124,7 +158,7 @@ static void serve(void)
 			}
 			vol->idle = 0;
 			store_release(&vol->dirty, false);
-			sfs_flush_all(vol, false);
+			sfs_inodes_each(vol, publish_one, NULL);
 			if (load_acquire(&vol->live) > 0)
 				store_release(&vol->dirty, true);
 		}

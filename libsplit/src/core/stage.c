@@ -4,7 +4,7 @@
  *
  * Staged bytes that a record names are never changed (a record may carry their checksum). A write to a staged block therefore
  * takes a new block, and only bytes beyond the end of the file in its last staged block, which no record names, are written in
- * place. Space comes back when no inode of the volume has a live record (sfs_stage_recycle).
+ * place. A staging file is used again when every inode that pinned it has had its records retired.
  */
 #include <errno.h>
 #include <string.h>
@@ -17,7 +17,8 @@
 #define REGION_MIN	     4u	  /* blocks: a small file should not keep a large region */
 #define REGION_MAX	     512u /* 2 MiB */
 #define SPARE_BLOCKS	     16u
-#define MADV_POPULATE_WRITE_ 23 /* Linux 5.14 */
+#define MADV_POPULATE_READ_  22 /* Linux 5.14 */
+#define MADV_POPULATE_WRITE_ 23
 
 /* Room for entries of `blocks` blocks. Growing moves the table; only touched pages of it are resident. */
 int sfs_stage_table(struct sfs_inode *in, uint64_t blocks)
@@ -67,104 +68,132 @@ void sfs_stage_live(struct sfs_inode *in)
 	__atomic_add_fetch(&in->vol->live, 1, __ATOMIC_ACQ_REL);
 }
 
-/* What the inode did not use of its region, if nobody took space behind it. */
-static void trim(struct sfs_inode *in)
-{
-	struct sfs_volume *vol = in->vol;
-
-	if (in->region_next < in->region_end) {
-		struct sfs_chunk *c = &vol->chunks[in->region_chunk];
-
-		sfs_mutex_lock(&vol->stage);
-		if (c->used == in->region_end)
-			c->used = in->region_next;
-		sfs_mutex_unlock(&vol->stage);
-	}
-	in->region_next = in->region_end = in->region_want = 0;
-}
-
-void sfs_stage_retired(struct sfs_inode *in)
-{
-	struct sfs_volume *vol = in->vol;
-
-	trim(in);
-	in->unretired = false;
-	if (!in->live)
-		return;
-	in->live = false;
-	if (__atomic_sub_fetch(&vol->live, 1, __ATOMIC_ACQ_REL) == 0)
-		sfs_stage_recycle(vol);
-}
-
-static void give_back(struct sfs_volume *vol, const struct sfs_chunk *c)
+static void give_back(struct sfs_volume *vol, struct sfs_chunk *c)
 {
 	sys_munmap(c->base, (uint64_t)c->blocks * SFS_BLOCK);
 	sfs_private_close(c->fd);
 	sfs_agent_return(vol, c->id);
+	*c = (struct sfs_chunk){.fd = -1};
 }
 
-/*
- * Nothing in the log counts any more, so no staging offset is named and no inode holds a region (both need `live`, and an
- * inode becomes live before it takes the stage lock for a region).
- */
-void sfs_stage_recycle(struct sfs_volume *vol)
+/* stage lock held. No record that counts names the chunk and no inode has a region of it: it starts over, or goes back. */
+static void empty(struct sfs_volume *vol, struct sfs_chunk *c)
 {
-	uint32_t kept = 0;
+	if (!c->holes)
+		c->used = 0;
+	else if (c->used + REGION_MAX > c->blocks)
+		give_back(vol, c);
+}
 
+/* The inode's records are retired: it lets go of its region and of every staging file they named. */
+void sfs_stage_retired(struct sfs_inode *in)
+{
+	struct sfs_volume *vol = in->vol;
+
+	in->unretired = false;
+	if (!in->live)
+		return;
+	in->live = false;
+	__atomic_sub_fetch(&vol->live, 1, __ATOMIC_ACQ_REL);
 	sfs_mutex_lock(&vol->stage);
-	if (load_acquire(&vol->live) == 0) {
-		vol->region_blocks = 0;
-		for (uint32_t i = 0; i < vol->nchunks; i++) {
-			struct sfs_chunk c = vol->chunks[i];
+	/* What it did not use of its region, if nobody took space behind it. */
+	if (in->region_next < in->region_end && vol->chunks[in->region_chunk].used == in->region_end)
+		vol->chunks[in->region_chunk].used = in->region_next;
+	vol->region_blocks -= in->region_taken;
+	for (uint32_t w = 0; w < SFS_CHUNKS_MAX / 64; w++) {
+		for (uint64_t bits = in->pinned[w]; bits; bits &= bits - 1) {
+			struct sfs_chunk *c = &vol->chunks[w * 64 + (uint32_t)__builtin_ctzll(bits)];
 
-			if (!c.holes)
-				c.used = 0;
-			if (c.holes && c.used + REGION_MAX > c.blocks)
-				give_back(vol, &c);
-			else
-				vol->chunks[kept++] = c; /* entries name chunks by index, and there are no entries now */
+			if (--c->pins == 0)
+				empty(vol, c);
 		}
-		vol->nchunks = kept;
-		vol->current = 0;
+		in->pinned[w] = 0;
 	}
 	sfs_mutex_unlock(&vol->stage);
+	in->region_next = in->region_end = in->region_want = in->region_taken = 0;
 }
 
 /* The volume has been idle: the pool gets all staging files back but one. Their warm page tables go with them. */
 void sfs_stage_idle(struct sfs_volume *vol)
 {
+	bool kept = false;
+
 	sfs_mutex_lock(&vol->stage);
-	if (load_acquire(&vol->live) == 0) {
-		while (vol->nchunks > 1)
-			give_back(vol, &vol->chunks[--vol->nchunks]);
-		vol->current = 0;
+	for (uint32_t i = 0; i < vol->nchunks; i++) {
+		struct sfs_chunk *c = &vol->chunks[i];
+
+		if (c->fd >= 0 && c->pins == 0 && kept)
+			give_back(vol, c);
+		kept = kept || c->fd >= 0;
 	}
 	sfs_mutex_unlock(&vol->stage);
 }
 
-static int lease(struct sfs_volume *vol)
+/* stage lock held: a staging file with space, or NULL. */
+static struct sfs_chunk *with_space(struct sfs_volume *vol)
 {
-	struct sfs_chunk *c = &vol->chunks[vol->nchunks];
-	uint64_t len;
-	uint32_t id;
-	int fd, r;
+	for (uint32_t n = 0; n < vol->nchunks; n++) {
+		struct sfs_chunk *c = &vol->chunks[vol->current];
+
+		if (c->fd >= 0 && c->used < c->blocks)
+			return c;
+		vol->current = vol->current + 1 < vol->nchunks ? vol->current + 1 : 0;
+	}
+	return NULL;
+}
+
+/* Is there staging space for so many blocks without another lease? */
+bool sfs_stage_room(struct sfs_volume *vol, uint64_t blocks)
+{
+	uint64_t have = 0;
+
+	sfs_mutex_lock(&vol->stage);
+	for (uint32_t i = 0; i < vol->nchunks && have < blocks; i++)
+		if (vol->chunks[i].fd >= 0)
+			have += vol->chunks[i].blocks - vol->chunks[i].used;
+	sfs_mutex_unlock(&vol->stage);
+	return have >= blocks;
+}
+
+/*
+ * One more staging file unless there is room for so many blocks already (another thread's lease serves as well). -ENOSPC: the pool
+ * is empty, or this process has as many as it may.
+ */
+int sfs_stage_lease(struct sfs_volume *vol, uint64_t blocks)
+{
+	uint64_t len = 0;
+	uint32_t id = 0, i;
+	int fd = -1, r = 0;
 	void *p;
 
-	if (vol->nchunks == SFS_CHUNKS_MAX)
-		return -ENOSPC;
-	r = sfs_agent_chunk(vol, &id, &len, &fd);
-	if (r < 0)
+	sfs_mutex_lock(&vol->lease);
+	if (!sfs_stage_room(vol, blocks))
+		r = sfs_agent_chunk(vol, &id, &len, &fd);
+	if (r < 0 || fd < 0) {
+		sfs_mutex_unlock(&vol->lease);
 		return r;
+	}
 	p = sys_mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (sys_is_err(p)) {
+	sfs_mutex_lock(&vol->stage);
+	for (i = 0; i < vol->nchunks && vol->chunks[i].fd >= 0; i++)
+		;
+	if (sys_is_err(p) || i == SFS_CHUNKS_MAX) {
+		sfs_mutex_unlock(&vol->stage);
+		r = sys_is_err(p) ? (int)(long)p : -ENOSPC;
+		if (!sys_is_err(p))
+			sys_munmap(p, len);
 		sfs_private_close(fd);
 		sfs_agent_return(vol, id);
-		return (int)(long)p;
+	} else {
+		sys_madvise(p, len, MADV_DONTFORK);
+		vol->chunks[i] = (struct sfs_chunk){.id = id, .blocks = (uint32_t)(len / SFS_BLOCK), .fd = fd, .base = p};
+		if (i == vol->nchunks)
+			store_release(&vol->nchunks, i + 1);
+		vol->current = i;
+		sfs_mutex_unlock(&vol->stage);
 	}
-	sys_madvise(p, len, MADV_DONTFORK);
-	*c = (struct sfs_chunk){.id = id, .blocks = (uint32_t)(len / SFS_BLOCK), .fd = fd, .base = p};
-	store_release(&vol->nchunks, vol->nchunks + 1);
-	return 0;
+	sfs_mutex_unlock(&vol->lease);
+	return r;
 }
 
 /*
@@ -181,37 +210,47 @@ static int space(struct sfs_volume *vol, int fd, uint64_t blocks)
 	return (uint64_t)sf.f_bavail * (uint64_t)sf.f_bsize / SFS_BLOCK < want ? -ENOSPC : 0;
 }
 
-/* Give the inode `blocks` blocks, following its region directly where that is possible. */
+/*
+ * Give the inode `blocks` blocks or what one staging file has, following its region directly where that is possible.
+ * -ENOBUFS: unlock the inode, lease a staging file, start again.
+ */
 static int region(struct sfs_inode *in, uint32_t blocks)
 {
 	struct sfs_volume *vol = in->vol;
 	struct sfs_chunk *c;
+	uint32_t index, n;
 	int r = space(vol, in->fd, blocks);
 
 	if (r < 0)
 		return r;
 	sfs_mutex_lock(&vol->stage);
-	while (vol->current < vol->nchunks && vol->chunks[vol->current].used >= vol->chunks[vol->current].blocks)
-		vol->current++;
-	if (vol->current == vol->nchunks)
-		r = lease(vol);
-	c = &vol->chunks[vol->current];
-	if (r == 0) {
-		const uint32_t index = (uint32_t)(c - vol->chunks);
-		const uint32_t n = blocks < c->blocks - c->used ? blocks : c->blocks - c->used;
-
-		if (in->region_end == 0 || in->region_chunk != index || in->region_end != c->used) {
-			in->region_chunk = index;
-			in->region_next = c->used;
-		}
-		/* Page tables for the whole region at once: a fault per page would cost more than the copy. */
-		sys_madvise(c->base + (uint64_t)c->used * SFS_BLOCK, (uint64_t)n * SFS_BLOCK, MADV_POPULATE_WRITE_);
-		c->used += n;
-		in->region_end = c->used;
-		vol->region_blocks += n;
+	c = with_space(vol);
+	if (!c) {
+		sfs_mutex_unlock(&vol->stage);
+		return -ENOBUFS;
 	}
+	index = (uint32_t)(c - vol->chunks);
+	n = blocks < c->blocks - c->used ? blocks : c->blocks - c->used;
+	if (in->region_end == 0 || in->region_chunk != index || in->region_end != c->used) {
+		in->region_chunk = index;
+		in->region_next = c->used;
+	}
+	if (!(in->pinned[index / 64] & 1ull << index % 64)) {
+		in->pinned[index / 64] |= 1ull << index % 64;
+		c->pins++;
+	}
+	c->used += n;
+	in->region_end = c->used;
+	in->region_taken += n;
+	vol->region_blocks += n;
 	sfs_mutex_unlock(&vol->stage);
-	return r;
+	/*
+	 * Page tables for the whole region at once: a fault per page would cost more than the copy. tmpfs maps pages writable
+	 * at a read, which costs it half.
+	 */
+	sys_madvise(c->base + (uint64_t)(in->region_end - n) * SFS_BLOCK, (uint64_t)n * SFS_BLOCK,
+		    vol->tmpfs ? MADV_POPULATE_READ_ : MADV_POPULATE_WRITE_);
+	return 0;
 }
 
 sfs_block sfs_stage_alloc(struct sfs_inode *in, uint32_t *n, int *err)

@@ -3,13 +3,17 @@
  * The state of U-Split in one process. Everything here is volatile: what survives is in the log and in the staging files.
  *
  * Locks, in the order in which they are taken:
- *   ofd.lock      file offset of one open file description
- *   inode.lock    size, block table, window, delegation of one file; shared by reads, exclusive for everything else
- *   sfs.lock      descriptor table changes, inode hash, the slabs (open, close, dup; never on read or write)
- *   volume.stage  staging files of one volume, taken when an inode needs another region
- *   volume.request  one request to the agent at a time
- * volume.checkpoint comes before all of them. The service thread takes inode.lock and below, never volume.request while it
- * answers a revocation, so an agent waiting for it cannot wait for itself.
+ *   volume.checkpoint  one checkpoint at a time
+ *   ofd.lock           file offset of one open file description
+ *   inode.lock         size, block table, window, delegation of one file; shared by reads, exclusive for everything else
+ *   sfs.adopt          making an unknown descriptor ours
+ *   sfs.lock           descriptor table changes, inode hash, the slabs (open, close, dup; never on read or write)
+ *   volume.request     one request to the agent and its reply
+ *   volume.conn, volume.stage  short, nothing is waited for under them
+ * Nobody waits for a staging file (volume.lease, then request) with an inode's lock: another process may need this one to give up
+ * that inode before the agent answers what is in front. An ACQUIRE does wait with its inode's lock, and says so (`acquiring`).
+ * The service thread answers revocations: it only ever tries inode.lock and volume.checkpoint, and never takes
+ * volume.request while there is an agent.
  *
  * Objects live in slabs that are never unmapped: a stale pointer finds an object of the same type, and `fds[fd] == ofd` with
  * the inode's lock held proves that it is the right one.
@@ -24,7 +28,7 @@
 #include "relink/relink.h"
 
 #define SFS_VOLUMES_MAX 16
-#define SFS_CHUNKS_MAX	SFS_LEASE_CHUNKS
+#define SFS_CHUNKS_MAX	256u
 #define SFS_PATH_MAX	1024
 
 #define likely(x)	    __builtin_expect(!!(x), 1)
@@ -37,8 +41,9 @@ struct sfs_chunk {
 	uint32_t id;	 /* number in the pool */
 	uint32_t blocks; /* size */
 	uint32_t used;	 /* blocks handed to inodes since the chunk was empty */
+	uint32_t pins;	 /* inodes with a region of it, or records that name it and count */
 	bool holes;	 /* relink took blocks away: what was used can't be used again */
-	int fd;
+	int fd;		 /* -1: no chunk in this place of the array */
 	uint8_t *base;
 };
 
@@ -50,13 +55,15 @@ struct sfs_volume {
 	char agents[SFS_PATH_MAX]; /* directory of the agents' sockets */
 	dev_t dev;		   /* of dir, 0 while dir has not been looked at */
 	bool dax;
+	bool tmpfs;
 	bool dedicated;
 	bool complained;
 	bool away; /* the agent did not come back in time; under request */
 	enum sfs_volume_state state;
 	enum relink_provider provider;
 
-	struct sfs_mutex request;
+	struct sfs_mutex request; /* one request and its reply at a time; held while an ACQUIRE waits for other processes */
+	struct sfs_mutex conn;	  /* one message to the agent; held to change request_fd */
 	int request_fd;
 	int event_fd;
 
@@ -73,12 +80,13 @@ struct sfs_volume {
 	uint32_t tail; /* next free slot, atomic */
 	struct sfs_mutex checkpoint;
 
+	struct sfs_mutex lease; /* one lease of a staging file at a time */
 	struct sfs_mutex stage;
 	struct sfs_chunk chunks[SFS_CHUNKS_MAX];
 	uint32_t nchunks;
 	uint32_t current;	/* the chunk that regions come from */
-	uint32_t live;		/* inodes with records that are not retired, atomic */
-	uint64_t region_blocks; /* blocks handed to inodes and not yet relinked, under stage */
+	uint32_t live;		/* inodes with records that are not retired, atomic; a hint whether there is anything to do */
+	uint64_t region_blocks; /* blocks handed to inodes since those were last retired, under stage */
 	uint32_t idle;		/* ticks of visibility_ms with nothing staged; the service thread's */
 	bool dirty;		/* something staged since the service thread last looked */
 };
@@ -105,6 +113,7 @@ struct sfs_inode {
 	bool dense_known;
 	bool live;	 /* records of this inode are not retired */
 	bool unretired;	 /* relinked, but the records still count: no store in place, replaying would undo it */
+	bool acquiring;	 /* the lock is held by a thread that asks the agent, has nothing staged and will take what it gets */
 	uint8_t revoke;	 /* 1 + the delegation the agent wants us to go down to, when that could not be done yet */
 	bool touched;	 /* stored to since the kernel last knew: mtime is due */
 	int fd;		 /* our own descriptor, kept until the last close: closing one drops the process's POSIX locks */
@@ -145,6 +154,8 @@ struct sfs_inode {
 	uint32_t region_next;
 	uint32_t region_end;
 	uint32_t region_want;
+	uint32_t region_taken;		      /* blocks of all regions since the inode was last retired */
+	uint64_t pinned[SFS_CHUNKS_MAX / 64]; /* chunks that it pins, under volume.stage */
 };
 
 /* Known not to be a file of ours; NULL: not looked at yet. */
@@ -170,6 +181,7 @@ struct sfs_state {
 	int nvolumes;
 	uint32_t visibility_ms;
 	struct sfs_mutex lock;
+	struct sfs_mutex adopt;
 	struct sfs_inode *hash[SFS_HASH];
 	struct sfs_inode *free_inodes;
 	struct sfs_ofd *free_ofds;
@@ -284,8 +296,9 @@ void sfs_stage_set(struct sfs_inode *in, uint64_t blk, sfs_block b);
 sfs_block sfs_stage_alloc(struct sfs_inode *in, uint32_t *n, int *err);
 void sfs_stage_live(struct sfs_inode *in);
 void sfs_stage_retired(struct sfs_inode *in);
-/* No live record is left: staging files start over or go back. */
-void sfs_stage_recycle(struct sfs_volume *vol);
+bool sfs_stage_room(struct sfs_volume *vol, uint64_t blocks);
+/* No inode lock held. */
+int sfs_stage_lease(struct sfs_volume *vol, uint64_t blocks);
 void sfs_stage_idle(struct sfs_volume *vol);
 
 /* oplog.c */
@@ -300,8 +313,10 @@ static inline void sfs_log_drop_slots(struct sfs_inode *in)
 	in->slot_next = in->slot_end = in->slot_batch = 0;
 }
 void sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec);
-/* Relink everything and clear the log. No inode lock held. */
-int sfs_log_checkpoint(struct sfs_volume *vol);
+/*
+ * Relink everything and clear the log. No inode lock held. Without `wait` it gives up with -EBUSY where it would have to wait.
+ */
+int sfs_log_checkpoint(struct sfs_volume *vol, bool wait);
 
 /* flush.c; inode.lock held exclusively */
 /* Relink what is staged and retire its records; with `durable` also fsync. -EAGAIN: done, but a checkpoint is due. */

@@ -8,12 +8,15 @@
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 #include <time.h>
 
 #include "base/crc32c.h"
 #include "base/sys.h"
 #include "core/state.h"
+#include "pm/pm.h"
 
+#define TMPFS_TYPE	   0x01021994
 #define RECONNECT_TRIES	   30
 #define RECONNECT_PAUSE_NS 100000000l
 
@@ -271,6 +274,7 @@ static int log_map(struct sfs_volume *vol, int fd)
 static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 {
 	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .a = vol->mode, .b = resume};
+	struct statfs sf;
 	int fds[2], sock = dial(vol), r;
 
 	if (sock < 0)
@@ -302,9 +306,12 @@ static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 	}
 	vol->dax = m.b & SFS_HELLO_DAX;
 	vol->dedicated = m.b & SFS_HELLO_DEDICATED;
+	vol->tmpfs = sys_call2(SYS_fstatfs, proof_fd, (long)&sf) == 0 && sf.f_type == TMPFS_TYPE;
 	vol->provider = m.d ? (enum relink_provider)m.d : RELINK_COPY;
+	sfs_mutex_lock(&vol->conn);
 	vol->event_fd = sfs_high_fd(fds[1]);
 	vol->request_fd = sock;
+	sfs_mutex_unlock(&vol->conn);
 	return 0;
 }
 
@@ -341,6 +348,7 @@ int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
 		return 0;
 	sfs_mutex_lock(&vol->request);
 	if (vol->state != VOL_READY) {
+		pm_init(); /* here and not at start: asking the processor costs microseconds in a virtual machine */
 		r = hello(vol, proof_fd, 0);
 		if (r == 0)
 			store_release(&vol->state, VOL_READY);
@@ -366,7 +374,6 @@ void sfs_volume_forget(struct sfs_volume *vol)
 	for (uint32_t i = 0; i < vol->nchunks; i++)
 		if (vol->chunks[i].fd >= 0)
 			sfs_private_close(vol->chunks[i].fd);
-	memset(vol->chunks, 0, vol->nchunks * sizeof(vol->chunks[0]));
 	vol->nchunks = vol->current = 0;
 	vol->request_fd = vol->event_fd = vol->log_fd = -1;
 	vol->counters = &vol->no_counters;
@@ -378,6 +385,8 @@ void sfs_volume_forget(struct sfs_volume *vol)
 	memset(&vol->request, 0, sizeof(vol->request));
 	memset(&vol->checkpoint, 0, sizeof(vol->checkpoint));
 	memset(&vol->stage, 0, sizeof(vol->stage));
+	memset(&vol->lease, 0, sizeof(vol->lease));
+	memset(&vol->conn, 0, sizeof(vol->conn));
 	vol->state = VOL_UNKNOWN;
 }
 
@@ -390,11 +399,13 @@ static int resume(struct sfs_volume *vol, int tries)
 	const struct timespec pause = {0, RECONNECT_PAUSE_NS};
 	int r = -ECONNREFUSED;
 
+	sfs_mutex_lock(&vol->conn);
 	if (vol->request_fd >= 0)
 		sfs_private_close(vol->request_fd);
 	if (vol->event_fd >= 0)
 		sfs_private_close(vol->event_fd);
 	vol->request_fd = vol->event_fd = -1;
+	sfs_mutex_unlock(&vol->conn);
 	while (tries-- > 0) {
 		r = hello(vol, vol->log_fd, vol->log_id);
 		if (r == 0 || tries == 0)
@@ -440,7 +451,9 @@ static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, 
 
 	sfs_mutex_lock(&vol->request);
 	for (int try = 0;; try++) {
+		sfs_mutex_lock(&vol->conn);
 		r = vol->request_fd >= 0 ? send_msg(vol->request_fd, &ask, fd) : -ENOTCONN;
+		sfs_mutex_unlock(&vol->conn);
 		if (r == 0)
 			r = recv_msg(vol->request_fd, m, fds, nfds);
 		if (r == 0 || try == 1 || vol->away)
@@ -455,13 +468,14 @@ static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, 
 	return r < 0 ? r : m->status;
 }
 
+/* A message without a reply. Does not wait for a request that is under way. */
 static int notify(struct sfs_volume *vol, const struct sfs_msg *m)
 {
 	int r;
 
-	sfs_mutex_lock(&vol->request);
+	sfs_mutex_lock(&vol->conn);
 	r = vol->request_fd >= 0 ? send_msg(vol->request_fd, m, -1) : -ENOTCONN;
-	sfs_mutex_unlock(&vol->request);
+	sfs_mutex_unlock(&vol->conn);
 	return r;
 }
 
@@ -492,8 +506,11 @@ int sfs_agent_return(struct sfs_volume *vol, uint32_t id)
 int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_inode *in, int fd, unsigned flags)
 {
 	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = in->ino, .b = in->gen, .c = flags};
-	int r = request(vol, &m, fd, NULL, 0);
+	int r;
 
+	store_release(&in->acquiring, true);
+	r = request(vol, &m, fd, NULL, 0);
+	store_release(&in->acquiring, false);
 	in->deleg = r == 0 && m.a == SFS_DELEG_EXCLUSIVE ? SFS_DELEG_EXCLUSIVE : SFS_DELEG_SHARED;
 	return r;
 }

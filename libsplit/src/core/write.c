@@ -20,7 +20,8 @@
 #define CRC_MAX	    1024u /* up to here a checksum in the record is cheaper than a second fence */
 #define STORE_MAX   512u  /* shorter copies are not worth non-temporal stores */
 #define POPULATE    (256ul << 10)
-#define PREFETCH    6 /* small appends ahead */
+#define LEASES_MAX  16u /* tries of one write to get staging space */
+#define PREFETCH    6	/* small appends ahead */
 #define FILE_MAX    (1ull << 43)
 
 #ifndef RWF_DSYNC
@@ -44,6 +45,7 @@ struct request {
 	int cnt;
 	size_t total;
 	int flags; /* RWF_* */
+	bool part; /* there will not be more staging space: write as much as fits, atomically */
 };
 
 static ssize_t kernel_write(const struct request *q, off_t pos)
@@ -154,10 +156,15 @@ static bool continues(const struct sfs_inode *in, uint64_t pos, uint64_t end)
 	       (in->hot == blk && in->hot_block == sfs_block_get(in, blk) && (from >= in->hot_to || to <= in->hot_from));
 }
 
-/* Find staging space for [pos, end): fills ext, returns the number of extents; *covered is how far they reach. */
-static int place(struct sfs_inode *in, uint64_t pos, uint64_t end, struct extent *ext, uint64_t *covered)
+/* Find staging space for [pos, end): fills ext, returns the number of extents; *covered is how far they reach, less
+ * than asked only with `part`. */
+static int place(struct sfs_inode *in, uint64_t pos, uint64_t end, bool part, struct extent *ext, uint64_t *covered)
 {
+	const uint64_t need = (end - 1) / SFS_BLOCK - pos / SFS_BLOCK + 1, left = in->region_end - in->region_next;
 	int n = 0, err = 0;
+
+	if (!part && need > left && !sfs_stage_room(in->vol, need - left))
+		return -ENOBUFS;
 
 	while (pos < end) {
 		const uint64_t blk = pos / SFS_BLOCK;
@@ -170,7 +177,7 @@ static int place(struct sfs_inode *in, uint64_t pos, uint64_t end, struct extent
 			blocks = 1;
 		} else {
 			b = sfs_stage_alloc(in, &blocks, &err);
-			if (!b && n == 0)
+			if (!b && (n == 0 || !part))
 				return err;
 			if (!b)
 				break;
@@ -242,7 +249,7 @@ static void enter(struct sfs_inode *in, const struct extent *e)
  * more staging space than there is;
  * -EAGAIN: the log is full; -ENOSPC: no staging space.
  */
-static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t pos, size_t n)
+static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t pos, size_t n, bool part)
 {
 	struct sfs_volume *vol = in->vol;
 	const bool fenced = vol->mode != SFS_POSIX;
@@ -258,7 +265,7 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	if (r < 0)
 		return r;
 	sfs_stage_live(in);
-	k = place(in, pos, pos + n, ext, &covered);
+	k = place(in, pos, pos + n, part, ext, &covered);
 	if (k < 0)
 		return k;
 	r = sfs_log_slots(in, (uint32_t)k, &slot);
@@ -367,7 +374,8 @@ static ssize_t write_once(const struct request *q, bool append, off_t pos, off_t
 		pos = (off_t)in->size;
 	*at = pos;
 	if (!sfs_inode_served(in) || (uint64_t)pos + q->total > sfs.fsize_limit || (uint64_t)pos + q->total > FILE_MAX) {
-		r = sfs_inode_served(in) ? sfs_flush(in, false) : 0;
+		/* Whatever the reason for not serving it: what is staged is older. */
+		r = in->live || in->staged > 0 ? sfs_flush(in, false) : 0;
 		if (r == 0)
 			r = kernel_write(q, pos);
 		if (append && r > 0) {
@@ -383,7 +391,7 @@ static ssize_t write_once(const struct request *q, bool append, off_t pos, off_t
 		return (ssize_t)q->total;
 	}
 	while (done < q->total) {
-		r = write_staged(in, &c, (uint64_t)pos + done, q->total - done);
+		r = write_staged(in, &c, (uint64_t)pos + done, q->total - done, q->part);
 		if (r < 0)
 			return done > 0 ? (ssize_t)done : r;
 		done += (size_t)r;
@@ -408,9 +416,10 @@ static ssize_t write_without_staging(const struct request *q, off_t pos, ssize_t
 	return r;
 }
 
-static ssize_t write_at(const struct request *q, bool append, off_t pos, off_t *at)
+static ssize_t write_at(struct request *q, bool append, off_t pos, off_t *at)
 {
 	struct sfs_inode *in = q->ofd->inode;
+	unsigned leases = 0;
 	bool emptied = false;
 	ssize_t r;
 
@@ -424,9 +433,18 @@ static ssize_t write_at(const struct request *q, bool append, off_t pos, off_t *
 		if (likely(r >= 0))
 			break;
 		if (r == -EAGAIN) {
-			r = sfs_log_checkpoint(in->vol);
+			r = sfs_log_checkpoint(in->vol, true);
 			if (r < 0)
 				break;
+		} else if (r == -ENOBUFS && in->vol->state == VOL_READY && !q->part) {
+			/* Other threads may take what we lease: not for ever. */
+			r = leases++ < LEASES_MAX ? sfs_stage_lease(in->vol, q->total / SFS_BLOCK + 2) : -ENOSPC;
+			if (r == 0)
+				continue;
+			q->part = emptied;
+			emptied = true;
+			leases = 0;
+			sfs_flush_all(in->vol, false);
 		} else if (r == -ENOSPC && !emptied && in->vol->state == VOL_READY) {
 			emptied = true;
 			sfs_flush_all(in->vol, false);
@@ -447,7 +465,7 @@ static ssize_t write_at(const struct request *q, bool append, off_t pos, off_t *
 
 static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, off_t off, int flags)
 {
-	struct request q = {ofd, fd, iov, cnt, 0, flags};
+	struct request q = {ofd, fd, iov, cnt, 0, flags, false};
 	const ssize_t total = sfs_iov_total(iov, cnt);
 	bool append;
 	off_t pos = off, at = 0;
