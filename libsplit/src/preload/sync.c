@@ -45,6 +45,7 @@ WRAPPER int w_ftruncate(int fd, off_t len)
 EXPORT(ftruncate, w_ftruncate);
 EXPORT(ftruncate64, w_ftruncate);
 
+/* Whoever has the file staged hands it over first; the rest is ftruncate. */
 WRAPPER int w_truncate(const char *path, off_t len)
 {
 	int r, fd;
@@ -52,12 +53,11 @@ WRAPPER int w_truncate(const char *path, off_t len)
 	if (likely(!sfs_active()))
 		return REAL(truncate)(path, len);
 	pl_cancel_point();
-	r = sfs_truncate(path, len);
-	fd = r == SFS_PASS && len >= 0 ? pl_take_over(path) : -1;
-	if (fd >= 0) {
-		r = sfs_ftruncate(fd, len);
-		pl_release(fd);
-	}
+	fd = len >= 0 ? pl_take_over(path) : -1;
+	if (fd < 0)
+		return REAL(truncate)(path, len);
+	r = sfs_ftruncate(fd, len);
+	pl_release(fd);
 	return r == SFS_PASS ? REAL(truncate)(path, len) : (int)pl_ret(r);
 }
 EXPORT(truncate, w_truncate);

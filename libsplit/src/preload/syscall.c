@@ -202,8 +202,8 @@ static long open_raw(int dirfd, const char *path, int flags, mode_t mode)
 
 static long truncate_raw(const char *path, off_t len)
 {
-	long r = sfs_truncate(path, len);
-	int fd = r == SFS_PASS && len >= 0 ? pl_take_over(path) : -1;
+	int fd = len >= 0 ? pl_take_over(path) : -1;
+	long r = SFS_PASS;
 
 	if (fd >= 0) {
 		r = sfs_ftruncate(fd, len);
