@@ -127,6 +127,7 @@ void sfs_fork_child(void)
 			in->staged = in->first = in->last = 0;
 			in->live = in->unretired = in->touched = false;
 			in->revoke = 0;
+			in->revokes = 0;
 			sfs_log_drop_slots(in);
 			in->region_next = in->region_end = in->region_want = in->region_taken = 0;
 			memset(in->pinned, 0, sizeof(in->pinned));

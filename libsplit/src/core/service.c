@@ -20,26 +20,22 @@
 #define IDLE_MS	    2000     /* after that the pool gets spare staging files back */
 
 /*
- * Go down to the delegation that the agent wants. False: the file is busy, or what is staged can't be relinked now (no space);
- * in->revoke says so and it is tried again soon.
+ * Go down to the delegation that the agent wants. False: the file is busy, or what is staged can't be relinked now (no space); it
+ * is tried again soon.
  */
-static bool step_down(struct sfs_volume *vol, struct sfs_inode *in, unsigned to)
+static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 {
 	int r;
 
-	store_release(&in->revoke, (uint8_t)(to + 1));
-	if (!sfs_rwlock_trywrlock(&in->lock)) {
-		/* Whoever asks for it has nothing staged, and its question reaches the agent after our answer, or did already. */
-		if (!load_acquire(&in->acquiring))
-			return false;
-		store_release(&in->revoke, 0);
-		return true;
-	}
+	/*
+	 * Whoever is about to ask for the file has nothing staged, and its question makes the agent forget ours. Once it has
+	 * asked, the answer may be on its way: then only the lock tells.
+	 */
+	if (!sfs_rwlock_trywrlock(&in->lock))
+		return load_acquire(&in->acquiring);
 	r = sfs_flush(in, false);
-	if (r == 0) {
-		in->deleg = to;
-		in->revoke = 0;
-	}
+	if (r == 0)
+		in->deleg = in->revoke - 1;
 	sfs_rwlock_wrunlock(&in->lock);
 	/* Relinked, but its records still count: they must go before others may write. */
 	if (r == -EAGAIN)
@@ -54,16 +50,18 @@ static void answer(struct sfs_volume *vol, ino_t ino, uint32_t gen, unsigned to)
 	sfs_agent_answer(vol, &m);
 }
 
+/* One try at what is asked of the inode; *arg: something is left to do. */
 static int retry_one(struct sfs_inode *in, void *arg)
 {
-	const unsigned to = load_acquire(&in->revoke);
-
-	if (to == 0)
+	if (in->revoke == 0)
 		return 0;
-	if (step_down(in->vol, in, to - 1))
-		answer(in->vol, in->ino, in->gen, to - 1);
-	else
+	if (!step_down(in->vol, in)) {
 		*(bool *)arg = true;
+		return 0;
+	}
+	for (; in->revokes > 0; in->revokes--)
+		answer(in->vol, in->ino, in->gen, in->revoke - 1u);
+	in->revoke = 0;
 	return 0;
 }
 
@@ -95,12 +93,15 @@ static bool events(struct sfs_volume *vol, bool *pending)
 		if (m.type != SFS_MSG_REVOKE)
 			continue;
 		in = sfs_inode_ref(vol->dev, (ino_t)m.a);
-		if (!in || step_down(vol, in, to))
+		if (!in) {
 			answer(vol, (ino_t)m.a, (uint32_t)m.b, to);
-		else
-			*pending = true;
-		if (in)
-			sfs_inode_put(in);
+			continue;
+		}
+		/* Asked twice for different things: the lower one serves both. */
+		in->revoke = (uint8_t)(in->revoke && in->revoke < to + 1 ? in->revoke : to + 1);
+		in->revokes++;
+		retry_one(in, pending);
+		sfs_inode_put(in);
 	}
 	return r == -EAGAIN;
 }

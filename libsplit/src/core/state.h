@@ -111,13 +111,14 @@ struct sfs_inode {
 	bool writable;	  /* fd is O_RDWR */
 	bool dense;	  /* no holes below ksize */
 	bool dense_known;
-	bool live;	 /* records of this inode are not retired */
-	bool unretired;	 /* relinked, but the records still count: no store in place, replaying would undo it */
-	bool acquiring;	 /* the lock is held by a thread that asks the agent, has nothing staged and will take what it gets */
-	uint8_t revoke;	 /* 1 + the delegation the agent wants us to go down to, when that could not be done yet */
-	bool touched;	 /* stored to since the kernel last knew: mtime is due */
-	int fd;		 /* our own descriptor, kept until the last close: closing one drops the process's POSIX locks */
-	int fd_readonly; /* the one it replaced when the file was first opened read-only, or -1 */
+	bool live;	/* records of this inode are not retired */
+	bool unretired; /* relinked, but the records still count: no store in place, replaying would undo it */
+	bool acquiring; /* the lock's holder waits for its turn to ask the agent, with nothing staged, and will take what it gets */
+	uint8_t revoke;	  /* 1 + the delegation the agent wants us to go down to, when that could not be done yet */
+	uint32_t revokes; /* how often it has asked; each wants its answer. Both are the service thread's */
+	bool touched;	  /* stored to since the kernel last knew: mtime is due */
+	int fd;		  /* our own descriptor, kept until the last close: closing one drops the process's POSIX locks */
+	int fd_readonly;  /* the one it replaced when the file was first opened read-only, or -1 */
 
 	uint64_t size;	/* what the application sees */
 	uint64_t ksize; /* what the kernel sees */

@@ -443,13 +443,16 @@ void sfs_agent_reconnect(struct sfs_volume *vol)
 	sfs_mutex_unlock(&vol->request);
 }
 
-/* One request and its reply, across a restart of the agent. fds: see recv_msg(). */
-static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, int nfds)
+/* One request and its reply, across a restart of the agent. fds: see recv_msg(). *waiting becomes false
+ * when it is our turn. */
+static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, int nfds, bool *waiting)
 {
 	const struct sfs_msg ask = *m;
 	int r;
 
 	sfs_mutex_lock(&vol->request);
+	if (waiting)
+		store_release(waiting, false);
 	for (int try = 0;; try++) {
 		sfs_mutex_lock(&vol->conn);
 		r = vol->request_fd >= 0 ? send_msg(vol->request_fd, &ask, fd) : -ENOTCONN;
@@ -483,7 +486,7 @@ static int notify(struct sfs_volume *vol, const struct sfs_msg *m)
 int sfs_agent_chunk(struct sfs_volume *vol, uint32_t *id, uint64_t *len, int *fd)
 {
 	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK};
-	int fds[1], r = request(vol, &m, -1, fds, 1);
+	int fds[1], r = request(vol, &m, -1, fds, 1, NULL);
 
 	if (r < 0)
 		return r;
@@ -509,8 +512,7 @@ int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_inode *in, int fd, unsi
 	int r;
 
 	store_release(&in->acquiring, true);
-	r = request(vol, &m, fd, NULL, 0);
-	store_release(&in->acquiring, false);
+	r = request(vol, &m, fd, NULL, 0, &in->acquiring);
 	in->deleg = r == 0 && m.a == SFS_DELEG_EXCLUSIVE ? SFS_DELEG_EXCLUSIVE : SFS_DELEG_SHARED;
 	return r;
 }
