@@ -207,6 +207,16 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 		target_close(&job->targets[i]);
 	free(job->targets);
 	c->queued = false;
+	if (job->err == -ENOSPC && a->nfree_chunks > 0) {
+		/* What was acknowledged comes before staging space for what may come. */
+		agent_log(a, "recover log %u of process %d (%s): %s; giving up %u spare staging files for it", c->log_id,
+			  c->pid, c->comm, job->why.text, a->nfree_chunks);
+		while (a->nfree_chunks > 0)
+			sfs_chunk_remove(&a->root, a->free_chunks[--a->nfree_chunks]);
+		c->deadline = agent_now();
+		free(job);
+		return;
+	}
 	if (job->err) {
 		agent_log(a, "recover log %u of process %d (%s): %s; trying again in %d s", c->log_id, c->pid, c->comm,
 			  job->why.text, RETRY_SECONDS);

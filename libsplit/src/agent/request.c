@@ -275,6 +275,9 @@ void request_refill(struct agent *a)
 
 	if (ready < SPARE_CHUNKS)
 		ready = SPARE_CHUNKS;
+	/* A log that waits for space to be replayed gets it first. */
+	if (client_count(a, C_DYING) > 0)
+		ready = 0;
 	ready += waiting_chunks;
 	worker_want(a, waiting_logs + SPARE_LOGS > a->nspare_logs ? waiting_logs + SPARE_LOGS - a->nspare_logs : 0,
 		    waiting_logs > 0, ready > a->nfree_chunks ? ready - a->nfree_chunks : 0, waiting_chunks > 0);
