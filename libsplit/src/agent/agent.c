@@ -294,8 +294,11 @@ static bool used(struct agent *a)
 	return !free_now;
 }
 
-/* Clients that live keep their leases on disk; those that just died are recovered before we go, if that does not take long. */
-static bool stop_now(struct agent *a)
+/*
+ * SIGTERM counts when epoll says so, after what was ready before it: the end of a client that was closed just before is not
+ * left to the next agent.
+ */
+static void signalled(struct agent *a)
 {
 	struct signalfd_siginfo si;
 
@@ -304,6 +307,11 @@ static bool stop_now(struct agent *a)
 			a->stop_until = agent_now() + STOP_SECONDS * 1000;
 		a->stopping = true;
 	}
+}
+
+/* Clients that live keep their leases on disk; those that just died are recovered before we go, if that does not take long. */
+static bool stop_now(struct agent *a)
+{
 	if (!a->stopping)
 		return false;
 	if (a->config->private_dir)
@@ -329,6 +337,7 @@ static void dispatch(struct agent *a, const struct epoll_event *ev)
 		worker_collect(a);
 		break;
 	case SRC_SIGNAL:
+		signalled(a);
 		break;
 	default:
 		client_event(a, src->client, src->kind, ev->events);

@@ -37,7 +37,7 @@ static pid_t victim(const struct world_file *f, int fd, int expect, bool stray, 
 		CHECK_EQ(pwrite(chunk_fd, buf, sizeof(buf), 100), 500);
 		played_record(&w, &mine, f, 0, chunk, 100, 500, 100);
 		if (stray && fork() == 0) {
-			prctl(PR_SET_PDEATHSIG, 0);
+			alarm(60); /* should the test fail */
 			pause();
 		}
 		CHECK_EQ(write(p[1], stray ? "s" : "g", 1), 1);
@@ -49,9 +49,46 @@ static pid_t victim(const struct world_file *f, int fd, int expect, bool stray, 
 	return pid;
 }
 
+/* A recovery that takes a while: nobody gets the file before it is done. */
+static void slow(const struct world_file *f)
+{
+	enum { RECORDS = 60000 };
+	struct stat st;
+	int status;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		struct sfs_record *r = calloc(RECORDS, sizeof(*r));
+		struct played mine;
+		struct world_log l = {.epoch = 1};
+
+		played_close(&c);
+		CHECK_EQ(played_hello(&mine, &a, SFS_STRICT, 0, f->fd), 0);
+		CHECK_EQ(played_acquire(&mine, f, 0), SFS_DELEG_EXCLUSIVE);
+		CHECK(played_chunk(&mine, &l.chunk) >= 0 && r);
+		l.id = mine.log;
+		/* Bytes that do not touch, so that each is a copy of its own. */
+		for (uint32_t i = 0; i < RECORDS; i++) {
+			const uint64_t off = ((uint64_t)i * 7919 % RECORDS) * 2;
+
+			r[i] = world_record(&l, f, off, 1, off, 2 * RECORDS);
+			world_seal(&w, &l, &r[i], i);
+		}
+		CHECK_EQ(pwrite(mine.log_fd, r, RECORDS * sizeof(*r), SFS_LOG_RECORDS_OFFSET), RECORDS * sizeof(*r));
+		raise(SIGKILL);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	usleep(2000); /* the agent sees the death */
+	CHECK_EQ(played_acquire(&c, f, 0), SFS_DELEG_EXCLUSIVE);
+	CHECK_EQ(fstat(f->fd, &st), 0);
+	CHECK_EQ(st.st_size, 2 * RECORDS);
+}
+
 int main(void)
 {
-	struct world_file f, g, r;
+	const struct sfs_agent_config config = {.pool_bytes = 8u << 20, .chunk_bytes = WORLD_CHUNK, .log_bytes = 4u << 20};
+	struct world_file f, g, r, big;
 	int status, ro;
 	char buf[500];
 
@@ -61,7 +98,8 @@ int main(void)
 	f = world_file(&w, "f", 'o', 100);
 	g = world_file(&w, "g", 'o', 100);
 	r = world_file(&w, "r", 'o', 100);
-	agent_start(&a, &w);
+	big = world_file(&w, "big", 'o', 0);
+	agent_start_with(&a, &w, &config);
 
 	victim(&f, f.fd, SFS_DELEG_EXCLUSIVE, false, 'a');
 	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, f.fd), 0);
@@ -82,6 +120,8 @@ int main(void)
 	CHECK_EQ(played_acquire(&c, &r, 0), SFS_DELEG_EXCLUSIVE);
 	world_expect(&r, 100, 0, 100, 'o');
 	close(ro);
+	slow(&big);
+	close(big.fd);
 
 	played_close(&c);
 	agent_stop(&a, SIGTERM);
@@ -92,7 +132,7 @@ int main(void)
 		struct sfs_totals t;
 
 		CHECK_EQ(sfs_totals_read(&w.root, &t), 0);
-		CHECK_EQ(t.recovery_replayed, 2);
+		CHECK_EQ(t.recovery_replayed, 60002);
 		CHECK_EQ(t.recovery_quarantined, 1);
 	}
 	CHECK_EQ(pread(f.fd, buf, 100, 0), 100);

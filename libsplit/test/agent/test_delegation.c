@@ -62,7 +62,7 @@ static void exclusive_on_demand(void)
  * Two that share a file both want it alone at once. Each is inside of its own lock until it has its answer, so neither can
  * answer a REVOKE before: the agent must not wait for that.
  */
-static void both_at_once(bool echo)
+static void both_at_once(bool echo, bool early)
 {
 	struct sfs_msg m, stale;
 
@@ -82,9 +82,12 @@ static void both_at_once(bool echo)
 	played_revoked(&c[0], &m, echo);
 	CHECK_EQ(played_answer(&c[1], PATIENCE), SFS_DELEG_EXCLUSIVE);
 	/* Now the answer to the old REVOKE arrives. It must not make the agent believe that the file is free. */
-	played_revoked(&c[1], &stale, echo);
+	if (early)
+		played_revoked(&c[1], &stale, echo);
 	played_ask(&c[0], &f, f.fd, SFS_ACQ_EXCLUSIVE);
 	CHECK_EQ(played_revoke(&c[1], &f, PATIENCE, &m), SFS_DELEG_NONE);
+	if (!early)
+		played_revoked(&c[1], &stale, echo);
 	CHECK_EQ(played_answer(&c[0], 50), -EAGAIN);
 	played_revoked(&c[1], &m, echo);
 	CHECK_EQ(played_answer(&c[0], PATIENCE), SFS_DELEG_EXCLUSIVE);
@@ -180,7 +183,8 @@ int main(void)
 	agent_start(&a, &w);
 	for (int echo = 0; echo < 2; echo++) {
 		exclusive_then_shared(echo);
-		both_at_once(echo);
+		both_at_once(echo, true);
+		both_at_once(echo, false);
 	}
 	exclusive_on_demand();
 	waiting_and_gone();
