@@ -16,6 +16,13 @@
 		return r_;                                                                                                     \
 	} while (0)
 
+/* An inherited descriptor that nobody has used yet: another process may have staged data of its file, and is asked now. */
+static void look(int fd)
+{
+	if (sfs_active())
+		sfs_ours(fd);
+}
+
 WRAPPER int w_stat(const char *path, struct stat *st)
 {
 	CORRECTED(REAL(stat)(path, st), st);
@@ -25,6 +32,7 @@ EXPORT(stat64, w_stat);
 
 WRAPPER int w_fstat(int fd, struct stat *st)
 {
+	look(fd);
 	CORRECTED(REAL(fstat)(fd, st), st);
 }
 EXPORT(fstat, w_fstat);
@@ -39,6 +47,8 @@ EXPORT(lstat64, w_lstat);
 
 WRAPPER int w_fstatat(int dirfd, const char *path, struct stat *st, int flags)
 {
+	if (flags & AT_EMPTY_PATH)
+		look(dirfd);
 	CORRECTED(REAL(fstatat)(dirfd, path, st, flags), st);
 }
 EXPORT(fstatat, w_fstatat);
@@ -54,6 +64,7 @@ EXPORT(__xstat64, w_xstat);
 
 WRAPPER int w_fxstat(int ver, int fd, struct stat *st)
 {
+	look(fd);
 	CORRECTED(REAL_AS(int (*)(int, int, struct stat *), __fxstat)(ver, fd, st), st);
 }
 EXPORT(__fxstat, w_fxstat);
@@ -75,8 +86,11 @@ EXPORT(__fxstatat64, w_fxstatat);
 
 WRAPPER int w_statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *stx)
 {
-	int r = REAL(statx)(dirfd, path, flags, mask, stx);
+	int r;
 
+	if (flags & AT_EMPTY_PATH)
+		look(dirfd);
+	r = REAL(statx)(dirfd, path, flags, mask, stx);
 	if (r == 0 && sfs_active())
 		sfs_fix_statx(stx);
 	return r;
