@@ -252,6 +252,31 @@ static int shrink(const struct check *c, uint64_t seed, int *ops, int n, const c
 	return n;
 }
 
+/* Keep what the failed run said, before it is run again. */
+static void keep_traces(const struct check *c)
+{
+	static const char *const names[] = {"plain.trace", "library.trace", "library.trace.err"};
+	char from[PATH_MAX], to[PATH_MAX + 8];
+
+	for (int i = 0; i < 3; i++) {
+		snprintf(from, sizeof(from), "%s/%s", c->work, names[i]);
+		snprintf(to, sizeof(to), "%s.failed", from);
+		if (rename(from, to) < 0)
+			die("keep", from);
+	}
+}
+
+/* A race need not show again: then there is nothing to shrink. */
+static bool fails_again(const struct check *c, uint64_t seed)
+{
+	char ignored[512];
+
+	for (int i = 0; i < 8; i++)
+		if (!same(c, seed, NULL, ignored, sizeof(ignored)))
+			return true;
+	return false;
+}
+
 static void report(const struct check *c, uint64_t seed, const char *first_difference)
 {
 	char only[PATH_MAX], difference[512] = "";
@@ -259,8 +284,14 @@ static void report(const struct check *c, uint64_t seed, const char *first_diffe
 
 	if (!ops)
 		die("report", c->work);
-	printf("DIFFERENT: mode %s seed %llu length %d\n%s\nshrinking ...\n", c->mode, (unsigned long long)seed, c->length,
-	       first_difference);
+	printf("DIFFERENT: mode %s seed %llu length %d\n%s\n", c->mode, (unsigned long long)seed, c->length, first_difference);
+	keep_traces(c);
+	if (!fails_again(c, seed)) {
+		printf("not once more in 8 runs: a race, or the machine; traces: %s/*.failed\n", c->work);
+		free(ops);
+		return;
+	}
+	printf("shrinking ...\n");
 	fflush(stdout);
 	snprintf(only, sizeof(only), "%s/only", c->work);
 	for (int i = 0; i < n; i++)
