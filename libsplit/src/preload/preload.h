@@ -24,10 +24,10 @@
  * Exported names are assembler aliases of static functions: no clash with the types in headers (struct stat64, variadic
  * prototypes), and one function under all its names. Visibility is default; the version script decides.
  */
-#define WRAPPER static __attribute__((used, noinline, noclone))
+#define WRAPPER		   static __attribute__((used, noinline, noclone))
 #define EXPORT(name, impl) __asm__(".globl " #name "\n\t.type " #name ", @function\n\t.set " #name ", " #impl)
 
-#define likely(x) __builtin_expect(!!(x), 1)
+#define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 /* The kernel's convention for results turned into the C library's. */

@@ -23,7 +23,7 @@ static const char *const names[] = {PL_REALS(PL_NAME_OF, PL_NAME_OF)};
 #define PL_NONE(name, fallback)
 PL_REALS(PL_CALL, PL_NONE)
 
-#define PL_CALL_PTR(name, nr) (void *)call_##name,
+#define PL_CALL_PTR(name, nr)	  (void *)call_##name,
 #define PL_FN_PTR(name, fallback) (void *)fallback,
 static void *const fallbacks[] = {PL_REALS(PL_CALL_PTR, PL_FN_PTR)};
 

@@ -88,7 +88,7 @@ static inline void *pl_real(int index)
 }
 
 /* The real function with its declared type; REAL_AS for names that no header declares. */
-#define REAL(name) ((__typeof__(name) *)pl_real(PL_##name))
+#define REAL(name)	    ((__typeof__(name) *)pl_real(PL_##name))
 #define REAL_AS(type, name) ((type)pl_real(PL_##name))
 
 #endif

@@ -15,10 +15,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LINE 120
+#define LINE	120
 #define MAP_LEN (256 << 10)
 #define BUF_MAX (1 << 20)
-#define END (-1)
+#define END	(-1)
 
 extern char **environ;
 
