@@ -219,7 +219,7 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 	if (r == 0 && fd < sfs_fds_len)
 		store_release(&sfs_fds[fd], SFS_FOREIGN);
 	if (r >= 0 && truncate)
-		r = sfs_truncate_open(fd);
+		r = sfs_truncate_open(fd, flags);
 	if (r < 0) {
 		if (sfs_close(fd) == SFS_PASS)
 			sys_close(fd);
@@ -277,7 +277,8 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags)
 				sys_call3(SYS_close_range, first, fd - 1, 0);
 			first = fd + 1;
 		} else {
-			store_release(&sfs_fds[fd], (struct sfs_ofd *)NULL);
+			if (ofd)
+				store_release(&sfs_fds[fd], (struct sfs_ofd *)NULL);
 		}
 	}
 	return first <= last ? (int)sys_call3(SYS_close_range, first, last, flags) : 0;

@@ -122,7 +122,7 @@ void sfs_inode_put(struct sfs_inode *in)
 	last = --in->refs == 0;
 	sfs_mutex_unlock(&sfs.lock);
 	/* Released while others can still find the inode: whoever opens it meanwhile asks again, after our release. */
-	if (last && in->staged == 0 && in->deleg != SFS_DELEG_NONE)
+	if (last && in->staged == 0 && !in->live && in->deleg != SFS_DELEG_NONE)
 		sfs_agent_release(in->vol, in);
 	sfs_mutex_lock(&sfs.lock);
 	if (!last || in->refs > 0 || in->staged > 0 || in->live) {

@@ -110,7 +110,7 @@ static int all_true_one(struct sfs_inode *in, void *arg)
 
 	(void)arg;
 	/* In a signal handler: the call that it interrupted is not complete, and may never be. */
-	if (!(in->live || in->staged > 0) || !sfs_op_begin(in, &outer))
+	if (!(in->live || in->staged > 0 || in->touched) || !sfs_op_begin(in, &outer))
 		return 0;
 	sfs_flush_unlocked(in, false);
 	sfs_op_end(&outer);
@@ -121,7 +121,7 @@ void sfs_all_true(void)
 {
 	sfs_check_fork();
 	for (int i = 0; i < sfs.nvolumes; i++)
-		if (sfs.volumes[i].state == VOL_READY && load_acquire(&sfs.volumes[i].live) > 0)
+		if (sfs.volumes[i].state == VOL_READY)
 			sfs_inodes_each(&sfs.volumes[i], all_true_one, NULL);
 }
 
@@ -189,6 +189,7 @@ int sfs_fallocate(int fd, int mode, off_t off, off_t len)
 	return ofd ? by_kernel(ofd, fd, call_fallocate, arg) : SFS_PASS;
 }
 
+/* arg[1]: fd is open for writing. Otherwise its name in /proc is what the kernel lets us truncate by. */
 static int call_truncate(int fd, const long *arg)
 {
 	const struct timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
@@ -196,17 +197,17 @@ static int call_truncate(int fd, const long *arg)
 	int r;
 
 	sfs_fd_path(path, fd);
-	r = (int)sys_call2(SYS_truncate, (long)path, arg[0]);
+	r = arg[1] ? sys_ftruncate(fd, arg[0]) : (int)sys_call2(SYS_truncate, (long)path, arg[0]);
 	/* O_TRUNC sets the times also of a file that is empty already; not every file system's truncate does. */
 	if (r == 0)
-		sys_call4(SYS_utimensat, AT_FDCWD, (long)path, (long)times, 0);
+		sys_call4(SYS_utimensat, fd, 0, (long)times, 0);
 	return r;
 }
 
-int sfs_truncate_open(int fd)
+int sfs_truncate_open(int fd, int flags)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
-	const long arg[1] = {0};
+	const long arg[2] = {0, (flags & O_ACCMODE) != O_RDONLY};
 
 	return ofd ? by_kernel(ofd, fd, call_truncate, arg) : call_truncate(fd, arg);
 }

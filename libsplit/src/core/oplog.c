@@ -88,7 +88,7 @@ static int relink_one(struct sfs_inode *in, void *arg)
 		return 1;
 	}
 	sfs_log_drop_slots(in);
-	r = in->staged > 0 ? sfs_flush(in, in->vol->dax) : 0;
+	r = in->live || in->staged > 0 ? sfs_flush(in, in->vol->dax) : 0;
 	sfs_rwlock_wrunlock(&in->lock);
 	if (r < 0 && r != -EAGAIN)
 		w->err = r;

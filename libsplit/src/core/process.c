@@ -26,6 +26,21 @@ static const char *env(char *const *envp, const char *name)
 	return NULL;
 }
 
+bool sfs_op_check(struct sfs_inode *in)
+{
+	const struct timespec ms = {0, 1000000};
+
+	/* A call within a call never gets the lock, anybody else does after a while. */
+	for (int i = 0; i < 1000; i++) {
+		if (sfs_rwlock_trywrlock(&in->lock)) {
+			sfs_rwlock_wrunlock(&in->lock);
+			return true;
+		}
+		sys_call2(SYS_nanosleep, (long)&ms, 0);
+	}
+	return false;
+}
+
 bool sfs_active(void)
 {
 	return sfs.nvolumes > 0;

@@ -32,24 +32,31 @@ int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
 	return 0;
 }
 
-int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
+int sfs_read_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
 {
 	size_t have = off < in->ksize ? (in->ksize - off < n ? (size_t)(in->ksize - off) : n) : 0;
 
-	if (have > 0 && in->dense && in->win && off + have <= in->win_len) {
-		memcpy(dst, in->win + off, have);
-	} else {
-		for (size_t done = 0; done < have;) {
-			ssize_t r = sys_pread(in->fd, dst + done, have - done, (off_t)(off + done));
+	for (size_t done = 0; done < have;) {
+		ssize_t r = sys_pread(in->fd, dst + done, have - done, (off_t)(off + done));
 
-			if (r < 0 && r != -EINTR)
-				return (int)r;
-			if (r == 0)
-				have = done; /* shorter than we knew: somebody else truncated it */
-			if (r > 0)
-				done += (size_t)r;
-		}
+		if (r < 0 && r != -EINTR)
+			return (int)r;
+		if (r == 0)
+			have = done; /* shorter than we knew: somebody else truncated it */
+		if (r > 0)
+			done += (size_t)r;
 	}
+	memset(dst + have, 0, n - have);
+	return 0;
+}
+
+int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
+{
+	const size_t have = off < in->ksize ? (in->ksize - off < n ? (size_t)(in->ksize - off) : n) : 0;
+
+	if (have > 0 && !(in->dense && in->win && off + have <= in->win_len))
+		return sfs_read_kernel(in, dst, off, n);
+	memcpy(dst, in->win + off, have);
 	memset(dst + have, 0, n - have);
 	return 0;
 }

@@ -193,11 +193,12 @@ __attribute__((noinline)) static long spawn(void *stack_top, void **self)
 	return ret;
 }
 
-/* Once per process, and again in the child of a fork. Without a thread nothing is wrong, but outsiders see data later. */
-void sfs_service_start(void)
+/* Once per process, and again in the child of a fork. 0, or a negative errno value: there is no thread. */
+int sfs_service_start(void)
 {
 	uint64_t all = ~0ull, old;
 	void *stack;
+	int r;
 
 	sfs_mutex_lock(&sfs.lock);
 	if (sfs.service_state == 0) {
@@ -216,7 +217,9 @@ void sfs_service_start(void)
 
 		sys_write(sfs.wake_fd, &one, sizeof(one)); /* a new volume: poll its event socket too */
 	}
+	r = sfs.service_state ? 0 : -EAGAIN;
 	sfs_mutex_unlock(&sfs.lock);
+	return r;
 }
 
 /* vol (or, with NULL, the agent's answer to a reconnect) wants attention. Called once per visibility_ms at most. */

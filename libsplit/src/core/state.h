@@ -211,6 +211,9 @@ struct sfs_op {
 #define SFS_OPS 1024
 extern struct sfs_op sfs_ops[SFS_OPS] __attribute__((visibility("hidden")));
 
+/* Two threads in one slot may make it look like a call within a call: false when it is one. */
+bool sfs_op_check(struct sfs_inode *in);
+
 static inline struct sfs_op *sfs_op_slot(void)
 {
 	return &sfs_ops[((uintptr_t)sfs_self() >> 6) * 0x9e3779b97f4a7c15ull >> 54];
@@ -223,7 +226,7 @@ static inline bool sfs_op_begin(struct sfs_inode *in, struct sfs_op *outer)
 	void *self = sfs_self();
 
 	*outer = *op;
-	if (unlikely(outer->inode == in && outer->self == self))
+	if (unlikely(outer->inode == in && outer->self == self) && !sfs_op_check(in))
 		return false;
 	op->self = self;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -330,16 +333,18 @@ void sfs_flush_all(struct sfs_volume *vol, bool durable);
 int sfs_fds_make(void);
 
 /* meta.c: what O_TRUNC does, also to a file opened read-only; fd need not be ours */
-int sfs_truncate_open(int fd);
+int sfs_truncate_open(int fd, int flags);
 
 /* read.c, write.c */
 struct sfs_ofd *sfs_ofd_of(int fd);
 int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd);
 /* The window or the file, not what is staged: [off, off + n) as the kernel has it, zeros beyond its end. */
+/* The same, always by pread. */
+int sfs_read_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n);
 int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n);
 
 /* service.c */
-void sfs_service_start(void);
+int sfs_service_start(void);
 void sfs_service_wake(struct sfs_volume *vol);
 
 /* Did a fork happen that did not come through sfs_fork_prepare (a bare clone)? Then this is the child. */

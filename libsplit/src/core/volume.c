@@ -351,6 +351,8 @@ int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
 		pm_init(); /* here and not at start: asking the processor costs microseconds in a virtual machine */
 		r = hello(vol, proof_fd, 0);
 		if (r == 0)
+			r = sfs_service_start(); /* without it nobody would answer revocations */
+		if (r == 0)
 			store_release(&vol->state, VOL_READY);
 		else
 			vol->state = VOL_LOST;
@@ -358,8 +360,6 @@ int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
 	sfs_mutex_unlock(&vol->request);
 	if (r < 0 && vol->mode != SFS_POSIX)
 		complain(vol, r);
-	if (r == 0)
-		sfs_service_start();
 	return r;
 }
 
@@ -414,7 +414,8 @@ static int resume(struct sfs_volume *vol, int tries)
 	}
 	if (r < 0)
 		return r;
-	for (int i = 0; i < SFS_HASH; i++) {
+	sfs_mutex_lock(&sfs.lock); /* nobody waits for a request with it */
+	for (int i = 0; r == 0 && i < SFS_HASH; i++) {
 		for (struct sfs_inode *in = sfs.hash[i]; in; in = in->next) {
 			struct sfs_msg m = {.version = SFS_PROTO_VERSION,
 					    .type = SFS_MSG_ACQUIRE,
@@ -428,9 +429,12 @@ static int resume(struct sfs_volume *vol, int tries)
 			if (r == 0)
 				r = recv_msg(vol->request_fd, &m, NULL, 0);
 			if (r < 0)
-				return r;
+				break;
 		}
 	}
+	sfs_mutex_unlock(&sfs.lock);
+	if (r < 0)
+		return r;
 	sfs_service_wake(NULL);
 	return 0;
 }

@@ -20,8 +20,9 @@
 #define CRC_MAX	    1024u /* up to here a checksum in the record is cheaper than a second fence */
 #define STORE_MAX   512u  /* shorter copies are not worth non-temporal stores */
 #define POPULATE    (256ul << 10)
-#define LEASES_MAX  16u /* tries of one write to get staging space */
-#define PREFETCH    6	/* small appends ahead */
+#define SPAN_MAX    (1ull << 18) /* blocks: 1 GiB */
+#define LEASES_MAX  16u		 /* tries of one write to get staging space */
+#define PREFETCH    6		 /* small appends ahead */
 #define FILE_MAX    (1ull << 43)
 
 #ifndef RWF_DSYNC
@@ -132,7 +133,8 @@ static int carry(struct sfs_inode *in, uint64_t blk, uint32_t from, uint32_t to,
 		pm_zero(dst + from + have, to - from - have);
 		return 0;
 	}
-	r = sfs_read_base(in, buf, off, to - from);
+	/* By the kernel and not from the window: somebody without the library may just have truncated the file (copytruncate). */
+	r = sfs_read_kernel(in, buf, off, to - from);
 	if (r == 0)
 		pm_copy(dst + from, buf, to - from);
 	return r;
@@ -360,13 +362,13 @@ static ssize_t write_once(const struct request *q, bool append, off_t pos, off_t
 		if (in->vol->state != VOL_READY)
 			return -EIO;
 		r = sfs_agent_acquire(in->vol, in, in->fd, SFS_ACQ_EXCLUSIVE);
-		if (r < 0)
+		if (r < 0 || in->deleg != SFS_DELEG_EXCLUSIVE)
 			return -EIO;
 		sfs_inode_reload(in);
 		sfs_io_prepare(q->ofd, in, q->fd);
 	}
-	/* A process without the library may share the description, and have written through it. */
-	if (q->ofd->kernel_off && in->staged == 0 && sfs_inode_served(in)) {
+	/* A process without the library may share the description and have written through it, or have appended. */
+	if ((append || q->ofd->kernel_off) && in->staged == 0 && sfs_inode_served(in)) {
 		sfs_inode_reload(in);
 		sfs_io_prepare(q->ofd, in, q->fd);
 	}
@@ -390,6 +392,13 @@ static ssize_t write_once(const struct request *q, bool append, off_t pos, off_t
 		write_in_place(in, c, (uint64_t)pos, q->total);
 		return (ssize_t)q->total;
 	}
+	/* Entries far apart would make the block table long to walk. */
+	if (in->staged > 0 &&
+	    ((uint64_t)pos / SFS_BLOCK + SPAN_MAX < in->first || (uint64_t)pos / SFS_BLOCK > in->last + SPAN_MAX)) {
+		r = sfs_flush(in, false);
+		if (r < 0)
+			return r;
+	}
 	while (done < q->total) {
 		r = write_staged(in, &c, (uint64_t)pos + done, q->total - done, q->part);
 		if (r < 0)
@@ -407,13 +416,16 @@ static ssize_t write_without_staging(const struct request *q, off_t pos, ssize_t
 
 	if (in->vol->mode == SFS_STRICT)
 		return why;
-	sfs_rwlock_wrlock(&in->lock);
-	r = sfs_flush(in, false);
-	if (r == 0 || r == -EAGAIN)
-		r = kernel_write(q, pos);
-	sfs_inode_reload(in);
-	sfs_rwlock_wrunlock(&in->lock);
-	return r;
+	do {
+		sfs_rwlock_wrlock(&in->lock);
+		r = sfs_flush(in, false);
+		if (r == 0) {
+			r = kernel_write(q, pos);
+			sfs_inode_reload(in);
+		}
+		sfs_rwlock_wrunlock(&in->lock);
+	} while (r == -EAGAIN && sfs_log_checkpoint(in->vol, true) == 0);
+	return r == -EAGAIN ? why : r;
 }
 
 static ssize_t write_at(struct request *q, bool append, off_t pos, off_t *at)
