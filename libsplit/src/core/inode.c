@@ -134,6 +134,8 @@ void sfs_inode_put(struct sfs_inode *in)
 		;
 	*p = in->next;
 	sfs_mutex_unlock(&sfs.lock);
+	if (in->revokes > 0)
+		sfs_service_answer(in); /* it was busy when the service thread tried */
 	dismantle(in);
 	in->ino = 0;
 	sfs_rwlock_wrunlock(&in->lock);

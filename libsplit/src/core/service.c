@@ -43,11 +43,20 @@ static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 	return r == 0;
 }
 
-static void answer(struct sfs_volume *vol, ino_t ino, uint32_t gen, unsigned to)
+static void answer(struct sfs_volume *vol, ino_t ino, uint32_t gen, unsigned to, uint64_t number)
 {
-	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_REVOKED, .a = ino, .b = gen, .c = to};
+	const struct sfs_msg m = {
+		.version = SFS_PROTO_VERSION, .type = SFS_MSG_REVOKED, .a = ino, .b = gen, .c = to, .d = number};
 
 	sfs_agent_answer(vol, &m);
+}
+
+void sfs_service_answer(struct sfs_inode *in)
+{
+	for (uint32_t i = 0; i < in->revokes; i++)
+		answer(in->vol, in->ino, in->gen, in->revoke - 1u, i < SFS_REVOKES_MAX ? in->revoke_numbers[i] : 0);
+	in->revokes = 0;
+	in->revoke = 0;
 }
 
 /* One try at what is asked of the inode; *arg: something is left to do. */
@@ -59,9 +68,7 @@ static int retry_one(struct sfs_inode *in, void *arg)
 		*(bool *)arg = true;
 		return 0;
 	}
-	for (; in->revokes > 0; in->revokes--)
-		answer(in->vol, in->ino, in->gen, in->revoke - 1u);
-	in->revoke = 0;
+	sfs_service_answer(in);
 	return 0;
 }
 
@@ -94,11 +101,13 @@ static bool events(struct sfs_volume *vol, bool *pending)
 			continue;
 		in = sfs_inode_ref(vol->dev, (ino_t)m.a);
 		if (!in) {
-			answer(vol, (ino_t)m.a, (uint32_t)m.b, to);
+			answer(vol, (ino_t)m.a, (uint32_t)m.b, to, m.d);
 			continue;
 		}
 		/* Asked twice for different things: the lower one serves both. */
 		in->revoke = (uint8_t)(in->revoke && in->revoke < to + 1 ? in->revoke : to + 1);
+		if (in->revokes < SFS_REVOKES_MAX)
+			in->revoke_numbers[in->revokes] = m.d;
 		in->revokes++;
 		retry_one(in, pending);
 		sfs_inode_put(in);

@@ -29,6 +29,7 @@
 
 #define SFS_VOLUMES_MAX 16
 #define SFS_CHUNKS_MAX	256u
+#define SFS_REVOKES_MAX 8
 #define SFS_PATH_MAX	1024
 
 #define likely(x)	    __builtin_expect(!!(x), 1)
@@ -115,10 +116,11 @@ struct sfs_inode {
 	bool unretired; /* relinked, but the records still count: no store in place, replaying would undo it */
 	bool acquiring; /* the lock's holder waits for its turn to ask the agent, with nothing staged, and will take what it gets */
 	uint8_t revoke;	  /* 1 + the delegation the agent wants us to go down to, when that could not be done yet */
-	uint32_t revokes; /* how often it has asked; each wants its answer. Both are the service thread's */
-	bool touched;	  /* stored to since the kernel last knew: mtime is due */
-	int fd;		  /* our own descriptor, kept until the last close: closing one drops the process's POSIX locks */
-	int fd_readonly;  /* the one it replaced when the file was first opened read-only, or -1 */
+	uint32_t revokes; /* how often it has asked; each wants its answer. The service thread's, like their numbers */
+	uint64_t revoke_numbers[SFS_REVOKES_MAX];
+	bool touched;	 /* stored to since the kernel last knew: mtime is due */
+	int fd;		 /* our own descriptor, kept until the last close: closing one drops the process's POSIX locks */
+	int fd_readonly; /* the one it replaced when the file was first opened read-only, or -1 */
 
 	uint64_t size;	/* what the application sees */
 	uint64_t ksize; /* what the kernel sees */
@@ -345,6 +347,8 @@ int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n);
 
 /* service.c */
 int sfs_service_start(void);
+/* The inode gives up what the agent asked for: say so. */
+void sfs_service_answer(struct sfs_inode *in);
 void sfs_service_wake(struct sfs_volume *vol);
 
 /* Did a fork happen that did not come through sfs_fork_prepare (a bare clone)? Then this is the child. */
