@@ -12,7 +12,7 @@ GO_LDFLAGS := -s -w -X main.version=$(VERSION)
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all lib cli csi injector quickstart down test test-c test-go test-scripts bench images lint format clean help
+.PHONY: all lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e bench images lint format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector ## build the library, the command line, the CSI driver and the injector into build/
@@ -36,7 +36,7 @@ quickstart: ## build everything, start a local cluster, install the chart and sh
 down: ## remove everything quickstart started
 	hack/cluster down
 
-test: test-c test-go test-scripts ## run every test that needs no hardware
+test: lint test-c test-go test-scripts test-e2e ## run every test that needs no hardware
 test-c: | $(BUILD) ## C tests: plain, address and undefined-behaviour sanitizer, thread sanitizer
 	$(MAKE) -C libsplit test
 test-go: ## Go tests and vet
@@ -44,6 +44,9 @@ test-go: ## Go tests and vet
 	$(GO) test ./...
 test-scripts: ## the tests of charts and scripts: every executable test/run below charts/, hack/ and manifests/
 	@set -e; for t in $(sort $(wildcard charts/test/run charts/*/test/run hack/test/run manifests/test/run)); do echo "== $$t"; "$$t"; done
+
+test-e2e: ## a local cluster of its own, the chart, real applications in pods; the cluster is removed afterwards
+	@set -e; export CLUSTER_NAME=test; trap 'hack/cluster down' EXIT; hack/quickstart; hack/e2e/run
 
 bench: all ## measure the data path; writes build/bench/ and prints a table
 	$(MAKE) -C libsplit bench-progs

@@ -17,12 +17,12 @@
 
 #include <stdint.h>
 
-#define SFS_FORMAT 1u
-#define SFS_CONTROL_DIR ".splitfs"
+#define SFS_FORMAT	 1u
+#define SFS_CONTROL_DIR	 ".splitfs"
 #define SFS_VOLUME_MAGIC 0x31534654494c5053ull /* "SPLITFS1" */
-#define SFS_LOG_MAGIC 0x31474f4c53464653ull    /* "SFSLOG1" */
-#define SFS_LEASE_MAGIC 0x3153414553464653ull
-#define SFS_BLOCK 4096u
+#define SFS_LOG_MAGIC	 0x31474f4c53464653ull /* "SFSLOG1" */
+#define SFS_LEASE_MAGIC	 0x3153414553464653ull
+#define SFS_BLOCK	 4096u
 
 enum sfs_mode { SFS_POSIX = 0, SFS_SYNC = 1, SFS_STRICT = 2 };
 
@@ -43,8 +43,8 @@ struct sfs_log_header {
 	uint32_t log_id;
 	uint8_t uuid[16];    /* of the volume */
 	uint8_t boot_id[16]; /* the boot the log is written in */
-	uint32_t seed;       /* initial value of every record's CRC: CRC32C of uuid and log_id */
-	uint32_t slots;      /* number of record slots */
+	uint32_t seed;	     /* initial value of every record's CRC: CRC32C of uuid and log_id */
+	uint32_t slots;	     /* number of record slots */
 	/*
 	 * A record counts only when the upper half of its seq equals the epoch: storing epoch + 1 and fencing clears the log.
 	 * 8-byte aligned, so the store is atomic (power-fail atomicity of an aligned 8-byte store).
@@ -96,7 +96,7 @@ enum sfs_record_type {
 };
 
 #define SFS_REC_DATA_CRC 0x01u /* data_crc holds CRC32C(0, data): record and data were persisted by one fence */
-#define SFS_REC_DURABLE 0x02u  /* DONE: survives power loss. WRITE: fenced before the call returned (sync, strict) */
+#define SFS_REC_DURABLE	 0x02u /* DONE: survives power loss. WRITE: fenced before the call returned (sync, strict) */
 
 /*
  * One operation, or one extent of it. The records of an operation that needs several stand in consecutive slots; they count
@@ -116,11 +116,11 @@ struct sfs_record {
 	uint32_t len; /* bytes */
 	uint32_t stage_file;
 	uint64_t stage_off; /* bytes; congruent to off modulo SFS_BLOCK */
-	uint64_t size;      /* size of the target file after the operation, at least */
+	uint64_t size;	    /* size of the target file after the operation, at least */
 };
 _Static_assert(sizeof(struct sfs_record) == 64, "a record is one cache line");
 
-#define SFS_GROUP_MAX 255u
+#define SFS_GROUP_MAX	 255u
 #define SFS_LEASE_CHUNKS 1000u
 
 struct sfs_lease_inode {
@@ -135,8 +135,8 @@ struct sfs_lease {
 	uint64_t magic;
 	uint32_t format;
 	uint32_t log_id;
-	uint32_t held; /* 1 while a client holds the log */
-	int32_t pid;   /* of the client, in the agent's PID namespace */
+	uint32_t held;	/* 1 while a client holds the log */
+	int32_t pid;	/* of the client, in the agent's PID namespace */
 	uint64_t start; /* start time of that process, field 22 of /proc/PID/stat */
 	uint32_t uid;
 	uint8_t mode; /* enum sfs_mode */

@@ -14,14 +14,14 @@
 #define NOT_OURS ((struct sfs_ofd *)1)
 #define OURS	 ((struct sfs_ofd *)16)
 
-#define FUNCTIONS(X)                                                                                                           \
-	X(openat)                                                                                                              \
-	X(adopt)                                                                                                               \
-	X(close)                                                                                                               \
-	X(readv) X(writev) X(read) X(write) X(lseek) X(fsync) X(sync_all) X(ftruncate) X(truncate) X(fallocate) X(fcntl)       \
-		X(dup) X(dup3) X(close_range) X(make_true) X(make_true_forever) X(changed) X(make_path_true) X(fix_stat)       \
-			X(fix_statx) X(fork_prepare) X(fork_parent) X(fork_child) X(exec_prepare) X(exit) X(forget)            \
-				X(stop_staging) X(meta_done) X(all_true)
+/* clang-format off */
+#define FUNCTIONS(X) \
+	X(openat) X(adopt) X(close) X(readv) X(writev) X(read) X(write) X(lseek) X(fsync) X(sync_all) \
+	X(ftruncate) X(truncate) X(fallocate) X(fcntl) X(dup) X(dup3) X(close_range) X(make_true) \
+	X(make_true_forever) X(changed) X(make_path_true) X(fix_stat) X(fix_statx) X(fork_prepare) \
+	X(fork_parent) X(fork_child) X(exec_prepare) X(exit) X(forget) X(stop_staging) X(meta_done) \
+	X(all_true)
+/* clang-format on */
 #define ENUM(name) N_##name,
 #define NAME(name) #name,
 enum { FUNCTIONS(ENUM) COUNT };
