@@ -175,7 +175,7 @@ diagnose() {
     k get events --sort-by=.lastTimestamp | tail -n 25 | cut -c 1-400 || true
     for pod in $(k get pods -o name); do
         printf -- '--- %s\n' "$pod"
-        k logs "$pod" --all-containers --prefix --tail=15 | cut -c 1-300 || true
+        k logs "$pod" --all-containers --ignore-errors --prefix --tail=15 | cut -c 1-300 || true
     done
     printf -- '--- driver\n'
     kube --namespace "$RELEASE_NAMESPACE" get pods -o wide || true
