@@ -165,7 +165,7 @@ static unsigned replay(const char *file)
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/%s", sh->root, file);
-	fd = open(path, O_RDWR);
+	fd = open(path, O_RDWR | O_CREAT, 0644); /* a thread may have been killed before it made its file */
 	CHECK(fd >= 0 && fstat(fd, &st) == 0);
 	for (uint32_t i = 0; i < head->slots; i++) {
 		const struct sfs_record *r = valid(i);
