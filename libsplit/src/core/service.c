@@ -221,10 +221,6 @@ int sfs_service_start(void)
 				sfs.service_state = 1;
 			sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, 8);
 		}
-	} else {
-		const uint64_t one = 1;
-
-		sys_write(sfs.wake_fd, &one, sizeof(one)); /* a new volume: poll its event socket too */
 	}
 	r = sfs.service_state ? 0 : -EAGAIN;
 	sfs_mutex_unlock(&sfs.lock);

@@ -352,9 +352,10 @@ int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
 		r = hello(vol, proof_fd, 0);
 		if (r == 0)
 			r = sfs_service_start(); /* without it nobody would answer revocations */
-		if (r == 0)
+		if (r == 0) {
 			store_release(&vol->state, VOL_READY);
-		else
+			sfs_service_wake(NULL); /* the thread has another event socket to listen to */
+		} else
 			vol->state = VOL_LOST;
 	}
 	sfs_mutex_unlock(&vol->request);
