@@ -337,6 +337,11 @@ int sfs_fds_make(void);
 /* meta.c: what O_TRUNC does, also to a file opened read-only; fd need not be ours */
 int sfs_truncate_open(int fd, int flags);
 
+/* write.c, append.c */
+#define SFS_CRC_MAX   1024u /* bytes: up to here a checksum in the record is cheaper than a second fence */
+#define SFS_STORE_MAX 512u  /* shorter copies are not worth non-temporal stores */
+#define SFS_PREFETCH  6u    /* small appends ahead */
+
 /* read.c, write.c */
 struct sfs_ofd *sfs_ofd_of(int fd);
 int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd);

@@ -16,13 +16,10 @@
 #include "core/state.h"
 #include "pm/pm.h"
 
-#define EXTENTS_MAX 64u	  /* of one atomic operation: at least 1 GiB with the default staging files */
-#define CRC_MAX	    1024u /* up to here a checksum in the record is cheaper than a second fence */
-#define STORE_MAX   512u  /* shorter copies are not worth non-temporal stores */
+#define EXTENTS_MAX 64u /* of one atomic operation: at least 1 GiB with the default staging files */
 #define POPULATE    (256ul << 10)
 #define SPAN_MAX    (1ull << 18) /* blocks: 1 GiB */
 #define LEASES_MAX  16u		 /* tries of one write to get staging space */
-#define PREFETCH    6		 /* small appends ahead */
 #define FILE_MAX    (1ull << 43)
 
 #ifndef RWF_DSYNC
@@ -68,7 +65,7 @@ static void copy_in(uint8_t *dst, struct sfs_cursor *c, size_t n, bool durable)
 		size_t got;
 		const void *src = sfs_cursor_next(c, n, &got);
 
-		if (!durable && got < STORE_MAX)
+		if (!durable && got < SFS_STORE_MAX)
 			pm_store(dst, src, got);
 		else
 			pm_copy(dst, src, got);
@@ -257,7 +254,7 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	const bool fenced = vol->mode != SFS_POSIX;
 	struct extent ext[EXTENTS_MAX];
 	struct sfs_record rec;
-	uint8_t bounce[CRC_MAX];
+	uint8_t bounce[SFS_CRC_MAX];
 	uint64_t covered = pos, size;
 	uint32_t slot;
 	bool crc;
@@ -275,7 +272,7 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 		return r;
 	n = (size_t)(covered - pos);
 	size = pos + n > in->size ? pos + n : in->size;
-	crc = fenced && k == 1 && n <= CRC_MAX;
+	crc = fenced && k == 1 && n <= SFS_CRC_MAX;
 
 	for (int i = 0; i < k; i++) {
 		r = carry_edges(in, &ext[i]);
@@ -330,13 +327,13 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 		count(vol, overwrite_bytes, n);
 	}
 	count(vol, staged_bytes, n);
-	if (n <= STORE_MAX) {
+	if (n <= SFS_STORE_MAX) {
 		/* The next locked instruction waits until all stores have their lines: fetch those of the next small append now. */
 		const uint8_t *end = sfs_block_addr(vol, ext[k - 1].b) + ext[k - 1].off % SFS_BLOCK + ext[k - 1].len;
 
-		__builtin_prefetch(&vol->records[slot + PREFETCH], 1);
+		__builtin_prefetch(&vol->records[slot + SFS_PREFETCH], 1);
 		for (size_t i = 0; i < n; i += 64)
-			__builtin_prefetch(end + PREFETCH * n + i, 1);
+			__builtin_prefetch(end + SFS_PREFETCH * n + i, 1);
 	}
 	in->touched = true;
 	if (unlikely(!vol->dirty))
@@ -541,11 +538,4 @@ ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flag
 	r = writev_of(ofd, fd, iov, cnt, off, flags);
 	sfs_op_end(&outer);
 	return r;
-}
-
-ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off)
-{
-	const struct iovec iov = {(void *)buf, n > SFS_IO_MAX ? SFS_IO_MAX : n};
-
-	return sfs_writev(fd, &iov, 1, off, 0);
 }
