@@ -196,7 +196,7 @@ static bool truncates_ours(int dirfd, const char *path, int flags)
 {
 	struct stat st;
 
-	return (flags & O_TRUNC) && !(flags & O_EXCL) && !(flags & O_PATH) &&
+	return (flags & O_TRUNC) && (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL) && !(flags & O_PATH) &&
 	       sys_fstatat(dirfd, path, &st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) == 0 && S_ISREG(st.st_mode) &&
 	       sfs_volume_of(st.st_dev);
 }
