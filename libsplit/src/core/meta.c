@@ -375,15 +375,18 @@ void sfs_meta_done(int fd, const char *path)
 	sys_close(dir);
 }
 
-/* The inode that a stat result is about, when what the kernel says of it may be old; with a reference. */
-static struct sfs_inode *stale(dev_t dev, ino_t ino)
+/*
+ * The inode that a stat result is about, when what the kernel said of it may be old; with a reference. The service thread may have
+ * been relinking while the kernel was asked: then the size is neither the old nor the new one.
+ */
+static struct sfs_inode *stale(dev_t dev, ino_t ino, uint64_t size)
 {
 	struct sfs_inode *in;
 
 	if (sfs.nvolumes == 0 || !sfs_volume_of(dev))
 		return NULL;
 	in = sfs_inode_ref(dev, ino);
-	if (in && in->staged == 0 && !in->touched && in->deleg != SFS_DELEG_NONE) {
+	if (in && in->staged == 0 && !in->touched && in->deleg != SFS_DELEG_NONE && in->size == size) {
 		sfs_inode_put(in);
 		return NULL;
 	}
@@ -392,7 +395,7 @@ static struct sfs_inode *stale(dev_t dev, ino_t ino)
 
 void sfs_fix_stat(struct stat *st)
 {
-	struct sfs_inode *in = stale(st->st_dev, st->st_ino);
+	struct sfs_inode *in = stale(st->st_dev, st->st_ino, (uint64_t)st->st_size);
 	struct sfs_op outer;
 	struct stat now;
 
@@ -420,7 +423,7 @@ void sfs_fix_stat(struct stat *st)
 
 void sfs_fix_statx(struct statx *stx)
 {
-	struct sfs_inode *in = stale(makedev(stx->stx_dev_major, stx->stx_dev_minor), stx->stx_ino);
+	struct sfs_inode *in = stale(makedev(stx->stx_dev_major, stx->stx_dev_minor), stx->stx_ino, stx->stx_size);
 	struct sfs_op outer;
 	struct stat now;
 
