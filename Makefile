@@ -12,7 +12,7 @@ GO_LDFLAGS := -s -w -X main.version=$(VERSION)
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e bench images lint format clean help
+.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e bench images lint format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector ## build the library, the command line, the CSI driver and the injector into build/
@@ -36,7 +36,9 @@ quickstart: ## build everything, start a local cluster, install the chart and sh
 down: ## remove everything quickstart started
 	hack/cluster down
 
-test: lint test-c test-go test-scripts test-e2e ## run every test that needs no hardware
+test: deps lint test-c test-go test-scripts test-e2e ## run every test that needs no hardware
+deps: ## install the Debian packages and the Go toolchain that are missing (as root); says nothing when none is
+	hack/install-deps all
 test-c: | $(BUILD) ## C tests: plain, address and undefined-behaviour sanitizer, thread sanitizer
 	$(MAKE) -C libsplit test
 test-go: ## Go tests and vet
