@@ -393,63 +393,51 @@ static struct sfs_inode *stale(dev_t dev, ino_t ino, uint64_t size)
 	return in;
 }
 
-void sfs_fix_stat(struct stat *st)
+/* What stat should say of the file, where the kernel's answer may be old. False: that one is right. */
+static bool truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
 {
-	struct sfs_inode *in = stale(st->st_dev, st->st_ino, (uint64_t)st->st_size);
+	struct sfs_inode *in = stale(dev, ino, size);
 	struct sfs_op outer;
-	struct stat now;
+	bool known = false;
 
 	if (!in)
-		return;
-	if (!sfs_op_begin(in, &outer)) {
-		sfs_inode_put(in);
-		return;
-	}
-	sfs_rwlock_wrlock(&in->lock);
-	if (in->fd >= 0) {
-		sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
-		sfs_inode_times(in);
-		if (sys_fstat(in->fd, &now) == 0)
-			*st = now;
-		if (in->staged > 0 && (uint64_t)st->st_size < in->size) {
-			st->st_size = (off_t)in->size;
-			st->st_blocks += (blkcnt_t)(in->staged * (SFS_BLOCK / 512));
+		return false;
+	if (sfs_op_begin(in, &outer)) {
+		sfs_rwlock_wrlock(&in->lock);
+		if (in->fd >= 0) {
+			sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
+			sfs_inode_times(in);
+			known = sys_fstat(in->fd, now) == 0;
+			if (known && in->staged > 0 && (uint64_t)now->st_size < in->size) {
+				now->st_size = (off_t)in->size;
+				now->st_blocks += (blkcnt_t)(in->staged * (SFS_BLOCK / 512));
+			}
 		}
+		sfs_rwlock_wrunlock(&in->lock);
+		sfs_op_end(&outer);
 	}
-	sfs_rwlock_wrunlock(&in->lock);
-	sfs_op_end(&outer);
 	sfs_inode_put(in);
+	return known;
+}
+
+void sfs_fix_stat(struct stat *st)
+{
+	struct stat now;
+
+	if (truth(st->st_dev, st->st_ino, (uint64_t)st->st_size, &now))
+		*st = now;
 }
 
 void sfs_fix_statx(struct statx *stx)
 {
-	struct sfs_inode *in = stale(makedev(stx->stx_dev_major, stx->stx_dev_minor), stx->stx_ino, stx->stx_size);
-	struct sfs_op outer;
 	struct stat now;
 
-	if (!in)
+	if (!truth(makedev(stx->stx_dev_major, stx->stx_dev_minor), stx->stx_ino, stx->stx_size, &now))
 		return;
-	if (!sfs_op_begin(in, &outer)) {
-		sfs_inode_put(in);
-		return;
-	}
-	sfs_rwlock_wrlock(&in->lock);
-	if (in->fd >= 0) {
-		sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
-		sfs_inode_times(in);
-		if (sys_fstat(in->fd, &now) == 0) {
-			stx->stx_mtime.tv_sec = now.st_mtim.tv_sec;
-			stx->stx_mtime.tv_nsec = (uint32_t)now.st_mtim.tv_nsec;
-			stx->stx_ctime.tv_sec = now.st_ctim.tv_sec;
-			stx->stx_ctime.tv_nsec = (uint32_t)now.st_ctim.tv_nsec;
-			stx->stx_size = (uint64_t)now.st_size;
-		}
-		if (in->staged > 0 && stx->stx_size < in->size) {
-			stx->stx_size = in->size;
-			stx->stx_blocks += in->staged * (SFS_BLOCK / 512);
-		}
-	}
-	sfs_rwlock_wrunlock(&in->lock);
-	sfs_op_end(&outer);
-	sfs_inode_put(in);
+	stx->stx_mtime.tv_sec = now.st_mtim.tv_sec;
+	stx->stx_mtime.tv_nsec = (uint32_t)now.st_mtim.tv_nsec;
+	stx->stx_ctime.tv_sec = now.st_ctim.tv_sec;
+	stx->stx_ctime.tv_nsec = (uint32_t)now.st_ctim.tv_nsec;
+	stx->stx_size = (uint64_t)now.st_size;
+	stx->stx_blocks = (uint64_t)now.st_blocks;
 }
