@@ -5,8 +5,6 @@ SHELL := /bin/bash
 BUILD := $(CURDIR)/build
 export BUILD
 GO       ?= $(shell hack/install-deps --print-go 2>/dev/null || echo go)
-GOFLAGS  ?= -trimpath
-export GOFLAGS
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 GO_LDFLAGS := -s -w -X main.version=$(VERSION)
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
@@ -27,9 +25,9 @@ injector: $(BUILD)/splitfs-injector ## build/splitfs-injector, the admission web
 $(BUILD):
 	mkdir -p $@
 $(BUILD)/splitfs-csi: $(go_src) | $(BUILD)
-	CGO_ENABLED=0 $(GO) build -ldflags '$(GO_LDFLAGS)' -o $@ ./csi-driver/cmd/splitfs-csi
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $@ ./csi-driver/cmd/splitfs-csi
 $(BUILD)/splitfs-injector: $(go_src) | $(BUILD)
-	CGO_ENABLED=0 $(GO) build -ldflags '$(GO_LDFLAGS)' -o $@ ./injector-webhook/cmd/splitfs-injector
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $@ ./injector-webhook/cmd/splitfs-injector
 
 quickstart: ## build everything, start a local cluster, install the chart and show a volume at work
 	hack/quickstart
