@@ -46,12 +46,19 @@ func realParts(t *testing.T) (binary, library string) {
 	return paths[0], paths[1]
 }
 
+// appendBlocks is a program that appends so many blocks to a file. Not dd: the library leaves standard output to the kernel.
+const appendBlocks = `import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+for _ in range(int(sys.argv[2])):
+    os.write(fd, bytes(4096))
+os.fsync(fd)`
+
 func realVolume(t *testing.T, s *service, mode string) {
 	v := s.create("real-"+mode, mode)
 	inject := filepath.Join(s.dir, "inject-"+mode)
 	s.must(s.stage(v), s.publish(v), s.publishLibrary(inject))
 
-	runWithLibrary(t, inject, mode, v.target, "dd", "if=/dev/zero", "of="+v.target+"/appended", "bs=4096", "count=64", "conv=fsync", "status=none")
+	runWithLibrary(t, inject, mode, v.target, "python3", "-c", appendBlocks, v.target+"/appended", "64")
 	checkSize(t, filepath.Join(v.target, "appended"), 64*4096)
 	appends := `splitfs_append_ops_total{namespace="default",persistentvolumeclaim="real-` + mode + `",volume_id="` + v.id + `"} `
 	eventually(t, "the operation counters show the appends", func() error {
@@ -75,7 +82,7 @@ func realVolume(t *testing.T, s *service, mode string) {
 		}
 		return nil
 	})
-	runWithLibrary(t, inject, mode, v.target, "dd", "if=/dev/zero", "of="+v.target+"/after", "bs=4096", "count=8", "conv=fsync", "status=none")
+	runWithLibrary(t, inject, mode, v.target, "python3", "-c", appendBlocks, v.target+"/after", "8")
 
 	// Unstaged and staged again, everything is there.
 	s.must(s.unpublish(v.id, v.target), s.unstage(v), s.stage(v), s.publish(v))
