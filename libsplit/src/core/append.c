@@ -80,7 +80,6 @@ static bool write_small(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
 		done = append_small(in, buf, n);
 		if (done) {
 			ofd->off = (int64_t)in->size;
-			ofd->wrote = true;
 		}
 	}
 	sfs_rwlock_wrunlock(&in->lock);

@@ -69,7 +69,6 @@ static struct sfs_ofd *ofd_new_locked(struct sfs_inode *in, int flags)
 	ofd->refs = 1;
 	ofd->flags = flags;
 	ofd->kernel_off = false;
-	ofd->wrote = false;
 	ofd->off = 0;
 	return ofd;
 }

@@ -173,7 +173,6 @@ struct sfs_ofd {
 	uint32_t refs;	 /* descriptors, under sfs.lock */
 	int flags;	 /* O_ACCMODE, O_APPEND, O_DIRECT, O_SYNC, O_DSYNC */
 	bool kernel_off; /* another process may share the offset: it lives in the kernel */
-	bool wrote;
 	int64_t off;
 };
 

@@ -512,7 +512,6 @@ static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 		else
 			sys_lseek(fd, (r > 0 ? r : 0) - total, SEEK_CUR);
 	}
-	ofd->wrote = true;
 	sfs_mutex_unlock(&ofd->lock);
 	return r;
 }
