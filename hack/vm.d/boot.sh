@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# One virtual machine from power on to power off.
+
+# choose_accel: KVM where it works, else emulation. A /dev/kvm on a processor that shows no virtualization extension belongs to
+# a hypervisor that runs only kernels made for it: a distribution's kernel hangs there.
+choose_accel() {
+    case ${SPLITFS_VM_ACCEL:-auto} in
+    auto)
+        if [ -r /dev/kvm ] && [ -w /dev/kvm ] && grep -qwE 'vmx|svm' /proc/cpuinfo; then
+            echo kvm
+        else
+            echo tcg
+        fi
+        ;;
+    kvm | tcg) echo "$SPLITFS_VM_ACCEL" ;;
+    *) die "SPLITFS_VM_ACCEL='$SPLITFS_VM_ACCEL': known are auto, kvm and tcg" ;;
+    esac
+}
+
+# What a machine is made of; set by the caller, all of them.
+#   vm_kernel    kernel line            vm_run      directory of this run
+#   vm_pmem      images of NVDIMMs      vm_memory, vm_cpus
+#   vm_shares    OPTIONS:DIR            vm_append   more words for the kernel
+declare -a vm_pmem vm_shares vm_append
+
+# 9p options: what nobody changes during a run is cached; what both sides write is not.
+SHARE_READ=ro,cache=loose
+SHARE_WRITE=rw,cache=none
+
+# vm_start: starts the machine in the background. Sets vm_pid.
+vm_start() {
+    local accel image n=0 share dir options words command
+    need_commands "run hack/install-deps vm" qemu-system-x86_64 setpriv
+    get_kernel "$vm_kernel"
+    get_root
+    get_initrd
+    accel=$(choose_accel) || exit
+    words=(console=ttyS0 panic=-1 loglevel=5 quiet "run=$vm_run" "start=$VM_PARTS/guest/start" "vm.line=$vm_kernel" "${vm_append[@]}")
+    command=(-name "splitfs-vm $vm_run" -accel "$accel" -cpu max -smp "$vm_cpus" -m "$vm_memory,slots=8,maxmem=64G"
+        -machine q35,nvdimm=on -nodefaults -nographic -no-reboot -net none
+        -chardev "file,id=console,path=$vm_run/console.log" -serial chardev:console
+        -device virtio-serial -chardev "file,id=job,path=$vm_run/output.log" -device virtserialport,chardev=job,name=job
+        -drive "file=$root_image,format=raw,if=none,id=root,readonly=on" -device virtio-blk-pci,drive=root
+        -kernel "$kernel_tree/boot/vmlinuz-$kernel_release" -initrd "$initrd_image")
+    for image in "${vm_pmem[@]}"; do
+        command+=(-object "memory-backend-file,id=pm$n,share=on,mem-path=$image,size=$(stat -c %s "$image"),align=2M"
+            -device "nvdimm,id=nv$n,memdev=pm$n,unarmed=off")
+        n=$((n + 1))
+    done
+    n=0
+    for share in "$SHARE_READ:$kernel_tree/lib/modules=/usr/lib/modules" "${vm_shares[@]}" "$SHARE_WRITE:$vm_run"; do
+        options=${share%%:*}
+        dir=${share#*:}
+        case $dir in *[[:space:],=]*=* | *[[:space:],]*) die "a shared directory's name must not hold blanks or commas: '$dir'" ;; esac
+        command+=(-virtfs "local,path=${dir%%=*},mount_tag=s$n,security_model=none,multidevs=remap,id=s$n$(case $options in ro,*) echo ,readonly=on ;; esac)")
+        words+=("share.s$n=$options:${dir#*=}")
+        n=$((n + 1))
+    done
+    rm -f "$vm_run"/{console.log,output.log,started,status,status.new,dmesg.log,qemu.log}
+    : >"$vm_run/output.log"
+    # The kernel's signal, not ours, ends the machine when this script is killed.
+    setpriv --pdeathsig KILL qemu-system-x86_64 "${command[@]}" -append "${words[*]}" >"$vm_run/qemu.log" 2>&1 </dev/null &
+    vm_pid=$!
+    vm_started=$SECONDS
+}
+
+# vm_kill: the machine loses its power now.
+vm_kill() {
+    [ -n "${vm_pid:-}" ] || return 0
+    kill -KILL "$vm_pid" 2>/dev/null || true # it may have ended by itself
+    wait "$vm_pid" 2>/dev/null || true       # its status says only that it was killed
+    vm_pid=
+}
+
+# vm_alive: still running?
+vm_alive() { [ -n "${vm_pid:-}" ] && kill -0 "$vm_pid" 2>/dev/null; }
+
+# vm_wait SECONDS: waits for the machine's end; 0 when it ended with its job done, else says why not on standard error.
+vm_wait() {
+    local limit=$1 begun=
+    while vm_alive; do
+        if [ -z "$begun" ] && [ -e "$vm_run/started" ]; then
+            begun=$SECONDS
+            progress "kernel $vm_kernel is up after $((begun - vm_started)) s"
+        fi
+        if [ -z "$begun" ] && [ $((SECONDS - vm_started)) -ge "$VM_BOOT_TIMEOUT" ]; then
+            vm_kill
+            vm_trouble "the machine was not up within $VM_BOOT_TIMEOUT s (SPLITFS_VM_BOOT_TIMEOUT changes that)"
+            return 1
+        fi
+        if [ -n "$begun" ] && [ $((SECONDS - begun)) -ge "$limit" ]; then
+            vm_kill
+            vm_trouble "the job was not done within $limit s (--timeout changes that)"
+            return 1
+        fi
+        sleep 0.1
+    done
+    wait "$vm_pid" 2>/dev/null || true # the job's status is what counts
+    vm_pid=
+    [ -e "$vm_run/status" ] && return 0
+    vm_trouble "the machine ended before its job did"
+    return 1
+}
+
+# vm_trouble WHY: shows what there is to see.
+vm_trouble() {
+    if [ -s "$vm_run/qemu.log" ]; then
+        printf '%s\n' "--- qemu.log" >&2
+        tail -n 10 "$vm_run/qemu.log" >&2
+    fi
+    printf '%s\n' "--- last lines of the console" >&2
+    tail -n 40 "$vm_run/console.log" 2>/dev/null | tr -d '\r' >&2 || echo "(there is no console output)" >&2
+    printf '%s: %s; all of it is in %s\n' "${0##*/}" "$1" "$vm_run" >&2
+}

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034  # settings of the other parts
+# What the virtual machines are made of, and where it is kept.
+
+VM_PARTS=$HACK_DIR/vm.d
+VM_CACHE=$SPLITFS_CACHE/vm
+# Programs, and below vm/ the results: BUILD as in the Makefile.
+VM_BUILD=$(realpath -m "${BUILD:-$REPO_DIR/build}")
+
+VM_KERNELS=(6.1 6.12)
+VM_KERNEL_DEFAULT=6.1
+
+# One root file system for every kernel: Debian 13's, because its mkfs.xfs knows the exchange-range feature.
+VM_SUITE=trixie
+VM_MIRROR=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+VM_PACKAGES=(acl attr bsdextrautils daxctl e2fsprogs file iproute2 jq kmod libasan8 libpmem1 libtsan2 libubsan1 lvm2 ndctl procps
+    python3-minimal quota sqlite3 strace thin-provisioning-tools util-linux xfsprogs)
+# Raised by hand when root.sh makes another tree from the same packages.
+VM_ROOT_RECIPE=1
+
+VM_MEMORY=1536M
+VM_CPUS=2
+VM_PMEM=1G
+VM_TIMEOUT=600
+# Until the job begins. Seconds with KVM, 15 to 30 without it, minutes when the machine has other things to do.
+VM_BOOT_TIMEOUT=${SPLITFS_VM_BOOT_TIMEOUT:-300}

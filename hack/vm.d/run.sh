@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# hack/vm run: one boot, one job.
+
+# A timed-out or broken machine is told apart from a job that failed, like timeout(1) does it.
+STATUS_NO_RESULT=124
+
+# claim_run NAME: makes and locks the directory of a run; NAME is varied when that one is in use and nobody asked for it.
+# Sets vm_run.
+claim_run() {
+    local name=$1 asked=${2:-} n=1 candidate=$1
+    case $name in */* | .* | '' | *[[:space:],:=]*) usage_error "a run's name is a plain word, not '$name'" ;; esac
+    mkdir -p "$VM_BUILD/vm"
+    while true; do
+        exec {run_lock}>"$VM_BUILD/vm/.$candidate.lock"
+        flock -n "$run_lock" && break
+        exec {run_lock}>&-
+        [ -z "$asked" ] || die "a run named '$name' is going on; choose another --name"
+        n=$((n + 1))
+        candidate=$name-$n
+    done
+    vm_run=$VM_BUILD/vm/$candidate
+    mkdir -p "$vm_run"
+}
+
+# pmem_image PATH SIZE: an NVDIMM's image; one that exists keeps its size.
+pmem_image() {
+    local path=$1 size=$2 bytes
+    bytes=$(numfmt --from=iec "$size" 2>/dev/null) || die "'$size' is not a size (like 1G)"
+    [ $((bytes % (2 << 20))) = 0 ] && [ "$bytes" -ge $((64 << 20)) ] ||
+        die "an NVDIMM of $size: must be a multiple of 2M and at least 64M"
+    if [ -f "$path" ]; then
+        [ "$(stat -c %s "$path")" = "$bytes" ] ||
+            die "$path exists with $(stat -c %s "$path") bytes, not $size; remove it or ask for its size"
+    else
+        mkdir -p "$(dirname "$path")"
+        truncate -s "$bytes" "$path.new"
+        mv "$path.new" "$path"
+    fi
+}
+
+# write_job COMMAND...: what guest/start runs.
+write_job() {
+    {
+        printf 'export PATH=%q:$PATH VM_KERNEL=%q VM_RESULTS=%q BUILD=%q\n' "$VM_PARTS/guest/bin" "$vm_kernel" "$vm_run" "$VM_BUILD"
+        # The directory of the caller, where it can be seen from inside.
+        printf 'cd %q 2>/dev/null || cd %q\n' "$PWD" "$vm_run"
+        printf 'exec'
+        printf ' %q' "$@"
+        printf '\n'
+    } >"$vm_run/job"
+}
+
+# default_shares: the sources and what was built from them, to be read only.
+default_shares() {
+    vm_shares=("$SHARE_READ:$REPO_DIR")
+    case $VM_BUILD/ in
+    "$REPO_DIR"/*) ;;
+    *) vm_shares+=("$SHARE_READ:$VM_BUILD") ;;
+    esac
+}
+
+run_usage() {
+    cat <<EOF
+Usage: hack/vm run [OPTION]... -- COMMAND [ARGUMENT]...
+
+Boots a virtual machine, runs COMMAND in it as root, and exits with its status; $STATUS_NO_RESULT when the machine
+did not come up, hung or crashed (then its console's last lines are shown).
+
+Inside, this repository and BUILD (where they are here, read-only), the directories of --share and the
+directory of the run (VM_RESULTS, writable) are seen under the same names as outside. The root file
+system is a Debian $VM_SUITE of its own, writable until the end of the run. Each NVDIMM is /dev/pmemN, a fsdax
+namespace; "pmem-mount --help" (inside) makes file systems there.
+
+  --kernel LINE    ${VM_KERNELS[*]// /, } [$VM_KERNEL_DEFAULT]
+  --pmem SIZE      size of an NVDIMM; may be repeated for more of them [$VM_PMEM]
+  --persist NAME   keep the NVDIMMs' content under this name for later runs
+  --share DIR      show DIR inside, writable; may be repeated
+  --timeout S      seconds for COMMAND, without the boot [$VM_TIMEOUT]
+  --memory SIZE    [$VM_MEMORY]
+  --cpus N         [$VM_CPUS]
+  --append WORDS   more words for the kernel's command line
+  --name NAME      name of the run's directory BUILD/vm/NAME [run]; there: output.log, console.log,
+                   dmesg.log, status and whatever COMMAND leaves in VM_RESULTS
+EOF
+}
+
+vm_run_command() {
+    local sizes=() persist='' name='' timeout=$VM_TIMEOUT dir n size tail_pid status
+    vm_kernel=$VM_KERNEL_DEFAULT vm_memory=$VM_MEMORY vm_cpus=$VM_CPUS vm_append=()
+    default_shares
+    while [ $# -gt 0 ]; do
+        case $1 in
+        -h | --help)
+            run_usage
+            return
+            ;;
+        --)
+            shift
+            break
+            ;;
+        --kernel | --pmem | --persist | --share | --timeout | --memory | --cpus | --append | --name)
+            [ $# -ge 2 ] || usage_error "$1 wants a value"
+            case $1 in
+            --kernel) vm_kernel=$2 ;;
+            --pmem) sizes+=("$2") ;;
+            --persist) persist=$2 ;;
+            --share)
+                dir=$(realpath -e "$2") || die "--share: there is no directory $2"
+                vm_shares+=("$SHARE_WRITE:$dir")
+                ;;
+            --timeout) timeout=$2 ;;
+            --memory) vm_memory=$2 ;;
+            --cpus) vm_cpus=$2 ;;
+            --append) vm_append+=("$2") ;;
+            --name) name=$2 ;;
+            esac
+            shift
+            ;;
+        -*) usage_error "run: unknown option '$1'" ;;
+        *) break ;;
+        esac
+        shift
+    done
+    [ $# -gt 0 ] || usage_error "run: no command; put it behind --"
+    kernel_meta "$vm_kernel" >/dev/null
+    case $timeout in *[!0-9]* | '') usage_error "--timeout wants seconds, not '$timeout'" ;; esac
+    [ ${#sizes[@]} -gt 0 ] || sizes=("$VM_PMEM")
+
+    claim_run "${name:-run}" "${name:+1}"
+    vm_pmem=()
+    n=0
+    if [ -n "$persist" ]; then
+        case $persist in */* | .* | *[[:space:],]*) usage_error "--persist wants a plain word, not '$persist'" ;; esac
+        mkdir -p "$VM_CACHE/pmem"
+        exec {pmem_lock}>"$VM_CACHE/pmem/.$persist.lock"
+        flock -n "$pmem_lock" || die "the NVDIMMs '$persist' are in use by another run"
+    fi
+    for size in "${sizes[@]}"; do
+        if [ -n "$persist" ]; then
+            vm_pmem+=("$VM_CACHE/pmem/$persist-$n.img")
+        else
+            vm_pmem+=("$vm_run/pmem$n.img")
+            rm -f "$vm_run/pmem$n.img"
+            TEMPORARY+=("$vm_run/pmem$n.img")
+        fi
+        pmem_image "${vm_pmem[n]}" "$size"
+        n=$((n + 1))
+    done
+    write_job "$@"
+    vm_start
+    tail -s 0.2 -n +1 -f --pid="$vm_pid" "$vm_run/output.log" &
+    tail_pid=$!
+    status=0
+    vm_wait "$timeout" || status=$STATUS_NO_RESULT
+    wait "$tail_pid" || true # ended by the machine's end
+    [ "$status" != 0 ] || status=$(cat "$vm_run/status")
+    return "$status"
+}
