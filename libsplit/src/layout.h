@@ -97,13 +97,18 @@ enum sfs_record_type {
 
 #define SFS_REC_DATA_CRC 0x01u /* data_crc holds CRC32C(0, data): record and data were persisted by one fence */
 #define SFS_REC_DURABLE	 0x02u /* DONE: survives power loss. WRITE: fenced before the call returned (sync, strict) */
+/*
+ * WRITE of an append, not DURABLE and alone in its group: the appends that follow it in file and staging file make it longer and
+ * not the log. `size` is a word of its own, not under the CRC, that says how long it is by now: see sfs_grow_word().
+ */
+#define SFS_REC_GROWS 0x04u
 
 /*
  * One operation, or one extent of it. The records of an operation that needs several stand in consecutive slots; they count
  * only all together (group_pos of them before this one, group_left after).
  */
 struct sfs_record {
-	uint32_t crc; /* CRC32C, initial value log_header.seed, of bytes 4..63 */
+	uint32_t crc; /* CRC32C, initial value log_header.seed, of bytes 4..63; 4..55 with SFS_REC_GROWS */
 	uint8_t type;
 	uint8_t flags;
 	uint8_t group_pos;
@@ -116,9 +121,19 @@ struct sfs_record {
 	uint32_t len; /* bytes */
 	uint32_t stage_file;
 	uint64_t stage_off; /* bytes; congruent to off modulo SFS_BLOCK */
-	uint64_t size;	    /* size of the target file after the operation, at least */
+	uint64_t size;	    /* size of the target file after the operation, at least; with SFS_REC_GROWS the grow word */
 };
 _Static_assert(sizeof(struct sfs_record) == 64, "a record is one cache line");
+
+/*
+ * The length of a growing record in the lower half, and above it what ties it to this record: a word left over from another
+ * record of the slot does not fit. It is stored after the bytes it stands for, in one aligned 8-byte store, so a process that dies
+ * leaves the old length or the new one. It says nothing about what a power loss leaves, and counts only as its record does.
+ */
+static inline uint64_t sfs_grow_word(uint32_t crc, uint32_t len)
+{
+	return (uint64_t)((crc ^ len) * 0x9e3779b1u) << 32 | len;
+}
 
 #define SFS_GROUP_MAX	 255u
 #define SFS_LEASE_CHUNKS 1000u

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way of a small append, the log writer's case: the same protocol as in write.c for one record in one block. */
+/* The way of a small append, the log writer's case: continuing the staged last block. */
 #include <string.h>
 
 #include "base/crc32c.h"
@@ -8,46 +8,80 @@
 #include "core/state.h"
 #include "pm/pm.h"
 
+/* The next block of the file can be the next one of the inode's region: what is staged goes on without a gap. */
+static __attribute__((noinline)) bool grow_block(struct sfs_inode *in)
+{
+	const uint64_t blk = in->hot + 1;
+
+	if (!in->grow || in->region_next == in->region_end || blk >= in->table_blocks ||
+	    in->hot_block + 1 != ((sfs_block)(in->region_chunk + 1) << 32 | in->region_next))
+		return false;
+	in->region_next++;
+	in->hot = blk;
+	in->hot_block++;
+	in->hot_from = 0;
+	in->grow_limit += SFS_BLOCK;
+	sfs_stage_set(in, blk, in->hot_block);
+	return true;
+}
+
 /*
- * The small append of a log writer: it continues the staged last block, and the inode has a free slot. What write_staged() does,
- * without everything that can't be the case. False: nothing was done.
+ * posix: the last record grows. Bytes, then the word that says how many they are; a process that dies leaves whole calls. The
+ * conditions of an append are those of `grow` (state.h). False: nothing was done.
  */
-static bool append_small(struct sfs_inode *in, const void *buf, size_t n)
+static inline bool append_grow(struct sfs_inode *in, const void *buf, size_t n)
+{
+	struct sfs_volume *vol = in->vol;
+
+	if (in->size + n > sfs.fsize_limit || sfs.no_staging || (n > (size_t)(in->grow_limit - in->grow_at) && !grow_block(in)))
+		return false;
+	pm_store(in->grow_at, buf, n);
+	in->grow_at += n;
+	pm_store_word(&in->grow->size, sfs_grow_word(in->grow_crc, (uint32_t)(in->grow_at - in->grow_base)));
+	in->size += n;
+	in->touched = true;
+	count(vol, append_ops, 1);
+	count(vol, append_bytes, n);
+	count(vol, staged_bytes, n);
+	if (unlikely(!vol->dirty))
+		sfs_service_wake(vol);
+	return true;
+}
+
+/*
+ * sync, strict: it continues the staged last block, and the inode has a free slot. What write_staged() does, without everything
+ * that can't be the case. False: nothing was done.
+ */
+static __attribute__((noinline)) bool append_record(struct sfs_inode *in, const void *buf, size_t n)
 {
 	struct sfs_volume *vol = in->vol;
 	const uint64_t pos = in->size;
 	const uint32_t at = pos % SFS_BLOCK, slot = in->slot_next;
-	const bool fenced = vol->mode != SFS_POSIX;
 	uint8_t bounce[SFS_CRC_MAX];
 	struct sfs_record rec;
 	uint8_t *dst;
 
-	if (!sfs_inode_served(in) || in->hot != pos / SFS_BLOCK || at == 0 || at + n > SFS_BLOCK || slot == in->slot_end ||
-	    sfs_block_get(in, in->hot) != in->hot_block || !in->live || pos + n > sfs.fsize_limit)
+	if (vol->mode == SFS_POSIX || !sfs_inode_served(in) || in->hot != pos / SFS_BLOCK || at == 0 || at + n > SFS_BLOCK ||
+	    slot == in->slot_end || sfs_block_get(in, in->hot) != in->hot_block || !in->live || pos + n > sfs.fsize_limit)
 		return false;
 	dst = sfs_block_addr(vol, in->hot_block) + at;
+	memcpy(bounce, buf, n);
 	rec = (struct sfs_record){
 		.type = SFS_REC_WRITE,
-		.flags = fenced ? SFS_REC_DATA_CRC | SFS_REC_DURABLE : 0,
+		.flags = SFS_REC_DATA_CRC | SFS_REC_DURABLE,
 		.ino = in->ino,
 		.gen = in->gen,
+		.data_crc = crc32c(0, bounce, n),
 		.off = pos,
 		.len = (uint32_t)n,
 		.stage_file = vol->chunks[(in->hot_block >> 32) - 1].id,
 		.stage_off = (uint64_t)(uint32_t)in->hot_block * SFS_BLOCK + at,
 		.size = pos + n,
 	};
-	if (fenced) {
-		memcpy(bounce, buf, n);
-		rec.data_crc = crc32c(0, bounce, n);
-		pm_copy(dst, bounce, n);
-	} else {
-		pm_store(dst, buf, n);
-	}
+	pm_copy(dst, bounce, n);
 	in->slot_next++;
 	sfs_log_write(vol, slot, &rec);
-	if (fenced)
-		pm_fence();
+	pm_fence();
 	in->size = pos + n;
 	if (at + n > in->hot_to)
 		in->hot_to = at + (uint32_t)n;
@@ -63,38 +97,49 @@ static bool append_small(struct sfs_inode *in, const void *buf, size_t n)
 	return true;
 }
 
-/* At the file offset, of a description that no other process shares. */
-static bool write_small(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
+/*
+ * At the file offset, of a description that no other process shares, where both locks are this thread's own (base/bias.h): then
+ * nothing can wait, their order is free, and who holds the inode's is who is inside (see sfs_op_begin()). Anything else takes the
+ * long way.
+ */
+static inline bool write_small(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
 {
 	struct sfs_inode *in = ofd->inode;
-	struct sfs_op outer;
 	bool done = false;
 
-	if ((ofd->flags & O_ACCMODE) == O_RDONLY || (ofd->flags & (O_SYNC | O_DSYNC)) || ofd->kernel_off ||
-	    (uintptr_t)buf < SFS_USER_MIN || (uintptr_t)buf > SFS_USER_MAX - SFS_CRC_MAX || !sfs_op_begin(in, &outer))
+	if (!sfs_bias_take(&in->lock.bias))
 		return false;
-	sfs_mutex_lock(&ofd->lock);
-	sfs_rwlock_wrlock(&in->lock);
-	if (likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) && !ofd->kernel_off &&
-	    ((ofd->flags & O_APPEND) || ofd->off == (int64_t)in->size)) {
-		done = append_small(in, buf, n);
-		if (done) {
-			ofd->off = (int64_t)in->size;
+	if (sfs_bias_take(&ofd->lock.bias)) {
+		if (likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) && !ofd->kernel_off &&
+		    (ofd->flags & O_ACCMODE) != O_RDONLY && !(ofd->flags & (O_SYNC | O_DSYNC)) &&
+		    ((ofd->flags & O_APPEND) || ofd->off == (int64_t)in->size)) {
+			done = append_grow(in, buf, n) || append_record(in, buf, n);
+			if (done)
+				ofd->off = (int64_t)in->size;
 		}
+		sfs_bias_drop(&ofd->lock.bias);
 	}
-	sfs_rwlock_wrunlock(&in->lock);
-	sfs_mutex_unlock(&ofd->lock);
-	sfs_op_end(&outer);
+	sfs_bias_drop(&in->lock.bias);
 	return done;
+}
+
+static __attribute__((noinline)) ssize_t write_any(int fd, const void *buf, size_t n, off_t off)
+{
+	const struct iovec iov = {(void *)buf, n > SFS_IO_MAX ? SFS_IO_MAX : n};
+
+	return sfs_writev(fd, &iov, 1, off, 0);
 }
 
 ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off)
 {
-	const struct iovec iov = {(void *)buf, n > SFS_IO_MAX ? SFS_IO_MAX : n};
+	if (off < 0 && n - 1 < SFS_STORE_MAX && (unsigned)fd < (unsigned)sfs_fds_len && (uintptr_t)buf >= SFS_USER_MIN &&
+	    (uintptr_t)buf <= SFS_USER_MAX - SFS_STORE_MAX) {
+		struct sfs_ofd *ofd;
 
-	struct sfs_ofd *ofd;
-
-	if (off < 0 && n > 0 && n <= SFS_STORE_MAX && (ofd = sfs_ofd_of(fd)) && write_small(ofd, fd, buf, n))
-		return (ssize_t)n;
-	return sfs_writev(fd, &iov, 1, off, 0);
+		sfs_check_fork();
+		ofd = load_acquire(&sfs_fds[fd]);
+		if (likely(ofd > SFS_PRIVATE) && write_small(ofd, fd, buf, n))
+			return (ssize_t)n;
+	}
+	return write_any(fd, buf, n, off);
 }

@@ -75,6 +75,7 @@ int sfs_flush(struct sfs_inode *in, bool durable)
 	uint64_t blk = in->first;
 	int r;
 
+	sfs_grow_end(in); /* what is relinked must not grow in the staging file */
 	if (in->live && vol->dax && vol->mode != SFS_POSIX)
 		durable = true;
 	while (in->staged > 0 && blk < in->last) {

@@ -4,6 +4,7 @@
  * checksum, its slot and the log's epoch fit; clearing the log is one 8-byte store.
  */
 #include <errno.h>
+#include <stddef.h>
 
 #include "base/crc32c.h"
 #include "core/state.h"
@@ -57,7 +58,13 @@ int sfs_log_slots(struct sfs_inode *in, uint32_t n, uint32_t *slot)
 void sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec)
 {
 	rec->seq = vol->epoch << 32 | slot;
-	rec->crc = crc32c(vol->seed, (const char *)rec + sizeof(rec->crc), sizeof(*rec) - sizeof(rec->crc));
+	if (rec->flags & SFS_REC_GROWS) {
+		rec->crc = crc32c(vol->seed, (const char *)rec + sizeof(rec->crc),
+				  offsetof(struct sfs_record, size) - sizeof(rec->crc));
+		rec->size = sfs_grow_word(rec->crc, rec->len);
+	} else {
+		rec->crc = crc32c(vol->seed, (const char *)rec + sizeof(rec->crc), sizeof(*rec) - sizeof(rec->crc));
+	}
 	if (vol->mode == SFS_POSIX)
 		pm_store(&vol->records[slot], rec, sizeof(*rec));
 	else

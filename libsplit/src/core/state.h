@@ -138,6 +138,16 @@ struct sfs_inode {
 	uint64_t first;	 /* blocks below have no entry */
 	uint64_t last;	 /* blocks from here on have no entry */
 
+	/*
+	 * posix: the record whose range ends at the end of the file in a staged block, and the rest of that block. Appends
+	 * go there and make the record longer. NULL from when its data is relinked, or anything else is staged.
+	 */
+	struct sfs_record *grow;
+	uint32_t grow_crc;
+	uint8_t *grow_base;  /* where the record's first byte is staged */
+	uint8_t *grow_at;    /* where the next byte goes */
+	uint8_t *grow_limit; /* end of that block */
+
 	/* Log slots that belong to this inode and are empty: an append must not pay a locked instruction for each. */
 	uint32_t slot_next;
 	uint32_t slot_end;
@@ -227,7 +237,7 @@ static inline bool sfs_op_begin(struct sfs_inode *in, struct sfs_op *outer)
 	void *self = sfs_self();
 
 	*outer = *op;
-	if (unlikely(outer->inode == in && outer->self == self) && !sfs_op_check(in))
+	if (unlikely(sfs_bias_mine(&in->lock.bias) || (outer->inode == in && outer->self == self)) && !sfs_op_check(in))
 		return false;
 	op->self = self;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -312,10 +322,19 @@ void sfs_stage_idle(struct sfs_volume *vol);
 int sfs_log_reserve(struct sfs_volume *vol, uint32_t n, bool last_resort, uint32_t *slot);
 /* The same for records of one inode, from its own slots; inode.lock held exclusively. */
 int sfs_log_slots(struct sfs_inode *in, uint32_t n, uint32_t *slot);
+/* From here on the last record keeps its length. */
+static inline void sfs_grow_end(struct sfs_inode *in)
+{
+	if (in->grow)
+		in->hot_to = SFS_BLOCK - (uint32_t)(in->grow_limit - in->grow_at);
+	in->grow = NULL;
+	in->grow_at = in->grow_limit = NULL;
+}
 /* Its unused slots stay empty. Before a DONE record, which retires what has a lower slot, and when the log is cleared. */
 static inline void sfs_log_drop_slots(struct sfs_inode *in)
 {
 	in->slot_next = in->slot_end = in->slot_batch = 0;
+	sfs_grow_end(in);
 }
 void sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec);
 /*

@@ -257,9 +257,10 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	uint8_t bounce[SFS_CRC_MAX];
 	uint64_t covered = pos, size;
 	uint32_t slot;
-	bool crc;
+	bool crc, grows;
 	int k, r;
 
+	sfs_grow_end(in);
 	r = sfs_stage_table(in, (pos + n + SFS_BLOCK - 1) / SFS_BLOCK);
 	if (r < 0)
 		return r;
@@ -273,6 +274,7 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	n = (size_t)(covered - pos);
 	size = pos + n > in->size ? pos + n : in->size;
 	crc = fenced && k == 1 && n <= SFS_CRC_MAX;
+	grows = !fenced && k == 1 && pos == in->size;
 
 	for (int i = 0; i < k; i++) {
 		r = carry_edges(in, &ext[i]);
@@ -301,7 +303,8 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 		pm_fence();
 	for (int i = 0; i < k; i++) {
 		rec.type = SFS_REC_WRITE;
-		rec.flags = (uint8_t)((crc ? SFS_REC_DATA_CRC : 0) | (fenced ? SFS_REC_DURABLE : 0));
+		rec.flags =
+			(uint8_t)((crc ? SFS_REC_DATA_CRC : 0) | (fenced ? SFS_REC_DURABLE : 0) | (grows ? SFS_REC_GROWS : 0));
 		rec.group_pos = (uint8_t)i;
 		rec.group_left = (uint8_t)(k - 1 - i);
 		rec.ino = in->ino;
@@ -327,7 +330,13 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 		count(vol, overwrite_bytes, n);
 	}
 	count(vol, staged_bytes, n);
-	if (n <= SFS_STORE_MAX) {
+	if (grows) {
+		in->grow = &vol->records[slot];
+		in->grow_crc = rec.crc;
+		in->grow_base = sfs_block_addr(vol, ext[0].b) + ext[0].off % SFS_BLOCK;
+		in->grow_at = in->grow_base + n;
+		in->grow_limit = in->grow_at + -(pos + n) % SFS_BLOCK;
+	} else if (n <= SFS_STORE_MAX) {
 		/* The next locked instruction waits until all stores have their lines: fetch those of the next small append now. */
 		const uint8_t *end = sfs_block_addr(vol, ext[k - 1].b) + ext[k - 1].off % SFS_BLOCK + ext[k - 1].len;
 

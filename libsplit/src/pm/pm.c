@@ -202,6 +202,12 @@ void pm_copy_line(void *dst, const void *src)
 	copy_cached(dst, src, LINE);
 }
 
+void pm_store_word(uint64_t *dst, uint64_t value)
+{
+	record(PM_EV_STORE, dst, &value, sizeof(value));
+	__atomic_store_n(dst, value, __ATOMIC_RELEASE);
+}
+
 void pm_store64(uint64_t *dst, uint64_t value)
 {
 	record(PM_EV_STORE, dst, &value, sizeof(value));

@@ -44,6 +44,9 @@ void pm_flush(const void *p, size_t n);
 /* Everything this thread copied, stored or flushed before is durable when pm_fence() returns. */
 void pm_fence(void);
 
+/* Store 8 bytes atomically at an 8-byte aligned address, after everything stored before; otherwise as pm_store(). */
+void pm_store_word(uint64_t *dst, uint64_t value);
+
 #ifdef PM_RECORD
 enum pm_event_kind { PM_EV_STORE, PM_EV_NT, PM_EV_FLUSH, PM_EV_FENCE };
 struct pm_recorder {

@@ -2,6 +2,7 @@
 #include "recover/scan.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,11 +19,27 @@ struct collect {
 	bool active;
 };
 
-bool sfs_record_valid(const struct sfs_record *rec, uint32_t seed, uint64_t epoch, uint32_t slot)
+/* What the record has grown to becomes its length. False: the word is not of this record. */
+static bool grown(struct sfs_record *rec)
 {
+	const uint32_t len = (uint32_t)rec->size;
+
+	if (rec->type != SFS_REC_WRITE || (rec->flags & (SFS_REC_DATA_CRC | SFS_REC_DURABLE)) || rec->group_pos > 0 ||
+	    rec->group_left > 0 || rec->size != sfs_grow_word(rec->crc, len) || len < rec->len)
+		return false;
+	rec->len = len;
+	rec->size = rec->off + len;
+	return true;
+}
+
+bool sfs_record_valid(struct sfs_record *rec, uint32_t seed, uint64_t epoch, uint32_t slot)
+{
+	const bool grows = rec->flags & SFS_REC_GROWS;
+	const size_t end = grows ? offsetof(struct sfs_record, size) : sizeof(*rec);
+
 	/* The comparison of 8 bytes sorts out nearly everything before a checksum is computed. */
 	return rec->seq == (epoch << 32 | slot) && (rec->type == SFS_REC_WRITE || rec->type == SFS_REC_DONE) &&
-	       rec->crc == crc32c(seed, (const char *)rec + sizeof(rec->crc), sizeof(*rec) - sizeof(rec->crc));
+	       rec->crc == crc32c(seed, (const char *)rec + sizeof(rec->crc), end - sizeof(rec->crc)) && (!grows || grown(rec));
 }
 
 static void give_up(struct sfs_scan *s, struct collect *g)

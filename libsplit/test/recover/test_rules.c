@@ -283,6 +283,70 @@ static void not_allowed(void)
 	world_end(&w);
 }
 
+/* A record of posix mode is as long as its grow word says, and void where that word is not its own. */
+static void growing_records(void)
+{
+	struct world_file f;
+	struct sfs_recovery s;
+	struct sfs_record r;
+
+	fresh(21);
+	f = world_file(&w, "f", 'o', 4096);
+	world_allow(&l, &f);
+	world_write(&w, &l, &f, 4096, 8192, 'g', 0);
+	l.slot--;
+#define GROWN(length, flag, ...)                                                                                               \
+	do {                                                                                                                   \
+		r = world_record(&l, &f, 4096, 10, 0, 0);                                                                      \
+		r.flags = SFS_REC_GROWS | (flag);                                                                              \
+		__VA_ARGS__;                                                                                                   \
+		world_seal(&w, &l, &r, l.slot);                                                                                \
+		r.crc = crc32c(sfs_log_seed(w.root.uuid, l.id), (const char *)&r + 4, offsetof(struct sfs_record, size) - 4);  \
+		r.size = sfs_grow_word(r.crc, length);                                                                         \
+	} while (0)
+#define PUT() CHECK_EQ(pwrite(l.fd, &r, sizeof(r), SFS_LOG_RECORDS_OFFSET + (off_t)l.slot++ * 64), 64)
+	/* Shorter than it began, of another record, with half of a newer word, of a group, or said to be durable. */
+	GROWN(9, 0);
+	PUT();
+	GROWN(50, 0, r.off = 8192);
+	r.size = sfs_grow_word(r.crc ^ 1, 50);
+	PUT();
+	GROWN(50, 0);
+	r.size = (r.size & ~0xffffffffull) | 51;
+	PUT();
+	GROWN(50, 0, r.group_left = 1);
+	PUT();
+	GROWN(50, SFS_REC_DURABLE);
+	PUT();
+	GROWN(50, SFS_REC_DATA_CRC);
+	PUT();
+	/* It has grown over two blocks. */
+	GROWN(5000, 0);
+	PUT();
+	s = world_recover(&w);
+	CHECK_EQ(s.records, 1);
+	CHECK_EQ(s.replayed, 1);
+	CHECK_EQ(s.quarantined, 0);
+	world_expect(&f, 4096 + 5000, 4096, 4096 + 5000, 'g');
+	world_expect(&f, 4096 + 5000, 0, 4096, 'o');
+	world_log_close(&l);
+	close(f.fd);
+	world_end(&w);
+
+	/* Nor may it grow out of its staging file. */
+	fresh(22);
+	f = world_file(&w, "f", 'o', 4096);
+	world_allow(&l, &f);
+	GROWN(WORLD_CHUNK + 1, 0);
+	PUT();
+	s = world_recover(&w);
+	CHECK_EQ(s.quarantined, 1);
+	world_expect(&f, 4096, 0, 4096, 'o');
+	world_log_close(&l);
+	close(f.fd);
+	world_end(&w);
+}
+
 static void epochs_and_slots(void)
 {
 	struct world_file f;
@@ -397,6 +461,7 @@ int main(void)
 	groups();
 	checksums();
 	not_allowed();
+	growing_records();
 	epochs_and_slots();
 	gone_and_reused();
 	size_only_grows();

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "base/crc32c.h"
+#include "recover/scan.h"
 
 #define APPENDERS 2
 #define WRITERS	  2
@@ -121,14 +122,16 @@ static void child(const char *mode)
 
 static const struct sfs_log_header *head;
 
+/* The record of a slot, as long as it has grown; good until 255 more are asked for. */
 static const struct sfs_record *valid(uint32_t slot)
 {
-	const struct sfs_record *r = (const struct sfs_record *)((const uint8_t *)head + SFS_LOG_RECORDS_OFFSET) + slot;
+	static struct sfs_record copies[256];
+	struct sfs_record *r = &copies[slot % 256];
 
-	if (slot >= head->slots || r->seq != (head->epoch << 32 | slot) ||
-	    r->crc != crc32c(head->seed, (const char *)r + sizeof(r->crc), sizeof(*r) - sizeof(r->crc)))
+	if (slot >= head->slots)
 		return NULL;
-	return r;
+	*r = ((const struct sfs_record *)((const uint8_t *)head + SFS_LOG_RECORDS_OFFSET))[slot];
+	return sfs_record_valid(r, head->seed, head->epoch, slot) ? r : NULL;
 }
 
 /* All extents of the operation that the record in this slot belongs to are there. */

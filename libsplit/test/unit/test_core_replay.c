@@ -12,6 +12,7 @@
 #include "base/crc32c.h"
 #include "core/state.h"
 #include "pm/pm.h"
+#include "recover/scan.h"
 
 #define FILES	   3
 #define FILE_MAX   (1 << 16)
@@ -55,14 +56,16 @@ static const uint8_t *staging(uint32_t id)
 	return chunks[id];
 }
 
+/* The record of a slot, as long as it has grown; good until 255 more are asked for. */
 static const struct sfs_record *valid(const struct sfs_log_header *h, uint32_t slot)
 {
-	const struct sfs_record *r = (const struct sfs_record *)(agent.log + SFS_LOG_RECORDS_OFFSET) + slot;
+	static struct sfs_record copies[256];
+	struct sfs_record *r = &copies[slot % 256];
 
-	if (slot >= h->slots || r->seq != (h->epoch << 32 | slot) ||
-	    r->crc != crc32c(h->seed, (const char *)r + sizeof(r->crc), sizeof(*r) - sizeof(r->crc)))
+	if (slot >= h->slots)
 		return NULL;
-	return r;
+	*r = ((const struct sfs_record *)(agent.log + SFS_LOG_RECORDS_OFFSET))[slot];
+	return sfs_record_valid(r, h->seed, h->epoch, slot) ? r : NULL;
 }
 
 /* All extents of the operation that the record in this slot belongs to are there. */
