@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# What kernel-patch/build and kernel-patch/fetch share. To be sourced after `set -euo pipefail`.
+
+PATCH_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+KERNEL_CACHE=${SPLITFS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/splitfs}/kernel
+
+progress() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+}
+
+die() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+usage_error() {
+    printf '%s: %s (try --help)\n' "${0##*/}" "$*" >&2
+    exit 2
+}
+
+# need_commands HINT COMMAND...
+need_commands() {
+    local hint=$1 command
+    shift
+    for command in "$@"; do
+        command -v "$command" >/dev/null || die "missing command $command: $hint"
+    done
+}
+
+TEMPORARY=()
+# shellcheck disable=SC2317  # runs as a trap
+remove_temporary() {
+    [ ${#TEMPORARY[@]} = 0 ] || rm -rf -- "${TEMPORARY[@]}"
+}
+trap remove_temporary EXIT
+
+# new_directory PARENT: sets $made to a new directory in PARENT that goes away with this process.
+new_directory() {
+    mkdir -p "$1"
+    made=$(mktemp -d "$1/.new.XXXXXX")
+    TEMPORARY+=("$made")
+}
+
+# lock NAME: held until this process ends. Whoever waits finds the work of the other in the cache.
+lock() {
+    mkdir -p "$KERNEL_CACHE"
+    exec {lock_fd}>"$KERNEL_CACHE/.$1.lock"
+    flock "$lock_fd"
+}
+
+# known_lines: the kernel lines there are patches for.
+known_lines() {
+    local conf
+    for conf in "$PATCH_DIR"/*/line.conf; do basename "$(dirname "$conf")"; done | sort -V
+}
+
+# read_line LINE: sets line and the line_* settings of its line.conf.
+read_line() {
+    [ -f "$PATCH_DIR/$1/line.conf" ] || die "no patches for kernel line '$1'; there are: $(known_lines | xargs)"
+    line=$1
+    # shellcheck source=/dev/null
+    . "$PATCH_DIR/$1/line.conf"
+}
+
+# line_of RELEASE: the line a kernel release belongs to.
+line_of() {
+    local candidate
+    for candidate in $(known_lines); do
+        (
+            read_line "$candidate"
+            # shellcheck disable=SC2053  # a pattern
+            [[ $1 == $line_releases ]]
+        ) && {
+            echo "$candidate"
+            return
+        }
+    done
+    die "no patches for kernel $1; there are some for the lines: $(known_lines | xargs)"
+}
+
+# unpack_source TARBALL DIR: the parts of a kernel source that are needed here, without its top directory.
+unpack_source() {
+    mkdir -p "$2"
+    tar -xf "$1" -C "$2" --strip-components=1 --wildcards '*/fs/ext4' '*/include/trace/events/ext4.h' \
+        '*/scripts/checkpatch.pl' '*/scripts/spelling.txt' '*/scripts/const_structs.checkpatch' ||
+        die "$1 holds no kernel source (a linux-source package's tar archive is expected)"
+    [ -f "$2/fs/ext4/ext4.h" ] || die "$1 holds no fs/ext4"
+}
