@@ -42,14 +42,14 @@ vm_start() {
         -chardev "file,id=console,path=$vm_run/console.log" -serial chardev:console
         -device virtio-serial -chardev "file,id=job,path=$vm_run/output.log" -device virtserialport,chardev=job,name=job
         -drive "file=$root_image,format=raw,if=none,id=root,readonly=on" -device virtio-blk-pci,drive=root
-        -kernel "$kernel_tree/boot/vmlinuz-$kernel_release" -initrd "$initrd_image")
+        -kernel "$kernel_image/boot/vmlinuz-$kernel_release" -initrd "$initrd_image")
     for image in "${vm_pmem[@]}"; do
         command+=(-object "memory-backend-file,id=pm$n,share=on,mem-path=$image,size=$(stat -c %s "$image"),align=2M"
             -device "nvdimm,id=nv$n,memdev=pm$n,unarmed=off")
         n=$((n + 1))
     done
     n=0
-    for share in "$SHARE_READ:$kernel_tree/lib/modules=/usr/lib/modules" "${vm_shares[@]}" "$SHARE_WRITE:$vm_run"; do
+    for share in "$SHARE_READ:$kernel_modules/lib/modules=/usr/lib/modules" "${vm_shares[@]}" "$SHARE_WRITE:$vm_run"; do
         options=${share%%:*}
         dir=${share#*:}
         case $dir in *[[:space:],=]*=* | *[[:space:],]*) die "a shared directory's name must not hold blanks or commas: '$dir'" ;; esac

@@ -1,41 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
-# The distribution's kernels, unpacked into the cache: nothing is installed on this machine.
+# shellcheck shell=bash disable=SC2034  # sets what the other parts read
+# The distribution's kernels. kernel-patch/fetch knows where they come from; nothing is installed on this machine.
 
-# The meta package that names the newest kernel of a line.
-kernel_meta() {
-    case $1 in
-    6.1) echo linux-image-amd64 ;;
-    6.12) echo linux-image-6.12-amd64 ;;
-    *) die "unknown kernel line '$1'; known: ${VM_KERNELS[*]}" ;;
+known_line() {
+    case " ${VM_KERNELS[*]} " in
+    *" $1 "*) ;;
+    *) usage_error "unknown kernel line '$1'; known: ${VM_KERNELS[*]}" ;;
     esac
 }
 
-# get_kernel LINE: sets kernel_tree to the directory that holds boot/vmlinuz-* and lib/modules/* of a line, and kernel_release to
-# what uname -r says there; fetches the kernel if necessary.
+# get_kernel LINE [newest]: sets kernel_release, kernel_image (a directory with boot/) and kernel_modules (a directory with
+# lib/modules/). Once fetched, a line keeps its release until `hack/vm prepare` asks for the newest: a boot needs no network.
 get_kernel() {
-    local line=$1 meta package dir work releases
-    meta=$(kernel_meta "$line") || exit
-    dir=$VM_CACHE/kernel/$line
-    if [ ! -d "$dir" ]; then
-        need_commands "run hack/install-deps vm" apt-get apt-cache dpkg-deb depmod
-        package=$(apt-cache depends "$meta" | awk '$1 == "Depends:" && $2 ~ /^linux-image-/ {print $2; exit}')
-        [ -n "$package" ] || die "apt knows no package $meta; run 'apt-get update' with Debian 12's security archive configured"
-        progress "kernel $line: fetching $package"
-        mkdir -p "$VM_CACHE/kernel"
-        work=$(mktemp -d "$VM_CACHE/kernel/.$line.XXXXXX")
-        TEMPORARY+=("$work")
-        (cd "$work" && apt-get -o APT::Sandbox::User=root download "$package" >apt.log 2>&1) || {
-            cat "$work/apt.log" >&2
-            die "cannot fetch $package (see above); try 'apt-get update'"
+    local line=$1 newest=${2:-} chosen=$VM_CACHE/kernel/$1 work
+    known_line "$line"
+    need_commands "run hack/install-deps vm" depmod flock
+    mkdir -p "$VM_CACHE/kernel" "$VM_CACHE/modules"
+    if [ -n "$newest" ] || [ ! -s "$chosen" ]; then
+        "$REPO_DIR/kernel-patch/fetch" --line "$line" --image >"$chosen.new.$$" || {
+            rm -f "$chosen.new.$$"
+            die "kernel $line cannot be fetched (see above)"
         }
-        dpkg-deb -x "$work"/linux-image-*.deb "$work/tree"
-        depmod -b "$work/tree" "$(ls "$work/tree/lib/modules")"
-        mv -T "$work/tree" "$dir"
-        rm -rf "$work"
+        mv "$chosen.new.$$" "$chosen"
     fi
-    releases=("$dir"/lib/modules/*/)
-    [ ${#releases[@]} = 1 ] && [ -d "${releases[0]}" ] || die "$dir does not hold exactly one kernel; remove it and try again"
-    kernel_tree=$dir
-    kernel_release=$(basename "${releases[0]}")
+    # Shell assignments, written by kernel-patch/fetch.
+    # shellcheck source=/dev/null
+    . "$chosen"
+    if [ ! -f "$kernel_image/boot/vmlinuz-$kernel_release" ]; then
+        rm -f "$chosen"
+        die "kernel $line: $kernel_image is gone or incomplete; try again to fetch it anew"
+    fi
+    kernel_modules=$VM_CACHE/modules/$kernel_release
+    if [ ! -d "$kernel_modules" ]; then
+        work=$(mktemp -d "$VM_CACHE/modules/.new.XXXXXX")
+        TEMPORARY+=("$work")
+        mkdir -p "$work/tree/lib/modules"
+        cp -a "$kernel_image/lib/modules/$kernel_release" "$work/tree/lib/modules/"
+        # The package leaves the index of modules to its installation.
+        depmod -b "$work/tree" "$kernel_release"
+        # Another run may have been quicker; its tree is the same.
+        mv -T "$work/tree" "$kernel_modules" 2>/dev/null || [ -d "$kernel_modules" ]
+    fi
 }

@@ -82,11 +82,11 @@ get_initrd() {
             name=${module##*/}
             name=${name%.xz}
             case $module in
-            *.xz) xz -dc "$kernel_tree/lib/modules/$kernel_release/$module" >"$work/root/modules/$name" ;;
-            *) cp "$kernel_tree/lib/modules/$kernel_release/$module" "$work/root/modules/$name" ;;
+            *.xz) xz -dc "$kernel_modules/lib/modules/$kernel_release/$module" >"$work/root/modules/$name" ;;
+            *) cp "$kernel_modules/lib/modules/$kernel_release/$module" "$work/root/modules/$name" ;;
             esac
             printf '%s\n' "$name" >>"$work/root/modules/order"
-        done < <(module_closure "$kernel_tree" "$kernel_release" "${INITRD_MODULES[@]}")
+        done < <(module_closure "$kernel_modules" "$kernel_release" "${INITRD_MODULES[@]}")
         (cd "$work/root" && find . | cpio --quiet -o -H newc) >"$work/initrd"
         mv "$work/initrd" "$out"
         rm -rf "$work"

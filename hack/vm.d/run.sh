@@ -123,7 +123,7 @@ vm_run_command() {
         shift
     done
     [ $# -gt 0 ] || usage_error "run: no command; put it behind --"
-    kernel_meta "$vm_kernel" >/dev/null
+    known_line "$vm_kernel"
     case $timeout in *[!0-9]* | '') usage_error "--timeout wants seconds, not '$timeout'" ;; esac
     [ ${#sizes[@]} -gt 0 ] || sizes=("$VM_PMEM")
 
