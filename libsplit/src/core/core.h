@@ -129,10 +129,13 @@ bool sfs_wants_dsync(int fd);
 /* io_uring: calls that we cannot see will come. Everything is made true, and nothing is staged any more in this process. */
 void sfs_stop_staging(void);
 /*
- * A name or an attribute was changed by the kernel (create by other means than sfs_openat, rename, link, unlink, mkdir, chmod, utimens, ...): in sync
- * and strict mode it is durable when this returns. path NULL: the file fd itself (fchmod, futimens, ...).
+ * The kernel has changed a name or an attribute: in sync and strict mode it is durable when these return 0; a negative errno value
+ * is for the call to report. For what is no volume's they do nothing.
  */
-void sfs_meta_done(int fd, const char *path);
+int sfs_name_durable(int dirfd, const char *path);			       /* the entry of path: mkdir, link, unlink, ... */
+int sfs_names_durable(int fromfd, const char *from, int tofd, const char *to); /* two entries: rename */
+int sfs_attr_durable(int dirfd, const char *path, int at_flags); /* the file at path: chmod, setxattr, utimens, ... */
+int sfs_fd_durable(int fd);					 /* the open file itself */
 /* Whole path made true for every open file (nftw, fts: the C library reads sizes itself); cheap when nothing is staged. */
 void sfs_all_true(void);
 

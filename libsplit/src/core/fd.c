@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 #include "base/sys.h"
-#include "core/state.h"
+#include "core/durable.h"
 
 #define SLAB_BYTES (64ul << 10)
 #define FDS_MAX	   (1 << 20)
@@ -99,7 +99,7 @@ static int ofd_put(struct sfs_ofd *ofd)
 }
 
 /* Is the file in the part of the file system that is ours? Only asked where the volume is a directory of something larger. */
-static bool below(const struct sfs_volume *vol, int fd)
+bool sfs_below(const struct sfs_volume *vol, int fd)
 {
 	char link[32], path[SFS_PATH_MAX + 256];
 	const size_t n = strlen(vol->dir);
@@ -125,7 +125,7 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 	if (!vol || (flags & O_PATH) || fd >= sfs_fds_len)
 		return 0;
 	r = sfs_volume_connect(vol, fd);
-	if (!vol->dedicated && !below(vol, fd))
+	if (!vol->dedicated && !sfs_below(vol, fd))
 		return 0;
 	if (r < 0 && vol->mode == SFS_STRICT && (flags & O_ACCMODE) != O_RDONLY)
 		return -EIO;
@@ -219,6 +219,8 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 		store_release(&sfs_fds[fd], SFS_FOREIGN);
 	if (r >= 0 && truncate)
 		r = sfs_truncate_open(fd, flags);
+	else if (r > 0)
+		r = sfs_open_durable(sfs_volume_of(st.st_dev), fd, flags, &st);
 	if (r < 0) {
 		if (sfs_close(fd) == SFS_PASS)
 			sys_close(fd);

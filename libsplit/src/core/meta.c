@@ -176,15 +176,29 @@ int sfs_ftruncate(int fd, off_t len)
 	return by_kernel(ofd, fd, call_ftruncate, arg);
 }
 
+/*
+ * arg[3]: strict. File systems allocate a long range in several transactions and may raise the size with each; blocks behind the
+ * end of the file are nobody's to see, so they come first and the size follows in one step.
+ */
 static int call_fallocate(int fd, const long *arg)
 {
-	return sys_fallocate(fd, (int)arg[0], arg[1], arg[2]);
+	struct stat st;
+	int r;
+
+	if (!arg[3] || arg[0] != 0 || arg[2] <= 0 || arg[1] > INT64_MAX - arg[2] || sys_fstat(fd, &st) < 0 ||
+	    arg[1] + arg[2] <= st.st_size)
+		return sys_fallocate(fd, (int)arg[0], arg[1], arg[2]);
+	r = sys_fallocate(fd, FALLOC_FL_KEEP_SIZE, arg[1], arg[2]);
+	if (r == 0)
+		r = sys_ftruncate(fd, arg[1] + arg[2]);
+	/* An append-only file may grow, and may not be truncated. */
+	return r == -EPERM ? sys_fallocate(fd, 0, arg[1], arg[2]) : r;
 }
 
 int sfs_fallocate(int fd, int mode, off_t off, off_t len)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
-	const long arg[3] = {mode, off, len};
+	const long arg[4] = {mode, off, len, ofd && ofd->inode->vol->mode == SFS_STRICT};
 
 	return ofd ? by_kernel(ofd, fd, call_fallocate, arg) : SFS_PASS;
 }
@@ -334,45 +348,6 @@ int sfs_make_path_true(int dirfd, const char *path, int at_flags)
 	r = in->live || in->staged > 0 || in->touched ? sfs_flush_unlocked(in, false) : 0;
 	sfs_inode_put(in);
 	return r;
-}
-
-/*
- * sync and strict: what the kernel changed is durable when the call returns. The simple way, forcing the journal of the file
- * system that the name is in.
- */
-void sfs_meta_done(int fd, const char *path)
-{
-	struct sfs_volume *vol;
-	struct stat st;
-	int dir;
-
-	if (sfs.nvolumes == 0)
-		return;
-	if (!path) {
-		if (sys_fstat(fd, &st) == 0 && (vol = sfs_volume_of(st.st_dev)) && vol->mode != SFS_POSIX)
-			sys_fsync(fd);
-		return;
-	}
-	/* The nearest directory above the name: for most calls the one that was changed. */
-	char parent[SFS_PATH_MAX * 4];
-	size_t n = 0;
-	for (size_t i = 0; path[i]; i++) {
-		if (i + 2 >= sizeof(parent))
-			return;
-		parent[i] = path[i];
-		if (path[i] == '/')
-			n = i + 1;
-	}
-	if (n == 0)
-		parent[n++] = '.';
-	parent[n] = 0;
-	if (sys_fstatat(fd, parent, &st, 0) < 0 || !(vol = sfs_volume_of(st.st_dev)) || vol->mode == SFS_POSIX)
-		return;
-	dir = sys_openat(fd, parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-	if (dir < 0)
-		return;
-	sys_fsync(dir);
-	sys_close(dir);
 }
 
 /*

@@ -2,6 +2,7 @@
 /* Calls that open a file. The variadic ones are defined with all their arguments: the x86-64 ABI passes both the same way. */
 #include "preload.h"
 
+#include <linux/openat2.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -72,49 +73,52 @@ EXPORT(__openat_2, w_openat_2);
 EXPORT(__openat64_2, w_openat_2);
 
 /* openat2(2) may truncate, so what is staged for the file goes to the kernel first. */
-WRAPPER int w_openat2(int dirfd, const char *path, const void *how, size_t size)
+WRAPPER int w_openat2(int dirfd, const char *path, const struct open_how *how, size_t size)
 {
-	int err = sfs_active() ? pl_path_true(dirfd, path, 0) : 0;
+	int err = sfs_active() ? pl_path_true(dirfd, path, 0) : 0, fd;
 
 	if (err < 0)
 		return (int)pl_ret(err);
-	return pl_adopt(REAL_AS(int (*)(int, const char *, const void *, size_t), openat2)(dirfd, path, how, size));
+	fd = REAL_AS(int (*)(int, const char *, const void *, size_t), openat2)(dirfd, path, how, size);
+	return fd >= 0 && how->flags & (O_CREAT | O_TRUNC) ? pl_adopt_created(fd) : pl_adopt(fd);
 }
 EXPORT(openat2, w_openat2);
 
 WRAPPER int w_open_by_handle_at(int mount_fd, struct file_handle *handle, int flags)
 {
-	if (flags & O_TRUNC && sfs_active())
+	if (!(flags & O_TRUNC))
+		return pl_adopt(REAL(open_by_handle_at)(mount_fd, handle, flags));
+	if (sfs_active())
 		sfs_all_true();
-	return pl_adopt(REAL(open_by_handle_at)(mount_fd, handle, flags));
+	return pl_adopt_created(REAL(open_by_handle_at)(mount_fd, handle, flags));
 }
 EXPORT(open_by_handle_at, w_open_by_handle_at);
 
 /* The C library chooses the name and opens the file itself. */
 WRAPPER int w_mkstemp(char *template)
 {
-	return pl_adopt(REAL(mkstemp)(template));
+	return pl_adopt_created(REAL(mkstemp)(template));
 }
 EXPORT(mkstemp, w_mkstemp);
 EXPORT(mkstemp64, w_mkstemp);
 
 WRAPPER int w_mkostemp(char *template, int flags)
 {
-	return pl_adopt(REAL(mkostemp)(template, flags));
+	return pl_adopt_created(REAL(mkostemp)(template, flags));
 }
 EXPORT(mkostemp, w_mkostemp);
 EXPORT(mkostemp64, w_mkostemp);
 
 WRAPPER int w_mkstemps(char *template, int suffix)
 {
-	return pl_adopt(REAL(mkstemps)(template, suffix));
+	return pl_adopt_created(REAL(mkstemps)(template, suffix));
 }
 EXPORT(mkstemps, w_mkstemps);
 EXPORT(mkstemps64, w_mkstemps);
 
 WRAPPER int w_mkostemps(char *template, int suffix, int flags)
 {
-	return pl_adopt(REAL(mkostemps)(template, suffix, flags));
+	return pl_adopt_created(REAL(mkostemps)(template, suffix, flags));
 }
 EXPORT(mkostemps, w_mkostemps);
 EXPORT(mkostemps64, w_mkostemps);

@@ -14,21 +14,19 @@
 #include <unistd.h>
 #include <utime.h>
 
-/* A metadata call: `dirfd` and `path` name what changed. */
-#define META(dirfd, path, call)                                                                                                \
+/* A metadata call that returns 0, and what makes it durable. */
+#define META(call, durable)                                                                                                    \
 	do {                                                                                                                   \
-		__typeof__(call) r_;                                                                                           \
+		int r_;                                                                                                        \
                                                                                                                                \
 		if (likely(!sfs_active()))                                                                                     \
 			return call;                                                                                           \
 		r_ = (call);                                                                                                   \
-		if (r_ == 0)                                                                                                   \
-			sfs_meta_done(dirfd, path);                                                                            \
-		return r_;                                                                                                     \
+		return r_ == 0 ? (int)pl_ret(durable) : r_;                                                                    \
 	} while (0)
 
 /* The same for a call that a file's staged bytes must precede. */
-#define TRUE_META(fromfd, from, at_flags, dirfd, path, call)                                                                   \
+#define TRUE_META(fromfd, from, at_flags, call, durable)                                                                       \
 	do {                                                                                                                   \
 		int r_;                                                                                                        \
                                                                                                                                \
@@ -38,9 +36,7 @@
 		if (unlikely(r_ < 0))                                                                                          \
 			return (int)pl_ret(r_);                                                                                \
 		r_ = (call);                                                                                                   \
-		if (r_ == 0)                                                                                                   \
-			sfs_meta_done(dirfd, path);                                                                            \
-		return r_;                                                                                                     \
+		return r_ == 0 ? (int)pl_ret(durable) : r_;                                                                    \
 	} while (0)
 
 WRAPPER int w_renameat2(int fromfd, const char *from, int tofd, const char *to, unsigned flags)
@@ -51,25 +47,27 @@ WRAPPER int w_renameat2(int fromfd, const char *from, int tofd, const char *to, 
 		if (unlikely(err < 0))
 			return (int)pl_ret(err);
 	}
-	TRUE_META(fromfd, from, AT_SYMLINK_NOFOLLOW, tofd, to, REAL(renameat2)(fromfd, from, tofd, to, flags));
+	TRUE_META(fromfd, from, AT_SYMLINK_NOFOLLOW, REAL(renameat2)(fromfd, from, tofd, to, flags),
+		  sfs_names_durable(fromfd, from, tofd, to));
 }
 EXPORT(renameat2, w_renameat2);
 
 WRAPPER int w_renameat(int fromfd, const char *from, int tofd, const char *to)
 {
-	TRUE_META(fromfd, from, AT_SYMLINK_NOFOLLOW, tofd, to, REAL(renameat)(fromfd, from, tofd, to));
+	TRUE_META(fromfd, from, AT_SYMLINK_NOFOLLOW, REAL(renameat)(fromfd, from, tofd, to),
+		  sfs_names_durable(fromfd, from, tofd, to));
 }
 EXPORT(renameat, w_renameat);
 
 WRAPPER int w_rename(const char *from, const char *to)
 {
-	TRUE_META(AT_FDCWD, from, AT_SYMLINK_NOFOLLOW, AT_FDCWD, to, REAL(rename)(from, to));
+	TRUE_META(AT_FDCWD, from, AT_SYMLINK_NOFOLLOW, REAL(rename)(from, to), sfs_names_durable(AT_FDCWD, from, AT_FDCWD, to));
 }
 EXPORT(rename, w_rename);
 
 WRAPPER int w_link(const char *from, const char *to)
 {
-	TRUE_META(AT_FDCWD, from, AT_SYMLINK_NOFOLLOW, AT_FDCWD, to, REAL(link)(from, to));
+	TRUE_META(AT_FDCWD, from, AT_SYMLINK_NOFOLLOW, REAL(link)(from, to), sfs_name_durable(AT_FDCWD, to));
 }
 EXPORT(link, w_link);
 
@@ -78,55 +76,56 @@ WRAPPER int w_linkat(int fromfd, const char *from, int tofd, const char *to, int
 {
 	int look = flags & AT_SYMLINK_FOLLOW ? 0 : AT_SYMLINK_NOFOLLOW;
 
-	TRUE_META(fromfd, from, look | (flags & AT_EMPTY_PATH), tofd, to, REAL(linkat)(fromfd, from, tofd, to, flags));
+	TRUE_META(fromfd, from, look | (flags & AT_EMPTY_PATH), REAL(linkat)(fromfd, from, tofd, to, flags),
+		  sfs_name_durable(tofd, to));
 }
 EXPORT(linkat, w_linkat);
 
 WRAPPER int w_unlink(const char *path)
 {
-	TRUE_META(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, AT_FDCWD, path, REAL(unlink)(path));
+	TRUE_META(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, REAL(unlink)(path), sfs_name_durable(AT_FDCWD, path));
 }
 EXPORT(unlink, w_unlink);
 
 WRAPPER int w_unlinkat(int dirfd, const char *path, int flags)
 {
-	TRUE_META(dirfd, path, AT_SYMLINK_NOFOLLOW, dirfd, path, REAL(unlinkat)(dirfd, path, flags));
+	TRUE_META(dirfd, path, AT_SYMLINK_NOFOLLOW, REAL(unlinkat)(dirfd, path, flags), sfs_name_durable(dirfd, path));
 }
 EXPORT(unlinkat, w_unlinkat);
 
 WRAPPER int w_remove(const char *path)
 {
-	TRUE_META(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, AT_FDCWD, path, REAL(remove)(path));
+	TRUE_META(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, REAL(remove)(path), sfs_name_durable(AT_FDCWD, path));
 }
 EXPORT(remove, w_remove);
 
 WRAPPER int w_rmdir(const char *path)
 {
-	META(AT_FDCWD, path, REAL(rmdir)(path));
+	META(REAL(rmdir)(path), sfs_name_durable(AT_FDCWD, path));
 }
 EXPORT(rmdir, w_rmdir);
 
 WRAPPER int w_symlink(const char *target, const char *path)
 {
-	META(AT_FDCWD, path, REAL(symlink)(target, path));
+	META(REAL(symlink)(target, path), sfs_name_durable(AT_FDCWD, path));
 }
 EXPORT(symlink, w_symlink);
 
 WRAPPER int w_symlinkat(const char *target, int dirfd, const char *path)
 {
-	META(dirfd, path, REAL(symlinkat)(target, dirfd, path));
+	META(REAL(symlinkat)(target, dirfd, path), sfs_name_durable(dirfd, path));
 }
 EXPORT(symlinkat, w_symlinkat);
 
 WRAPPER int w_mkdir(const char *path, mode_t mode)
 {
-	META(AT_FDCWD, path, REAL(mkdir)(path, mode));
+	META(REAL(mkdir)(path, mode), sfs_name_durable(AT_FDCWD, path));
 }
 EXPORT(mkdir, w_mkdir);
 
 WRAPPER int w_mkdirat(int dirfd, const char *path, mode_t mode)
 {
-	META(dirfd, path, REAL(mkdirat)(dirfd, path, mode));
+	META(REAL(mkdirat)(dirfd, path, mode), sfs_name_durable(dirfd, path));
 }
 EXPORT(mkdirat, w_mkdirat);
 
@@ -134,122 +133,130 @@ WRAPPER char *w_mkdtemp(char *template)
 {
 	char *r = REAL(mkdtemp)(template);
 
-	if (r && sfs_active())
-		sfs_meta_done(AT_FDCWD, r);
+	if (r && sfs_active() && pl_ret(sfs_name_durable(AT_FDCWD, r)) < 0)
+		return NULL;
 	return r;
 }
 EXPORT(mkdtemp, w_mkdtemp);
 
 WRAPPER int w_mknod(const char *path, mode_t mode, dev_t dev)
 {
-	META(AT_FDCWD, path, REAL(mknod)(path, mode, dev));
+	META(REAL(mknod)(path, mode, dev), sfs_name_durable(AT_FDCWD, path));
 }
 EXPORT(mknod, w_mknod);
 
 WRAPPER int w_mknodat(int dirfd, const char *path, mode_t mode, dev_t dev)
 {
-	META(dirfd, path, REAL(mknodat)(dirfd, path, mode, dev));
+	META(REAL(mknodat)(dirfd, path, mode, dev), sfs_name_durable(dirfd, path));
 }
 EXPORT(mknodat, w_mknodat);
 
 WRAPPER int w_xmknod(int ver, const char *path, mode_t mode, dev_t *dev)
 {
-	META(AT_FDCWD, path, REAL_AS(int (*)(int, const char *, mode_t, dev_t *), __xmknod)(ver, path, mode, dev));
+	META(REAL_AS(int (*)(int, const char *, mode_t, dev_t *), __xmknod)(ver, path, mode, dev),
+	     sfs_name_durable(AT_FDCWD, path));
 }
 EXPORT(__xmknod, w_xmknod);
 
 WRAPPER int w_xmknodat(int ver, int dirfd, const char *path, mode_t mode, dev_t *dev)
 {
-	META(dirfd, path, REAL_AS(int (*)(int, int, const char *, mode_t, dev_t *), __xmknodat)(ver, dirfd, path, mode, dev));
+	META(REAL_AS(int (*)(int, int, const char *, mode_t, dev_t *), __xmknodat)(ver, dirfd, path, mode, dev),
+	     sfs_name_durable(dirfd, path));
 }
 EXPORT(__xmknodat, w_xmknodat);
 
 WRAPPER int w_mkfifo(const char *path, mode_t mode)
 {
-	META(AT_FDCWD, path, REAL(mkfifo)(path, mode));
+	META(REAL(mkfifo)(path, mode), sfs_name_durable(AT_FDCWD, path));
 }
 EXPORT(mkfifo, w_mkfifo);
 
 WRAPPER int w_mkfifoat(int dirfd, const char *path, mode_t mode)
 {
-	META(dirfd, path, REAL(mkfifoat)(dirfd, path, mode));
+	META(REAL(mkfifoat)(dirfd, path, mode), sfs_name_durable(dirfd, path));
 }
 EXPORT(mkfifoat, w_mkfifoat);
 
 WRAPPER int w_chmod(const char *path, mode_t mode)
 {
-	META(AT_FDCWD, path, REAL(chmod)(path, mode));
+	META(REAL(chmod)(path, mode), sfs_attr_durable(AT_FDCWD, path, 0));
 }
 EXPORT(chmod, w_chmod);
 
+WRAPPER int w_lchmod(const char *path, mode_t mode)
+{
+	META(REAL(lchmod)(path, mode), sfs_attr_durable(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW));
+}
+EXPORT(lchmod, w_lchmod);
+
 WRAPPER int w_fchmod(int fd, mode_t mode)
 {
-	META(fd, NULL, REAL(fchmod)(fd, mode));
+	META(REAL(fchmod)(fd, mode), sfs_fd_durable(fd));
 }
 EXPORT(fchmod, w_fchmod);
 
 WRAPPER int w_fchmodat(int dirfd, const char *path, mode_t mode, int flags)
 {
-	META(dirfd, path, REAL(fchmodat)(dirfd, path, mode, flags));
+	META(REAL(fchmodat)(dirfd, path, mode, flags), sfs_attr_durable(dirfd, path, flags));
 }
 EXPORT(fchmodat, w_fchmodat);
 
 WRAPPER int w_chown(const char *path, uid_t uid, gid_t gid)
 {
-	META(AT_FDCWD, path, REAL(chown)(path, uid, gid));
+	META(REAL(chown)(path, uid, gid), sfs_attr_durable(AT_FDCWD, path, 0));
 }
 EXPORT(chown, w_chown);
 
 WRAPPER int w_lchown(const char *path, uid_t uid, gid_t gid)
 {
-	META(AT_FDCWD, path, REAL(lchown)(path, uid, gid));
+	META(REAL(lchown)(path, uid, gid), sfs_attr_durable(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW));
 }
 EXPORT(lchown, w_lchown);
 
 WRAPPER int w_fchown(int fd, uid_t uid, gid_t gid)
 {
-	META(fd, NULL, REAL(fchown)(fd, uid, gid));
+	META(REAL(fchown)(fd, uid, gid), sfs_fd_durable(fd));
 }
 EXPORT(fchown, w_fchown);
 
 WRAPPER int w_fchownat(int dirfd, const char *path, uid_t uid, gid_t gid, int flags)
 {
-	META(dirfd, path, REAL(fchownat)(dirfd, path, uid, gid, flags));
+	META(REAL(fchownat)(dirfd, path, uid, gid, flags), sfs_attr_durable(dirfd, path, flags));
 }
 EXPORT(fchownat, w_fchownat);
 
 WRAPPER int w_setxattr(const char *path, const char *name, const void *value, size_t n, int flags)
 {
-	META(AT_FDCWD, path, REAL(setxattr)(path, name, value, n, flags));
+	META(REAL(setxattr)(path, name, value, n, flags), sfs_attr_durable(AT_FDCWD, path, 0));
 }
 EXPORT(setxattr, w_setxattr);
 
 WRAPPER int w_lsetxattr(const char *path, const char *name, const void *value, size_t n, int flags)
 {
-	META(AT_FDCWD, path, REAL(lsetxattr)(path, name, value, n, flags));
+	META(REAL(lsetxattr)(path, name, value, n, flags), sfs_attr_durable(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW));
 }
 EXPORT(lsetxattr, w_lsetxattr);
 
 WRAPPER int w_fsetxattr(int fd, const char *name, const void *value, size_t n, int flags)
 {
-	META(fd, NULL, REAL(fsetxattr)(fd, name, value, n, flags));
+	META(REAL(fsetxattr)(fd, name, value, n, flags), sfs_fd_durable(fd));
 }
 EXPORT(fsetxattr, w_fsetxattr);
 
 WRAPPER int w_removexattr(const char *path, const char *name)
 {
-	META(AT_FDCWD, path, REAL(removexattr)(path, name));
+	META(REAL(removexattr)(path, name), sfs_attr_durable(AT_FDCWD, path, 0));
 }
 EXPORT(removexattr, w_removexattr);
 
 WRAPPER int w_lremovexattr(const char *path, const char *name)
 {
-	META(AT_FDCWD, path, REAL(lremovexattr)(path, name));
+	META(REAL(lremovexattr)(path, name), sfs_attr_durable(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW));
 }
 EXPORT(lremovexattr, w_lremovexattr);
 
 WRAPPER int w_fremovexattr(int fd, const char *name)
 {
-	META(fd, NULL, REAL(fremovexattr)(fd, name));
+	META(REAL(fremovexattr)(fd, name), sfs_fd_durable(fd));
 }
 EXPORT(fremovexattr, w_fremovexattr);

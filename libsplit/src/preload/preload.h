@@ -108,6 +108,9 @@ void pl_stdio_mark(int fd) __attribute__((visibility("hidden")));
 void pl_stdio_unmark(int fd) __attribute__((visibility("hidden")));
 bool pl_stdio_marked(int fd) __attribute__((visibility("hidden")));
 
+/* A metadata call by number, and what makes it durable; SFS_PASS when it is none. The result is the kernel's. */
+long pl_meta_by_number(long n, const long a[6]) __attribute__((visibility("hidden")));
+
 /*
  * A descriptor for the regular file of ours at path, opened for writing; negative when there is none, or it may not be written.
  * pl_release closes it.
@@ -146,6 +149,25 @@ static inline int pl_adopt(int fd)
 		return fd;
 	sfs_adopt(fd);
 	return pl_new_fd(fd);
+}
+
+/* The same for a file that the call may have created or truncated: that is durable, or the descriptor is of no use. */
+static inline int pl_adopt_created_raw(int fd)
+{
+	int err = fd >= 0 && sfs_active() ? sfs_fd_durable(fd) : 0;
+
+	if (fd < 0 || !sfs_active())
+		return fd;
+	sfs_adopt(fd);
+	if (err >= 0)
+		return pl_new_fd_raw(fd);
+	pl_release(fd);
+	return err;
+}
+
+static inline int pl_adopt_created(int fd)
+{
+	return fd < 0 ? fd : (int)pl_ret(pl_adopt_created_raw(fd));
 }
 
 /*

@@ -39,7 +39,7 @@
 	S(mkdir, SYS_mkdir) S(mkdirat, SYS_mkdirat) S(mknod, SYS_mknod) S(mknodat, SYS_mknodat) \
 	F(mkfifo, pl_fb_nosys) F(mkfifoat, pl_fb_nosys) F(__xmknod, pl_fb_xmknod) F(__xmknodat, pl_fb_xmknodat) \
 	F(mkdtemp, pl_fb_null) \
-	S(chmod, SYS_chmod) S(fchmod, SYS_fchmod) F(fchmodat, pl_fb_fchmodat) \
+	S(chmod, SYS_chmod) F(lchmod, pl_fb_nosys) S(fchmod, SYS_fchmod) F(fchmodat, pl_fb_fchmodat) \
 	S(chown, SYS_chown) S(lchown, SYS_lchown) S(fchown, SYS_fchown) S(fchownat, SYS_fchownat) \
 	S(setxattr, SYS_setxattr) S(lsetxattr, SYS_lsetxattr) S(fsetxattr, SYS_fsetxattr) \
 	S(removexattr, SYS_removexattr) S(lremovexattr, SYS_lremovexattr) S(fremovexattr, SYS_fremovexattr) \

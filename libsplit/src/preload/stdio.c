@@ -71,8 +71,11 @@ static int write_through(int fd)
 	return err < 0 ? err : 0;
 }
 
-/* A FILE has just been made, or NULL. Without the bytes that are staged for its file it would be worse than none. */
-static FILE *made(FILE *f, bool fresh)
+/*
+ * A FILE has just been made, or NULL. Without the bytes that are staged for its file it would be worse than none. fresh: the C
+ * library has opened the file, and with created also made it, or truncated it.
+ */
+static FILE *made(FILE *f, bool fresh, bool created)
 {
 	int fd, err;
 
@@ -86,6 +89,8 @@ static FILE *made(FILE *f, bool fresh)
 	err = sfs_ours(fd) ? sfs_make_true(fd, true) : 0;
 	if (err >= 0 && fresh && sfs_ours(fd) && sfs_wants_dsync(fd))
 		err = write_through(fd);
+	if (err >= 0 && created)
+		err = sfs_fd_durable(fd);
 	if (unlikely(err < 0)) {
 		unmade(f);
 		REAL(fclose)(f);
@@ -118,7 +123,7 @@ WRAPPER FILE *w_fopen(const char *path, const char *mode)
 		pl_ret(err);
 		return NULL;
 	}
-	return made(REAL(fopen)(path, mode), true);
+	return made(REAL(fopen)(path, mode), true, *mode != 'r');
 }
 EXPORT(fopen, w_fopen);
 EXPORT(fopen64, w_fopen);
@@ -136,7 +141,7 @@ WRAPPER FILE *w_freopen(const char *path, const char *mode, FILE *f)
 		pl_ret(err);
 		return NULL;
 	}
-	return made(REAL(freopen)(path, mode, f), path != NULL);
+	return made(REAL(freopen)(path, mode, f), path != NULL, path && *mode != 'r');
 }
 EXPORT(freopen, w_freopen);
 EXPORT(freopen64, w_freopen);
@@ -149,13 +154,13 @@ WRAPPER FILE *w_fdopen(int fd, const char *mode)
 		pl_ret(err);
 		return NULL;
 	}
-	return sfs_active() ? made(REAL(fdopen)(fd, mode), false) : REAL(fdopen)(fd, mode);
+	return sfs_active() ? made(REAL(fdopen)(fd, mode), false, false) : REAL(fdopen)(fd, mode);
 }
 EXPORT(fdopen, w_fdopen);
 
 WRAPPER FILE *w_tmpfile(void)
 {
-	return sfs_active() ? made(REAL(tmpfile)(), true) : REAL(tmpfile)();
+	return sfs_active() ? made(REAL(tmpfile)(), true, false) : REAL(tmpfile)();
 }
 EXPORT(tmpfile, w_tmpfile);
 EXPORT(tmpfile64, w_tmpfile);

@@ -48,17 +48,20 @@ EXPORT(ftruncate64, w_ftruncate);
 /* Whoever has the file staged hands it over first; the rest is ftruncate. */
 WRAPPER int w_truncate(const char *path, off_t len)
 {
-	int r, fd;
+	int r = SFS_PASS, fd;
 
 	if (likely(!sfs_active()))
 		return REAL(truncate)(path, len);
 	pl_cancel_point();
 	fd = len >= 0 ? pl_take_over(path) : -1;
-	if (fd < 0)
-		return REAL(truncate)(path, len);
-	r = sfs_ftruncate(fd, len);
-	pl_release(fd);
-	return r == SFS_PASS ? REAL(truncate)(path, len) : (int)pl_ret(r);
+	if (fd >= 0) {
+		r = sfs_ftruncate(fd, len);
+		pl_release(fd);
+	}
+	if (r != SFS_PASS)
+		return (int)pl_ret(r);
+	r = REAL(truncate)(path, len);
+	return r == 0 ? (int)pl_ret(sfs_attr_durable(AT_FDCWD, path, 0)) : r;
 }
 EXPORT(truncate, w_truncate);
 EXPORT(truncate64, w_truncate);
@@ -85,7 +88,7 @@ WRAPPER int w_posix_fallocate(int fd, off_t off, off_t len)
 		return -r;
 	r = REAL(posix_fallocate)(fd, off, len);
 	sfs_changed(fd);
-	return r;
+	return r == 0 ? -sfs_fd_durable(fd) : r;
 }
 EXPORT(posix_fallocate, w_posix_fallocate);
 EXPORT(posix_fallocate64, w_posix_fallocate);

@@ -7,8 +7,8 @@
 
 #include <linux/aio_abi.h>
 #include <linux/close_range.h>
+#include <linux/openat2.h>
 #include <sched.h>
-#include <stdio.h>
 
 #ifndef SYS_openat2
 #error "kernel headers of Linux 5.6 or newer are needed"
@@ -154,19 +154,6 @@ static long serve(long n, int fd, long b, long c, long d, long e, long f)
 	return SFS_PASS;
 }
 
-/* Names: true before, durable after. */
-static long rename_raw(long n, int fromfd, const char *from, int at_flags, int tofd, const char *to, const long a[6])
-{
-	long r = pl_path_true(fromfd, from, at_flags);
-
-	if (r < 0)
-		return r;
-	r = raw(n, a[0], a[1], a[2], a[3], a[4], a[5]);
-	if (r == 0)
-		sfs_meta_done(tofd, to);
-	return r;
-}
-
 /* The kernel moves data between two descriptors. */
 static long copy_raw(long n, int in, int out, const long a[6])
 {
@@ -209,7 +196,10 @@ static long truncate_raw(const char *path, off_t len)
 		r = sfs_ftruncate(fd, len);
 		pl_release(fd);
 	}
-	return r == SFS_PASS ? sys_call2(SYS_truncate, (long)path, len) : r;
+	if (r != SFS_PASS)
+		return r;
+	r = sys_call2(SYS_truncate, (long)path, len);
+	return r < 0 ? r : sfs_attr_durable(AT_FDCWD, path, 0);
 }
 
 static long aio_submit_raw(const long a[6])
@@ -240,7 +230,10 @@ static long dispatch(long n, const long a[6])
 		return open_raw((int)a[0], path1, (int)a[2], (mode_t)a[3]);
 	case SYS_openat2:
 		r = pl_path_true((int)a[0], path1, 0);
-		return r < 0 ? r : adopted(raw(n, a[0], a[1], a[2], a[3], a[4], a[5]));
+		if (r >= 0)
+			r = raw(n, a[0], a[1], a[2], a[3], a[4], a[5]);
+		return r >= 0 && ((const struct open_how *)a[2])->flags & (O_CREAT | O_TRUNC) ? pl_adopt_created_raw((int)r)
+											      : adopted(r);
 #ifdef SYS_pidfd_getfd
 	case SYS_pidfd_getfd:
 #endif
@@ -286,34 +279,6 @@ static long dispatch(long n, const long a[6])
 		return copy_raw(n, (int)a[0], (int)a[2], a);
 	case SYS_sendfile:
 		return copy_raw(n, (int)a[1], (int)a[0], a);
-	case SYS_rename:
-		return rename_raw(n, AT_FDCWD, path0, AT_SYMLINK_NOFOLLOW, AT_FDCWD, path1, a);
-	case SYS_renameat2:
-		if (a[4] & RENAME_EXCHANGE && (r = pl_path_true((int)a[2], (const char *)a[3], AT_SYMLINK_NOFOLLOW)) < 0)
-			return r;
-		/* fall through */
-	case SYS_renameat:
-		return rename_raw(n, (int)a[0], path1, AT_SYMLINK_NOFOLLOW, (int)a[2], (const char *)a[3], a);
-	case SYS_link:
-		return rename_raw(n, AT_FDCWD, path0, AT_SYMLINK_NOFOLLOW, AT_FDCWD, path1, a);
-	case SYS_linkat:
-		return rename_raw(n, (int)a[0], path1,
-				  (a[4] & AT_SYMLINK_FOLLOW ? 0 : AT_SYMLINK_NOFOLLOW) | ((int)a[4] & AT_EMPTY_PATH), (int)a[2],
-				  (const char *)a[3], a);
-	case SYS_unlink:
-		return rename_raw(n, AT_FDCWD, path0, AT_SYMLINK_NOFOLLOW, AT_FDCWD, path0, a);
-	case SYS_unlinkat:
-		return rename_raw(n, (int)a[0], path1, AT_SYMLINK_NOFOLLOW, (int)a[0], path1, a);
-	case SYS_utimensat:
-		if (!path1) {
-			r = give((int)a[0], false);
-			if (r < 0)
-				return r;
-			r = raw(n, a[0], a[1], a[2], a[3], a[4], a[5]);
-			sfs_changed((int)a[0]);
-			return r;
-		}
-		return rename_raw(n, (int)a[0], path1, (int)a[3], (int)a[0], path1, a);
 	case SYS_fork:
 	case SYS_vfork:
 		return fork_raw(SYS_fork, 0, 0, 0, 0, 0, 0);
@@ -349,6 +314,8 @@ static long dispatch(long n, const long a[6])
 		break;
 	default:
 		r = serve(n, (int)a[0], a[1], a[2], a[3], a[4], a[5]);
+		if (r == SFS_PASS)
+			r = pl_meta_by_number(n, a);
 		if (r != SFS_PASS)
 			return r;
 		r = raw(n, a[0], a[1], a[2], a[3], a[4], a[5]);

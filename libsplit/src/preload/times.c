@@ -16,9 +16,7 @@
 		if (unlikely(r_ < 0))                                                                                          \
 			return (int)pl_ret(r_);                                                                                \
 		r_ = (call);                                                                                                   \
-		if (r_ == 0)                                                                                                   \
-			sfs_meta_done(dirfd, path);                                                                            \
-		return r_;                                                                                                     \
+		return r_ == 0 ? (int)pl_ret(sfs_attr_durable(dirfd, path, at_flags)) : r_;                                    \
 	} while (0)
 
 #define TIMES_OF(fd, call)                                                                                                     \
@@ -30,9 +28,7 @@
 		r_ = (call);                                                                                                   \
 		if (sfs_ours(fd))                                                                                              \
 			sfs_changed(fd);                                                                                       \
-		if (r_ == 0 && sfs_active())                                                                                   \
-			sfs_meta_done(fd, NULL);                                                                               \
-		return r_;                                                                                                     \
+		return r_ == 0 && sfs_active() ? (int)pl_ret(sfs_fd_durable(fd)) : r_;                                         \
 	} while (0)
 
 WRAPPER int w_utime(const char *path, const struct utimbuf *t)

@@ -19,7 +19,8 @@
 	X(openat) X(adopt) X(close) X(readv) X(writev) X(read) X(write) X(lseek) X(fsync) X(sync_all) \
 	X(ftruncate) X(truncate) X(fallocate) X(fcntl) X(dup) X(dup3) X(close_range) X(make_true) \
 	X(make_true_forever) X(changed) X(make_path_true) X(fix_stat) X(fix_statx) X(fork_prepare) \
-	X(fork_parent) X(fork_child) X(exec_prepare) X(exit) X(forget) X(stop_staging) X(meta_done) \
+	X(fork_parent) X(fork_child) X(exec_prepare) X(exit) X(forget) X(stop_staging) X(name_durable) \
+	X(names_durable) X(attr_durable) X(fd_durable) \
 	X(all_true)
 /* clang-format on */
 #define ENUM(name) N_##name,
@@ -290,10 +291,38 @@ void sfs_fix_statx(struct statx *stx)
 	CALLED(fix_statx);
 }
 
-void sfs_meta_done(int fd, const char *path)
+int sfs_name_durable(int dirfd, const char *path)
 {
-	(void)fd, (void)path;
-	CALLED(meta_done);
+	(void)dirfd;
+	(void)path;
+	CALLED(name_durable);
+	return 0;
+}
+
+int sfs_names_durable(int fromfd, const char *from, int tofd, const char *to)
+{
+	(void)fromfd;
+	(void)from;
+	(void)tofd;
+	(void)to;
+	CALLED(names_durable);
+	return 0;
+}
+
+int sfs_attr_durable(int dirfd, const char *path, int at_flags)
+{
+	(void)dirfd;
+	(void)path;
+	(void)at_flags;
+	CALLED(attr_durable);
+	return 0;
+}
+
+int sfs_fd_durable(int fd)
+{
+	(void)fd;
+	CALLED(fd_durable);
+	return 0;
 }
 
 #define SIMPLE(name)                                                                                                           \
