@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package module
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+)
+
+// system are the calls that change the kernel; tests of the state machine replace them.
+type system interface {
+	// need makes the kernel load what the module depends on.
+	need() error
+	load(fd int) error
+	unload() error
+}
+
+type realSystem struct{}
+
+// need loads the kernel's own ext4 and with it jbd2, mbcache and whatever else ours uses: asking for a file system type makes
+// the kernel itself run the node's modprobe, so no modprobe and no /lib/modules are needed in the container.
+func (realSystem) need() error {
+	fd, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// load passes no flags: MODULE_INIT_IGNORE_VERMAGIC and MODULE_INIT_IGNORE_MODVERSIONS are what must never be used.
+func (realSystem) load(fd int) error { return unix.FinitModule(fd, "", 0) }
+
+// unload never waits and never forces: the kernel refuses while anybody uses the module.
+func (realSystem) unload() error { return unix.DeleteModule(Name, unix.O_NONBLOCK) }
+
+// load brings a checked module into the kernel. Errors are outcomes.
+func (m *Manager) load(ctx context.Context, c *candidate, p policy) error {
+	if why := p.signatureNeeded(); why != "" && !c.info.Signed {
+		o := &outcome{state: LoadRefused, why: WhySignature, err: fmt.Errorf(
+			"%s, and %s is not signed; sign it with a key that the node trusts (module.signing, docs/module.md)", why, c.file.Name())}
+		if p.Lockdown != "" && p.Lockdown != "none" {
+			o.why = WhyLockdown
+		}
+		return o
+	}
+	if err := m.system.need(); err != nil {
+		return &outcome{state: LoadFailed, err: fmt.Errorf("load the kernel's own ext4, whose journal the module uses: %w", err)}
+	}
+	if err := m.attempt.begin(c.sha256); err != nil {
+		return err
+	}
+	// A kernel that is told to load a module may run it on this thread for long; no other goroutine should share it.
+	runtime.LockOSThread()
+	err := m.system.load(int(c.file.Fd()))
+	runtime.UnlockOSThread()
+	if err == nil || errors.Is(err, unix.EEXIST) { // EEXIST: somebody else was faster; it is verified in any case
+		klog.FromContext(ctx).Info("Loaded the kernel module", "path", c.file.Name(), "version", c.info.Version, "sha256", c.sha256)
+		return nil
+	}
+	return errors.Join(explainLoad(err, c, p), m.attempt.end())
+}
+
+// explainLoad says in an operator's words what a kernel means that refuses a module.
+func explainLoad(err error, c *candidate, p policy) *outcome {
+	o := &outcome{state: LoadRefused}
+	var say string
+	switch {
+	case errors.Is(err, unix.EKEYREJECTED), errors.Is(err, unix.ENOKEY):
+		o.why, say = WhySignature, "the kernel does not trust the key it was signed with; enrol the certificate (mokutil --import) or sign with an enrolled key"
+	case errors.Is(err, unix.EBADMSG), errors.Is(err, unix.ENOPKG):
+		o.why, say = WhySignature, "the kernel cannot check its signature; sign it again with scripts/sign-file of this kernel and a hash that the kernel has"
+	case errors.Is(err, unix.EPERM) && p.signatureNeeded() != "":
+		o.why, say = WhyLockdown, p.signatureNeeded()
+	case errors.Is(err, unix.EPERM):
+		o.why, say = WhyCapability, "this process lacks CAP_SYS_MODULE, or a security module forbids it; the node service must run privileged"
+	case errors.Is(err, unix.ENOEXEC):
+		o.state, say = LoadFailed, "the kernel does not accept it for this release (vermagic or symbol versions differ); build it from the headers of the very kernel package"
+	case errors.Is(err, unix.ENOENT):
+		o.state, say = LoadFailed, "it needs symbols that the kernel does not have; the kernel log names them"
+	default:
+		o.state, say = LoadFailed, "the kernel log says more (dmesg)"
+	}
+	o.err = fmt.Errorf("load %s: %w: %s", c.file.Name(), err, say)
+	return o
+}
