@@ -43,6 +43,7 @@ pmem_image() {
 write_job() {
     {
         printf 'export PATH=%q:$PATH VM_KERNEL=%q VM_RESULTS=%q BUILD=%q\n' "$VM_PARTS/guest/bin" "$vm_kernel" "$vm_run" "$VM_BUILD"
+        [ ${#vm_env[@]} = 0 ] || printf 'export %q\n' "${vm_env[@]}"
         # The directory of the caller, where it can be seen from inside.
         printf 'cd %q 2>/dev/null || cd %q\n' "$PWD" "$vm_run"
         printf 'exec'
@@ -76,6 +77,7 @@ namespace; "pmem-mount --help" (inside) makes file systems there.
   --pmem SIZE      size of an NVDIMM; may be repeated for more of them [$VM_PMEM]
   --persist NAME   keep the NVDIMMs' content under this name for later runs
   --share DIR      show DIR inside, writable; may be repeated
+  --env NAME=VALUE set a variable for COMMAND; may be repeated
   --timeout S      seconds for COMMAND, without the boot [$VM_TIMEOUT]
   --memory SIZE    [$VM_MEMORY]
   --cpus N         [$VM_CPUS]
@@ -87,7 +89,7 @@ EOF
 
 vm_run_command() {
     local sizes=() persist='' name='' timeout=$VM_TIMEOUT dir n size tail_pid status
-    vm_kernel=$VM_KERNEL_DEFAULT vm_memory=$VM_MEMORY vm_cpus=$VM_CPUS vm_append=()
+    vm_kernel=$VM_KERNEL_DEFAULT vm_memory=$VM_MEMORY vm_cpus=$VM_CPUS vm_append=() vm_env=()
     default_shares
     while [ $# -gt 0 ]; do
         case $1 in
@@ -99,7 +101,7 @@ vm_run_command() {
             shift
             break
             ;;
-        --kernel | --pmem | --persist | --share | --timeout | --memory | --cpus | --append | --name)
+        --kernel | --pmem | --persist | --share | --env | --timeout | --memory | --cpus | --append | --name)
             [ $# -ge 2 ] || usage_error "$1 wants a value"
             case $1 in
             --kernel) vm_kernel=$2 ;;
@@ -108,6 +110,9 @@ vm_run_command() {
             --share)
                 dir=$(realpath -e "$2") || die "--share: there is no directory $2"
                 vm_shares+=("$SHARE_WRITE:$dir")
+                ;;
+            --env)
+                case $2 in [A-Za-z_]*=*) vm_env+=("$2") ;; *) usage_error "--env wants NAME=VALUE, not '$2'" ;; esac
                 ;;
             --timeout) timeout=$2 ;;
             --memory) vm_memory=$2 ;;
