@@ -206,7 +206,9 @@ static void print_text(const struct report *rp)
 	printf("volume    %s\n", rp->root.path);
 	printf("uuid      %s, format %u\n", uuid, SFS_FORMAT);
 	printf("device    %u:%u, %s\n", major(rp->root.dev), minor(rp->root.dev),
-	       rp->root.dax ? "persistent memory (DAX)" : "emulated (page cache; no durability of persistent memory)");
+	       rp->root.dax	       ? "persistent memory (DAX)"
+	       : rp->root.dax_unsynced ? "emulated (DAX, but the device refuses MAP_SYNC; no durability of persistent memory)"
+				       : "emulated (page cache; no durability of persistent memory)");
 	printf("provider  %s\n", rp->provider);
 	if (rp->agent_pid)
 		printf("agent     process %d\n", rp->agent_pid);

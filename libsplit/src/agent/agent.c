@@ -236,6 +236,10 @@ static int start(struct agent *a, struct sfs_why *why)
 		err = sfs_root_lock(&a->root, "agent", why);
 	if (err)
 		return err;
+	if (a->root.dax_unsynced)
+		agent_log(a,
+			  "the device is mapped directly but refuses MAP_SYNC: the volume is served as an emulated one, what "
+			  "was not fsynced does not survive a power loss in any mode");
 	a->provider = RELINK_COPY;
 	err = relink_probe(a->root.ctl);
 	if (err < 0)

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/sys.h"
-#include "core/state.h"
+#include "core/map.h"
 #include "identity.h"
 
 #define WINDOW_MIN (1ull << 30)
@@ -278,7 +278,7 @@ void sfs_inode_map(struct sfs_inode *in)
 		return;
 	if (in->win)
 		sys_munmap(in->win, in->win_len);
-	p = sys_mmap(NULL, len, PROT_READ | (in->writable ? PROT_WRITE : 0), MAP_SHARED, in->fd, 0);
+	p = sfs_map_file(in->vol, len, PROT_READ | (in->writable ? PROT_WRITE : 0), in->fd);
 	in->win = sys_is_err(p) ? NULL : p;
 	in->win_len = in->win ? len : 0;
 	in->populated = 0;

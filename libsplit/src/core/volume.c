@@ -13,7 +13,7 @@
 
 #include "base/crc32c.h"
 #include "base/sys.h"
-#include "core/state.h"
+#include "core/map.h"
 #include "pm/pm.h"
 
 #define TMPFS_TYPE	   0x01021994
@@ -247,7 +247,7 @@ static int log_map(struct sfs_volume *vol, int fd)
 		return r;
 	if (st.st_size < (off_t)(SFS_LOG_RECORDS_OFFSET + (SFS_LOG_HEADROOM + 1) * sizeof(struct sfs_record)))
 		return -EPROTO;
-	p = sys_mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	p = sfs_map_file(vol, (uint64_t)st.st_size, PROT_READ | PROT_WRITE, fd);
 	if (sys_is_err(p))
 		return (int)(long)p;
 	h = p;
@@ -291,6 +291,7 @@ static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 		sfs_private_close(sock);
 		return r;
 	}
+	vol->dax = m.b & SFS_HELLO_DAX;
 	if (resume) {
 		sys_close(fds[0]);
 	} else {
@@ -304,7 +305,6 @@ static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 		}
 		vol->log_id = (uint32_t)m.a;
 	}
-	vol->dax = m.b & SFS_HELLO_DAX;
 	vol->dedicated = m.b & SFS_HELLO_DEDICATED;
 	vol->tmpfs = sys_call2(SYS_fstatfs, proof_fd, (long)&sf) == 0 && sf.f_type == TMPFS_TYPE;
 	vol->provider = m.d ? (enum relink_provider)m.d : RELINK_COPY;

@@ -61,6 +61,30 @@ static int works(int (*move)(const struct relink_range *, uint64_t, uint64_t), i
 	return err < 0 ? err : !err;
 }
 
+static int move_ext4(const struct relink_range *r, uint64_t at, uint64_t n)
+{
+	uint64_t moved;
+	uint32_t extents;
+
+	return relink_ext4(r, at, n, &moved, &extents);
+}
+
+/* The first of them that works; a negative errno value when even trying went wrong. */
+static int best(int donor, int target)
+{
+	int ret = relink_has_ext4(donor) ? works(move_ext4, donor, target) : 0;
+
+	if (ret)
+		return ret < 0 ? ret : RELINK_EXT4;
+	ret = works(relink_reflink, donor, target);
+	if (ret)
+		return ret < 0 ? ret : RELINK_REFLINK;
+	ret = relink_is_xfs(donor) ? works(relink_xfs_exchange, donor, target) : 0;
+	if (ret)
+		return ret < 0 ? ret : RELINK_XFS_EXCHANGE;
+	return RELINK_COPY;
+}
+
 int relink_probe(int dirfd)
 {
 	int donor, target, ret;
@@ -73,14 +97,7 @@ int relink_probe(int dirfd)
 		sys_close(donor);
 		return target;
 	}
-	ret = works(relink_reflink, donor, target);
-	if (ret > 0) {
-		ret = RELINK_REFLINK;
-	} else if (ret == 0) {
-		ret = relink_is_xfs(donor) ? works(relink_xfs_exchange, donor, target) : 0;
-		if (ret >= 0)
-			ret = ret ? RELINK_XFS_EXCHANGE : RELINK_COPY;
-	}
+	ret = best(donor, target);
 	sys_close(target);
 	sys_close(donor);
 	return ret;

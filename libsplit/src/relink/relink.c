@@ -15,6 +15,8 @@
  * blocks less and leaves the staging block where it is.
  */
 #define MOVE_MIN (32ull << 10)
+/* ext4-relink: copying to new blocks is a transaction as well, and on persistent memory a copy is a copy. */
+#define MOVE_MIN_EXT4 ((uint64_t)RELINK_BLOCK)
 
 struct move {
 	const struct relink_range *r;
@@ -64,13 +66,13 @@ int relink_grow(int fd, uint64_t size)
 
 /*
  * Can blocks have left a donor on this file system? Where no provider moves any, the question is not asked: tmpfs would look at
- * each page up to the end of the donor to find the next hole.
+ * each page up to the end of the donor to find the next hole. (An ext4 may have been ours before this boot.)
  */
 static bool never_moves(int fd)
 {
 	struct statfs fs;
 
-	return sys_call2(SYS_fstatfs, fd, (long)&fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == EXT4_SUPER_MAGIC);
+	return sys_call2(SYS_fstatfs, fd, (long)&fs) == 0 && fs.f_type == TMPFS_MAGIC;
 }
 
 static int copy(struct move *m, uint64_t at, uint64_t n)
@@ -123,6 +125,29 @@ static int exchange(struct move *m, uint64_t at, uint64_t n)
 	return err;
 }
 
+/*
+ * [at, at + n), starting on a block: as much of it as one sort of call can move, in *n. The last block goes with the others
+ * where the file ends in it.
+ */
+static int move_ext4(struct move *m, uint64_t at, uint64_t *n)
+{
+	const uint64_t whole = *n & ~(uint64_t)(RELINK_BLOCK - 1), all = *n;
+	const struct relink_range *r = m->r;
+	uint32_t extents;
+	int err = -EINVAL;
+
+	*n = 0;
+	if (all != whole && r->size <= r->target_off + at + all)
+		err = relink_ext4(r, at, all, n, &extents);
+	/* EINVAL: the target goes on behind the range, so the last block is to be copied. */
+	if (err == -EINVAL && *n == 0 && whole)
+		err = relink_ext4(r, at, whole, n, &extents);
+	if (*n && extents)
+		m->flags &= ~RELINK_DONOR_KEEPS;
+	m->done = at + *n;
+	return err;
+}
+
 /* [at, at + n) of the range by `how`, without what is no longer in the donor. */
 static int present(struct move *m, uint64_t at, uint64_t n, int (*how)(struct move *, uint64_t, uint64_t))
 {
@@ -164,6 +189,19 @@ static int pieces(struct move *m)
 		head = r->len;
 	whole = (r->len - head) & ~(uint64_t)(RELINK_BLOCK - 1);
 	err = present(m, 0, head, copy);
+	if (!err && m->provider == RELINK_EXT4 && whole >= MOVE_MIN_EXT4) {
+		uint64_t n = r->len - head;
+
+		err = move_ext4(m, head, &n);
+		if (err && !relink_unsupported(err))
+			return err;
+		/* Another way for the rest, all of it where these two files can't be relinked. */
+		head += n;
+		whole = whole > n ? whole - n : 0;
+		err = 0;
+		if (head == r->len)
+			return 0; /* the size is set, too */
+	}
 	if (!err)
 		err = present(m, head, whole,
 			      whole < MOVE_MIN			   ? copy
@@ -185,7 +223,7 @@ int relink(enum relink_provider provider, const struct relink_range *r, uint64_t
 
 	if (moved)
 		*moved = 0;
-	if (provider < RELINK_XFS_EXCHANGE || provider > RELINK_COPY || ((r->donor_off ^ r->target_off) & (RELINK_BLOCK - 1)))
+	if (provider <= RELINK_NONE || provider >= RELINK_PROVIDERS || ((r->donor_off ^ r->target_off) & (RELINK_BLOCK - 1)))
 		return -EINVAL;
 	if (r->len > most || r->donor_off > most - r->len || r->target_off > most - r->len || r->size > most)
 		return -EFBIG;
@@ -203,7 +241,7 @@ int relink(enum relink_provider provider, const struct relink_range *r, uint64_t
 
 const char *relink_provider_name(enum relink_provider p)
 {
-	static const char *const names[] = {"none", "xfs-exchange", "reflink", "copy"};
+	static const char *const names[] = {"none", "xfs-exchange", "reflink", "copy", "ext4-relink"};
 
 	return (unsigned)p < sizeof(names) / sizeof(names[0]) ? names[p] : "none";
 }

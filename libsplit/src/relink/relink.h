@@ -20,7 +20,7 @@
  *    read the donor and leave it intact until the target has the new content, so both may be repeated.
  * 3. The target may be longer before it has the bytes (exchange needs both ranges inside the files), never the other
  *    way round, so the record must stay valid, in the sense that the caller cares about, until relink() has returned: with a
- *    fence behind it where power loss counts. The reflink and copy providers let the size grow with the bytes.
+ *    fence behind it where power loss counts. The ext4-relink, reflink and copy providers let the size grow with the bytes.
  *
  * What the caller of a repetition (recovery) has to add: resolve the records first, newest wins, and relink only bytes that no
  * newer record of the same file covers. Replaying an older record and then a newer one whose blocks were moved already
@@ -32,6 +32,7 @@
 #ifndef SFS_RELINK_H
 #define SFS_RELINK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum relink_provider {
@@ -39,13 +40,15 @@ enum relink_provider {
 	RELINK_XFS_EXCHANGE, /* XFS_IOC_EXCHANGE_RANGE, kernel 6.10 and XFS made with exchange=1 */
 	RELINK_REFLINK,	     /* FICLONERANGE, then punch the donor */
 	RELINK_COPY,	     /* any file system */
+	RELINK_EXT4,	     /* EXT4_IOC_RELINK of our ext4 module; the numbers are part of the protocol with the agent */
+	RELINK_PROVIDERS,    /* how many there are, "none" included */
 };
 
-/* "xfs-exchange", "reflink", "copy", "none" */
+/* "ext4-relink", "xfs-exchange", "reflink", "copy", "none" */
 const char *relink_provider_name(enum relink_provider p);
 
 /*
- * Reflink comes before exchange where both work: it is faster (4 KiB 10 us against 17, 16 MiB 55 against 81, punch included), lets
+ * ext4-relink comes first, copy last. On XFS reflink comes before exchange where both work: it is faster (4 KiB 10 us against 17, 16 MiB 55 against 81, punch included), lets
  * the size grow together with the bytes, works between two mounts of one file system (an agent's and a pod's; exchange says
  * EXDEV there) and where the target has data. Exchange serves XFS without reflink.
  *
@@ -55,9 +58,10 @@ const char *relink_provider_name(enum relink_provider p);
 int relink_probe(int dirfd);
 
 struct relink_range {
-	int donor;	     /* O_RDWR; its file offset is moved */
-	int target;	     /* O_RDWR without O_APPEND; its file offset is moved: not the application's own description */
-	const void *staged;  /* where donor_off is mapped in this process, or NULL; saves `copy` a mapping of its own */
+	int donor;	    /* O_RDWR; its file offset is moved */
+	int target;	    /* O_RDWR without O_APPEND; its file offset is moved: not the application's own description */
+	const void *staged; /* where donor_off is mapped in this process, or NULL; saves `copy` a mapping of its own */
+	bool persistent; /* DAX: the staged bytes have been flushed and fenced, no cache line is left for the kernel to write back */
 	uint64_t donor_off;  /* bytes, congruent to target_off modulo 4096 */
 	uint64_t target_off; /* bytes */
 	uint64_t len;	     /* bytes */

@@ -11,23 +11,30 @@
 
 #include "layout.h"
 
-bool sfs_probe_dax(int dirfd)
+enum sfs_dax sfs_probe_dax_file(int fd)
 {
-	int fd = openat(dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	struct statx stx;
-	bool dax = false;
 	void *p;
 
+	/* Both are asked: a file system may know MAP_SYNC and not map this file directly, or the other way round. */
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stx) < 0 || !(stx.stx_attributes & STATX_ATTR_DAX))
+		return SFS_DAX_NONE;
+	p = mmap(NULL, SFS_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
+	if (p == MAP_FAILED)
+		return SFS_DAX_UNSYNCED;
+	munmap(p, SFS_BLOCK);
+	return SFS_DAX_SYNC;
+}
+
+enum sfs_dax sfs_probe_dax(int dirfd)
+{
+	int fd = openat(dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	enum sfs_dax dax = SFS_DAX_NONE;
+
 	if (fd < 0)
-		return false; /* no file system with DAX lacks O_TMPFILE */
-	if (posix_fallocate(fd, 0, SFS_BLOCK) == 0) {
-		p = mmap(NULL, SFS_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
-		if (p != MAP_FAILED) {
-			dax = statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stx) == 0 &&
-			      (stx.stx_attributes & STATX_ATTR_DAX);
-			munmap(p, SFS_BLOCK);
-		}
-	}
+		return SFS_DAX_NONE; /* no file system with DAX lacks O_TMPFILE */
+	if (posix_fallocate(fd, 0, SFS_BLOCK) == 0)
+		dax = sfs_probe_dax_file(fd);
 	close(fd);
 	return dax;
 }

@@ -5,8 +5,20 @@
 
 #include <stdbool.h>
 
-/* Does a file made in this directory map persistent memory (MAP_SYNC works and statx says DAX)? */
-bool sfs_probe_dax(int dirfd);
+enum sfs_dax {
+	SFS_DAX_NONE, /* the page cache */
+	/*
+	 * DAX, but MAP_SYNC is refused (virtio-pmem, dax over a device that flushes by command): no store is durable by a fence, so the
+	 * volume is emulated like any other.
+	 */
+	SFS_DAX_UNSYNCED,
+	SFS_DAX_SYNC, /* persistent memory */
+};
+
+/* What a file made in this directory maps. */
+enum sfs_dax sfs_probe_dax(int dirfd);
+/* The same for an open file that has a block at its start. */
+enum sfs_dax sfs_probe_dax_file(int fd);
 
 /* Is this path (absolute, no links) the root of its file system, so that every file of the device lies below it? */
 bool sfs_probe_dedicated(const char *path);

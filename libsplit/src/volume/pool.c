@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "volume/fsprobe.h"
 #include "volume/store.h"
 
 static void name_of(char name[32], uint32_t id, const char *suffix)
@@ -25,7 +26,12 @@ int sfs_chunk_create(const struct sfs_root *r, uint32_t id, uint64_t bytes, stru
 	fd = openat(r->pool, tmp, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return sfs_fail(why, -errno, "create a staging file in %s: %s", r->path, strerror(errno));
-	err = sfs_fill_zero(fd, bytes);
+	err = r->dax ? sfs_allocate_huge(fd, bytes) : 0;
+	if (!err)
+		err = sfs_fill_zero(fd, bytes);
+	/* The volume maps persistent memory, but does this file? Attributes of directories can make the difference (dax=inode). */
+	if (!err && r->dax && sfs_probe_dax_file(fd) != SFS_DAX_SYNC)
+		err = -EMEDIUMTYPE;
 	if (!err)
 		err = sfs_root_own(r, fd);
 	if (!err && r->dax && fsync(fd) < 0)

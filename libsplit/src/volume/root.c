@@ -187,6 +187,7 @@ static int open_control(struct sfs_root *r, bool create, struct sfs_why *why)
 
 int sfs_root_open(struct sfs_root *r, const char *path, bool create, struct sfs_why *why)
 {
+	enum sfs_dax dax;
 	struct stat st;
 	int err;
 
@@ -233,7 +234,9 @@ int sfs_root_open(struct sfs_root *r, const char *path, bool create, struct sfs_
 	}
 	if (err)
 		goto fail;
-	r->dax = sfs_probe_dax(r->pool);
+	dax = sfs_probe_dax(r->pool);
+	r->dax = dax == SFS_DAX_SYNC;
+	r->dax_unsynced = dax == SFS_DAX_UNSYNCED;
 	r->dedicated = sfs_probe_dedicated(r->path);
 	return 0;
 fail:

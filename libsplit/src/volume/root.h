@@ -27,8 +27,9 @@ struct sfs_root {
 	uid_t owner; /* of the control directory: what we make in it belongs to that user */
 	gid_t group;
 	uint8_t uuid[16];
-	bool dax;	/* maps persistent memory with MAP_SYNC */
-	bool dedicated; /* ROOT is the root of its file system */
+	bool dax;	   /* maps persistent memory with MAP_SYNC */
+	bool dax_unsynced; /* DAX without MAP_SYNC: emulated, and the user should know why */
+	bool dedicated;	   /* ROOT is the root of its file system */
 };
 
 /*

@@ -77,7 +77,8 @@ bool sfs_lease_alive(const struct sfs_lease *head, int logfd);
 
 /*
  * Make staging file `id`: allocated, filled with zeros (so that its blocks are data and not holes, see relink.h), its pages in
- * memory, durable on persistent memory. It appears under its name only when it is complete.
+ * memory; on persistent memory durable, and aligned for 2 MiB mappings where the free space allows. It appears under its name only
+ * when it is complete.
  */
 int sfs_chunk_create(const struct sfs_root *r, uint32_t id, uint64_t bytes, struct sfs_why *why);
 int sfs_chunk_open(const struct sfs_root *r, uint32_t id);
@@ -114,5 +115,12 @@ bool sfs_process_maps(int pid, uint64_t ino);
 /* --- used by all of these */
 int sfs_list_dir(int dirfd, const char *suffix, struct sfs_numbers *l);
 int sfs_fill_zero(int fd, uint64_t bytes);
+
+/* --- align.c */
+
+/* How many 2 MiB units of the file's first `bytes` can be mapped by one huge page each; negative where the file system doesn't say. */
+int64_t sfs_huge_units(int fd, uint64_t bytes);
+/* Allocate an empty file, a multiple of 2 MiB, so that as many of its units as the free space allows can be. */
+int sfs_allocate_huge(int fd, uint64_t bytes);
 
 #endif

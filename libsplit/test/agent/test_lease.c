@@ -39,7 +39,7 @@ int main(void)
 	CHECK_EQ(played_hello(&c, &a, SFS_SYNC, 0, proof), 0);
 	CHECK_EQ(c.flags & SFS_HELLO_DEDICATED, 0);
 	CHECK_EQ(c.chunk_bytes, WORLD_CHUNK);
-	CHECK(c.provider >= RELINK_XFS_EXCHANGE && c.provider <= RELINK_COPY);
+	CHECK(c.provider > RELINK_NONE && c.provider < RELINK_PROVIDERS);
 	CHECK_EQ(pread(c.log_fd, &h, sizeof(h), 0), sizeof(h));
 	CHECK_EQ(h.magic, SFS_LOG_MAGIC);
 	CHECK_EQ(h.log_id, c.log);

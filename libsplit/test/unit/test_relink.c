@@ -187,15 +187,15 @@ int main(int argc, char **argv)
 		FAIL("the probe found %s, expected %s", relink_provider_name(found), argv[2]);
 	refuses(dir);
 	/* Also providers that do not work here: they have to fall back. */
-	for (int p = RELINK_XFS_EXCHANGE; p <= RELINK_COPY; p++) {
+	for (int p = RELINK_NONE + 1; p < RELINK_PROVIDERS; p++) {
 		model(p, p == found && found != RELINK_COPY, dir, dir);
 		if (argc > 2)
 			full(p, dir);
 	}
 	if (argc > 3) {
 		printf("donor and target through different mounts:\n");
-		for (int p = RELINK_XFS_EXCHANGE; p <= RELINK_COPY; p++)
-			model(p, found == RELINK_REFLINK && p <= found, dir, argv[3]);
+		for (int p = RELINK_NONE + 1; p < RELINK_PROVIDERS; p++)
+			model(p, (found == RELINK_REFLINK && p <= found) || (found == RELINK_EXT4 && p == found), dir, argv[3]);
 	}
 	return 0;
 }

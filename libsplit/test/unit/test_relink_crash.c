@@ -60,7 +60,7 @@ int main(int argc, char **argv)
 	static struct relink_case c;
 	uint64_t rnd;
 
-	for (int first = RELINK_XFS_EXCHANGE; first <= RELINK_COPY; first++) {
+	for (int first = RELINK_NONE + 1; first < RELINK_PROVIDERS; first++) {
 		for (int i = 0; i < cases; i++) {
 			finished = 0;
 			for (int stop = 1; !finished; stop++) {
@@ -71,7 +71,7 @@ int main(int argc, char **argv)
 				finished = killed_at(&c, first, stop);
 				crashes += !finished;
 				/* Whoever recovers may find another provider (an upgrade, another mount). */
-				repeat(&c, RELINK_XFS_EXCHANGE + (stop + i) % RELINK_COPY);
+				repeat(&c, RELINK_NONE + 1 + (stop + i) % (RELINK_PROVIDERS - 1));
 				repeat(&c, first);
 				close(donor);
 				close(target);

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/map.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "base/sys.h"
+
+#ifndef MAP_SYNC
+#define MAP_SYNC 0x80000
+#endif
+#ifndef MAP_SHARED_VALIDATE
+#define MAP_SHARED_VALIDATE 0x3
+#endif
+#define MADV_POPULATE_WRITE_ 23 /* Linux 5.14 */
+
+void *sfs_map_file(const struct sfs_volume *vol, uint64_t len, int prot, int fd)
+{
+	return sys_mmap(NULL, len, prot, vol->dax ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED, fd, 0);
+}
+
+/*
+ * On DAX the page tables are made at once, by 2 MiB where the file is aligned, and after that never by 2 MiB again. For a huge fault
+ * the file system allocates from the start of the 2 MiB on; where relink has left a hole there and the bytes behind are stored to,
+ * it would fill the hole with zeros. But a hole says "moved already" to recovery (relink.h), which would take the zeros for data.
+ */
+void *sfs_map_staging(const struct sfs_volume *vol, uint64_t len, int fd)
+{
+	void *p = sys_mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	int r;
+
+	if (sys_is_err(p) || !vol->dax)
+		return p;
+	sys_madvise(p, len, MADV_POPULATE_WRITE_); /* an older kernel faults when it comes to that */
+	r = sys_madvise(p, len, MADV_NOHUGEPAGE);
+	/* EINVAL: a kernel without huge pages. */
+	if (r < 0 && r != -EINVAL) {
+		sys_munmap(p, len);
+		return (void *)(long)r;
+	}
+	return p;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the files of a volume are mapped: what is different on persistent memory. */
+#ifndef SFS_MAP_H
+#define SFS_MAP_H
+
+#include "core/state.h"
+
+/*
+ * The log, or the window of a file. On a DAX volume with MAP_SYNC: a page can be stored to only when what the file system has to
+ * remember of it (allocation, relink) is in its journal, so flushed stores are durable. Refused with EOPNOTSUPP for a file that is
+ * not on persistent memory itself; it must not be stored to as if it were. Returns an address or a negative errno value.
+ */
+void *sfs_map_file(const struct sfs_volume *vol, uint64_t len, int prot, int fd);
+
+/*
+ * A staging file, whole and for writing. Its blocks were allocated, written and committed before it came into the pool, and a
+ * client stores to no hole in it, so there is nothing for MAP_SYNC to wait for; with it the first store after each relink would
+ * commit the journal, because the relink has changed the file.
+ */
+void *sfs_map_staging(const struct sfs_volume *vol, uint64_t len, int fd);
+
+#endif
