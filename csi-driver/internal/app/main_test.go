@@ -66,7 +66,7 @@ func startNode(t *testing.T, binary, library string) *service {
 	s.options = nodeOptions{
 		nodeName: "node-1", kubeletDir: filepath.Join(dir, "kubelet"), register: true, dataDir: filepath.Join(dir, "data"),
 		emulatedCapacity: quantity(4 * volume.GiB), poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB),
-		maxVolumes: 16, binary: binary, library: library, httpEndpoint: freeAddress(t),
+		maxVolumes: 16, watchInterval: time.Second, binary: binary, library: library, httpEndpoint: freeAddress(t),
 	}
 	if err := s.options.complete(); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
@@ -22,6 +23,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/emulated"
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/metrics"
+	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/node"
 	"splitfs.io/splitfs/csi-driver/internal/registration"
 	"splitfs.io/splitfs/csi-driver/internal/server"
@@ -46,6 +48,9 @@ type nodeOptions struct {
 	library          string
 	httpEndpoint     string
 	events           bool
+	module           bool
+	moduleDirs       []string
+	watchInterval    time.Duration
 	kubeconfig       string
 }
 
@@ -70,7 +75,7 @@ func newNodeCommand() *cobra.Command {
 	f.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "kubelet's root directory")
 	f.StringVar(&o.endpoint, "csi-endpoint", "", "where CSI is served (default unix://<kubelet-dir>/plugins/"+driverinfo.Name+"/csi.sock)")
 	f.BoolVar(&o.register, "register", true, "register with kubelet through <kubelet-dir>/plugins_registry")
-	f.StringVar(&o.dataDir, "data-dir", "/var/lib/splitfs", "directory for state, emulated devices and what pods see of the library")
+	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, "directory for state, emulated devices and what pods see of the library")
 	f.StringVar(&o.emulatedDir, "emulated-dir", "", "directory for the backing files of emulated devices (default <data-dir>/emulated)")
 	f.Var(&o.emulatedCapacity, "emulated-capacity", "most that emulated volumes may take together")
 	f.Var(&o.emulatedMinFree, "emulated-min-free", "what stays free on the file system of --emulated-dir")
@@ -81,6 +86,9 @@ func newNodeCommand() *cobra.Command {
 	f.StringVar(&o.library, "library", "/usr/local/lib/splitfs/libsplit.so", "the preload library that pods get")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9810", "address of /healthz, /readyz and /metrics; empty: not served")
 	f.BoolVar(&o.events, "events", true, "send Kubernetes events")
+	f.BoolVar(&o.module, "module", false, "load the kernel module ext4_splitfs, and use it for ext4 volumes")
+	f.StringSliceVar(&o.moduleDirs, "module-dir", nil, moduleDirHelp)
+	f.DurationVar(&o.watchInterval, "watch-interval", 30*time.Second, "how often library, logs and kernel module are looked after")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for a run outside the cluster")
 	return cmd
 }
@@ -95,6 +103,12 @@ func (o *nodeOptions) complete() error {
 	}
 	if o.emulatedDir == "" {
 		o.emulatedDir = filepath.Join(o.dataDir, "emulated")
+	}
+	if o.moduleDirs == nil {
+		o.moduleDirs = moduleDirs(o.dataDir)
+	}
+	if o.watchInterval <= 0 {
+		return fmt.Errorf("--watch-interval is %s; it must be more than 0", o.watchInterval)
 	}
 	if o.maxVolumes < 1 {
 		return fmt.Errorf("--max-volumes is %d; it must be at least 1", o.maxVolumes)
@@ -112,7 +126,16 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	ctx = klog.NewContext(ctx, logger)
 	logger.Info("Starting", "driver", driverinfo.Name, "version", driverinfo.Version, "endpoint", o.endpoint)
 
-	n, err := newNode(ctx, o)
+	recorder, err := newRecorder(ctx, o)
+	if err != nil {
+		return err
+	}
+	modules, err := newModules(o, recorder)
+	if err != nil {
+		return err
+	}
+	modules.Ensure(ctx) // before any volume is served: a mounted one keeps the ext4 it was mounted with
+	n, err := newNode(ctx, o, recorder, modules)
 	if err != nil {
 		return err
 	}
@@ -127,7 +150,7 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	}
 	csiMetrics := csimetrics.NewCSIMetricsManagerForPlugin(driverinfo.Name)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics.NewCollector(logger, n))
+	registry.MustRegister(metrics.NewCollector(logger, n), metrics.NewModuleCollector(modules))
 	csiMetrics.WithAdditionalRegistry(registry)
 
 	listener, err := server.Listen(socket)
@@ -142,6 +165,8 @@ func runNode(ctx context.Context, o nodeOptions) error {
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(ctx, grpcServer, listener) })
+	group.Go(func() error { n.Watch(ctx, locks, o.watchInterval); return nil })
+	group.Go(func() error { modules.Run(ctx, o.watchInterval); return nil })
 
 	var ready []server.Check
 	if o.register {
@@ -161,16 +186,37 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	return group.Wait()
 }
 
-// newNode builds the node's core.
-func newNode(ctx context.Context, o nodeOptions) (*node.Node, error) {
-	var recorder events.Recorder = events.Discard{}
-	if o.events {
-		client, err := kubeClient(o.kubeconfig)
-		if err != nil {
-			return nil, fmt.Errorf("%w (--events=false runs without)", err)
-		}
-		recorder = events.NewCluster(ctx, client, "splitfs-csi-node", o.nodeName)
+func newRecorder(ctx context.Context, o nodeOptions) (events.Recorder, error) {
+	if !o.events {
+		return events.Discard{}, nil
 	}
+	client, err := kubeClient(o.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("%w (--events=false runs without)", err)
+	}
+	return events.NewCluster(ctx, client, "splitfs-csi-node", o.nodeName), nil
+}
+
+// newModules builds the manager of the kernel module, which tells the node's readers what becomes of it.
+func newModules(o nodeOptions, recorder events.Recorder) (*module.Manager, error) {
+	kernel, err := module.Running()
+	if err != nil {
+		return nil, err
+	}
+	return module.NewManager(module.Config{
+		Enabled: o.module, Dirs: o.moduleDirs, StateDir: moduleStateDir(o.dataDir), Kernel: kernel,
+		OnChange: func(ctx context.Context, before, now module.Status) {
+			if before.State == module.Pending && now.State == module.NotConfigured {
+				return // how most nodes start
+			}
+			recorder.OnNode(ctx, o.nodeName, now.Trouble(), events.ReasonModule+string(now.State),
+				fmt.Sprintf("kernel module %s on kernel %s: %s", module.Name, now.Release, now.Message))
+		},
+	})
+}
+
+// newNode builds the node's core.
+func newNode(ctx context.Context, o nodeOptions, recorder events.Recorder, modules *module.Manager) (*node.Node, error) {
 	emulatedDevices, err := emulated.New(emulated.Config{
 		Dir: o.emulatedDir, Capacity: int64(o.emulatedCapacity), MinFree: int64(o.emulatedMinFree),
 	})
@@ -187,5 +233,6 @@ func newNode(ctx context.Context, o nodeOptions) (*node.Node, error) {
 		MaxVolumes: o.maxVolumes,
 		Managers:   device.NewManagers(emulatedDevices),
 		Events:     recorder,
+		Module:     modules,
 	})
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package events tells Kubernetes users what happened to their volume, on the object they look at: the claim or the pod.
+// Package events tells Kubernetes users what happened, on the object they look at: the claim, the pod, or the node.
 package events
 
 import (
@@ -26,12 +26,19 @@ const (
 	ReasonRecovered   = "RecoveryReplayed"
 	ReasonAgentDied   = "AgentDied"
 	ReasonNodeGone    = "VolumeNodeGone"
+	// ReasonStockExt4: the volume is served without the kernel module that its node has.
+	ReasonStockExt4       = "StockExt4"
+	ReasonLibraryRestored = "LibraryRestored"
+	ReasonLibraryMissing  = "LibraryMissing"
+	// ReasonModule begins the reasons of events about the kernel module; its state follows.
+	ReasonModule = "KernelModule"
 )
 
 // Recorder sends events. It never blocks its caller and never fails: an event is a courtesy, not part of an operation.
 type Recorder interface {
 	OnPVC(ctx context.Context, pvc volume.PVC, warning bool, reason, message string)
 	OnPod(ctx context.Context, pod volume.Pod, warning bool, reason, message string)
+	OnNode(ctx context.Context, node string, warning bool, reason, message string)
 }
 
 // Discard is a Recorder for a run without a cluster; it leaves a line in the log.
@@ -45,6 +52,11 @@ func (Discard) OnPVC(ctx context.Context, pvc volume.PVC, _ bool, reason, messag
 // OnPod implements Recorder.
 func (Discard) OnPod(ctx context.Context, pod volume.Pod, _ bool, reason, message string) {
 	klog.FromContext(ctx).V(3).Info("Event", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", reason, "message", message)
+}
+
+// OnNode implements Recorder.
+func (Discard) OnNode(ctx context.Context, node string, _ bool, reason, message string) {
+	klog.FromContext(ctx).V(3).Info("Event", "node", node, "reason", reason, "message", message)
 }
 
 const (
@@ -119,6 +131,11 @@ func (c *Cluster) OnPod(ctx context.Context, pod volume.Pod, warning bool, reaso
 	c.recorder.Event(&corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID),
 	}, eventType(warning), reason, message)
+}
+
+// OnNode implements Recorder. `kubectl describe node` looks for events by the node's name in place of its UID, as kubelet sends them.
+func (c *Cluster) OnNode(_ context.Context, node string, warning bool, reason, message string) {
+	c.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}, eventType(warning), reason, message)
 }
 
 func eventType(warning bool) string {

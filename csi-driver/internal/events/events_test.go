@@ -24,14 +24,15 @@ func TestCluster(t *testing.T) {
 	r.OnPVC(ctx, volume.PVC{}, true, "Ignored", "created without csi-provisioner's metadata")
 	r.OnPVC(ctx, volume.PVC{Namespace: "ns", Name: "claim"}, true, ReasonQuarantined, "on the claim")
 	r.OnPod(ctx, volume.Pod{Namespace: "ns", Name: "pod", UID: "pod-uid"}, false, ReasonEmulated, "on the pod")
+	r.OnNode(ctx, "node-1", true, ReasonLibraryRestored, "on the node")
 
 	var list *corev1.EventList
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		var err error
-		if list, err = client.CoreV1().Events("ns").List(ctx, metav1.ListOptions{}); err != nil {
+		if list, err = client.CoreV1().Events("").List(ctx, metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if len(list.Items) >= 2 {
+		if len(list.Items) >= 3 {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -41,6 +42,7 @@ func TestCluster(t *testing.T) {
 	want := map[string]string{
 		"PersistentVolumeClaim/claim/claim-uid": "Warning " + ReasonQuarantined,
 		"Pod/pod/pod-uid":                       "Normal " + ReasonEmulated,
+		"Node/node-1/node-1":                    "Warning " + ReasonLibraryRestored,
 	}
 	for _, e := range list.Items {
 		o := e.InvolvedObject

@@ -88,6 +88,11 @@ func xfsFeatures(ctx context.Context) []string {
 	return features
 }
 
+// CanExchange says whether XFS volumes of this node relink by exchanging ranges: mkfs and kernel must both know how.
+func CanExchange(ctx context.Context) bool {
+	return kernelAtLeast(6, 10) && mkfsXFSKnows(ctx, "exchange")
+}
+
 // mkfsXFSKnows asks mkfs.xfs itself, by a dry run on an empty temporary file.
 func mkfsXFSKnows(ctx context.Context, feature string) bool {
 	f, err := os.CreateTemp("", "splitfs-mkfs-*")

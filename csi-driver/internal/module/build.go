@@ -68,14 +68,18 @@ func Build(ctx context.Context, config BuildConfig) (built bool, err error) {
 	if buildErr != nil {
 		record.Error = buildErr.Error()
 	}
-	raw, err := json.MarshalIndent(record, "", "  ")
+	return buildErr == nil, errors.Join(buildErr, record.write(config.Out))
+}
+
+func (r buildRecord) write(dir string) error {
+	raw, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
-		err = volume.WriteFileDurable(recordPath(config.Out, config.Release), append(raw, '\n'), 0o644)
+		err = volume.WriteFileDurable(recordPath(dir, r.Release), append(raw, '\n'), 0o644)
 	}
 	if err != nil {
-		err = fmt.Errorf("note the result of the build: %w", err)
+		return fmt.Errorf("note how the module was made: %w", err)
 	}
-	return buildErr == nil, errors.Join(buildErr, err)
+	return nil
 }
 
 func (c BuildConfig) check() error {
@@ -209,9 +213,22 @@ func buildExplains(err error, dirs []string, release string) error {
 	return err
 }
 
-// LinkHeaders makes a node's kernel headers appear in this container where they are on the node: they name each other by absolute
+// FindHeaders returns the directory with a release's kernel headers, "" when this machine has none.
+func FindHeaders(hostRoot, release string) (string, error) {
+	if err := linkHeaders(hostRoot, release); err != nil {
+		return "", err
+	}
+	for _, dir := range []string{"/usr/src/linux-headers-" + release, "/usr/src/kernels/" + release, "/lib/modules/" + release + "/build"} {
+		if _, err := os.Stat(filepath.Join(dir, "Makefile")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", nil
+}
+
+// linkHeaders makes a node's kernel headers appear in this container where they are on the node: they name each other by absolute
 // paths. It does nothing where this is the node's own root, and touches nothing that exists.
-func LinkHeaders(hostRoot, release string) error {
+func linkHeaders(hostRoot, release string) error {
 	here, err := os.Stat("/")
 	if err != nil {
 		return fmt.Errorf("link the node's kernel headers: %w", err)

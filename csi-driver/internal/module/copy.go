@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
@@ -15,6 +16,14 @@ import (
 // Copy takes the module of one kernel release out of an image into the node's directory of prebuilt modules. An image without one
 // for this release is no error: it says so, and the node service reports it.
 func Copy(from, to, release string) (found bool, err error) {
+	if found, err = copyModule(from, to, release); err == nil {
+		return found, nil
+	}
+	record := buildRecord{Release: release, Time: time.Now().UTC().Truncate(time.Second), Error: err.Error()}
+	return found, errors.Join(err, os.MkdirAll(to, 0o755), record.write(to))
+}
+
+func copyModule(from, to, release string) (found bool, err error) {
 	source, place := filepath.Join(from, release), filepath.Join(to, release)
 	c, err := open(source, release)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -49,10 +49,12 @@ type policy struct {
 	SecureBoot bool
 }
 
+func (p policy) lockedDown() bool { return p.Lockdown != "" && p.Lockdown != "none" }
+
 // signatureNeeded says why a module must be signed here, "" when it need not.
 func (p policy) signatureNeeded() string {
 	switch {
-	case p.Lockdown != "" && p.Lockdown != "none":
+	case p.lockedDown():
 		return "the kernel is locked down (" + p.Lockdown + ")"
 	case p.Enforced:
 		return "the kernel loads signed modules only (module.sig_enforce)"

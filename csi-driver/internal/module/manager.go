@@ -87,7 +87,7 @@ func (m *Manager) Status() Status {
 // MountType returns the type that a file system made as fsType is to be mounted with: the module's for ext4 when the module is
 // ready, else the same. What is on the device is ext4 in both cases.
 func (m *Manager) MountType(fsType string) string {
-	if m != nil && fsType == volume.Ext4 && m.Status().State == Ready {
+	if fsType == volume.Ext4 && m.Status().State == Ready {
 		return FileSystemType
 	}
 	return fsType
@@ -145,23 +145,37 @@ func (m *Manager) ensure(ctx context.Context, s *Status) error {
 	return errors.Join(err, m.attempt.end())
 }
 
-// bringIn finds, checks and loads a module.
-func (m *Manager) bringIn(ctx context.Context, s *Status) error {
-	p, err := m.config.Kernel.policy()
-	if err != nil {
-		return err
+// choose finds a module that may be loaded here, and changes nothing.
+func (m *Manager) choose(s *Status) (_ *candidate, p policy, err error) {
+	if p, err = m.config.Kernel.policy(); err != nil {
+		return nil, p, err
 	}
 	if !p.Supported {
-		return &outcome{state: Unsupported, err: errors.New("this kernel cannot load modules (it was built without CONFIG_MODULES)")}
+		return nil, p, &outcome{state: Unsupported, err: errors.New("this kernel cannot load modules (it was built without CONFIG_MODULES)")}
 	}
 	c, err := find(m.config.Dirs, s.Release)
 	if err != nil {
-		return buildExplains(err, m.config.Dirs, s.Release)
+		return nil, p, buildExplains(err, m.config.Dirs, s.Release)
 	}
-	defer c.close()
 	s.Path, s.Version, s.Signed = c.file.Name(), c.info.Version, c.info.Signed
+	if err := m.allowed(c, p); err != nil {
+		return nil, p, errors.Join(err, c.close())
+	}
+	return c, p, nil
+}
+
+// allowed says why a module is not loaded here, although it is a good one.
+func (m *Manager) allowed(c *candidate, p policy) error {
 	if p.Disabled {
 		return &outcome{state: LoadRefused, why: WhyModulesDisabled, err: errors.New("kernel.modules_disabled is set: no module can be loaded before the next boot")}
+	}
+	if why := p.signatureNeeded(); why != "" && !c.info.Signed {
+		o := &outcome{state: LoadRefused, why: WhySignature, err: fmt.Errorf(
+			"%s, and %s is not signed; sign it with a key that the node trusts (module.signing, docs/module.md)", why, c.file.Name())}
+		if p.lockedDown() {
+			o.why = WhyLockdown
+		}
+		return o
 	}
 	died, err := m.attempt.died()
 	if err != nil {
@@ -171,6 +185,16 @@ func (m *Manager) bringIn(ctx context.Context, s *Status) error {
 		return &outcome{state: Suspended, err: fmt.Errorf(
 			"the machine went down while %s was being loaded, so it is not loaded again by itself; look into the machine's log, then run `splitfs-csi module load --again` or install another build", c.file.Name())}
 	}
+	return nil
+}
+
+// bringIn finds, checks and loads a module.
+func (m *Manager) bringIn(ctx context.Context, s *Status) error {
+	c, p, err := m.choose(s)
+	if err != nil {
+		return err
+	}
+	defer c.close()
 	if m.failed.err != nil && m.failed.sha256 == c.sha256 && m.failed.policy == p {
 		return m.failed.err
 	}
@@ -240,6 +264,9 @@ func (m *Manager) set(ctx context.Context, s Status) {
 	m.mu.Unlock()
 	if !changed {
 		return
+	}
+	if err := m.save(s); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot keep the state of the kernel module for `splitfs-csi module status`")
 	}
 	klog.FromContext(ctx).Info("Kernel module", "state", s.State, "why", s.Why, "message", s.Message, "release", s.Release,
 		"loaded", s.Loaded, "path", s.Path, "version", s.Version)

@@ -90,6 +90,9 @@ func (n *Node) problems(rec *volume.Record) ([]Problem, error) {
 	if r := rec.Recovery; r != nil && r.Quarantined > 0 {
 		problems = append(problems, Problem{DataLoss, events.ReasonQuarantined, quarantineMessage(rec)})
 	}
+	if q := rec.Quarantined.SinceStaged; q > 0 {
+		problems = append(problems, Problem{DataLoss, events.ReasonQuarantined, n.agentQuarantineMessage(rec)})
+	}
 	if rec.Staged == nil {
 		return problems, nil
 	}
@@ -99,6 +102,9 @@ func (n *Node) problems(rec *volume.Record) ([]Problem, error) {
 	}
 	if mounted == nil {
 		return append(problems, Problem{Inaccessible, "NotMounted", "the volume was staged at " + rec.Staged.Path + ", and nothing is mounted there now"}), nil
+	}
+	if message := n.stockExt4(rec, mounted.FsType); message != "" {
+		problems = append(problems, Problem{Degraded, events.ReasonStockExt4, message})
 	}
 	state, watched := n.agents.State(rec.ID)
 	switch {

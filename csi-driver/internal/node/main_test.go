@@ -60,10 +60,26 @@ func (r *recordedEvents) OnPod(_ context.Context, pod volume.Pod, _ bool, reason
 	r.add(fmt.Sprintf("pod/%s/%s %s", pod.Namespace, pod.Name, reason))
 }
 
+func (r *recordedEvents) OnNode(_ context.Context, node string, _ bool, reason, _ string) {
+	r.add(fmt.Sprintf("node/%s %s", node, reason))
+}
+
 func (r *recordedEvents) has(want string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Contains(r.list, want)
+}
+
+func (r *recordedEvents) count(want string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, e := range r.list {
+		if e == want {
+			n++
+		}
+	}
+	return n
 }
 
 func requireRoot(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/agent"
 	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/events"
+	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
@@ -43,10 +44,24 @@ type Config struct {
 	Overhead   int64
 	MaxVolumes int64
 	Managers   device.Managers
-	Events     events.Recorder
+	// Module says how file systems are mounted; nil: as what they are.
+	Module Module
+	Events events.Recorder
 	// Agent overrides timeouts of the agents' supervisor; Binary, Args and OnDeath are set here.
 	Agent agent.Config
 }
+
+// Module is what a Node needs of the kernel module's manager.
+type Module interface {
+	// MountType returns the type to mount a file system with that was made as fsType.
+	MountType(fsType string) string
+	Status() module.Status
+}
+
+type noModule struct{}
+
+func (noModule) MountType(fsType string) string { return fsType }
+func (noModule) Status() module.Status          { return module.Status{State: module.NotConfigured} }
 
 // Node is one node's volumes.
 type Node struct {
@@ -64,6 +79,9 @@ func New(ctx context.Context, config Config) (*Node, error) {
 	}
 	if config.Events == nil {
 		config.Events = events.Discard{}
+	}
+	if config.Module == nil {
+		config.Module = noModule{}
 	}
 	store, err := volume.OpenStore(config.StateDir)
 	if err != nil {

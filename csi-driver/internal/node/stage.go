@@ -88,7 +88,7 @@ func (n *Node) stage(ctx context.Context, manager device.Manager, rec *volume.Re
 			return err
 		}
 	}
-	if err := n.mounter.Device(ctx, dev, req.Path, rec.FSType, req.MountFlags); err != nil {
+	if err := n.mount(ctx, dev, rec, req); err != nil {
 		return err
 	}
 	if err := n.ensureRoom(ctx, manager, dev, rec); err != nil {
@@ -176,6 +176,7 @@ func (n *Node) serve(ctx context.Context, rec *volume.Record) error {
 		return err
 	}
 	rec.Recovery = result
+	rec.Quarantined = volume.Quarantined{Counted: rec.Quarantined.Counted + result.Quarantined}
 	if err := n.store.Put(rec); err != nil {
 		return err
 	}

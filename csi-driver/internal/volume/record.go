@@ -44,6 +44,16 @@ type Record struct {
 	Staged    *Staging           `json:"staged,omitempty"`
 	Published map[string]Publish `json:"published,omitempty"`
 	Recovery  *Recovery          `json:"recovery,omitempty"`
+	// Quarantined is what agents set aside while the volume was in use.
+	Quarantined Quarantined `json:"quarantined,omitzero"`
+}
+
+// Quarantined counts what recovery by agents set aside.
+type Quarantined struct {
+	// Counted is how much of the volume's own count, which never goes back, users were told of.
+	Counted int64 `json:"counted,omitempty"`
+	// SinceStaged is how much of it came from agents since the volume was staged.
+	SinceStaged int64 `json:"sinceStaged,omitempty"`
 }
 
 // Staging says where the volume's file system is, or was before a reboot, mounted.

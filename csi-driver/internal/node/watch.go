@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/internal/events"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// Watch looks after what no call of kubelet's would notice, until ctx is done. It takes the volumes' locks itself; a volume that is
+// busy is looked at the next time.
+func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Duration) {
+	libraryFailed := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(interval):
+		}
+		libraryFailed = n.watchLibrary(ctx, libraryFailed)
+		records, err := n.store.List()
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot look after all volumes")
+		}
+		for _, rec := range records {
+			if state, ok := n.agents.State(rec.ID); rec.Staged == nil || !ok || !state.Ready {
+				continue
+			}
+			if err := n.watchQuarantine(ctx, locks, rec.ID); err != nil && ctx.Err() == nil && !errors.Is(err, volume.ErrBusy) {
+				klog.FromContext(ctx).Error(err, "Cannot look after a volume", "volume-id", rec.ID)
+			}
+		}
+	}
+}
+
+// watchLibrary puts the library back when it has gone or changed: a program that is started without it runs with a weaker guarantee
+// than its claim promises. Running programs keep the one they have mapped. A failure is told once, until it is over.
+func (n *Node) watchLibrary(ctx context.Context, failedBefore bool) (failed bool) {
+	why, err := n.library.restore()
+	switch {
+	case err != nil && !failedBefore:
+		klog.FromContext(ctx).Error(err, "The library cannot be put back")
+		n.config.Events.OnNode(ctx, n.config.Name, true, events.ReasonLibraryMissing,
+			fmt.Sprintf("libsplit.so is not there for pods of node %s and cannot be put back: %v; programs that start now run without it", n.config.Name, err))
+	case err == nil && why != "":
+		klog.FromContext(ctx).Info("Put the library back", "why", why)
+		n.config.Events.OnNode(ctx, n.config.Name, true, events.ReasonLibraryRestored,
+			fmt.Sprintf("libsplit.so of node %s %s and was put back; programs that started meanwhile may run without it: restart their pods", n.config.Name, why))
+	}
+	return err != nil
+}
+
+// restore compares what pods see with what the image holds, and puts it back. It says what was wrong, "" when nothing was.
+func (l library) restore() (why string, err error) {
+	want, err := os.ReadFile(l.source)
+	if err != nil {
+		return "", fmt.Errorf("the library of this image: %w", err)
+	}
+	have, err := os.ReadFile(l.path())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		why = "was missing"
+	case err != nil:
+		return "", fmt.Errorf("the library: %w", err)
+	case !bytes.Equal(have, want):
+		why = "was not the one of this version"
+	default:
+		return "", nil
+	}
+	if err := l.prepareDirs(); err != nil {
+		return why, err
+	}
+	return why, l.install()
+}
+
+// watchQuarantine tells the users of a volume when its agent has set aside something that a dead program had left.
+func (n *Node) watchQuarantine(ctx context.Context, locks *volume.Locks, id string) error {
+	release, err := locks.TryLock(id, "look for quarantined logs")
+	if err != nil {
+		return err
+	}
+	defer release()
+	rec, err := n.get(id)
+	if err != nil {
+		return err
+	}
+	if rec.Staged == nil {
+		return nil
+	}
+	statusCtx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	status, err := n.config.CLI.Status(statusCtx, rec.Staged.Path)
+	if err != nil {
+		return err
+	}
+	fresh := status.Recovery.Quarantined - rec.Quarantined.Counted
+	if fresh == 0 {
+		return nil
+	}
+	rec.Quarantined.Counted = status.Recovery.Quarantined
+	if fresh > 0 { // else the volume counts anew: it was restored from a copy
+		rec.Quarantined.SinceStaged += fresh
+	}
+	if err := n.store.Put(rec); err != nil {
+		return err
+	}
+	if fresh > 0 {
+		klog.FromContext(ctx).Info("An agent set something aside", "volume-id", id, "quarantined", fresh)
+		n.tellUsers(ctx, rec, true, events.ReasonQuarantined, n.agentQuarantineMessage(rec))
+	}
+	return nil
+}
+
+func (n *Node) agentQuarantineMessage(rec *volume.Record) string {
+	return fmt.Sprintf("the agent of volume %s set aside %d damaged or foreign log entries of programs that died since the volume was staged on node %s; what they held is not in the files. Look at them with `splitfs status`",
+		rec.ID, rec.Quarantined.SinceStaged, n.config.Name)
+}
