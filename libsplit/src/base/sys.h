@@ -14,7 +14,7 @@
 #include <sys/uio.h>
 
 #if defined(__x86_64__)
-static inline long sys_call6(long n, long a, long b, long c, long d, long e, long f)
+static inline long sys_trap6(long n, long a, long b, long c, long d, long e, long f)
 {
 	long ret;
 	register long r10 __asm__("r10") = d;
@@ -29,6 +29,18 @@ static inline long sys_call6(long n, long a, long b, long c, long d, long e, lon
 }
 #else
 #error "libsplit runs on x86-64"
+#endif
+
+#ifdef PM_RECORD
+/* The recording build (pm/pm.h): crash exploration puts a kernel of its own under the library. NULL: the machine's. */
+extern long (*sys_hook)(long n, long a, long b, long c, long d, long e, long f);
+
+static inline long sys_call6(long n, long a, long b, long c, long d, long e, long f)
+{
+	return sys_hook ? sys_hook(n, a, b, c, d, e, f) : sys_trap6(n, a, b, c, d, e, f);
+}
+#else
+#define sys_call6(n, a, b, c, d, e, f) sys_trap6(n, a, b, c, d, e, f)
 #endif
 
 #define sys_call5(n, a, b, c, d, e) sys_call6(n, a, b, c, d, e, 0)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "base/cpu.h"
+#include "base/sys.h"
 
 #define LINE	  64u
 #define PM_NT_MIN 512u
@@ -41,6 +42,7 @@ static void write_back_clflush(const char *p, const char *end)
 static struct pm_ops ops = {write_back_clflush};
 
 #ifdef PM_RECORD
+long (*sys_hook)(long n, long a, long b, long c, long d, long e, long f); /* base/sys.h */
 static const struct pm_recorder *recorder;
 
 void pm_record(const struct pm_recorder *r)

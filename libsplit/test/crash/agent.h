@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The volume and its agent: the agent's part of the conversation is played, its files are made by its own code (src/volume). */
+#ifndef CRASH_AGENT_H
+#define CRASH_AGENT_H
+
+#include "volume/root.h"
+
+#define AGENT_SLOTS	  (64u + 26u) /* of a log; all but 64 are for records before a checkpoint is due */
+#define AGENT_CHUNK_BYTES (24u * 4096)
+#define AGENT_CHUNKS	  3u
+
+/* Make control directory, a log and staging files in the empty file system. */
+void agent_make_volume(void);
+/* The library's process begins: nothing is leased. */
+void agent_start(void);
+void agent_stop(void);
+/* Open the volume for recovery. */
+void agent_open_root(struct sfs_root *root);
+
+/* The boot that the machine is in; a log of another one has gone through a power loss. */
+extern uint8_t agent_boot;
+
+#endif

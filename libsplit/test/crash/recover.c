@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recovery, as it is, on the state that is in the explorer's kernel. */
+#include <stdio.h>
+
+#include "crash/agent.h"
+#include "crash/explore.h"
+#include "recover/recover.h"
+
+static struct sfs_why why;
+
+const char *recover_now(void)
+{
+	const struct sfs_recover_how how = {.durable = kern.dax};
+	struct sfs_recovery sum = {0};
+	struct sfs_root root;
+	uint32_t living;
+
+	agent_open_root(&root);
+	if (sfs_recover_all(&root, &how, &sum, &living, &why))
+		return why.text;
+	return NULL;
+}
+
+/* Nothing of the dead client is left over. */
+static const char *leftovers(void)
+{
+	unsigned logs = 0;
+	const int log = kern_lookup(-100, "/v/" SFS_CONTROL_DIR "/log", false);
+
+	for (unsigned i = 0; i < KERN_ENTRIES; i++)
+		logs += kern.m.entry[i].dir == log && log > 0;
+	return logs ? "a log or a lease is left after recovery" : NULL;
+}
+
+const char *recover_and_check(const struct run *r, enum crash_kind kind, uint32_t done, bool in_flight)
+{
+	const char *bad = recover_now();
+	struct kern_meta once;
+
+	if (!bad)
+		bad = kern_fsck();
+	if (!bad)
+		bad = leftovers();
+	if (!bad)
+		bad = model_check(&r->h, kind, done, in_flight);
+	if (!bad) {
+		once = kern.m;
+		bad = recover_now();
+		for (unsigned i = 0; !bad && i < KERN_ENTRIES; i++)
+			if (once.entry[i].dir != kern.m.entry[i].dir || once.entry[i].ino != kern.m.entry[i].ino)
+				bad = "a second recovery changes names";
+		if (!bad)
+			bad = model_check(&r->h, kind, done, in_flight);
+	}
+	return bad;
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The crash explorer. Without options: what `make test` does, some 20,000 states. docs/crash-testing.md explains it.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "crash/explore.h"
+#include "harness.h"
+
+#define SEED 20261121u
+
+static const char usage[] =
+	"Usage: test_explore [OPTION]...\n"
+	"Runs workloads on the library over a simulated DAX file system, makes the states that a crash may leave, runs "
+	"recovery on\n"
+	"each and checks that nothing promised is lost. Exits 1 when something is.\n"
+	"  --length N         all sequences of up to N operations (default 1)\n"
+	"  --sample N         and so many of the sequences that are one longer (default 60)\n"
+	"  --states N         end when so many distinct states have been checked (default 20000, 0: no limit)\n"
+	"  --seconds N        end after so many seconds\n"
+	"  --jobs N           processes (default 1)\n"
+	"  --seed N           for what is sampled (default 20261121, or TEST_SEED)\n"
+	"  --thorough         try more combinations at each point\n"
+	"  --mode MODE        only posix, sync or strict\n"
+	"  --provider NAME    only reflink, copy or exchange\n"
+	"  --progress         a line on standard error every second\n"
+	"  --replay MODE:PROVIDER:dax|emulated:WORKLOAD   one workload; with --state only that state, in detail\n"
+	"  --state HASH\n"
+	"  --operations       list the letters that a workload is made of\n";
+
+static struct {
+	unsigned length, sample, jobs;
+	uint64_t states, seed;
+	unsigned seconds;
+	bool progress;
+	int mode, fs; /* -1: all */
+	struct explore_how how;
+} opt = {.length = 1,
+	 .sample = 60,
+	 .states = 20000,
+	 .jobs = 1,
+	 .seed = SEED,
+	 .mode = -1,
+	 .fs = -1,
+	 .how = {.exhaustive = 128, .most = 128, .deep = 40, .stop_at = 3}};
+
+static struct tally *tally;
+static char (*workloads)[8];
+static uint32_t nworkloads, nall;
+static time_t began;
+
+/* ---- the list */
+
+static void add(const char *s, unsigned n)
+{
+	workloads = reallocarray(workloads, nworkloads + 1, sizeof(*workloads));
+	CHECK(workloads && n < sizeof(*workloads));
+	memcpy(workloads[nworkloads], s, n);
+	workloads[nworkloads++][n] = 0;
+}
+
+static void sequences(unsigned length)
+{
+	const char *letters = workload_letters();
+	const size_t base = strlen(letters);
+	char s[8];
+	uint64_t total = 1;
+
+	for (unsigned i = 0; i < length; i++)
+		total *= base;
+	for (uint64_t k = 0; k < total; k++) {
+		uint64_t rest = k;
+
+		for (unsigned i = length; i-- > 0; rest /= base)
+			s[i] = letters[rest % base];
+		add(s, length);
+	}
+}
+
+static void sampled(unsigned length, unsigned how_many)
+{
+	const char *letters = workload_letters();
+	uint64_t rnd = opt.seed | 1;
+	char s[8];
+
+	for (unsigned k = 0; k < how_many; k++) {
+		for (unsigned i = 0; i < length; i++)
+			s[i] = letters[test_below(&rnd, strlen(letters))];
+		add(s, length);
+	}
+}
+
+/* ---- workers */
+
+static bool enough(void)
+{
+	return (opt.states && __atomic_load_n(&tally->states, __ATOMIC_RELAXED) >= opt.states) ||
+	       (opt.seconds && time(NULL) - began >= opt.seconds) ||
+	       __atomic_load_n(&tally->violations, __ATOMIC_RELAXED) >= 50;
+}
+
+static const char *now_at; /* for whoever is told that we crashed */
+
+static void one(struct run *r, const char *workload)
+{
+	for (int mode = SFS_POSIX; mode <= SFS_STRICT; mode++) {
+		for (int fs = KERN_EXT4; fs <= KERN_XFS_EXCHANGE; fs++) {
+			if ((opt.mode >= 0 && opt.mode != mode) || (opt.fs >= 0 && opt.fs != fs))
+				continue;
+			/* Providers differ only where something large is moved. */
+			if (opt.fs < 0 && fs != KERN_XFS_REFLINK && !strpbrk(workload, "LBz@"))
+				continue;
+			r->workload = workload;
+			r->mode = (enum sfs_mode)mode;
+			r->fs = (enum kern_fs)fs;
+			r->dax = true;
+			if (run_workload(r)) {
+				explore_run(r, &opt.how);
+				__atomic_add_fetch(&tally->workloads, 1, __ATOMIC_RELAXED);
+			}
+			if (enough())
+				return;
+		}
+	}
+}
+
+static void worker(void)
+{
+	struct run r = {0};
+
+	explore_init(tally);
+	while (!enough()) {
+		const uint32_t i = __atomic_fetch_add(&tally->next, 1, __ATOMIC_RELAXED);
+
+		if (i >= nall)
+			break;
+		now_at = workloads[i];
+		one(&r, workloads[i]);
+	}
+}
+
+static void show(bool last)
+{
+	const long s = (long)(time(NULL) - began);
+
+	fprintf(last ? stdout : stderr,
+		"%s%llu states (%llu of them crashes inside recovery), %llu workloads, %llu violations, %ld s%s",
+		last ? "" : "\r", (unsigned long long)tally->states, (unsigned long long)tally->in_recovery,
+		(unsigned long long)tally->workloads, (unsigned long long)tally->violations, s, last ? "\n" : " ");
+	fflush(last ? stdout : stderr);
+}
+
+static int explore_all(void)
+{
+	pid_t pid[64];
+	int failed = 0, status;
+
+	fflush(stdout);
+	for (unsigned i = 0; i < opt.jobs; i++) {
+		pid[i] = fork();
+		CHECK(pid[i] >= 0);
+		if (pid[i] == 0) {
+			worker();
+			fflush(stdout);
+			_exit(0);
+		}
+	}
+	for (unsigned i = 0; i < opt.jobs; i++) {
+		while (waitpid(pid[i], &status, WNOHANG) == 0) {
+			const struct timespec wait = {0, opt.progress ? 500000000 : 50000000};
+
+			nanosleep(&wait, NULL);
+			if (opt.progress)
+				show(false);
+		}
+		if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+			printf("worker %u ended with %s %d\n", i, WIFEXITED(status) ? "status" : "signal",
+			       WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+			failed = 1;
+		}
+	}
+	if (opt.progress)
+		fputc('\n', stderr);
+	show(true);
+	return failed || tally->violations > 0;
+}
+
+static int replay(char *what)
+{
+	const char *mode = strtok(what, ":"), *fs = strtok(NULL, ":"), *dax = strtok(NULL, ":"), *w = strtok(NULL, ":");
+	struct run r = {.workload = w};
+
+	if (!mode || !fs || !dax || !w) {
+		fprintf(stderr, "--replay wants MODE:PROVIDER:dax|emulated:WORKLOAD\n");
+		return 2;
+	}
+	for (int i = SFS_POSIX; i <= SFS_STRICT; i++)
+		if (strcmp(mode, mode_name((enum sfs_mode)i)) == 0)
+			r.mode = (enum sfs_mode)i;
+	for (int i = KERN_EXT4; i <= KERN_XFS_EXCHANGE; i++)
+		if (strcmp(fs, fs_name((enum kern_fs)i)) == 0)
+			r.fs = (enum kern_fs)i;
+	r.dax = strcmp(dax, "dax") == 0;
+	explore_init(tally);
+	if (!run_workload(&r)) {
+		printf("the workload makes no sense: an operation on a file that is not there\n");
+		return 2;
+	}
+	explore_run(&r, &opt.how);
+	show(true);
+	return tally->violations > 0;
+}
+
+static uint64_t number(const char *s)
+{
+	char *end;
+	const uint64_t v = strtoull(s, &end, 0);
+
+	if (*end || end == s) {
+		fprintf(stderr, "test_explore: '%s' is no number\n", s);
+		exit(2);
+	}
+	return v;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {{"length", 1, 0, 'l'},	   {"sample", 1, 0, 'm'}, {"states", 1, 0, 's'},
+						{"seconds", 1, 0, 't'},	   {"jobs", 1, 0, 'j'},	  {"seed", 1, 0, 'e'},
+						{"thorough", 0, 0, 'T'},   {"mode", 1, 0, 'M'},	  {"provider", 1, 0, 'P'},
+						{"progress", 0, 0, 'p'},   {"replay", 1, 0, 'r'}, {"state", 1, 0, 'S'},
+						{"operations", 0, 0, 'o'}, {"help", 0, 0, 'h'},	  {0}};
+	char *what = NULL;
+	int c;
+
+	opt.seed = test_seed(SEED);
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (c) {
+		case 'l':
+			opt.length = (unsigned)number(optarg);
+			break;
+		case 'm':
+			opt.sample = (unsigned)number(optarg);
+			break;
+		case 's':
+			opt.states = number(optarg);
+			break;
+		case 't':
+			opt.seconds = (unsigned)number(optarg);
+			break;
+		case 'j':
+			opt.jobs = (unsigned)number(optarg);
+			break;
+		case 'e':
+			opt.seed = number(optarg);
+			break;
+		case 'T':
+			opt.how.exhaustive = 1024;
+			opt.how.most = 512;
+			break;
+		case 'M':
+			for (int i = SFS_POSIX; i <= SFS_STRICT; i++)
+				opt.mode = strcmp(optarg, mode_name((enum sfs_mode)i)) == 0 ? i : opt.mode;
+			break;
+		case 'P':
+			for (int i = KERN_EXT4; i <= KERN_XFS_EXCHANGE; i++)
+				opt.fs = strcmp(optarg, fs_name((enum kern_fs)i)) == 0 ? i : opt.fs;
+			break;
+		case 'p':
+			opt.progress = true;
+			break;
+		case 'r':
+			what = optarg;
+			break;
+		case 'S':
+			opt.how.replay = strtoull(optarg, NULL, 16);
+			break;
+		case 'o':
+			for (const char *s = workload_letters(); *s; s++)
+				printf("%c  %s\n", *s, workload_describe(*s));
+			return 0;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		default:
+			fputs(usage, stderr);
+			return 2;
+		}
+	}
+	if (opt.length < 1 || opt.length > 4 || opt.jobs < 1 || opt.jobs > 64) {
+		fprintf(stderr, "test_explore: --length is 1 to 4, --jobs 1 to 64\n");
+		return 2;
+	}
+	opt.how.seed = opt.seed;
+	tally = tally_make(1u << 24);
+	began = time(NULL);
+	if (what)
+		return replay(what);
+	for (unsigned n = 1; n <= opt.length; n++)
+		sequences(n);
+	sampled(opt.length + 1, opt.sample);
+	nall = nworkloads;
+	return explore_all();
+}

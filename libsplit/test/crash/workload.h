@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running a workload: a program's calls, made on the library as it is, over the explorer's kernel. */
+#ifndef CRASH_WORKLOAD_H
+#define CRASH_WORKLOAD_H
+
+#include "crash/model.h"
+#include "crash/record.h"
+
+/*
+ * A workload is a string of letters, one per operation (workload_letters(), workload_describe()), or "@NAME" for the trace of
+ * an application (trace.c).
+ */
+struct run {
+	const char *workload;
+	enum sfs_mode mode;
+	enum kern_fs fs;
+	bool dax;
+	struct history h;
+	struct trace t;
+	uint64_t prefix[HISTORY_OPS + 1]; /* of the calls so far, hashed */
+	uint32_t first;			  /* the call from which on crashes have not been explored with a shorter workload */
+	uint8_t *base;			  /* the medium when it began */
+	uint32_t base_blocks;
+	uint64_t base_hash;
+};
+
+/* Record the run; false: the sequence makes no sense (an operation on what is not there). */
+bool run_workload(struct run *r);
+const char *workload_letters(void);
+const char *workload_describe(char letter);
+
+/* For trace.c: one call each. */
+struct app;
+int app_open(struct app *a, const char *path, bool create);
+void app_close(struct app *a, int slot);
+void app_write(struct app *a, int slot, uint64_t off, const void *p, uint64_t n);
+void app_truncate(struct app *a, int slot, uint64_t size);
+void app_fsync(struct app *a, int slot, bool data_only);
+void app_rename(struct app *a, const char *from, const char *to);
+void app_unlink(struct app *a, const char *path);
+void app_fsync_dir(struct app *a);
+/* trace.c: make the calls of a trace; false: there is no such trace. */
+bool trace_play(struct app *a, const char *name);
+const char *const *trace_names(void);
+
+const char *mode_name(enum sfs_mode mode);
+const char *fs_name(enum kern_fs fs);
+
+#endif
