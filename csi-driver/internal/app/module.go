@@ -71,12 +71,13 @@ func (o *moduleOptions) addRelease(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.release, "release", "", "kernel release (default: the running kernel's)")
 }
 
-func (o *moduleOptions) completeRelease() (module.Kernel, error) {
-	kernel, err := module.Running()
-	if err == nil && o.release == "" {
-		o.release = kernel.Release
+func (o *moduleOptions) completeRelease() error {
+	if o.release != "" {
+		return nil
 	}
-	return kernel, err
+	kernel, err := module.Running()
+	o.release = kernel.Release
+	return err
 }
 
 func newModuleStatusCommand() *cobra.Command {
@@ -194,15 +195,14 @@ func newModuleBuildCommand() *cobra.Command {
 			"Nothing is done when it was built from the same sources with the same key before.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			kernel, err := o.completeRelease()
-			if err != nil {
+			if err := o.completeRelease(); err != nil {
 				return err
 			}
 			build.Release = o.release
 			if build.Out == "" {
 				build.Out = moduleDirs(o.dataDir)[0]
 			}
-			err = runBuild(cmd, kernel, build, timeout)
+			err := runBuild(cmd, build, timeout)
 			if err != nil && tolerant {
 				// The node service reports it. Volumes must be served with what the kernel has itself.
 				klog.FromContext(cmd.Context()).Error(err, "The module was not built")
@@ -215,8 +215,10 @@ func newModuleBuildCommand() *cobra.Command {
 	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, dataDirHelp)
 	o.addRelease(cmd)
 	f.StringVar(&build.Script, "script", "/opt/splitfs/kernel-patch/build", "the program that builds it: build of the kernel-patch directory")
-	f.StringVar(&build.Headers, "headers", "", "kernel headers (default: the node's, else what the script finds)")
+	f.StringVar(&build.HostRoot, "host-root", "", "in a container: where /usr/src, /usr/lib and /lib/modules of the node are mounted")
+	f.StringVar(&build.Headers, "headers", "", "kernel headers (default: what the script finds)")
 	f.StringVar(&build.Source, "source", "", "kernel source, a directory or an archive (default: what the script finds)")
+	f.BoolVar(&build.Offline, "offline", false, "fetch nothing")
 	f.StringVar(&build.SignKey, "sign-key", "", "sign with this private key (PEM)")
 	f.StringVar(&build.SignCert, "sign-cert", "", "and this certificate")
 	f.StringVar(&build.Out, "out", "", "directory of modules (default <data-dir>/modules)")
@@ -226,13 +228,7 @@ func newModuleBuildCommand() *cobra.Command {
 	return cmd
 }
 
-func runBuild(cmd *cobra.Command, kernel module.Kernel, build module.BuildConfig, timeout time.Duration) error {
-	if build.Headers == "" {
-		var err error
-		if build.Headers, err = module.FindHeaders(kernel.HostRoot, build.Release); err != nil {
-			return err
-		}
-	}
+func runBuild(cmd *cobra.Command, build module.BuildConfig, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
 	built, err := module.Build(ctx, build)
@@ -256,7 +252,7 @@ func newModuleCopyCommand() *cobra.Command {
 		Short: "Copy the module for a kernel release out of an image into the node's directory",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := o.completeRelease(); err != nil {
+			if err := o.completeRelease(); err != nil {
 				return err
 			}
 			if from == "" {

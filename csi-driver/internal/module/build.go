@@ -13,7 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,8 +28,11 @@ type BuildConfig struct {
 	// Script is kernel-patch/build; everything beside it is part of what is built.
 	Script  string
 	Release string
-	// Headers and Source are passed on when they are set; else the script finds them.
+	// Headers and Source are passed on when they are set; else the script finds them, and fetches them unless Offline.
 	Headers, Source string
+	Offline         bool
+	// HostRoot is where a container sees parts of the node's root; empty: this is the node.
+	HostRoot string
 	// SignKey and SignCert are both set or both empty.
 	SignKey, SignCert string
 	// Out gets a directory for the release.
@@ -149,10 +152,19 @@ func (c BuildConfig) build(ctx context.Context) (err error) {
 			args = append(args, option.name, option.value)
 		}
 	}
+	if c.Offline {
+		args = append(args, "--offline")
+	}
+	if c.HostRoot != "" {
+		if err := linkHeaders(c.HostRoot, c.Release); err != nil {
+			return err
+		}
+	}
 	klog.FromContext(ctx).Info("Building the kernel module", "release", c.Release, "out", c.Out)
 	start := time.Now()
 	if _, err := command.Run(ctx, c.Script, args...); err != nil {
-		return fmt.Errorf("build the module for kernel %s: %w", c.Release, err)
+		err = fmt.Errorf("build the module for kernel %s: %w", c.Release, err)
+		return errors.Join(err, c.keepLog(filepath.Join(made, "make.log")))
 	}
 	fresh, err := open(made, c.Release)
 	if err != nil {
@@ -164,6 +176,15 @@ func (c BuildConfig) build(ctx context.Context) (err error) {
 		return err
 	}
 	return replaceDir(made, filepath.Join(c.Out, c.Release))
+}
+
+// keepLog saves the compiler's output of a build that failed, if it came so far.
+func (c BuildConfig) keepLog(path string) error {
+	err := os.Rename(path, filepath.Join(c.Out, c.Release+".make.log"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // replaceDir puts a directory in the place of another in one step, so that no reader sees half of both. What was there is removed.
@@ -213,49 +234,22 @@ func buildExplains(err error, dirs []string, release string) error {
 	return err
 }
 
-// FindHeaders returns the directory with a release's kernel headers, "" when this machine has none.
-func FindHeaders(hostRoot, release string) (string, error) {
-	if err := linkHeaders(hostRoot, release); err != nil {
-		return "", err
-	}
-	for _, dir := range []string{"/usr/src/linux-headers-" + release, "/usr/src/kernels/" + release, "/lib/modules/" + release + "/build"} {
-		if _, err := os.Stat(filepath.Join(dir, "Makefile")); err == nil {
-			return dir, nil
-		}
-	}
-	return "", nil
-}
-
-// linkHeaders makes a node's kernel headers appear in this container where they are on the node: they name each other by absolute
-// paths. It does nothing where this is the node's own root, and touches nothing that exists.
+// linkHeaders makes a node's kernel headers appear in a container at the paths they have on the node, for they name each other by
+// absolute paths. Parts of the node's root are mounted below hostRoot. What exists is not touched.
 func linkHeaders(hostRoot, release string) error {
-	here, err := os.Stat("/")
-	if err != nil {
-		return fmt.Errorf("link the node's kernel headers: %w", err)
-	}
-	there, err := os.Stat(hostRoot)
-	if err != nil {
-		return fmt.Errorf("link the node's kernel headers: %w; the container needs the node's process namespace (hostPID)", err)
-	}
-	if os.SameFile(here, there) {
-		return nil
-	}
-	var names []string
-	for _, pattern := range []string{"/lib/modules/" + release, "/usr/src/linux-headers-*", "/usr/src/kernels", "/usr/lib/linux-kbuild-*"} {
-		found, err := filepath.Glob(hostRoot + pattern)
+	for _, pattern := range []string{"/lib/modules/" + release, "/usr/src/linux-*", "/usr/src/kernels", "/usr/lib/linux-kbuild-*"} {
+		found, err := filepath.Glob(filepath.Join(hostRoot, pattern))
 		if err != nil {
 			return fmt.Errorf("link the node's kernel headers: %w", err)
 		}
-		names = append(names, found...)
-	}
-	slices.Sort(names)
-	for _, there := range names {
-		here := there[len(hostRoot):]
-		if _, err := os.Lstat(here); err == nil {
-			continue
-		}
-		if err := errors.Join(os.MkdirAll(filepath.Dir(here), 0o755), os.Symlink(there, here)); err != nil {
-			return fmt.Errorf("link the node's kernel headers: %w", err)
+		for _, there := range found {
+			here := strings.TrimPrefix(there, filepath.Clean(hostRoot))
+			if _, err := os.Lstat(here); err == nil {
+				continue
+			}
+			if err := errors.Join(os.MkdirAll(filepath.Dir(here), 0o755), os.Symlink(there, here)); err != nil {
+				return fmt.Errorf("link the node's kernel headers: %w", err)
+			}
 		}
 	}
 	return nil

@@ -140,7 +140,7 @@ func FuzzReadInfo(f *testing.F) {
 
 // FuzzParseManifest: a manifest is accepted only with a release and a hash.
 func FuzzParseManifest(f *testing.F) {
-	f.Add([]byte(`{"release":"6.1.0-1-amd64","sha256":"` + strings.Repeat("0a", 32) + `","more":[1,2]}`))
+	f.Add([]byte(`{"module":"ext4_splitfs","release":"6.1.0-1-amd64","sha256":"` + strings.Repeat("0a", 32) + `","more":[1,2]}`))
 	f.Add([]byte(`{"release":1}`))
 	f.Add([]byte(`{}{}`))
 	f.Fuzz(func(t *testing.T, content []byte) {

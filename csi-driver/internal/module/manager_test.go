@@ -75,7 +75,7 @@ func install(t *testing.T, dir, release string, content []byte) {
 	hash := sha256.Sum256(content)
 	tree(t, filepath.Join(dir, release), map[string]string{
 		FileName:     string(content),
-		manifestName: fmt.Sprintf(`{"release":%q,"sha256":%q,"version":"1.2"}`, release, hex.EncodeToString(hash[:])),
+		manifestName: fmt.Sprintf(`{"module":"ext4_splitfs","release":%q,"sha256":%q,"version":"1.2"}`, release, hex.EncodeToString(hash[:])),
 	})
 }
 

@@ -14,12 +14,13 @@ import (
 )
 
 // manifestName is the file that kernel-patch/build writes beside the module.
-const manifestName = "manifest.json"
+const manifestName = Name + ".json"
 
 const maxManifest = 64 << 10
 
 // manifest says what was built. Only what is checked here is named; the build writes more, for people.
 type manifest struct {
+	Module  string `json:"module"`
 	Release string `json:"release"`
 	SHA256  string `json:"sha256"`
 }
@@ -55,6 +56,9 @@ func parseManifest(content []byte) (manifest, error) {
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return m, errors.New("not a manifest: something follows the JSON object")
+	}
+	if m.Module != Name {
+		return m, fmt.Errorf("it is for module %q, not %s", m.Module, Name)
 	}
 	if m.Release == "" || !hexSHA256.MatchString(m.SHA256) {
 		return m, errors.New("it names no kernel release or no SHA-256")
