@@ -22,7 +22,8 @@ choose_accel() {
 #   vm_kernel    kernel line            vm_run      directory of this run
 #   vm_pmem      images of NVDIMMs      vm_memory, vm_cpus
 #   vm_shares    OPTIONS:DIR            vm_append   more words for the kernel
-declare -a vm_pmem vm_shares vm_append
+#   vm_extra     more words for QEMU
+declare -a vm_pmem=() vm_shares=() vm_append=() vm_extra=() vm_env=()
 
 # 9p options: what nobody changes during a run is cached; what both sides write is not.
 SHARE_READ=ro,cache=loose
@@ -60,7 +61,7 @@ vm_start() {
     rm -f "$vm_run"/{console.log,output.log,started,status,status.new,dmesg.log,qemu.log}
     : >"$vm_run/output.log"
     # The kernel's signal, not ours, ends the machine when this script is killed.
-    setpriv --pdeathsig KILL qemu-system-x86_64 "${command[@]}" -append "${words[*]}" >"$vm_run/qemu.log" 2>&1 </dev/null &
+    setpriv --pdeathsig KILL qemu-system-x86_64 "${command[@]}" "${vm_extra[@]}" -append "${words[*]}" >"$vm_run/qemu.log" 2>&1 </dev/null &
     vm_pid=$!
     vm_started=$SECONDS
 }

@@ -7,8 +7,8 @@
 VM_TESTS=(
     "dax | 6.1 6.12 | 120 | programs module | DAX is real: statx, MAP_SYNC, 2 MiB faults counted; and is not where it should not be"
     "aged | 6.1 6.12 | 240 | programs module libsplit | a staging pool made on an aged volume gets 2 MiB mappings"
-    "libsplit-ext4 | 6.1 6.12 | 900 | module libsplit pmem=1G pmem=384M | libsplit's own tests on ext4 with our module"
-    "libsplit-xfs | 6.12 | 900 | libsplit pmem=1G pmem=384M | libsplit's own tests on XFS with stock exchange-range"
+    "libsplit-ext4 | 6.1 6.12 | 900 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
+    "libsplit-xfs | 6.12 | 900 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
 )
 
 test_usage() {
