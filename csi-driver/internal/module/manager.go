@@ -43,6 +43,7 @@ type Manager struct {
 	run      sync.Mutex
 	failed   failure // guarded by run
 	verified bool    // guarded by run: the trial succeeded in the life of this manager
+	untried  bool    // guarded by run: it could not be made, and each volume is asked when it is mounted
 
 	mu     sync.Mutex
 	status Status
@@ -223,7 +224,9 @@ func (m *Manager) verify(ctx context.Context, s *Status) error {
 		if err := os.MkdirAll(m.config.StateDir, 0o755); err != nil {
 			return fail(err)
 		}
-		if err := m.config.trial(ctx, m.config.StateDir); err != nil {
+		err := m.config.trial(ctx, m.config.StateDir)
+		m.untried = errors.Is(err, errNoLoop)
+		if err != nil && !m.untried {
 			return fail(err)
 		}
 		m.verified = true
@@ -231,7 +234,11 @@ func (m *Manager) verify(ctx context.Context, s *Status) error {
 	if s.Loaded, err = m.config.Kernel.loaded(); err != nil {
 		return err
 	}
-	s.Message = fmt.Sprintf("version %s is loaded and answered; ext4 volumes that are staged from now on use it", s.Loaded)
+	answered := "answered"
+	if m.untried {
+		answered = "not tried for want of a loop device (each volume is asked when it is mounted)"
+	}
+	s.Message = fmt.Sprintf("version %s is loaded and %s; ext4 volumes that are staged from now on use it", s.Loaded, answered)
 	if newer, err := find(m.config.Dirs, s.Release); err == nil {
 		s.Path, s.Version, s.Signed = newer.file.Name(), newer.info.Version, newer.info.Signed
 		if newer.info.Version != s.Loaded && newer.info.Version != "" && s.Loaded != "unknown" {

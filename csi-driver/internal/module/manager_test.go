@@ -194,6 +194,7 @@ func TestStates(t *testing.T) {
 		}, Ready, "", "loaded"},
 		"no journal in the kernel":               {nil, func(b *bench) { b.installGood(); b.system.needError = unix.ENODEV }, LoadFailed, "", "whose journal"},
 		"it registers nothing":                   {nil, func(b *bench) { b.installGood(); b.system.silent = true }, VerifyFailed, "", "did not register"},
+		"no loop device":                         {nil, func(b *bench) { b.installGood(); b.trial = fmt.Errorf("attach: %w", errNoLoop) }, Ready, "", "not tried"},
 		"it does not answer":                     {nil, func(b *bench) { b.installGood(); b.trial = errors.New("no relink") }, VerifyFailed, "", "no relink"},
 		"it was loaded before, its file is gone": {nil, func(b *bench) { must(b.system.load(-1)); b.system.loadError = unix.EIO }, Ready, "", "version 1.2"},
 	} {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"unsafe"
@@ -57,6 +58,9 @@ func Ask(path string) error {
 	return nil
 }
 
+// errNoLoop: this node has no loop devices, so there is nothing to make a file system of its own on.
+var errNoLoop = errors.New("no loop devices")
+
 // trialSize is the smallest file system that gets a journal.
 const trialSize = 16 * volume.MiB
 
@@ -81,6 +85,9 @@ func Trial(ctx context.Context, dir string) (err error) {
 		return fail("make a device", err)
 	}
 	device, err := loop.Attach(ctx, image)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fail("make a device", fmt.Errorf("%w: %w", errNoLoop, err))
+	}
 	if err != nil {
 		return fail("make a device", err)
 	}
