@@ -26,3 +26,4 @@ VM_TIMEOUT=600
 VM_BOOT_TIMEOUT=${SPLITFS_VM_BOOT_TIMEOUT:-300}
 # Tests do the same every time; another seed makes them do something else.
 VM_SEED=${VM_SEED:-20261121}
+VM_CUTS=${VM_CUTS:-5}

@@ -98,6 +98,22 @@ static void free_found(struct found *f)
 		free(f->data[i]);
 }
 
+/* Where and how a file differs from what it should hold. */
+static bool differs(const struct found *f, int slot, const uint8_t *want, uint64_t at)
+{
+	uint64_t last = at, n = 0, zeros = 0;
+
+	for (uint64_t i = at; i < f->size[slot]; i++) {
+		if (f->data[slot][i] == want[i])
+			continue;
+		last = i;
+		n++;
+		zeros += f->data[slot][i] == 0;
+	}
+	return no("f%d differs in %" PRIu64 " bytes (%" PRIu64 " of them zero) from %" PRIu64 " to %" PRIu64 " of %" PRIu64,
+		  slot, n, zeros, at, last, f->size[slot]);
+}
+
 static bool same_file(const struct found *f, int slot, const struct object *o)
 {
 	if (!o || !f->there[slot])
@@ -106,7 +122,7 @@ static bool same_file(const struct found *f, int slot, const struct object *o)
 		return no("f%d has %" PRIu64 " bytes instead of %" PRIu64, slot, f->size[slot], o->size);
 	for (uint64_t i = 0; i < o->size; i++)
 		if (f->data[slot][i] != o->data[i])
-			return no("f%d differs at byte %" PRIu64 " of %" PRIu64, slot, i, o->size);
+			return differs(f, slot, o->data, i);
 	return true;
 }
 
@@ -150,7 +166,7 @@ static bool mixed(const struct found *f, int slot, const struct object *old, con
 		uint8_t is = f->data[slot][i];
 
 		if (is != new->data[i] && !(inside && is == old->data[i]))
-			return no("f%d differs at byte %" PRIu64 " of %" PRIu64, slot, i, size);
+			return differs(f, slot, new->data, i);
 	}
 	return true;
 }
