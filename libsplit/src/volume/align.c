@@ -68,10 +68,10 @@ int sfs_allocate_huge(int fd, uint64_t bytes)
 	if (fallocate(fd, 0, 0, (off_t)bytes) < 0)
 		return -errno;
 	units = sfs_huge_units(fd, bytes);
+	if (units == all || units == -EOPNOTSUPP)
+		return 0;
 	if (units < 0)
 		return (int)units;
-	if (units == all)
-		return 0;
 	/*
 	 * No piece of that size is free and aligned. Asked for 2 MiB at a time, the allocators of ext4 and XFS find what there is of
 	 * such pieces.
