@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Leases: who holds a log, and which inodes and staging files its records may name. Only the agent writes them, by pwrite of what
- * changed; a copy in memory answers questions.
+ * changed, on persistent memory by stores; a copy in memory answers questions.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -9,22 +9,77 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "pm/pm.h"
 #include "volume/store.h"
 
 #define INODES_MAX (1u << 24)
+#define MAP_STEP   (64ull << 10) /* a new lease; it doubles */
 
 static void name_of(char name[32], uint32_t id)
 {
 	snprintf(name, 32, "%06u.lease", id);
 }
 
+static void unmap(struct sfs_leasefile *l)
+{
+	if (l->map)
+		munmap(l->map, l->mapped);
+	l->map = NULL;
+	l->mapped = 0;
+}
+
+/* Make the file at least `size` bytes long, with zeros that are in the file system's journal, and map it. */
+static int map(struct sfs_leasefile *l, uint64_t size)
+{
+	static const uint8_t zeros[4096];
+	uint64_t want = MAP_STEP;
+	struct stat st;
+	void *p;
+
+	if (fstat(l->fd, &st) < 0)
+		return -errno;
+	while (want < size || want < (uint64_t)st.st_size)
+		want *= 2;
+	for (uint64_t at = (uint64_t)st.st_size; at < want;) {
+		const size_t n = want - at < sizeof(zeros) ? (size_t)(want - at) : sizeof(zeros) - at % sizeof(zeros);
+		const ssize_t w = pwrite(l->fd, zeros, n, (off_t)at);
+
+		if (w <= 0)
+			return w < 0 ? -errno : -ENOSPC;
+		at += (uint64_t)w;
+	}
+	if (fdatasync(l->fd) < 0)
+		return -errno;
+	unmap(l);
+	p = mmap(NULL, want, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, l->fd, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	pm_init();
+	l->map = p;
+	l->mapped = want;
+	return 0;
+}
+
 static int put(struct sfs_leasefile *l, const void *p, size_t n, off_t at)
 {
-	const ssize_t w = pwrite(l->fd, p, n, at);
+	ssize_t w;
 
+	if (l->sync && !l->by_write && (uint64_t)at + n > l->mapped) {
+		const int err = map(l, (uint64_t)at + n);
+
+		if (err == -ENOSPC)
+			return err;
+		l->by_write = err != 0;
+	}
+	if ((uint64_t)at + n <= l->mapped) {
+		pm_copy(l->map + at, p, n);
+		return 0;
+	}
+	w = pwrite(l->fd, p, n, at);
 	return w == (ssize_t)n ? 0 : w < 0 ? -errno : -ENOSPC;
 }
 
@@ -35,7 +90,9 @@ static int put_head(struct sfs_leasefile *l)
 
 static int settle(struct sfs_leasefile *l)
 {
-	return l->sync && fdatasync(l->fd) < 0 ? -errno : 0;
+	if (l->map)
+		pm_fence();
+	return l->by_write && fdatasync(l->fd) < 0 ? -errno : 0;
 }
 
 int sfs_lease_create(const struct sfs_root *r, uint32_t id, const struct sfs_lease *head, struct sfs_leasefile *l)
@@ -60,7 +117,8 @@ int sfs_lease_create(const struct sfs_root *r, uint32_t id, const struct sfs_lea
 		err = sfs_root_own(r, l->fd);
 	if (!err)
 		err = settle(l);
-	if (!err && l->sync && fsync(r->log) < 0)
+	/* The owner, and the name. */
+	if (!err && l->sync && (fsync(l->fd) < 0 || fsync(r->log) < 0))
 		err = -errno;
 	if (err) {
 		sfs_lease_close(l);
@@ -222,6 +280,7 @@ int sfs_lease_set_held(struct sfs_leasefile *l, bool held)
 
 void sfs_lease_close(struct sfs_leasefile *l)
 {
+	unmap(l);
 	if (l->fd >= 0)
 		close(l->fd);
 	l->fd = -1;

@@ -51,7 +51,10 @@ int sfs_log_counters(int logfd, struct sfs_counters *c);
 
 struct sfs_leasefile {
 	int fd;
-	bool sync; /* on persistent memory a record outlives a power loss: what it may name must too */
+	bool sync;     /* on persistent memory a record outlives a power loss: what it may name must too */
+	bool by_write; /* then, where it can't be mapped: written, and forced to the medium each time */
+	uint8_t *map;  /* then: the file, so that an entry is durable by a fence and not by a commit of the journal; or NULL */
+	uint64_t mapped; /* bytes */
 	struct sfs_lease head;
 	struct sfs_lease_inode *inodes;
 	uint32_t *free; /* indexes of unused entries below head.ninodes */
