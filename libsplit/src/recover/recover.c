@@ -22,6 +22,12 @@
 #define OPEN_TARGETS 256u
 #define SIZE_LIMIT   (UINT64_MAX >> 1)
 
+/* A range to copy, kept back for a while: appends that follow each other become one copy. */
+struct pending {
+	uint32_t chunk;
+	uint64_t off, stage_off, len;
+};
+
 /* What we know of one inode that a record named. */
 struct file {
 	struct file *next; /* hash chain */
@@ -35,13 +41,7 @@ struct file {
 	uint32_t open_index;
 	uint64_t size;
 	struct sfs_cover cover;
-};
-
-/* A range to copy, kept back for a while: appends that follow each other become one copy. */
-struct pending {
-	struct file *file;
-	uint32_t chunk;
-	uint64_t off, stage_off, len;
+	struct pending pending;
 };
 
 struct recovery {
@@ -58,7 +58,6 @@ struct recovery {
 	bool all_retired;
 	struct file *open[OPEN_TARGETS];
 	uint32_t next_open;
-	struct pending pending;
 	void *buf;
 	struct sfs_recovery sum;
 	const struct sfs_record *gap_rec; /* of the call of copy_gap */
@@ -169,16 +168,16 @@ static int file_open(struct recovery *rv, struct file *f)
 
 /* ---- copying ---- */
 
-static int flush_pending(struct recovery *rv)
+static int flush_pending(struct recovery *rv, struct file *f)
 {
-	struct pending *p = &rv->pending;
+	struct pending *p = &f->pending;
 	struct sfs_chunk_ref *c;
 	const uint64_t before = rv->sum.bytes;
 	int err;
 
 	if (!p->len)
 		return 0;
-	err = file_open(rv, p->file);
+	err = file_open(rv, f);
 	if (err == -ENOENT) {
 		p->len = 0; /* deleted since it was found */
 		return 0;
@@ -189,9 +188,9 @@ static int flush_pending(struct recovery *rv)
 	if (!c)
 		return err ? sfs_fail(rv->why, err, "open staging file %u of %s: %s", p->chunk, rv->root->path, strerror(-err))
 			   : 0;
-	err = sfs_replay_copy(c, p->stage_off, p->file->fd, p->off, p->len, rv->buf, &rv->sum.bytes);
+	err = sfs_replay_copy(c, p->stage_off, f->fd, p->off, p->len, rv->buf, &rv->sum.bytes);
 	if (err)
-		return fail_file(rv, p->file, err, "write");
+		return fail_file(rv, f, err, "write");
 	p->len = 0;
 	if (rv->how->progress && rv->sum.bytes != before)
 		rv->how->progress(rv->how->progress_ctx, &rv->sum);
@@ -201,20 +200,19 @@ static int flush_pending(struct recovery *rv)
 static int copy_gap(void *ctx, uint64_t from, uint64_t to)
 {
 	struct recovery *rv = ctx;
-	struct pending *p = &rv->pending;
+	struct pending *p = &rv->gap_file->pending;
 	const struct sfs_record *rec = rv->gap_rec;
 	const uint64_t stage = rec->stage_off + (from - rec->off);
 	int err;
 
-	if (p->len && p->file == rv->gap_file && p->chunk == rec->stage_file && p->off == to &&
-	    p->stage_off == stage + (to - from)) {
+	if (p->len && p->chunk == rec->stage_file && p->off == to && p->stage_off == stage + (to - from)) {
 		p->off = from;
 		p->stage_off = stage;
 		p->len += to - from;
 		return 0;
 	}
-	err = flush_pending(rv);
-	*p = (struct pending){rv->gap_file, rec->stage_file, from, stage, to - from};
+	err = flush_pending(rv, rv->gap_file);
+	*p = (struct pending){rec->stage_file, from, stage, to - from};
 	return err;
 }
 
@@ -268,7 +266,7 @@ static int data_whole(struct recovery *rv, const struct sfs_record *rec, unsigne
 		c = sfs_chunks_get(&rv->chunks, rec[i].stage_file, &err);
 		if (!c)
 			return err;
-		err = sfs_replay_check(c, rec[i].stage_off, rec[i].len, rec[i].data_crc, &state);
+		err = sfs_replay_check(&rv->chunks, c, rec[i].stage_off, rec[i].len, rec[i].data_crc, &state);
 		if (err)
 			return sfs_fail(rv->why, err, "read staging file %u of %s: %s", rec[i].stage_file, rv->root->path,
 					strerror(-err));
@@ -364,7 +362,11 @@ static int pass(struct recovery *rv, struct sfs_scan *scan, bool apply)
 	rv->sum.logs = 1;
 	rv->sum.records = scan->records;
 	rv->sum.ignored += scan->incomplete;
-	return apply ? flush_pending(rv) : 0;
+	for (uint32_t i = 0; apply && i < rv->table_size; i++)
+		for (struct file *f = rv->table[i]; f; f = f->next)
+			if ((err = flush_pending(rv, f)))
+				return err;
+	return 0;
 }
 
 static int look_up(struct recovery *rv, uint32_t *nwanted)

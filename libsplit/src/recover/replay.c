@@ -10,7 +10,8 @@
 
 #include "base/crc32c.h"
 
-#define OPEN_MAX_ 256u
+#define OPEN_MAX_   256u
+#define SHORT_RANGE (1u << 20)
 
 static int by_id(const void *a, const void *b)
 {
@@ -24,12 +25,13 @@ void sfs_chunks_init(struct sfs_chunks *c, const struct sfs_root *root, const st
 	c->root = root;
 	c->n = lease->nchunks < SFS_LEASE_CHUNKS ? lease->nchunks : SFS_LEASE_CHUNKS;
 	c->last = NULL;
+	memset(c->window, 0, sizeof(c->window));
 	for (uint32_t i = 0; i < c->n; i++)
 		c->chunk[i] = (struct sfs_chunk_ref){.id = lease->chunks[i], .fd = -1};
 	qsort(c->chunk, c->n, sizeof(c->chunk[0]), by_id);
 }
 
-void sfs_chunks_close(struct sfs_chunks *c)
+static void close_files(struct sfs_chunks *c)
 {
 	for (uint32_t i = 0; i < c->n; i++) {
 		if (c->chunk[i].fd >= 0)
@@ -38,6 +40,15 @@ void sfs_chunks_close(struct sfs_chunks *c)
 			c->chunk[i].fd = -1;
 	}
 	c->last = NULL;
+}
+
+void sfs_chunks_close(struct sfs_chunks *c)
+{
+	close_files(c);
+	for (uint32_t i = 0; i < SFS_WINDOWS; i++) {
+		free(c->window[i].data);
+		c->window[i].data = NULL;
+	}
 }
 
 static int open_chunk(struct sfs_chunks *c, struct sfs_chunk_ref *ref)
@@ -49,7 +60,7 @@ static int open_chunk(struct sfs_chunks *c, struct sfs_chunk_ref *ref)
 	for (uint32_t i = 0; i < c->n; i++)
 		open_now += c->chunk[i].fd >= 0;
 	if (open_now >= OPEN_MAX_)
-		sfs_chunks_close(c);
+		close_files(c);
 	fd = sfs_chunk_open(c->root, ref->id);
 	if (fd == -ENOENT) {
 		ref->fd = -2;
@@ -123,34 +134,103 @@ static ssize_t read_all(int fd, void *buf, size_t n, uint64_t off)
 	return (ssize_t)done;
 }
 
-int sfs_replay_check(const struct sfs_chunk_ref *c, uint64_t off, uint32_t len, uint32_t crc, enum sfs_data *state)
+/*
+ * Is all of [from, end) data, and no hole? SEEK_HOLE may look at every page up to the end of the file: a short range is
+ * cheaper block by block.
+ */
+static int all_data(int fd, uint64_t from, uint64_t end)
 {
-	uint64_t from = off, to = 0;
-	unsigned char buf[16384];
-	uint32_t found = 0;
-	int r;
+	off_t at;
 
-	r = next_data(c->fd, &from, &to, off + len);
-	if (r < 0)
-		return r;
-	if (r == 0 || from != off || to != off + len) {
-		*state = SFS_DATA_MOVED;
-		return 0;
+	if (end - from > SHORT_RANGE) {
+		at = lseek(fd, (off_t)from, SEEK_HOLE);
+		return at < 0 ? (errno == ENXIO ? 0 : -errno) : (uint64_t)at >= end;
 	}
-	for (uint32_t done = 0; done < len;) {
-		const size_t n = len - done < sizeof(buf) ? len - done : sizeof(buf);
-		const ssize_t got = read_all(c->fd, buf, n, off + done);
+	for (; from < end; from = (from | (SFS_BLOCK - 1)) + 1) {
+		at = lseek(fd, (off_t)from, SEEK_DATA);
+		if (at < 0)
+			return errno == ENXIO ? 0 : -errno;
+		if ((uint64_t)at != from)
+			return 0;
+	}
+	return 1;
+}
 
-		if (got < 0)
-			return (int)got;
-		if ((size_t)got < n) {
-			*state = SFS_DATA_TORN; /* cut off meanwhile */
+/* The checksum of what is in the staging file now; *whole is false when it ends before. */
+static int checksum(struct sfs_chunks *c, const struct sfs_chunk_ref *ref, uint64_t off, uint32_t len, uint32_t *crc,
+		    bool *whole)
+{
+	*crc = 0;
+	*whole = true;
+	while (len > 0) {
+		const uint64_t at = off - off % SFS_WINDOW_BYTES;
+		struct sfs_window *w =
+			&c->window[((off / SFS_WINDOW_BYTES ^ (uint64_t)ref->id << 40) * 0x9e3779b97f4a7c15ull >> 32) %
+				   SFS_WINDOWS];
+		size_t n;
+
+		if (!w->data || w->chunk != ref->id || w->at != at) {
+			ssize_t got;
+
+			if (!w->data)
+				w->data = malloc(SFS_WINDOW_BYTES);
+			if (!w->data)
+				return -ENOMEM;
+			w->chunk = ref->id;
+			w->at = UINT64_MAX; /* nothing, when reading fails */
+			got = read_all(ref->fd, w->data, SFS_WINDOW_BYTES, at);
+			if (got < 0)
+				return (int)got;
+			w->at = at;
+			w->n = (size_t)got;
+		}
+		if (off - at >= w->n) {
+			*whole = false; /* cut off meanwhile */
 			return 0;
 		}
-		found = crc32c(found, buf, n);
-		done += (uint32_t)n;
+		n = w->n - (size_t)(off - at) < len ? w->n - (size_t)(off - at) : len;
+		*crc = crc32c(*crc, w->data + (off - at), n);
+		off += n;
+		len -= (uint32_t)n;
 	}
-	*state = found == crc ? SFS_DATA_WHOLE : SFS_DATA_TORN;
+	return 0;
+}
+
+/*
+ * Records are small and stand in the staging file next to each other, so it is read in windows. What they hold may be old by now only
+ * if the client lives and relinks, and then the copy finds the hole.
+ */
+int sfs_replay_check(struct sfs_chunks *c, const struct sfs_chunk_ref *ref, uint64_t off, uint32_t len, uint32_t crc,
+		     enum sfs_data *state)
+{
+	uint32_t found;
+	bool whole;
+	int r = checksum(c, ref, off, len, &found, &whole);
+
+	if (r < 0)
+		return r;
+	if (whole && found == crc) {
+		*state = SFS_DATA_WHOLE;
+		return 0;
+	}
+	r = all_data(ref->fd, off, off + len);
+	if (r < 0)
+		return r;
+	*state = whole && r == 0 ? SFS_DATA_MOVED : SFS_DATA_TORN;
+	return 0;
+}
+
+static int write_all(int target, const char *buf, size_t n, uint64_t off)
+{
+	for (size_t done = 0; done < n;) {
+		const ssize_t w = pwrite(target, buf + done, n - done, (off_t)(off + done));
+
+		if (w < 0 && errno == EINTR)
+			continue;
+		if (w <= 0)
+			return w < 0 ? -errno : -ENOSPC;
+		done += (size_t)w;
+	}
 	return 0;
 }
 
@@ -158,34 +238,30 @@ int sfs_replay_copy(const struct sfs_chunk_ref *c, uint64_t from, int target, ui
 		    uint64_t *bytes)
 {
 	const uint64_t start = from, end = from + len;
+	uint64_t stop = end;
+	int r = len <= SHORT_RANGE ? 1 : next_data(c->fd, &from, &stop, end);
 
-	while (from < end) {
-		uint64_t stop;
-		int r = next_data(c->fd, &from, &stop, end);
+	while (r > 0 && from < end) {
+		const size_t n = stop - from < SFS_REPLAY_BUFFER ? (size_t)(stop - from) : SFS_REPLAY_BUFFER;
+		const ssize_t got = read_all(c->fd, buf, n, from);
 
-		if (r <= 0)
-			return r;
-		while (from < stop) {
-			const size_t n = stop - from < SFS_REPLAY_BUFFER ? (size_t)(stop - from) : SFS_REPLAY_BUFFER;
-			const ssize_t got = read_all(c->fd, buf, n, from);
+		if (got <= 0)
+			return (int)got; /* 0: its owner cut it off, which harms its owner alone */
+		/* Asked after reading: then what was read was the data, and not the hole that a relink left. */
+		r = all_data(c->fd, from, from + (uint64_t)got);
+		if (r > 0) {
+			const int err = write_all(target, buf, (size_t)got, to + (from - start));
 
-			if (got <= 0)
-				return (int)got; /* 0: its owner cut it off, which harms its owner alone */
-			for (ssize_t done = 0; done < got;) {
-				const ssize_t w = pwrite(target, (char *)buf + done, (size_t)(got - done),
-							 (off_t)(to + (from - start) + (uint64_t)done));
-
-				if (w < 0 && errno == EINTR)
-					continue;
-				if (w <= 0)
-					return w < 0 ? -errno : -ENOSPC;
-				done += w;
-			}
+			if (err)
+				return err;
 			*bytes += (uint64_t)got;
 			from += (uint64_t)got;
 		}
+		if (r == 0 || (r > 0 && from == stop && stop < end)) {
+			r = next_data(c->fd, &from, &stop, end);
+		}
 	}
-	return 0;
+	return r < 0 ? r : 0;
 }
 
 int sfs_replay_strip(int target)

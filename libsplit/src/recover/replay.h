@@ -9,6 +9,16 @@
 #include "volume/root.h"
 #include "volume/store.h"
 
+/* A piece of a staging file, as it was when it was read. */
+#define SFS_WINDOWS	 4096u
+#define SFS_WINDOW_BYTES 4096u
+struct sfs_window {
+	char *data; /* NULL: not used yet */
+	uint32_t chunk;
+	uint64_t at;
+	size_t n;
+};
+
 /* The staging files that a lease names, opened when they are needed. */
 struct sfs_chunks {
 	const struct sfs_root *root;
@@ -19,6 +29,7 @@ struct sfs_chunks {
 		uint64_t size;
 	} chunk[SFS_LEASE_CHUNKS]; /* sorted by id */
 	struct sfs_chunk_ref *last;
+	struct sfs_window window[SFS_WINDOWS];
 };
 
 void sfs_chunks_init(struct sfs_chunks *c, const struct sfs_root *root, const struct sfs_lease *lease);
@@ -28,10 +39,11 @@ void sfs_chunks_close(struct sfs_chunks *c);
 
 enum sfs_data { SFS_DATA_WHOLE, SFS_DATA_MOVED, SFS_DATA_TORN };
 /*
- * Is the staged range what the checksum says? SFS_DATA_MOVED: a part of it is a hole, so it was relinked already, which nobody
- * does before the record is valid.
+ * Is the staged range what the checksum says? SFS_DATA_MOVED: it is not, and a part of it is a hole: it was relinked already, which
+ * nobody does before the record is valid.
  */
-int sfs_replay_check(const struct sfs_chunk_ref *c, uint64_t off, uint32_t len, uint32_t crc, enum sfs_data *state);
+int sfs_replay_check(struct sfs_chunks *c, const struct sfs_chunk_ref *ref, uint64_t off, uint32_t len, uint32_t crc,
+		     enum sfs_data *state);
 
 /* Copy what is data in [from, from + len) of the staging file to the same place relative to `to` in target. Adds to *bytes. */
 int sfs_replay_copy(const struct sfs_chunk_ref *c, uint64_t from, int target, uint64_t to, uint64_t len, void *buf,
