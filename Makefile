@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X main.version=$(VERSION)
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e bench images lint format clean help
+.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e vm-test vm-soak bench images lint format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector ## build the library, the command line, the CSI driver and the injector into build/
@@ -47,6 +47,13 @@ test-scripts: ## the tests of charts and scripts: every executable test/run belo
 
 test-e2e: ## a local cluster of its own, the chart, real applications in pods; the cluster is removed afterwards
 	@set -e; export CLUSTER_NAME=test; trap 'hack/cluster down' EXIT; hack/quickstart; hack/e2e/run
+
+vm-test: | $(BUILD) ## boot Debian kernels with persistent memory: relink, DAX, libsplit on it, power cuts (VM_TEST_ARGS: names of tests)
+	hack/install-deps vm
+	hack/vm test $(VM_TEST_ARGS)
+vm-soak: | $(BUILD) ## the same with 50 power cuts on each file system, stresses of ten minutes and a seed of its own
+	hack/install-deps vm
+	hack/vm test --seed 0 --cuts 50 --stress 600 $(VM_TEST_ARGS)
 
 bench: all ## measure the data path; writes build/bench/ and prints a table
 	$(MAKE) -C libsplit bench-progs

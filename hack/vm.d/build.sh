@@ -37,6 +37,10 @@ build_libsplit() {
     build_program model "$lib"/test/model/*.c
 }
 
+build_relink_tests() {
+    make -s -C "$REPO_DIR/kernel-patch/test" BUILD="$VM_BUILD/kernel-patch" >&2 || die "cannot build the tests of relink (see above)"
+}
+
 # build_module LINE: BUILD/modules/RELEASE/ext4_splitfs.ko, for exactly the kernel that get_kernel chooses.
 build_module() {
     get_kernel "$1"

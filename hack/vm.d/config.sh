@@ -27,3 +27,4 @@ VM_BOOT_TIMEOUT=${SPLITFS_VM_BOOT_TIMEOUT:-300}
 # Tests do the same every time; another seed makes them do something else.
 VM_SEED=${VM_SEED:-20261121}
 VM_CUTS=${VM_CUTS:-5}
+VM_STRESS=${VM_STRESS:-20}

@@ -8,6 +8,9 @@ VM_TESTS=(
     "oracle | 6.1 | 60 | programs | the power cuts' oracle accepts what is right and notices what is wrong (needs no machine)"
     "dax | 6.1 6.12 | 120 | programs module | DAX is real: statx, MAP_SYNC, 2 MiB faults counted; and is not where it should not be"
     "aged | 6.1 6.12 | 240 | programs module libsplit | a staging pool made on an aged volume gets 2 MiB mappings"
+    "relink | 6.1 6.12 | 900 | module relink | conformance of relink, e2fsck after each kind of file system"
+    "relink-stress | 6.1 6.12 | 600 | module relink | relink against faults, truncates and itself from several processes, e2fsck after each"
+    "module | 6.1 6.12 | 0 | | the node's module manager: what it loads, refuses and reports (builds what it needs)"
     "libsplit-ext4 | 6.1 6.12 | 900 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
     "libsplit-xfs | 6.12 | 900 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
     "power-cut-ext4 | 6.1 6.12 | 0 | programs module libsplit | power cuts on ext4 with our module, recovery, every acknowledged write"
@@ -23,8 +26,9 @@ What a test leaves is in BUILD/vm/NAME@LINE: output.log, console.log, dmesg.log 
 
   --list         the tests and the kernel lines they run on
   --kernel LINE  only on this line
-  --seed N       random seed for the tests that take one [$VM_SEED]
+  --seed N       random seed for the tests that take one; 0 chooses and prints one [$VM_SEED]
   --cuts N       power cuts of each power-cut test [$VM_CUTS]
+  --stress S     seconds of each stress [$VM_STRESS]
   --no-build     take what was built before
 EOF
 }
@@ -78,6 +82,7 @@ power_cut_test() {
     exec "$HACK_DIR/vm" power-cut --kernel "$2" --type "$1" --cuts "$VM_CUTS" --seed "$VM_SEED" --name "$t_name@$2"
 }
 test_power_cut_ext4() { power_cut_test ext4_splitfs "$1"; }
+test_module() { exec "$REPO_DIR/csi-driver/test/vm-module" --kernel "$1"; }
 test_power_cut_xfs() { power_cut_test xfs "$1"; }
 
 # read_test ROW: sets t_name, t_lines, t_limit, t_needs, t_what.
@@ -98,7 +103,7 @@ run_test() {
     if [ "$(type -t "test_${t_name//-/_}")" = function ]; then
         ("test_${t_name//-/_}" "$line" "$dir") >"$dir/test.log" 2>&1 &
     else
-        "$HACK_DIR/vm" run --kernel "$line" --name "$t_name@$line" --timeout "$t_limit" --env "VM_SEED=$VM_SEED" "${pmem[@]}" -- \
+        "$HACK_DIR/vm" run --kernel "$line" --name "$t_name@$line" --timeout $((t_limit + 4 * VM_STRESS)) --env "VM_SEED=$VM_SEED" --env "VM_STRESS=$VM_STRESS" "${pmem[@]}" -- \
             "$VM_PARTS/guest/jobs/$t_name" >"$dir/test.log" 2>&1 &
     fi
     child_pid=$!
@@ -132,7 +137,7 @@ vm_test_command() {
             return
             ;;
         --no-build) build=0 ;;
-        --kernel | --seed | --cuts)
+        --kernel | --seed | --cuts | --stress)
             [ $# -ge 2 ] || usage_error "$1 wants a value"
             case $1 in
             --kernel)
@@ -141,6 +146,7 @@ vm_test_command() {
                 ;;
             --seed) VM_SEED=$2 ;;
             --cuts) VM_CUTS=$2 ;;
+            --stress) VM_STRESS=$2 ;;
             esac
             shift
             ;;
@@ -172,11 +178,14 @@ vm_test_command() {
         *) usage_error "test: there is no test '$want'; test --list shows them" ;;
         esac
     done
+    [ "$VM_SEED" != 0 ] || VM_SEED=$((RANDOM * 32768 + RANDOM + 1))
     [ ${#rows[@]} -gt 0 ] || usage_error "test: nothing of that runs on kernel $only_line"
 
+    progress "${#rows[@]} tests, seed $VM_SEED"
     if [ "$build" = 1 ]; then
         case $needs in *' programs '*) build_programs ;; esac
         case $needs in *' libsplit '*) build_libsplit ;; esac
+        case $needs in *' relink '*) build_relink_tests ;; esac
         for line in "${VM_KERNELS[@]}"; do
             case $lines in *" $line "*) case $needs in *' module '*) build_module "$line" ;; esac ;; esac
         done
@@ -204,7 +213,7 @@ vm_test_command() {
         summary+=("$(printf '%-6s %-26s %4d s' "$result" "$t_name@$line" "$t_seconds")")
         printf '%s\n' "${summary[-1]}"
     done
-    printf '\n%s\n' "--- summary (accelerator: $(choose_accel); results in $VM_BUILD/vm)"
+    printf '\n%s\n' "--- summary (seed $VM_SEED, accelerator $(choose_accel), results in $VM_BUILD/vm)"
     printf '%s\n' "${summary[@]}" "$passed passed, $failed failed, $skipped skipped in $((SECONDS - START_SECONDS)) s"
     [ "$failed" = 0 ]
 }
