@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Quota and full file systems. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/quota.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "testlib.h"
+
+#define B env.block
+
+static int quota_call(unsigned int command, int type, unsigned int id, struct if_dqblk *quota)
+{
+	int dir = open(".", O_RDONLY | O_DIRECTORY), ret;
+
+	check(dir >= 0, "open");
+	ret = syscall(SYS_quotactl_fd, dir, QCMD(command, type), id, quota);
+	close(dir);
+	return ret ? errno : 0;
+}
+
+static uint64_t used(int type, unsigned int id)
+{
+	struct if_dqblk quota = {0};
+	int err = quota_call(Q_GETQUOTA, type, id, &quota);
+
+	if (err == ENOENT)
+		return 0;
+	check(err == 0, "reading the quota of %u", id);
+	return quota.dqb_curspace;
+}
+
+static void limit(int type, unsigned int id, uint64_t bytes)
+{
+	struct if_dqblk quota = {.dqb_bhardlimit = bytes / QIF_DQBLKSIZE, .dqb_valid = QIF_BLIMITS};
+
+	check(quota_call(Q_SETQUOTA, type, id, &quota) == 0, "setting the quota of %u", id);
+}
+
+static void need_quota(void)
+{
+	struct if_dqblk quota;
+
+	if (geteuid())
+		skip("needs root");
+	if (quota_call(Q_GETQUOTA, USRQUOTA, 0, &quota))
+		skip("no quota here: %s", strerror(errno));
+}
+
+/* A file of 64 blocks, owned and charged to a user. */
+static struct file owned(const char *name, unsigned int user, uint64_t blocks)
+{
+	struct file f = file_new(name, 256 * B);
+
+	check(fchown(f.fd, user, user) == 0, "fchown");
+	if (blocks)
+		file_write(&f, 0, blocks * B, user);
+	fsync(f.fd);
+	return f;
+}
+
+/* The call as a user without the right to exceed limits. */
+static int relink_as(unsigned int user, struct file *target, struct file *donor, struct ext4_relink *r)
+{
+	int err;
+
+	check(seteuid(user) == 0, "seteuid");
+	err = relink_checked(target, donor, r);
+	check(seteuid(0) == 0, "seteuid");
+	return err;
+}
+
+static void quota_moves_with_blocks(void)
+{
+	uint64_t donor_used, target_used, group_used;
+	struct file donor, target;
+	struct ext4_relink r;
+
+	need_quota();
+	donor = owned("donor", 1001, 64);
+	target = owned("target", 1002, 32);
+	donor_used = used(USRQUOTA, 1001);
+	target_used = used(USRQUOTA, 1002);
+	group_used = used(GRPQUOTA, 1002);
+	r = relink_args(&donor, 8 * B, 16 * B, 40 * B);
+	check(relink_checked(&target, &donor, &r) == 0, "relink");
+	/* 40 blocks arrive, 16 are replaced. */
+	check(used(USRQUOTA, 1001) == donor_used - 40 * B, "the donor's owner: %lu", (unsigned long)used(USRQUOTA, 1001));
+	check(used(USRQUOTA, 1002) == target_used + 24 * B, "the target's owner: %lu", (unsigned long)used(USRQUOTA, 1002));
+	check(used(GRPQUOTA, 1002) == group_used + 24 * B, "the target's group");
+	check(file_stat(&target).st_blocks == (blkcnt_t)(56 * B / 512), "the target's sectors");
+	check(file_stat(&donor).st_blocks == (blkcnt_t)(24 * B / 512), "the donor's sectors");
+	file_free(&donor);
+	file_free(&target);
+	sync();
+	check(used(USRQUOTA, 1001) == donor_used - 64 * B && used(USRQUOTA, 1002) == target_used - 32 * B, "removed files stay charged");
+}
+
+static void quota_exceeded(void)
+{
+	uint64_t donor_used, target_used;
+	struct file donor, target;
+	struct ext4_relink r;
+
+	need_quota();
+	donor = owned("donor", 1001, 64);
+	target = owned("target", 1002, 32);
+	donor_used = used(USRQUOTA, 1001);
+	target_used = used(USRQUOTA, 1002);
+	limit(USRQUOTA, 1002, target_used + 20 * B);
+	r = relink_args(&donor, 0, 32 * B, 21 * B);
+	check(relink_as(1002, &target, &donor, &r) == EDQUOT, "21 blocks where 20 are left");
+	check(used(USRQUOTA, 1001) == donor_used && used(USRQUOTA, 1002) == target_used, "what is used has changed");
+	r = relink_args(&donor, 0, 31 * B, 21 * B);
+	check(relink_as(1002, &target, &donor, &r) == 0, "21 blocks, one of them replaced");
+	check(used(USRQUOTA, 1002) == target_used + 20 * B, "used %lu", (unsigned long)used(USRQUOTA, 1002));
+	limit(USRQUOTA, 1002, 0);
+}
+
+/* Moving blocks between one's own files needs no room. */
+static void quota_of_one_owner(void)
+{
+	struct file donor, target;
+	struct ext4_relink r;
+	uint64_t before;
+
+	need_quota();
+	donor = owned("donor", 1003, 64);
+	target = owned("target", 1003, 0);
+	before = used(USRQUOTA, 1003);
+	limit(USRQUOTA, 1003, before);
+	r = relink_args(&donor, 0, 0, 64 * B);
+	check(relink_as(1003, &target, &donor, &r) == 0, "relink at the limit");
+	check(used(USRQUOTA, 1003) == before, "used %lu", (unsigned long)used(USRQUOTA, 1003));
+	limit(USRQUOTA, 1003, 0);
+}
+
+static void quota_of_projects(void)
+{
+	struct fsxattr attributes;
+	struct file donor, target;
+	struct ext4_relink r;
+	uint64_t before;
+
+	need_quota();
+	donor = owned("donor", 1001, 64);
+	target = owned("target", 1001, 0);
+	check(ioctl(target.fd, FS_IOC_FSGETXATTR, &attributes) == 0, "reading attributes");
+	attributes.fsx_projid = 77;
+	if (ioctl(target.fd, FS_IOC_FSSETXATTR, &attributes))
+		skip("no projects here: %s", strerror(errno));
+	before = used(PRJQUOTA, 77);
+	limit(PRJQUOTA, 77, before + 10 * B);
+	r = relink_args(&donor, 0, 0, 11 * B);
+	check(relink_as(1001, &target, &donor, &r) == EDQUOT, "11 blocks for a project with 10");
+	r = relink_args(&donor, 0, 0, 10 * B);
+	check(relink_as(1001, &target, &donor, &r) == 0, "10 blocks for a project with 10");
+	check(used(PRJQUOTA, 77) == before + 10 * B, "used %lu", (unsigned long)used(PRJQUOTA, 77));
+	limit(PRJQUOTA, 77, 0);
+}
+
+/* A failure half way takes the charges back. */
+static void quota_after_a_failure(void)
+{
+	uint64_t donor_used, target_used;
+	struct file donor, target;
+	struct ext4_relink r;
+
+	need_quota();
+	donor = owned("donor", 1001, 64);
+	target = owned("target", 1002, 32);
+	donor_used = used(USRQUOTA, 1001);
+	target_used = used(USRQUOTA, 1002);
+	if (!sysfs_write("simulate_fail", 10))
+		skip("this module cannot be made to fail (kernel-patch/build --debug makes one)");
+	r = relink_args(&donor, 0, 16 * B, 64 * B);
+	check(relink_checked(&target, &donor, &r) == EIO, "relink has to fail");
+	check(used(USRQUOTA, 1001) == donor_used && used(USRQUOTA, 1002) == target_used, "what is used has changed");
+}
+
+/* Fills the file system to the last block, the reserve included. */
+static int fill_up(void)
+{
+	int fd = open("filler", O_RDWR | O_CREAT | O_TRUNC, 0600);
+	struct statvfs vfs;
+	uint64_t step, at = 0;
+
+	check(fd >= 0 && statvfs(".", &vfs) == 0, "filler");
+	for (step = 256 * MIB; step >= B; step /= 2)
+		while (fallocate(fd, 0, at, step) == 0)
+			at += step;
+	fsync(fd);
+	return fd;
+}
+
+/* Nothing is left: what needs no block works, what needs some says so and changes nothing. */
+static void full_file_system(void)
+{
+	unsigned long extents = 2000, reserved = 0, i;
+	struct file donor = file_new("donor", 2 * extents * B), target = file_new("target", 2 * extents * B);
+	struct ext4_relink r;
+	struct statvfs vfs;
+	int err, filler;
+
+	for (i = 0; i < extents; i++)
+		check(fallocate(donor.fd, 0, 2 * i * B, B) == 0, "fallocate");
+	file_truncate(&donor, 2 * extents * B);
+	file_write(&target, 0, 4 * B, 2);
+	fsync(donor.fd);
+	fsync(target.fd);
+	if (!sysfs_read("reserved_clusters", &reserved) || !sysfs_write("reserved_clusters", 0))
+		skip("the reserve cannot be changed");
+	filler = fill_up();
+	check(statvfs(".", &vfs) == 0, "statvfs");
+	note("%lu blocks are free", (unsigned long)vfs.f_bfree);
+	r = relink_args(&donor, 0, 0, 2 * extents * B);
+	err = relink_checked(&target, &donor, &r);
+	check(sysfs_write("reserved_clusters", reserved), "the reserve");
+	check(err == ENOSPC, "2000 extents need a tree: error %d", err);
+	check(file_blocks(&donor, 0, 2 * extents * B, false) == extents, "the donor lost blocks");
+	unlink("filler");
+	close(filler);
+	sync();
+	r = relink_args(&donor, 0, 0, 2 * extents * B);
+	check(relink_checked(&target, &donor, &r) == 0, "with room again");
+}
+
+/* The file system's reserve is for cases like this: nothing is free for users, and an append still works. */
+static void full_but_for_the_reserve(void)
+{
+	struct file donor = file_new("donor", 64 * B), target = file_new("target", 64 * B);
+	unsigned long reserved;
+	struct ext4_relink r;
+
+	if (!sysfs_read("reserved_clusters", &reserved) || reserved < 64)
+		skip("there is no reserve");
+	file_write(&donor, 0, 64 * B, 1);
+	fsync(donor.fd);
+	fill_up();
+	r = relink_args(&donor, 0, 0, 64 * B);
+	check(relink_checked(&target, &donor, &r) == 0, "relink");
+	unlink("filler");
+}
+
+const struct test_case space_cases[] = {
+	{"quota_moves_with_blocks", quota_moves_with_blocks},
+	{"quota_exceeded", quota_exceeded},
+	{"quota_of_one_owner", quota_of_one_owner},
+	{"quota_of_projects", quota_of_projects},
+	{"quota_after_a_failure", quota_after_a_failure},
+	{"full_file_system", full_file_system},
+	{"full_but_for_the_reserve", full_but_for_the_reserve},
+	{0},
+};
