@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # lines' settings come from line.conf, and others use what is set here
 # What kernel-patch/build and kernel-patch/fetch share. To be sourced after `set -euo pipefail`.
 
 # Raised with every change of the patches that shows from outside.
-# shellcheck disable=SC2034
 PATCH_VERSION=1.0
 PATCH_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 KERNEL_CACHE=${SPLITFS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/splitfs}/kernel

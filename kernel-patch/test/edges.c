@@ -130,8 +130,10 @@ static void undone(unsigned long code, unsigned int flags)
 	check(file_blocks(&donor, 0, donor.size, false) == donor_blocks, "the donor's blocks");
 	check(file_blocks(&target, 0, target.size, false) == target_blocks, "the target's blocks");
 	/* A tree that was taken apart and put together again may need some more blocks. */
-	check(labs((long)file_stat(&donor).st_blocks - (long)donor_before.st_blocks) < 8L * (long)B / 64, "the donor's sectors");
-	check(labs((long)file_stat(&target).st_blocks - (long)target_before.st_blocks) < 8L * (long)B / 64, "the target's sectors");
+	check(labs((long)file_stat(&donor).st_blocks - (long)donor_before.st_blocks) < 8L * (long)B / 64,
+	      "the donor's sectors");
+	check(labs((long)file_stat(&target).st_blocks - (long)target_before.st_blocks) < 8L * (long)B / 64,
+	      "the target's sectors");
 	r.flags = flags;
 	check(relink_checked(&target, &donor, &r) == 0, "the second try");
 	file_free(&donor);

@@ -16,7 +16,7 @@
 
 #include "testlib.h"
 
-#define B env.block
+#define B    env.block
 #define HUGE (2 * MIB)
 
 static uint8_t *map_file(const struct file *f, uint64_t length, int protection, int flags)
@@ -61,7 +61,8 @@ static long faults_of_reading(const uint8_t *map, uint64_t length)
 static void old_mappings_show_the_files(void)
 {
 	struct file donor = file_new("donor", 16 * MIB), target = file_new("target", 16 * MIB);
-	uint64_t offsets[] = {0, 5 * 64 * KIB, 4 * MIB, 6 * MIB + 64 * KIB}, lengths[] = {64 * KIB, 192 * KIB, 2 * MIB, 3 * MIB};
+	uint64_t offsets[] = {0, 5 * 64 * KIB, 4 * MIB, 6 * MIB + 64 * KIB},
+		 lengths[] = {64 * KIB, 192 * KIB, 2 * MIB, 3 * MIB};
 	uint8_t *donor_map, *target_map;
 	struct ext4_relink r;
 	bool *allocated;
@@ -139,7 +140,8 @@ static void stale(uint64_t page_size)
 
 	file_write(&donor, 0, LENGTH, 1);
 	fsync(donor.fd);
-	map = page_size == HUGE ? map_huge(&donor, LENGTH, MAP_SHARED) : map_file(&donor, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED);
+	map = page_size == HUGE ? map_huge(&donor, LENGTH, MAP_SHARED)
+				: map_file(&donor, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED);
 	madvise(map, LENGTH, page_size == HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 	for (k = 0; k < LENGTH; k += 4096)
 		map[k] = 0x44;
@@ -310,7 +312,8 @@ static void synchronous_mappings(void)
 		r = relink_args(&donor, at, at, 64 * KIB);
 		r.flags = EXT4_RELINK_DATA_PERSISTENT;
 		check(relink_call(target.fd, &r) == 0, "relink at %lu", (unsigned long)at);
-		check(seen[at] == 0x5a && seen[at + 64 * KIB - 1] == 0x5a, "the new end of the target at %lu", (unsigned long)at);
+		check(seen[at] == 0x5a && seen[at + 64 * KIB - 1] == 0x5a, "the new end of the target at %lu",
+		      (unsigned long)at);
 	}
 	for (uint64_t at = 0; at < 4 * MIB; at++)
 		check(seen[at] == 0x5a, "byte %lu", (unsigned long)at);

@@ -117,8 +117,8 @@ static void random_calls(void)
 		want = expected(&files[t], &files[d], &r);
 		allocated = relink_map(&files[d], r.donor_offset, r.length);
 		err = relink_call(files[t].fd, &r);
-		check(err == want, "operation %lu: error %d, not %d (offsets %lu, %lu, length %lu, size %lu, flags %#x)", i, err, want,
-		      (unsigned long)r.donor_offset, (unsigned long)r.target_offset, (unsigned long)r.length,
+		check(err == want, "operation %lu: error %d, not %d (offsets %lu, %lu, length %lu, size %lu, flags %#x)", i,
+		      err, want, (unsigned long)r.donor_offset, (unsigned long)r.target_offset, (unsigned long)r.length,
 		      (unsigned long)r.new_size, r.flags);
 		if (!err)
 			relink_model(&files[t], &files[d], &r, allocated);

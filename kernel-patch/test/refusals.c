@@ -335,7 +335,8 @@ static void mixed_dax(void)
 	{
 		struct statx a, b;
 
-		check(statx(target.fd, "", AT_EMPTY_PATH, 0, &a) == 0 && statx(donor.fd, "", AT_EMPTY_PATH, 0, &b) == 0, "statx");
+		check(statx(target.fd, "", AT_EMPTY_PATH, 0, &a) == 0 && statx(donor.fd, "", AT_EMPTY_PATH, 0, &b) == 0,
+		      "statx");
 		if ((a.stx_attributes ^ b.stx_attributes) & 0x200000)
 			refused(EINVAL, good(), "one file DAX, the other not");
 		else

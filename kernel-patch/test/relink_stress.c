@@ -28,14 +28,14 @@ enum { GROUPS = 3, FILES = 2, BLOCK = 4096, SIZE = 8 << 20, WORKERS = 9 };
 #define MARK 0x5b11f50000000000u /* the upper bytes of every word: what is not this, or zero, is garbage */
 
 enum counter { RELINKS, REFUSED, STORES, BUS, LOADS, TRUNCATES, PUNCHES, WRITES, DIRECT, COUNTERS };
-static const char *const counter_names[COUNTERS] = {"relinks", "relinks refused", "stores", "SIGBUS",	   "loads",
-						    "truncates", "punches",	  "writes", "direct reads"};
+static const char *const counter_names[COUNTERS] = {"relinks",	 "relinks refused", "stores", "SIGBUS",	     "loads",
+						    "truncates", "punches",	    "writes", "direct reads"};
 
 static struct shared {
 	volatile bool stop;
 	volatile uint64_t bad; /* words of a wrong group */
 	uint64_t counters[COUNTERS];
-} *shared;
+} * shared;
 
 static int fds[GROUPS][FILES];
 static uint8_t *maps[GROUPS][FILES];
@@ -261,8 +261,10 @@ static void examine_all(void)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"seconds", required_argument, 0, 's'}, {"seed", required_argument, 0, 'r'}, {"help", no_argument, 0, 'h'}, {0}};
+	static const struct option options[] = {{"seconds", required_argument, 0, 's'},
+						{"seed", required_argument, 0, 'r'},
+						{"help", no_argument, 0, 'h'},
+						{0}};
 	int option, i, status, failed = 0, seconds = 10;
 	uint64_t seed = 1;
 	pid_t pids[WORKERS];

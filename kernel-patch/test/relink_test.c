@@ -23,8 +23,8 @@
 #define STATX_ATTR_DAX 0x00200000
 #endif
 
-static const struct test_case *const all_cases[] = {semantics_cases, edge_cases, refusal_cases, mapping_cases, space_cases,
-						    random_cases};
+static const struct test_case *const all_cases[] = {semantics_cases, edge_cases,  refusal_cases,
+						    mapping_cases,   space_cases, random_cases};
 #define LISTS (sizeof(all_cases) / sizeof(all_cases[0]))
 
 static void usage(FILE *to)
@@ -139,11 +139,15 @@ static const struct test_case unsupported_cases[] = {{"unsupported_file_system",
 int main(int argc, char **argv)
 {
 	enum { DAX = 256, UNSUPPORTED, READ_ONLY, ONLY, SEED, OPS, LIST };
-	static const struct option options[] = {
-		{"dax", no_argument, 0, DAX},	    {"unsupported", no_argument, 0, UNSUPPORTED}, {"only", required_argument, 0, ONLY},
-		{"read-only", no_argument, 0, READ_ONLY},
-		{"seed", required_argument, 0, SEED}, {"ops", required_argument, 0, OPS},	 {"list", no_argument, 0, LIST},
-		{"help", no_argument, 0, 'h'},	    {0}};
+	static const struct option options[] = {{"dax", no_argument, 0, DAX},
+						{"unsupported", no_argument, 0, UNSUPPORTED},
+						{"only", required_argument, 0, ONLY},
+						{"read-only", no_argument, 0, READ_ONLY},
+						{"seed", required_argument, 0, SEED},
+						{"ops", required_argument, 0, OPS},
+						{"list", no_argument, 0, LIST},
+						{"help", no_argument, 0, 'h'},
+						{0}};
 	const struct test_case *const unsupported_list[] = {unsupported_cases}, *const read_only_list[] = {read_only_cases};
 	const struct test_case *const *lists = all_cases;
 	size_t nlists = LISTS, nonly = 0, i, k;

@@ -48,7 +48,8 @@ static void moves(uint64_t target_blocks, uint64_t at, uint64_t from, uint64_t b
 	size = donor.size;
 	replaced = file_blocks(&target, at * B, blocks * B, false);
 	r = relink_args(&donor, from * B, at * B, blocks * B);
-	check(relink_checked(&target, &donor, &r) == 0, "relink of %lu blocks to block %lu", (unsigned long)blocks, (unsigned long)at);
+	check(relink_checked(&target, &donor, &r) == 0, "relink of %lu blocks to block %lu", (unsigned long)blocks,
+	      (unsigned long)at);
 	check(r.moved == blocks * B, "moved %lu", (unsigned long)r.moved);
 	check(r.extents_moved > 0, "no extent moved");
 	check(!replaced == !r.extents_freed, "freed %u extents of %lu blocks", r.extents_freed, (unsigned long)replaced);
@@ -394,7 +395,8 @@ static void large(void)
 	clock_gettime(CLOCK_MONOTONIC, &t0);
 	check(relink_call(target.fd, &r) == 0, "relink of 128 MiB");
 	clock_gettime(CLOCK_MONOTONIC, &t1);
-	note("128 MiB in %u extents: %ld us", r.extents_moved, (t1.tv_sec - t0.tv_sec) * 1000000 + (t1.tv_nsec - t0.tv_nsec) / 1000);
+	note("128 MiB in %u extents: %ld us", r.extents_moved,
+	     (t1.tv_sec - t0.tv_sec) * 1000000 + (t1.tv_nsec - t0.tv_nsec) / 1000);
 	relink_model(&target, &donor, &r, (bool[128 * MIB / 1024]){0});
 	file_verify(&target, "moved");
 	file_verify(&donor, "moved");

@@ -99,7 +99,8 @@ static void quota_moves_with_blocks(void)
 	file_free(&donor);
 	file_free(&target);
 	sync();
-	check(used(USRQUOTA, 1001) == donor_used - 64 * B && used(USRQUOTA, 1002) == target_used - 32 * B, "removed files stay charged");
+	check(used(USRQUOTA, 1001) == donor_used - 64 * B && used(USRQUOTA, 1002) == target_used - 32 * B,
+	      "removed files stay charged");
 }
 
 static void quota_exceeded(void)

@@ -21,17 +21,17 @@
 #endif
 
 #define SKIPPED 77
-#define KIB 1024UL
-#define MIB (1024 * KIB)
+#define KIB	1024UL
+#define MIB	(1024 * KIB)
 
 /* A failed check ends the case; skip() ends it without a verdict. */
-#define check(condition, ...)                                                                      \
-	do {                                                                                       \
-		if (!(condition))                                                                  \
-			fail(__FILE__, __LINE__, #condition, __VA_ARGS__);                         \
+#define check(condition, ...)                                                                                                  \
+	do {                                                                                                                   \
+		if (!(condition))                                                                                              \
+			fail(__FILE__, __LINE__, #condition, __VA_ARGS__);                                                     \
 	} while (0)
-__attribute__((noreturn, format(printf, 4, 5))) void fail(const char *file, int line,
-							  const char *what, const char *format, ...);
+__attribute__((noreturn, format(printf, 4, 5))) void fail(const char *file, int line, const char *what, const char *format,
+							  ...);
 __attribute__((noreturn, format(printf, 1, 2))) void skip(const char *format, ...);
 /* What a case found out, as a comment line. */
 __attribute__((format(printf, 1, 2))) void note(const char *format, ...);
@@ -43,12 +43,12 @@ struct test_case {
 
 /* What the tests run on; set by main(). */
 extern struct environment {
-	const char *dir;      /* on the file system under test, the working directory */
-	uint64_t seed;	      /* of all random choices */
-	unsigned long ops;    /* of the random test */
-	unsigned long block;  /* the file system's block size */
-	bool dax;	      /* files there are DAX */
-	char sysfs[128];      /* /sys/fs/ext4_splitfs/DEVICE */
+	const char *dir;     /* on the file system under test, the working directory */
+	uint64_t seed;	     /* of all random choices */
+	unsigned long ops;   /* of the random test */
+	unsigned long block; /* the file system's block size */
+	bool dax;	     /* files there are DAX */
+	char sysfs[128];     /* /sys/fs/ext4_splitfs/DEVICE */
 } env;
 
 /* Numbers that depend on the seed alone. */
