@@ -17,6 +17,8 @@ type system interface {
 	// need makes the kernel load what the module depends on.
 	need() error
 	load(fd int) error
+	// capable says whether this process has CAP_SYS_MODULE.
+	capable() bool
 	unload() error
 }
 
@@ -35,11 +37,17 @@ func (realSystem) need() error {
 // load passes no flags: MODULE_INIT_IGNORE_VERMAGIC and MODULE_INIT_IGNORE_MODVERSIONS are what must never be used.
 func (realSystem) load(fd int) error { return unix.FinitModule(fd, "", 0) }
 
+func (realSystem) capable() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_MODULE) != 0
+}
+
 // unload never waits and never forces: the kernel refuses while anybody uses the module.
 func (realSystem) unload() error { return unix.DeleteModule(Name, unix.O_NONBLOCK) }
 
 // load brings a checked module into the kernel. Errors are outcomes.
-func (m *Manager) load(ctx context.Context, c *candidate, p policy) error {
+func (m *Manager) load(ctx context.Context, c *candidate) error {
 	if err := m.system.need(); err != nil {
 		return &outcome{state: LoadFailed, err: fmt.Errorf("load the kernel's own ext4, whose journal the module uses: %w", err)}
 	}
@@ -54,11 +62,11 @@ func (m *Manager) load(ctx context.Context, c *candidate, p policy) error {
 		klog.FromContext(ctx).Info("Loaded the kernel module", "path", c.file.Name(), "version", c.info.Version, "sha256", c.sha256)
 		return nil
 	}
-	return errors.Join(explainLoad(err, c, p), m.attempt.end())
+	return errors.Join(m.explainLoad(err, c), m.attempt.end())
 }
 
 // explainLoad says in an operator's words what a kernel means that refuses a module.
-func explainLoad(err error, c *candidate, p policy) *outcome {
+func (m *Manager) explainLoad(err error, c *candidate) *outcome {
 	o := &outcome{state: LoadRefused}
 	var say string
 	switch {
@@ -66,10 +74,12 @@ func explainLoad(err error, c *candidate, p policy) *outcome {
 		o.why, say = WhySignature, "the kernel does not trust the key it was signed with; enrol the certificate (mokutil --import) or sign with an enrolled key"
 	case errors.Is(err, unix.EBADMSG), errors.Is(err, unix.ENOPKG):
 		o.why, say = WhySignature, "the kernel cannot check its signature; sign it again with scripts/sign-file of this kernel and a hash that the kernel has"
-	case errors.Is(err, unix.EPERM) && p.signatureNeeded() != "":
-		o.why, say = WhyLockdown, p.signatureNeeded()
+	case errors.Is(err, unix.EPERM) && !m.system.capable():
+		o.why, say = WhyCapability, "this process lacks CAP_SYS_MODULE; the node service must run privileged"
+	case errors.Is(err, unix.EPERM) && !c.info.Signed: // where securityfs is not mounted nothing said so before
+		o.why, say = WhyLockdown, "the kernel is locked down and the module is not signed; sign it with a key that the node trusts (module.signing, docs/module.md)"
 	case errors.Is(err, unix.EPERM):
-		o.why, say = WhyCapability, "this process lacks CAP_SYS_MODULE, or a security module forbids it; the node service must run privileged"
+		o.why, say = WhyLockdown, "the kernel's lockdown or a security module forbids it; the kernel log says which (dmesg)"
 	case errors.Is(err, unix.ENOEXEC):
 		o.state, say = LoadFailed, "the kernel does not accept it for this release (vermagic or symbol versions differ); build it from the headers of the very kernel package"
 	case errors.Is(err, unix.ENOENT):

@@ -200,7 +200,7 @@ func (m *Manager) bringIn(ctx context.Context, s *Status) error {
 		return m.failed.err
 	}
 	m.failed = failure{}
-	if err := m.load(ctx, c, p); err != nil {
+	if err := m.load(ctx, c); err != nil {
 		m.failed = failure{sha256: c.sha256, policy: p, err: err}
 		return err
 	}

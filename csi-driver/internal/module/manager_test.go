@@ -27,11 +27,13 @@ type fakeSystem struct {
 	loads     int
 	loadError error
 	needError error
+	incapable bool
 	silent    bool // the module loads and registers nothing
 	atLoad    func()
 }
 
-func (f *fakeSystem) need() error { return f.needError }
+func (f *fakeSystem) need() error   { return f.needError }
+func (f *fakeSystem) capable() bool { return !f.incapable }
 
 func (f *fakeSystem) load(fd int) error {
 	f.loads++
@@ -175,18 +177,19 @@ func TestStates(t *testing.T) {
 		"the build failed": {nil, func(b *bench) {
 			tree(b.t, b.config.Dirs[0], map[string]string{testRelease + ".build.json": `{"release":"` + testRelease + `","error":"no headers for this kernel"}`})
 		}, BuildFailed, "", "no headers for this kernel"},
-		"modules disabled":       {map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, (*bench).installGood, LoadRefused, WhyModulesDisabled, "modules_disabled"},
-		"lockdown, unsigned":     {locked, (*bench).installGood, LoadRefused, WhyLockdown, "locked down (integrity)"},
-		"lockdown, signed":       {locked, installSigned, Ready, "", "loaded"},
-		"signatures, unsigned":   {enforced, (*bench).installGood, LoadRefused, WhySignature, "sig_enforce"},
-		"an unknown key":         {enforced, fails(unix.EKEYREJECTED), LoadRefused, WhySignature, "mokutil"},
-		"no key":                 {enforced, fails(unix.ENOKEY), LoadRefused, WhySignature, "does not trust the key"},
-		"a broken signature":     {enforced, fails(unix.EBADMSG), LoadRefused, WhySignature, "cannot check its signature"},
-		"lockdown refuses":       {locked, fails(unix.EPERM), LoadRefused, WhyLockdown, "locked down"},
-		"no capability":          {nil, fails(unix.EPERM), LoadRefused, WhyCapability, "CAP_SYS_MODULE"},
-		"symbol versions differ": {nil, fails(unix.ENOEXEC), LoadFailed, "", "symbol versions"},
-		"symbols missing":        {nil, fails(unix.ENOENT), LoadFailed, "", "symbols"},
-		"no memory":              {nil, fails(unix.ENOMEM), LoadFailed, "", "kernel log"},
+		"modules disabled":            {map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, (*bench).installGood, LoadRefused, WhyModulesDisabled, "modules_disabled"},
+		"lockdown, unsigned":          {locked, (*bench).installGood, LoadRefused, WhyLockdown, "locked down (integrity)"},
+		"lockdown, signed":            {locked, installSigned, Ready, "", "loaded"},
+		"signatures, unsigned":        {enforced, (*bench).installGood, LoadRefused, WhySignature, "sig_enforce"},
+		"an unknown key":              {enforced, fails(unix.EKEYREJECTED), LoadRefused, WhySignature, "mokutil"},
+		"no key":                      {enforced, fails(unix.ENOKEY), LoadRefused, WhySignature, "does not trust the key"},
+		"a broken signature":          {enforced, fails(unix.EBADMSG), LoadRefused, WhySignature, "cannot check its signature"},
+		"lockdown refuses":            {locked, fails(unix.EPERM), LoadRefused, WhyLockdown, "lockdown"},
+		"lockdown that nothing shows": {nil, func(b *bench) { b.installGood(); b.system.loadError = unix.EPERM }, LoadRefused, WhyLockdown, "locked down"},
+		"no capability":               {nil, func(b *bench) { b.installGood(); b.system.loadError, b.system.incapable = unix.EPERM, true }, LoadRefused, WhyCapability, "CAP_SYS_MODULE"},
+		"symbol versions differ":      {nil, fails(unix.ENOEXEC), LoadFailed, "", "symbol versions"},
+		"symbols missing":             {nil, fails(unix.ENOENT), LoadFailed, "", "symbols"},
+		"no memory":                   {nil, fails(unix.ENOMEM), LoadFailed, "", "kernel log"},
 		"somebody else was faster": {nil, func(b *bench) {
 			b.installGood()
 			b.system.atLoad = func() { appendTo(filepath.Join(b.kernel.Proc, "filesystems"), "\text4_splitfs\n") }
