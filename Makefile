@@ -55,6 +55,9 @@ vm-soak: | $(BUILD) ## the same with 50 power cuts on each file system, stresses
 	hack/install-deps vm
 	hack/vm test --seed 0 --cuts 50 --stress 600 $(VM_TEST_ARGS)
 
+soak: all ## kill SQLite, Redis and a log writer 1,000 times, at random; SOAK_ARGS="--kills N --seed N" for others
+	LIBSPLIT=$(BUILD)/libsplit.so SPLITFS=$(BUILD)/splitfs libsplit/test/soak/test_kills --kills 1000 --seed 0 $(SOAK_ARGS)
+
 bench: all ## measure the data path; writes build/bench/ and prints a table
 	$(MAKE) -C libsplit bench-progs
 	libsplit/bench/bench $(BENCH_ARGS)
