@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -104,6 +104,17 @@ static void one_block_each(void)
 	moves(64, 63, 0, 1);
 }
 
+/* Stores to the rest of the page that the end of the file is in: nobody may ever see them. */
+static void store_behind_end(const struct file *f)
+{
+	uint64_t page = sysconf(_SC_PAGESIZE), start = f->size / page * page;
+	uint8_t *map = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, start);
+
+	check(map != MAP_FAILED, "mmap");
+	memset(map + (f->size - start), 0xdd, page - (f->size - start));
+	munmap(map, page);
+}
+
 /* What lies between an odd end of file and the new data is zero, even if somebody stored there. */
 static void beyond_odd_eof(void)
 {
@@ -112,11 +123,27 @@ static void beyond_odd_eof(void)
 
 	file_write(&donor, 0, 4 * B, 1);
 	file_write(&target, 0, 3 * B, 2);
-	file_store(&target, 2 * B, B, 3);
 	file_truncate(&target, 2 * B + 100);
+	store_behind_end(&target);
 	r = relink_args(&donor, 0, 8 * B, 4 * B);
 	check(relink_checked(&target, &donor, &r) == 0, "relink");
 	check(target.size == 12 * B, "size");
+}
+
+/* The same where the range covers the end, but the donor has a hole there. */
+static void hole_over_odd_eof(void)
+{
+	struct file donor = file_new("donor", 4 * B), target = file_new("target", 16 * B);
+	struct ext4_relink r;
+
+	file_write(&donor, 0, 4 * B, 1);
+	file_punch(&donor, 0, 2 * B);
+	file_write(&target, 0, 3 * B + 100, 2);
+	store_behind_end(&target);
+	r = relink_args(&donor, 0, 3 * B, 4 * B);
+	r.flags = EXT4_RELINK_SKIP_HOLES;
+	check(relink_checked(&target, &donor, &r) == 0, "relink");
+	check(target.size == 7 * B, "size");
 }
 
 static void hole_in_target(void)
@@ -412,6 +439,7 @@ const struct test_case semantics_cases[] = {
 	{"whole_target", whole_target},
 	{"one_block_each", one_block_each},
 	{"beyond_odd_eof", beyond_odd_eof},
+	{"hole_over_odd_eof", hole_over_odd_eof},
 	{"hole_in_target", hole_in_target},
 	{"unwritten", unwritten},
 	{"holes_move", holes_move},
