@@ -100,6 +100,13 @@ func TestBadValues(t *testing.T) {
 		"injector.exemptNamespaces={other}":                                   "exemptNamespaces",
 		"node.resources.request.cpu=1":                                        "request",
 		"controller.orphanGrace=soon":                                         "orphanGrace",
+		"module.enabled=maybe":                                                "enabled",
+		"module.images={noTag}":                                               "images",
+		"module.enabled=true,module.build.timeout=soon":                       "timeout",
+		"module.build.enabled=true":                                           "module.enabled is false",
+		"module.signing.secretName=key":                                       "module.enabled is false",
+		"module.enabled=true,module.signing.secretName=key":                   "module.build.enabled",
+		"module.enabled=true,module.signing.secretName=A_B":                   "secretName",
 		"node.logLevel=verbose":                                               "logLevel",
 		"storageClasses.strict.default=true,storageClasses.sync.default=true": "strict, sync",
 	} {
@@ -122,6 +129,11 @@ var variants = map[string][]string{
 		"--set", "injector.exemptNamespaces={kube-system,monitoring}", "--set-json", `injector.affinity={"nodeAffinity":{}}`,
 		"--set-json", `node.tolerations=[{"key":"pm","operator":"Exists"}]`, "--set", "node.podAnnotations.a=b", "--set", "controller.podAnnotations.a=b", "--set", "injector.podAnnotations.a=b",
 		"--set-json", `node.resources={"limits":{"cpu":2,"memory":"1Gi"}}`, "--set", "storageClasses.strict.reclaimPolicy=Retain",
+	},
+	"module from images": {"--set", "module.enabled=true", "--set", "module.images={registry.example.com/modules:debian-12,registry.example.com/modules:debian-13}"},
+	"module built on the nodes": {
+		"--set", "module.enabled=true", "--set", "module.build.enabled=true", "--set", "module.build.offline=true", "--set", "module.build.timeout=10m",
+		"--set", "module.signing.secretName=module-key", "--set", "module.build.image.tag=v1", "--set", "node.dataDir=/data/splitfs",
 	},
 	"nothing optional": {
 		"--set-json", "node.tolerations=[]", "--set-json", "node.nodeSelector=null", "--set-json", "injector.resources=null", "--set-json", "node.resources=null",
@@ -171,8 +183,9 @@ func checkPodTemplate(t *testing.T, name string, selector *metav1.LabelSelector,
 	for _, volume := range template.Spec.Volumes {
 		volumes[volume.Name] = true
 	}
-	for i := range template.Spec.Containers {
-		c := &template.Spec.Containers[i]
+	containers := append(slices.Clone(template.Spec.InitContainers), template.Spec.Containers...)
+	for i := range containers {
+		c := &containers[i]
 		ports := map[string]bool{}
 		for _, port := range c.Ports {
 			ports[port.Name] = true
@@ -198,7 +211,8 @@ func checkPodTemplate(t *testing.T, name string, selector *metav1.LabelSelector,
 			}
 			seen[argument] = true
 		}
-		if c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem {
+		// A build links the node's kernel headers into its own root.
+		if c.Name != "module-build" && (c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem) {
 			t.Errorf("%s/%s: the root file system is writable", name, c.Name)
 		}
 		if c.Name != "splitfs" || name != "splitfs-node" {
@@ -244,6 +258,58 @@ func TestNodePaths(t *testing.T) {
 	}
 	if !pod.HostPID || host["socket"] != "/data/kubelet/plugins/csi.splitfs.io" || pod.Containers[0].Image != "registry.example.com:5000/a/csi:v1" {
 		t.Errorf("hostPID %v, socket %s, image %s", pod.HostPID, host["socket"], pod.Containers[0].Image)
+	}
+}
+
+// TestModule: what brings a module to a node fits together, changes nothing outside the driver's directory, and is absent by default.
+func TestModule(t *testing.T) {
+	pod := func(name string) *corev1.PodSpec {
+		return &find[appsv1.DaemonSet](t, charttest.Render(t, variants[name]...), "DaemonSet", "splitfs-node").Spec.Template.Spec
+	}
+	if p := pod("defaults"); len(p.InitContainers) != 0 || slices.Contains(p.Containers[0].Args, "--module") {
+		t.Errorf("without module.enabled: %+v, %q", p.InitContainers, p.Containers[0].Args)
+	}
+	for name, want := range map[string][]string{
+		"module from images":        {"module-tools", "module-copy-0", "module-copy-1"},
+		"module built on the nodes": {"module-tools", "module-build"},
+	} {
+		p := pod(name)
+		if !slices.Contains(p.Containers[0].Args, "--module") {
+			t.Errorf("%s: the node service does not load it", name)
+		}
+		var names []string
+		for i := range p.InitContainers {
+			c := &p.InitContainers[i]
+			names = append(names, c.Name)
+			if c.Name == "module-tools" {
+				continue
+			}
+			if !slices.Contains(c.Args, "--tolerant") || c.Command[0] != "/tools/splitfs-csi" {
+				t.Errorf("%s/%s: %q %q", name, c.Name, c.Command, c.Args)
+			}
+			for _, mount := range c.VolumeMounts {
+				writable := []string{"modules", "module-cache"}
+				if !mount.ReadOnly && !slices.Contains(writable, mount.Name) {
+					t.Errorf("%s/%s: may write to %s", name, c.Name, mount.Name)
+				}
+			}
+		}
+		if !slices.Equal(names, want) {
+			t.Errorf("%s: init containers %q, wanted %q", name, names, want)
+		}
+	}
+	p := pod("module built on the nodes")
+	build := p.InitContainers[1]
+	for _, argument := range []string{"--host-root=/host", "--out=/data/splitfs/modules", "--timeout=10m", "--offline",
+		"--sign-key=/run/secrets/module-signing/tls.key", "--sign-cert=/run/secrets/module-signing/tls.crt"} {
+		if !slices.Contains(build.Args, argument) {
+			t.Errorf("argument %s is missing in %q", argument, build.Args)
+		}
+	}
+	if !slices.ContainsFunc(p.Volumes, func(v corev1.Volume) bool {
+		return v.Secret != nil && v.Secret.SecretName == "module-key" && *v.Secret.DefaultMode == 0o400
+	}) {
+		t.Errorf("no key: %+v", p.Volumes)
 	}
 }
 
@@ -344,7 +410,7 @@ func TestValuesAreAllUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, object := range charttest.Objects(t, values) {
-		for _, section := range []string{"node", "controller", "injector", "emulated", "images"} {
+		for _, section := range []string{"node", "controller", "injector", "emulated", "images", "module"} {
 			members, ok := object.Object[section].(map[string]any)
 			if !ok {
 				t.Fatalf("values have no section %s", section)
