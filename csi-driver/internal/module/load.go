@@ -79,7 +79,7 @@ func (m *Manager) explainLoad(err error, c *candidate) *outcome {
 	case errors.Is(err, unix.EPERM) && !c.info.Signed: // where securityfs is not mounted nothing said so before
 		o.why, say = WhyLockdown, "the kernel is locked down and the module is not signed; sign it with a key that the node trusts (module.signing, docs/module.md)"
 	case errors.Is(err, unix.EPERM):
-		o.why, say = WhyLockdown, "the kernel's lockdown or a security module forbids it; the kernel log says which (dmesg)"
+		o.why, say = WhyLockdown, "the kernel is locked down and does not trust the key it was signed with (enrol the certificate: mokutil --import), or a security module forbids it; the kernel log says which (dmesg)"
 	case errors.Is(err, unix.ENOEXEC):
 		o.state, say = LoadFailed, "the kernel does not accept it for this release (vermagic or symbol versions differ); build it from the headers of the very kernel package"
 	case errors.Is(err, unix.ENOENT):

@@ -184,7 +184,7 @@ func TestStates(t *testing.T) {
 		"an unknown key":              {enforced, fails(unix.EKEYREJECTED), LoadRefused, WhySignature, "mokutil"},
 		"no key":                      {enforced, fails(unix.ENOKEY), LoadRefused, WhySignature, "does not trust the key"},
 		"a broken signature":          {enforced, fails(unix.EBADMSG), LoadRefused, WhySignature, "cannot check its signature"},
-		"lockdown refuses":            {locked, fails(unix.EPERM), LoadRefused, WhyLockdown, "lockdown"},
+		"lockdown refuses":            {locked, fails(unix.EPERM), LoadRefused, WhyLockdown, "does not trust the key"},
 		"lockdown that nothing shows": {nil, func(b *bench) { b.installGood(); b.system.loadError = unix.EPERM }, LoadRefused, WhyLockdown, "locked down"},
 		"no capability":               {nil, func(b *bench) { b.installGood(); b.system.loadError, b.system.incapable = unix.EPERM, true }, LoadRefused, WhyCapability, "CAP_SYS_MODULE"},
 		"symbol versions differ":      {nil, fails(unix.ENOEXEC), LoadFailed, "", "symbol versions"},
