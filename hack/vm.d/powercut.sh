@@ -11,7 +11,7 @@ that all they were told is durable is there, that nothing is torn that must not 
 Some cuts hit recovery itself. The first round is the control: a worker without the library has to lose data.
 
   --kernel LINE  [$VM_KERNEL_DEFAULT]
-  --type TYPE    ext4, ext4_splitfs or xfs [ext4_splitfs]
+  --type TYPE    as pmem-mount has them: ext4, ext4_splitfs, xfs, xfs-exchange [ext4_splitfs]
   --cuts N       [5]
   --seed N       [$VM_SEED]; 0 takes one at random and prints it
   --name NAME    directory of the run, below BUILD/vm [power-cut]

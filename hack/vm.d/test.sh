@@ -83,7 +83,7 @@ power_cut_test() {
 }
 test_power_cut_ext4() { power_cut_test ext4_splitfs "$1"; }
 test_module() { exec "$REPO_DIR/csi-driver/test/vm-module" --kernel "$1"; }
-test_power_cut_xfs() { power_cut_test xfs "$1"; }
+test_power_cut_xfs() { power_cut_test xfs-exchange "$1"; }
 
 # read_test ROW: sets t_name, t_lines, t_limit, t_needs, t_what.
 read_test() {
