@@ -114,6 +114,18 @@ bool sfs_below(const struct sfs_volume *vol, int fd)
 	       memcmp(path + n, "/" SFS_CONTROL_DIR "/", sizeof("/" SFS_CONTROL_DIR)) != 0;
 }
 
+/* Does any descriptor of the application lead to the inode? */
+static bool open_here(const struct sfs_inode *in)
+{
+	for (int fd = 0; fd <= load_acquire(&sfs.fd_max); fd++) {
+		const struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
+
+		if (ofd > SFS_PRIVATE && ofd->inode == in)
+			return true;
+	}
+	return false;
+}
+
 /* Make fd ours if it is a regular file of a volume. Returns 1 when it is, 0 when not, or a negative errno value. */
 static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 {
@@ -143,6 +155,8 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 	ofd->kernel_off = kernel_off;
 	/* Ask for the file now: whoever has staged data of it relinks, and fstat tells the truth from the start. */
 	sfs_rwlock_wrlock(&in->lock);
+	if (unlikely(in->lost))
+		in->lost = open_here(in);
 	r = sfs_inode_ready(in, fd, flags);
 	sfs_rwlock_wrunlock(&in->lock);
 	enter(fd, ofd);

@@ -229,6 +229,8 @@ int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 	bool ask = in->deleg == SFS_DELEG_NONE;
 	int r;
 
+	if (unlikely(in->lost))
+		return -EIO;
 	if (!in->kernel_only && (in->fd < 0 || (accmode != O_RDONLY && !in->writable))) {
 		const int own = own_fd(fd, accmode);
 

@@ -108,6 +108,7 @@ struct sfs_inode {
 	uint32_t refs; /* open file descriptions, under sfs.lock */
 	enum sfs_delegation deleg;
 	bool ready;	  /* fd, gen and sizes are known */
+	bool lost;	  /* staged bytes were given up: calls fail until the file is closed */
 	bool kernel_only; /* mapped or otherwise shared with the kernel for good: no staging */
 	bool writable;	  /* fd is O_RDWR */
 	bool dense;	  /* no holes below ksize */

@@ -409,7 +409,7 @@ static int resume(struct sfs_volume *vol, int tries)
 	sfs_mutex_unlock(&vol->conn);
 	while (tries-- > 0) {
 		r = hello(vol, vol->log_fd, vol->log_id);
-		if (r == 0 || tries == 0)
+		if (r == 0 || r == -ESTALE || tries == 0)
 			break;
 		sys_call2(SYS_nanosleep, (long)&pause, 0);
 	}
@@ -440,12 +440,78 @@ static int resume(struct sfs_volume *vol, int tries)
 	return 0;
 }
 
+/* What of an inode was staged is the agent's affair now: see sfs_volume_lost(). *arg counts those that had something. */
+static int lose_one(struct sfs_inode *in, void *arg)
+{
+	sfs_rwlock_wrlock(&in->lock);
+	if (in->live || in->staged > 0) {
+		in->lost = true;
+		++*(unsigned *)arg;
+	}
+	if (in->staged > 0)
+		memset(&in->table[in->first], 0, (in->last - in->first) * sizeof(sfs_block));
+	in->staged = in->first = in->last = 0;
+	sfs_log_drop_slots(in);
+	sfs_stage_retired(in);
+	in->deleg = SFS_DELEG_NONE;
+	in->ready = false;
+	sfs_rwlock_wrunlock(&in->lock);
+	return 0;
+}
+
+/*
+ * The agent does not know our log any more: it took this process for dead, and has replayed and removed the log. What had been
+ * recorded until then is in the files, and others may have changed them since, so our staged blocks must not follow. What was
+ * written after that is gone: every call on such a file says EIO until it is closed, and standard error says it at once. Then the
+ * process begins anew, with another log. Service thread, no lock held.
+ */
+static void volume_lost(struct sfs_volume *vol)
+{
+	char text[SFS_PATH_MAX + 512];
+	unsigned files = 0;
+	size_t n = 0;
+
+	sfs_inodes_each(vol, lose_one, &files);
+	append(text, &n, sizeof(text), "libsplit: the agent has recovered ");
+	append(text, &n, sizeof(text), vol->dir);
+	append(text, &n, sizeof(text), " as if this process were dead; the last writes to ");
+	append_number(text, &n, sizeof(text), files);
+	append(text, &n, sizeof(text), " of its files may be lost, and calls on them fail until they are closed\n");
+	sys_write(2, text, n);
+
+	sfs_mutex_lock(&vol->request);
+	sfs_mutex_lock(&vol->stage);
+	for (uint32_t i = 0; i < vol->nchunks; i++) {
+		if (vol->chunks[i].fd < 0)
+			continue;
+		sys_munmap(vol->chunks[i].base, (uint64_t)vol->chunks[i].blocks * SFS_BLOCK);
+		sfs_private_close(vol->chunks[i].fd);
+		vol->chunks[i] = (struct sfs_chunk){.fd = -1};
+	}
+	vol->nchunks = vol->current = 0;
+	sfs_mutex_unlock(&vol->stage);
+	/* The old log stays mapped: a thread may be counting in it. */
+	vol->counters = &vol->no_counters;
+	store_release(&vol->state, VOL_UNKNOWN);
+	sfs_private_close(vol->log_fd);
+	vol->log_fd = -1;
+	vol->dirty = vol->away = false;
+	sfs_mutex_unlock(&vol->request);
+}
+
 void sfs_agent_reconnect(struct sfs_volume *vol)
 {
+	int r;
+
 	sfs_mutex_lock(&vol->request);
-	if (resume(vol, 1) == 0)
+	r = resume(vol, 1);
+	if (r == 0)
 		vol->away = false;
+	else if (r == -ESTALE)
+		vol->away = true; /* nothing is staged from now on */
 	sfs_mutex_unlock(&vol->request);
+	if (r == -ESTALE)
+		volume_lost(vol);
 }
 
 /* One request and its reply, across a restart of the agent. fds: see recv_msg(). *waiting becomes false
