@@ -203,7 +203,7 @@ static int fill_up(void)
 /* Nothing is left: what needs no block works, what needs some says so and changes nothing. */
 static void full_file_system(void)
 {
-	unsigned long extents = 2000, reserved = 0, i;
+	unsigned long extents = 800, reserved = 0, i;
 	struct file donor = file_new("donor", 2 * extents * B), target = file_new("target", 2 * extents * B);
 	struct ext4_relink r;
 	struct statvfs vfs;
@@ -223,7 +223,7 @@ static void full_file_system(void)
 	r = relink_args(&donor, 0, 0, 2 * extents * B);
 	err = relink_checked(&target, &donor, &r);
 	check(sysfs_write("reserved_clusters", reserved), "the reserve");
-	check(err == ENOSPC, "2000 extents need a tree: error %d", err);
+	check(err == ENOSPC, "%lu extents need a tree: error %d", extents, err);
 	check(file_blocks(&donor, 0, 2 * extents * B, false) == extents, "the donor lost blocks");
 	unlink("filler");
 	close(filler);
