@@ -145,6 +145,11 @@ int sfs_lease_load(const struct sfs_root *r, uint32_t id, struct sfs_leasefile *
 		sfs_fail(why, err, "%s/" SFS_CONTROL_DIR "/log/%s is damaged", r->path, name);
 		goto fail;
 	}
+	/* Cut short when it was made: its first words reached the medium before the others. */
+	if (l->head.format == 0) {
+		sfs_fail(why, err, "%s/" SFS_CONTROL_DIR "/log/%s is damaged", r->path, name);
+		goto fail;
+	}
 	if (l->head.format != SFS_FORMAT) {
 		err = sfs_fail(why, -EPROTONOSUPPORT,
 			       "%s/" SFS_CONTROL_DIR
