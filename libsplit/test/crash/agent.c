@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 
 #include "base/crc32c.h"
-#include "crash/kern.h"
+#include "crash/record.h"
 #include "harness.h"
 #include "layout.h"
 #include "proto.h"
@@ -43,7 +43,7 @@ int __wrap_sfs_boot_id(uint8_t id[16]);
 int __wrap_sfs_boot_id(uint8_t id[16])
 {
 	memset(id, 'b', 16);
-	id[0] = agent_boot;
+	id[0] = mutant.kind == MUT_BOOT_IGNORED ? 1 : agent_boot;
 	return 0;
 }
 

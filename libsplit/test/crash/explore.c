@@ -121,8 +121,7 @@ static void apply(struct sim *s, const int *choice, uint32_t n, bool undo)
 	for (uint32_t i = 0; i < n; i++) {
 		const size_t at = (size_t)vs[i].line * LINE;
 
-		if (choice[i] > 0)
-			memcpy(s->work + at, undo ? s->durable + at : vs[i].bytes[choice[i]], LINE);
+		memcpy(s->work + at, undo ? s->durable + at : vs[i].bytes[choice[i]], LINE);
 	}
 }
 
@@ -307,7 +306,8 @@ static void with_meta(const struct point *p, uint32_t meta)
 	}
 	for (uint32_t i = 0; i < s->nlines && n < PICKS; i++) {
 		sim_versions(s, &s->lines[i], meta, &vs[n]);
-		if (vs[n].n < 2)
+		/* One version, and not what is certain: with these metadata operations the kernel's stores are. */
+		if (vs[n].n < 2 && vs[n].hash[0] == 0)
 			continue;
 		if (s->nlines > COARSE && vs[n].n > 3) {
 			const int last = vs[n].n - 1, mid = 1 + (int)(vs[n].line % (uint32_t)(last - 1));
@@ -391,7 +391,8 @@ static void kill_process(void)
 		p.in_flight = e->kind == EV_BEGIN ? true : e->kind == EV_END ? false : p.in_flight;
 		p.done += e->kind == EV_END;
 		p.key = expectation(&p);
-		if (e->kind == EV_STORE || e->kind == EV_NT || e->kind == EV_KERNEL) {
+		/* write(2) is not cut by a signal, not within a block. */
+		if (e->kind == EV_STORE || e->kind == EV_NT) {
 			sim_step(p.s, false);
 			if (vs_room < p.s->nlines) {
 				vs_room = p.s->nlines + 256;
@@ -414,7 +415,7 @@ static void kill_process(void)
 			sim_settle_all(p.s);
 		} else {
 			sim_step(p.s, true);
-			if (wanted && (e->kind == EV_META || e->kind == EV_BEGIN || e->kind == EV_END))
+			if (wanted && (e->kind == EV_META || e->kind == EV_KERNEL || e->kind == EV_BEGIN || e->kind == EV_END))
 				evaluate(&p, p.s->meta_hi, choice, 0);
 		}
 	}

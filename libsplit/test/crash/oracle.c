@@ -245,7 +245,8 @@ static const char *check_file(const struct history *h, const struct model_name *
 			continue;
 		overwritten = false;
 		for (uint32_t i = k; i < done; i++)
-			overwritten |= h->op[i].writes && h->op[i].file == name->file;
+			overwritten |= h->op[i].writes && h->op[i].file == name->file &&
+				       h->op[i].off < h->state[i].file[name->file].size;
 		for (; at < in->size; at++) {
 			const unsigned b = (unsigned)(at / KERN_BLOCK);
 			const uint8_t c = found_block(in, b)[at % KERN_BLOCK];
@@ -286,7 +287,9 @@ static const char *check_file(const struct history *h, const struct model_name *
 static const char *check_posix(const struct history *h, uint32_t done, bool in_flight)
 {
 	const uint32_t last = done + in_flight;
+	static char first[sizeof(text)];
 	const char *bad = "no tree is possible";
+	bool right_names = false;
 	uint32_t floor = 0;
 
 	/* The journal is in order: what a file's fsync committed, the names that the file had before are in too. */
@@ -298,13 +301,18 @@ static const char *check_posix(const struct history *h, uint32_t done, bool in_f
 		if (k > floor && !h->op[k - 1].names)
 			continue;
 		bad = check_names(&h->state[k]);
+		right_names |= !bad;
 		for (unsigned i = 0; !bad && i < MODEL_NAMES; i++)
 			if (h->state[k].name[i].type && h->state[k].name[i].file >= 0)
 				bad = check_file(h, &h->state[k].name[i], done, last);
 		if (!bad)
 			return NULL;
+		/* A sentence about a file says more than one about the names of another moment. */
+		if (right_names || k == floor)
+			strcpy(first, bad);
+		right_names = false;
 	}
-	return bad;
+	return first;
 }
 
 const char *model_check(const struct history *h, enum crash_kind kind, uint32_t done, bool in_flight)

@@ -61,10 +61,30 @@ uint64_t hash_bytes(uint64_t seed, const void *p, size_t n);
  */
 enum mutant_kind {
 	MUT_NONE,
-	MUT_DROP_FLUSH, /* no write-back from this call */
+	/* Of one call in the code: */
+	MUT_DROP_FLUSH, /* no write-back from it */
 	MUT_DROP_FENCE,
 	MUT_DROP_SYNC,	 /* no fsync, fdatasync, syncfs */
-	MUT_DEFER_STORE, /* stored after the next fence, or the next store, whichever comes first */
+	MUT_DEFER_STORE, /* stored after the next fence, or the next other store, whichever comes first */
+	/* Of the code as a whole (mutants.c): */
+	MUT_RECORD_CRC,
+	MUT_DATA_CRC,
+	MUT_NO_DATA_CRC,
+	MUT_OLDEST_WINS,
+	MUT_INODE_ALONE,
+	MUT_RENAME_TWICE,
+	MUT_BOOT_IGNORED,
+	MUT_DONE_IGNORED,
+	MUT_DONE_TRUSTED,
+	MUT_WRITE_TRUSTED,
+	MUT_COMMIT_IGNORED,
+	MUT_STAGING_REUSED,
+	MUT_SLOT_REUSED,
+	MUT_IN_PLACE_EARLY,
+	MUT_PARTS_COUNT,
+	MUT_NO_REPLAY,
+	MUT_HOLES_COPIED,
+	MUT_KINDS,
 };
 
 struct mutant {

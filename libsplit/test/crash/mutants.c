@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bugs of logic, planted by standing between two source files of the library (the linker's --wrap). */
+#include <errno.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "core/state.h"
+#include "crash/record.h"
+#include "recover/cover.h"
+#include "recover/recover.h"
+#include "recover/replay.h"
+#include "recover/scan.h"
+
+static bool is(enum mutant_kind kind)
+{
+	return mutant.kind == kind;
+}
+
+/* Records are believed without their checksum (bytes 4.. of a record, by recovery alone). */
+uint32_t __real_crc32c(uint32_t crc, const void *p, size_t n);
+uint32_t __wrap_crc32c(uint32_t crc, const void *p, size_t n);
+uint32_t __wrap_crc32c(uint32_t crc, const void *p, size_t n)
+{
+	uint32_t found;
+
+	if (is(MUT_RECORD_CRC) && kern_on && kern.on_touch && (n == 60 || n == 52)) {
+		memcpy(&found, (const char *)p - 4, sizeof(found));
+		return found;
+	}
+	return __real_crc32c(crc, p, n);
+}
+
+int __real_sfs_replay_check(const struct sfs_chunk_ref *c, uint64_t off, uint32_t len, uint32_t crc, enum sfs_data *state);
+int __wrap_sfs_replay_check(const struct sfs_chunk_ref *c, uint64_t off, uint32_t len, uint32_t crc, enum sfs_data *state);
+int __wrap_sfs_replay_check(const struct sfs_chunk_ref *c, uint64_t off, uint32_t len, uint32_t crc, enum sfs_data *state)
+{
+	const int r = __real_sfs_replay_check(c, off, len, crc, state);
+
+	if (is(MUT_DATA_CRC) && r == 0 && *state == SFS_DATA_TORN)
+		*state = SFS_DATA_WHOLE;
+	return r;
+}
+
+int __real_sfs_replay_copy(const struct sfs_chunk_ref *c, uint64_t from, int target, uint64_t to, uint64_t len, void *buf,
+			   uint64_t *bytes);
+int __wrap_sfs_replay_copy(const struct sfs_chunk_ref *c, uint64_t from, int target, uint64_t to, uint64_t len, void *buf,
+			   uint64_t *bytes);
+/* Holes of a staging file taken for zeros. */
+int __wrap_sfs_replay_copy(const struct sfs_chunk_ref *c, uint64_t from, int target, uint64_t to, uint64_t len, void *buf,
+			   uint64_t *bytes)
+{
+	if (!is(MUT_HOLES_COPIED))
+		return __real_sfs_replay_copy(c, from, target, to, len, buf, bytes);
+	for (uint64_t done = 0, n; done < len; done += n) {
+		n = len - done < 4096 ? len - done : 4096;
+		kern_pread(kern_fd_ino(c->fd), buf, n, (off_t)(from + done));
+		kern_pwrite(kern_fd_ino(target), buf, n, (off_t)(to + done));
+	}
+	return 0;
+}
+
+int __real_sfs_cover_gaps(const struct sfs_cover *c, uint64_t from, uint64_t to,
+			  int (*gap)(void *ctx, uint64_t from, uint64_t to), void *ctx);
+int __wrap_sfs_cover_gaps(const struct sfs_cover *c, uint64_t from, uint64_t to,
+			  int (*gap)(void *ctx, uint64_t from, uint64_t to), void *ctx);
+int __wrap_sfs_cover_gaps(const struct sfs_cover *c, uint64_t from, uint64_t to,
+			  int (*gap)(void *ctx, uint64_t from, uint64_t to), void *ctx)
+{
+	return is(MUT_OLDEST_WINS) ? gap(ctx, from, to) : __real_sfs_cover_gaps(c, from, to, gap, ctx);
+}
+
+/* ---- what recovery makes of records */
+
+static struct {
+	int (*done)(void *ctx, const struct sfs_record *rec);
+	int (*group)(void *ctx, const struct sfs_record *rec, unsigned n);
+} real;
+
+static int done(void *ctx, const struct sfs_record *rec)
+{
+	struct sfs_record r = *rec;
+
+	if (is(r.type == SFS_REC_COMMIT ? MUT_COMMIT_IGNORED : MUT_DONE_IGNORED))
+		return 0;
+	if (is(MUT_DONE_TRUSTED) && r.type == SFS_REC_DONE)
+		r.flags |= SFS_REC_DURABLE;
+	return real.done(ctx, &r);
+}
+
+static int group(void *ctx, const struct sfs_record *rec, unsigned n)
+{
+	struct sfs_record r[SFS_GROUP_MAX + 1];
+
+	memcpy(r, rec, n * sizeof(*r));
+	for (unsigned i = 0; i < n; i++)
+		r[i].flags |= SFS_REC_DURABLE;
+	return real.group(ctx, r, n);
+}
+
+int __real_sfs_scan(struct sfs_scan *s);
+int __wrap_sfs_scan(struct sfs_scan *s);
+int __wrap_sfs_scan(struct sfs_scan *s)
+{
+	real.done = s->done;
+	real.group = s->group;
+	if (is(MUT_DONE_IGNORED) || is(MUT_DONE_TRUSTED) || is(MUT_COMMIT_IGNORED))
+		s->done = done;
+	if (is(MUT_WRITE_TRUSTED))
+		s->group = group;
+	return __real_sfs_scan(s);
+}
+
+int __real_sfs_recover_log(const struct sfs_root *r, uint32_t id, const struct sfs_leasefile *lease,
+			   const struct sfs_recover_how *how, struct sfs_recovery *sum, struct sfs_why *why);
+int __wrap_sfs_recover_log(const struct sfs_root *r, uint32_t id, const struct sfs_leasefile *lease,
+			   const struct sfs_recover_how *how, struct sfs_recovery *sum, struct sfs_why *why);
+int __wrap_sfs_recover_log(const struct sfs_root *r, uint32_t id, const struct sfs_leasefile *lease,
+			   const struct sfs_recover_how *how, struct sfs_recovery *sum, struct sfs_why *why)
+{
+	return is(MUT_NO_REPLAY) ? 0 : __real_sfs_recover_log(r, id, lease, how, sum, why);
+}
+
+/* ---- what the library does */
+
+sfs_block __real_sfs_stage_alloc(struct sfs_inode *in, uint32_t *n, int *err);
+sfs_block __wrap_sfs_stage_alloc(struct sfs_inode *in, uint32_t *n, int *err);
+sfs_block __wrap_sfs_stage_alloc(struct sfs_inode *in, uint32_t *n, int *err)
+{
+	const sfs_block b = __real_sfs_stage_alloc(in, n, err);
+
+	if (is(MUT_STAGING_REUSED) && b)
+		in->region_next -= *n;
+	return b;
+}
+
+void __real_sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec);
+void __wrap_sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec);
+void __wrap_sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec)
+{
+	if (is(MUT_NO_DATA_CRC) && rec->type == SFS_REC_WRITE)
+		rec->flags &= (uint8_t)~SFS_REC_DATA_CRC;
+	if (is(MUT_PARTS_COUNT))
+		rec->group_pos = rec->group_left = 0;
+	__real_sfs_log_write(vol, is(MUT_SLOT_REUSED) ? slot & ~1u : slot, rec);
+}
+
+int __real_sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd);
+int __wrap_sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd);
+int __wrap_sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
+{
+	if (is(MUT_IN_PLACE_EARLY))
+		in->unretired = false;
+	return __real_sfs_io_prepare(ofd, in, fd);
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Does the explorer find bugs? Persistence bugs are planted one at a time: each write-back, fence and fsync in the code dropped,
+ * each store put off, and bugs of logic. Every one must be found. Without options: a few of them, for `make test`.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "crash/explore.h"
+#include "harness.h"
+
+#define BUGS_MAX 256
+
+static const char usage[] =
+	"Usage: test_mutants [--all] [--jobs N] [--seconds N] [--only N] [--list]\n"
+	"Plants persistence bugs and lets the crash explorer look for each. Exits 1 when one is not found.\n"
+	"  --all         every bug (default: every fifth)\n"
+	"  --jobs N      so many at a time (default 1)\n"
+	"  --seconds N   give up on one after so long (default 60)\n"
+	"  --only N      only the bug with this number\n"
+	"  --list        the bugs, without looking for them\n";
+
+static const struct {
+	enum mutant_kind kind;
+	const char *what;
+} logic[] = {
+	{MUT_RECORD_CRC, "recovery ignores the checksum of records"},
+	{MUT_DATA_CRC, "recovery ignores the checksum of bytes"},
+	{MUT_NO_DATA_CRC, "small writes are recorded without a checksum of their bytes"},
+	{MUT_OLDEST_WINS, "recovery replays older records over newer ones"},
+	{MUT_INODE_ALONE, "replay by inode number alone, without generation"},
+	{MUT_RENAME_TWICE, "rename in two steps"},
+	{MUT_BOOT_IGNORED, "a power loss is taken for a dead process"},
+	{MUT_DONE_IGNORED, "records that were retired are replayed"},
+	{MUT_DONE_TRUSTED, "a DONE that no journal commit covers retires after a power loss"},
+	{MUT_WRITE_TRUSTED, "posix records count after a power loss without a COMMIT"},
+	{MUT_COMMIT_IGNORED, "COMMIT records are ignored"},
+	{MUT_STAGING_REUSED, "staging space is handed out twice"},
+	{MUT_SLOT_REUSED, "slots of the log are used twice"},
+	{MUT_IN_PLACE_EARLY, "a store in place while records of relinked bytes count"},
+	{MUT_PARTS_COUNT, "the records of one call count one by one"},
+	{MUT_NO_REPLAY, "recovery clears the log without replaying it"},
+	{MUT_HOLES_COPIED, "recovery takes holes of staging files for zeros"},
+};
+
+struct bug {
+	struct mutant m;
+	char what[240];
+	/* What was found, by the process that looked. */
+	bool caught;
+	char by[48];
+	uint64_t states;
+	unsigned ms;
+};
+
+static struct bug *bugs;
+static int nbugs;
+static unsigned opt_seconds = 60;
+
+/* Short ones first; together they come upon every place in the code that stores, flushes, fences or syncs. */
+static const char *const workloads[] = {
+	"a",   "p",   "u",   "L",   "o",   "O",	   "e",	  "h",	 "v",	"y",   "t",   "T",    "F",   "P",   "f",
+	"c",   "k",   "K",   "n",   "r",   "l",	   "X",	  "D",	 "m",	"z",   "za",  "zz",   "af",  "ac",  "ak",
+	"aK",  "pf",  "uf",  "Lf",  "Lk",  "LK",   "ao",  "ae",	 "aO",	"ow",  "aX",  "uX",   "nb",  "nB",  "ng",
+	"nR",  "nx",  "vf",  "aaf", "afa", "afaf", "afo", "Lfo", "Lko", "ako", "nbR", "nBgR", "pko", "uuk", "azf",
+	"zfa", "afz", "LfL", "Lkk", "LKo", "aaX",  "fao", "kao", "ofk", "hko", "zKa", "zkz",  "pXf"};
+
+static void name_site(const struct site *s, char *buf, size_t n)
+{
+	extern const char __executable_start;
+	char cmd[200], line[160] = "?";
+	FILE *f;
+
+	/* The call is before the address it returns to. */
+	snprintf(cmd, sizeof(cmd), "addr2line -s -f -p -e /proc/%d/exe 0x%lx", getpid(),
+		 (unsigned long)((const char *)s->at - &__executable_start - 1));
+	f = popen(cmd, "r");
+	if (f && fgets(line, sizeof(line), f))
+		line[strcspn(line, "\n")] = 0;
+	if (f)
+		pclose(f);
+	snprintf(buf, n, "%s", line);
+}
+
+static void add(struct mutant m, const char *verb, const char *what)
+{
+	CHECK(nbugs < BUGS_MAX);
+	bugs[nbugs].m = m;
+	snprintf(bugs[nbugs++].what, sizeof(bugs[0].what), "%s%s", verb, what);
+}
+
+/* Runs that fail as they are: no bug can be found by them. */
+static bool fails[sizeof(workloads) / sizeof(workloads[0])][3][3];
+static int nfails;
+
+static bool explore_one(struct run *r, size_t i, const struct explore_how *how)
+{
+	const char *workload = workloads[i];
+
+	for (int mode = SFS_STRICT; mode >= SFS_POSIX; mode--) {
+		for (int fs = KERN_EXT4; fs <= KERN_XFS_EXCHANGE; fs++) {
+			r->workload = workload;
+			r->mode = (enum sfs_mode)mode;
+			r->fs = (enum kern_fs)fs;
+			r->dax = true;
+			if (fs != KERN_XFS_REFLINK && !strpbrk(workload, "Lz"))
+				continue;
+			if (fails[i][mode][fs] || !run_workload(r) || !explore_run(r, how))
+				continue;
+			if (mutant.kind != MUT_NONE)
+				return true;
+			fails[i][mode][fs] = true;
+			nfails++;
+			printf("%s:%s:%s fails without any planted bug\n", mode_name(r->mode), fs_name(r->fs), workload);
+		}
+	}
+	return false;
+}
+
+/* Which calls are there? Every workload once, and some crashes, so that recovery runs too. Nothing may be found. */
+static void survey(void)
+{
+	const struct explore_how how = {.exhaustive = 16, .most = 32, .deep = 30, .stop_at = 1, .seed = 1, .quiet = true};
+	struct run r = {0};
+	char name[180];
+
+	explore_init(tally_make(1u << 22));
+	for (size_t i = 0; i < sizeof(workloads) / sizeof(workloads[0]); i++)
+		explore_one(&r, i, &how);
+	for (int i = 0; i < nsites; i++) {
+		name_site(&sites[i], name, sizeof(name));
+		switch (sites[i].kind) {
+		case EV_FLUSH:
+			add((struct mutant){MUT_DROP_FLUSH, sites[i].at}, "no write-back: ", name);
+			break;
+		case EV_FENCE:
+			add((struct mutant){MUT_DROP_FENCE, sites[i].at}, "no fence: ", name);
+			break;
+		case EV_SYNC:
+			add((struct mutant){MUT_DROP_SYNC, sites[i].at}, "no sync: ", name);
+			break;
+		case EV_STORE:
+			add((struct mutant){MUT_DEFER_STORE, sites[i].at}, "stored too late: ", name);
+			break;
+		default:
+			break;
+		}
+	}
+	for (size_t i = 0; i < sizeof(logic) / sizeof(logic[0]); i++)
+		add((struct mutant){logic[i].kind, NULL}, "logic: ", logic[i].what);
+}
+
+static void hunt(struct bug *b)
+{
+	const struct explore_how how = {.exhaustive = 64, .most = 96, .deep = 12, .stop_at = 1, .seed = 1, .quiet = true};
+	struct timespec from, to;
+	struct tally *t = tally_make(1u << 22);
+	struct run r = {0};
+
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	explore_init(t);
+	mutant = b->m;
+	kern.one_gen = b->m.kind == MUT_INODE_ALONE;
+	kern.rename_two = b->m.kind == MUT_RENAME_TWICE;
+	for (size_t i = 0; i < sizeof(workloads) / sizeof(workloads[0]) && !b->caught; i++) {
+		if (explore_one(&r, i, &how)) {
+			b->caught = true;
+			snprintf(b->by, sizeof(b->by), "%s:%s:%s", mode_name(r.mode), fs_name(r.fs), workloads[i]);
+		}
+		clock_gettime(CLOCK_MONOTONIC, &to);
+		b->ms = (unsigned)((to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000);
+		if (b->ms > opt_seconds * 1000)
+			break;
+	}
+	b->states = t->states;
+}
+
+static void show(int i)
+{
+	const struct bug *b = &bugs[i];
+
+	printf("%-7s %3d  %-74.74s %-24s %8llu states %6u ms\n", b->caught ? "caught" : "MISSED", i, b->what, b->by,
+	       (unsigned long long)b->states, b->ms);
+	fflush(stdout);
+}
+
+static int wait_one(pid_t *pid, const int *which, unsigned jobs)
+{
+	int status;
+	const pid_t p = wait(&status);
+
+	for (unsigned k = 0; k < jobs; k++) {
+		if (pid[k] != p)
+			continue;
+		pid[k] = 0;
+		/* A program that ends at a check of its own, or by a signal, has found it too. */
+		if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+			bugs[which[k]].caught = true;
+			snprintf(bugs[which[k]].by, sizeof(bugs[0].by), "%s %d", WIFEXITED(status) ? "a check, exit" : "signal",
+				 WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+		}
+		show(which[k]);
+		return (int)k;
+	}
+	FAIL("a child that nobody started");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {{"all", 0, 0, 'a'},
+						{"jobs", 1, 0, 'j'},
+						{"seconds", 1, 0, 's'},
+						{"only", 1, 0, 'o'},
+						{"list", 0, 0, 'l'},
+						{"help", 0, 0, 'h'},
+						{0}};
+	unsigned jobs = 1, running = 0, step = 5;
+	int only = -1, missed = 0, tried = 0, c;
+	bool list = false;
+	pid_t pid[16] = {0};
+	int which[16];
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (c) {
+		case 'a':
+			step = 1;
+			break;
+		case 'j':
+			jobs = (unsigned)atoi(optarg);
+			break;
+		case 's':
+			opt_seconds = (unsigned)atoi(optarg);
+			break;
+		case 'o':
+			only = atoi(optarg);
+			break;
+		case 'l':
+			list = true;
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		default:
+			fputs(usage, stderr);
+			return 2;
+		}
+	}
+	if (jobs < 1 || jobs > 16 || opt_seconds < 1) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	bugs = mmap(NULL, BUGS_MAX * sizeof(*bugs), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(bugs != MAP_FAILED);
+	survey();
+	printf("%d bugs to plant\n", nbugs);
+	for (int i = 0; i < nbugs && list; i++)
+		printf("%3d  %s\n", i, bugs[i].what);
+	if (list)
+		return 0;
+	for (int i = only >= 0 ? only : 0; i < nbugs && (only < 0 || i == only); i += (int)step) {
+		unsigned k = 0;
+
+		fflush(stdout);
+		if (running == jobs) {
+			k = (unsigned)wait_one(pid, which, jobs);
+			running--;
+		} else {
+			while (pid[k])
+				k++;
+		}
+		which[k] = i;
+		tried++;
+		running++;
+		pid[k] = fork();
+		CHECK(pid[k] >= 0);
+		if (pid[k] == 0) {
+			if (only < 0 && !freopen("/dev/null", "w", stderr))
+				_exit(3);
+			hunt(&bugs[i]);
+			_exit(0);
+		}
+	}
+	while (running--)
+		wait_one(pid, which, jobs);
+	for (int i = 0; i < nbugs; i++)
+		missed += bugs[i].ms && !bugs[i].caught;
+	printf("%d bugs planted, %d caught, %d missed\n", tried, tried - missed, missed);
+	if (nfails)
+		printf("%d runs fail without a planted bug\n", nfails);
+	return missed > 0 || nfails > 0;
+}
