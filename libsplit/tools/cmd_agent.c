@@ -20,6 +20,8 @@ static const char help[] =
 	"  --chunk-bytes N      size of one staging file, a multiple of 2M (default 16M)\n"
 	"  --log-bytes N        records of one process's log (default 4M)\n"
 	"  --client-chunks N    staging files one process may have (default: half of the pool, at least 2)\n"
+	"  --report-after S     say so when a process has waited S seconds for a file that another one does not give up "
+	"(default 30)\n"
 	"  --private            used by 'splitfs run': DIR is this agent's own and is removed with it, and SIGTERM means to "
 	"end\n"
 	"                       when no process uses the volume any more\n"
@@ -34,6 +36,7 @@ static int run(int argc, char **argv)
 						{"chunk-bytes", required_argument, NULL, OPT_CHUNK},
 						{"log-bytes", required_argument, NULL, OPT_LOG},
 						{"client-chunks", required_argument, NULL, OPT_CLIENT_CHUNKS},
+						{"report-after", required_argument, NULL, OPT_REPORT_AFTER},
 						{"private", no_argument, NULL, OPT_PRIVATE},
 						{0}};
 	struct sfs_agent_config c = {.pool_bytes = SFS_DEFAULT_POOL_BYTES,
@@ -69,6 +72,11 @@ static int run(int argc, char **argv)
 			if (!cli_bytes(optarg, &n) || n == 0 || n > SFS_LEASE_CHUNKS)
 				return cli_usage(&cmd_agent, "--client-chunks must be from 1 to %u", SFS_LEASE_CHUNKS);
 			c.client_chunks = (uint32_t)n;
+			break;
+		case OPT_REPORT_AFTER:
+			if (!cli_bytes(optarg, &n) || n == 0 || n > 86400)
+				return cli_usage(&cmd_agent, "--report-after must be from 1 to 86400 seconds");
+			c.overdue_ms = n * 1000;
 			break;
 		case OPT_PRIVATE:
 			c.private_dir = true;

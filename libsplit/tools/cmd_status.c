@@ -6,18 +6,20 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
 #include "json.h"
 #include "relink/relink.h"
+#include "volume/blocked.h"
 
 static const char help[] =
 	"Usage: splitfs status ROOT [--json]\n"
 	"\n"
 	"Show a volume: how data moves into its files, its pool of staging files, the processes that use it with their\n"
-	"counters, totals over all processes including those that are gone, and what recoveries did. Works while the agent\n"
-	"runs.\n"
+	"counters, totals over all processes including those that are gone, and what recoveries did, and who waits\n"
+	"too long for whom. Works while the agent runs.\n"
 	"\n"
 	"  --json   print one JSON object\n"
 	"\n"
@@ -39,6 +41,7 @@ struct report {
 	struct process *processes;
 	size_t nprocesses;
 	struct sfs_totals totals;
+	struct sfs_blocked_list blocked;
 };
 
 /* One log; it may vanish while we look. */
@@ -99,6 +102,8 @@ static int look(struct report *rp, const char *path, struct sfs_why *why)
 		snprintf(rp->provider, sizeof(rp->provider), "%s",
 			 relink_provider_name(p < 0 ? RELINK_NONE : (enum relink_provider)p));
 	}
+	if (rp->agent_pid)
+		sfs_blocked_read(&rp->root, &rp->blocked);
 	err = sfs_totals_read(&rp->root, &rp->totals);
 	if (err)
 		return sfs_fail(why, err, "read %s/.splitfs/totals: %s", rp->root.path, strerror(-err));
@@ -126,6 +131,13 @@ static int look(struct report *rp, const char *path, struct sfs_why *why)
 	}
 	sfs_numbers_free(&chunks);
 	return 0;
+}
+
+static uint64_t seconds_since(uint64_t when)
+{
+	const uint64_t now = (uint64_t)time(NULL);
+
+	return now > when ? now - when : 0;
 }
 
 static void json_counters(struct json *j, const char *key, const struct sfs_counters *c)
@@ -178,6 +190,21 @@ static void print_json(const struct report *rp)
 	json_number(&j, "replayed", rp->totals.recovery_replayed);
 	json_number(&j, "quarantined", rp->totals.recovery_quarantined);
 	json_object_end(&j);
+	json_object(&j, "blocked");
+	json_number(&j, "total", rp->blocked.total);
+	json_array(&j, "now");
+	for (uint32_t i = 0; i < rp->blocked.n; i++) {
+		const struct sfs_blocked *b = &rp->blocked.v[i];
+
+		json_object(&j, NULL);
+		json_number(&j, "pid", (uint64_t)b->pid);
+		json_number(&j, "held_by", (uint64_t)b->held_by);
+		json_number(&j, "inode", b->ino);
+		json_number(&j, "seconds", seconds_since(b->since));
+		json_object_end(&j);
+	}
+	json_array_end(&j);
+	json_object_end(&j);
 	json_object_end(&j);
 	putchar('\n');
 }
@@ -225,6 +252,10 @@ static void print_text(const struct report *rp)
 		       p->alive ? "alive" : "ended, to be recovered");
 		print_counters(&p->counters);
 	}
+	for (uint32_t i = 0; i < rp->blocked.n; i++)
+		printf("blocked   process %d has waited %llu s for inode %llu, which process %d does not give up\n",
+		       rp->blocked.v[i].pid, (unsigned long long)seconds_since(rp->blocked.v[i].since),
+		       (unsigned long long)rp->blocked.v[i].ino, rp->blocked.v[i].held_by);
 	printf("totals\n");
 	print_counters(&rp->totals.counters);
 	printf("recovery  %llu runs, %llu records, %llu replayed, %llu quarantined\n",

@@ -20,10 +20,12 @@
 #include <unistd.h>
 
 #include "agent/internal.h"
+#include "volume/blocked.h"
 
 #define EVENTS	       64
 #define TICK_MS	       200 /* while something has to be looked at again */
 #define LOG_PER_SECOND 20u
+#define OVERDUE_MS     30000u
 
 uint64_t agent_now(void)
 {
@@ -277,6 +279,10 @@ static int start(struct agent *a, struct sfs_why *why)
 		err = sfs_root_lock_note(&a->root, "agent", relink_provider_name(a->provider), cf->agents_dir);
 	if (err)
 		return sfs_fail(why, err, "start the agent of %s: %s", a->root.path, strerror(-err));
+	/* What the agent before us said of this is void. */
+	err = sfs_blocked_write(&a->root, &(struct sfs_blocked_list){0});
+	if (err)
+		return sfs_fail(why, err, "write the list of waiting processes: %s", strerror(-err));
 	request_refill(a);
 	return 0;
 }
@@ -365,6 +371,7 @@ static void timeouts(struct agent *a)
 		deleg_retry_all(a);
 	}
 	client_timeouts(a, now);
+	overdue_check(a, now);
 }
 
 static int loop(struct agent *a, struct sfs_why *why)
@@ -372,7 +379,8 @@ static int loop(struct agent *a, struct sfs_why *why)
 	struct epoll_event ev[EVENTS];
 
 	for (;;) {
-		const bool tick = a->stopping || a->grace_until || a->accept_again || a->nstrangers || client_count(a, C_DYING);
+		const bool tick = a->stopping || a->grace_until || a->accept_again || a->nstrangers ||
+				  client_count(a, C_DYING) || client_count(a, C_WAIT_ACQUIRE) || a->overdue_listed;
 		const int n = epoll_wait(a->epoll, ev, EVENTS, tick ? TICK_MS : -1);
 
 		if (n < 0 && errno != EINTR)
@@ -433,6 +441,7 @@ int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
 	a.client_chunks_max = most < 2 && !config->client_chunks ? 2
 			      : most > SFS_LEASE_CHUNKS		 ? SFS_LEASE_CHUNKS
 								 : (uint32_t)most;
+	a.overdue_ms = config->overdue_ms ? config->overdue_ms : OVERDUE_MS;
 	err = start(&a, why);
 	if (!err && write(config->ready_fd, "ready\n", 6) != 6)
 		err = sfs_fail(why, -errno, "say that the agent is ready: %s", strerror(errno));

@@ -15,6 +15,7 @@ struct sfs_agent_config {
 	uint64_t chunk_bytes;	/* size of a staging file, a multiple of 2 MiB */
 	uint64_t log_bytes;	/* records of one log */
 	uint32_t client_chunks; /* staging files one client may have; 0: half of the pool, at least 2 */
+	uint64_t overdue_ms;	/* a client that waits longer for another one is reported; 0: 30 seconds */
 	/*
 	 * For `splitfs run`: the directory of the socket is ours alone and goes with us; SIGTERM means "stop when nobody uses
 	 * the volume any more": no client is connected and nobody holds the lock of `users` in the directory.

@@ -128,6 +128,10 @@ void client_set_state(struct agent *a, struct client *c, enum client_state state
 	if (state == C_STRANGER)
 		a->nstrangers++;
 	c->state = state;
+	if (state == C_WAIT_ACQUIRE) {
+		c->wait_since = agent_now();
+		c->wait_report = a->overdue_ms;
+	}
 	if (c->sock >= 0 && listen != listened)
 		agent_rewatch(a, c->sock, (listen ? EPOLLIN : 0) | EPOLLRDHUP, &c->request_src);
 }

@@ -8,6 +8,7 @@
  *   request.c     what clients ask for
  *   delegation.c  who may cache and stage what
  *   worker.c      the worker thread
+ *   overdue.c     who waits too long for whom
  *   wire.c        messages with descriptors
  */
 #ifndef SFS_AGENT_INTERNAL_H
@@ -113,6 +114,7 @@ struct client {
 	struct hold *wait_hold;
 	uint64_t wait_flags;
 	struct client *wait_next;
+	uint64_t wait_since, wait_report; /* ms: when it began, and after how long to say so */
 };
 
 /* A recovery: the worker owns client->lease and the targets while it is under way. */
@@ -190,6 +192,9 @@ struct agent {
 	struct worker worker;
 	struct sfs_totals totals;
 
+	uint64_t overdue_ms, overdue_total;
+	uint32_t overdue_listed;
+
 	uint32_t log_tokens;
 	uint64_t log_refill;
 };
@@ -244,6 +249,9 @@ void deleg_retry_all(struct agent *a);
 /* Take the targets of c's holds for recovery. */
 struct target *deleg_take_targets(struct client *c, size_t *n);
 void target_close(struct target *t);
+
+/* overdue.c */
+void overdue_check(struct agent *a, uint64_t now);
 
 /* worker.c */
 int worker_start(struct agent *a);

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Clients that wait long for a file because another one does not answer its REVOKE: it is stopped, or its disk is. Nothing can be
+ * taken from such a process: it has the files mapped and may go on in the middle of a store at any time, so whoever got the file
+ * meanwhile would see torn data or lose its own. So they go on waiting, and it is said who waits for whom: in the agent's log, again
+ * each time the wait has doubled, and in `splitfs status`.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/internal.h"
+#include "volume/blocked.h"
+
+/* The state of a process as ps shows it: T stopped, D in the kernel, ... */
+static char state_of(int pid)
+{
+	char path[64], line[512], *end;
+	char state = '?';
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return state;
+	/* The command's name may hold anything but ends with the last parenthesis. */
+	if (fgets(line, sizeof(line), f) && (end = strrchr(line, ')')) && end[1] == ' ' && end[2])
+		state = end[2];
+	fclose(f);
+	return state;
+}
+
+/* Does c wait for what h's client has? */
+static bool holds_up(const struct hold *h, const struct client *c)
+{
+	return h->client != c && h->open && (h->revoking || h->client->state == C_DYING);
+}
+
+static void say(struct agent *a, const struct client *c, const struct hold *h, uint64_t seconds)
+{
+	const struct client *o = h->client;
+
+	if (o->state == C_DYING)
+		agent_log(a, "process %d (%s) has waited %llu s for inode %llu: the log of process %d (%s) is being recovered",
+			  c->pid, c->comm, (unsigned long long)seconds, (unsigned long long)h->dnode->ino, o->pid, o->comm);
+	else
+		agent_log(a,
+			  "process %d (%s) has waited %llu s for inode %llu, which process %d (%s, state %c) does not give up; "
+			  "let it go on, or end it",
+			  c->pid, c->comm, (unsigned long long)seconds, (unsigned long long)h->dnode->ino, o->pid, o->comm,
+			  state_of(o->pid));
+}
+
+void overdue_check(struct agent *a, uint64_t now)
+{
+	struct sfs_blocked_list l = {.total = a->overdue_total};
+	int err;
+
+	for (struct client *c = a->clients; c; c = c->next) {
+		const uint64_t waited = now - c->wait_since;
+		bool report;
+
+		if (c->state != C_WAIT_ACQUIRE || waited < a->overdue_ms)
+			continue;
+		report = waited >= c->wait_report;
+		if (report) {
+			l.total += c->wait_report == a->overdue_ms;
+			c->wait_report *= 2;
+		}
+		for (const struct hold *h = c->wait_hold->dnode->holds; h; h = h->dnode_next) {
+			if (!holds_up(h, c))
+				continue;
+			if (report)
+				say(a, c, h, waited / 1000);
+			if (l.n < SFS_BLOCKED_MAX)
+				l.v[l.n++] = (struct sfs_blocked){c->pid, h->client->pid, h->dnode->ino,
+								  (uint64_t)time(NULL) - waited / 1000};
+		}
+	}
+	/* Written when the picture changes; how long each has waited follows from when it began. */
+	if (l.n == a->overdue_listed && l.total == a->overdue_total)
+		return;
+	a->overdue_listed = l.n;
+	a->overdue_total = l.total;
+	err = sfs_blocked_write(&a->root, &l);
+	if (err)
+		agent_log(a, "write the list of waiting processes: %s", strerror(-err));
+}
