@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Every container image of SplitFS, one target each: csi-driver, injector-webhook, apps.
+# Every container image of SplitFS, one target each: csi-driver, injector-webhook, module-builder, apps.
 #
 # Programs come from build/image/, which `hack/images --stage` fills; hack/images then builds all targets with buildah over a
 # Debian base made from packages. With Docker and its public base image the same file is used like this:
@@ -38,6 +38,15 @@ FROM scratch AS injector-webhook
 COPY build/image/injector-webhook/ /
 USER 65532:65532
 ENTRYPOINT ["/splitfs-injector"]
+
+# Builds the kernel module on nodes (docs/module.md). gcc-12: what Debian 12's kernels were built with, and their headers ask for;
+# gcc: Debian 13's. gpgv: headers and source may come from Debian's archive. libssl3t64: sign-file of the headers.
+FROM debian AS module-builder
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends gcc gcc-12 gpgv kmod libc6-dev libelf1t64 libssl3t64 make patch xz-utils \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log
+COPY build/image/module-builder/ /opt/splitfs/
+RUN /opt/splitfs/kernel-patch/build --help >/dev/null
 
 # Applications for the quickstart and the end-to-end tests, as Debian ships them: nothing of SplitFS is in this image.
 FROM debian AS apps
