@@ -41,6 +41,14 @@ build_relink_tests() {
     make -s -C "$REPO_DIR/kernel-patch/test" BUILD="$VM_BUILD/kernel-patch" >&2 || die "cannot build the tests of relink (see above)"
 }
 
+# build_debug_module LINE: BUILD/modules/RELEASE/debug/ext4_splitfs.ko, whose relinks can be made to fail half way.
+build_debug_module() {
+    get_kernel "$1"
+    progress "building ext4_splitfs for $kernel_release, for the tests of relink"
+    "$REPO_DIR/kernel-patch/build" --debug --release "$kernel_release" --line "$1" --out "$VM_BUILD/modules/$kernel_release/debug" >&2 ||
+        die "cannot build the module for $kernel_release (see above)"
+}
+
 # build_module LINE: BUILD/modules/RELEASE/ext4_splitfs.ko, for exactly the kernel that get_kernel chooses.
 build_module() {
     get_kernel "$1"

@@ -8,8 +8,8 @@ VM_TESTS=(
     "oracle | 6.1 | 60 | programs | the power cuts' oracle accepts what is right and notices what is wrong (needs no machine)"
     "dax | 6.1 6.12 | 120 | programs module | DAX is real: statx, MAP_SYNC, 2 MiB faults counted; and is not where it should not be"
     "aged | 6.1 6.12 | 240 | programs module libsplit | a staging pool made on an aged volume gets 2 MiB mappings"
-    "relink | 6.1 6.12 | 900 | module relink | conformance of relink, e2fsck after each kind of file system"
-    "relink-stress | 6.1 6.12 | 600 | module relink | relink against faults, truncates and itself from several processes, e2fsck after each"
+    "relink | 6.1 6.12 | 900 | relink | conformance of relink, e2fsck after each kind of file system"
+    "relink-stress | 6.1 6.12 | 600 | relink | relink against faults, truncates and itself from several processes, e2fsck after each"
     "module | 6.1 6.12 | 0 | | the node's module manager: what it loads, refuses and reports (builds what it needs)"
     "libsplit-ext4 | 6.1 6.12 | 900 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
     "libsplit-xfs | 6.12 | 900 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
@@ -188,6 +188,7 @@ vm_test_command() {
         case $needs in *' relink '*) build_relink_tests ;; esac
         for line in "${VM_KERNELS[@]}"; do
             case $lines in *" $line "*) case $needs in *' module '*) build_module "$line" ;; esac ;; esac
+            case $lines in *" $line "*) case $needs in *' relink '*) build_debug_module "$line" ;; esac ;; esac
         done
     fi
     for row in "${rows[@]}"; do
