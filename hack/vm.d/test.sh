@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154,SC2034  # the parts of hack/vm share variables
 # hack/vm test: the tests that need a kernel and persistent memory of their own, each in machines of its own.
 
 # NAME | kernel lines | seconds | what must be built, NVDIMMs | what it shows
 # A test runs guest/jobs/NAME inside, or, where test_NAME is a function, that function outside.
 VM_TESTS=(
     "oracle | 6.1 | 60 | programs | the power cuts' oracle accepts what is right and notices what is wrong (needs no machine)"
+    "patches | 6.1 6.12 | 600 | | the kernel patches apply, pass checkpatch and compile (needs no machine)"
     "dax | 6.1 6.12 | 120 | programs module | DAX is real: statx, MAP_SYNC, 2 MiB faults counted; and is not where it should not be"
     "aged | 6.1 6.12 | 240 | programs module libsplit | a staging pool made on an aged volume gets 2 MiB mappings"
     "relink | 6.1 6.12 | 900 | relink | conformance of relink, e2fsck after each kind of file system"
@@ -81,6 +82,7 @@ test_oracle() {
 power_cut_test() {
     exec "$HACK_DIR/vm" power-cut --kernel "$2" --type "$1" --cuts "$VM_CUTS" --seed "$VM_SEED" --name "$t_name@$2"
 }
+test_patches() { exec "$REPO_DIR/kernel-patch/test/check" "$1"; }
 test_power_cut_ext4() { power_cut_test ext4_splitfs "$1"; }
 test_module() { exec "$REPO_DIR/csi-driver/test/vm-module" --kernel "$1"; }
 test_power_cut_xfs() { power_cut_test xfs-exchange "$1"; }
