@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154,SC2034,SC2054  # the parts of hack/vm share variables
 # One virtual machine from power on to power off.
 
 # choose_accel: KVM where it works, else emulation. A /dev/kvm on a processor that shows no virtualization extension belongs to

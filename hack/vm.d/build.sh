@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154,SC2034  # the parts of hack/vm share variables
 # What the tests run inside, built outside.
 
 build_programs() {

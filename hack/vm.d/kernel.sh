@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2034  # sets what the other parts read
+# shellcheck shell=bash disable=SC2034,SC2154  # sets what the other parts read
 # The distribution's kernels. kernel-patch/fetch knows where they come from; nothing is installed on this machine.
 
 known_line() {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154,SC2034,SC2153,SC2054  # the parts of hack/vm share variables
 # Power cuts: the machine is killed while it works, booted again on the same NVDIMM, and what is there is checked.
 
 powercut_usage() {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154,SC2034  # the parts of hack/vm share variables
 # What the virtual machine runs: one read-only root file system, and per kernel an initial RAM disk that mounts it.
 
 # get_root: sets root_image to the path of the root image, making it if necessary. It is named by what went in.

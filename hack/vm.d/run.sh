@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154,SC2034,SC2153  # the parts of hack/vm share variables
 # hack/vm run: one boot, one job.
 
 # A timed-out or broken machine is told apart from a job that failed, like timeout(1) does it.
@@ -27,8 +27,9 @@ claim_run() {
 pmem_image() {
     local path=$1 size=$2 bytes
     bytes=$(numfmt --from=iec "$size" 2>/dev/null) || die "'$size' is not a size (like 1G)"
-    [ $((bytes % (2 << 20))) = 0 ] && [ "$bytes" -ge $((64 << 20)) ] ||
+    if [ $((bytes % (2 << 20))) != 0 ] || [ "$bytes" -lt $((64 << 20)) ]; then
         die "an NVDIMM of $size: must be a multiple of 2M and at least 64M"
+    fi
     if [ -f "$path" ]; then
         [ "$(stat -c %s "$path")" = "$bytes" ] ||
             die "$path exists with $(stat -c %s "$path") bytes, not $size; remove it or ask for its size"
@@ -42,6 +43,7 @@ pmem_image() {
 # write_job COMMAND...: what guest/start runs.
 write_job() {
     {
+        # shellcheck disable=SC2016  # PATH is the machine's own
         printf 'export PATH=%q:$PATH VM_KERNEL=%q VM_RESULTS=%q BUILD=%q\n' "$VM_PARTS/guest/bin" "$vm_kernel" "$vm_run" "$VM_BUILD"
         [ ${#vm_env[@]} = 0 ] || printf 'export %q\n' "${vm_env[@]}"
         # The directory of the caller, where it can be seen from inside.
