@@ -93,6 +93,16 @@ enum sfs_record_type {
 	 * system's journal has committed that; without, it holds only while this boot lasts. ino 0 retires all inodes.
 	 */
 	SFS_REC_DONE = 2,
+	/*
+	 * posix: fsync. After a power loss every earlier WRITE of this log for (ino, gen) counts as if it were DURABLE: bytes and
+	 * records were persistent before this record was stored. ino 0: of all inodes.
+	 */
+	SFS_REC_COMMIT = 3,
+	/*
+	 * sync, strict: the file (ino, gen) is being cut off at `size`; recovery finishes it. Its earlier records have been retired, and
+	 * a DONE follows before the next one.
+	 */
+	SFS_REC_TRUNCATE = 4,
 };
 
 #define SFS_REC_DATA_CRC 0x01u /* data_crc holds CRC32C(0, data): record and data were persisted by one fence */

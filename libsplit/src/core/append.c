@@ -39,7 +39,7 @@ static inline bool append_grow(struct sfs_inode *in, const void *buf, size_t n)
 	in->grow_at += n;
 	pm_store_word(&in->grow->size, sfs_grow_word(in->grow_crc, (uint32_t)(in->grow_at - in->grow_base)));
 	in->size += n;
-	in->touched = true;
+	in->touched = in->busy = true;
 	count(vol, append_ops, 1);
 	count(vol, append_bytes, n);
 	count(vol, staged_bytes, n);
@@ -85,7 +85,7 @@ static __attribute__((noinline)) bool append_record(struct sfs_inode *in, const 
 	in->size = pos + n;
 	if (at + n > in->hot_to)
 		in->hot_to = at + (uint32_t)n;
-	in->touched = true;
+	in->touched = in->busy = true;
 	count(vol, append_ops, 1);
 	count(vol, append_bytes, n);
 	count(vol, staged_bytes, n);

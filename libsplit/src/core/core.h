@@ -78,7 +78,6 @@ int sfs_fsync(int fd, bool data_only);
 /* sync(2), syncfs(2): everything staged is relinked; the caller then makes the real call. */
 void sfs_sync_all(void);
 int sfs_ftruncate(int fd, off_t len);
-int sfs_truncate(const char *path, off_t len); /* SFS_PASS unless the file is open here */
 int sfs_fallocate(int fd, int mode, off_t off, off_t len);
 /* fcntl(2) with F_DUPFD*, F_SETFL, F_SETLK, ... completely; also for descriptors that are not ours. */
 int sfs_fcntl(int fd, int cmd, long arg);
@@ -92,6 +91,8 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags);
  * not serve. With `forever`, stop staging for this inode (mmap, io_uring): from now on the kernel serves it.
  */
 int sfs_make_true(int fd, bool forever);
+/* The same before a call that only looks at the file, or where others are about to look (a lock). */
+int sfs_publish(int fd);
 /* After such a call: reload offset and size from the kernel. */
 void sfs_changed(int fd);
 /* The same for the file a path names (rename, link, unlink, utimens, ...): relinks what is staged; no-op for other files. */

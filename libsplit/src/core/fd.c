@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors: which of the process's descriptors are open files of our volumes, and their open file descriptions. */
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -8,34 +9,53 @@
 #include "core/durable.h"
 
 #define SLAB_BYTES (64ul << 10)
+#define LINGER_MAX 128u
 #define FDS_MAX	   (1 << 20)
 #define SETFL	   (O_APPEND | O_DIRECT | O_NONBLOCK | O_NOATIME) /* what F_SETFL can change */
 
 struct sfs_ofd **sfs_fds;
 int sfs_fds_len;
+/*
+ * 1: opened by the application and not used yet. The table has no entry; at its first use the descriptor becomes ours as any
+ * unknown one does, but its offset is still 0 and nobody shares it. So open and close cost what they cost the kernel.
+ */
+static uint8_t *fresh;
 
 /* The table covers every number a descriptor can have; only the pages in use are resident. */
 int sfs_fds_make(void)
 {
-	void *p = sys_mmap(NULL, FDS_MAX * sizeof(*sfs_fds), PROT_READ | PROT_WRITE,
+	void *p = sys_mmap(NULL, FDS_MAX * (sizeof(*sfs_fds) + sizeof(*fresh)), PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (sys_is_err(p))
 		return (int)(long)p;
 	sfs_fds = p;
+	fresh = (uint8_t *)(sfs_fds + FDS_MAX);
 	store_release(&sfs_fds_len, FDS_MAX);
 	return 0;
 }
 
-/* Make an entry and keep fd_max above it. */
-static void enter(int fd, struct sfs_ofd *ofd)
+/* Keep fd_max above what is ours. */
+static void reach(int fd)
 {
 	int max = load_acquire(&sfs.fd_max);
 
-	while (ofd > SFS_PRIVATE && max < fd &&
-	       !__atomic_compare_exchange_n(&sfs.fd_max, &max, fd, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	while (max < fd && !__atomic_compare_exchange_n(&sfs.fd_max, &max, fd, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		;
+}
+
+static void enter(int fd, struct sfs_ofd *ofd)
+{
+	if (ofd > SFS_PRIVATE)
+		reach(fd);
 	store_release(&sfs_fds[fd], ofd);
+}
+
+void sfs_fds_shared(void)
+{
+	for (int fd = 0; fd <= load_acquire(&sfs.fd_max); fd++)
+		if (fresh[fd])
+			store_release(&fresh[fd], (uint8_t)0);
 }
 
 /* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. */
@@ -73,6 +93,14 @@ static struct sfs_ofd *ofd_new_locked(struct sfs_inode *in, int flags)
 	return ofd;
 }
 
+/* Stores in place have changed the file, and after the last close nobody may come by to say so. */
+static void times(struct sfs_inode *in)
+{
+	sfs_rwlock_wrlock(&in->lock);
+	sfs_inode_times(in);
+	sfs_rwlock_wrunlock(&in->lock);
+}
+
 /*
  * Drop one descriptor's hold on its description; with the last one relink what is staged, so that a closed file is what
  * everybody sees. Returns what close(2) should report.
@@ -88,8 +116,11 @@ static int ofd_put(struct sfs_ofd *ofd)
 	sfs_mutex_unlock(&sfs.lock);
 	if (!last)
 		return 0;
+	/* Records that go on counting keep the inode, and its descriptor: not too many. */
 	if (in->live || in->staged > 0)
-		r = sfs_flush_unlocked(in, false);
+		r = sfs_flush_unlocked(in, load_acquire(&in->vol->live) > LINGER_MAX ? SFS_RETIRE : SFS_PUBLISH);
+	else if (in->touched)
+		times(in);
 	sfs_mutex_lock(&sfs.lock);
 	ofd->next_free = sfs.free_ofds;
 	sfs.free_ofds = ofd;
@@ -132,6 +163,7 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 	struct sfs_volume *vol = S_ISREG(st->st_mode) ? sfs_volume_of(st->st_dev) : NULL;
 	struct sfs_inode *in;
 	struct sfs_ofd *ofd = NULL;
+	bool known = false;
 	int r;
 
 	if (!vol || (flags & O_PATH) || fd >= sfs_fds_len)
@@ -143,8 +175,12 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 		return -EIO;
 	sfs_mutex_lock(&sfs.lock);
 	in = sfs_inode_get_locked(vol, st->st_dev, st->st_ino);
-	if (in)
+	if (in) {
+		known = in->ready && in->refs == 1;
+		/* Who may execute it must not find it open for writing. */
+		in->keep = !(st->st_mode & 0111);
 		ofd = ofd_new_locked(in, flags);
+	}
 	sfs_mutex_unlock(&sfs.lock);
 	if (!in)
 		return -ENOMEM;
@@ -158,9 +194,21 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 	if (unlikely(in->lost))
 		in->lost = open_here(in);
 	r = sfs_inode_ready(in, fd, flags);
+	if (known)
+		sfs_inode_reload(in); /* while it was not open here somebody else may have changed it */
 	sfs_rwlock_wrunlock(&in->lock);
 	enter(fd, ofd);
 	return 1;
+}
+
+/* The file that fd, ours, was opened on: nothing of what is written to it may count before its name does. */
+static int name_it(int fd, int flags, const struct stat *st)
+{
+	struct sfs_inode *in = sfs_fds[fd]->inode;
+	int r = in->named ? 0 : sfs_open_durable(in->vol, fd, flags, st);
+
+	in->named = in->named || r == 0;
+	return r;
 }
 
 /* Forget an entry that a descriptor closed behind our back left. */
@@ -170,6 +218,7 @@ static void drop(int fd)
 
 	if ((unsigned)fd >= (unsigned)sfs_fds_len)
 		return;
+	store_release(&fresh[fd], (uint8_t)0);
 	old = __atomic_exchange_n(&sfs_fds[fd], NULL, __ATOMIC_ACQ_REL);
 	if (old > SFS_PRIVATE)
 		ofd_put(old);
@@ -183,22 +232,30 @@ bool sfs_ours_unknown(int fd)
 
 void sfs_adopt(int fd)
 {
+	const uint64_t all = ~0ull;
+	uint64_t mask;
 	struct sfs_ofd *ofd;
 	struct stat st;
+	bool mine;
 	int flags;
 
 	if ((unsigned)fd >= (unsigned)sfs_fds_len || sys_fstat(fd, &st) < 0)
 		return;
-	/* Two threads may use a descriptor for the first time at once. */
+	/* Two threads may use a descriptor for the first time at once; a signal handler that does would wait for itself. */
+	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&mask, sizeof(mask));
 	sfs_mutex_lock(&sfs.adopt);
 	ofd = load_acquire(&sfs_fds[fd]);
 	if (ofd != SFS_PRIVATE && !(ofd > SFS_PRIVATE && ofd->inode->dev == st.st_dev && ofd->inode->ino == st.st_ino)) {
+		mine = fresh[fd];
 		drop(fd);
 		flags = sys_fcntl(fd, F_GETFL, 0);
-		if (flags < 0 || attach(fd, &st, flags, true) != 1)
+		if (flags < 0 || attach(fd, &st, flags, !mine) != 1)
 			store_release(&sfs_fds[fd], SFS_FOREIGN);
+		else if (mine && name_it(fd, flags, &st) < 0)
+			sfs_fds[fd]->inode->kernel_only = true; /* whose O_DSYNC writes fail, as the journal has */
 	}
 	sfs_mutex_unlock(&sfs.adopt);
+	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
 }
 
 /*
@@ -214,6 +271,23 @@ static bool truncates_ours(int dirfd, const char *path, int flags)
 	       sfs_volume_of(st.st_dev);
 }
 
+/*
+ * Need nothing be known of the file before the descriptor is used? Not so while an agent may be missing, which strict has to say at
+ * open, and where the call may have created the file, which sync and strict make durable.
+ */
+static bool may_wait(int fd, int flags)
+{
+	if (fd >= sfs_fds_len || (flags & O_PATH) || sfs.nvolumes == 0)
+		return false;
+	for (int i = 0; i < sfs.nvolumes; i++) {
+		const struct sfs_volume *vol = &sfs.volumes[i];
+
+		if (load_acquire(&vol->state) != VOL_READY || (vol->mode != SFS_POSIX && (flags & O_CREAT)))
+			return false;
+	}
+	return true;
+}
+
 int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
 	const bool truncate = truncates_ours(dirfd, path, flags);
@@ -223,9 +297,18 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 	sfs_check_fork();
 	flags |= O_LARGEFILE;
 	fd = sys_openat(dirfd, path, truncate ? flags & ~O_TRUNC : flags, mode);
+	if (fd == -EMFILE && load_acquire(&sfs.parked) > 0) {
+		sfs_inodes_unpark(); /* they have descriptors */
+		fd = sys_openat(dirfd, path, truncate ? flags & ~O_TRUNC : flags, mode);
+	}
 	if (fd < 0)
 		return fd;
 	drop(fd);
+	if (!truncate && may_wait(fd, flags)) {
+		reach(fd);
+		store_release(&fresh[fd], (uint8_t)1);
+		return fd;
+	}
 	r = sys_fstat(fd, &st);
 	if (r == 0)
 		r = attach(fd, &st, flags, false);
@@ -234,7 +317,7 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 	if (r >= 0 && truncate)
 		r = sfs_truncate_open(fd, flags);
 	else if (r > 0)
-		r = sfs_open_durable(sfs_volume_of(st.st_dev), fd, flags, &st);
+		r = name_it(fd, flags, &st);
 	if (r < 0) {
 		if (sfs_close(fd) == SFS_PASS)
 			sys_close(fd);
@@ -260,8 +343,10 @@ int sfs_close(int fd)
 	if (is_private(fd))
 		return -EBADF;
 	ofd = __atomic_exchange_n(&sfs_fds[fd], NULL, __ATOMIC_ACQ_REL);
-	if (ofd <= SFS_PRIVATE)
+	if (ofd <= SFS_PRIVATE) {
+		store_release(&fresh[fd], (uint8_t)0);
 		return SFS_PASS;
+	}
 	r = ofd_put(ofd);
 	k = sys_close(fd);
 	return k < 0 ? k : r;
@@ -292,6 +377,8 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags)
 				sys_call3(SYS_close_range, first, fd - 1, 0);
 			first = fd + 1;
 		} else {
+			if (fresh[fd])
+				store_release(&fresh[fd], (uint8_t)0);
 			if (ofd)
 				store_release(&sfs_fds[fd], (struct sfs_ofd *)NULL);
 		}
@@ -345,7 +432,7 @@ int sfs_fcntl(int fd, int cmd, long arg)
 	int r;
 
 	if (cmd == F_SETLK || cmd == F_SETLKW || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW || cmd == F_SETLEASE) {
-		r = sfs_make_true(fd, false); /* a lock is where another process looks */
+		r = sfs_publish(fd); /* a lock is where another process looks */
 		if (r < 0)
 			return r;
 	}

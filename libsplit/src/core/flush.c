@@ -7,6 +7,14 @@
 #include "core/state.h"
 #include "pm/pm.h"
 
+/* Is there anything between these offsets of a staging file? */
+static bool left_behind(int fd, uint64_t from, uint64_t end)
+{
+	uint64_t to;
+
+	return relink_next_data(fd, &from, &to, end) != 0;
+}
+
 /* Relink one run of blocks, [blk, blk + n) of the file, contiguous in one staging file. *done_blocks of them are in it. */
 static int relink_run(struct sfs_inode *in, uint64_t blk, uint64_t n, sfs_block b, uint64_t *done_blocks)
 {
@@ -22,18 +30,16 @@ static int relink_run(struct sfs_inode *in, uint64_t blk, uint64_t n, sfs_block 
 		.target_off = off,
 		.len = end - off,
 		.size = end,
+		.persistent = vol->dax,
 	};
 	uint64_t moved = 0;
 	int ret;
 
-	/* posix mode left short copies in the cache; the blocks are about to change hands, so nobody else would write them back. */
-	if (vol->dax && vol->mode == SFS_POSIX) {
-		pm_flush(r.staged, r.len);
-		pm_fence();
-	}
 	ret = relink(vol->provider, &r, &moved);
 	if (ret < 0 ? moved > 0 : !(ret & RELINK_DONOR_KEEPS))
 		c->holes = true;
+	if (vol->dax && !in->kept)
+		in->kept = ret < 0 || (ret & RELINK_DONOR_KEEPS) || left_behind(c->fd, r.donor_off, r.donor_off + r.len);
 	*done_blocks = ret < 0 ? moved / SFS_BLOCK : n; /* after an error, whole blocks from the start may have gone over */
 	if (ret < 0)
 		return ret;
@@ -45,39 +51,95 @@ static int relink_run(struct sfs_inode *in, uint64_t blk, uint64_t n, sfs_block 
 /* A record that retires the inode's earlier ones. -EAGAIN: the log is full. */
 static int done(struct sfs_inode *in, bool durable)
 {
-	struct sfs_volume *vol = in->vol;
-	struct sfs_record rec = {
-		.type = SFS_REC_DONE,
-		.flags = durable ? SFS_REC_DURABLE : 0,
-		.ino = in->ino,
-		.gen = in->gen,
-	};
 	uint32_t slot;
 	int r;
 
 	sfs_log_drop_slots(in);
-	r = sfs_log_reserve(vol, 1, true, &slot);
+	r = sfs_log_reserve(in->vol, 1, true, &slot);
+	if (r == 0)
+		sfs_log_done(in, slot, durable);
+	return r;
+}
 
-	if (r < 0)
-		return r;
-	sfs_log_write(vol, slot, &rec);
-	pm_fence();
-	return 0;
+void sfs_grow_end(struct sfs_inode *in)
+{
+	if (!in->grow)
+		return;
+	in->hot_to = SFS_BLOCK - (uint32_t)(in->grow_limit - in->grow_at);
+	/* Everything else is written back as it is stored; the next fence is to find this too. */
+	if (in->vol->dax) {
+		pm_flush(in->grow_base, (size_t)(in->grow_at - in->grow_base));
+		pm_flush(in->grow, sizeof(*in->grow));
+	}
+	in->grow = NULL;
+	in->grow_at = in->grow_limit = NULL;
 }
 
 /*
- * In posix mode records promise nothing across a power loss, and on an emulated volume no record does: only where sync or strict
- * staged on real PM must the file system's journal be committed before the records may be retired.
+ * posix on persistent memory: from here on everything written before survives a power loss. Bytes and records first, fenced, then
+ * the record that says so. -EAGAIN: the log is full.
  */
-int sfs_flush(struct sfs_inode *in, bool durable)
+static int commit(struct sfs_inode *in)
+{
+	uint32_t slot;
+	int r;
+
+	if (!in->uncommitted)
+		return 0;
+	sfs_grow_end(in);
+	r = sfs_log_slots(in, 1, &slot);
+	if (r < 0)
+		r = sfs_log_reserve(in->vol, 1, true, &slot);
+	if (r == 0)
+		sfs_log_commit(in, slot);
+	return r;
+}
+
+/* Is everything staged in one piece, which goes over in one transaction of the file system? */
+static bool one_run(const struct sfs_inode *in)
+{
+	uint64_t blk = in->first, n = 1;
+
+	while (blk < in->last && in->table[blk] == 0)
+		blk++;
+	while (blk + n < in->last && in->table[blk + n] == in->table[blk] + n)
+		n++;
+	return n == in->staged;
+}
+
+/*
+ * Before what posix staged becomes the file system's to commit when it likes: a power loss is not to leave a part of a call, as it might
+ * where a relink is more than one transaction. And a program that calls fsync is spared the journal if this is committed.
+ */
+static int commit_first(struct sfs_inode *in)
+{
+	const struct sfs_volume *vol = in->vol;
+
+	if (!vol->dax || vol->mode != SFS_POSIX || in->staged == 0)
+		return 0;
+	return in->fsyncs || vol->provider != RELINK_EXT4 || !one_run(in) ? commit(in) : 0;
+}
+
+/*
+ * When may records be retired? On an emulated volume they count only while this boot lasts, and in posix mode, before a COMMIT,
+ * too: as soon as the blocks are in the file. All others when the file system's journal has committed the relink. Until then they go
+ * on counting, and what a replay would find are holes, which says "moved already": so the journal's turn comes later,
+ * unless a provider has copied.
+ */
+int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 {
 	struct sfs_volume *vol = in->vol;
-	uint64_t blk = in->first;
+	bool durable = how == SFS_DURABLE;
+	uint64_t blk;
 	int r;
 
 	sfs_grow_end(in); /* what is relinked must not grow in the staging file */
-	if (in->live && vol->dax && vol->mode != SFS_POSIX)
-		durable = true;
+	r = commit_first(in);
+	if (r < 0)
+		return r;
+	if (vol->dax)
+		pm_fence(); /* all that was staged has been written back */
+	blk = in->first;
 	while (in->staged > 0 && blk < in->last) {
 		const sfs_block b = in->table[blk];
 		uint64_t n = 1;
@@ -103,25 +165,59 @@ int sfs_flush(struct sfs_inode *in, bool durable)
 			return r; /* the rest stays staged, its records stay valid */
 	}
 	sfs_inode_times(in);
+	if (in->live && vol->dax && (vol->mode != SFS_POSIX || in->committed)) {
+		if (how == SFS_PUBLISH && !in->kept)
+			return 0;
+		durable = true;
+	}
 	if (durable && in->fd >= 0) {
 		r = sys_fsync(in->fd);
 		if (r < 0)
 			return r;
+		in->kdirty = false;
 	}
 	if (!in->live)
 		return 0;
+	if (!durable)
+		in->kdirty = true;
 	r = done(in, durable);
 	if (r == 0)
 		sfs_stage_retired(in);
 	return r;
 }
 
-int sfs_flush_unlocked(struct sfs_inode *in, bool durable)
+/*
+ * On persistent memory what this process wrote needs no journal: its records are durable (in posix with the COMMIT), stores in place
+ * were fenced and their blocks mapped with MAP_SYNC. Anything else there may be to commit (a file just made, a truncate, writes
+ * by the kernel) is what kdirty is for.
+ */
+int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
+{
+	struct sfs_inode *in = ofd->inode;
+	const bool pending = in->live || in->staged > 0;
+	int r;
+
+	in->fsyncs = true;
+	if (in->vol->dax && (pending || in->touched) && sfs_inode_served(in) && !in->kdirty && !ofd->kernel_off) {
+		r = commit(in);
+		return r < 0 ? r : sfs_flush(in, SFS_PUBLISH);
+	}
+	if (pending)
+		return sfs_flush(in, SFS_DURABLE);
+	if (!data_only)
+		sfs_inode_times(in);
+	r = data_only ? sys_fdatasync(fd) : sys_fsync(fd);
+	if (r == 0 && !data_only)
+		in->kdirty = false;
+	return r;
+}
+
+int sfs_flush_unlocked(struct sfs_inode *in, enum sfs_flush how)
 {
 	int r;
 
 	sfs_rwlock_wrlock(&in->lock);
-	r = sfs_flush(in, durable);
+	r = sfs_flush(in, how);
 	sfs_rwlock_wrunlock(&in->lock);
 	if (r == -EAGAIN)
 		r = sfs_log_checkpoint(in->vol, true);
@@ -131,11 +227,11 @@ int sfs_flush_unlocked(struct sfs_inode *in, bool durable)
 static int flush_one(struct sfs_inode *in, void *arg)
 {
 	if (in->live || in->staged > 0)
-		sfs_flush_unlocked(in, *(bool *)arg);
+		sfs_flush_unlocked(in, *(enum sfs_flush *)arg);
 	return 0;
 }
 
-void sfs_flush_all(struct sfs_volume *vol, bool durable)
+void sfs_flush_all(struct sfs_volume *vol, enum sfs_flush how)
 {
-	sfs_inodes_each(vol, flush_one, &durable);
+	sfs_inodes_each(vol, flush_one, &how);
 }

@@ -12,6 +12,8 @@
 #define WINDOW_MIN (1ull << 30)
 #define WINDOW_MAX (1ull << 44)
 #define SLAB_BYTES (256ul << 10)
+#define PARKED_MAX 64u /* inodes that are not open: each has a descriptor */
+#define AGE_MAX	   10u /* ticks: a second */
 
 static unsigned bucket(dev_t dev, ino_t ino)
 {
@@ -27,6 +29,15 @@ struct sfs_inode *sfs_inode_find_locked(dev_t dev, ino_t ino)
 	return in;
 }
 
+static void hold_locked(struct sfs_inode *in)
+{
+	in->refs++;
+	if (in->parked) {
+		in->parked = false;
+		sfs.parked--;
+	}
+}
+
 struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino)
 {
 	struct sfs_inode *in;
@@ -34,7 +45,7 @@ struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino)
 	sfs_mutex_lock(&sfs.lock);
 	in = sfs_inode_find_locked(dev, ino);
 	if (in)
-		in->refs++;
+		hold_locked(in);
 	sfs_mutex_unlock(&sfs.lock);
 	return in;
 }
@@ -75,10 +86,13 @@ struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t 
 		in->dev = dev;
 		in->ino = ino;
 		in->fd = in->fd_readonly = -1;
+		in->kdirty = true;
 		in->next = sfs.hash[bucket(dev, ino)];
 		sfs.hash[bucket(dev, ino)] = in;
 	}
-	in->refs++;
+	hold_locked(in);
+	in->evict = false;
+	in->age = 0;
 	return in;
 }
 
@@ -101,6 +115,17 @@ static void dismantle(struct sfs_inode *in)
 	in->ready = false;
 }
 
+/* The last reference goes: may the inode stay? */
+static bool park_locked(struct sfs_inode *in)
+{
+	if (!in->keep || in->evict || in->kernel_only || in->deleg != SFS_DELEG_EXCLUSIVE || in->vol->state != VOL_READY ||
+	    sfs.no_staging || !sfs.service_state || sfs.parked >= PARKED_MAX)
+		return false;
+	in->parked = true;
+	sfs.parked++;
+	return true;
+}
+
 /*
  * Give a reference back. With the last one the inode goes; whoever drops it has flushed before (a flush that failed keeps
  * the data staged and its records live: then the inode stays, for the agent to recover when the process ends).
@@ -112,8 +137,10 @@ void sfs_inode_put(struct sfs_inode *in)
 
 	sfs_mutex_lock(&sfs.lock);
 	last = in->refs == 1;
-	if (!last)
+	if (!last || park_locked(in)) {
 		in->refs--;
+		last = false;
+	}
 	sfs_mutex_unlock(&sfs.lock);
 	if (!last)
 		return;
@@ -159,7 +186,7 @@ void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, voi
 		for (in = sfs.hash[i]; in && in->vol != vol; in = in->next)
 			;
 		if (in)
-			in->refs++;
+			hold_locked(in);
 		sfs_mutex_unlock(&sfs.lock);
 		while (in && !stop) {
 			stop = fn(in, arg);
@@ -167,7 +194,7 @@ void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, voi
 			for (next = in->next; next && next->vol != vol; next = next->next)
 				;
 			if (next)
-				next->refs++;
+				hold_locked(next);
 			sfs_mutex_unlock(&sfs.lock);
 			sfs_inode_put(in);
 			in = next;
@@ -177,6 +204,57 @@ void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, voi
 		if (stop)
 			return;
 	}
+}
+
+bool sfs_inode_evict(struct sfs_inode *in)
+{
+	bool alone;
+
+	sfs_mutex_lock(&sfs.lock);
+	alone = in->refs == 1;
+	if (alone)
+		in->evict = true;
+	sfs_mutex_unlock(&sfs.lock);
+	return alone;
+}
+
+/* What is staged keeps an inode that is taken down: relink it. What is busy or fails stays for the next tick. */
+static void settle(struct sfs_inode *in)
+{
+	if (!(in->live || in->staged > 0 || in->touched) || !sfs_rwlock_trywrlock(&in->lock))
+		return;
+	sfs_flush(in, SFS_RETIRE);
+	sfs_rwlock_wrunlock(&in->lock);
+}
+
+static int age_one(struct sfs_inode *in, void *arg)
+{
+	(void)arg;
+	if (in->refs > 1 || ++in->age < AGE_MAX)
+		return 0;
+	if (sfs_inode_evict(in))
+		settle(in);
+	return 0;
+}
+
+void sfs_inodes_age(struct sfs_volume *vol)
+{
+	if (load_acquire(&sfs.parked) > 0)
+		sfs_inodes_each(vol, age_one, NULL);
+}
+
+static int unpark_one(struct sfs_inode *in, void *arg)
+{
+	(void)arg;
+	if (in->refs == 1 && sfs_inode_evict(in))
+		settle(in);
+	return 0;
+}
+
+void sfs_inodes_unpark(void)
+{
+	for (int i = 0; i < sfs.nvolumes && load_acquire(&sfs.parked) > 0; i++)
+		sfs_inodes_each(&sfs.volumes[i], unpark_one, NULL);
 }
 
 void sfs_fd_path(char *buf, int fd)

@@ -30,7 +30,7 @@ static off_t lseek_of(struct sfs_ofd *ofd, int fd, off_t off, int whence)
 		if (r >= 0 && ofd->kernel_off)
 			r = sys_lseek(fd, r, SEEK_SET);
 	} else if (whence == SEEK_DATA || whence == SEEK_HOLE) {
-		r = sfs_flush_unlocked(in, false);
+		r = sfs_flush_unlocked(in, SFS_PUBLISH);
 		if (r == 0)
 			r = sys_lseek(fd, off, whence);
 	} else if (ofd->kernel_off || (whence != SEEK_SET && whence != SEEK_CUR)) {
@@ -79,10 +79,8 @@ int sfs_fsync(int fd, bool data_only)
 	count(in->vol, fsync_ops, 1);
 	sfs_rwlock_wrlock(&in->lock);
 	r = in->ready ? 0 : sfs_inode_ready(in, fd, ofd->flags);
-	if (r == 0 && (in->live || in->staged > 0))
-		r = sfs_flush(in, true);
-	else if (r == 0)
-		r = data_only ? sys_fdatasync(fd) : (sfs_inode_times(in), sys_fsync(fd));
+	if (r == 0)
+		r = sfs_flush_fsync(ofd, fd, data_only);
 	sfs_rwlock_wrunlock(&in->lock);
 	if (r == -EAGAIN)
 		r = sfs_log_checkpoint(in->vol, true);
@@ -101,7 +99,7 @@ void sfs_sync_all(void)
 {
 	sfs_check_fork();
 	for (int i = 0; i < sfs.nvolumes; i++)
-		sfs_flush_all(&sfs.volumes[i], true);
+		sfs_flush_all(&sfs.volumes[i], SFS_PUBLISH);
 }
 
 static int all_true_one(struct sfs_inode *in, void *arg)
@@ -112,7 +110,7 @@ static int all_true_one(struct sfs_inode *in, void *arg)
 	/* In a signal handler: the call that it interrupted is not complete, and may never be. */
 	if (!(in->live || in->staged > 0 || in->touched) || !sfs_op_begin(in, &outer))
 		return 0;
-	sfs_flush_unlocked(in, false);
+	sfs_flush_unlocked(in, SFS_PUBLISH);
 	sfs_op_end(&outer);
 	return 0;
 }
@@ -125,10 +123,26 @@ void sfs_all_true(void)
 			sfs_inodes_each(&sfs.volumes[i], all_true_one, NULL);
 }
 
-/* Relink, let the kernel change the file, look at it again. Lock not held; the call gets it held exclusively. */
-static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long *arg), const long *arg)
+#define NO_CUT UINT64_MAX
+
+/*
+ * A size in the middle of a block: the file system zeroes the rest of the block in place, on DAX at once, and commits the size
+ * later. So that a power loss leaves the old file or the new one, the record comes first, which recovery finishes.
+ */
+static bool tears(const struct sfs_inode *in, uint64_t cut)
+{
+	return cut < in->size && cut % SFS_BLOCK && in->vol->dax && in->vol->mode != SFS_POSIX;
+}
+
+/*
+ * Relink, let the kernel change the file, look at it again. cut: where the call cuts it off, or NO_CUT. Lock not held; the call
+ * gets it held exclusively.
+ */
+static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long *arg), const long *arg, uint64_t cut)
 {
 	struct sfs_inode *in = ofd->inode;
+	uint32_t slot = 0;
+	bool torn = false;
 	struct sfs_op outer;
 	int r;
 
@@ -138,14 +152,22 @@ static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long
 		sfs_rwlock_wrlock(&in->lock);
 		r = sfs_inode_ready(in, fd, ofd->flags);
 		if (r == 0)
-			r = sfs_flush(in, false);
+			r = sfs_flush(in, SFS_RETIRE);
+		torn = r == 0 && tears(in, cut);
+		if (torn)
+			r = sfs_log_reserve(in->vol, 2, false, &slot);
 		if (r == 0) {
+			in->kdirty = true;
+			if (torn)
+				sfs_log_cut(in, slot, cut);
 			r = call(fd, arg);
 			in->dense_known = false;
 			if (in->ready)
 				sfs_inode_reload(in);
 			if (r == 0 && in->vol->mode != SFS_POSIX)
 				r = sys_fsync(fd);
+			if (torn)
+				sfs_log_done(in, slot + 1, true);
 			sfs_rwlock_wrunlock(&in->lock);
 			break;
 		}
@@ -173,7 +195,7 @@ int sfs_ftruncate(int fd, off_t len)
 		return SFS_PASS;
 	if ((ofd->flags & O_ACCMODE) == O_RDONLY || len < 0)
 		return -EINVAL;
-	return by_kernel(ofd, fd, call_ftruncate, arg);
+	return by_kernel(ofd, fd, call_ftruncate, arg, (uint64_t)len);
 }
 
 /*
@@ -200,7 +222,7 @@ int sfs_fallocate(int fd, int mode, off_t off, off_t len)
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	const long arg[4] = {mode, off, len, ofd && ofd->inode->vol->mode == SFS_STRICT};
 
-	return ofd ? by_kernel(ofd, fd, call_fallocate, arg) : SFS_PASS;
+	return ofd ? by_kernel(ofd, fd, call_fallocate, arg, NO_CUT) : SFS_PASS;
 }
 
 /* arg[1]: fd is open for writing. Otherwise its name in /proc is what the kernel lets us truncate by. */
@@ -223,55 +245,7 @@ int sfs_truncate_open(int fd, int flags)
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	const long arg[2] = {0, (flags & O_ACCMODE) != O_RDONLY};
 
-	return ofd ? by_kernel(ofd, fd, call_truncate, arg) : call_truncate(fd, arg);
-}
-
-/* By path, of a file that is open here: the kernel judges the path, and by_kernel() needs a descriptor. */
-int sfs_truncate(const char *path, off_t len)
-{
-	struct stat st;
-	struct sfs_inode *in;
-	struct sfs_op outer;
-	int r;
-
-	sfs_check_fork();
-	if (sfs.nvolumes == 0 || sys_fstatat(AT_FDCWD, path, &st, 0) < 0)
-		return SFS_PASS;
-	in = sfs_inode_ref(st.st_dev, st.st_ino);
-	if (!in && S_ISREG(st.st_mode) && sfs_volume_of(st.st_dev)) {
-		/* Not open here, but another process may have staged data of it: opening it asks for it. */
-		const int fd = sfs_openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC | O_NONBLOCK, 0);
-
-		if (fd < 0)
-			return SFS_PASS; /* the kernel says what is wrong */
-		r = sfs_ours(fd) ? sfs_ftruncate(fd, len) : sys_ftruncate(fd, len);
-		if (sfs_close(fd) == SFS_PASS)
-			sys_close(fd);
-		return r;
-	}
-	if (!in)
-		return SFS_PASS;
-	r = sfs_op_begin(in, &outer) ? -EAGAIN : -EDEADLK;
-	while (r == -EAGAIN) {
-		sfs_rwlock_wrlock(&in->lock);
-		r = in->ready ? sfs_flush(in, false) : 0;
-		if (r == 0) {
-			r = (int)sys_call2(SYS_truncate, (long)path, len);
-			if (in->ready)
-				sfs_inode_reload(in);
-			if (r == 0 && in->fd >= 0 && in->vol->mode != SFS_POSIX)
-				r = sys_fsync(in->fd);
-			sfs_rwlock_wrunlock(&in->lock);
-			break;
-		}
-		sfs_rwlock_wrunlock(&in->lock);
-		if (r == -EAGAIN && sfs_log_checkpoint(in->vol, true) < 0)
-			r = -ENOSPC;
-	}
-	if (r != -EDEADLK)
-		sfs_op_end(&outer);
-	sfs_inode_put(in);
-	return r;
+	return ofd ? by_kernel(ofd, fd, call_truncate, arg, 0) : call_truncate(fd, arg);
 }
 
 static void push_offset(struct sfs_ofd *ofd, int fd)
@@ -282,7 +256,7 @@ static void push_offset(struct sfs_ofd *ofd, int fd)
 	sfs_mutex_unlock(&ofd->lock);
 }
 
-int sfs_make_true(int fd, bool forever)
+static int make_true(int fd, bool forever, enum sfs_flush how)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	struct sfs_inode *in;
@@ -298,7 +272,8 @@ int sfs_make_true(int fd, bool forever)
 	/* Another process may have it staged: taking part in the delegation makes that one relink. */
 	r = sfs_inode_ready(in, fd, ofd->flags);
 	if (r == 0)
-		r = sfs_flush(in, false);
+		r = sfs_flush(in, how);
+	in->kdirty = in->kdirty || how != SFS_PUBLISH;
 	if (forever && (r == 0 || r == -EAGAIN))
 		in->kernel_only = true;
 	sfs_rwlock_wrunlock(&in->lock);
@@ -309,6 +284,16 @@ int sfs_make_true(int fd, bool forever)
 		ofd->kernel_off = true;
 	sfs_op_end(&outer);
 	return r;
+}
+
+int sfs_make_true(int fd, bool forever)
+{
+	return make_true(fd, forever, SFS_RETIRE);
+}
+
+int sfs_publish(int fd)
+{
+	return make_true(fd, false, SFS_PUBLISH);
 }
 
 void sfs_changed(int fd)
@@ -345,7 +330,8 @@ int sfs_make_path_true(int dirfd, const char *path, int at_flags)
 	in = sfs_inode_ref(st.st_dev, st.st_ino);
 	if (!in)
 		return 0;
-	r = in->live || in->staged > 0 || in->touched ? sfs_flush_unlocked(in, false) : 0;
+	in->kdirty = true; /* the call that follows changes a name or an attribute, which a later fsync is to commit */
+	r = in->live || in->staged > 0 || in->touched ? sfs_flush_unlocked(in, SFS_PUBLISH) : 0;
 	sfs_inode_put(in);
 	return r;
 }

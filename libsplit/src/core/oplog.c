@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "base/crc32c.h"
+#include "base/sys.h"
 #include "core/state.h"
 #include "pm/pm.h"
 
@@ -14,7 +15,8 @@
 
 int sfs_log_reserve(struct sfs_volume *vol, uint32_t n, bool last_resort, uint32_t *slot)
 {
-	const uint32_t limit = last_resort ? vol->slots : vol->slots - SFS_LOG_HEADROOM;
+	/* The last slot is the checkpoint's. */
+	const uint32_t limit = vol->slots - (last_resort ? 1 : SFS_LOG_HEADROOM);
 	uint32_t tail = __atomic_load_n(&vol->tail, __ATOMIC_RELAXED);
 
 	do {
@@ -52,8 +54,8 @@ int sfs_log_slots(struct sfs_inode *in, uint32_t n, uint32_t *slot)
 }
 
 /*
- * Complete the record (seq, crc) and store it. Not fenced, and in posix mode not even written back: there it counts while the
- * boot lasts, and what it promises ends with the next fsync.
+ * Complete the record (seq, crc) and store it, not fenced. In posix mode on an emulated volume it is not even written back: there it
+ * counts while the boot lasts, and what it promises ends with the next fsync.
  */
 void sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec)
 {
@@ -65,11 +67,45 @@ void sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec
 	} else {
 		rec->crc = crc32c(vol->seed, (const char *)rec + sizeof(rec->crc), sizeof(*rec) - sizeof(rec->crc));
 	}
-	if (vol->mode == SFS_POSIX)
+	if (!vol->dax && vol->mode == SFS_POSIX)
 		pm_store(&vol->records[slot], rec, sizeof(*rec));
 	else
 		pm_copy_line(&vol->records[slot], rec);
 	count(vol, records, 1);
+}
+
+/*
+ * posix on persistent memory: everything written before survives a power loss when this returns. Bytes and records have been written
+ * back; the first fence makes them persistent, and only then the record says so.
+ */
+void sfs_log_commit(struct sfs_inode *in, uint32_t slot)
+{
+	struct sfs_record rec = {.type = SFS_REC_COMMIT, .ino = in->ino, .gen = in->gen};
+
+	pm_fence();
+	sfs_log_write(in->vol, slot, &rec);
+	pm_fence();
+	in->uncommitted = false;
+	in->committed = true;
+}
+
+/* Every earlier record of the inode is retired; durable: the file system's journal has committed what they stood for. */
+void sfs_log_done(struct sfs_inode *in, uint32_t slot, bool durable)
+{
+	struct sfs_record rec = {.type = SFS_REC_DONE, .flags = durable ? SFS_REC_DURABLE : 0, .ino = in->ino, .gen = in->gen};
+
+	sfs_log_write(in->vol, slot, &rec);
+	pm_fence();
+}
+
+/* The kernel is about to cut the file off there. */
+void sfs_log_cut(struct sfs_inode *in, uint32_t slot, uint64_t size)
+{
+	struct sfs_record rec = {
+		.type = SFS_REC_TRUNCATE, .flags = SFS_REC_DURABLE, .ino = in->ino, .gen = in->gen, .size = size};
+
+	sfs_log_write(in->vol, slot, &rec);
+	pm_fence();
 }
 
 struct walk {
@@ -85,6 +121,30 @@ static bool take(struct sfs_inode *in, const struct walk *w)
 	return true;
 }
 
+/* From here on the inode needs new slots for a record, and there are none. */
+static int close_one(struct sfs_inode *in, void *arg)
+{
+	struct walk *w = arg;
+
+	if (!take(in, w)) {
+		w->err = -EBUSY;
+		return 1;
+	}
+	sfs_log_drop_slots(in);
+	sfs_rwlock_wrunlock(&in->lock);
+	return 0;
+}
+
+/* posix on persistent memory: what is relinked next is to survive a power loss as a whole, see flush.c. */
+static void commit_all(struct sfs_volume *vol)
+{
+	struct sfs_record rec = {.type = SFS_REC_COMMIT};
+
+	pm_fence();
+	sfs_log_write(vol, vol->closed_at, &rec);
+	pm_fence();
+}
+
 static int relink_one(struct sfs_inode *in, void *arg)
 {
 	struct walk *w = arg;
@@ -94,8 +154,11 @@ static int relink_one(struct sfs_inode *in, void *arg)
 		w->err = -EBUSY;
 		return 1;
 	}
-	sfs_log_drop_slots(in);
-	r = in->live || in->staged > 0 ? sfs_flush(in, in->vol->dax) : 0;
+	if (in->uncommitted && in->vol->dax) {
+		in->uncommitted = false;
+		in->committed = true;
+	}
+	r = in->live || in->staged > 0 ? sfs_flush(in, SFS_PUBLISH) : 0;
 	sfs_rwlock_wrunlock(&in->lock);
 	if (r < 0 && r != -EAGAIN)
 		w->err = r;
@@ -122,12 +185,13 @@ static int retire_one(struct sfs_inode *in, void *arg)
  * records are still valid (live) takes no store in place: replaying them would undo it. Concurrent callers wait and find
  * the work done.
  *
- * Ordering on PM: relinks durable (fsync, where a fence alone is not enough), then the epoch.
+ * Ordering on PM: relinks durable (syncfs), then the epoch.
  */
 int sfs_log_checkpoint(struct sfs_volume *vol, bool wait)
 {
 	const uint64_t seen = __atomic_load_n(&vol->epoch, __ATOMIC_ACQUIRE);
 	struct walk w = {wait, 0};
+	uint32_t tail;
 
 	if (wait)
 		sfs_mutex_lock(&vol->checkpoint);
@@ -137,8 +201,17 @@ int sfs_log_checkpoint(struct sfs_volume *vol, bool wait)
 		sfs_mutex_unlock(&vol->checkpoint);
 		return 0;
 	}
-	store_release(&vol->tail, vol->slots);
-	sfs_inodes_each(vol, relink_one, &w);
+	tail = __atomic_exchange_n(&vol->tail, vol->slots, __ATOMIC_ACQ_REL);
+	if (tail < vol->slots)
+		vol->closed_at = tail;
+	sfs_inodes_each(vol, close_one, &w);
+	if (w.err == 0) {
+		if (vol->dax && vol->mode == SFS_POSIX)
+			commit_all(vol);
+		sfs_inodes_each(vol, relink_one, &w);
+	}
+	if (w.err == 0 && vol->dax)
+		w.err = (int)sys_call1(SYS_syncfs, vol->log_fd);
 	if (w.err == 0) {
 		struct sfs_log_header *h = (struct sfs_log_header *)vol->log;
 

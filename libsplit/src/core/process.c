@@ -103,6 +103,7 @@ static void share_offsets(void)
 		}
 		sfs_mutex_unlock(&ofd->lock);
 	}
+	sfs_fds_shared();
 }
 
 void sfs_exec_prepare(void)
@@ -110,6 +111,7 @@ void sfs_exec_prepare(void)
 	if (!sfs_active())
 		return;
 	sfs_all_true();
+	sfs_inodes_unpark();
 	share_offsets();
 }
 
@@ -143,6 +145,9 @@ void sfs_fork_child(void)
 				memset(&in->table[in->first], 0, (in->last - in->first) * sizeof(sfs_block));
 			in->staged = in->first = in->last = 0;
 			in->live = in->unretired = in->touched = false;
+			in->uncommitted = in->committed = in->kept = in->blocked = in->busy = false;
+			in->kdirty = true;
+			in->grow = NULL; /* in a mapping that the child does not have */
 			in->revoke = 0;
 			in->revokes = 0;
 			sfs_log_drop_slots(in);
@@ -153,6 +158,7 @@ void sfs_fork_child(void)
 			in->ready = false;
 		}
 	}
+	sfs_fds_shared();
 	for (int fd = 0; fd <= sfs.fd_max; fd++) {
 		if (load_acquire(&sfs_fds[fd]) > SFS_PRIVATE) {
 			memset(&sfs_fds[fd]->lock, 0, sizeof(sfs_fds[fd]->lock));
@@ -167,12 +173,25 @@ void sfs_fork_child(void)
 		sfs_volume_forget(&sfs.volumes[i]);
 }
 
+/* Everything is relinked: where records count until the journal has committed that, one commit for all of them. */
+static void retire_all(void)
+{
+	for (int i = 0; i < sfs.nvolumes; i++) {
+		struct sfs_volume *vol = &sfs.volumes[i];
+
+		/* What is busy now, in another thread or below a signal handler, is left to its flush or to the agent. */
+		if (vol->state == VOL_READY && vol->dax && load_acquire(&vol->live) > 0)
+			sfs_log_checkpoint(vol, false);
+	}
+}
+
 void sfs_stop_staging(void)
 {
 	if (!sfs_active())
 		return;
 	sfs.no_staging = true;
 	sfs_exec_prepare();
+	retire_all();
 }
 
 void sfs_exit(void)
@@ -181,4 +200,5 @@ void sfs_exit(void)
 		return;
 	sfs.no_staging = true; /* what atexit handlers still write must not wait for the agent to find it */
 	sfs_all_true();
+	retire_all();
 }

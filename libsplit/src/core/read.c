@@ -133,10 +133,15 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 				sfs_inode_reload(in);
 			r = sfs_io_prepare(ofd, in, fd);
 			if (r == 0 && !sfs_inode_served(in) && in->staged > 0)
-				r = sfs_flush(in, false);
-			if (r < 0 && r != -EAGAIN) {
+				r = sfs_flush(in, SFS_RETIRE);
+			if (r < 0) {
 				sfs_rwlock_wrunlock(&in->lock);
-				return r;
+				if (r == -EAGAIN)
+					r = sfs_log_checkpoint(vol, true);
+				if (r < 0)
+					return r;
+				sfs_rwlock_rdlock(&in->lock);
+				continue;
 			}
 		}
 		sfs_rwlock_downgrade(&in->lock);

@@ -15,9 +15,10 @@
 #include "base/sys.h"
 #include "core/state.h"
 
-#define STACK_BYTES (64ul << 10)
-#define RETRY_NS    2000000l /* a file that was busy when it was to be given up */
-#define IDLE_MS	    2000     /* after that the pool gets spare staging files back */
+#define STACK_BYTES   (64ul << 10)
+#define RETRY_NS      2000000l /* a file that was busy when it was to be given up */
+#define RETIRE_BLOCKS 16384u   /* 64 MiB */
+#define IDLE_MS	      2000     /* after that the pool gets spare staging files back */
 
 /*
  * Go down to the delegation that the agent wants. False: the file is busy, or what is staged can't be relinked now (no space); it
@@ -33,7 +34,7 @@ static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 	 */
 	if (!sfs_rwlock_trywrlock(&in->lock))
 		return load_acquire(&in->acquiring);
-	r = sfs_flush(in, false);
+	r = sfs_flush(in, SFS_RETIRE);
 	/* Down, never up: an earlier question may have taken more. */
 	if (r == 0 && in->deleg > in->revoke - 1u)
 		in->deleg = in->revoke - 1u;
@@ -65,6 +66,11 @@ static int retry_one(struct sfs_inode *in, void *arg)
 {
 	if (in->revoke == 0)
 		return 0;
+	/* Not open: it goes, and the other process has the file to itself. The reference that is dropped next answers. */
+	if (!(in->live || in->staged > 0) && sfs_inode_evict(in)) {
+		*(bool *)arg = true;
+		return 0;
+	}
 	if (!step_down(in->vol, in)) {
 		*(bool *)arg = true;
 		return 0;
@@ -73,15 +79,22 @@ static int retry_one(struct sfs_inode *in, void *arg)
 	return 0;
 }
 
-/* Relink for those who do not have the library; what is busy now gets its turn with the next tick. */
+/*
+ * Relink for those who do not have the library; what is busy now gets its turn with the next tick. Where records go on counting
+ * until the journal has committed, that is done when the file has been left alone for a tick, or holds much staging space, or
+ * has stores waiting that could go in place.
+ */
 static int publish_one(struct sfs_inode *in, void *arg)
 {
+	enum sfs_flush how;
 	int r;
 
 	(void)arg;
 	if (!(in->live || in->staged > 0) || !sfs_rwlock_trywrlock(&in->lock))
 		return 0;
-	r = sfs_flush(in, false);
+	how = !in->busy || in->blocked || in->region_taken > RETIRE_BLOCKS ? SFS_RETIRE : SFS_PUBLISH;
+	in->busy = false;
+	r = sfs_flush(in, how);
 	sfs_rwlock_wrunlock(&in->lock);
 	if (r == -EAGAIN)
 		sfs_log_checkpoint(in->vol, false);
@@ -139,7 +152,7 @@ static void serve(void)
 				p[n++] = (struct pollfd){vol->event_fd, POLLIN, 0};
 			else
 				timed = true; /* the agent is away */
-			timed = timed || vol->dirty || vol->nchunks > 1;
+			timed = timed || vol->dirty || vol->nchunks > 1 || load_acquire(&sfs.parked) > 0;
 		}
 		sys_call5(SYS_ppoll, (long)p, n, timed ? (long)&wait : 0, 0, 8);
 		if (p[0].revents)
@@ -162,6 +175,7 @@ static void serve(void)
 
 			if (load_acquire(&vol->state) != VOL_READY)
 				continue;
+			sfs_inodes_age(vol);
 			if (!vol->dirty) {
 				if (vol->nchunks > 1 && ++vol->idle > IDLE_MS / sfs.visibility_ms)
 					sfs_stage_idle(vol);

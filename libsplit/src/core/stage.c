@@ -12,6 +12,7 @@
 #include <sys/vfs.h>
 
 #include "base/sys.h"
+#include "core/map.h"
 #include "core/state.h"
 
 #define REGION_MIN	     4u	  /* blocks: a small file should not keep a large region */
@@ -90,7 +91,7 @@ void sfs_stage_retired(struct sfs_inode *in)
 {
 	struct sfs_volume *vol = in->vol;
 
-	in->unretired = false;
+	in->unretired = in->uncommitted = in->committed = in->kept = in->blocked = false;
 	if (!in->live)
 		return;
 	in->live = false;
@@ -173,7 +174,7 @@ int sfs_stage_lease(struct sfs_volume *vol, uint64_t blocks)
 		sfs_mutex_unlock(&vol->lease);
 		return r;
 	}
-	p = sys_mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	p = sfs_map_staging(vol, len, fd);
 	sfs_mutex_lock(&vol->stage);
 	for (i = 0; i < vol->nchunks && vol->chunks[i].fd >= 0; i++)
 		;

@@ -78,7 +78,8 @@ struct sfs_volume {
 	uint32_t seed;
 	uint32_t slots;
 	uint64_t epoch;
-	uint32_t tail; /* next free slot, atomic */
+	uint32_t tail;	    /* next free slot, atomic */
+	uint32_t closed_at; /* what tail was when a checkpoint closed the log */
 	struct sfs_mutex checkpoint;
 
 	struct sfs_mutex lease; /* one lease of a staging file at a time */
@@ -115,6 +116,23 @@ struct sfs_inode {
 	bool dense_known;
 	bool live;	/* records of this inode are not retired */
 	bool unretired; /* relinked, but the records still count: no store in place, replaying would undo it */
+	/* Of the live records, on persistent memory: */
+	bool uncommitted; /* posix: there are some behind the last COMMIT */
+	bool committed;	  /* posix: there are some before it */
+	bool kept;	  /* relink has left bytes of some in the staging file, where replaying would find them */
+	bool blocked;	  /* a store had to be staged because of `unretired` */
+	bool busy;	  /* staged to since the service thread last looked */
+	bool fsyncs;	  /* the application has called fsync: it will again */
+	/*
+	 * After the last close the inode stays for a while, with its delegation, descriptor and window: opening the file again costs
+	 * nothing then. Under sfs.lock:
+	 */
+	bool keep;   /* it may */
+	bool parked; /* it does: refs is 0, and it is counted in sfs.parked */
+	bool evict;  /* not any longer: the next to drop a reference takes it down */
+	uint8_t age; /* ticks of the service thread since the last close */
+	bool named;  /* sync, strict: the file's name is known to be durable */
+	bool kdirty; /* only fsync(2) makes durable what the kernel has done to the file: always so when it has just been opened */
 	bool acquiring; /* the lock's holder waits for its turn to ask the agent, with nothing staged, and will take what it gets */
 	uint8_t revoke;	  /* 1 + the delegation the agent wants us to go down to, when that could not be done yet */
 	uint32_t revokes; /* how often it has asked; each wants its answer. The service thread's, like their numbers */
@@ -197,6 +215,7 @@ struct sfs_state {
 	struct sfs_mutex adopt;
 	struct sfs_inode *hash[SFS_HASH];
 	struct sfs_inode *free_inodes;
+	uint32_t parked; /* inodes that are not open */
 	struct sfs_ofd *free_ofds;
 	int fd_max;	   /* no descriptor above was ever ours */
 	int service_state; /* 0 none, 1 running */
@@ -287,6 +306,12 @@ struct sfs_inode *sfs_inode_find_locked(dev_t dev, ino_t ino);
 struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino);
 void sfs_inode_put(struct sfs_inode *in);
 void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, void *arg), void *arg);
+/* Called with a reference: does nobody else have one, so that the file is not open? Then it is taken down with this one. */
+bool sfs_inode_evict(struct sfs_inode *in);
+/* A tick of the service thread: those that have been closed long enough go. */
+void sfs_inodes_age(struct sfs_volume *vol);
+/* All that are not open go: before a fork or exec, and when descriptors are short. */
+void sfs_inodes_unpark(void);
 /* The inode of (dev, ino) with a reference, or NULL. */
 struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino);
 /* inode.lock held exclusively: delegation, descriptor and sizes are there. fd: an open descriptor of the file. */
@@ -324,13 +349,7 @@ int sfs_log_reserve(struct sfs_volume *vol, uint32_t n, bool last_resort, uint32
 /* The same for records of one inode, from its own slots; inode.lock held exclusively. */
 int sfs_log_slots(struct sfs_inode *in, uint32_t n, uint32_t *slot);
 /* From here on the last record keeps its length. */
-static inline void sfs_grow_end(struct sfs_inode *in)
-{
-	if (in->grow)
-		in->hot_to = SFS_BLOCK - (uint32_t)(in->grow_limit - in->grow_at);
-	in->grow = NULL;
-	in->grow_at = in->grow_limit = NULL;
-}
+void sfs_grow_end(struct sfs_inode *in);
 /* Its unused slots stay empty. Before a DONE record, which retires what has a lower slot, and when the log is cleared. */
 static inline void sfs_log_drop_slots(struct sfs_inode *in)
 {
@@ -338,20 +357,35 @@ static inline void sfs_log_drop_slots(struct sfs_inode *in)
 	sfs_grow_end(in);
 }
 void sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec);
+void sfs_log_commit(struct sfs_inode *in, uint32_t slot);
+void sfs_log_done(struct sfs_inode *in, uint32_t slot, bool durable);
+void sfs_log_cut(struct sfs_inode *in, uint32_t slot, uint64_t size);
 /*
  * Relink everything and clear the log. No inode lock held. Without `wait` it gives up with -EBUSY where it would have to wait.
  */
 int sfs_log_checkpoint(struct sfs_volume *vol, bool wait);
 
 /* flush.c; inode.lock held exclusively */
-/* Relink what is staged and retire its records; with `durable` also fsync. -EAGAIN: done, but a checkpoint is due. */
-int sfs_flush(struct sfs_inode *in, bool durable);
+enum sfs_flush {
+	/* Relinked: the kernel and everybody else see it. On persistent memory the records go on counting until a journal commit. */
+	SFS_PUBLISH,
+	/* And no record of it counts any more, also after a power loss: before the kernel or another process changes the file. */
+	SFS_RETIRE,
+	/* And fsync(2). */
+	SFS_DURABLE,
+};
+/* -EAGAIN: relinked, but a checkpoint is due. */
+int sfs_flush(struct sfs_inode *in, enum sfs_flush how);
 /* Takes and releases the lock, and checkpoints when that is due. */
-int sfs_flush_unlocked(struct sfs_inode *in, bool durable);
-void sfs_flush_all(struct sfs_volume *vol, bool durable);
+int sfs_flush_unlocked(struct sfs_inode *in, enum sfs_flush how);
+void sfs_flush_all(struct sfs_volume *vol, enum sfs_flush how);
+/* What fsync(2) promises, visible to everybody. -EAGAIN: a checkpoint makes it so. */
+int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only);
 
 /* fd.c */
 int sfs_fds_make(void);
+/* Descriptors that the application has opened and not used yet are about to be shared with another process. */
+void sfs_fds_shared(void);
 
 /* meta.c: what O_TRUNC does, also to a file opened read-only; fd need not be ours */
 int sfs_truncate_open(int fd, int flags);

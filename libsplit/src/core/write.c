@@ -53,12 +53,13 @@ static ssize_t kernel_write(const struct request *q, off_t pos)
 	const ssize_t r = sys_call6(SYS_pwritev2, q->fd, (long)q->iov, q->cnt, pos, 0, flags);
 
 	count(in->vol, passthrough_ops, 1);
+	in->kdirty = in->kdirty || !(flags & RWF_DSYNC);
 	if (r > 0 && sfs_inode_served(in))
 		sfs_inode_reload(in);
 	return r;
 }
 
-/* durable: the next fence is to make it so. Without, short pieces stay in the cache until fsync (see flush.c). */
+/* durable: the next fence is to make it so. Without, short pieces stay in the cache. */
 static void copy_in(uint8_t *dst, struct sfs_cursor *c, size_t n, bool durable)
 {
 	while (n > 0) {
@@ -85,10 +86,13 @@ static bool any_staged(const struct sfs_inode *in, uint64_t pos, size_t n)
 }
 
 /* May the write go in place? unretired: a valid record names bytes that are in the file already; replaying it would undo us. */
-static bool in_place(const struct sfs_inode *in, uint64_t pos, size_t n)
+static bool in_place(struct sfs_inode *in, uint64_t pos, size_t n)
 {
-	return in->vol->mode != SFS_STRICT && pos + n <= in->ksize && in->win && pos + n <= in->win_len && in->writable &&
-	       in->dense && !in->unretired && !any_staged(in, pos, n);
+	if (in->vol->mode == SFS_STRICT || pos + n > in->ksize || !in->win || pos + n > in->win_len || !in->writable ||
+	    !in->dense || any_staged(in, pos, n))
+		return false;
+	in->blocked = in->unretired;
+	return !in->unretired;
 }
 
 static void write_in_place(struct sfs_inode *in, struct sfs_cursor c, uint64_t pos, size_t n)
@@ -257,6 +261,8 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	uint8_t bounce[SFS_CRC_MAX];
 	uint64_t covered = pos, size;
 	uint32_t slot;
+	/* posix promises that an overwrite survives when it returns: here, as everything before it, by a COMMIT. */
+	const bool commits = vol->dax && !fenced && pos < in->size;
 	bool crc, grows;
 	int k, r;
 
@@ -268,7 +274,7 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	k = place(in, pos, pos + n, part, ext, &covered);
 	if (k < 0)
 		return k;
-	r = sfs_log_slots(in, (uint32_t)k, &slot);
+	r = sfs_log_slots(in, (uint32_t)k + commits, &slot);
 	if (r < 0)
 		return r;
 	n = (size_t)(covered - pos);
@@ -296,7 +302,7 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 			rec.data_crc = crc32c(0, bounce, n);
 			pm_copy(dst, bounce, n);
 		} else {
-			copy_in(dst, c, ext[i].len, fenced);
+			copy_in(dst, c, ext[i].len, fenced || vol->dax);
 		}
 	}
 	if (fenced && !crc)
@@ -318,6 +324,8 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	}
 	if (fenced)
 		pm_fence();
+	else if (commits)
+		sfs_log_commit(in, slot + (uint32_t)k);
 
 	for (int i = 0; i < k; i++)
 		enter(in, &ext[i]);
@@ -344,7 +352,8 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 		for (size_t i = 0; i < n; i += 64)
 			__builtin_prefetch(end + SFS_PREFETCH * n + i, 1);
 	}
-	in->touched = true;
+	in->touched = in->busy = true;
+	in->uncommitted = !fenced && !commits;
 	if (unlikely(!vol->dirty))
 		sfs_service_wake(vol);
 	return (ssize_t)n;
@@ -383,7 +392,7 @@ static ssize_t write_once(const struct request *q, bool append, off_t pos, off_t
 	*at = pos;
 	if (!sfs_inode_served(in) || (uint64_t)pos + q->total > sfs.fsize_limit || (uint64_t)pos + q->total > FILE_MAX) {
 		/* Whatever the reason for not serving it: what is staged is older. */
-		r = in->live || in->staged > 0 ? sfs_flush(in, false) : 0;
+		r = in->live || in->staged > 0 ? sfs_flush(in, SFS_RETIRE) : 0;
 		if (r == 0)
 			r = kernel_write(q, pos);
 		if (append && r > 0) {
@@ -401,7 +410,7 @@ static ssize_t write_once(const struct request *q, bool append, off_t pos, off_t
 	/* Entries far apart would make the block table long to walk. */
 	if (in->staged > 0 &&
 	    ((uint64_t)pos / SFS_BLOCK + SPAN_MAX < in->first || (uint64_t)pos / SFS_BLOCK > in->last + SPAN_MAX)) {
-		r = sfs_flush(in, false);
+		r = sfs_flush(in, SFS_PUBLISH);
 		if (r < 0)
 			return r;
 	}
@@ -424,7 +433,7 @@ static ssize_t write_without_staging(const struct request *q, off_t pos, ssize_t
 		return why;
 	do {
 		sfs_rwlock_wrlock(&in->lock);
-		r = sfs_flush(in, false);
+		r = sfs_flush(in, SFS_RETIRE);
 		if (r == 0) {
 			r = kernel_write(q, pos);
 			sfs_inode_reload(in);
@@ -462,10 +471,10 @@ static ssize_t write_at(struct request *q, bool append, off_t pos, off_t *at)
 			q->part = emptied;
 			emptied = true;
 			leases = 0;
-			sfs_flush_all(in->vol, false);
+			sfs_flush_all(in->vol, SFS_RETIRE);
 		} else if (r == -ENOSPC && !emptied && in->vol->state == VOL_READY) {
 			emptied = true;
-			sfs_flush_all(in->vol, false);
+			sfs_flush_all(in->vol, SFS_RETIRE);
 		} else if (r == -ENOMEM || (r == -ENOSPC && emptied)) {
 			return write_without_staging(q, *at, r);
 		} else {
@@ -473,8 +482,13 @@ static ssize_t write_at(struct request *q, bool append, off_t pos, off_t *at)
 		}
 	}
 	if (r > 0 && ((q->ofd->flags & (O_DSYNC | O_SYNC)) || (q->flags & (RWF_DSYNC | RWF_SYNC)))) {
-		const int err = sfs_flush_unlocked(in, true);
+		int err;
 
+		sfs_rwlock_wrlock(&in->lock);
+		err = sfs_flush_fsync(q->ofd, q->fd, !((q->ofd->flags & O_SYNC) == O_SYNC || (q->flags & RWF_SYNC)));
+		sfs_rwlock_wrunlock(&in->lock);
+		if (err == -EAGAIN)
+			err = sfs_log_checkpoint(in->vol, true);
 		if (err < 0)
 			return err;
 	}

@@ -33,10 +33,13 @@ struct file {
 	struct file *next; /* hash chain */
 	struct sfs_wanted id;
 	bool leased;
-	bool retired; /* a newer DONE: nothing before counts */
+	bool retired;	/* a newer DONE: nothing before counts */
+	bool committed; /* a newer COMMIT: everything before was durable */
 	bool wanted;
 	bool touched;
 	bool stripped;
+	bool cut; /* a truncate was under way */
+	uint64_t cut_at;
 	int fd;
 	uint32_t open_index;
 	uint64_t size;
@@ -55,7 +58,7 @@ struct recovery {
 	bool apply;	/* second pass */
 	bool void_log;	/* emulated volume and another boot */
 	bool same_boot; /* memory was never lost */
-	bool all_retired;
+	bool all_retired, all_committed;
 	struct file *open[OPEN_TARGETS];
 	uint32_t next_open;
 	void *buf;
@@ -218,22 +221,47 @@ static int copy_gap(void *ctx, uint64_t from, uint64_t to)
 
 /* ---- records ---- */
 
+/* The newest record of its inode, or it does not count: the holder writes nothing between it and its DONE. */
+static int on_truncate(struct recovery *rv, const struct sfs_record *rec)
+{
+	struct file *f = *slot(rv, rec->ino, rec->gen);
+
+	if (rv->void_log || rv->all_retired || (f && f->retired) || (!rv->same_boot && !(rec->flags & SFS_REC_DURABLE))) {
+		rv->sum.ignored++;
+	} else if (!f || !f->leased || f->touched || rec->size > SIZE_LIMIT) {
+		rv->sum.quarantined++;
+	} else if (!rv->apply) {
+		f->wanted = true;
+	} else if (!f->id.found) {
+		rv->sum.ignored++;
+	} else {
+		f->touched = f->cut = true;
+		f->cut_at = rec->size;
+		rv->sum.replayed++;
+		rv->sum.files++;
+	}
+	return 0;
+}
+
 static int on_done(void *ctx, const struct sfs_record *rec)
 {
+	const bool commits = rec->type == SFS_REC_COMMIT;
 	struct recovery *rv = ctx;
 	struct file *f;
 
+	if (rec->type == SFS_REC_TRUNCATE)
+		return on_truncate(rv, rec);
 	rv->sum.ignored++;
-	if (rv->void_log || (!rv->same_boot && !(rec->flags & SFS_REC_DURABLE)))
+	if (rv->void_log || (!commits && !rv->same_boot && !(rec->flags & SFS_REC_DURABLE)))
 		return 0;
 	if (rec->ino == 0) {
-		rv->all_retired = true;
+		*(commits ? &rv->all_committed : &rv->all_retired) = true;
 		return 0;
 	}
 	f = file_get(rv, rec->ino, rec->gen);
 	if (!f)
 		return sfs_fail(rv->why, -ENOMEM, "not enough memory to recover %s", rv->root->path);
-	f->retired = true;
+	*(commits ? &f->committed : &f->retired) = true;
 	return 0;
 }
 
@@ -317,6 +345,7 @@ static int on_group(void *ctx, const struct sfs_record *rec, unsigned n)
 	for (unsigned i = 0; i < n; i++)
 		durable &= (rec[i].flags & SFS_REC_DURABLE) != 0;
 	f = rv->void_log || rv->all_retired ? NULL : *slot(rv, rec->ino, rec->gen);
+	durable = durable || rv->all_committed || (f && f->committed);
 	if (rv->void_log || rv->all_retired || (f && f->retired) || (!rv->same_boot && !durable)) {
 		rv->sum.ignored += n;
 		return 0;
@@ -351,11 +380,11 @@ static int pass(struct recovery *rv, struct sfs_scan *scan, bool apply)
 	int err;
 
 	rv->apply = apply;
-	rv->all_retired = false;
+	rv->all_retired = rv->all_committed = false;
 	memset(&rv->sum, 0, sizeof(rv->sum));
 	for (uint32_t i = 0; i < rv->table_size; i++)
 		for (struct file *f = rv->table[i]; f; f = f->next)
-			f->retired = false;
+			f->retired = f->committed = false;
 	err = sfs_scan(scan);
 	if (err)
 		return sfs_fail(rv->why, err, "read a log of %s: %s", rv->root->path, strerror(-err));
@@ -405,6 +434,8 @@ static int settle(struct recovery *rv)
 				return err;
 			if (fstat(f->fd, &st) < 0)
 				return fail_file(rv, f, -errno, "stat");
+			if (f->cut && (uint64_t)st.st_size > f->cut_at && ftruncate(f->fd, (off_t)f->cut_at) < 0)
+				return fail_file(rv, f, -errno, "truncate");
 			if ((uint64_t)st.st_size < f->size && ftruncate(f->fd, (off_t)f->size) < 0)
 				return fail_file(rv, f, -errno, "extend");
 			if (rv->how->durable && fsync(f->fd) < 0)

@@ -38,7 +38,7 @@ bool sfs_record_valid(struct sfs_record *rec, uint32_t seed, uint64_t epoch, uin
 	const size_t end = grows ? offsetof(struct sfs_record, size) : sizeof(*rec);
 
 	/* The comparison of 8 bytes sorts out nearly everything before a checksum is computed. */
-	return rec->seq == (epoch << 32 | slot) && (rec->type == SFS_REC_WRITE || rec->type == SFS_REC_DONE) &&
+	return rec->seq == (epoch << 32 | slot) && rec->type >= SFS_REC_WRITE && rec->type <= SFS_REC_TRUNCATE &&
 	       rec->crc == crc32c(seed, (const char *)rec + sizeof(rec->crc), end - sizeof(rec->crc)) && (!grows || grown(rec));
 }
 
@@ -78,7 +78,7 @@ static int take(struct sfs_scan *s, struct collect *g, const struct sfs_record *
 	}
 	if (!rec)
 		return 0;
-	if (rec->type == SFS_REC_DONE)
+	if (rec->type != SFS_REC_WRITE)
 		return s->done(s->ctx, rec);
 	if (rec->group_left > 0) {
 		s->incomplete++;

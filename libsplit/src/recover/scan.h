@@ -14,7 +14,7 @@ struct sfs_scan {
 	uint32_t slots;
 	uint64_t epoch;
 
-	/* A DONE record. */
+	/* A DONE, COMMIT or TRUNCATE record. */
 	int (*done)(void *ctx, const struct sfs_record *rec);
 	/* A whole operation: n WRITE records of one inode, oldest first. */
 	int (*group)(void *ctx, const struct sfs_record *rec, unsigned n);

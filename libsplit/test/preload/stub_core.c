@@ -206,12 +206,6 @@ int sfs_ftruncate(int fd, off_t len)
 	return pass() ? SFS_PASS : sys_ftruncate(fd, len);
 }
 
-int sfs_truncate(const char *path, off_t len)
-{
-	CALLED(truncate);
-	return pass() ? SFS_PASS : (int)sys_call2(SYS_truncate, (long)path, len);
-}
-
 int sfs_fallocate(int fd, int mode, off_t off, off_t len)
 {
 	CALLED(fallocate);

@@ -226,7 +226,7 @@ static void resize(struct file *f)
 	f->next_size = size;
 	if (size < f->size)
 		memset(f->next + size, 0, FILE_MAX - size);
-	CHECK_EQ(test_below(&state, 2) ? sfs_ftruncate(f->fd, (off_t)size) : sfs_truncate(f->path, (off_t)size), 0);
+	CHECK_EQ(sfs_ftruncate(f->fd, (off_t)size), 0);
 	end(f, true);
 }
 
