@@ -212,6 +212,7 @@ long agent_sendmsg(int fd, const struct msghdr *h)
 	m.status = 0;
 	agent.nfds = 0;
 	agent.pending = true;
+	record_agent(true);
 	switch (m.type) {
 	case SFS_MSG_HELLO:
 		hello(&m);
@@ -233,6 +234,7 @@ long agent_sendmsg(int fd, const struct msghdr *h)
 	default:
 		FAIL("message %u", m.type);
 	}
+	record_agent(false);
 	agent.reply = m;
 	return sizeof(m);
 }

@@ -493,6 +493,11 @@ void explore_init(struct tally *t)
 	sim_init(&x.sim[1]);
 }
 
+void explore_forget(void)
+{
+	memset(tally->seen, 0, tally->room * sizeof(tally->seen[0]));
+}
+
 uint64_t explore_run(struct run *r, const struct explore_how *how)
 {
 	x.r = r;

@@ -32,6 +32,8 @@ struct explore_how {
 };
 
 void explore_init(struct tally *t);
+/* States seen are new again. */
+void explore_forget(void);
 /* Returns the violations found in it. */
 uint64_t explore_run(struct run *r, const struct explore_how *how);
 

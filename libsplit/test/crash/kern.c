@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, inodes and blocks. Every function that changes metadata ends in one changed(): one journalled operation. */
-#include "crash/kern.h"
+#include "crash/record.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -126,7 +126,7 @@ static uint32_t new_inode(enum kern_type type, mode_t mode)
 		if (in->type != KERN_FREE)
 			continue;
 		*in = (struct kern_inode){.type = (uint8_t)type, .nlink = 1, .mode = (uint16_t)(mode & 07777)};
-		in->gen = kern.one_gen ? 7 : ++kern.m.next_gen;
+		in->gen = mutant.kind == MUT_INODE_ALONE ? 7 : ++kern.m.next_gen;
 		return i;
 	}
 	FAIL("more than %u inodes in the explorer's file system", KERN_INODES);
@@ -199,10 +199,10 @@ int kern_rename(int olddir, const char *from, int newdir, const char *to, unsign
 		inode(ino)->nlink--;
 		memset(over, 0, sizeof(*over));
 		drop(ino);
-		if (kern.rename_two)
+		if (mutant.kind == MUT_RENAME_TWICE)
 			changed((uint32_t)a, (uint32_t)b);
 	}
-	if (!over && kern.rename_two) {
+	if (!over && mutant.kind == MUT_RENAME_TWICE) {
 		add_entry((uint32_t)b, new_name, e->ino);
 		changed((uint32_t)a, (uint32_t)b);
 		memset(e, 0, sizeof(*e));

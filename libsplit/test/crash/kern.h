@@ -65,8 +65,6 @@ struct kern {
 	uint32_t next_block; /* blocks are not used again while a workload runs, as a journal would not before it commits */
 	enum kern_fs fs;
 	bool dax;
-	bool one_gen;	 /* mutant: inode numbers come back with the generation they had */
-	bool rename_two; /* mutant: rename is two operations */
 	/* Told of every change, NULL while nobody records. touched: a bit for each inode. */
 	void (*on_meta)(uint64_t touched);
 	/* Before the kernel itself stores to content; the bytes are in `src` (NULL: zeros). */

@@ -115,6 +115,23 @@ int __wrap_ioctl(int fd, unsigned long req, ...)
 	return kern_on ? (int)CALL(SYS_ioctl, fd, req, arg, 0) : __real_ioctl(fd, req, arg);
 }
 
+/* Of the explorer's files alone: memory of its own is memory. */
+void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off);
+void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off);
+void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off)
+{
+	if (!kern_on || fd < KERN_FD_BASE)
+		return __real_mmap(addr, len, prot, flags, fd, off);
+	return (void *)ret(kern_call(SYS_mmap, (long)addr, (long)len, prot, flags, fd, off, SITE));
+}
+
+int __real_munmap(void *addr, size_t len);
+int __wrap_munmap(void *addr, size_t len);
+int __wrap_munmap(void *addr, size_t len)
+{
+	return kern_on ? (int)CALL(SYS_munmap, addr, len, 0, 0) : __real_munmap(addr, len);
+}
+
 /* ---- handles: inode number and generation, as the kernel's file systems make them */
 
 int __real_open_by_handle_at(int mount_fd, struct file_handle *h, int flags);

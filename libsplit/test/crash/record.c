@@ -22,6 +22,7 @@ int nsites;
 
 static struct trace *trace;
 static uint16_t op_now;
+static bool agent_now;
 static void *pm_site;
 static int memfd = -1;
 static uint8_t *memory;
@@ -85,7 +86,7 @@ static struct event *add(enum event_kind kind, void *site)
 		CHECK(trace->ev);
 	}
 	e = &trace->ev[trace->n++];
-	*e = (struct event){.kind = (uint8_t)kind, .op = op_now, .site = site};
+	*e = (struct event){.kind = (uint8_t)kind, .op = op_now, .agent = agent_now, .site = site};
 	return e;
 }
 
@@ -264,6 +265,11 @@ void record_stop(void)
 	kern.on_sync = NULL;
 	kern.on_commit = NULL;
 	trace = NULL;
+}
+
+void record_agent(bool agent)
+{
+	agent_now = agent;
 }
 
 void record_op(enum event_kind kind, uint32_t op)

@@ -21,6 +21,7 @@ enum event_kind {
 struct event {
 	uint8_t kind;
 	uint8_t ino;	/* stores: through the mapping of which file */
+	uint8_t agent;	/* made by the agent's process: fences are one processor's */
 	uint16_t op;	/* operation of the workload that it is part of */
 	uint32_t at;	/* in persistent memory */
 	uint32_t len;	/* bytes; at most a block */
@@ -50,6 +51,8 @@ void record_reset_memory(void);
 /* Record into t from here on: what the file system is now is its beginning. */
 void record_start(struct trace *t);
 void record_stop(void);
+/* From here on it is the agent's process that runs, or no longer. */
+void record_agent(bool agent);
 void record_op(enum event_kind kind, uint32_t op);
 void record_free(struct trace *t);
 

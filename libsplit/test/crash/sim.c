@@ -3,7 +3,7 @@
  * The rules of persistence, x86:
  *   - cached stores to one line become durable in program order (they are cut into aligned words of 8 bytes, ascending, as
  *     pm.c stores them), lines independently of each other, at any time;
- *   - a line that was written back is durable, as it was then, after the next fence;
+ *   - a line that was written back is durable, as it was then, after the next fence of the same process;
  *   - non-temporal stores are durable after the next fence, before that word by word in any order;
  *   - what the kernel stores for write(2) is like a non-temporal store, and durable with the metadata operation it belongs to;
  *   - fsync makes durable the stores through mappings of that file, and the journal up to its last operation on that file.
@@ -126,11 +126,10 @@ static void settle(struct sim *s, bool (*which)(const struct sim *s, const struc
 	}
 }
 
-static bool by_fence(const struct sim *s, const struct pline *l, uint32_t i, uint64_t arg)
+static bool by_fence(const struct sim *s, const struct pline *l, uint32_t i, uint64_t agent)
 {
 	(void)s;
-	(void)arg;
-	return l->w[i].kind != EV_STORE || i < l->flushed;
+	return l->w[i].agent == agent && (l->w[i].kind != EV_STORE || i < l->flushed);
 }
 
 /* Content stored by the kernel before event `arg`. */
@@ -183,7 +182,8 @@ static void store(struct sim *s, const struct event *e)
 
 	while (at < end) {
 		struct pline *l = pending(s, at / LINE);
-		struct pword w = {.event = s->pos, .kind = e->kind, .ino = e->ino, .word = (uint8_t)(at / 8 % 8)};
+		struct pword w = {
+			.event = s->pos, .kind = e->kind, .ino = e->ino, .agent = e->agent, .word = (uint8_t)(at / 8 % 8)};
 
 		for (; at < end; at++) {
 			w.value |= (uint64_t)*src++ << 8 * (at % 8);
@@ -234,7 +234,7 @@ void sim_step(struct sim *s, bool all_durable)
 				s->lines[s->index[line]].flushed = s->lines[s->index[line]].n;
 		break;
 	case EV_FENCE:
-		settle(s, by_fence, 0);
+		settle(s, by_fence, e->agent);
 		break;
 	case EV_META:
 		s->meta_hi = e->index;

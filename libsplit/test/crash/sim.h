@@ -18,6 +18,7 @@ struct pword {
 	uint8_t mask;	/* which bytes */
 	uint8_t kind;	/* EV_STORE, EV_NT or EV_KERNEL */
 	uint8_t ino;
+	uint8_t agent;
 };
 
 struct pline {
