@@ -187,6 +187,9 @@ int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 }
 
 /*
+ * Who asks for fsync may tell others, and they may have no library: the bytes are relinked too, unless the user has said that they
+ * may come later (SPLITFS_FSYNC=record).
+ *
  * On persistent memory what this process wrote needs no journal: its records are durable (in posix with the COMMIT), stores in place
  * were fenced and their blocks mapped with MAP_SYNC. Anything else there may be to commit (a file just made, a truncate, writes
  * by the kernel) is what kdirty is for.
@@ -200,7 +203,7 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
 	in->fsyncs = true;
 	if (in->vol->dax && (pending || in->touched) && sfs_inode_served(in) && !in->kdirty && !ofd->kernel_off) {
 		r = commit(in);
-		return r < 0 ? r : sfs_flush(in, SFS_PUBLISH);
+		return r < 0 || sfs.fsync_records ? r : sfs_flush(in, SFS_PUBLISH);
 	}
 	if (pending)
 		return sfs_flush(in, SFS_DURABLE);

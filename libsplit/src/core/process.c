@@ -60,6 +60,7 @@ void sfs_limits_changed(void)
 void sfs_init(char *const *envp)
 {
 	const char *config = env(envp, "SPLITFS_CONFIG"), *ms = env(envp, "SPLITFS_VISIBILITY_MS");
+	const char *fsync = env(envp, "SPLITFS_FSYNC");
 	void *p;
 
 	if (sfs.configured)
@@ -76,6 +77,7 @@ void sfs_init(char *const *envp)
 			v = v * 10 + (uint32_t)(*ms - '0');
 		sfs.visibility_ms = v ? v : 1;
 	}
+	sfs.fsync_records = fsync && memcmp(fsync, "record", sizeof("record")) == 0;
 	sfs_limits_changed();
 	sfs_bias_enable(); /* without it locks are slower, nothing else */
 	if (sfs_fds_make() < 0)

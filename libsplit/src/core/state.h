@@ -211,6 +211,7 @@ struct sfs_state {
 	bool configured;
 	int nvolumes;
 	uint32_t visibility_ms;
+	bool fsync_records; /* fsync leaves the relink to the service thread where a record is enough */
 	struct sfs_mutex lock;
 	struct sfs_mutex adopt;
 	struct sfs_inode *hash[SFS_HASH];
