@@ -126,7 +126,7 @@ static inline int pl_new_fd_raw(int fd)
 {
 	int err;
 
-	if (fd < 0 || !sfs_ours(fd) || likely(!pl_stdio_marked(fd)))
+	if (fd < 0 || likely(!pl_stdio_marked(fd)) || !sfs_ours(fd))
 		return fd;
 	err = sfs_make_true(fd, true);
 	if (unlikely(err < 0)) {
