@@ -123,12 +123,16 @@ static void read_only(void)
 {
 	struct file donor = file_new("donor", 4 * env.block), target = file_new("target", 4 * env.block);
 	struct ext4_relink r;
+	int err;
 
 	file_write(&donor, 0, 4 * env.block, 1);
 	sync();
 	check(sysfs_write("trigger_fs_error", 1), "cannot make the file system note an error");
 	r = relink_args(&donor, 0, 0, 4 * env.block);
-	check(relink_checked(&target, &donor, &r) == EROFS, "relink");
+	err = relink_call(target.fd, &r);
+	/* Newer kernels shut such a file system down, for reading too. */
+	check(err == EROFS || err == EIO, "relink: error %d", err);
+	check(r.moved == 0 && file_stat(&target).st_size == 0 && file_stat(&target).st_blocks == 0, "something was moved");
 	r.flags = EXT4_RELINK_QUERY;
 	check(relink_call(target.fd, &r) == 0, "query");
 }
