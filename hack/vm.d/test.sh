@@ -2,22 +2,6 @@
 # shellcheck shell=bash disable=SC2154,SC2034  # the parts of hack/vm share variables
 # hack/vm test: the tests that need a kernel and persistent memory of their own, each in machines of its own.
 
-# NAME | kernel lines | seconds | what must be built, NVDIMMs | what it shows
-# A test runs guest/jobs/NAME inside, or, where test_NAME is a function, that function outside.
-VM_TESTS=(
-    "oracle | 6.1 | 60 | programs | the power cuts' oracle accepts what is right and notices what is wrong (needs no machine)"
-    "patches | 6.1 6.12 | 600 | | the kernel patches apply, pass checkpatch and compile (needs no machine)"
-    "dax | 6.1 6.12 | 120 | programs module | DAX is real: statx, MAP_SYNC, 2 MiB faults counted; and is not where it should not be"
-    "aged | 6.1 6.12 | 240 | programs module libsplit | a staging pool made on an aged volume gets 2 MiB mappings"
-    "relink | 6.1 6.12 | 900 | relink | conformance of relink, e2fsck after each kind of file system"
-    "relink-stress | 6.1 6.12 | 600 | relink | relink against faults, truncates and itself from several processes, e2fsck after each"
-    "module | 6.1 6.12 | 0 | | the node's module manager: what it loads, refuses and reports (builds what it needs)"
-    "libsplit-ext4 | 6.1 6.12 | 900 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
-    "libsplit-xfs | 6.12 | 900 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
-    "power-cut-ext4 | 6.1 6.12 | 0 | programs module libsplit | power cuts on ext4 with our module, recovery, every acknowledged write"
-    "power-cut-xfs | 6.12 | 0 | programs libsplit | power cuts on XFS with stock exchange-range"
-)
-
 test_usage() {
     cat <<EOF
 Usage: hack/vm test [OPTION]... [NAME | NAME@LINE]...
@@ -30,6 +14,7 @@ What a test leaves is in BUILD/vm/NAME@LINE: output.log, console.log, dmesg.log 
   --seed N       random seed for the tests that take one; 0 chooses and prints one [$VM_SEED]
   --cuts N       power cuts of each power-cut test [$VM_CUTS]
   --stress S     seconds of each stress [$VM_STRESS]
+  --at-once N    tests that run side by side [$VM_AT_ONCE]
   --no-build     take what was built before
 EOF
 }
@@ -40,53 +25,6 @@ trim() {
     printf '%s' "${text%"${text##*[![:space:]]}"}"
 }
 
-# test_oracle LINE DIR: without a machine, in a second: every prefix the oracle accepts is one it should, and no damage escapes it.
-test_oracle() {
-    local powercut=$VM_BUILD/vm-bin/powercut work mode ops seed file size checked=0
-    work=$(mktemp -d "$2/oracle.XXXXXX")
-    truncate -s 4096 "$work/acks"
-    accepts() { "$powercut" check "$1" "$work/files" "$work/acks" 0 "$seed" >/dev/null; }
-    for ops in 1 17 300 1500; do
-        seed=$((VM_SEED + ops))
-        rm -rf "$work/files"
-        mkdir "$work/files"
-        "$powercut" load "$work/files" "$work/acks" 0 "$seed" "$ops"
-        for mode in posix sync strict; do
-            "$powercut" mark "$work/acks" 0 "$ops"
-            accepts "$mode" || die "$mode refuses what $ops operations left"
-            "$powercut" mark "$work/acks" 0 $((ops - 1))
-            accepts "$mode" || die "$mode refuses the operation in flight as done"
-            "$powercut" mark "$work/acks" 0 $((ops + 40))
-            ! accepts "$mode" 2>/dev/null || die "$mode accepts that 40 acknowledged operations are lost, after $ops"
-            "$powercut" mark "$work/acks" 0 "$ops"
-            for file in "$work"/files/*; do
-                size=$(stat -c %s "$file")
-                [ "$size" -gt 0 ] || continue
-                cp "$file" "$work/kept"
-                head -c 16 "$work/kept" | tr '\000-\377' '\200-\377\000-\177' | dd of="$file" bs=16 conv=notrunc status=none
-                ! accepts "$mode" 2>/dev/null || die "$mode accepts a changed first byte of ${file##*/}, after $ops"
-                truncate -s $((size - 1)) "$file"
-                ! accepts "$mode" 2>/dev/null || die "$mode accepts a lost last byte of ${file##*/}, after $ops"
-                cp "$work/kept" "$file"
-                checked=$((checked + 2))
-            done
-            touch "$work/files/stranger"
-            ! accepts "$mode" 2>/dev/null || die "$mode accepts a file that was never created"
-            rm "$work/files/stranger"
-        done
-    done
-    echo "$checked damages noticed, none missed"
-    rm -rf "$work"
-}
-
-power_cut_test() {
-    exec "$HACK_DIR/vm" power-cut --kernel "$2" --type "$1" --cuts "$VM_CUTS" --seed "$VM_SEED" --name "$t_name@$2"
-}
-test_patches() { exec "$REPO_DIR/kernel-patch/test/check" "$1"; }
-test_power_cut_ext4() { power_cut_test ext4_splitfs "$1"; }
-test_module() { exec "$REPO_DIR/csi-driver/test/vm-module" --kernel "$1"; }
-test_power_cut_xfs() { power_cut_test xfs-exchange "$1"; }
-
 # read_test ROW: sets t_name, t_lines, t_limit, t_needs, t_what.
 read_test() {
     local fields
@@ -95,36 +33,72 @@ read_test() {
     t_needs=$(trim "${fields[3]}") t_what=$(trim "${fields[4]}")
 }
 
-# run_test: one test on one line, in the background, with a sign of life now and then. Sets t_status and t_seconds.
-run_test() {
-    local line=$1 dir=$VM_BUILD/vm/$t_name@$1 begun=$SECONDS said=$SECONDS last word pmem=()
+# What runs now, by TEST@LINE: its process, its start, and when it was last spoken of.
+declare -A t_pid=() t_begun=() t_said=()
+summary=() failed=0 passed=0 skipped=0
+
+# start_test LINE: the test that read_test has read, in the background.
+start_test() {
+    local id=$t_name@$1 dir=$VM_BUILD/vm/$t_name@$1 word pmem=()
+    progress "$id: $t_what"
     for word in $t_needs; do
         case $word in pmem=*) pmem+=(--pmem "${word#pmem=}") ;; esac
     done
     mkdir -p "$dir"
     if [ "$(type -t "test_${t_name//-/_}")" = function ]; then
-        ("test_${t_name//-/_}" "$line" "$dir") >"$dir/test.log" 2>&1 &
+        ("test_${t_name//-/_}" "$1" "$dir") >"$dir/test.log" 2>&1 &
     else
-        "$HACK_DIR/vm" run --kernel "$line" --name "$t_name@$line" --timeout $((t_limit + 4 * VM_STRESS)) --env "VM_SEED=$VM_SEED" --env "VM_STRESS=$VM_STRESS" "${pmem[@]}" -- \
-            "$VM_PARTS/guest/jobs/$t_name" >"$dir/test.log" 2>&1 &
+        "$HACK_DIR/vm" run --kernel "$1" --name "$id" --timeout $((t_limit + 4 * VM_STRESS)) --env "VM_SEED=$VM_SEED" \
+            --env "VM_STRESS=$VM_STRESS" "${pmem[@]}" -- "$VM_PARTS/guest/jobs/$t_name" >"$dir/test.log" 2>&1 &
     fi
-    child_pid=$!
-    while kill -0 "$child_pid" 2>/dev/null; do
-        sleep 0.5
-        if [ $((SECONDS - said)) -ge 30 ]; then
-            said=$SECONDS
-            last=$(grep -v '^$' "$dir/test.log" | tail -n 1 | cut -c 1-100)
-            progress "  $t_name@$line: $((SECONDS - begun)) s: ${last:-no output yet}"
-        fi
+    t_pid[$id]=$! t_begun[$id]=$SECONDS t_said[$id]=$SECONDS
+    CHILDREN[$!]=1
+}
+
+# end_test ID: takes the result of a test whose process has ended.
+end_test() {
+    local id=$1 status=0 result
+    wait "${t_pid[$id]}" || status=$?
+    unset "CHILDREN[${t_pid[$id]}]" "t_pid[$id]"
+    case $status in
+    0)
+        result=ok
+        passed=$((passed + 1))
+        ;;
+    77)
+        result=skip
+        skipped=$((skipped + 1))
+        ;;
+    *)
+        result=FAILED
+        failed=$((failed + 1))
+        printf '%s\n' "--- $id"
+        tail -n 60 "$VM_BUILD/vm/$id/test.log" | sed 's/^/    /'
+        ;;
+    esac
+    summary+=("$(printf '%-6s %-26s %4d s' "$result" "$id" $((SECONDS - t_begun[$id])))")
+    printf '%s\n' "${summary[-1]}"
+}
+
+# wait_for_room N: until fewer than N tests run; with a sign of life of each now and then.
+wait_for_room() {
+    local id last
+    while [ ${#t_pid[@]} -ge "$1" ]; do
+        sleep 0.3
+        for id in "${!t_pid[@]}"; do
+            if ! kill -0 "${t_pid[$id]}" 2>/dev/null; then
+                end_test "$id"
+            elif [ $((SECONDS - t_said[$id])) -ge 30 ]; then
+                t_said[$id]=$SECONDS
+                last=$(grep -v '^$' "$VM_BUILD/vm/$id/test.log" | tail -n 1 | cut -c 1-100)
+                progress "  $id: $((SECONDS - t_begun[$id])) s: ${last:-no output yet}"
+            fi
+        done
     done
-    t_status=0
-    wait "$child_pid" || t_status=$?
-    child_pid=
-    t_seconds=$((SECONDS - begun))
 }
 
 vm_test_command() {
-    local only_line='' build=1 wanted=() row want line rows=() needs=' ' lines=' ' result failed=0 passed=0 skipped=0 summary=()
+    local only_line='' build=1 wanted=() row want line number rows=() needs=' ' lines=' ' at_once=$VM_AT_ONCE
     while [ $# -gt 0 ]; do
         case $1 in
         -h | --help)
@@ -139,7 +113,7 @@ vm_test_command() {
             return
             ;;
         --no-build) build=0 ;;
-        --kernel | --seed | --cuts | --stress)
+        --kernel | --seed | --cuts | --stress | --at-once)
             [ $# -ge 2 ] || usage_error "$1 wants a value"
             case $1 in
             --kernel)
@@ -149,6 +123,7 @@ vm_test_command() {
             --seed) VM_SEED=$2 ;;
             --cuts) VM_CUTS=$2 ;;
             --stress) VM_STRESS=$2 ;;
+            --at-once) at_once=$2 ;;
             esac
             shift
             ;;
@@ -157,6 +132,11 @@ vm_test_command() {
         esac
         shift
     done
+
+    for number in "$VM_SEED" "$VM_CUTS" "$VM_STRESS" "$at_once"; do
+        case $number in *[!0-9]* | '') usage_error "test: '$number' is not a number" ;; esac
+    done
+    [ "$at_once" -gt 0 ] || usage_error "test: --at-once wants 1 or more"
 
     # Every test on every line it knows, or what was asked for; a name that is none is an error.
     for row in "${VM_TESTS[@]}"; do
@@ -194,28 +174,11 @@ vm_test_command() {
         done
     fi
     for row in "${rows[@]}"; do
-        line=${row%%|*}
+        wait_for_room "$at_once"
         read_test "${row#*|}"
-        progress "$t_name@$line: $t_what"
-        run_test "$line"
-        case $t_status in
-        0)
-            result=ok
-            passed=$((passed + 1))
-            ;;
-        77)
-            result=skip
-            skipped=$((skipped + 1))
-            ;;
-        *)
-            result=FAILED
-            failed=$((failed + 1))
-            sed 's/^/    /' "$VM_BUILD/vm/$t_name@$line/test.log" | tail -n 60
-            ;;
-        esac
-        summary+=("$(printf '%-6s %-26s %4d s' "$result" "$t_name@$line" "$t_seconds")")
-        printf '%s\n' "${summary[-1]}"
+        start_test "${row%%|*}"
     done
+    wait_for_room 1
     printf '\n%s\n' "--- summary (seed $VM_SEED, accelerator $(choose_accel), results in $VM_BUILD/vm)"
     printf '%s\n' "${summary[@]}" "$passed passed, $failed failed, $skipped skipped in $((SECONDS - START_SECONDS)) s"
     [ "$failed" = 0 ]

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154,SC2034  # the parts of hack/vm share variables
+# The tests of hack/vm test: the table, and those that are more than a job inside.
+
+# NAME | kernel lines | seconds | what must be built, NVDIMMs | what it shows
+# A test runs guest/jobs/NAME inside, or, where test_NAME is a function, that function outside.
+VM_TESTS=(
+    "oracle | 6.1 | 60 | programs | the power cuts' oracle accepts what is right and notices what is wrong (needs no machine)"
+    "patches | 6.1 6.12 | 600 | | the kernel patches apply, pass checkpatch and compile (needs no machine)"
+    "dax | 6.1 6.12 | 120 | programs module | DAX is real: statx, MAP_SYNC, 2 MiB faults counted; and is not where it should not be"
+    "aged | 6.1 6.12 | 240 | programs module libsplit | a staging pool made on an aged volume gets 2 MiB mappings"
+    "relink | 6.1 6.12 | 900 | relink | conformance of relink, e2fsck after each kind of file system"
+    "relink-stress | 6.1 6.12 | 600 | relink | relink against faults, truncates and itself from several processes, e2fsck after each"
+    "module | 6.1 6.12 | 0 | | the node's module manager: what it loads, refuses and reports (builds what it needs)"
+    "libsplit-ext4 | 6.1 6.12 | 900 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
+    "libsplit-xfs | 6.12 | 900 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
+    "power-cut-ext4 | 6.1 6.12 | 0 | programs module libsplit | power cuts on ext4 with our module, recovery, every acknowledged write"
+    "power-cut-xfs | 6.12 | 0 | programs libsplit | power cuts on XFS with stock exchange-range"
+)
+
+# test_oracle LINE DIR: without a machine, in a second: every prefix the oracle accepts is one it should, and no damage escapes it.
+test_oracle() {
+    local powercut=$VM_BUILD/vm-bin/powercut work mode ops seed file size checked=0
+    work=$(mktemp -d "$2/oracle.XXXXXX")
+    truncate -s 4096 "$work/acks"
+    accepts() { "$powercut" check "$1" "$work/files" "$work/acks" 0 "$seed" >/dev/null; }
+    for ops in 1 17 300 1500; do
+        seed=$((VM_SEED + ops))
+        rm -rf "$work/files"
+        mkdir "$work/files"
+        "$powercut" load "$work/files" "$work/acks" 0 "$seed" "$ops"
+        for mode in posix sync strict; do
+            "$powercut" mark "$work/acks" 0 "$ops"
+            accepts "$mode" || die "$mode refuses what $ops operations left"
+            "$powercut" mark "$work/acks" 0 $((ops - 1))
+            accepts "$mode" || die "$mode refuses the operation in flight as done"
+            "$powercut" mark "$work/acks" 0 $((ops + 40))
+            ! accepts "$mode" 2>/dev/null || die "$mode accepts that 40 acknowledged operations are lost, after $ops"
+            "$powercut" mark "$work/acks" 0 "$ops"
+            for file in "$work"/files/*; do
+                size=$(stat -c %s "$file")
+                [ "$size" -gt 0 ] || continue
+                cp "$file" "$work/kept"
+                head -c 16 "$work/kept" | tr '\000-\377' '\200-\377\000-\177' | dd of="$file" bs=16 conv=notrunc status=none
+                ! accepts "$mode" 2>/dev/null || die "$mode accepts a changed first byte of ${file##*/}, after $ops"
+                truncate -s $((size - 1)) "$file"
+                ! accepts "$mode" 2>/dev/null || die "$mode accepts a lost last byte of ${file##*/}, after $ops"
+                cp "$work/kept" "$file"
+                checked=$((checked + 2))
+            done
+            touch "$work/files/stranger"
+            ! accepts "$mode" 2>/dev/null || die "$mode accepts a file that was never created"
+            rm "$work/files/stranger"
+        done
+    done
+    echo "$checked damages noticed, none missed"
+    rm -rf "$work"
+}
+
+power_cut_test() {
+    exec "$HACK_DIR/vm" power-cut --kernel "$2" --type "$1" --cuts "$VM_CUTS" --seed "$VM_SEED" --name "$t_name@$2"
+}
+test_patches() { exec "$REPO_DIR/kernel-patch/test/check" "$1"; }
+test_power_cut_ext4() { power_cut_test ext4_splitfs "$1"; }
+test_module() { exec "$REPO_DIR/csi-driver/test/vm-module" --kernel "$1"; }
+test_power_cut_xfs() { power_cut_test xfs-exchange "$1"; }
