@@ -59,15 +59,14 @@ func Build(ctx context.Context, config BuildConfig) (built bool, err error) {
 	if err := os.MkdirAll(config.Out, 0o755); err != nil {
 		return false, fmt.Errorf("make the directory of modules: %w", err)
 	}
-	inputs, err := config.inputs()
-	if err != nil {
-		return false, err
-	}
-	if !config.Again && config.upToDate(inputs) {
+	inputs, buildErr := config.inputs()
+	if buildErr == nil && !config.Again && config.upToDate(inputs) {
 		return false, nil
 	}
 	record := buildRecord{Release: config.Release, Inputs: inputs, Time: time.Now().UTC().Truncate(time.Second)}
-	buildErr := config.build(ctx)
+	if buildErr == nil {
+		buildErr = config.build(ctx)
+	}
 	if buildErr != nil {
 		record.Error = buildErr.Error()
 	}

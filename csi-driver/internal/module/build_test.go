@@ -107,6 +107,15 @@ func TestBuild(t *testing.T) {
 	b.build(false, "")
 	appendTo(filepath.Join(b.config.Out, testRelease, FileName), "x")
 	b.build(true, "")
+	// What it is built from is not there: known afterwards as well.
+	missing := b.config
+	missing.Script, missing.Out = filepath.Join(b.dir, "none", "build"), filepath.Join(b.dir, "other")
+	if _, err := Build(b.ctx, missing); err == nil {
+		t.Error("built from nothing")
+	}
+	if r, err := readBuildRecord(missing.Out, testRelease); err != nil || !strings.Contains(r.Error, "no such file") {
+		t.Errorf("noted %+v, %v", r, err)
+	}
 	// A build that fails leaves the module that is there alone.
 	must(os.WriteFile(filepath.Join(b.dir, "fail"), nil, 0o644))
 	must(os.WriteFile(filepath.Join(b.dir, "patch/6.1/0003.patch"), []byte("three"), 0o644))

@@ -25,7 +25,8 @@ type Config struct {
 	// StateDir keeps the note of an attempt, and the file system of the trial while it runs.
 	StateDir string
 	Kernel   Kernel
-	// OnChange is told of every new status that says something else than the one before. It must not call the manager.
+	// OnChange is told of every new status that says something else than the one before; a restart within the same boot is no
+	// change. It must not call the manager.
 	OnChange func(ctx context.Context, before, now Status)
 
 	system system
@@ -47,6 +48,7 @@ type Manager struct {
 
 	mu     sync.Mutex
 	status Status
+	told   Status // what OnChange knows
 }
 
 // failure is what went wrong last with one module's file. Trying the same again cannot end otherwise, but fills the kernel's log.
@@ -71,11 +73,17 @@ func NewManager(config Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Manager{
+	m := &Manager{
 		config: config, system: config.system,
 		attempt: attempt{path: filepath.Join(config.StateDir, "attempt.json"), boot: boot},
 		status:  Status{State: Pending, Message: "the node service has not looked yet", Release: config.Kernel.Release},
-	}, nil
+	}
+	m.told = m.status
+	// What cannot be read is written anew by the first Ensure; an event too many is all that comes of it.
+	if before, err := m.saved(); err == nil && before.BootID == boot {
+		m.told = before.Status
+	}
+	return m, nil
 }
 
 // Status returns what the last Ensure found.
@@ -268,6 +276,8 @@ func (m *Manager) set(ctx context.Context, s Status) {
 		s.Since = m.config.now().UTC().Truncate(time.Second)
 	}
 	m.status = s
+	told := m.told
+	m.told = s
 	m.mu.Unlock()
 	if !changed {
 		return
@@ -277,8 +287,8 @@ func (m *Manager) set(ctx context.Context, s Status) {
 	}
 	klog.FromContext(ctx).Info("Kernel module", "state", s.State, "why", s.Why, "message", s.Message, "release", s.Release,
 		"loaded", s.Loaded, "path", s.Path, "version", s.Version)
-	if m.config.OnChange != nil {
-		m.config.OnChange(ctx, before, s)
+	if m.config.OnChange != nil && !told.Same(s) {
+		m.config.OnChange(ctx, told, s)
 	}
 }
 

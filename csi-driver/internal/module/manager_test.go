@@ -314,6 +314,47 @@ func TestMachineWentDown(t *testing.T) {
 	}
 }
 
+// TestRestart: another service in the same boot finds the same and tells nobody; in another boot, or when something has changed, it
+// does. What was found is there for `module status`.
+func TestRestart(t *testing.T) {
+	b := newBench(t, nil)
+	report, err := b.manager().Inspect(b.ctx)
+	if err != nil || report.State != NoModuleForKernel {
+		t.Errorf("foreseen: %+v, %v", report, err)
+	}
+	b.manager().Ensure(b.ctx)
+	b.manager().Ensure(b.ctx)
+	if got := fmt.Sprint(b.changes); got != "[NoModuleForKernel]" {
+		t.Errorf("told %s", got)
+	}
+	b.installGood()
+	if report, err = b.manager().Inspect(b.ctx); err != nil || report.State != NoModuleForKernel {
+		t.Errorf("what the service found last: %+v, %v", report, err)
+	}
+	b.manager().Ensure(b.ctx)
+	if report, err = b.manager().Inspect(b.ctx); err != nil || report.State != Ready || report.Providers["ext4"] != "ext4-relink" || report.Loaded != "1.2" {
+		t.Errorf("after loading: %+v, %v", report, err)
+	}
+	must(os.WriteFile(filepath.Join(b.kernel.Proc, "sys/kernel/random/boot_id"), []byte("boot-2"), 0o644))
+	if report, err = b.manager().Inspect(b.ctx); err != nil || report.State != Pending || !strings.Contains(report.Message, "module load") {
+		t.Errorf("in another boot: %+v, %v", report, err)
+	}
+	b.manager().Ensure(b.ctx)
+	if got := fmt.Sprint(b.changes); got != "[NoModuleForKernel Ready Ready]" {
+		t.Errorf("told %s", got)
+	}
+	must(os.WriteFile(filepath.Join(b.config.StateDir, "status.json"), []byte("{"), 0o644))
+	if _, err := b.manager().Inspect(b.ctx); err == nil || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("a damaged state file: %v", err)
+	}
+	if s := b.manager().Ensure(b.ctx); s.State != Ready {
+		t.Errorf("a service with a damaged state file: %+v", s)
+	}
+	if _, err := b.manager().Inspect(b.ctx); err != nil {
+		t.Errorf("the state file was not written anew: %v", err)
+	}
+}
+
 func TestRun(t *testing.T) {
 	b := newBench(t, nil)
 	m := b.manager()

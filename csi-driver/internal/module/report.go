@@ -61,6 +61,21 @@ func (m *Manager) save(s Status) error {
 	return volume.WriteFileDurable(m.savedPath(), append(raw, '\n'), 0o644)
 }
 
+// saved returns what was saved last; nothing when nothing was.
+func (m *Manager) saved() (s saved, err error) {
+	raw, err := os.ReadFile(m.savedPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, fmt.Errorf("read what the node service found: %w", err)
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return s, fmt.Errorf("what the node service found, %s, is damaged; remove it: %w", m.savedPath(), err)
+	}
+	return s, nil
+}
+
 // Inspect reports without changing anything: what the node service found in this boot, or what it would find.
 func (m *Manager) Inspect(ctx context.Context) (Report, error) {
 	r := Report{Status: Status{State: Pending, Release: m.config.Kernel.Release}}
@@ -69,15 +84,9 @@ func (m *Manager) Inspect(ctx context.Context) (Report, error) {
 		return r, err
 	}
 	r.Lockdown, r.SecureBoot, r.Enforced = p.Lockdown, p.SecureBoot, p.Enforced
-	raw, err := os.ReadFile(m.savedPath())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return r, fmt.Errorf("read what the node service found: %w", err)
-	}
-	var found saved
-	if err == nil {
-		if err := json.Unmarshal(raw, &found); err != nil {
-			return r, fmt.Errorf("what the node service found, %s, is damaged; remove it: %w", m.savedPath(), err)
-		}
+	found, err := m.saved()
+	if err != nil {
+		return r, err
 	}
 	if found.BootID == m.attempt.boot {
 		r.Status = found.Status
