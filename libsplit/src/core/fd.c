@@ -101,6 +101,12 @@ static void times(struct sfs_inode *in)
 	sfs_rwlock_wrunlock(&in->lock);
 }
 
+/* May the service thread relink it? Where the user has said so, and the inode stays, as it does on a volume with an agent. */
+static bool later(const struct sfs_inode *in)
+{
+	return sfs.fsync_records && in->vol->dax && sfs_inode_parks(in);
+}
+
 /*
  * Drop one descriptor's hold on its description; with the last one relink what is staged, so that a closed file is what
  * everybody sees. Returns what close(2) should report.
@@ -108,7 +114,7 @@ static void times(struct sfs_inode *in)
 static int ofd_put(struct sfs_ofd *ofd)
 {
 	struct sfs_inode *in = ofd->inode;
-	bool last;
+	bool last, many;
 	int r = 0;
 
 	sfs_mutex_lock(&sfs.lock);
@@ -117,8 +123,9 @@ static int ofd_put(struct sfs_ofd *ofd)
 	if (!last)
 		return 0;
 	/* Records that go on counting keep the inode, and its descriptor: not too many. */
-	if (in->live || in->staged > 0)
-		r = sfs_flush_unlocked(in, load_acquire(&in->vol->live) > LINGER_MAX ? SFS_RETIRE : SFS_PUBLISH);
+	many = load_acquire(&in->vol->live) > LINGER_MAX;
+	if ((in->live || in->staged > 0) && (many || !later(in)))
+		r = sfs_flush_unlocked(in, many ? SFS_RETIRE : SFS_PUBLISH);
 	else if (in->touched)
 		times(in);
 	sfs_mutex_lock(&sfs.lock);

@@ -115,11 +115,17 @@ static void dismantle(struct sfs_inode *in)
 	in->ready = false;
 }
 
+bool sfs_inode_parks(const struct sfs_inode *in)
+{
+	return in->keep && !in->evict && !in->kernel_only && in->deleg == SFS_DELEG_EXCLUSIVE &&
+	       load_acquire(&in->vol->state) == VOL_READY && !sfs.no_staging && sfs.service_state &&
+	       load_acquire(&sfs.parked) < PARKED_MAX;
+}
+
 /* The last reference goes: may the inode stay? */
 static bool park_locked(struct sfs_inode *in)
 {
-	if (!in->keep || in->evict || in->kernel_only || in->deleg != SFS_DELEG_EXCLUSIVE || in->vol->state != VOL_READY ||
-	    sfs.no_staging || !sfs.service_state || sfs.parked >= PARKED_MAX)
+	if (!sfs_inode_parks(in))
 		return false;
 	in->parked = true;
 	sfs.parked++;

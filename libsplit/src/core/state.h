@@ -307,6 +307,8 @@ struct sfs_inode *sfs_inode_find_locked(dev_t dev, ino_t ino);
 struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino);
 void sfs_inode_put(struct sfs_inode *in);
 void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, void *arg), void *arg);
+/* Would it stay after the last close? */
+bool sfs_inode_parks(const struct sfs_inode *in);
 /* Called with a reference: does nobody else have one, so that the file is not open? Then it is taken down with this one. */
 bool sfs_inode_evict(struct sfs_inode *in);
 /* A tick of the service thread: those that have been closed long enough go. */
