@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154,SC2034  # the parts of hack/vm share variables
+# hack/vm bench: the library against the kernel's file system on real DAX, in one machine.
+
+bench_usage() {
+    cat <<EOF
+Usage: hack/vm bench [OPTION]...
+
+Builds what is needed, boots one machine and measures in one run, in turns, the kernel's file system and the library's three modes
+on it (libsplit/bench/vm). Prints the tables; bench-*.json are in BUILD/vm/NAME.
+
+What is counted, where the machine is emulated, are instructions of kernel and programs together: QEMU's clock then advances one
+nanosecond per instruction (-icount), which nothing else on this machine disturbs. With --time, and with KVM, it is time.
+
+  --kernel LINE  [$VM_KERNEL_DEFAULT]
+  --type TYPE    file system: ext4 (stock), ext4_splitfs (with our module), xfs-exchange [ext4_splitfs]
+  --rounds N     how often everything is measured [5]
+  --time         time also where the machine is emulated
+  --name NAME    of the directory [bench]
+EOF
+}
+
+vm_bench_command() {
+    local line=$VM_KERNEL_DEFAULT type=ext4_splitfs rounds=5 count=1 name=bench job=()
+    while [ $# -gt 0 ]; do
+        case $1 in
+        -h | --help)
+            bench_usage
+            return
+            ;;
+        --time) count=0 ;;
+        --kernel | --type | --rounds | --name)
+            [ $# -ge 2 ] || usage_error "$1 wants a value"
+            case $1 in
+            --kernel) line=$2 ;;
+            --type) type=$2 ;;
+            --rounds) rounds=$2 ;;
+            --name) name=$2 ;;
+            esac
+            shift
+            ;;
+        *) usage_error "bench: unknown argument '$1'" ;;
+        esac
+        shift
+    done
+    known_line "$line"
+    case $rounds in *[!0-9]* | '' | 0) usage_error "--rounds wants a number, not '$rounds'" ;; esac
+    case $type in
+    ext4 | xfs-exchange) ;;
+    ext4_splitfs) build_module "$line" ;;
+    *) usage_error "--type '$type': known are ext4, ext4_splitfs and xfs-exchange" ;;
+    esac
+    progress "building the library and the benchmark"
+    mkdir -p "$VM_BUILD/vm-bin"
+    make -s -j2 -C "$REPO_DIR/libsplit" BUILD="$VM_BUILD" all "$VM_BUILD/bench/vm_bench" >"$VM_BUILD/vm-bin/bench.log" 2>&1 || {
+        tail -n 30 "$VM_BUILD/vm-bin/bench.log" >&2
+        die "cannot build libsplit (see above)"
+    }
+    [ "$(choose_accel)" = tcg ] || count=0
+    job=("$REPO_DIR/libsplit/bench/vm/run" --type "$type" --rounds "$rounds")
+    if [ "$count" = 1 ]; then
+        vm_extra=(-icount "shift=0,sleep=off")
+        job+=(--instructions)
+    fi
+    # One processor: with several the order in which they are emulated would be part of what is counted.
+    vm_run_command --kernel "$line" --name "$name" --timeout 1800 --cpus "$((2 - count))" -- "${job[@]}"
+}
