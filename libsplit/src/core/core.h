@@ -127,6 +127,12 @@ void sfs_forget(int fd);
  * what the volume's mode promises?
  */
 bool sfs_wants_dsync(int fd);
+/*
+ * Bytes will reach fd without our seeing it (a standard stream, another process): where the mode promises that they are durable, the
+ * kernel must see to it (O_DSYNC). Where that can't be arranged any more nothing happens; an error is one of the new descriptor.
+ */
+int sfs_write_through(int fd);
+void sfs_write_through_all(void); /* all descriptors, before a fork or exec shares them */
 /* io_uring: calls that we cannot see will come. Everything is made true, and nothing is staged any more in this process. */
 void sfs_stop_staging(void);
 /*

@@ -10,7 +10,7 @@
 
 static int hand_over(int fd)
 {
-	return sfs_ours(fd) ? sfs_make_true(fd, true) : 0;
+	return sfs_ours(fd) ? pl_hand_over(fd) : 0;
 }
 
 WRAPPER int w_aio_read(struct aiocb *cb)

@@ -52,7 +52,7 @@ static int dup_served(int oldfd, int newfd, int flags)
 	int r = 0;
 
 	if (sfs_ours(oldfd) && pl_stdio_marked(newfd))
-		r = sfs_make_true(oldfd, true);
+		r = pl_hand_over(oldfd);
 	if (r < 0)
 		return (int)pl_ret(r);
 	r = sfs_dup3(oldfd, newfd, flags);

@@ -10,8 +10,10 @@
 
 static void prepare(void)
 {
-	if (sfs_active())
-		sfs_exec_prepare();
+	if (!sfs_active())
+		return;
+	sfs_write_through_all();
+	sfs_exec_prepare();
 }
 
 WRAPPER int w_execve(const char *path, char *const argv[], char *const envp[])

@@ -41,7 +41,7 @@ static int each_fd(const struct msghdr *msg, int (*visit)(int fd))
 
 static int give_away(int fd)
 {
-	return sfs_ours(fd) ? sfs_make_true(fd, true) : 0;
+	return sfs_ours(fd) ? pl_hand_over(fd) : 0;
 }
 
 static int receive(int fd)

@@ -118,6 +118,14 @@ long pl_meta_by_number(long n, const long a[6]) __attribute__((visibility("hidde
 int pl_take_over(const char *path) __attribute__((visibility("hidden")));
 void pl_release(int fd) __attribute__((visibility("hidden")));
 
+/* The file of fd, ours, is the kernel's from now on: it will be written to without our seeing it. */
+static inline int pl_hand_over(int fd)
+{
+	int err = sfs_write_through(fd);
+
+	return err < 0 ? err : sfs_make_true(fd, true);
+}
+
 /*
  * fd has just come into being as a descriptor of ours (open, dup, ...); a negative errno value is let through. When its file
  * cannot be made true the descriptor is of no use.
@@ -128,7 +136,7 @@ static inline int pl_new_fd_raw(int fd)
 
 	if (fd < 0 || likely(!pl_stdio_marked(fd)) || !sfs_ours(fd))
 		return fd;
-	err = sfs_make_true(fd, true);
+	err = pl_hand_over(fd);
 	if (unlikely(err < 0)) {
 		pl_release(fd);
 		return err;

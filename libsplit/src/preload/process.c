@@ -8,12 +8,19 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* The child will share every open file description. */
+static void before_fork(void)
+{
+	sfs_write_through_all();
+	sfs_fork_prepare();
+}
+
 /* The child is told apart by the result. */
 static pid_t fork_with(pid_t (*fork_fn)(void))
 {
 	pid_t pid;
 
-	sfs_fork_prepare();
+	before_fork();
 	pid = fork_fn();
 	if (pid == 0)
 		sfs_fork_child();
@@ -88,7 +95,7 @@ WRAPPER int w_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	va_end(ap);
 	if (!sfs_active() || flags & CLONE_VM || !fn || !stack)
 		return real(fn, stack, flags, arg, parent_tid, tls, child_tid);
-	sfs_fork_prepare();
+	before_fork();
 	pid = real(clone_child, stack, flags, &start, parent_tid, tls, child_tid);
 	sfs_fork_parent();
 	return pid;
@@ -102,7 +109,7 @@ WRAPPER int w_forkpty(int *master, char *name, const struct termios *tio, const 
 
 	if (!sfs_active())
 		return REAL(forkpty)(master, name, tio, size);
-	sfs_fork_prepare();
+	before_fork();
 	pid = REAL(forkpty)(master, name, tio, size);
 	if (pid == 0) {
 		sfs_fork_child();
@@ -126,7 +133,7 @@ WRAPPER int w_daemon(int nochdir, int noclose)
 	for (int fd = 0; fd <= 2 && !noclose; fd++)
 		sfs_forget(fd);
 	pid = sys_getpid();
-	sfs_fork_prepare();
+	before_fork();
 	r = REAL(daemon)(nochdir, noclose);
 	if (sys_getpid() != pid)
 		sfs_fork_child();

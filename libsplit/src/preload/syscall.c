@@ -28,6 +28,7 @@ static long fork_raw(long n, long a, long b, long c, long d, long e, long f)
 {
 	long pid;
 
+	sfs_write_through_all();
 	sfs_fork_prepare();
 	pid = raw(n, a, b, c, d, e, f);
 	if (pid == 0)
@@ -57,7 +58,7 @@ static long dup_raw(int oldfd, int newfd, int flags)
 	if (newfd < 0 || oldfd == newfd)
 		return SFS_PASS;
 	if (sfs_ours(oldfd) && pl_stdio_marked(newfd))
-		r = sfs_make_true(oldfd, true);
+		r = pl_hand_over(oldfd);
 	if (r < 0)
 		return r;
 	r = sfs_dup3(oldfd, newfd, flags);
@@ -294,6 +295,7 @@ static long dispatch(long n, const long a[6])
 		break;
 	case SYS_execve:
 	case SYS_execveat:
+		sfs_write_through_all();
 		sfs_exec_prepare();
 		r = SFS_PASS;
 		break;

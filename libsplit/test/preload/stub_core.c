@@ -21,7 +21,7 @@
 	X(make_true_forever) X(changed) X(make_path_true) X(fix_stat) X(fix_statx) X(fork_prepare) \
 	X(fork_parent) X(fork_child) X(exec_prepare) X(exit) X(forget) X(stop_staging) X(name_durable) \
 	X(names_durable) X(attr_durable) X(fd_durable) \
-	X(all_true)
+	X(all_true) X(write_through) X(write_through_all)
 /* clang-format on */
 #define ENUM(name) N_##name,
 #define NAME(name) #name,
@@ -331,6 +331,14 @@ SIMPLE(fork_prepare)
 SIMPLE(fork_parent)
 SIMPLE(fork_child)
 SIMPLE(exec_prepare)
+SIMPLE(write_through_all)
+
+int sfs_write_through(int fd)
+{
+	(void)fd;
+	CALLED(write_through);
+	return 0;
+}
 
 static void write_counts(void)
 {
