@@ -60,6 +60,12 @@
 	S(inotify_init, SYS_inotify_init) S(inotify_init1, SYS_inotify_init1) S(memfd_create, SYS_memfd_create) \
 	S(sendmsg, SYS_sendmsg) S(sendmmsg, SYS_sendmmsg) S(recvmsg, SYS_recvmsg) S(recvmmsg, SYS_recvmmsg) \
 	F(fopen, pl_fb_null) F(freopen, pl_fb_null) F(fdopen, pl_fb_null) F(tmpfile, pl_fb_null) F(fileno, pl_fb_nosys) \
+	F(fopencookie, pl_fb_null) F(flockfile, pl_fb_nothing) F(funlockfile, pl_fb_nothing) \
+	F(fwide, pl_fb_nosys) F(fgetwc, pl_fb_nosys) F(fgetwc_unlocked, pl_fb_nosys) F(fgetws, pl_fb_null) \
+	F(fgetws_unlocked, pl_fb_null) F(__fgetws_chk, pl_fb_null) F(__fgetws_unlocked_chk, pl_fb_null) \
+	F(fputwc, pl_fb_nosys) F(fputwc_unlocked, pl_fb_nosys) F(fputws, pl_fb_nosys) F(fputws_unlocked, pl_fb_nosys) \
+	F(ungetwc, pl_fb_nosys) F(vfwprintf, pl_fb_nosys) F(__vfwprintf_chk, pl_fb_nosys) F(vfwscanf, pl_fb_nosys) \
+	F(__isoc99_vfwscanf, pl_fb_nosys) F(__isoc23_vfwscanf, pl_fb_nosys) \
 	F(fclose, pl_fb_nosys) F(pclose, pl_fb_nosys) F(vdprintf, pl_fb_nosys) F(__vdprintf_chk, pl_fb_nosys) \
 	F(aio_read, pl_fb_nosys) F(aio_write, pl_fb_nosys) F(aio_fsync, pl_fb_nosys) F(lio_listio, pl_fb_nosys) \
 	F(io_submit, pl_fb_io_submit) \

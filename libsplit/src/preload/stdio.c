@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * FILEs. The C library's stdio reads and writes through calls inside itself that no wrapper sees, so a file under a FILE is the
- * kernel's for good: made true when the FILE comes into being, and never staged again. So is a file that takes the number of a
- * standard stream, or of a descriptor under a FILE, by dup2 or by open.
+ * FILEs. A regular file of ours gets one that calls us (stream.c). A FILE of the C library's own making reads and writes inside
+ * itself where no wrapper sees it, so the file under it is the kernel's for good: made true when the FILE comes into being, and
+ * never staged again. So is a file that takes the number of a standard stream, or of a descriptor under such a FILE, by dup2 or
+ * by open.
  */
-#include "preload.h"
+#include "stream.h"
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -112,18 +113,56 @@ static int before_truncation(const char *path)
 	return err;
 }
 
-WRAPPER FILE *w_fopen(const char *path, const char *mode)
+static FILE *open_by_libc(const char *path, const char *mode)
 {
-	int err;
+	int err = *mode == 'w' ? before_truncation(path) : 0;
 
-	if (likely(!sfs_active()))
-		return REAL(fopen)(path, mode);
-	err = *mode == 'w' ? before_truncation(path) : 0;
 	if (err < 0) {
 		pl_ret(err);
 		return NULL;
 	}
 	return made(REAL(fopen)(path, mode), true, *mode != 'r');
+}
+
+/* A FILE over fd, which has been opened for it; when there can be none, fd is closed. */
+static FILE *over(int fd, const char *mode, int flags)
+{
+	long err = SFS_PASS;
+	FILE *f = NULL;
+
+	if (sfs_ours(fd)) {
+		err = pl_stdio_marked(fd) ? pl_hand_over(fd) : 0;
+		if (err >= 0)
+			f = pl_stream_new(fd, flags, &err);
+	}
+	if (!f && err == SFS_PASS)
+		f = made(REAL(fdopen)(fd, mode), false, false);
+	else if (!f && err < 0)
+		pl_ret(err);
+	if (!f) {
+		err = errno;
+		pl_release(fd);
+		errno = (int)err;
+	}
+	return f;
+}
+
+WRAPPER FILE *w_fopen(const char *path, const char *mode)
+{
+	int flags, fd;
+
+	if (likely(!sfs_active()))
+		return REAL(fopen)(path, mode);
+	if (!pl_stream_flags(mode, &flags))
+		return open_by_libc(path, mode);
+	fd = sfs_openat(AT_FDCWD, path, flags, 0666);
+	if (fd == SFS_PASS)
+		return open_by_libc(path, mode);
+	if (fd < 0) {
+		pl_ret(fd);
+		return NULL;
+	}
+	return over(fd, mode, flags);
 }
 EXPORT(fopen, w_fopen);
 EXPORT(fopen64, w_fopen);
@@ -134,8 +173,10 @@ WRAPPER FILE *w_freopen(const char *path, const char *mode, FILE *f)
 
 	if (likely(!sfs_active()))
 		return REAL(freopen)(path, mode, f);
+	err = pl_stream_to_libc(f);
 	unmade(f);
-	err = path && *mode == 'w' ? before_truncation(path) : 0;
+	if (err >= 0 && path && *mode == 'w')
+		err = before_truncation(path);
 	if (err < 0) {
 		REAL(fclose)(f); /* as freopen does when it fails */
 		pl_ret(err);
@@ -146,15 +187,39 @@ WRAPPER FILE *w_freopen(const char *path, const char *mode, FILE *f)
 EXPORT(freopen, w_freopen);
 EXPORT(freopen64, w_freopen);
 
+/* fdopen over a descriptor of ours, where the mode fits it; what does not is the C library's to judge. */
+static FILE *stream_over(int fd, const char *mode, long *err)
+{
+	const int have = sys_fcntl(fd, F_GETFL, 0), access = have & O_ACCMODE;
+	int flags;
+
+	*err = SFS_PASS;
+	if (have < 0 || !pl_stream_flags(mode, &flags) || (access != O_RDWR && (flags & O_ACCMODE) != access))
+		return NULL;
+	if (flags & O_APPEND && !(have & O_APPEND)) {
+		*err = sfs_fcntl(fd, F_SETFL, have | O_APPEND);
+		if (*err < 0)
+			return NULL;
+	}
+	return pl_stream_new(fd, flags, err);
+}
+
 WRAPPER FILE *w_fdopen(int fd, const char *mode)
 {
-	int err = sfs_ours(fd) ? sfs_make_true(fd, true) : 0;
+	long err = 0;
+	FILE *f;
 
-	if (err < 0) {
-		pl_ret(err);
-		return NULL;
+	if (!sfs_ours(fd))
+		return sfs_active() ? made(REAL(fdopen)(fd, mode), false, false) : REAL(fdopen)(fd, mode);
+	f = stream_over(fd, mode, &err);
+	if (!f && err == SFS_PASS) {
+		err = pl_hand_over(fd);
+		if (err >= 0)
+			return made(REAL(fdopen)(fd, mode), false, false);
 	}
-	return sfs_active() ? made(REAL(fdopen)(fd, mode), false, false) : REAL(fdopen)(fd, mode);
+	if (!f && err < 0)
+		pl_ret(err);
+	return f;
 }
 EXPORT(fdopen, w_fdopen);
 
@@ -165,10 +230,15 @@ WRAPPER FILE *w_tmpfile(void)
 EXPORT(tmpfile, w_tmpfile);
 EXPORT(tmpfile64, w_tmpfile);
 
+/* A FILE that calls us closes its descriptor that way. */
 WRAPPER int w_fclose(FILE *f)
 {
-	if (unlikely(sfs_active()))
-		unmade(f);
+	if (unlikely(sfs_active())) {
+		const int fd = f ? REAL(fileno)(f) : -1;
+
+		if (!sfs_ours(fd) || pl_stdio_marked(fd))
+			unmade(f);
+	}
 	return REAL(fclose)(f);
 }
 EXPORT(fclose, w_fclose);

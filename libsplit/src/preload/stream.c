@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * FILEs of our own making. The C library's own read and write by calls inside it that no wrapper sees; fopencookie(3), which glibc
+ * and musl have, makes one that calls us back. What such a FILE lacks is a descriptor: fileno(3) fails, and the C library's freopen
+ * with it. So the number is stored where the C library looks for it, and fileno itself proves that this was the place; where it
+ * says otherwise, there are no FILEs of ours in this process.
+ *
+ * Everything goes by the descriptor's number, as in the C library: dup2 onto the number, or a close behind the FILE's back, mean
+ * what they always mean.
+ */
+#include "stream.h"
+#include "real_fallback.h"
+
+#include <stdint.h>
+#include <unistd.h>
+
+#define FD_OF(cookie) ((int)(intptr_t)(cookie))
+
+/*
+ * struct _IO_FILE of musl: its fd, -1 in a FILE of fopencookie; its lock, -1 while the process has one thread. glibc's are public by
+ * name; _fileno is -2 in a FILE of fopencookie, and a bit of _flags2 says that the process has threads.
+ */
+#define MUSL_FD		120
+#define MUSL_LOCK	140
+#define GLIBC_NEED_LOCK 128
+
+enum libc { UNKNOWN, GLIBC, MUSL, NEITHER };
+static enum libc libc;
+
+/* A FILE that nobody uses: the C library keeps it up to date on whether FILEs need locking. */
+static FILE *witness;
+
+bool pl_stream_flags(const char *mode, int *flags)
+{
+	bool plus = false;
+
+	if (*mode != 'r' && *mode != 'w' && *mode != 'a')
+		return false;
+	*flags = *mode == 'r' ? 0 : *mode == 'w' ? O_CREAT | O_TRUNC : O_CREAT | O_APPEND;
+	/* glibc looks at seven letters, musl at all. */
+	for (int i = 1; mode[i]; i++) {
+		if (i > 6)
+			return false;
+		switch (mode[i]) {
+		case '+':
+			plus = true;
+			break;
+		case 'x':
+			*flags |= O_EXCL;
+			break;
+		case 'e':
+			*flags |= O_CLOEXEC;
+			break;
+		case 'b':
+		case 't':
+			break;
+		default:
+			return false; /* m, c and ",ccs=" of glibc, and what we do not know */
+		}
+	}
+	*flags |= plus ? O_RDWR : *mode == 'r' ? O_RDONLY : O_WRONLY;
+	return true;
+}
+
+static ssize_t stream_read(void *cookie, char *buf, size_t n)
+{
+	const int fd = FD_OF(cookie);
+	ssize_t r = sfs_ours(fd) ? sfs_read(fd, buf, n, -1) : SFS_PASS;
+
+	if (r == SFS_PASS) {
+		r = REAL(read)(fd, buf, n);
+		sfs_changed(fd);
+		return r;
+	}
+	return pl_ret(r);
+}
+
+/* All of it, or an error: neither C library writes the rest. glibc wants the number of bytes that got there, musl -1. */
+static ssize_t stream_write(void *cookie, const char *buf, size_t n)
+{
+	const int fd = FD_OF(cookie);
+	size_t done = 0;
+
+	while (done < n) {
+		ssize_t r = sfs_ours(fd) ? sfs_write(fd, buf + done, n - done, -1) : SFS_PASS;
+
+		if (r == SFS_PASS) {
+			r = REAL(write)(fd, buf + done, n - done);
+			sfs_changed(fd);
+		} else {
+			r = pl_ret(r);
+		}
+		if (r < 0)
+			return libc == MUSL ? -1 : (ssize_t)done;
+		done += (size_t)r;
+	}
+	return (ssize_t)n;
+}
+
+static int stream_seek(void *cookie, off64_t *pos, int whence)
+{
+	const int fd = FD_OF(cookie);
+	off_t r = sfs_ours(fd) ? sfs_lseek(fd, *pos, whence) : SFS_PASS;
+
+	r = r == SFS_PASS ? REAL(lseek)(fd, *pos, whence) : pl_ret(r);
+	if (r < 0)
+		return -1;
+	*pos = r;
+	return 0;
+}
+
+static int stream_close(void *cookie)
+{
+	const int fd = FD_OF(cookie);
+	int r = sfs_close(fd);
+
+	return r == SFS_PASS ? REAL(close)(fd) : (int)pl_ret(r);
+}
+
+/* Nothing of ours is closed with a FILE that did not work out. */
+static int stream_leave(void *cookie)
+{
+	(void)cookie;
+	return 0;
+}
+
+static int *musl(FILE *f, int offset)
+{
+	return (int *)((char *)f + offset);
+}
+
+/* Store the descriptor's number in the FILE. */
+static bool set_fd(FILE *f, int fd)
+{
+	int *at[] = {[GLIBC] = &f->_fileno, [MUSL] = musl(f, MUSL_FD)};
+	const int unset[] = {[GLIBC] = -2, [MUSL] = -1};
+
+	for (enum libc l = GLIBC; l <= MUSL; l++) {
+		if ((libc != UNKNOWN && libc != l) || *at[l] != unset[l])
+			continue;
+		*at[l] = fd;
+		if (REAL(fileno)(f) == fd) {
+			libc = l;
+			return true;
+		}
+		*at[l] = unset[l];
+	}
+	return false;
+}
+
+/*
+ * FILEs of fopencookie are locked for every character, lest a callback starts the first other thread; ours start none that knows of
+ * stdio.
+ */
+static void lock_when_needed(FILE *f)
+{
+	if (libc == GLIBC && !(witness->_flags2 & GLIBC_NEED_LOCK))
+		f->_flags2 &= ~GLIBC_NEED_LOCK;
+	else if (libc == MUSL && *musl(witness, MUSL_LOCK) == -1 && *musl(f, MUSL_LOCK) == 0)
+		*musl(f, MUSL_LOCK) = -1;
+}
+
+/* An ordinary FILE without a descriptor; NULL: not here, or not now. It is never closed. */
+static FILE *spare(void)
+{
+	FILE *f = REAL(fopen)("/dev/null", "re");
+
+	if (!f)
+		return NULL;
+	REAL(close)(REAL(fileno)(f));
+	if (libc == GLIBC)
+		f->_fileno = -1;
+	else
+		*musl(f, MUSL_FD) = -1;
+	return f;
+}
+
+/* With the first FILE: which C library is it, and is it as we know it? */
+static bool recognized(int fd)
+{
+	const cookie_io_functions_t trial = {stream_read, stream_write, stream_seek, stream_leave};
+	FILE *f;
+
+	if (libc == NEITHER || pl_real(PL_fopencookie) == (void *)pl_fb_null)
+		return false;
+	if (witness)
+		return true;
+	f = REAL(fopencookie)((void *)(intptr_t)fd, "r", trial);
+	if (!f)
+		return false;
+	if (!set_fd(f, fd))
+		libc = NEITHER;
+	REAL(fclose)(f);
+	if (libc != NEITHER)
+		__atomic_store_n(&witness, spare(), __ATOMIC_RELEASE);
+	return witness != NULL;
+}
+
+FILE *pl_stream_new(int fd, int flags, long *why)
+{
+	static const char *const modes[2][4] = {{"r", "w", "r+", "r+"}, {"r", "a", "a+", "a+"}};
+	const char *mode = modes[!!(flags & O_APPEND)][flags & O_ACCMODE];
+	const cookie_io_functions_t calls = {stream_read, stream_write, stream_seek, stream_close};
+	FILE *f;
+
+	*why = SFS_PASS;
+	if (!recognized(fd))
+		return NULL;
+	*why = 0;
+	f = REAL(fopencookie)((void *)(intptr_t)fd, mode, calls);
+	if (!f)
+		return NULL;
+	if (!set_fd(f, fd)) {
+		/* Never seen: the first one was as we know it. f can't be closed without closing fd, so it is left. */
+		*why = -ENOTSUP;
+		return NULL;
+	}
+	lock_when_needed(f);
+	/* fdopen's "e" is musl's. */
+	if (libc == MUSL && flags & O_CLOEXEC)
+		sys_fcntl(fd, F_SETFD, FD_CLOEXEC);
+	/* glibc goes to the end at once, musl with the first write. */
+	if (libc == GLIBC && flags & O_APPEND && (flags & O_ACCMODE) == O_WRONLY)
+		sfs_lseek(fd, 0, SEEK_END);
+	return f;
+}
+
+/* glibc marks FILEs without wide characters so; a descriptor only those of ours have. */
+#define NO_WIDE ((void *)-1)
+
+static bool glibc_stream(const FILE *f)
+{
+	return libc == GLIBC && (void *)f->_wide_data == NO_WIDE && f->_fileno >= 0;
+}
+
+int pl_stream_to_libc(FILE *f)
+{
+	FILE *donor;
+	int fd, err;
+
+	if (!glibc_stream(f))
+		return 0;
+	fd = f->_fileno;
+	err = sfs_ours(fd) ? pl_hand_over(fd) : 0;
+	if (err < 0)
+		return err;
+	pl_stdio_mark(fd);
+	/* The half that fopencookie leaves out comes from an ordinary FILE, which is given up for it. */
+	donor = spare();
+	if (!donor)
+		return -EBADF;
+	REAL(flockfile)(f);
+	if (glibc_stream(f)) {
+		f->_wide_data = donor->_wide_data;
+		f->_mode = f->_IO_buf_base ? -1 : 0;
+	}
+	REAL(funlockfile)(f);
+	return 0;
+}
