@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,8 @@
 #include <unistd.h>
 
 #define PROGRESS_AFTER_MS 1000
-#define PROGRESS_EVERY_MS 200
+#define PROGRESS_EVERY_MS 200	/* on a terminal, the same line again */
+#define PROGRESS_LINE_MS  10000 /* elsewhere */
 
 int cli_fail(const char *fmt, ...)
 {
@@ -82,9 +84,42 @@ static uint64_t now_ms(void)
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
-void cli_progress_init(struct cli_progress *p)
+static void show(struct cli_progress *p)
 {
-	*p = (struct cli_progress){.tty = isatty(STDERR_FILENO), .start = now_ms()};
+	fprintf(stderr, p->tty ? "\rsplitfs: %s, %u s\033[K" : "splitfs: %s, %u s\n", p->text,
+		(unsigned)((now_ms() - p->start) / 1000));
+	fflush(stderr);
+	p->shown = true;
+}
+
+/* Also while the work stands still, in an fsync say: somebody is waiting. */
+static void *ticker(void *arg)
+{
+	struct cli_progress *p = arg;
+	const uint64_t every = p->tty ? PROGRESS_EVERY_MS : PROGRESS_LINE_MS;
+	uint64_t next = p->start + PROGRESS_AFTER_MS;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->end) {
+		const struct timespec until = {(time_t)(next / 1000), (long)(next % 1000) * 1000000};
+
+		if (pthread_cond_clockwait(&p->wake, &p->lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT || p->end)
+			continue;
+		show(p);
+		next += every;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+void cli_progress_init(struct cli_progress *p, const char *what)
+{
+	*p = (struct cli_progress){.tty = isatty(STDERR_FILENO),
+				   .start = now_ms(),
+				   .lock = PTHREAD_MUTEX_INITIALIZER,
+				   .wake = PTHREAD_COND_INITIALIZER};
+	snprintf(p->text, sizeof(p->text), "%s", what);
+	p->running = pthread_create(&p->thread, NULL, ticker, p) == 0; /* without it nothing is shown, and all the work done */
 }
 
 void cli_progress(struct cli_progress *p, const char *fmt, ...)
@@ -92,21 +127,26 @@ void cli_progress(struct cli_progress *p, const char *fmt, ...)
 	const uint64_t now = now_ms();
 	va_list args;
 
-	if (!p->tty || now - p->start < PROGRESS_AFTER_MS || now - p->last < PROGRESS_EVERY_MS)
+	if (now < p->next)
 		return;
-	p->last = now;
-	p->shown = true;
-	fputs("\rsplitfs: ", stderr);
+	p->next = now + PROGRESS_EVERY_MS / 2;
+	pthread_mutex_lock(&p->lock);
 	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
+	vsnprintf(p->text, sizeof(p->text), fmt, args);
 	va_end(args);
-	fputs("\033[K", stderr);
-	fflush(stderr);
+	pthread_mutex_unlock(&p->lock);
 }
 
 void cli_progress_end(struct cli_progress *p)
 {
-	if (p->shown)
+	if (!p->running)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->end = true;
+	pthread_cond_signal(&p->wake);
+	pthread_mutex_unlock(&p->lock);
+	pthread_join(p->thread, NULL);
+	if (p->shown && p->tty)
 		fputs("\r\033[K", stderr);
 }
 

@@ -4,6 +4,7 @@
 #define SFS_CLI_H
 
 #include <getopt.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,12 +34,17 @@ int cli_help(const struct command *c);
 /* A number with an optional K, M, G or T (binary). False when it is none or too large. */
 bool cli_bytes(const char *s, uint64_t *v);
 
-/* Progress on standard error, when that is a terminal and the work has taken a second. */
+/* Progress on standard error when the work has taken a second: one line that changes on a terminal, elsewhere a line now and then. */
 struct cli_progress {
-	bool tty, shown;
-	uint64_t start, last; /* ms */
+	pthread_t thread;
+	pthread_mutex_t lock; /* of all that follows but `next` */
+	pthread_cond_t wake;
+	bool running, end, tty, shown;
+	uint64_t start, next; /* ms */
+	char text[128];
 };
-void cli_progress_init(struct cli_progress *p);
+void cli_progress_init(struct cli_progress *p, const char *what);
+/* How far the work is by now; cheap enough for every step of it. */
 void cli_progress(struct cli_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void cli_progress_end(struct cli_progress *p);
 /* For struct sfs_recover_how; ctx is a struct cli_progress. */

@@ -92,7 +92,7 @@ static int fill(const struct sfs_root *r, uint64_t pool_bytes, uint64_t chunk_by
 	sfs_numbers_free(&used);
 	if (err)
 		return sfs_fail(why, err, "remove a staging file of %s: %s", r->path, strerror(-err));
-	cli_progress_init(&progress);
+	cli_progress_init(&progress, "filling the pool");
 	for (; good < pool_bytes / chunk_bytes && !err; good++) {
 		if (!room_for(r, chunk_bytes))
 			break;

@@ -31,14 +31,21 @@ static void raise_limit(void)
 	}
 }
 
+static void notice(void *ctx, const char *text)
+{
+	(void)ctx;
+	fprintf(stderr, "splitfs: %s\n", text);
+}
+
 static int recover(const struct sfs_root *r, struct sfs_recovery *sum, struct sfs_why *why)
 {
 	struct cli_progress progress;
-	const struct sfs_recover_how how = {.durable = true, .progress = cli_recover_progress, .progress_ctx = &progress};
+	const struct sfs_recover_how how = {
+		.durable = true, .progress = cli_recover_progress, .progress_ctx = &progress, .notice = notice};
 	uint32_t living = 0;
 	int err;
 
-	cli_progress_init(&progress);
+	cli_progress_init(&progress, "recovering: reading the logs");
 	err = sfs_recover_all(r, &how, sum, &living, why);
 	cli_progress_end(&progress);
 	if (!err && living)

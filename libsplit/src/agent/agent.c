@@ -124,6 +124,7 @@ static int load_pool(struct agent *a, struct sfs_why *why)
 
 	if (err)
 		return err;
+	max_chunk = chunks.max;
 	a->free_chunks = calloc(chunks.n + 1, sizeof(*a->free_chunks));
 	a->free_chunks_room = a->free_chunks ? chunks.n + 1 : 0;
 	for (uint32_t i = 0; i < chunks.n; i++) {
@@ -136,8 +137,6 @@ static int load_pool(struct agent *a, struct sfs_why *why)
 					max_chunk = c->lease.head.chunks[k];
 			}
 		}
-		if (chunks.v[i] > max_chunk)
-			max_chunk = chunks.v[i];
 		if (leased)
 			continue;
 		if (a->free_chunks_room && sfs_chunk_whole(&a->root, chunks.v[i], a->config->chunk_bytes))
@@ -149,10 +148,7 @@ static int load_pool(struct agent *a, struct sfs_why *why)
 	err = sfs_log_list(&a->root, &logs, &leases, why);
 	if (err)
 		return err;
-	if (logs.n)
-		max_log = logs.v[logs.n - 1];
-	if (leases.n && leases.v[leases.n - 1] > max_log)
-		max_log = leases.v[leases.n - 1];
+	max_log = logs.max > leases.max ? logs.max : leases.max;
 	/* Spare logs of the agent before us. */
 	for (uint32_t i = 0; i < logs.n; i++)
 		if (!sfs_numbers_has(&leases, logs.v[i]))
@@ -224,10 +220,15 @@ static int watch_signals(struct agent *a)
 	return agent_watch(a, a->signal_fd, EPOLLIN, &a->signal_src);
 }
 
+static void notice(void *ctx, const char *text)
+{
+	agent_log(ctx, "%s", text);
+}
+
 static int start(struct agent *a, struct sfs_why *why)
 {
 	const struct sfs_agent_config *cf = a->config;
-	const struct sfs_recover_how how = {.durable = true};
+	const struct sfs_recover_how how = {.durable = true, .notice = notice, .notice_ctx = a};
 	struct sfs_recovery sum = {0};
 	uint32_t living = 0;
 	int err;

@@ -43,6 +43,9 @@ struct sfs_recover_how {
 	/* Called now and then, when not NULL, with the bytes and records done so far. */
 	void (*progress)(void *ctx, const struct sfs_recovery *so_far);
 	void *progress_ctx;
+	/* Called, when not NULL, with a sentence about something that was found damaged and could not be used. */
+	void (*notice)(void *ctx, const char *text);
+	void *notice_ctx;
 };
 
 /*

@@ -2,10 +2,14 @@
 /* Every log of a volume, one after the other, and the files that go with them. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "recover/recover.h"
+#include "recover/scan.h"
 
 /*
  * Staging files first, the log's name last: while the log is there (cleared, so nothing in it counts) a repetition finds what is
@@ -72,6 +76,73 @@ static int remove_unleased(const struct sfs_root *r, const struct sfs_numbers *l
 	return err ? sfs_fail(why, err, "remove a staging file of %s: %s", r->path, strerror(-err)) : 0;
 }
 
+static void notice(const struct sfs_recover_how *how, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void notice(const struct sfs_recover_how *how, const char *fmt, ...)
+{
+	char text[512];
+	va_list args;
+
+	if (!how->notice)
+		return;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	how->notice(how->notice_ctx, text);
+}
+
+static int nothing_to_do(void *ctx, const struct sfs_record *rec)
+{
+	(void)ctx;
+	(void)rec;
+	return 0;
+}
+
+static int nothing_to_replay(void *ctx, const struct sfs_record *rec, unsigned n)
+{
+	(void)ctx;
+	(void)rec;
+	(void)n;
+	return 0;
+}
+
+/*
+ * A log without a lease has not been given to anybody yet, and has no records. One that has some has lost its lease: what they may
+ * name is not known, so nothing of it is used.
+ */
+static int unleased(const struct sfs_root *r, uint32_t id, const struct sfs_recover_how *how, struct sfs_recovery *sum,
+		    struct sfs_why *why)
+{
+	struct sfs_scan scan = {.seed = sfs_log_seed(r->uuid, id), .done = nothing_to_do, .group = nothing_to_replay};
+	struct sfs_log_header h;
+	struct stat st;
+	int err = 0;
+
+	scan.fd = sfs_log_open(r, id, O_RDONLY);
+	if (scan.fd < 0)
+		return scan.fd == -ENOENT ? 0
+					  : sfs_fail(why, scan.fd, "open log %u of %s: %s", id, r->path, strerror(-scan.fd));
+	if (fstat(scan.fd, &st) == 0 && st.st_size > SFS_LOG_RECORDS_OFFSET &&
+	    pread(scan.fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h)) {
+		const uint64_t room = ((uint64_t)st.st_size - SFS_LOG_RECORDS_OFFSET) / sizeof(struct sfs_record);
+
+		scan.slots = h.slots < room ? h.slots : (uint32_t)room;
+		scan.epoch = h.epoch;
+		err = sfs_scan(&scan);
+	}
+	close(scan.fd);
+	if (err)
+		return sfs_fail(why, err, "read log %u of %s: %s", id, r->path, strerror(-err));
+	if (scan.records) {
+		notice(how, "log %u of %s has %llu records and no lease that says what they may name; it is removed unread", id,
+		       r->path, (unsigned long long)scan.records);
+		sum->logs++;
+		sum->records += scan.records;
+		sum->quarantined += scan.records;
+	}
+	err = sfs_log_remove(r, id);
+	return err ? sfs_fail(why, err, "remove log %u of %s: %s", id, r->path, strerror(-err)) : 0;
+}
+
 static int one(const struct sfs_root *r, uint32_t id, const struct sfs_recover_how *how, struct sfs_recovery *sum,
 	       uint32_t *living, struct sfs_counters *counters, struct sfs_why *why)
 {
@@ -81,6 +152,7 @@ static int one(const struct sfs_root *r, uint32_t id, const struct sfs_recover_h
 
 	err = sfs_lease_load(r, id, &lease, NULL);
 	if (err == -EINVAL) {
+		notice(how, "the lease of log %u of %s is damaged; the log is removed unread", id, r->path);
 		sum->logs++;
 		sum->quarantined++;
 		err = sfs_lease_remove(r, id);
@@ -137,14 +209,9 @@ int sfs_recover_all(const struct sfs_root *r, const struct sfs_recover_how *how,
 		err = one(r, leases.v[i], how, &mine, living, &counters, why);
 	if (!err && damaged)
 		err = remove_unleased(r, &leases, why);
-	/* A log without a lease has never been given to anybody. */
-	for (uint32_t i = 0; i < logs.n && !err; i++) {
-		if (sfs_numbers_has(&leases, logs.v[i]))
-			continue;
-		err = sfs_log_remove(r, logs.v[i]);
-		if (err)
-			sfs_fail(why, err, "remove log %u of %s: %s", logs.v[i], r->path, strerror(-err));
-	}
+	for (uint32_t i = 0; i < logs.n && !err; i++)
+		if (!sfs_numbers_has(&leases, logs.v[i]))
+			err = unleased(r, logs.v[i], how, &mine, why);
 	sfs_numbers_free(&logs);
 	sfs_numbers_free(&leases);
 	if (mine.logs && !sfs_totals_read(r, &totals)) {

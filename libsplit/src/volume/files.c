@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "volume/store.h"
@@ -34,6 +35,16 @@ static uint32_t number_of(const char *name, const char *suffix)
 	return digits >= 6 && digits <= 10 && v <= UINT32_MAX && strcmp(name, suffix) == 0 ? (uint32_t)v : 0;
 }
 
+/* Whatever else somebody has put there under such a name is not ours, and is left alone. */
+static bool regular(int dirfd, const struct dirent *e)
+{
+	struct stat st;
+
+	if (e->d_type != DT_UNKNOWN)
+		return e->d_type == DT_REG;
+	return fstatat(dirfd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
+}
+
 int sfs_list_dir(int dirfd, const char *suffix, struct sfs_numbers *l)
 {
 	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), err = 0;
@@ -42,7 +53,7 @@ int sfs_list_dir(int dirfd, const char *suffix, struct sfs_numbers *l)
 	struct dirent *e;
 
 	l->v = NULL;
-	l->n = 0;
+	l->n = l->max = 0;
 	if (!d) {
 		err = -errno;
 		if (fd >= 0)
@@ -53,6 +64,9 @@ int sfs_list_dir(int dirfd, const char *suffix, struct sfs_numbers *l)
 		const uint32_t v = number_of(e->d_name, suffix);
 
 		if (!v)
+			continue;
+		l->max = v > l->max ? v : l->max;
+		if (!regular(fd, e))
 			continue;
 		if (l->n == room) {
 			uint32_t *bigger = reallocarray(l->v, room ? room * 2 : 64, sizeof(*bigger));

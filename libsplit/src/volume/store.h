@@ -22,12 +22,13 @@
 struct sfs_numbers {
 	uint32_t *v;
 	uint32_t n;
+	uint32_t max; /* of any name of that form, also of what is no regular file and not listed: such a number is taken */
 };
 static inline void sfs_numbers_free(struct sfs_numbers *l)
 {
 	free(l->v);
 	l->v = NULL;
-	l->n = 0;
+	l->n = l->max = 0;
 }
 int sfs_numbers_has(const struct sfs_numbers *l, uint32_t number);
 
