@@ -60,15 +60,15 @@ func (l library) install() error {
 }
 
 // ready says whether pods would find the library, and puts it there when it is missing.
-func (l library) ready() error {
+func (l library) ready() (restored bool, err error) {
 	info, err := os.Stat(l.path())
 	if err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-		return nil
+		return false, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the library: %w", err)
+		return false, fmt.Errorf("the library: %w", err)
 	}
-	return l.install()
+	return true, l.install()
 }
 
 // removeStaleSockets removes what agents of an earlier run left. Called when no agent runs.
@@ -105,8 +105,12 @@ func (n *Node) PublishLibrary(ctx context.Context, target string, readOnly bool)
 	if !readOnly {
 		return fmt.Errorf("%w: the library volume must be read-only; set csi.readOnly: true", volume.ErrInvalid)
 	}
-	if err := n.library.ready(); err != nil {
+	restored, err := n.library.ready()
+	if err != nil {
 		return fmt.Errorf("%w: node %s cannot offer libsplit.so to pods: %w", volume.ErrPrecondition, n.config.Name, err)
+	}
+	if restored {
+		n.tellRestored(ctx, "was missing")
 	}
 	if err := n.mounter.Bind(ctx, n.library.dir, target, []string{"ro", "nosuid", "nodev"}); err != nil {
 		return err

@@ -314,6 +314,12 @@ func TestLibrary(t *testing.T) {
 		t.Errorf("publishing a missing library: %v", err)
 	}
 	f.must(os.Rename(f.library.source+".away", f.library.source))
+	if f.events.has("node/node-1 LibraryRestored") {
+		t.Error("told that the library was put back before it was")
+	}
 	f.must(f.PublishLibrary(f.ctx, target, true))
+	if n := f.events.count("node/node-1 LibraryRestored"); n != 1 {
+		t.Errorf("told %d times that the library was put back", n)
+	}
 	f.must(f.Unpublish(f.ctx, "csi-0123", target))
 }

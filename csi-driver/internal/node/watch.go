@@ -53,11 +53,15 @@ func (n *Node) watchLibrary(ctx context.Context, failedBefore bool) (failed bool
 		n.config.Events.OnNode(ctx, n.config.Name, true, events.ReasonLibraryMissing,
 			fmt.Sprintf("libsplit.so is not there for pods of node %s and cannot be put back: %v; programs that start now run without it", n.config.Name, err))
 	case err == nil && why != "":
-		klog.FromContext(ctx).Info("Put the library back", "why", why)
-		n.config.Events.OnNode(ctx, n.config.Name, true, events.ReasonLibraryRestored,
-			fmt.Sprintf("libsplit.so of node %s %s and was put back; programs that started meanwhile may run without it: restart their pods", n.config.Name, why))
+		n.tellRestored(ctx, why)
 	}
 	return err != nil
+}
+
+func (n *Node) tellRestored(ctx context.Context, why string) {
+	klog.FromContext(ctx).Info("Put the library back", "why", why)
+	n.config.Events.OnNode(ctx, n.config.Name, true, events.ReasonLibraryRestored,
+		fmt.Sprintf("libsplit.so of node %s %s and was put back; programs that started meanwhile may run without it: restart their pods", n.config.Name, why))
 }
 
 // restore compares what pods see with what the image holds, and puts it back. It says what was wrong, "" when nothing was.
