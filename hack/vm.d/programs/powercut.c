@@ -20,6 +20,7 @@
 static const char usage[] =
 	"Usage: powercut load DIR ACKS WORKER SEED [LIMIT]    operations in DIR, until killed or LIMIT are done\n"
 	"       powercut check MODE DIR ACKS WORKER SEED      is there in DIR what MODE (posix, sync, strict) promises?\n"
+	"       powercut list SEED FROM TO                    the operations of a seed\n"
 	"       powercut mark ACKS WORKER N                   set a counter\n"
 	"ACKS is a file, or a device's memory, that holds the counter of WORKER (0 to 15) at offset 64 * WORKER.\n";
 
@@ -146,6 +147,31 @@ static int check(const char *mode, const char *dir, uint64_t acked, uint64_t see
 	return good ? 0 : 1;
 }
 
+static void list(uint64_t seed, uint64_t from, uint64_t to)
+{
+	struct model m;
+
+	model_init(&m, seed, false);
+	while (m.ops < to) {
+		struct op op = model_next(&m);
+
+		if (m.ops >= from) {
+			printf("%6" PRIu64 " %-9s f%d", m.ops, model_kind(op.kind), op.slot);
+			if (op.kind == RENAME)
+				printf(" to f%d", op.to);
+			else if (op.kind == TRUNCATE)
+				printf(" to %" PRIu64 " bytes", op.off);
+			else if (op.kind == SYNC && op.data_only)
+				printf(" (fdatasync)");
+			else if (op.kind >= APPEND && op.kind <= BEYOND)
+				printf(" at %" PRIu64 ", %zu bytes", op.off, op.len);
+			printf("\n");
+		}
+		model_apply(&m, &op);
+	}
+	model_free(&m);
+}
+
 int main(int argc, char **argv)
 {
 	if ((argc == 6 || argc == 7) && strcmp(argv[1], "load") == 0) {
@@ -155,6 +181,10 @@ int main(int argc, char **argv)
 	}
 	if (argc == 7 && strcmp(argv[1], "check") == 0)
 		return check(argv[2], argv[3], *acks_open(argv[4], argv[5]), strtoull(argv[6], NULL, 0));
+	if (argc == 5 && strcmp(argv[1], "list") == 0) {
+		list(strtoull(argv[2], NULL, 0), strtoull(argv[3], NULL, 0), strtoull(argv[4], NULL, 0));
+		return 0;
+	}
 	if (argc == 5 && strcmp(argv[1], "mark") == 0) {
 		*acks_open(argv[2], argv[3]) = strtoull(argv[4], NULL, 0);
 		return 0;

@@ -212,9 +212,26 @@ bool oracle_sync(const char *dir, uint64_t seed, uint64_t acked)
 	return exact(dir, seed, acked, true);
 }
 
+/* Did a write that made the file longer, since it was synced and before change `n`, touch the block of this byte? Then it is staged. */
+static bool grown_before(const struct object *o, size_t n, uint64_t at)
+{
+	uint64_t size = o->synced_size;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct change *c = &o->changes[i];
+		uint64_t from = c->off < size ? c->off : size;
+
+		if (!c->truncate && c->size > size && at / 4096 >= from / 4096 && at / 4096 <= (c->off + c->len) / 4096)
+			return true;
+		size = c->size;
+	}
+	return false;
+}
+
 /*
- * posix: one byte. Without a truncation since the last fsync, an overwrite of what was synced is durable when it returns; everything
- * else done since then may be there or not. `acked`: the operation from which on nothing was acknowledged.
+ * posix: one byte. An overwrite of what was synced is durable when it returns, where no write that made the file longer is staged in the
+ * same block, and without a truncation. Everything else done since the last fsync may be there or not. `acked`: the operation from which
+ * on nothing was acknowledged.
  */
 static bool legal_byte(const struct model *m, const struct object *o, uint64_t at, uint8_t is, uint64_t acked, bool truncated)
 {
@@ -227,7 +244,7 @@ static bool legal_byte(const struct model *m, const struct object *o, uint64_t a
 			continue;
 		if (is == model_byte(m->seed, c->op, at))
 			return true;
-		if (inside && !truncated && c->op < acked)
+		if (inside && !truncated && c->op < acked && !grown_before(o, i, at))
 			return false; /* an acknowledged overwrite is the least there can be */
 	}
 	if (inside)
@@ -255,30 +272,44 @@ static bool legal_file(const struct model *m, const struct found *f, int slot, c
 	return true;
 }
 
-/* The names after some beginning of the changes since the floor. */
+static bool legal_state(const struct model *m, const struct found *f, struct object *const at[SLOTS], uint64_t acked,
+			bool *named)
+{
+	*named = false;
+	for (int s = 0; s < SLOTS; s++)
+		if (f->there[s] != (at[s] != NULL))
+			return no("f%d %s", s, at[s] ? "is missing" : "should not be there");
+	*named = true;
+	for (int s = 0; s < SLOTS; s++)
+		if (at[s] && !legal_file(m, f, s, at[s], acked))
+			return false;
+	return true;
+}
+
+/* The names after some beginning of the changes since the floor. What is wrong is told of the last one whose names fit. */
 static bool legal_names(const struct model *m, const struct found *f, uint64_t acked)
 {
 	struct object *at[SLOTS];
+	char closest[sizeof(why)] = "";
+	bool named;
 
 	memcpy(at, m->base, sizeof(at));
 	for (size_t i = 0;; i++) {
-		bool good = true;
-
 		/* A renaming changes two names in one operation. */
 		if (i == 0 || i == m->nnames || m->names[i].op != m->names[i - 1].op) {
-			for (int s = 0; s < SLOTS && good; s++) {
-				if (f->there[s] != (at[s] != NULL))
-					good = no("f%d %s", s, at[s] ? "is missing" : "should not be there");
-				else if (at[s])
-					good = legal_file(m, f, s, at[s], acked);
-			}
-			if (good)
+			if (legal_state(m, f, at, acked, &named))
 				return true;
+			if (named)
+				snprintf(closest, sizeof(closest), "with the names of operation %" PRIu64 ": %.400s",
+					 i < m->nnames ? m->names[i].op : m->ops, why);
 		}
 		if (i == m->nnames)
-			return false;
+			break;
 		at[m->names[i].slot] = m->names[i].object;
 	}
+	if (closest[0])
+		return no("%s", closest);
+	return no("%.300s; neither are the names those of an earlier moment, from operation %" PRIu64 " on", why, m->floor);
 }
 
 bool oracle_posix(const char *dir, uint64_t seed, uint64_t acked)
