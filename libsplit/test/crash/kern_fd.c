@@ -498,7 +498,7 @@ long kern_call(long n, long a, long b, long c, long d, long e, long f, void *sit
 		return 0;
 	case SYS_connect:
 	case SYS_membarrier: /* there is one thread */
-	case SYS_utimensat: /* times are not part of what is checked, and no operation of the journal here */
+	case SYS_utimensat:  /* times are not part of what is checked, and no operation of the journal here */
 	case SYS_rt_sigprocmask:
 		return 0;
 	case SYS_prlimit64:

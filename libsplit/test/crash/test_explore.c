@@ -52,7 +52,7 @@ static struct {
 	 .how = {.exhaustive = 128, .most = 128, .deep = 40, .stop_at = 3}};
 
 static struct tally *tally;
-static char (*workloads)[8];
+static char (*workloads)[24];
 static uint32_t nworkloads, nall;
 static time_t began;
 
@@ -305,6 +305,12 @@ int main(int argc, char **argv)
 		return replay(what);
 	for (unsigned n = 1; n <= opt.length; n++)
 		sequences(n);
+	for (const char *const *t = trace_names(); *t; t++) {
+		char name[24];
+
+		snprintf(name, sizeof(name), "@%s", *t);
+		add(name, (unsigned)strlen(name));
+	}
 	sampled(opt.length + 1, opt.sample);
 	nall = nworkloads;
 	return explore_all();
