@@ -130,6 +130,21 @@ static void beyond_odd_eof(void)
 	check(target.size == 12 * B, "size");
 }
 
+/* The same where the file grows, but not by the range. */
+static void size_behind_odd_eof(void)
+{
+	struct file donor = file_new("donor", 4 * B), target = file_new("target", 32 * B);
+	struct ext4_relink r;
+
+	file_write(&donor, 0, 4 * B, 1);
+	file_write(&target, 0, 10 * B + 5, 2);
+	store_behind_end(&target);
+	r = relink_args(&donor, 0, B, 2 * B);
+	r.new_size = 20 * B;
+	check(relink_checked(&target, &donor, &r) == 0, "relink");
+	check(target.size == 20 * B, "size");
+}
+
 /* The same where the range covers the end, but the donor has a hole there. */
 static void hole_over_odd_eof(void)
 {
@@ -443,6 +458,7 @@ const struct test_case semantics_cases[] = {
 	{"one_block_each", one_block_each},
 	{"beyond_odd_eof", beyond_odd_eof},
 	{"hole_over_odd_eof", hole_over_odd_eof},
+	{"size_behind_odd_eof", size_behind_odd_eof},
 	{"hole_in_target", hole_in_target},
 	{"unwritten", unwritten},
 	{"holes_move", holes_move},
