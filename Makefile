@@ -58,6 +58,9 @@ vm-soak: | $(BUILD) ## the same with 50 power cuts on each file system, stresses
 soak: all ## kill SQLite, Redis and a log writer 1,000 times, at random; SOAK_ARGS="--kills N --seed N" for others
 	LIBSPLIT=$(BUILD)/libsplit.so SPLITFS=$(BUILD)/splitfs libsplit/test/soak/test_kills --kills 1000 --seed 0 $(SOAK_ARGS)
 
+fuzz: ## fuzz everything that reads bytes of others for two minutes each; FUZZ_ARGS="--seconds N --seed N --keep TARGET..."
+	libsplit/test/fuzz/test_fuzz --seconds 120 --seed 0 $(FUZZ_ARGS)
+
 bench: all ## measure the data path; writes build/bench/ and prints a table
 	$(MAKE) -C libsplit bench-progs
 	libsplit/bench/bench $(BENCH_ARGS)

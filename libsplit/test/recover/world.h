@@ -17,7 +17,9 @@
 #include "volume/root.h"
 #include "volume/store.h"
 
+#ifndef WORLD_CHUNK
 #define WORLD_CHUNK (2u << 20)
+#endif
 
 struct world {
 	char dir[64];
