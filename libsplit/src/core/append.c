@@ -13,7 +13,7 @@ static __attribute__((noinline)) bool grow_block(struct sfs_inode *in)
 {
 	const uint64_t blk = in->hot + 1;
 
-	if (!in->grow || in->region_next == in->region_end || blk >= in->table_blocks ||
+	if (!in->grow || sfs_near_limit(in) || in->region_next == in->region_end || blk >= in->table_blocks ||
 	    in->hot_block + 1 != ((sfs_block)(in->region_chunk + 1) << 32 | in->region_next))
 		return false;
 	in->region_next++;
@@ -31,20 +31,13 @@ static __attribute__((noinline)) bool grow_block(struct sfs_inode *in)
  */
 static inline bool append_grow(struct sfs_inode *in, const void *buf, size_t n)
 {
-	struct sfs_volume *vol = in->vol;
-
-	if (in->size + n > sfs.fsize_limit || sfs.no_staging || (n > (size_t)(in->grow_limit - in->grow_at) && !grow_block(in)))
+	if (n > (size_t)(in->grow_limit - in->grow_at) && !grow_block(in))
 		return false;
 	pm_store(in->grow_at, buf, n);
 	in->grow_at += n;
 	pm_store_word(&in->grow->size, sfs_grow_word(in->grow_crc, (uint32_t)(in->grow_at - in->grow_base)));
 	in->size += n;
-	in->touched = in->busy = true;
-	count(vol, append_ops, 1);
-	count(vol, append_bytes, n);
-	count(vol, staged_bytes, n);
-	if (unlikely(!vol->dirty))
-		sfs_service_wake(vol);
+	in->grow_ops++;
 	return true;
 }
 
@@ -132,8 +125,7 @@ static __attribute__((noinline)) ssize_t write_any(int fd, const void *buf, size
 
 ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off)
 {
-	if (off < 0 && n - 1 < SFS_STORE_MAX && (unsigned)fd < (unsigned)sfs_fds_len && (uintptr_t)buf >= SFS_USER_MIN &&
-	    (uintptr_t)buf <= SFS_USER_MAX - SFS_STORE_MAX) {
+	if (off < 0 && n - 1 < SFS_STORE_MAX && (unsigned)fd < (unsigned)sfs_fds_len) {
 		struct sfs_ofd *ofd;
 
 		sfs_check_fork();

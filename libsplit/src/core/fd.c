@@ -101,10 +101,17 @@ static void times(struct sfs_inode *in)
 	sfs_rwlock_wrunlock(&in->lock);
 }
 
-/* May the service thread relink it? Where the user has said so, and the inode stays, as it does on a volume with an agent. */
-static bool later(const struct sfs_inode *in)
+/*
+ * Nothing to relink at the last close: it has been done, or the user has said that it may come later and the inode stays for the service
+ * thread to do it.
+ */
+static bool rests(const struct sfs_inode *in)
 {
-	return sfs.fsync_records && in->vol->dax && sfs_inode_parks(in);
+	if (!in->vol->dax)
+		return false;
+	if (in->staged == 0 && !in->touched && !in->kept && (in->vol->mode != SFS_POSIX || in->committed))
+		return true;
+	return sfs.fsync_records && sfs_inode_parks(in);
 }
 
 /*
@@ -119,19 +126,19 @@ static int ofd_put(struct sfs_ofd *ofd)
 
 	sfs_mutex_lock(&sfs.lock);
 	last = --ofd->refs == 0;
+	if (last) {
+		ofd->next_free = sfs.free_ofds;
+		sfs.free_ofds = ofd;
+	}
 	sfs_mutex_unlock(&sfs.lock);
 	if (!last)
 		return 0;
 	/* Records that go on counting keep the inode, and its descriptor: not too many. */
 	many = load_acquire(&in->vol->live) > LINGER_MAX;
-	if ((in->live || in->staged > 0) && (many || !later(in)))
+	if ((in->live || in->staged > 0) && (many || !rests(in)))
 		r = sfs_flush_unlocked(in, many ? SFS_RETIRE : SFS_PUBLISH);
-	else if (in->touched)
+	else if (in->touched && in->staged == 0)
 		times(in);
-	sfs_mutex_lock(&sfs.lock);
-	ofd->next_free = sfs.free_ofds;
-	sfs.free_ofds = ofd;
-	sfs_mutex_unlock(&sfs.lock);
 	sfs_inode_put(in);
 	return r;
 }

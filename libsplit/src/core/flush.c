@@ -71,8 +71,12 @@ void sfs_grow_end(struct sfs_inode *in)
 		pm_flush(in->grow_base, (size_t)(in->grow_at - in->grow_base));
 		pm_flush(in->grow, sizeof(*in->grow));
 	}
+	count(in->vol, append_ops, in->grow_ops);
+	count(in->vol, append_bytes, in->grow_at - in->grow_base - in->grow->len);
+	count(in->vol, staged_bytes, in->grow_at - in->grow_base - in->grow->len);
 	in->grow = NULL;
 	in->grow_at = in->grow_limit = NULL;
+	in->grow_ops = 0;
 }
 
 /*

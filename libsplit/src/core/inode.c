@@ -12,8 +12,8 @@
 #define WINDOW_MIN (1ull << 30)
 #define WINDOW_MAX (1ull << 44)
 #define SLAB_BYTES (256ul << 10)
-#define PARKED_MAX 64u /* inodes that are not open: each has a descriptor */
-#define AGE_MAX	   10u /* ticks: a second */
+#define PARKED_MAX 128u /* inodes that are not open: each has a descriptor */
+#define AGE_MAX	   10u	/* ticks: a second */
 
 static unsigned bucket(dev_t dev, ino_t ino)
 {
@@ -392,6 +392,7 @@ void sfs_inode_times(struct sfs_inode *in)
 
 	if (!in->touched || in->fd < 0)
 		return;
+	sfs_grow_end(in); /* the next append is to touch it again */
 	in->touched = false;
 	sys_call4(SYS_utimensat, in->fd, 0, (long)ts, 0);
 }

@@ -55,6 +55,7 @@ void sfs_limits_changed(void)
 	sfs.fsize_limit = ~0ull;
 	if (sys_call4(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&rl) == 0 && rl.rlim_cur != RLIM_INFINITY)
 		sfs.fsize_limit = rl.rlim_cur;
+	sfs_all_true(); /* no append goes on without looking */
 }
 
 void sfs_init(char *const *envp)
@@ -149,7 +150,7 @@ void sfs_fork_child(void)
 			in->live = in->unretired = in->touched = false;
 			in->uncommitted = in->committed = in->kept = in->blocked = in->busy = false;
 			in->kdirty = true;
-			in->grow = NULL; /* in a mapping that the child does not have */
+			in->grow = NULL, in->grow_ops = 0; /* in a mapping that the child does not have */
 			in->revoke = 0;
 			in->revokes = 0;
 			sfs_log_drop_slots(in);

@@ -159,13 +159,15 @@ struct sfs_inode {
 
 	/*
 	 * posix: the record whose range ends at the end of the file in a staged block, and the rest of that block. Appends
-	 * go there and make the record longer. NULL from when its data is relinked, or anything else is staged.
+	 * go there and make the record longer, and nothing else has to be looked at: whatever could be in the way (a flush, another
+	 * write, a look at the times, RLIMIT_FSIZE close to the end of the file) ends it. NULL then.
 	 */
 	struct sfs_record *grow;
 	uint32_t grow_crc;
 	uint8_t *grow_base;  /* where the record's first byte is staged */
 	uint8_t *grow_at;    /* where the next byte goes */
 	uint8_t *grow_limit; /* end of that block */
+	uint64_t grow_ops;   /* appends that are not in the counters yet */
 
 	/* Log slots that belong to this inode and are empty: an append must not pay a locked instruction for each. */
 	uint32_t slot_next;
@@ -307,6 +309,7 @@ struct sfs_inode *sfs_inode_find_locked(dev_t dev, ino_t ino);
 struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino);
 void sfs_inode_put(struct sfs_inode *in);
 void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, void *arg), void *arg);
+#define SFS_AGE_OLD 128u /* goes with the next tick */
 /* Would it stay after the last close? */
 bool sfs_inode_parks(const struct sfs_inode *in);
 /* Called with a reference: does nobody else have one, so that the file is not open? Then it is taken down with this one. */
@@ -367,6 +370,12 @@ void sfs_log_cut(struct sfs_inode *in, uint32_t slot, uint64_t size);
  * Relink everything and clear the log. No inode lock held. Without `wait` it gives up with -EBUSY where it would have to wait.
  */
 int sfs_log_checkpoint(struct sfs_volume *vol, bool wait);
+
+/* Might one more block reach RLIMIT_FSIZE? */
+static inline bool sfs_near_limit(const struct sfs_inode *in)
+{
+	return in->size + 2 * SFS_BLOCK > sfs.fsize_limit;
+}
 
 /* flush.c; inode.lock held exclusively */
 enum sfs_flush {

@@ -338,7 +338,7 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 		count(vol, overwrite_bytes, n);
 	}
 	count(vol, staged_bytes, n);
-	if (grows) {
+	if (grows && !sfs_near_limit(in)) {
 		in->grow = &vol->records[slot];
 		in->grow_crc = rec.crc;
 		in->grow_base = sfs_block_addr(vol, ext[0].b) + ext[0].off % SFS_BLOCK;

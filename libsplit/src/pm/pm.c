@@ -204,11 +204,13 @@ void pm_copy_line(void *dst, const void *src)
 	copy_cached(dst, src, LINE);
 }
 
+#ifdef PM_RECORD
 void pm_store_word(uint64_t *dst, uint64_t value)
 {
 	record(PM_EV_STORE, dst, &value, sizeof(value));
 	__atomic_store_n(dst, value, __ATOMIC_RELEASE);
 }
+#endif
 
 void pm_store64(uint64_t *dst, uint64_t value)
 {

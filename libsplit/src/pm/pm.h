@@ -45,7 +45,14 @@ void pm_flush(const void *p, size_t n);
 void pm_fence(void);
 
 /* Store 8 bytes atomically at an 8-byte aligned address, after everything stored before; otherwise as pm_store(). */
+#ifdef PM_RECORD
 void pm_store_word(uint64_t *dst, uint64_t value);
+#else
+static inline void pm_store_word(uint64_t *dst, uint64_t value)
+{
+	__atomic_store_n(dst, value, __ATOMIC_RELEASE);
+}
+#endif
 
 #ifdef PM_RECORD
 enum pm_event_kind { PM_EV_STORE, PM_EV_NT, PM_EV_FLUSH, PM_EV_FENCE };
