@@ -90,7 +90,7 @@ wait_for_room() {
                 end_test "$id"
             elif [ $((SECONDS - t_said[$id])) -ge 30 ]; then
                 t_said[$id]=$SECONDS
-                last=$(grep -v '^$' "$VM_BUILD/vm/$id/test.log" | tail -n 1 | cut -c 1-100)
+                last=$(awk 'NF {line = $0} END {print substr(line, 1, 100)}' "$VM_BUILD/vm/$id/test.log")
                 progress "  $id: $((SECONDS - t_begun[$id])) s: ${last:-no output yet}"
             fi
         done
