@@ -322,9 +322,11 @@ const char *model_check(const struct history *h, enum crash_kind kind, uint32_t 
 	if (kind == CRASH_POWER && (h->mode == SFS_POSIX || !h->dax))
 		return check_posix(h, done, in_flight);
 	bad = check_exact(&h->state[done]);
-	if (!bad || !in_flight || !check_exact(&h->state[done + 1]))
+	if (!bad)
 		return NULL;
-	if (((h->op[done].writes && h->mode != SFS_STRICT) || h->op[done].parts) && in_part(h, done))
+	if (in_flight && !check_exact(&h->state[done + 1]))
+		return NULL;
+	if (in_flight && ((h->op[done].writes && h->mode != SFS_STRICT) || h->op[done].parts) && in_part(h, done))
 		return NULL;
 	/* The sentence about the call that had to be there. */
 	return check_exact(&h->state[done]);
