@@ -47,7 +47,7 @@ func (realSystem) capable() bool {
 func (realSystem) unload() error { return unix.DeleteModule(Name, unix.O_NONBLOCK) }
 
 // load brings a checked module into the kernel. Errors are outcomes.
-func (m *Manager) load(ctx context.Context, c *candidate) error {
+func (m *Manager) load(ctx context.Context, c *candidate, p policy) error {
 	if err := m.system.need(); err != nil {
 		return &outcome{state: LoadFailed, err: fmt.Errorf("load the kernel's own ext4, whose journal the module uses: %w", err)}
 	}
@@ -62,7 +62,11 @@ func (m *Manager) load(ctx context.Context, c *candidate) error {
 		klog.FromContext(ctx).Info("Loaded the kernel module", "path", c.file.Name(), "version", c.info.Version, "sha256", c.sha256)
 		return nil
 	}
-	return errors.Join(m.explainLoad(err, c), m.attempt.end())
+	o := m.explainLoad(err, c)
+	if !errors.Is(err, unix.ENOMEM) { // which may have passed the next time
+		m.failed = failure{sha256: c.sha256, policy: p, err: o}
+	}
+	return errors.Join(o, m.attempt.end())
 }
 
 // explainLoad says in an operator's words what a kernel means that refuses a module.

@@ -51,7 +51,7 @@ type Manager struct {
 	told   Status // what OnChange knows
 }
 
-// failure is what went wrong last with one module's file. Trying the same again cannot end otherwise, but fills the kernel's log.
+// failure is how the kernel refused one module's file. Trying the same again cannot end otherwise, but fills the kernel's log.
 type failure struct {
 	sha256 string
 	policy policy
@@ -208,11 +208,7 @@ func (m *Manager) bringIn(ctx context.Context, s *Status) error {
 		return m.failed.err
 	}
 	m.failed = failure{}
-	if err := m.load(ctx, c); err != nil {
-		m.failed = failure{sha256: c.sha256, policy: p, err: err}
-		return err
-	}
-	return nil
+	return m.load(ctx, c, p)
 }
 
 // verify makes sure that what is loaded works. A module that fails stays loaded, for unloading it is the operator's decision, and

@@ -226,6 +226,23 @@ func TestStates(t *testing.T) {
 
 // TestRepeated: the same failure is not tried again; a new file or another policy is; a status is told once.
 func TestRepeated(t *testing.T) {
+	t.Run("passing trouble", func(t *testing.T) {
+		b := newBench(t, nil)
+		b.installGood()
+		m := b.manager()
+		b.system.needError = unix.EIO
+		if s := m.Ensure(b.ctx); s.State != LoadFailed || b.system.loads != 0 {
+			t.Errorf("status %+v", s)
+		}
+		b.system.needError, b.system.loadError = nil, unix.ENOMEM
+		if s := m.Ensure(b.ctx); s.State != LoadFailed || b.system.loads != 1 {
+			t.Errorf("status %+v", s)
+		}
+		b.system.loadError = nil
+		if s := m.Ensure(b.ctx); s.State != Ready {
+			t.Errorf("status %+v", s)
+		}
+	})
 	b := newBench(t, nil)
 	b.installGood()
 	b.system.loadError = unix.ENOEXEC
