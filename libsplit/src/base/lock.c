@@ -3,6 +3,7 @@
 #include "base/lock.h"
 
 #include <linux/futex.h>
+#include <signal.h>
 
 #include "base/sys.h"
 
@@ -25,6 +26,55 @@ static void futex_wait(uint32_t *word, uint32_t seen, uint32_t who)
 static void futex_wake(uint32_t *word, int count, uint32_t who)
 {
 	sys_call6(SYS_futex, (long)word, FUTEX_WAKE_BITSET_PRIVATE, count, 0, 0, who);
+}
+
+#define BIT(sig) (1ull << ((sig)-1))
+/* A fault of our own ends in the program's handler, or ends the program, wherever it happens. */
+#define FAULTS (BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS))
+
+/*
+ * Who has its signals blocked, by hash of the thread pointer: only the outermost section of a thread makes the system calls. Two threads
+ * in one slot overwrite each other; then a section makes calls that it could have spared.
+ */
+static struct {
+	void *self;
+	uint8_t pad[64 - sizeof(void *)];
+} blocked[256];
+
+static void **slot(void)
+{
+	return &blocked[((uintptr_t)sfs_self() >> 6) * 0x9e3779b97f4a7c15ull >> 56].self;
+}
+
+uint64_t sfs_signals_block(void)
+{
+	const uint64_t most = ~FAULTS;
+	void **mine = slot();
+	uint64_t mask = 0;
+
+	if (__atomic_load_n(mine, __ATOMIC_RELAXED) == sfs_self())
+		return SFS_SIGNALS_BLOCKED;
+	sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&most, (long)&mask, sizeof(mask));
+	__atomic_store_n(mine, sfs_self(), __ATOMIC_RELAXED);
+	return mask;
+}
+
+void sfs_signals_restore(uint64_t mask)
+{
+	void **mine = slot();
+
+	if (mask == SFS_SIGNALS_BLOCKED)
+		return;
+	if (__atomic_load_n(mine, __ATOMIC_RELAXED) == sfs_self())
+		__atomic_store_n(mine, NULL, __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
+}
+
+void sfs_signals_forget(void)
+{
+	for (size_t i = 0; i < sizeof(blocked) / sizeof(blocked[0]); i++)
+		__atomic_store_n(&blocked[i].self, NULL, __ATOMIC_RELAXED);
 }
 
 void sfs_mutex_lock_slow(struct sfs_mutex *m)

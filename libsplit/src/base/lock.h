@@ -7,8 +7,10 @@
  * release is visible to whoever takes the lock next; and it is what biased locking (base/bias.h) avoids where one thread
  * takes a lock again and again: the barrier is then made by the thread that takes the bias away.
  *
- * Not recursive. A thread that is interrupted by a signal while it holds a lock must not take it again in the handler. In the
- * child of a fork, locks that other threads held stay taken: initialise them again.
+ * Not recursive. A thread that is interrupted by a signal while it holds a lock must not take it again in the handler: who holds a
+ * mutex has its signals blocked, but for those that stand for an error of its own. That takes two system calls, which the mutexes of
+ * slow paths can afford; the others are `brief`, as are reader-writer locks, and whoever takes them sees to it in another way
+ * (core/state.h, struct sfs_op). Mutexes are released in the reverse order of their taking. In the child of a fork, locks that other threads held stay taken: initialise them again.
  */
 #ifndef SFS_LOCK_H
 #define SFS_LOCK_H
@@ -18,10 +20,19 @@
 
 #include "base/bias.h"
 
+/* --- no signal handlers of this thread meanwhile; sections may lie within each other */
+
+#define SFS_SIGNALS_BLOCKED (1ull << 8) /* SIGKILL, which no mask has: they were blocked already */
+uint64_t sfs_signals_block(void);
+void sfs_signals_restore(uint64_t mask);
+void sfs_signals_forget(void); /* in the child of a fork: the other threads are gone */
+
 /* --- exclusive */
 
 struct sfs_mutex {
-	uint32_t state; /* 0 free, 1 taken, 2 taken and somebody may sleep */
+	uint32_t state;	  /* 0 free, 1 taken, 2 taken and somebody may sleep */
+	bool brief;	  /* signals are not blocked */
+	uint64_t signals; /* what the holder had blocked before; under the mutex */
 	struct sfs_bias bias;
 };
 #define SFS_MUTEX_INIT                                                                                                         \
@@ -51,7 +62,7 @@ static inline void sfs_mutex_unlock_word(struct sfs_mutex *m)
 		sfs_mutex_wake(m);
 }
 
-static inline bool sfs_mutex_trylock(struct sfs_mutex *m)
+static inline bool sfs_mutex_try(struct sfs_mutex *m)
 {
 	if (sfs_bias_take(&m->bias))
 		return true;
@@ -63,7 +74,7 @@ static inline bool sfs_mutex_trylock(struct sfs_mutex *m)
 	return false;
 }
 
-static inline void sfs_mutex_lock(struct sfs_mutex *m)
+static inline void sfs_mutex_take(struct sfs_mutex *m)
 {
 	if (sfs_bias_take(&m->bias))
 		return;
@@ -72,12 +83,45 @@ static inline void sfs_mutex_lock(struct sfs_mutex *m)
 	sfs_bias_end(&m->bias, true);
 }
 
+static inline bool sfs_mutex_trylock(struct sfs_mutex *m)
+{
+	uint64_t signals;
+
+	if (m->brief)
+		return sfs_mutex_try(m);
+	signals = sfs_signals_block();
+	if (sfs_mutex_try(m)) {
+		m->signals = signals;
+		return true;
+	}
+	sfs_signals_restore(signals);
+	return false;
+}
+
+static inline void sfs_mutex_lock(struct sfs_mutex *m)
+{
+	uint64_t signals;
+
+	if (m->brief) {
+		sfs_mutex_take(m);
+		return;
+	}
+	signals = sfs_signals_block();
+	sfs_mutex_take(m);
+	m->signals = signals;
+}
+
 static inline void sfs_mutex_unlock(struct sfs_mutex *m)
 {
-	if (sfs_bias_drop(&m->bias))
-		return;
-	sfs_bias_count(&m->bias);
-	sfs_mutex_unlock_word(m);
+	const bool brief = m->brief;
+	const uint64_t signals = m->signals;
+
+	if (!sfs_bias_drop(&m->bias)) {
+		sfs_bias_count(&m->bias);
+		sfs_mutex_unlock_word(m);
+	}
+	if (!brief)
+		sfs_signals_restore(signals);
 }
 
 /* --- shared or exclusive: a waiting writer keeps new readers out; a release lets waiting readers and one writer compete */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors: which of the process's descriptors are open files of our volumes, and their open file descriptions. */
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -88,6 +87,7 @@ static struct sfs_ofd *ofd_new_locked(struct sfs_inode *in, int flags)
 	ofd->inode = in;
 	ofd->refs = 1;
 	ofd->flags = flags;
+	ofd->lock.brief = true; /* on the path of every read and write: sfs_op_begin() knows who is inside */
 	ofd->kernel_off = false;
 	ofd->off = 0;
 	return ofd;
@@ -118,7 +118,7 @@ static bool rests(const struct sfs_inode *in)
  * Drop one descriptor's hold on its description; with the last one relink what is staged, so that a closed file is what
  * everybody sees. Returns what close(2) should report.
  */
-static int ofd_put(struct sfs_ofd *ofd)
+static int ofd_put_blocked(struct sfs_ofd *ofd)
 {
 	struct sfs_inode *in = ofd->inode;
 	bool last, many;
@@ -140,6 +140,15 @@ static int ofd_put(struct sfs_ofd *ofd)
 	else if (in->touched && in->staged == 0)
 		times(in);
 	sfs_inode_put(in);
+	return r;
+}
+
+static int ofd_put(struct sfs_ofd *ofd)
+{
+	const uint64_t signals = sfs_signals_block(); /* once for all locks on the way */
+	const int r = ofd_put_blocked(ofd);
+
+	sfs_signals_restore(signals);
 	return r;
 }
 
@@ -246,8 +255,6 @@ bool sfs_ours_unknown(int fd)
 
 void sfs_adopt(int fd)
 {
-	const uint64_t all = ~0ull;
-	uint64_t mask;
 	struct sfs_ofd *ofd;
 	struct stat st;
 	bool mine;
@@ -255,8 +262,7 @@ void sfs_adopt(int fd)
 
 	if ((unsigned)fd >= (unsigned)sfs_fds_len || sys_fstat(fd, &st) < 0)
 		return;
-	/* Two threads may use a descriptor for the first time at once; a signal handler that does would wait for itself. */
-	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&mask, sizeof(mask));
+	/* Two threads may use a descriptor for the first time at once. */
 	sfs_mutex_lock(&sfs.adopt);
 	ofd = load_acquire(&sfs_fds[fd]);
 	if (ofd != SFS_PRIVATE && !(ofd > SFS_PRIVATE && ofd->inode->dev == st.st_dev && ofd->inode->ino == st.st_ino)) {
@@ -269,7 +275,6 @@ void sfs_adopt(int fd)
 			sfs_fds[fd]->inode->kernel_only = true; /* whose O_DSYNC writes fail, as the journal has */
 	}
 	sfs_mutex_unlock(&sfs.adopt);
-	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
 }
 
 /*
@@ -305,6 +310,7 @@ static bool may_wait(int fd, int flags)
 int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
 	const bool truncate = truncates_ours(dirfd, path, flags);
+	uint64_t signals;
 	struct stat st;
 	int fd, r;
 
@@ -323,6 +329,7 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 		store_release(&fresh[fd], (uint8_t)1);
 		return fd;
 	}
+	signals = sfs_signals_block();
 	r = sys_fstat(fd, &st);
 	if (r == 0)
 		r = attach(fd, &st, flags, false);
@@ -332,6 +339,7 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 		r = sfs_truncate_open(fd, flags);
 	else if (r > 0)
 		r = name_it(fd, flags, &st);
+	sfs_signals_restore(signals);
 	if (r < 0) {
 		if (sfs_close(fd) == SFS_PASS)
 			sys_close(fd);

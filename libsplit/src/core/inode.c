@@ -184,10 +184,14 @@ void sfs_inode_put(struct sfs_inode *in)
  */
 void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, void *arg), void *arg)
 {
+	const uint64_t signals = sfs_signals_block();
+
 	for (int i = 0; i < SFS_HASH; i++) {
 		struct sfs_inode *in, *next;
 		int stop = 0;
 
+		if (!load_acquire(&sfs.hash[i]))
+			continue; /* what is opened now was not open all the time */
 		sfs_mutex_lock(&sfs.lock);
 		for (in = sfs.hash[i]; in && in->vol != vol; in = in->next)
 			;
@@ -208,8 +212,9 @@ void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, voi
 		if (in)
 			sfs_inode_put(in);
 		if (stop)
-			return;
+			break;
 	}
+	sfs_signals_restore(signals);
 }
 
 bool sfs_inode_evict(struct sfs_inode *in)

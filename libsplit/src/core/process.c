@@ -141,6 +141,7 @@ void sfs_fork_child(void)
 	memset(&sfs.lock, 0, sizeof(sfs.lock));
 	memset(&sfs.adopt, 0, sizeof(sfs.adopt));
 	memset(sfs_ops, 0, sizeof(sfs_ops));
+	sfs_signals_forget();
 	for (int i = 0; i < SFS_HASH; i++) {
 		for (struct sfs_inode *in = sfs.hash[i]; in; in = in->next) {
 			memset(&in->lock, 0, sizeof(in->lock));
@@ -164,7 +165,7 @@ void sfs_fork_child(void)
 	sfs_fds_shared();
 	for (int fd = 0; fd <= sfs.fd_max; fd++) {
 		if (load_acquire(&sfs_fds[fd]) > SFS_PRIVATE) {
-			memset(&sfs_fds[fd]->lock, 0, sizeof(sfs_fds[fd]->lock));
+			sfs_fds[fd]->lock = (struct sfs_mutex){.brief = true};
 			sfs_fds[fd]->kernel_off = true;
 		}
 	}
