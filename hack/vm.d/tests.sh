@@ -12,8 +12,8 @@ VM_TESTS=(
     "relink | 6.1 6.12 | 900 | relink | conformance of relink, e2fsck after each kind of file system"
     "relink-stress | 6.1 6.12 | 600 | relink | relink against faults, truncates and itself from several processes, e2fsck after each"
     "module | 6.1 6.12 | 0 | | the node's module manager: what it loads, refuses and reports (builds what it needs)"
-    "libsplit-ext4 | 6.1 6.12 | 900 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
-    "libsplit-xfs | 6.12 | 900 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
+    "libsplit-ext4 | 6.1 6.12 | 1200 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
+    "libsplit-xfs | 6.12 | 1200 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
     "power-cut-ext4 | 6.1 6.12 | 0 | programs module libsplit | power cuts on ext4 with our module, recovery, every acknowledged write"
     "power-cut-xfs | 6.12 | 0 | programs libsplit | power cuts on XFS with stock exchange-range"
 )
