@@ -372,7 +372,7 @@ void sfs_inode_map(struct sfs_inode *in)
 	p = sfs_map_file(in->vol, len, PROT_READ | (in->writable ? PROT_WRITE : 0), in->fd);
 	in->win = sys_is_err(p) ? NULL : p;
 	in->win_len = in->win ? len : 0;
-	in->populated = 0;
+	in->populated = in->cold = 0;
 }
 
 /*

@@ -11,6 +11,8 @@
 #include "core/iov.h"
 #include "core/state.h"
 
+#define COLD_MAX (128ull << 10)
+
 /* Is everything there that a read needs besides the lock? */
 static bool readable(const struct sfs_inode *in)
 {
@@ -50,11 +52,23 @@ int sfs_read_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
 	return 0;
 }
 
+/*
+ * A small file that is read once, as most are, is read by the kernel: a fault for each of its pages costs more. The counter is only
+ * about right where several threads read.
+ */
+static bool cold(struct sfs_inode *in, size_t n)
+{
+	if (likely(in->ksize > COLD_MAX || in->cold >= in->ksize))
+		return false;
+	in->cold += n;
+	return true;
+}
+
 int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
 {
 	const size_t have = off < in->ksize ? (in->ksize - off < n ? (size_t)(in->ksize - off) : n) : 0;
 
-	if (have > 0 && !(in->dense && in->win && off + have <= in->win_len))
+	if (have > 0 && (!(in->dense && in->win && off + have <= in->win_len) || cold(in, have)))
 		return sfs_read_kernel(in, dst, off, n);
 	memcpy(dst, in->win + off, have);
 	memset(dst + have, 0, n - have);
