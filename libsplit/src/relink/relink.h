@@ -72,8 +72,9 @@ struct relink_range {
 
 /*
  * Make [donor_off, +len) of the donor the content of [target_off, +len) of the target. Whole blocks are moved, the parts of
- * blocks at either end are copied, and so are ranges too short for moving to pay. Bytes of the target outside the range keep their content, and the target is grown to `size`
- * when it is smaller (bytes never written read as zeros). Where `provider` does not work for these two files (other mounts,
+ * blocks at either end are copied, and so are ranges too short for moving to pay. (ext4-relink also moves the last block of the
+ * range where the target ends in it; what the donor has in that block behind the range is gone then.) Bytes of the target outside
+ * the range keep their content, and the target is grown to `size` when it is smaller (bytes never written read as zeros). Where `provider` does not work for these two files (other mounts,
  * flags of the files, a file system with larger blocks) the next one down does the work.
  *
  * Returns a non-negative set of RELINK_* result flags, or a negative errno value. After an error, as after a crash, the target
