@@ -201,6 +201,12 @@ static void evaluate(const struct point *p, uint32_t meta, const int *choice, ui
 		mount(p, meta);
 		bad = recover_and_check(x.r, p->kind, p->done, p->in_flight);
 		restore(p->s);
+		if (!bad && p->depth && p->s->pos == p->s->t->n) {
+			apply(p->s, choice, n, false);
+			mount(p, meta);
+			bad = recover_settled();
+			restore(p->s);
+		}
 		apply(p->s, choice, n, true);
 		if (bad)
 			violation(p, meta, choice, n, hash, bad);
@@ -405,8 +411,8 @@ static void kill_process(void)
 				n += vs[n].n > 1;
 			}
 			/* Line after line, each up to one of its words. */
-			for (uint32_t k = 0; k < n; k++) {
-				for (int v = 1; v < vs[k].n && k % (n / 16 + 1) == 0; v++) {
+			for (uint32_t k = 0, left = x.how->most; k < n; k++) {
+				for (int v = 1; v < vs[k].n && k % (n / 16 + 1) == 0 && left > 0; v++, left--) {
 					choice[k] = v;
 					evaluate(&p, p.s->meta_hi, choice, n);
 				}

@@ -39,6 +39,8 @@ uint64_t explore_run(struct run *r, const struct explore_how *how);
 
 /* recover.c: mount what lies in kern, recover, check. NULL, or a sentence. */
 const char *recover_and_check(const struct run *r, enum crash_kind kind, uint32_t done, bool in_flight);
+/* Recovery has returned before: what was written since is not touched by another one. NULL or a sentence. */
+const char *recover_settled(void);
 /* Recovery alone; NULL or a sentence. */
 const char *recover_now(void);
 

@@ -127,6 +127,8 @@ struct msghdr;
 long agent_sendmsg(int fd, const struct msghdr *h);
 long agent_recvmsg(int fd, struct msghdr *h);
 
+/* Does the directory belong to the control directory? (oracle.c) */
+bool kern_below_control(uint32_t dir);
 /* An inconsistency of the file system after recovery: a sentence, or NULL. */
 const char *kern_fsck(void);
 

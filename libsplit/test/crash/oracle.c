@@ -52,7 +52,7 @@ static uint64_t same_until(const struct model_file *f, const struct kern_inode *
 	return f->size;
 }
 
-static bool below_control(uint32_t dir)
+bool kern_below_control(uint32_t dir)
 {
 	for (int depth = 0; dir != KERN_ROOT_INO && depth < 8; depth++) {
 		bool found = false;
@@ -80,7 +80,7 @@ static unsigned found_names(void)
 	for (unsigned i = 0; i < KERN_ENTRIES; i++) {
 		const struct kern_entry *e = &kern.m.entry[i];
 
-		n += e->dir && strcmp(e->name, SFS_CONTROL_DIR) != 0 && !below_control(e->dir);
+		n += e->dir && strcmp(e->name, SFS_CONTROL_DIR) != 0 && !kern_below_control(e->dir);
 	}
 	return n;
 }

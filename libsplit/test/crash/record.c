@@ -202,8 +202,6 @@ static void on_pm(void *ctx, enum pm_event_kind kind, void *dst, const void *src
 		if (ev != EV_FLUSH)
 			e->data = keep(src ? (const char *)src + done : NULL, part);
 	}
-	if (ev != EV_FLUSH && !is_mutant(MUT_DEFER_STORE, pm_site))
-		let_go();
 }
 
 static void on_data(uint32_t ino, uint8_t *dst, const void *src, size_t n)
@@ -228,7 +226,7 @@ static void on_meta(uint64_t touched)
 static void on_sync(uint32_t ino, void *site)
 {
 	see_site(EV_SYNC, site);
-	if (!is_mutant(MUT_DROP_SYNC, site))
+	if (!is_mutant(MUT_DROP_SYNC, site) && !(mutant.kind == MUT_RECOVERY_UNSYNCED && kern.on_touch))
 		add(EV_SYNC, site)->ino = (uint8_t)ino;
 }
 

@@ -68,7 +68,7 @@ enum mutant_kind {
 	MUT_DROP_FLUSH, /* no write-back from it */
 	MUT_DROP_FENCE,
 	MUT_DROP_SYNC,	 /* no fsync, fdatasync, syncfs */
-	MUT_DEFER_STORE, /* stored after the next fence, or the next other store, whichever comes first */
+	MUT_DEFER_STORE, /* stored after the next fence */
 	/* Of the code as a whole (mutants.c): */
 	MUT_RECORD_CRC,
 	MUT_DATA_CRC,
@@ -86,6 +86,7 @@ enum mutant_kind {
 	MUT_IN_PLACE_EARLY,
 	MUT_PARTS_COUNT,
 	MUT_NO_REPLAY,
+	MUT_RECOVERY_UNSYNCED,
 	MUT_HOLES_COPIED,
 	MUT_KINDS,
 };

@@ -46,6 +46,7 @@ static const struct {
 	{MUT_IN_PLACE_EARLY, "a store in place while records of relinked bytes count"},
 	{MUT_PARTS_COUNT, "the records of one call count one by one"},
 	{MUT_NO_REPLAY, "recovery clears the log without replaying it"},
+	{MUT_RECOVERY_UNSYNCED, "recovery syncs nothing before it clears the log"},
 	{MUT_HOLES_COPIED, "recovery takes holes of staging files for zeros"},
 };
 
@@ -65,11 +66,12 @@ static unsigned opt_seconds = 60;
 
 /* Short ones first; together they come upon every place in the code that stores, flushes, fences or syncs. */
 static const char *const workloads[] = {
-	"a",   "p",   "u",   "L",   "o",   "O",	   "e",	  "h",	 "v",	"y",   "t",   "T",    "F",   "P",   "f",
-	"c",   "k",   "K",   "n",   "r",   "l",	   "X",	  "D",	 "m",	"z",   "za",  "zz",   "af",  "ac",  "ak",
-	"aK",  "pf",  "uf",  "Lf",  "Lk",  "LK",   "ao",  "ae",	 "aO",	"ow",  "aX",  "uX",   "nb",  "nB",  "ng",
-	"nR",  "nx",  "vf",  "aaf", "afa", "afaf", "afo", "Lfo", "Lko", "ako", "nbR", "nBgR", "pko", "uuk", "azf",
-	"zfa", "afz", "LfL", "Lkk", "LKo", "aaX",  "fao", "kao", "ofk", "hko", "zKa", "zkz",  "pXf"};
+	"a",	"p",   "o",    "O",   "e",   "h",   "v",   "y",	  "t",	 "T",	"F",   "f",   "c",   "k",   "K",   "n",
+	"r",	"l",   "D",    "m",   "X",   "j",   "q",   "aa",  "af",	 "aK",	"an",  "pf",  "pK",  "ao",  "aX",  "uX",
+	"kao",	"aaf", "afa",  "afo", "ako", "nb",  "ng",  "nR",  "nx",	 "u",	"L",   "z",   "vf",  "uf",  "Lf",  "Lk",
+	"LK",	"GLk", "GLf",  "GLK", "za",  "zz",  "nbR", "Lfo", "Lko", "zKa", "azf", "zfa", "afz", "zkz", "LKo", "uuk",
+	"afaf", "pko", "nBgR", "XaX", "aXa", "ofk", "hko", "LfL", "GaK", "GLc", "zfz", "pXf", "2a",
+};
 
 static void name_site(const struct site *s, char *buf, size_t n)
 {
@@ -126,7 +128,7 @@ static bool explore_one(struct run *r, const char *workload, const struct explor
 /* Which calls are there? Every workload once, and some crashes, so that recovery runs too. */
 static void survey(void)
 {
-	const struct explore_how how = {.exhaustive = 1, .most = 2, .deep = 25, .stop_at = 1, .seed = 1, .quiet = true};
+	const struct explore_how how = {.exhaustive = 1, .most = 2, .deep = 60, .stop_at = 1, .seed = 1, .quiet = true};
 	struct run r = {0};
 	char name[180];
 
@@ -158,7 +160,7 @@ static void survey(void)
 
 static void hunt(struct bug *b)
 {
-	const struct explore_how how = {.exhaustive = 64, .most = 96, .deep = 12, .stop_at = 1, .seed = 1, .quiet = true};
+	const struct explore_how how = {.exhaustive = 32, .most = 24, .deep = 40, .stop_at = 1, .seed = 1, .quiet = true};
 	struct timespec from, to;
 	struct tally *t = tally_make(1u << 22);
 	struct run r = {0};

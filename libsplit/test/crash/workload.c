@@ -89,7 +89,8 @@ static long must(long r, const char *what)
 	return r;
 }
 
-int app_open(struct app *a, const char *path, bool create)
+/* foreign: a program without the library makes the file just before. */
+static int open_any(struct app *a, const char *path, bool create, bool foreign)
 {
 	const struct model_name *name = model_find(&a->r->h.state[a->n], path);
 	const int file = name ? name->file : -1;
@@ -104,6 +105,11 @@ int app_open(struct app *a, const char *path, bool create)
 	op->file = file >= 0 ? file : model_create(a->m, path, 0644);
 	a->slot[s].file = op->file;
 	snprintf(a->slot[s].path, sizeof(a->slot[s].path), "%s", path);
+	if (foreign) {
+		const int fd = kern_open(AT_FDCWD, full(path), O_RDWR | O_CREAT, 0644);
+
+		kern_call(SYS_close, fd, 0, 0, 0, 0, 0, NULL);
+	}
 	a->slot[s].fd = sfs_openat(AT_FDCWD, full(path), O_RDWR | (create ? O_CREAT : 0), 0644);
 	must(a->slot[s].fd, "open");
 	CHECK(sfs_ours(a->slot[s].fd));
@@ -112,6 +118,16 @@ int app_open(struct app *a, const char *path, bool create)
 	sfs_bias_grant(&sfs_fds[a->slot[s].fd]->inode->lock.bias);
 	end(a);
 	return s;
+}
+
+int app_open(struct app *a, const char *path, bool create)
+{
+	return open_any(a, path, create, false);
+}
+
+static int app_open_foreign(struct app *a, const char *path)
+{
+	return open_any(a, path, true, true);
 }
 
 void app_close(struct app *a, int s)
@@ -355,8 +371,12 @@ static const struct {
 	{'l', "link A to L"},
 	{'x', "unlink B and close it"},
 	{'X', "unlink A, create it again, append 100 bytes"},
-	{'D', "make a directory"},
-	{'s', "make a symbolic link"},
+	{'q', "make directory E and rename A into it"},
+	{'2', "append 5000 bytes to A through a second descriptor"},
+	{'j', "open a file that another program has just made, write 100 bytes"},
+	{'G', "truncate A to 4296 bytes"},
+	{'D', "make a directory, or remove it"},
+	{'s', "make a symbolic link, or remove it"},
 	{'m', "fchmod A"},
 	{'z', "append 64 bytes to A until the log is full"},
 };
@@ -498,6 +518,35 @@ static void operate(struct app *a, char letter)
 		a->slot[A] = a->slot[B];
 		a->slot[B].fd = -1;
 		break;
+	case 'j': {
+		int s;
+
+		a->pointless = model_find(&a->r->h.state[a->n], "J") != NULL;
+		if (a->pointless)
+			break;
+		s = app_open_foreign(a, "J");
+		app_append(a, s, bytes(a, 100), 100);
+		app_close(a, s);
+		break;
+	}
+	case 'G':
+		app_truncate(a, A, 4296);
+		break;
+	case 'q':
+		a->pointless = strcmp(a->slot[A].path, "A") != 0 || model_find(&a->r->h.state[a->n], "E");
+		if (a->pointless)
+			break;
+		app_other(a, "E", KERN_DIR, true);
+		app_rename(a, "A", "E/A");
+		strcpy(a->slot[A].path, "E/A");
+		break;
+	case '2': {
+		const int second = app_open(a, a->slot[A].path, false);
+
+		app_append(a, second, bytes(a, 5000), 5000);
+		app_close(a, second);
+		break;
+	}
 	case 'l':
 		a->pointless = model_find(&a->r->h.state[a->n], "L") != NULL;
 		if (!a->pointless)
