@@ -150,6 +150,7 @@ struct worker {
 	struct recovery_job *recover_first, *recover_last;
 	uint32_t logs_wanted, chunks_wanted;
 	bool log_urgent, chunk_urgent;
+	uint64_t reserve;	   /* bytes that what is leased may need in the files: no staging file is made of them */
 	struct sfs_numbers remove; /* staging files that were renamed away */
 	uint32_t remove_room;
 

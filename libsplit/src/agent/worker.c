@@ -114,7 +114,8 @@ static int space_for(struct worker *w, struct sfs_why *why)
 
 	if (fstatvfs(w->root->pool, &sv) < 0)
 		return sfs_fail(why, -errno, "statvfs %s: %s", w->root->path, strerror(errno));
-	if ((uint64_t)sv.f_bavail * sv.f_frsize < w->chunk_bytes + SPACE_MARGIN)
+	if ((uint64_t)sv.f_bavail * sv.f_frsize <
+	    w->chunk_bytes + SPACE_MARGIN + __atomic_load_n(&w->reserve, __ATOMIC_RELAXED))
 		return sfs_fail(why, -ENOSPC, "%s has no space left for another staging file", w->root->path);
 	return 0;
 }
@@ -282,6 +283,9 @@ void worker_want(struct agent *a, uint32_t logs, bool log_urgent, uint32_t chunk
 	/* What is done and not collected yet is on its way. */
 	w->logs_wanted = logs > w->nlogs ? logs - w->nlogs : 0;
 	w->chunks_wanted = chunks > w->nchunks ? chunks - w->nchunks : 0;
+	/* Where relink copies, staged bytes need room a second time: a full volume is to say so to the write, not to the relink. */
+	__atomic_store_n(&w->reserve, a->provider == RELINK_COPY ? (uint64_t)a->leased_chunks * w->chunk_bytes : 0,
+			 __ATOMIC_RELAXED);
 	w->log_urgent = log_urgent;
 	w->chunk_urgent = chunk_urgent;
 	if (w->logs_wanted || w->chunks_wanted)
