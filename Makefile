@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X main.version=$(VERSION)
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e vm-test vm-soak bench images lint format clean help
+.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e vm-test vm-soak crash-explore crash-mutate bench images lint format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector ## build the library, the command line, the CSI driver and the injector into build/
@@ -57,6 +57,13 @@ vm-soak: | $(BUILD) ## the same with 50 power cuts on each file system, stresses
 
 soak: all ## kill SQLite, Redis and a log writer 1,000 times, at random; SOAK_ARGS="--kills N --seed N" for others
 	LIBSPLIT=$(BUILD)/libsplit.so SPLITFS=$(BUILD)/splitfs libsplit/test/soak/test_kills --kills 1000 --seed 0 $(SOAK_ARGS)
+
+crash-explore: | $(BUILD) ## crash states of all sequences of two calls, of sampled longer ones and of SQLite and LevelDB: over a million; CRASH_ARGS="--seed N --seconds N ..."
+	$(MAKE) -C libsplit crash-progs
+	cd libsplit && $(BUILD)/test/record/crash/test_explore --length 2 --sample 3000 --states 0 --seconds 1080 --jobs 2 --progress $(CRASH_ARGS)
+crash-mutate: | $(BUILD) ## plant every persistence bug in turn: the explorer must find each
+	$(MAKE) -C libsplit crash-progs
+	cd libsplit && $(BUILD)/test/record/crash/test_mutants --all --jobs 2 $(MUTATE_ARGS)
 
 fuzz: ## fuzz everything that reads bytes of others for two minutes each; FUZZ_ARGS="--seconds N --seed N --keep TARGET..."
 	libsplit/test/fuzz/test_fuzz --seconds 120 --seed 0 $(FUZZ_ARGS)
