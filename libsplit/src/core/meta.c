@@ -88,13 +88,6 @@ int sfs_fsync(int fd, bool data_only)
 	return r;
 }
 
-bool sfs_wants_dsync(int fd)
-{
-	const struct sfs_ofd *ofd = sfs_ofd_of(fd);
-
-	return ofd && ofd->inode->vol->mode != SFS_POSIX;
-}
-
 void sfs_sync_all(void)
 {
 	sfs_check_fork();

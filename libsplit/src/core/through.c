@@ -19,6 +19,13 @@ static bool promised(const struct sfs_volume *vol)
 	return vol->mode != SFS_POSIX && (vol->dax || load_acquire(&vol->state) != VOL_READY);
 }
 
+bool sfs_wants_dsync(int fd)
+{
+	const struct sfs_ofd *ofd = sfs_ofd_of(fd);
+
+	return ofd && promised(ofd->inode->vol);
+}
+
 /* Does this process have a lock on the file through fd? /proc/self/fdinfo has a line for each; in doubt it has. */
 static bool locked(int fd)
 {
