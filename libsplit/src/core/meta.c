@@ -323,7 +323,7 @@ int sfs_make_path_true(int dirfd, const char *path, int at_flags)
 	in = sfs_inode_ref(st.st_dev, st.st_ino);
 	if (!in)
 		return 0;
-	in->kdirty = true; /* the call that follows changes a name or an attribute, which a later fsync is to commit */
+	in->kdirty = true;     /* the call that follows changes a name or an attribute, which a later fsync is to commit */
 	in->age = SFS_AGE_OLD; /* it may be the last name: an inode that is not open does not keep the blocks for long */
 	r = in->live || in->staged > 0 || in->touched ? sfs_flush_unlocked(in, SFS_PUBLISH) : 0;
 	sfs_inode_put(in);

@@ -148,7 +148,7 @@ struct sfs_inode {
 	uint64_t win_len;
 	uint64_t
 		win_tried; /* ksize when it was last mapped: without success, or not all of it, the rest is read by the kernel */
-	uint64_t cold;	    /* bytes that the kernel has read for us since it was mapped */
+	uint64_t cold;	   /* bytes that the kernel has read for us since it was mapped */
 	uint64_t populated; /* in-place stores: everything before this offset has been faulted in */
 	uint64_t last_end;  /* end of the last in-place store */
 
