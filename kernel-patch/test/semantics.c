@@ -161,6 +161,24 @@ static void hole_over_odd_eof(void)
 	check(target.size == 7 * B, "size");
 }
 
+/* Nothing has been written back yet, in neither file: what was written is what moves. */
+static void dirty_pages(void)
+{
+	struct file donor = file_new("donor", 64 * B), target = file_new("target", 64 * B);
+	struct ext4_relink r;
+
+	file_write(&donor, 0, 64 * B, 1);
+	file_write(&target, 0, 40 * B, 2);
+	r = relink_args(&donor, 3 * B, 11 * B, 50 * B);
+	/* Not by relink_checked(): asking for the donor's extents would write it back. */
+	check(relink_call(target.fd, &r) == 0, "relink");
+	relink_model(&target, &donor, &r, (bool[64]){0});
+	file_verify(&target, "after relink");
+	file_verify(&donor, "after relink");
+	fsync(target.fd);
+	file_verify(&target, "after fsync");
+}
+
 static void hole_in_target(void)
 {
 	struct file donor = file_new("donor", 8 * B), target = file_new("target", 64 * B);
@@ -459,6 +477,7 @@ const struct test_case semantics_cases[] = {
 	{"beyond_odd_eof", beyond_odd_eof},
 	{"hole_over_odd_eof", hole_over_odd_eof},
 	{"size_behind_odd_eof", size_behind_odd_eof},
+	{"dirty_pages", dirty_pages},
 	{"hole_in_target", hole_in_target},
 	{"unwritten", unwritten},
 	{"holes_move", holes_move},
