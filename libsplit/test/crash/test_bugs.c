@@ -41,7 +41,7 @@ static struct run r;
 /* Distinct states, or -1 after a violation. */
 static long check(const struct bug *b, struct tally *t)
 {
-	const struct explore_how how = {.exhaustive = 64, .most = 64, .deep = 50, .stop_at = 1, .seed = test_seed(67)};
+	const struct explore_how how = {.exhaustive = 24, .most = 24, .deep = 100, .stop_at = 1, .seed = test_seed(67)};
 	const uint64_t before = t->states;
 	bool ok = true;
 
@@ -82,6 +82,7 @@ int main(int argc, char **argv)
 		states = check(&bugs[i], t);
 		n++;
 		failed += states < 0;
+		fflush(stdout);
 		printf("%-6s %-40s %7ld states\n", states < 0 ? "FAILED" : "ok", bugs[i].name, states);
 	}
 	if (!n)
