@@ -248,9 +248,10 @@ static int wait_one(pid_t *pid, const int *which, unsigned jobs)
 		if (pid[k] != p)
 			continue;
 		pid[k] = 0;
-		/* A program that ends at a check of its own, or by a signal, has found it too. */
+		/* A check in the explorer that ends it has found the bug too. A signal says nothing: look at it. */
 		if (!WIFEXITED(status) || WEXITSTATUS(status)) {
-			bugs[which[k]].caught = true;
+			bugs[which[k]].caught = WIFEXITED(status);
+			bugs[which[k]].ms += !bugs[which[k]].ms;
 			snprintf(bugs[which[k]].by, sizeof(bugs[0].by), "%s %d", WIFEXITED(status) ? "a check, exit" : "signal",
 				 WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 		}
