@@ -11,6 +11,17 @@
 #include "recover/replay.h"
 #include "recover/scan.h"
 
+/* The compiler is to notice when one of them changes. */
+extern __typeof__(sfs_replay_check) __real_sfs_replay_check, __wrap_sfs_replay_check;
+extern __typeof__(sfs_replay_copy) __real_sfs_replay_copy, __wrap_sfs_replay_copy;
+extern __typeof__(sfs_cover_gaps) __real_sfs_cover_gaps, __wrap_sfs_cover_gaps;
+extern __typeof__(sfs_scan) __real_sfs_scan, __wrap_sfs_scan;
+extern __typeof__(sfs_recover_log) __real_sfs_recover_log, __wrap_sfs_recover_log;
+extern __typeof__(sfs_stage_alloc) __real_sfs_stage_alloc, __wrap_sfs_stage_alloc;
+extern __typeof__(sfs_log_write) __real_sfs_log_write, __wrap_sfs_log_write;
+extern __typeof__(sfs_io_prepare) __real_sfs_io_prepare, __wrap_sfs_io_prepare;
+extern __typeof__(crc32c) __real_crc32c, __wrap_crc32c;
+
 static bool is(enum mutant_kind kind)
 {
 	return mutant.kind == kind;
@@ -30,11 +41,10 @@ uint32_t __wrap_crc32c(uint32_t crc, const void *p, size_t n)
 	return __real_crc32c(crc, p, n);
 }
 
-int __real_sfs_replay_check(const struct sfs_chunk_ref *c, uint64_t off, uint32_t len, uint32_t crc, enum sfs_data *state);
-int __wrap_sfs_replay_check(const struct sfs_chunk_ref *c, uint64_t off, uint32_t len, uint32_t crc, enum sfs_data *state);
-int __wrap_sfs_replay_check(const struct sfs_chunk_ref *c, uint64_t off, uint32_t len, uint32_t crc, enum sfs_data *state)
+int __wrap_sfs_replay_check(struct sfs_chunks *c, const struct sfs_chunk_ref *ref, uint64_t off, uint32_t len, uint32_t crc,
+			    enum sfs_data *state)
 {
-	const int r = __real_sfs_replay_check(c, off, len, crc, state);
+	const int r = __real_sfs_replay_check(c, ref, off, len, crc, state);
 
 	if (is(MUT_DATA_CRC) && r == 0 && *state == SFS_DATA_TORN)
 		*state = SFS_DATA_WHOLE;
