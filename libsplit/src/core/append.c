@@ -95,12 +95,13 @@ static __attribute__((noinline)) bool append_record(struct sfs_inode *in, const 
  * nothing can wait, their order is free, and who holds the inode's is who is inside (see sfs_op_begin()). Anything else takes the
  * long way.
  */
-static inline bool write_small(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
+bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
 {
 	struct sfs_inode *in = ofd->inode;
 	bool done = false;
 
-	if (!sfs_bias_take(&in->lock.bias))
+	sfs_check_fork();
+	if (n - 1 >= SFS_STORE_MAX || !sfs_bias_take(&in->lock.bias))
 		return false;
 	if (sfs_bias_take(&ofd->lock.bias)) {
 		if (likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) && !ofd->kernel_off &&
@@ -116,22 +117,12 @@ static inline bool write_small(struct sfs_ofd *ofd, int fd, const void *buf, siz
 	return done;
 }
 
-static __attribute__((noinline)) ssize_t write_any(int fd, const void *buf, size_t n, off_t off)
-{
-	const struct iovec iov = {(void *)buf, n > SFS_IO_MAX ? SFS_IO_MAX : n};
-
-	return sfs_writev(fd, &iov, 1, off, 0);
-}
-
 ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off)
 {
-	if (off < 0 && n - 1 < SFS_STORE_MAX && (unsigned)fd < (unsigned)sfs_fds_len) {
-		struct sfs_ofd *ofd;
+	const struct iovec iov = {(void *)buf, n > SFS_IO_MAX ? SFS_IO_MAX : n};
+	struct sfs_ofd *ofd = off < 0 ? sfs_known(fd) : NULL;
 
-		sfs_check_fork();
-		ofd = load_acquire(&sfs_fds[fd]);
-		if (likely(ofd > SFS_PRIVATE) && write_small(ofd, fd, buf, n))
-			return (ssize_t)n;
-	}
-	return write_any(fd, buf, n, off);
+	if (ofd && sfs_append(ofd, fd, buf, n))
+		return (ssize_t)n;
+	return sfs_writev(fd, &iov, 1, off, 0);
 }

@@ -42,6 +42,17 @@ static inline bool sfs_ours(int fd)
 	return sfs_ours_unknown(fd);
 }
 
+/* Its open file description when that is known already, or NULL. */
+static inline struct sfs_ofd *sfs_known(int fd)
+{
+	struct sfs_ofd *o;
+
+	if ((unsigned)fd >= (unsigned)sfs_fds_len)
+		return NULL;
+	o = __atomic_load_n(&sfs_fds[fd], __ATOMIC_ACQUIRE);
+	return o > (struct sfs_ofd *)2 ? o : NULL;
+}
+
 /* A call of the C library made fd anew (socket, pipe, epoll_create, ...): forget what was known of the number. */
 static inline void sfs_fd_reset(int fd)
 {
@@ -73,6 +84,11 @@ ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags
 ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flags);
 ssize_t sfs_read(int fd, void *buf, size_t n, off_t off);
 ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off);
+/*
+ * The short way of a log writer's write(2): true when it was a small append that needed nothing but room. False: nothing was done,
+ * sfs_write() does it.
+ */
+bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n);
 off_t sfs_lseek(int fd, off_t off, int whence);
 int sfs_fsync(int fd, bool data_only);
 /* sync(2), syncfs(2): everything staged is relinked; the caller then makes the real call. */

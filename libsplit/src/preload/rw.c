@@ -13,6 +13,10 @@ EXPORT(__read, w_read);
 
 WRAPPER ssize_t w_write(int fd, const void *buf, size_t n)
 {
+	struct sfs_ofd *ofd = sfs_known(fd);
+
+	if (ofd && likely(!pl_bad_buffer(buf, n) && !pl_cancel_used) && sfs_append(ofd, fd, buf, n))
+		return (ssize_t)n;
 	SERVE(fd, unlikely(pl_bad_buffer(buf, n)) ? -EFAULT : sfs_write(fd, buf, n, -1), REAL(write)(fd, buf, n));
 }
 EXPORT(write, w_write);
