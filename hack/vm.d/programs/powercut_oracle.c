@@ -212,26 +212,9 @@ bool oracle_sync(const char *dir, uint64_t seed, uint64_t acked)
 	return exact(dir, seed, acked, true);
 }
 
-/* Did a write that made the file longer, since it was synced and before change `n`, touch the block of this byte? Then it is staged. */
-static bool grown_before(const struct object *o, size_t n, uint64_t at)
-{
-	uint64_t size = o->synced_size;
-
-	for (size_t i = 0; i < n; i++) {
-		const struct change *c = &o->changes[i];
-		uint64_t from = c->off < size ? c->off : size;
-
-		if (!c->truncate && c->size > size && at / 4096 >= from / 4096 && at / 4096 <= (c->off + c->len) / 4096)
-			return true;
-		size = c->size;
-	}
-	return false;
-}
-
 /*
- * posix: one byte. An overwrite of what was synced is durable when it returns, where no write that made the file longer is staged in the
- * same block, and without a truncation. Everything else done since the last fsync may be there or not. `acked`: the operation from which
- * on nothing was acknowledged.
+ * posix: one byte. An overwrite of what was synced is durable when it returns, unless the file was truncated since. Everything else done
+ * since the last fsync may be there or not. `acked`: the operation from which on nothing was acknowledged.
  */
 static bool legal_byte(const struct model *m, const struct object *o, uint64_t at, uint8_t is, uint64_t acked, bool truncated)
 {
@@ -244,7 +227,7 @@ static bool legal_byte(const struct model *m, const struct object *o, uint64_t a
 			continue;
 		if (is == model_byte(m->seed, c->op, at))
 			return true;
-		if (inside && !truncated && c->op < acked && !grown_before(o, i, at))
+		if (inside && !truncated && c->op < acked)
 			return false; /* an acknowledged overwrite is the least there can be */
 	}
 	if (inside)
