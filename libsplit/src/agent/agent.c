@@ -72,6 +72,17 @@ void agent_rewatch(struct agent *a, int fd, uint32_t events, struct source *src)
 		agent_log(a, "epoll: %s", strerror(errno));
 }
 
+/*
+ * Before its close: a registration belongs to the open file and outlives the descriptor as long as a child between fork and exec
+ * has it too, and the source it names is freed soon.
+ */
+void agent_unwatch(struct agent *a, int fd)
+{
+	/* One that was never watched is no error. */
+	if (fd >= 0 && epoll_ctl(a->epoll, EPOLL_CTL_DEL, fd, NULL) < 0 && errno != ENOENT)
+		agent_log(a, "epoll: %s", strerror(errno));
+}
+
 int sfs_agent_socket_path(char path[SFS_SOCKET_PATH], const char *agents_dir, unsigned major, unsigned minor,
 			  struct sfs_why *why)
 {

@@ -65,8 +65,11 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-static void disconnect(struct client *c)
+static void disconnect(struct agent *a, struct client *c)
 {
+	agent_unwatch(a, c->sock);
+	agent_unwatch(a, c->event);
+	agent_unwatch(a, c->pidfd);
 	close_fd(&c->sock);
 	close_fd(&c->event);
 	close_fd(&c->pidfd);
@@ -76,7 +79,7 @@ static void disconnect(struct client *c)
 static void client_gone(struct agent *a, struct client *c)
 {
 	a->nstrangers -= c->state == C_STRANGER;
-	disconnect(c);
+	disconnect(a, c);
 	deleg_forget_client(a, c);
 	close_fd(&c->log_fd);
 	if (c->lease.fd >= 0)
@@ -102,7 +105,7 @@ void client_free_all(struct agent *a)
 {
 	/* First nobody can be told anything, so that the end of one grants nothing to another. */
 	for (struct client *c = a->clients; c; c = c->next)
-		disconnect(c);
+		disconnect(a, c);
 	while (a->clients)
 		client_gone(a, a->clients);
 	client_free_gone(a);
@@ -192,7 +195,7 @@ void client_drop(struct agent *a, struct client *c, const char *why)
 		client_gone(a, c);
 		return;
 	}
-	disconnect(c);
+	disconnect(a, c);
 	client_set_state(a, c, C_DYING);
 	/* Its process may live on (exec, a broken connection): the next agent must not wait for it. */
 	err = sfs_lease_set_held(&c->lease, false);

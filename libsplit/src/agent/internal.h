@@ -206,6 +206,7 @@ uint64_t agent_now(void); /* ms, monotonic */
 void agent_log(struct agent *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int agent_watch(struct agent *a, int fd, uint32_t events, struct source *src);
 void agent_rewatch(struct agent *a, int fd, uint32_t events, struct source *src);
+void agent_unwatch(struct agent *a, int fd);
 
 /* client.c */
 void client_accept(struct agent *a);
