@@ -68,7 +68,7 @@ void sfs_bias_revoke(struct sfs_bias *b, bool wait)
 		if (!wait)
 			return; /* the next one who takes the lock goes on */
 		if (i < 100)
-			__asm__ volatile("pause" ::: "memory");
+			sfs_relax();
 		else if (i < 110)
 			sys_call0(SYS_sched_yield);
 		else

@@ -13,11 +13,13 @@
  * A lock can be biased to one thread in its life, the first that earns it. Were it given to a second one, the first might be
  * just between finding that it is the owner and storing `held`, sleep through the change, and overwrite the other's.
  *
- * Off until sfs_bias_enable(). Threads are told apart by the word at fs:0, the thread pointer of every C library; a bare
- * clone(2) thread that takes such locks needs CLONE_SETTLS with a block of its own whose first word is its own address.
+ * Off until sfs_bias_enable(). Threads are told apart by their thread pointer (base/arch.h); a bare clone(2) thread that takes such
+ * locks needs CLONE_SETTLS with a block of its own whose first word is its own address.
  */
 #ifndef SFS_BIAS_H
 #define SFS_BIAS_H
+
+#include "base/arch.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,14 +42,6 @@ struct sfs_bias {
 int sfs_bias_enable(void);
 void sfs_bias_grant(struct sfs_bias *b);
 void sfs_bias_revoke(struct sfs_bias *b, bool wait);
-
-static inline void *sfs_self(void)
-{
-	void *p;
-
-	__asm__("mov %%fs:0, %0" : "=r"(p));
-	return p;
-}
 
 static inline bool sfs_bias_take(struct sfs_bias *b)
 {

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cpu.h"
 
+uint32_t sfs_cpu_cache;
+
+#if defined(__x86_64__)
+
 #include <cpuid.h>
 
 #define BIT_ERMS (1u << 9)
 
-uint32_t sfs_cpu_cache;
-
-uint32_t sfs_cpu_detect(void)
+static uint32_t detect(void)
 {
-	uint32_t a, b, c, d, f = SFS_CPU_KNOWN;
+	uint32_t a, b, c, d, f = 0;
 
 	__cpuid(1, a, b, c, d);
-	f |= c & bit_SSE4_2 ? SFS_CPU_SSE42 : 0;
-	f |= c & bit_PCLMUL ? SFS_CPU_PCLMUL : 0;
+	f |= c & bit_SSE4_2 ? SFS_CPU_CRC32C : 0;
+	f |= c & bit_PCLMUL ? SFS_CPU_CLMUL : 0;
 	/* A processor with XSAVE has leaf 13, so it has leaf 7; asking for the last leaf would be one more trap. */
 	if (c & bit_XSAVE) {
 		__cpuid_count(7, 0, a, b, c, d);
@@ -21,6 +23,35 @@ uint32_t sfs_cpu_detect(void)
 		f |= b & bit_CLFLUSHOPT ? SFS_CPU_CLFLUSHOPT : 0;
 		f |= b & bit_CLWB ? SFS_CPU_CLWB : 0;
 	}
+	return f;
+}
+
+#else
+
+#include <elf.h>
+
+/* Bits of AT_HWCAP, which are the kernel's interface. */
+#define HAS_PMULL (1ul << 4)
+#define HAS_CRC32 (1ul << 7)
+#define HAS_DCPOP (1ul << 16)
+
+/* The registers that say it are the kernel's; glibc since 2.16 and musl since 1.1.0 have this. */
+extern unsigned long getauxval(unsigned long type) __attribute__((weak));
+
+static uint32_t detect(void)
+{
+	const unsigned long has = getauxval ? getauxval(AT_HWCAP) : 0;
+
+	return (has & HAS_CRC32 ? SFS_CPU_CRC32C : 0) | (has & HAS_PMULL ? SFS_CPU_CLMUL : 0) |
+	       (has & HAS_DCPOP ? SFS_CPU_DCPOP : 0);
+}
+
+#endif
+
+uint32_t sfs_cpu_detect(void)
+{
+	const uint32_t f = detect() | SFS_CPU_KNOWN;
+
 	__atomic_store_n(&sfs_cpu_cache, f, __ATOMIC_RELAXED);
 	return f;
 }

@@ -5,11 +5,12 @@
 
 #include <stdint.h>
 
-#define SFS_CPU_CLFLUSHOPT 0x01u
-#define SFS_CPU_CLWB	   0x02u
-#define SFS_CPU_SSE42	   0x04u /* crc32 */
-#define SFS_CPU_PCLMUL	   0x08u
-#define SFS_CPU_ERMS	   0x10u /* rep movsb is fast */
+#define SFS_CPU_CLFLUSHOPT 0x01u /* x86 */
+#define SFS_CPU_CLWB	   0x02u /* x86 */
+#define SFS_CPU_CRC32C	   0x04u /* an instruction for that polynomial: SSE 4.2, the CRC extension of arm64 */
+#define SFS_CPU_CLMUL	   0x08u /* carry-less multiplication of 64-bit words: pclmulqdq, pmull */
+#define SFS_CPU_ERMS	   0x10u /* x86: rep movsb is fast */
+#define SFS_CPU_DCPOP	   0x20u /* arm64: dc cvap, clean to the point of persistence */
 #define SFS_CPU_KNOWN	   0x80000000u
 
 extern uint32_t sfs_cpu_cache __attribute__((visibility("hidden")));

@@ -12,11 +12,6 @@
 #define WAIT_READERS 1u
 #define WAIT_WRITERS 2u
 
-static void relax(void)
-{
-	__asm__ volatile("pause" ::: "memory");
-}
-
 /* Returns at once when *word is not `seen`; any wake-up, also a spurious one or a signal, makes the caller look again. */
 static void futex_wait(uint32_t *word, uint32_t seen, uint32_t who)
 {
@@ -82,7 +77,7 @@ void sfs_mutex_lock_slow(struct sfs_mutex *m)
 	for (int i = 0; i < SPINS; i++) {
 		if (__atomic_load_n(&m->state, __ATOMIC_RELAXED) == 0 && sfs_mutex_try_word(m))
 			return;
-		relax();
+		sfs_relax();
 	}
 	/* From here on the lock is taken as 2: others may sleep besides us, so our release has to wake one. */
 	while (__atomic_exchange_n(&m->state, 2, __ATOMIC_ACQUIRE) != 0)
@@ -101,7 +96,7 @@ void sfs_rwlock_rdlock_slow(struct sfs_rwlock *l)
 	for (int i = 0; i < SPINS; i++) {
 		if (sfs_rwlock_try_word_shared(l))
 			return;
-		relax();
+		sfs_relax();
 	}
 	for (;;) {
 		if (sfs_rwlock_try_word_shared(l))
@@ -123,7 +118,7 @@ void sfs_rwlock_wrlock_slow(struct sfs_rwlock *l)
 	for (int i = 0; i < SPINS; i++) {
 		if (__atomic_load_n(&l->state, __ATOMIC_RELAXED) == 0 && sfs_rwlock_try_word(l))
 			return;
-		relax();
+		sfs_relax();
 	}
 	__atomic_add_fetch(&l->writers, 1, __ATOMIC_RELAXED);
 	for (;;) {

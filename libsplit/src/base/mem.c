@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memcpy, memmove, memset, memcmp and strlen of the preloaded object, which cannot use the C library's. Reads
- * are served by memcpy, so it has to keep up with that one: for pages the processor's own string move, which starts the next
- * line early where the source comes from memory; below that 16-byte vectors, overlapping at the ends.
+ * are served by memcpy, so it has to keep up with that one: for pages the x86 processor's own string move, which starts the next
+ * line early where the source comes from memory; otherwise 16-byte vectors, overlapping at the ends.
  */
-#include <emmintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,15 +19,18 @@ typedef uint64_t u64_any __attribute__((aligned(1), may_alias));
 typedef uint32_t u32_any __attribute__((aligned(1), may_alias));
 typedef uint16_t u16_any __attribute__((aligned(1), may_alias));
 
+typedef uint8_t v16 __attribute__((vector_size(16)));
+typedef v16 v16_any __attribute__((aligned(1), may_alias));
+
 #define REP_MIN	    2048u /* string moves take a while to start */
-#define LOAD(p)	    _mm_loadu_si128((const __m128i *)(p))
-#define STORE(p, v) _mm_storeu_si128((__m128i *)(p), v)
+#define LOAD(p)	    (*(const v16_any *)(p))
+#define STORE(p, v) (*(v16_any *)(p) = (v))
 
 /* Up to 32 bytes: first and last part, which may overlap. All loads come before the stores, so memmove can use it. */
 static inline void move_small(char *d, const char *s, size_t n)
 {
 	if (n >= 16) {
-		__m128i a = LOAD(s), b = LOAD(s + n - 16);
+		v16 a = LOAD(s), b = LOAD(s + n - 16);
 
 		STORE(d, a);
 		STORE(d + n - 16, b);
@@ -53,13 +55,13 @@ static inline void move_small(char *d, const char *s, size_t n)
 }
 
 /* n > 32, forward; correct for overlapping ranges with d < s. */
-static void copy_sse2(char *d, const char *s, size_t n)
+static void copy_vectors(char *d, const char *s, size_t n)
 {
-	__m128i last0 = LOAD(s + n - 32), last1 = LOAD(s + n - 16);
+	v16 last0 = LOAD(s + n - 32), last1 = LOAD(s + n - 16);
 	char *last = d + n - 32;
 
 	for (; n > 64; n -= 64, d += 64, s += 64) {
-		__m128i a = LOAD(s), b = LOAD(s + 16), c = LOAD(s + 32), e = LOAD(s + 48);
+		v16 a = LOAD(s), b = LOAD(s + 16), c = LOAD(s + 32), e = LOAD(s + 48);
 
 		STORE(d, a);
 		STORE(d + 16, b);
@@ -67,7 +69,7 @@ static void copy_sse2(char *d, const char *s, size_t n)
 		STORE(d + 48, e);
 	}
 	if (n > 32) {
-		__m128i a = LOAD(s), b = LOAD(s + 16);
+		v16 a = LOAD(s), b = LOAD(s + 16);
 
 		STORE(d, a);
 		STORE(d + 16, b);
@@ -80,12 +82,14 @@ void *memcpy(void *restrict dst, const void *restrict src, size_t n)
 {
 	if (n <= 32) {
 		move_small(dst, src, n);
+#if defined(__x86_64__)
 	} else if (n >= REP_MIN && (sfs_cpu() & SFS_CPU_ERMS)) {
 		void *d = dst;
 
 		__asm__ volatile("rep movsb" : "+D"(d), "+S"(src), "+c"(n) : : "memory");
+#endif
 	} else {
-		copy_sse2(dst, src, n);
+		copy_vectors(dst, src, n);
 	}
 	return dst;
 }
@@ -100,12 +104,12 @@ void *memmove(void *dst, const void *src, size_t n)
 	else if ((uintptr_t)d - (uintptr_t)s >= n && (uintptr_t)s - (uintptr_t)d >= n)
 		memcpy(d, s, n);
 	else if (d < s)
-		copy_sse2(d, s, n);
+		copy_vectors(d, s, n);
 	else {
-		__m128i first0 = LOAD(s), first1 = LOAD(s + 16);
+		v16 first0 = LOAD(s), first1 = LOAD(s + 16);
 
 		while (n > 32) {
-			__m128i a = LOAD(s + n - 16), b = LOAD(s + n - 32);
+			v16 a = LOAD(s + n - 16), b = LOAD(s + n - 32);
 
 			n -= 32;
 			STORE(d + n + 16, a);
@@ -120,7 +124,7 @@ void *memmove(void *dst, const void *src, size_t n)
 void *memset(void *dst, int byte, size_t n)
 {
 	char *d = dst;
-	__m128i v = _mm_set1_epi8((char)byte);
+	v16 v = (v16){} + (uint8_t)byte;
 
 	if (n < 16) {
 		while (n)
@@ -137,8 +141,8 @@ int memcmp(const void *a, const void *b, size_t n)
 {
 	const unsigned char *x = a, *y = b;
 
-	for (; n >= 16; n -= 16, x += 16, y += 16)
-		if (_mm_movemask_epi8(_mm_cmpeq_epi8(LOAD(x), LOAD(y))) != 0xffff)
+	for (; n >= 8; n -= 8, x += 8, y += 8)
+		if (*(const u64_any *)x != *(const u64_any *)y)
 			break;
 	for (; n; n--, x++, y++)
 		if (*x != *y)

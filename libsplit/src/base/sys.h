@@ -6,30 +6,14 @@
 #ifndef SFS_SYS_H
 #define SFS_SYS_H
 
+#include "base/arch.h"
+
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-
-#if defined(__x86_64__)
-static inline long sys_trap6(long n, long a, long b, long c, long d, long e, long f)
-{
-	long ret;
-	register long r10 __asm__("r10") = d;
-	register long r8 __asm__("r8") = e;
-	register long r9 __asm__("r9") = f;
-
-	__asm__ volatile("syscall"
-			 : "=a"(ret)
-			 : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return ret;
-}
-#else
-#error "libsplit runs on x86-64"
-#endif
 
 #ifdef PM_RECORD
 /* The recording build (pm/pm.h): crash exploration puts a kernel of its own under the library. NULL: the machine's. */
@@ -74,6 +58,9 @@ static inline ssize_t sys_pwrite(int fd, const void *buf, size_t n, off_t off)
 {
 	return sys_call4(SYS_pwrite64, fd, (long)buf, (long)n, off);
 }
+/* off -1: at the file offset. */
+ssize_t sys_preadv2(int fd, const struct iovec *iov, int cnt, off_t off, int flags);
+ssize_t sys_pwritev2(int fd, const struct iovec *iov, int cnt, off_t off, int flags);
 static inline off_t sys_lseek(int fd, off_t off, int whence)
 {
 	return sys_call3(SYS_lseek, fd, off, whence);

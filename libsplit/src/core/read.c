@@ -136,7 +136,7 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 		if (in->ready && in->deleg != SFS_DELEG_NONE && !sfs_inode_served(in) && in->staged == 0) {
 			sfs_rwlock_rdunlock(&in->lock);
 			count(vol, passthrough_ops, 1);
-			return sys_call6(SYS_preadv2, fd, (long)iov, cnt, (long)pos, 0, 0);
+			return sys_preadv2(fd, iov, cnt, (off_t)pos, 0);
 		}
 		/* Prepare it, and before end of file is believed look whether somebody without the library wrote more. */
 		looked = readable(in);
@@ -215,7 +215,7 @@ ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags
 		r = sfs_make_true(fd, false);
 		if (r < 0)
 			return r;
-		r = sys_call6(SYS_preadv2, fd, (long)iov, cnt, off, 0, flags);
+		r = sys_preadv2(fd, iov, cnt, off, flags);
 		if (off < 0)
 			sfs_changed(fd);
 		return r;

@@ -191,30 +191,16 @@ static void serve(void)
 }
 
 /*
- * The new thread starts on an empty stack: the entry can't be a function that returns. `self` becomes its thread pointer, which is
- * all of thread-local storage it has: the locks tell threads apart by it (base/bias.h).
+ * `self` becomes the thread's thread pointer, which is all of thread-local storage it has: the locks tell threads apart by it
+ * (base/bias.h).
  */
-__attribute__((noinline)) static long spawn(void *stack_top, void **self)
+static long spawn(void *stack_top, void **self)
 {
 	const unsigned long flags =
 		CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS;
-	register void **tls __asm__("r8") = self;
-	long ret;
 
 	*self = self;
-	__asm__ volatile("xor %%r10d, %%r10d\n\t"
-			 "xor %%edx, %%edx\n\t"
-			 "syscall\n\t"
-			 "test %%rax, %%rax\n\t"
-			 "jnz 1f\n\t"
-			 "xor %%ebp, %%ebp\n\t"
-			 "call *%%rbx\n\t"
-			 "ud2\n"
-			 "1:"
-			 : "=a"(ret), "+r"(tls)
-			 : "a"(SYS_clone), "D"(flags), "S"(stack_top), "b"(serve)
-			 : "rcx", "rdx", "r10", "r11", "memory");
-	return ret;
+	return sys_clone_thread(flags, stack_top, self, serve);
 }
 
 /* Once per process, and again in the child of a fork. 0, or a negative errno value: there is no thread. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How a copy gets to the medium. Below PM_NT_MIN bytes: cached stores, then write-back of the lines, which beats draining
- * write-combining buffers. From there on: non-temporal SSE2 stores of whole lines (wider vectors gain nothing, memory is the
- * limit), with the unaligned head and tail as cached stores.
+ * write-combining buffers. From there on: non-temporal stores of whole lines (vectors wider than 16 bytes gain nothing, memory is
+ * the limit), with the unaligned head and tail as cached stores. arm64 has no stores that go past the caches; there whole lines are
+ * written back as well.
  */
 #include "pm/pm.h"
 
-#include <emmintrin.h>
 #include <stdbool.h>
 
 #include "base/cpu.h"
@@ -15,31 +15,134 @@
 #define LINE	  64u
 #define PM_NT_MIN 512u
 
-/* Write back the lines [p, end); p is aligned to a line. */
+typedef uint8_t v16 __attribute__((vector_size(16)));
+typedef v16 v16_any __attribute__((aligned(1), may_alias));
+typedef uint64_t u64_any __attribute__((aligned(1), may_alias));
+typedef uint32_t u32_any __attribute__((aligned(1), may_alias));
+typedef uint16_t u16_any __attribute__((aligned(1), may_alias));
+
+/* Write back the lines that hold [p, end). */
 struct pm_ops {
 	void (*write_back)(const char *p, const char *end);
 };
 
+static inline char *line_of(const void *p, size_t line)
+{
+	return (char *)((uintptr_t)p & ~(uintptr_t)(line - 1));
+}
+
+#if defined(__x86_64__)
+
+#include <emmintrin.h>
+
 static void write_back_clwb(const char *p, const char *end)
 {
-	for (; p < end; p += LINE)
+	for (p = line_of(p, LINE); p < end; p += LINE)
 		__asm__ volatile("clwb %0" : : "m"(*p) : "memory");
 }
 
 static void write_back_clflushopt(const char *p, const char *end)
 {
-	for (; p < end; p += LINE)
+	for (p = line_of(p, LINE); p < end; p += LINE)
 		__asm__ volatile("clflushopt %0" : : "m"(*p) : "memory");
 }
 
 static void write_back_clflush(const char *p, const char *end)
 {
-	for (; p < end; p += LINE)
+	for (p = line_of(p, LINE); p < end; p += LINE)
 		__asm__ volatile("clflush %0" : : "m"(*p) : "memory");
 }
 
 /* clflush exists on every x86-64, so that a call before pm_init() is slow and not wrong. */
 static struct pm_ops ops = {write_back_clflush};
+
+void pm_init(void)
+{
+	uint32_t cpu = sfs_cpu();
+
+	ops.write_back = cpu & SFS_CPU_CLWB	    ? write_back_clwb
+			 : cpu & SFS_CPU_CLFLUSHOPT ? write_back_clflushopt
+						    : write_back_clflush;
+}
+
+static inline void fence(void)
+{
+	_mm_sfence();
+}
+
+static inline void store_line(char *dst, v16 a, v16 b, v16 c, v16 d)
+{
+	_mm_stream_si128((__m128i *)dst, (__m128i)a);
+	_mm_stream_si128((__m128i *)dst + 1, (__m128i)b);
+	_mm_stream_si128((__m128i *)dst + 2, (__m128i)c);
+	_mm_stream_si128((__m128i *)dst + 3, (__m128i)d);
+}
+
+/* Non-temporal stores go past the caches. */
+static inline void lines_stored(const char *dst, size_t n)
+{
+	(void)dst, (void)n;
+}
+
+#else /* arm64 */
+
+/*
+ * dc cvap cleans to the point of persistence; where the processor has none apart from the point of coherency, the kernel too uses
+ * dc cvac. Both are ordered behind the stores to their line, and complete with the next dsb.
+ */
+static size_t data_line;
+
+static void write_back_cvap(const char *p, const char *end)
+{
+	for (p = line_of(p, data_line); p < end; p += data_line)
+		__asm__ volatile(".arch armv8.2-a\n\tdc cvap, %0" : : "r"(p) : "memory");
+}
+
+static void write_back_cvac(const char *p, const char *end)
+{
+	for (p = line_of(p, data_line); p < end; p += data_line)
+		__asm__ volatile("dc cvac, %0" : : "r"(p) : "memory");
+}
+
+static void write_back_first(const char *p, const char *end);
+static struct pm_ops ops = {write_back_first};
+
+void pm_init(void)
+{
+	uint64_t ctr;
+
+	__asm__("mrs %0, ctr_el0" : "=r"(ctr));
+	data_line = (size_t)4 << (ctr >> 16 & 15); /* DminLine: words of the smallest data cache line */
+	ops.write_back = sfs_cpu() & SFS_CPU_DCPOP ? write_back_cvap : write_back_cvac;
+}
+
+static void write_back_first(const char *p, const char *end)
+{
+	pm_init();
+	ops.write_back(p, end);
+}
+
+static inline void fence(void)
+{
+	__asm__ volatile("dsb sy" ::: "memory");
+}
+
+static inline void store_line(char *dst, v16 a, v16 b, v16 c, v16 d)
+{
+	__asm__ volatile("stnp %q1, %q2, [%0]\n\t"
+			 "stnp %q3, %q4, [%0, #32]"
+			 :
+			 : "r"(dst), "w"(a), "w"(b), "w"(c), "w"(d)
+			 : "memory");
+}
+
+/* Non-temporal is a hint here: the lines are in the caches as any others. */
+static inline void lines_stored(const char *dst, size_t n)
+{
+	ops.write_back(dst, dst + n);
+}
+
+#endif
 
 #ifdef PM_RECORD
 long (*sys_hook)(long n, long a, long b, long c, long d, long e, long f); /* base/sys.h */
@@ -59,25 +162,10 @@ static void record(enum pm_event_kind kind, void *dst, const void *src, size_t n
 #define record(kind, dst, src, n) ((void)0)
 #endif
 
-void pm_init(void)
-{
-	uint32_t cpu = sfs_cpu();
-
-	if (cpu & SFS_CPU_CLWB)
-		ops.write_back = write_back_clwb;
-	else if (cpu & SFS_CPU_CLFLUSHOPT)
-		ops.write_back = write_back_clflushopt;
-}
-
-static inline char *line_of(const void *p)
-{
-	return (char *)((uintptr_t)p & ~(uintptr_t)(LINE - 1));
-}
-
 static void write_back(const void *p, size_t n)
 {
 	if (n)
-		ops.write_back(line_of(p), (const char *)p + n);
+		ops.write_back(p, (const char *)p + n);
 }
 
 void pm_flush(const void *p, size_t n)
@@ -89,23 +177,18 @@ void pm_flush(const void *p, size_t n)
 void pm_fence(void)
 {
 	record(PM_EV_FENCE, NULL, NULL, 0);
-	_mm_sfence();
+	fence();
 }
-
-typedef uint64_t u64_any __attribute__((aligned(1), may_alias));
-typedef uint32_t u32_any __attribute__((aligned(1), may_alias));
-typedef uint16_t u16_any __attribute__((aligned(1), may_alias));
 
 /*
  * Cached stores in ascending order of addresses: x86 makes the stores to one line durable in program order, and crash
- * exploration relies on that. The compiler must neither reorder nor turn them into a call.
+ * exploration relies on that. arm64 promises no order, and what lies on the medium needs none: records and headers carry a CRC,
+ * anything else that counts is one word. The compiler must neither reorder nor turn the stores into a call.
  */
 static inline void store_ascending(char *d, const char *s, size_t n)
 {
-	for (; n >= 16; n -= 16, d += 16, s += 16) {
-		_mm_storeu_si128((__m128i *)d, _mm_loadu_si128((const __m128i *)s));
-		__asm__ volatile("" ::: "memory");
-	}
+	for (; n >= 16; n -= 16, d += 16, s += 16)
+		*(volatile v16_any *)d = *(const v16_any *)s;
 	if (n & 8) {
 		*(volatile u64_any *)d = *(const u64_any *)s;
 		d += 8, s += 8;
@@ -124,10 +207,8 @@ static inline void store_ascending(char *d, const char *s, size_t n)
 
 static inline void zero_ascending(char *d, size_t n)
 {
-	for (; n >= 16; n -= 16, d += 16) {
-		_mm_storeu_si128((__m128i *)d, _mm_setzero_si128());
-		__asm__ volatile("" ::: "memory");
-	}
+	for (; n >= 16; n -= 16, d += 16)
+		*(volatile v16_any *)d = (v16){};
 	for (; n; n--)
 		*(volatile char *)d++ = 0;
 }
@@ -148,24 +229,17 @@ static void copy_cached(char *dst, const char *src, size_t n)
 /* Whole lines, dst aligned to a line; src NULL stores zeros. */
 static void copy_nt(char *dst, const char *src, size_t n)
 {
-	__m128i a, b, c, d;
+	const v16_any *from = (const v16_any *)src;
+	const v16 zero = {};
 
 	record(PM_EV_NT, dst, src, n);
-	if (!src) {
-		for (a = _mm_setzero_si128(); n; n -= 16, dst += 16)
-			_mm_stream_si128((__m128i *)dst, a);
-		return;
-	}
-	for (; n; n -= LINE, dst += LINE, src += LINE) {
-		a = _mm_loadu_si128((const __m128i *)src);
-		b = _mm_loadu_si128((const __m128i *)src + 1);
-		c = _mm_loadu_si128((const __m128i *)src + 2);
-		d = _mm_loadu_si128((const __m128i *)src + 3);
-		_mm_stream_si128((__m128i *)dst, a);
-		_mm_stream_si128((__m128i *)dst + 1, b);
-		_mm_stream_si128((__m128i *)dst + 2, c);
-		_mm_stream_si128((__m128i *)dst + 3, d);
-	}
+	if (src)
+		for (size_t i = 0; i < n; i += LINE, from += 4)
+			store_line(dst + i, from[0], from[1], from[2], from[3]);
+	else
+		for (size_t i = 0; i < n; i += LINE)
+			store_line(dst + i, zero, zero, zero, zero);
+	lines_stored(dst, n);
 }
 
 static void copy(char *dst, const char *src, size_t n)

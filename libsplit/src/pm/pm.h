@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Choose instructions for this CPU (clwb, clflushopt or clflush). Call once before anything else; idempotent. */
+/* Choose instructions for this CPU (clwb, clflushopt or clflush; dc cvap or dc cvac). Call once before anything else; idempotent. */
 void pm_init(void);
 
 /*

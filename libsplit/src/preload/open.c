@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that open a file. The variadic ones are defined with all their arguments: the x86-64 ABI passes both the same way. */
+/* Calls that open a file. The variadic ones are defined with all their arguments: the ABIs of x86-64 and arm64 pass both the same way. */
 #include "preload.h"
 
 #include <linux/openat2.h>

@@ -16,6 +16,7 @@
 
 #include "../base/sys.h"
 #include "../core/core.h"
+#include "numbers.h"
 #include "real.h"
 
 #include <errno.h>

@@ -54,14 +54,40 @@ __attribute__((used)) static void *vfork_target(void)
 	return sfs_active() ? (void *)w_fork : pl_real(PL_vfork);
 }
 
-__attribute__((naked, used)) static void w_vfork(void)
-{
-	__asm__("endbr64\n\t"
-		"sub $8, %rsp\n\t"
-		"call vfork_target\n\t"
-		"add $8, %rsp\n\t"
-		"jmp *%rax");
-}
+#if defined(__x86_64__)
+__asm__(".text\n\t"
+	".type w_vfork, @function\n"
+	"w_vfork:\n\t"
+	".cfi_startproc\n\t"
+	"endbr64\n\t"
+	"sub $8, %rsp\n\t"
+	".cfi_adjust_cfa_offset 8\n\t"
+	"call vfork_target\n\t"
+	"add $8, %rsp\n\t"
+	".cfi_adjust_cfa_offset -8\n\t"
+	"jmp *%rax\n\t"
+	".cfi_endproc\n\t"
+	".size w_vfork, . - w_vfork");
+#else
+__asm__(".text\n\t"
+	".type w_vfork, %function\n"
+	"w_vfork:\n\t"
+	".cfi_startproc\n\t"
+	"hint #34\n\t" /* bti c */
+	"stp x29, x30, [sp, #-16]!\n\t"
+	".cfi_adjust_cfa_offset 16\n\t"
+	".cfi_offset x29, -16\n\t"
+	".cfi_offset x30, -8\n\t"
+	"bl vfork_target\n\t"
+	"ldp x29, x30, [sp], #16\n\t"
+	".cfi_adjust_cfa_offset -16\n\t"
+	".cfi_restore x29\n\t"
+	".cfi_restore x30\n\t"
+	"mov x16, x0\n\t"
+	"br x16\n\t"
+	".cfi_endproc\n\t"
+	".size w_vfork, . - w_vfork");
+#endif
 EXPORT(vfork, w_vfork);
 EXPORT(__vfork, w_vfork);
 

@@ -3,7 +3,7 @@
  * The C library's own functions, found behind us in the search order (RTLD_NEXT), each with a fallback for programs whose C
  * library does not have it: the system call of the same arguments (S), or a function of real_fallback.c (F).
  *
- * On x86-64 every ...64 name is the same function as its plain name, so only plain names are looked up.
+ * With 64-bit words every ...64 name is the same function as its plain name, so only plain names are looked up.
  */
 #ifndef SFS_PRELOAD_REAL_H
 #define SFS_PRELOAD_REAL_H
@@ -17,14 +17,14 @@
 	F(preadv2, pl_fb_preadv2) F(pwritev2, pl_fb_pwritev2) \
 	F(__read_chk, pl_fb_abort) F(__pread_chk, pl_fb_abort) \
 	S(lseek, SYS_lseek) \
-	S(open, SYS_open) S(openat, SYS_openat) S(creat, SYS_creat) S(openat2, SYS_openat2) \
+	F(open, pl_fb_open) S(openat, SYS_openat) F(creat, pl_fb_creat) S(openat2, SYS_openat2) \
 	S(open_by_handle_at, SYS_open_by_handle_at) \
-	S(__open_2, SYS_open) S(__openat_2, SYS_openat) \
+	F(__open_2, pl_fb_open) S(__openat_2, SYS_openat) \
 	F(mkstemp, pl_fb_nosys) F(mkostemp, pl_fb_nosys) F(mkstemps, pl_fb_nosys) F(mkostemps, pl_fb_nosys) \
 	S(close, SYS_close) S(close_range, SYS_close_range) F(closefrom, pl_fb_closefrom) \
-	S(dup, SYS_dup) S(dup2, SYS_dup2) S(dup3, SYS_dup3) S(fcntl, SYS_fcntl) \
+	S(dup, SYS_dup) F(dup2, pl_fb_dup2) S(dup3, SYS_dup3) S(fcntl, SYS_fcntl) \
 	S(flock, SYS_flock) F(lockf, pl_fb_nosys) S(ioctl, SYS_ioctl) \
-	S(stat, SYS_stat) S(fstat, SYS_fstat) S(lstat, SYS_lstat) S(fstatat, SYS_newfstatat) S(statx, SYS_statx) \
+	F(stat, pl_fb_stat) S(fstat, SYS_fstat) F(lstat, pl_fb_lstat) S(fstatat, SYS_newfstatat) S(statx, SYS_statx) \
 	F(__xstat, pl_fb_xstat) F(__fxstat, pl_fb_fxstat) F(__lxstat, pl_fb_lxstat) F(__fxstatat, pl_fb_fxstatat) \
 	F(nftw, pl_fb_nosys) F(ftw, pl_fb_nosys) F(fts_open, pl_fb_null) F(fts64_open, pl_fb_null) \
 	S(fsync, SYS_fsync) S(fdatasync, SYS_fdatasync) S(sync, SYS_sync) S(syncfs, SYS_syncfs) \
@@ -33,19 +33,19 @@
 	F(posix_fallocate, pl_fb_posix_fallocate) \
 	S(mmap, SYS_mmap) \
 	S(copy_file_range, SYS_copy_file_range) S(sendfile, SYS_sendfile) S(splice, SYS_splice) \
-	S(rename, SYS_rename) S(renameat, SYS_renameat) S(renameat2, SYS_renameat2) \
-	S(link, SYS_link) S(linkat, SYS_linkat) S(unlink, SYS_unlink) S(unlinkat, SYS_unlinkat) \
-	F(remove, pl_fb_remove) S(rmdir, SYS_rmdir) S(symlink, SYS_symlink) S(symlinkat, SYS_symlinkat) \
-	S(mkdir, SYS_mkdir) S(mkdirat, SYS_mkdirat) S(mknod, SYS_mknod) S(mknodat, SYS_mknodat) \
+	F(rename, pl_fb_rename) S(renameat, SYS_renameat) S(renameat2, SYS_renameat2) \
+	F(link, pl_fb_link) S(linkat, SYS_linkat) F(unlink, pl_fb_unlink) S(unlinkat, SYS_unlinkat) \
+	F(remove, pl_fb_remove) F(rmdir, pl_fb_rmdir) F(symlink, pl_fb_symlink) S(symlinkat, SYS_symlinkat) \
+	F(mkdir, pl_fb_mkdir) S(mkdirat, SYS_mkdirat) F(mknod, pl_fb_mknod) S(mknodat, SYS_mknodat) \
 	F(mkfifo, pl_fb_nosys) F(mkfifoat, pl_fb_nosys) F(__xmknod, pl_fb_xmknod) F(__xmknodat, pl_fb_xmknodat) \
 	F(mkdtemp, pl_fb_null) \
-	S(chmod, SYS_chmod) F(lchmod, pl_fb_nosys) S(fchmod, SYS_fchmod) F(fchmodat, pl_fb_fchmodat) \
-	S(chown, SYS_chown) S(lchown, SYS_lchown) S(fchown, SYS_fchown) S(fchownat, SYS_fchownat) \
+	F(chmod, pl_fb_chmod) F(lchmod, pl_fb_nosys) S(fchmod, SYS_fchmod) F(fchmodat, pl_fb_fchmodat) \
+	F(chown, pl_fb_chown) F(lchown, pl_fb_lchown) S(fchown, SYS_fchown) S(fchownat, SYS_fchownat) \
 	S(setxattr, SYS_setxattr) S(lsetxattr, SYS_lsetxattr) S(fsetxattr, SYS_fsetxattr) \
 	S(removexattr, SYS_removexattr) S(lremovexattr, SYS_lremovexattr) S(fremovexattr, SYS_fremovexattr) \
-	S(utime, SYS_utime) S(utimes, SYS_utimes) S(utimensat, SYS_utimensat) S(futimesat, SYS_futimesat) \
+	F(utime, pl_fb_utime) F(utimes, pl_fb_utimes) S(utimensat, SYS_utimensat) F(futimesat, pl_fb_futimesat) \
 	F(lutimes, pl_fb_nosys) F(futimes, pl_fb_nosys) F(futimens, pl_fb_futimens) \
-	S(fork, SYS_fork) S(_Fork, SYS_fork) S(vfork, SYS_fork) F(clone, pl_fb_nosys) F(daemon, pl_fb_nosys) \
+	F(fork, pl_fb_fork) F(_Fork, pl_fb_fork) F(vfork, pl_fb_fork) F(clone, pl_fb_nosys) F(daemon, pl_fb_nosys) \
 	F(forkpty, pl_fb_nosys) \
 	F(posix_spawn, pl_fb_enosys) F(posix_spawnp, pl_fb_enosys) F(system, pl_fb_nosys) F(popen, pl_fb_null) \
 	S(execve, SYS_execve) F(execv, pl_fb_execv) F(execvp, pl_fb_nosys) F(execvpe, pl_fb_nosys) \
@@ -55,9 +55,9 @@
 	F(pthread_cancel, pl_fb_enosys) F(pthread_testcancel, pl_fb_nothing) \
 	S(setrlimit, SYS_setrlimit) S(prlimit, SYS_prlimit64) \
 	S(socket, SYS_socket) S(socketpair, SYS_socketpair) S(accept, SYS_accept) S(accept4, SYS_accept4) \
-	S(pipe, SYS_pipe) S(pipe2, SYS_pipe2) S(epoll_create, SYS_epoll_create) S(epoll_create1, SYS_epoll_create1) \
+	F(pipe, pl_fb_pipe) S(pipe2, SYS_pipe2) F(epoll_create, pl_fb_epoll_create) S(epoll_create1, SYS_epoll_create1) \
 	S(eventfd, SYS_eventfd2) S(timerfd_create, SYS_timerfd_create) F(signalfd, pl_fb_nosys) \
-	S(inotify_init, SYS_inotify_init) S(inotify_init1, SYS_inotify_init1) S(memfd_create, SYS_memfd_create) \
+	F(inotify_init, pl_fb_inotify_init) S(inotify_init1, SYS_inotify_init1) S(memfd_create, SYS_memfd_create) \
 	S(sendmsg, SYS_sendmsg) S(sendmmsg, SYS_sendmmsg) S(recvmsg, SYS_recvmsg) S(recvmmsg, SYS_recvmmsg) \
 	F(fopen, pl_fb_null) F(freopen, pl_fb_null) F(fdopen, pl_fb_null) F(tmpfile, pl_fb_null) F(fileno, pl_fb_nosys) \
 	F(fopencookie, pl_fb_null) F(flockfile, pl_fb_nothing) F(funlockfile, pl_fb_nothing) \

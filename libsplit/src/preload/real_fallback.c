@@ -54,7 +54,7 @@ void pl_fb_closefrom(int first)
 	sys_call3(SYS_close_range, first < 0 ? 0 : first, ~0u, 0);
 }
 
-/* Binaries of old C libraries pass the version of struct stat; 0 and 1 are the kernel's layout on x86-64. */
+/* Binaries of old C libraries pass the version of struct stat; 0, on x86-64 also 1, is the kernel's layout. */
 int pl_fb_fxstatat(int ver, int dirfd, const char *path, struct stat *st, int flags)
 {
 	if (ver != 0 && ver != 1)
@@ -133,4 +133,130 @@ int pl_fb_fexecve(int fd, char *const argv[], char *const envp[])
 int pl_fb_io_submit(void *ctx, long nr, void *iocbs)
 {
 	return (int)sys_call3(SYS_io_submit, (long)ctx, nr, (long)iocbs);
+}
+
+int pl_fb_open(const char *path, int flags, mode_t mode)
+{
+	return (int)pl_ret(sys_openat(AT_FDCWD, path, flags, mode));
+}
+
+int pl_fb_creat(const char *path, mode_t mode)
+{
+	return pl_fb_open(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+
+/* To dup3 two equal numbers are an error. */
+int pl_fb_dup2(int oldfd, int newfd)
+{
+	int err;
+
+	if (oldfd != newfd)
+		return (int)pl_ret(sys_call3(SYS_dup3, oldfd, newfd, 0));
+	err = sys_fcntl(oldfd, F_GETFD, 0);
+	return err < 0 ? (int)pl_ret(err) : newfd;
+}
+
+int pl_fb_stat(const char *path, struct stat *st)
+{
+	return (int)pl_ret(sys_fstatat(AT_FDCWD, path, st, 0));
+}
+
+int pl_fb_lstat(const char *path, struct stat *st)
+{
+	return (int)pl_ret(sys_fstatat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW));
+}
+
+int pl_fb_rename(const char *from, const char *to)
+{
+	return (int)pl_ret(sys_call5(SYS_renameat2, AT_FDCWD, (long)from, AT_FDCWD, (long)to, 0));
+}
+
+int pl_fb_link(const char *from, const char *to)
+{
+	return (int)pl_ret(sys_call5(SYS_linkat, AT_FDCWD, (long)from, AT_FDCWD, (long)to, 0));
+}
+
+int pl_fb_unlink(const char *path)
+{
+	return (int)pl_ret(sys_unlinkat(AT_FDCWD, path, 0));
+}
+
+int pl_fb_rmdir(const char *path)
+{
+	return (int)pl_ret(sys_unlinkat(AT_FDCWD, path, AT_REMOVEDIR));
+}
+
+int pl_fb_symlink(const char *target, const char *path)
+{
+	return (int)pl_ret(sys_call3(SYS_symlinkat, (long)target, AT_FDCWD, (long)path));
+}
+
+int pl_fb_mkdir(const char *path, mode_t mode)
+{
+	return (int)pl_ret(sys_call3(SYS_mkdirat, AT_FDCWD, (long)path, mode));
+}
+
+int pl_fb_mknod(const char *path, mode_t mode, dev_t dev)
+{
+	return (int)pl_ret(sys_call4(SYS_mknodat, AT_FDCWD, (long)path, mode, (long)dev));
+}
+
+int pl_fb_chmod(const char *path, mode_t mode)
+{
+	return (int)pl_ret(sys_call3(SYS_fchmodat, AT_FDCWD, (long)path, mode));
+}
+
+int pl_fb_chown(const char *path, uid_t uid, gid_t gid)
+{
+	return (int)pl_ret(sys_call5(SYS_fchownat, AT_FDCWD, (long)path, uid, gid, 0));
+}
+
+int pl_fb_lchown(const char *path, uid_t uid, gid_t gid)
+{
+	return (int)pl_ret(sys_call5(SYS_fchownat, AT_FDCWD, (long)path, uid, gid, AT_SYMLINK_NOFOLLOW));
+}
+
+/* struct utimbuf: two numbers of seconds. */
+int pl_fb_utime(const char *path, const long t[2])
+{
+	const struct timespec ts[2] = {{t ? t[0] : 0, 0}, {t ? t[1] : 0, 0}};
+
+	return (int)pl_ret(sys_call4(SYS_utimensat, AT_FDCWD, (long)path, t ? (long)ts : 0, 0));
+}
+
+int pl_fb_futimesat(int dirfd, const char *path, const struct timeval t[2])
+{
+	struct timespec ts[2];
+
+	for (int i = 0; t && i < 2; i++) {
+		if (t[i].tv_usec < 0 || t[i].tv_usec >= 1000000)
+			return (int)pl_ret(-EINVAL);
+		ts[i] = (struct timespec){t[i].tv_sec, t[i].tv_usec * 1000};
+	}
+	return (int)pl_ret(sys_call4(SYS_utimensat, dirfd, (long)path, t ? (long)ts : 0, 0));
+}
+
+int pl_fb_utimes(const char *path, const struct timeval t[2])
+{
+	return pl_fb_futimesat(AT_FDCWD, path, t);
+}
+
+pid_t pl_fb_fork(void)
+{
+	return (pid_t)pl_ret(sys_call5(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+}
+
+int pl_fb_pipe(int fds[2])
+{
+	return (int)pl_ret(sys_call2(SYS_pipe2, (long)fds, 0));
+}
+
+int pl_fb_epoll_create(int size)
+{
+	return (int)pl_ret(size > 0 ? sys_call1(SYS_epoll_create1, 0) : -EINVAL);
+}
+
+int pl_fb_inotify_init(void)
+{
+	return (int)pl_ret(sys_call1(SYS_inotify_init1, 0));
 }

@@ -5,6 +5,7 @@
 
 #include "preload.h"
 
+#include <sys/time.h>
 #include <sys/types.h>
 
 #define PL_LOCAL __attribute__((visibility("hidden")))
@@ -33,5 +34,29 @@ PL_LOCAL int pl_fb_futimens(int fd, const struct timespec ts[2]);
 PL_LOCAL int pl_fb_execv(const char *path, char *const argv[]);
 PL_LOCAL int pl_fb_fexecve(int fd, char *const argv[], char *const envp[]);
 PL_LOCAL int pl_fb_io_submit(void *ctx, long nr, void *iocbs);
+
+/* By path or in the old form, for which newer architectures have no system call. */
+PL_LOCAL int pl_fb_open(const char *path, int flags, mode_t mode);
+PL_LOCAL int pl_fb_creat(const char *path, mode_t mode);
+PL_LOCAL int pl_fb_dup2(int oldfd, int newfd);
+PL_LOCAL int pl_fb_stat(const char *path, struct stat *st);
+PL_LOCAL int pl_fb_lstat(const char *path, struct stat *st);
+PL_LOCAL int pl_fb_rename(const char *from, const char *to);
+PL_LOCAL int pl_fb_link(const char *from, const char *to);
+PL_LOCAL int pl_fb_unlink(const char *path);
+PL_LOCAL int pl_fb_rmdir(const char *path);
+PL_LOCAL int pl_fb_symlink(const char *target, const char *path);
+PL_LOCAL int pl_fb_mkdir(const char *path, mode_t mode);
+PL_LOCAL int pl_fb_mknod(const char *path, mode_t mode, dev_t dev);
+PL_LOCAL int pl_fb_chmod(const char *path, mode_t mode);
+PL_LOCAL int pl_fb_chown(const char *path, uid_t uid, gid_t gid);
+PL_LOCAL int pl_fb_lchown(const char *path, uid_t uid, gid_t gid);
+PL_LOCAL int pl_fb_utime(const char *path, const long t[2]);
+PL_LOCAL int pl_fb_utimes(const char *path, const struct timeval t[2]);
+PL_LOCAL int pl_fb_futimesat(int dirfd, const char *path, const struct timeval t[2]);
+PL_LOCAL pid_t pl_fb_fork(void);
+PL_LOCAL int pl_fb_pipe(int fds[2]);
+PL_LOCAL int pl_fb_epoll_create(int size);
+PL_LOCAL int pl_fb_inotify_init(void);
 
 #endif

@@ -9,6 +9,7 @@
 #include <linux/close_range.h>
 #include <linux/openat2.h>
 #include <sched.h>
+#include <signal.h>
 
 #ifndef SYS_openat2
 #error "kernel headers of Linux 5.6 or newer are needed"
@@ -282,7 +283,7 @@ static long dispatch(long n, const long a[6])
 		return copy_raw(n, (int)a[1], (int)a[0], a);
 	case SYS_fork:
 	case SYS_vfork:
-		return fork_raw(SYS_fork, 0, 0, 0, 0, 0, 0);
+		return fork_raw(SYS_clone, SIGCHLD, 0, 0, 0, 0, 0);
 	case SYS_clone:
 		if (!(a[0] & CLONE_VM) && !a[1])
 			return fork_raw(n, a[0], a[1], a[2], a[3], a[4], a[5]);
@@ -330,7 +331,7 @@ static long dispatch(long n, const long a[6])
 
 WRAPPER long w_syscall(long n, long a, long b, long c, long d, long e, long f)
 {
-	if (likely(!sfs_active()))
+	if (likely(!sfs_active()) || n < 0)
 		return pl_ret(raw(n, a, b, c, d, e, f));
 	return pl_ret(dispatch(n, (const long[6]){a, b, c, d, e, f}));
 }

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What only assembler can say, for each architecture: a system call, the thread pointer, a pause while spinning, a new thread. */
+#ifndef SFS_ARCH_H
+#define SFS_ARCH_H
+
+#include <sys/syscall.h>
+
+#if defined(__x86_64__)
+
+static inline long sys_trap6(long n, long a, long b, long c, long d, long e, long f)
+{
+	long ret;
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+
+	__asm__ volatile("syscall"
+			 : "=a"(ret)
+			 : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return ret;
+}
+
+/* What tells threads apart: the word at fs:0, where every C library has the thread pointer itself. */
+static inline void *sfs_self(void)
+{
+	void *p;
+
+	__asm__("mov %%fs:0, %0" : "=r"(p));
+	return p;
+}
+
+static inline void sfs_relax(void)
+{
+	__asm__ volatile("pause" ::: "memory");
+}
+
+/*
+ * clone(2) of a thread that runs fn, which must not return, on an empty stack. `self` is its thread pointer, and must hold its own
+ * address. Returns the thread's number or a negative errno value.
+ */
+static inline long sys_clone_thread(unsigned long flags, void *stack_top, void *self, void (*fn)(void))
+{
+	register void *tls __asm__("r8") = self;
+	long ret;
+
+	__asm__ volatile("xor %%r10d, %%r10d\n\t"
+			 "xor %%edx, %%edx\n\t"
+			 "syscall\n\t"
+			 "test %%rax, %%rax\n\t"
+			 "jnz 1f\n\t"
+			 "xor %%ebp, %%ebp\n\t"
+			 "call *%%rbx\n\t"
+			 "ud2\n"
+			 "1:"
+			 : "=a"(ret), "+r"(tls)
+			 : "a"(SYS_clone), "D"(flags), "S"(stack_top), "b"(fn)
+			 : "rcx", "rdx", "r10", "r11", "memory");
+	return ret;
+}
+
+#elif defined(__aarch64__)
+
+static inline long sys_trap6(long n, long a, long b, long c, long d, long e, long f)
+{
+	register long x8 __asm__("x8") = n;
+	register long x0 __asm__("x0") = a;
+	register long x1 __asm__("x1") = b;
+	register long x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d;
+	register long x4 __asm__("x4") = e;
+	register long x5 __asm__("x5") = f;
+
+	__asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
+	return x0;
+}
+
+static inline void *sfs_self(void)
+{
+	void *p;
+
+	__asm__("mrs %0, tpidr_el0" : "=r"(p));
+	return p;
+}
+
+static inline void sfs_relax(void)
+{
+	__asm__ volatile("yield" ::: "memory");
+}
+
+/* As above; the thread pointer is the fourth argument here. */
+static inline long sys_clone_thread(unsigned long flags, void *stack_top, void *self, void (*fn)(void))
+{
+	register long x8 __asm__("x8") = SYS_clone;
+	register long x0 __asm__("x0") = (long)flags;
+	register void *x1 __asm__("x1") = stack_top;
+	register long x2 __asm__("x2") = 0;
+	register void *x3 __asm__("x3") = self;
+	register long x4 __asm__("x4") = 0;
+	register void (*x9)(void) __asm__("x9") = fn;
+
+	__asm__ volatile("svc #0\n\t"
+			 "cbnz x0, 1f\n\t"
+			 "mov x29, xzr\n\t"
+			 "mov x30, xzr\n\t"
+			 "blr x9\n\t"
+			 "brk #1\n"
+			 "1:"
+			 : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x9)
+			 : "memory", "cc");
+	return x0;
+}
+
+#else
+#error "libsplit runs on x86-64 and arm64"
+#endif
+
+#endif
