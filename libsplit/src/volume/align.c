@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
+#include <linux/fsmap.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "volume/store.h"
@@ -60,26 +62,59 @@ int64_t sfs_huge_units(int fd, uint64_t bytes)
 	return (int64_t)(units + units_in(logical, physical, length));
 }
 
-int sfs_allocate_huge(int fd, uint64_t bytes)
+/*
+ * A group of blocks that ext4 has not looked into since the mount is passed over when it searches for aligned pieces, and it takes the
+ * next best, unaligned ones of the groups it knows. Asking where the whole volume has free space makes it look everywhere; what it
+ * knows then stays until the volume is unmounted, so once is enough. True when it was asked now.
+ */
+static bool make_free_space_known(int fd)
 {
-	const int64_t all = (int64_t)(bytes / SFS_CHUNK_ALIGN);
+	static uint64_t known; /* device number */
+	struct fsmap_head head = {
+		.fmh_keys[1] = {.fmr_device = UINT32_MAX,
+				.fmr_flags = UINT32_MAX,
+				.fmr_physical = UINT64_MAX,
+				.fmr_owner = UINT64_MAX,
+				.fmr_offset = UINT64_MAX},
+	};
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || __atomic_exchange_n(&known, st.st_dev, __ATOMIC_RELAXED) == st.st_dev)
+		return false;
+	/* Room for no records: only counted. A file system that has no such call has to do with what it knows. */
+	return ioctl(fd, FS_IOC_GETFSMAP, &head) == 0;
+}
+
+/* Allocate an empty file in pieces; 1 when every unit of it can be mapped by one huge page, or nobody can tell. */
+static int allocate_by(int fd, uint64_t bytes, uint64_t piece)
+{
 	int64_t units;
 
-	if (fallocate(fd, 0, 0, (off_t)bytes) < 0)
-		return -errno;
+	for (uint64_t at = 0; at < bytes; at += piece)
+		if (fallocate(fd, 0, (off_t)at, (off_t)piece) < 0)
+			return -errno;
 	units = sfs_huge_units(fd, bytes);
-	if (units == all || units == -EOPNOTSUPP)
-		return 0;
 	if (units < 0)
-		return (int)units;
-	/*
-	 * No piece of that size is free and aligned. Asked for 2 MiB at a time, the allocators of ext4 and XFS find what there is of
-	 * such pieces.
-	 */
+		return units == -EOPNOTSUPP ? 1 : (int)units;
+	return units == (int64_t)(bytes / SFS_CHUNK_ALIGN);
+}
+
+int sfs_allocate_huge(int fd, uint64_t bytes)
+{
+	int done = allocate_by(fd, bytes, bytes);
+
+	if (done)
+		return done < 0 ? done : 0;
+	if (make_free_space_known(fd)) {
+		if (ftruncate(fd, 0) < 0)
+			return -errno;
+		done = allocate_by(fd, bytes, bytes);
+		if (done)
+			return done < 0 ? done : 0;
+	}
+	/* No piece of that size is free and aligned: 2 MiB at a time the allocators of ext4 and XFS find what there is of such. */
 	if (ftruncate(fd, 0) < 0)
 		return -errno;
-	for (uint64_t at = 0; at < bytes; at += SFS_CHUNK_ALIGN)
-		if (fallocate(fd, 0, (off_t)at, SFS_CHUNK_ALIGN) < 0)
-			return -errno;
-	return 0;
+	done = allocate_by(fd, bytes, SFS_CHUNK_ALIGN);
+	return done < 0 ? done : 0;
 }
