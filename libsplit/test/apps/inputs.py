@@ -10,10 +10,16 @@ BINARY_BYTES = 1_234_567
 
 # (name, source, command): programs that aren't in packages. What can't be built on this machine is a program that is missing.
 BUILD = (
-    ("behind_our_back", "behind_our_back.c", ["gcc", "-O1", "-D_GNU_SOURCE"]),
-    ("files-static", "files.c", ["gcc", "-O1", "-D_GNU_SOURCE", "-static"]),
-    ("files-musl", "files.c", ["musl-gcc", "-O1", "-D_GNU_SOURCE"]),
-    ("files-go", "files.go", ["go", "build"]),
+    ("behind_our_back", "programs/behind_our_back.c", ["gcc", "-O1", "-D_GNU_SOURCE"]),
+    ("files-static", "programs/files.c", ["gcc", "-O1", "-D_GNU_SOURCE", "-static"]),
+    ("files-musl", "programs/files.c", ["musl-gcc", "-O1", "-D_GNU_SOURCE"]),
+    ("files-go", "programs/files.go", ["go", "build"]),
+)
+WRITERS = (
+    ("append-static", "writers/append.c", ["gcc", "-O1", "-D_GNU_SOURCE", "-static"]),
+    ("append-musl", "writers/append.c", ["musl-gcc", "-O1", "-D_GNU_SOURCE"]),
+    ("append-go", "writers/append.go", ["go", "build"]),
+    ("append-java", "writers/Append.java", ["javac", "-d"]),
 )
 
 
@@ -44,12 +50,18 @@ def prepare(directory):
         f.write(rnd.randbytes(BINARY_BYTES))
     with open(f"{directory}/numbers.json", "w") as f:
         f.write("[" + ",\n".join(f'{{"id": {i}, "value": {rnd.random():.6f}}}' for i in range(2000)) + "]\n")
+    return build(directory, BUILD)
+
+
+def build(directory, programs):
+    """Those whose compiler is there. Returns their names."""
     built = set()
-    for name, source, command in BUILD:
+    for name, source, command in programs:
         tool = go() if command[0] == "go" else shutil.which(command[0])
         if not tool:
             continue
+        out = [f"{directory}/{name}"] if command[-1] == "-d" else ["-o", f"{directory}/{name}"]
         env = dict(os.environ, CGO_ENABLED="0", GO111MODULE="off", GOFLAGS="")
-        subprocess.run([tool, *command[1:], "-o", f"{directory}/{name}", f"{HERE}/programs/{source}"], check=True, env=env)
+        subprocess.run([tool, *command[1:], *out, f"{HERE}/{source}"], check=True, env=env)
         built.add(name)
     return built

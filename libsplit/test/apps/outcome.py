@@ -67,13 +67,22 @@ def look(directory, began):
     return tree
 
 
+def command(script, directory, at, preload, before=()):
+    """That runs it in the directory, bind-mounted at `at`. before: a command to run it; preload: what the library needs."""
+    enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", ENTER, "sh", directory, at]
+    return [*enter, *before, "env", *(f"{k}={v}" for k, v in preload.items()), "bash", "-euo", "pipefail", "-c", script]
+
+
 def run(script, directory, at, environment, preload, before=(), limit=60):
-    """Run it in the directory, bind-mounted at `at`. before: a command that runs it; preload: what the library needs."""
+    """Run it to its end, and look."""
     began, start = time.time(), time.monotonic()
-    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", ENTER, "sh", directory, at]
-    command += [*before, "env", *(f"{k}={v}" for k, v in preload.items()), "bash", "-euo", "pipefail", "-c", script]
     process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        command(script, directory, at, preload, before),
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
     try:
         out, err = process.communicate(timeout=limit)

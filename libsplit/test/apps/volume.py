@@ -55,11 +55,12 @@ class Volume:
         self.agents = self.root + ".agents"
         os.makedirs(self.agents, exist_ok=True)
         os.chmod(self.agents, 0o711)
-        self.agent = subprocess.Popen(
-            [self.splitfs, "agent", self.root, "--agents-dir", self.agents, *POOL], stdout=subprocess.PIPE, text=True
-        )
+        with open(self.root + ".log", "a") as log:
+            self.agent = subprocess.Popen(
+                [self.splitfs, "agent", self.root, "--agents-dir", self.agents, *POOL], stdout=subprocess.PIPE, stderr=log, text=True
+            )
         if self.agent.stdout.readline() != "ready\n":
-            raise RuntimeError(f"the agent of {self.root} does not start (it says why above)")
+            raise RuntimeError(f"the agent of {self.root} does not start: {self.said()}")
         return self
 
     def environment(self, at):
@@ -67,6 +68,10 @@ class Volume:
         if self.mode == "plain":
             return {}
         return {"LD_PRELOAD": self.libsplit, "SPLITFS_CONFIG": f"{self.mode}:{at}:{self.agents}"}
+
+    def said(self):
+        with open(self.root + ".log") as f:
+            return f.read()
 
     def status(self):
         out = subprocess.run([self.splitfs, "status", self.root, "--json"], capture_output=True, text=True, check=True)
