@@ -74,6 +74,13 @@ void sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec
 	count(vol, records, 1);
 }
 
+/* A record that counts, also after a power loss, when this returns. */
+static void write_fenced(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec)
+{
+	sfs_log_write(vol, slot, rec);
+	pm_fence();
+}
+
 /*
  * posix on persistent memory: everything written before survives a power loss when this returns. Bytes and records have been written
  * back; the first fence makes them persistent, and only then the record says so.
@@ -83,8 +90,7 @@ void sfs_log_commit(struct sfs_inode *in, uint32_t slot)
 	struct sfs_record rec = {.type = SFS_REC_COMMIT, .ino = in->ino, .gen = in->gen};
 
 	pm_fence();
-	sfs_log_write(in->vol, slot, &rec);
-	pm_fence();
+	write_fenced(in->vol, slot, &rec);
 	in->uncommitted = false;
 	in->committed = true;
 }
@@ -94,8 +100,7 @@ void sfs_log_done(struct sfs_inode *in, uint32_t slot, bool durable)
 {
 	struct sfs_record rec = {.type = SFS_REC_DONE, .flags = durable ? SFS_REC_DURABLE : 0, .ino = in->ino, .gen = in->gen};
 
-	sfs_log_write(in->vol, slot, &rec);
-	pm_fence();
+	write_fenced(in->vol, slot, &rec);
 }
 
 /* The kernel is about to cut the file off there. */
@@ -104,8 +109,7 @@ void sfs_log_cut(struct sfs_inode *in, uint32_t slot, uint64_t size)
 	struct sfs_record rec = {
 		.type = SFS_REC_TRUNCATE, .flags = SFS_REC_DURABLE, .ino = in->ino, .gen = in->gen, .size = size};
 
-	sfs_log_write(in->vol, slot, &rec);
-	pm_fence();
+	write_fenced(in->vol, slot, &rec);
 }
 
 struct walk {
@@ -141,8 +145,7 @@ static void commit_all(struct sfs_volume *vol)
 	struct sfs_record rec = {.type = SFS_REC_COMMIT};
 
 	pm_fence();
-	sfs_log_write(vol, vol->closed_at, &rec);
-	pm_fence();
+	write_fenced(vol, vol->closed_at, &rec);
 }
 
 static int relink_one(struct sfs_inode *in, void *arg)
