@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sync and strict: what a metadata call made the kernel change is durable when the call returns. The file system's journal is
- * forced by fsync of what was changed: a directory for names, the file for its attributes. On ext4 and XFS one transaction holds
- * everything that one call changed, and the journal is committed in order, so that is enough and nobody else's data is written.
- * What can't be opened for fsync (no permission, a symbolic link, a FIFO, a path that is another one by now) costs a syncfs of
- * the volume. docs/data-path.md has the measurements behind this.
+ * sync and strict: what a metadata call made the kernel change is durable when the call returns; posix: with the next fsync. The
+ * file system's journal is forced by fsync of what was changed: a directory for names, the file for its attributes. On ext4 and XFS
+ * one transaction holds everything that one call changed, and the journal is committed in order, so that is enough and nobody else's
+ * data is written. What can't be opened for fsync (no permission, a symbolic link, a FIFO, a path that is another one by now) costs a
+ * syncfs of the volume. docs/data-path.md has the measurements behind this.
  */
 #include <errno.h>
 #include <limits.h>
@@ -24,6 +24,23 @@ static struct sfs_volume *forced(const struct stat *st)
 	struct sfs_volume *vol = sfs_volume_of(st->st_dev);
 
 	return vol && vol->mode != SFS_POSIX ? vol : NULL;
+}
+
+/*
+ * posix: an attribute is durable with the next fsync of the file, which on persistent memory asks the kernel only when there is something
+ * of the kernel's to make durable.
+ */
+static void attr_dirty(const struct stat *st)
+{
+	const struct sfs_volume *vol = sfs_volume_of(st->st_dev);
+	struct sfs_inode *in = vol && vol->dax && vol->mode == SFS_POSIX ? sfs_inode_ref(st->st_dev, st->st_ino) : NULL;
+
+	if (!in)
+		return;
+	sfs_rwlock_wrlock(&in->lock);
+	in->kdirty = true;
+	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_put(in);
 }
 
 /* Is the open file or directory in the part of the file system that is the volume? In doubt it is. */
@@ -140,7 +157,12 @@ int sfs_fd_durable(int fd)
 	int r;
 
 	sfs_check_fork();
-	if (sfs.nvolumes == 0 || sys_fstat(fd, &st) < 0 || !(vol = forced(&st)) || !inside(vol, fd))
+	if (sfs.nvolumes == 0 || sys_fstat(fd, &st) < 0)
+		return 0;
+	vol = forced(&st);
+	if (!vol)
+		attr_dirty(&st);
+	if (!vol || !inside(vol, fd))
 		return 0;
 	r = sys_fsync(fd);
 	/* A descriptor of O_PATH, or of something that is no file. */
@@ -163,8 +185,10 @@ int sfs_attr_durable(int dirfd, const char *path, int at_flags)
 	if (sys_fstatat(dirfd, path, &st, nofollow) < 0)
 		return sfs_name_durable(dirfd, path); /* removed since: that is in the journal behind it */
 	vol = forced(&st);
-	if (!vol)
+	if (!vol) {
+		attr_dirty(&st);
 		return 0;
+	}
 	/* Closing a descriptor of a file drops the process's locks on it: one that is open here is never opened anew. */
 	in = sfs_inode_ref(st.st_dev, st.st_ino);
 	if (in) {
