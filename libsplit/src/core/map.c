@@ -4,15 +4,12 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#include "base/sys.h"
-
 #ifndef MAP_SYNC
 #define MAP_SYNC 0x80000
 #endif
 #ifndef MAP_SHARED_VALIDATE
 #define MAP_SHARED_VALIDATE 0x3
 #endif
-#define MADV_POPULATE_WRITE_ 23 /* Linux 5.14 */
 
 void *sfs_map_file(const struct sfs_volume *vol, uint64_t len, int prot, int fd)
 {
@@ -31,7 +28,7 @@ void *sfs_map_staging(const struct sfs_volume *vol, uint64_t len, int fd)
 
 	if (sys_is_err(p) || !vol->dax)
 		return p;
-	sys_madvise(p, len, MADV_POPULATE_WRITE_); /* an older kernel faults when it comes to that */
+	sfs_map_populate(p, len);
 	r = sys_madvise(p, len, MADV_NOHUGEPAGE);
 	/* EINVAL: a kernel without huge pages. */
 	if (r < 0 && r != -EINVAL) {

@@ -3,6 +3,7 @@
 #ifndef SFS_MAP_H
 #define SFS_MAP_H
 
+#include "base/sys.h"
 #include "core/state.h"
 
 /*
@@ -18,5 +19,11 @@ void *sfs_map_file(const struct sfs_volume *vol, uint64_t len, int prot, int fd)
  * commit the journal, because the relink has changed the file.
  */
 void *sfs_map_staging(const struct sfs_volume *vol, uint64_t len, int fd);
+
+/* Page tables for stores to [p, p + n), page aligned, at once. A kernel before 5.14 refuses, and faults when it comes to that. */
+static inline void sfs_map_populate(uint8_t *p, uint64_t n)
+{
+	sys_madvise(p, n, 23 /* MADV_POPULATE_WRITE */);
+}
 
 #endif
