@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way of a small append, the log writer's case: continuing the staged last block. */
+/*
+ * The way of an append that continues what is staged, in one piece: the log writer's case, and that of who writes a file from its
+ * beginning to its end.
+ */
 #include <string.h>
 
 #include "base/crc32c.h"
@@ -8,20 +11,79 @@
 #include "core/state.h"
 #include "pm/pm.h"
 
-/* The next block of the file can be the next one of the inode's region: what is staged goes on without a gap. */
-static __attribute__((noinline)) bool grow_block(struct sfs_inode *in)
+/* On persistent memory: what was stored since everything was last written back. */
+static void grow_flush(struct sfs_inode *in)
 {
-	const uint64_t blk = in->hot + 1;
+	if (in->vol->dax)
+		pm_flush(in->grow_dirty, (size_t)(in->grow_at - in->grow_dirty));
+}
 
-	if (!in->grow || sfs_near_limit(in) || in->region_next == in->region_end || blk >= in->table_blocks ||
+void sfs_grow_end(struct sfs_inode *in)
+{
+	uint64_t bytes;
+
+	if (!in->grow)
+		return;
+	in->hot_to = SFS_BLOCK - (uint32_t)(in->grow_limit - in->grow_at);
+	/* Everything else is written back as it is stored; the next fence is to find this too. */
+	grow_flush(in);
+	if (in->vol->dax)
+		pm_flush(in->grow, sizeof(*in->grow));
+	bytes = (uint64_t)(in->grow_at - in->grow_base) - in->grow->len;
+	count(in->vol, append_ops, in->grow_ops);
+	count(in->vol, append_bytes, bytes);
+	count(in->vol, staged_bytes, bytes);
+	in->grow = NULL;
+	in->grow_at = in->grow_limit = NULL;
+	in->grow_ops = 0;
+}
+
+/*
+ * Make room for n more bytes behind the end of the file, all in one piece with its last byte, which is staged in `hot`: the rest of that
+ * block, and the blocks of the inode's region that follow it. Returns where they go, NULL when they can't.
+ */
+static inline uint8_t *extend(struct sfs_inode *in, size_t n)
+{
+	const uint64_t last = (in->size + n - 1) / SFS_BLOCK, more = last - in->hot;
+	uint8_t *at = sfs_block_addr(in->vol, in->hot_block) + (in->size - in->hot * SFS_BLOCK);
+
+	if (more == 0)
+		return at;
+	if (more > in->region_end - in->region_next || last >= in->table_blocks ||
 	    in->hot_block + 1 != ((sfs_block)(in->region_chunk + 1) << 32 | in->region_next))
-		return false;
-	in->region_next++;
-	in->hot = blk;
-	in->hot_block++;
+		return NULL;
+	for (uint64_t i = 1; i <= more; i++)
+		sfs_stage_set(in, in->hot + i, in->hot_block + i);
+	in->region_next += (uint32_t)more;
+	in->hot = last;
+	in->hot_block += more;
 	in->hot_from = 0;
-	in->grow_limit += SFS_BLOCK;
-	sfs_stage_set(in, blk, in->hot_block);
+	return at;
+}
+
+/* The record ends behind n more bytes, which are stored. */
+static inline void grown(struct sfs_inode *in, size_t n)
+{
+	in->grow_at += n;
+	pm_store_word(&in->grow->size, sfs_grow_word(in->grow_crc, (uint32_t)(in->grow_at - in->grow_base)));
+	in->size += n;
+	in->grow_ops++;
+}
+
+/* Small ones that need the next block, and whole blocks. */
+static __attribute__((noinline)) bool grow_blocks(struct sfs_inode *in, const void *buf, size_t n)
+{
+	if (!in->grow || sfs_near_limit(in, n) || !extend(in, n))
+		return false;
+	if (n <= SFS_STORE_MAX) {
+		pm_store(in->grow_at, buf, n);
+	} else {
+		grow_flush(in);
+		pm_copy(in->grow_at, buf, n);
+		in->grow_dirty = in->grow_at + n;
+	}
+	grown(in, n);
+	in->grow_limit = in->grow_at + -in->size % SFS_BLOCK;
 	return true;
 }
 
@@ -31,13 +93,10 @@ static __attribute__((noinline)) bool grow_block(struct sfs_inode *in)
  */
 static inline bool append_grow(struct sfs_inode *in, const void *buf, size_t n)
 {
-	if (n > (size_t)(in->grow_limit - in->grow_at) && !grow_block(in))
-		return false;
+	if (n > SFS_STORE_MAX || n > (size_t)(in->grow_limit - in->grow_at))
+		return grow_blocks(in, buf, n);
 	pm_store(in->grow_at, buf, n);
-	in->grow_at += n;
-	pm_store_word(&in->grow->size, sfs_grow_word(in->grow_crc, (uint32_t)(in->grow_at - in->grow_base)));
-	in->size += n;
-	in->grow_ops++;
+	grown(in, n);
 	return true;
 }
 
@@ -49,42 +108,41 @@ static __attribute__((noinline)) bool append_record(struct sfs_inode *in, const 
 {
 	struct sfs_volume *vol = in->vol;
 	const uint64_t pos = in->size;
-	const uint32_t at = pos % SFS_BLOCK, slot = in->slot_next;
+	const uint32_t slot = in->slot_next;
 	uint8_t bounce[SFS_CRC_MAX];
 	struct sfs_record rec;
+	sfs_block first;
 	uint8_t *dst;
 
-	if (vol->mode == SFS_POSIX || !sfs_inode_served(in) || in->hot != pos / SFS_BLOCK || at == 0 || at + n > SFS_BLOCK ||
-	    slot == in->slot_end || sfs_block_get(in, in->hot) != in->hot_block || !in->live || pos + n > sfs.fsize_limit)
+	if (vol->mode == SFS_POSIX || !sfs_inode_served(in) || slot == in->slot_end || !in->live || in->size == 0 ||
+	    in->hot != (pos - 1) / SFS_BLOCK || sfs_block_get(in, in->hot) != in->hot_block || sfs_near_limit(in, n) ||
+	    !(dst = extend(in, n)))
 		return false;
-	dst = sfs_block_addr(vol, in->hot_block) + at;
-	memcpy(bounce, buf, n);
-	rec = (struct sfs_record){
-		.type = SFS_REC_WRITE,
-		.flags = SFS_REC_DATA_CRC | SFS_REC_DURABLE,
-		.ino = in->ino,
-		.gen = in->gen,
-		.data_crc = crc32c(0, bounce, n),
-		.off = pos,
-		.len = (uint32_t)n,
-		.stage_file = vol->chunks[(in->hot_block >> 32) - 1].id,
-		.stage_off = (uint64_t)(uint32_t)in->hot_block * SFS_BLOCK + at,
-		.size = pos + n,
-	};
-	pm_copy(dst, bounce, n);
+	first = in->hot_block - (in->hot - pos / SFS_BLOCK);
+	rec = sfs_record_write(in, pos, n, first, SFS_REC_DURABLE);
+	rec.size = pos + n;
+	if (n <= SFS_CRC_MAX) {
+		memcpy(bounce, buf, n);
+		rec.flags |= SFS_REC_DATA_CRC;
+		rec.data_crc = crc32c(0, bounce, n);
+		pm_copy(dst, bounce, n);
+	} else {
+		pm_copy(dst, buf, n);
+		pm_fence();
+	}
 	in->slot_next++;
 	sfs_log_write(vol, slot, &rec);
 	pm_fence();
 	in->size = pos + n;
-	if (at + n > in->hot_to)
-		in->hot_to = at + (uint32_t)n;
+	in->hot_to = (uint32_t)((in->size - 1) % SFS_BLOCK) + 1;
 	in->touched = in->busy = true;
 	count(vol, append_ops, 1);
 	count(vol, append_bytes, n);
 	count(vol, staged_bytes, n);
 	/* The next locked instruction waits until all stores have their lines: fetch those of later appends now. */
 	__builtin_prefetch(&vol->records[slot + SFS_PREFETCH], 1);
-	__builtin_prefetch(dst + SFS_PREFETCH * n, 1);
+	if (n <= SFS_STORE_MAX)
+		__builtin_prefetch(dst + SFS_PREFETCH * n, 1);
 	if (unlikely(!vol->dirty))
 		sfs_service_wake(vol);
 	return true;
@@ -101,7 +159,7 @@ bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
 	bool done = false;
 
 	sfs_check_fork();
-	if (n - 1 >= SFS_STORE_MAX || !sfs_bias_take(&in->lock.bias))
+	if (n - 1 >= SFS_APPEND_MAX || !sfs_bias_take(&in->lock.bias))
 		return false;
 	if (sfs_bias_take(&ofd->lock.bias)) {
 		if (likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) && !ofd->kernel_off &&

@@ -61,24 +61,6 @@ static int done(struct sfs_inode *in, bool durable)
 	return r;
 }
 
-void sfs_grow_end(struct sfs_inode *in)
-{
-	if (!in->grow)
-		return;
-	in->hot_to = SFS_BLOCK - (uint32_t)(in->grow_limit - in->grow_at);
-	/* Everything else is written back as it is stored; the next fence is to find this too. */
-	if (in->vol->dax) {
-		pm_flush(in->grow_base, (size_t)(in->grow_at - in->grow_base));
-		pm_flush(in->grow, sizeof(*in->grow));
-	}
-	count(in->vol, append_ops, in->grow_ops);
-	count(in->vol, append_bytes, in->grow_at - in->grow_base - in->grow->len);
-	count(in->vol, staged_bytes, in->grow_at - in->grow_base - in->grow->len);
-	in->grow = NULL;
-	in->grow_at = in->grow_limit = NULL;
-	in->grow_ops = 0;
-}
-
 /*
  * posix on persistent memory: from here on everything written before survives a power loss. Bytes and records first, fenced, then
  * the record that says so. -EAGAIN: the log is full.

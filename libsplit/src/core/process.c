@@ -86,7 +86,7 @@ void sfs_init(char *const *envp)
 	p = sys_mmap(NULL, SFS_BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (!sys_is_err(p) && sys_madvise(p, SFS_BLOCK, MADV_WIPEONFORK) == 0) {
 		sfs.alive = p;
-		*sfs.alive = 1;
+		*sfs.alive = sys_getpid();
 	}
 	sfs_volumes_parse(config);
 }
@@ -134,10 +134,10 @@ void sfs_fork_parent(void)
  */
 void sfs_fork_child(void)
 {
-	if (!sfs_active() || (sfs.alive && *sfs.alive != 0))
+	if (!sfs_active() || (sfs.alive && *sfs.alive == sys_getpid()))
 		return;
 	if (sfs.alive)
-		*sfs.alive = 1;
+		*sfs.alive = sys_getpid();
 	memset(&sfs.lock, 0, sizeof(sfs.lock));
 	memset(&sfs.adopt, 0, sizeof(sfs.adopt));
 	memset(sfs_ops, 0, sizeof(sfs_ops));
@@ -151,7 +151,10 @@ void sfs_fork_child(void)
 			in->live = in->unretired = in->touched = false;
 			in->uncommitted = in->committed = in->kept = in->blocked = in->busy = false;
 			in->kdirty = true;
-			in->grow = NULL, in->grow_ops = 0; /* in a mapping that the child does not have */
+			/* In mappings that the child does not have. */
+			in->grow = NULL;
+			in->grow_at = in->grow_limit = NULL;
+			in->grow_ops = 0;
 			in->revoke = 0;
 			in->revokes = 0;
 			sfs_log_drop_slots(in);

@@ -167,6 +167,7 @@ struct sfs_inode {
 	uint32_t grow_crc;
 	uint8_t *grow_base;  /* where the record's first byte is staged */
 	uint8_t *grow_at;    /* where the next byte goes */
+	uint8_t *grow_dirty; /* bytes before it have been written back */
 	uint8_t *grow_limit; /* end of that block */
 	uint64_t grow_ops;   /* appends that are not in the counters yet */
 
@@ -224,7 +225,7 @@ struct sfs_state {
 	int fd_max;	   /* no descriptor above was ever ours */
 	int service_state; /* 0 none, 1 running */
 	int wake_fd;	   /* eventfd of the service thread */
-	int *alive;	   /* one word that the kernel zeroes in the child of any fork */
+	int *alive;	   /* the process; zeroed by the kernel in the child of any fork (user-mode emulators only promise that) */
 	bool no_staging;   /* io_uring is in use: the kernel serves everything */
 	uint64_t fsize_limit;
 	struct sfs_volume volumes[SFS_VOLUMES_MAX];
@@ -355,7 +356,7 @@ void sfs_stage_idle(struct sfs_volume *vol);
 int sfs_log_reserve(struct sfs_volume *vol, uint32_t n, bool last_resort, uint32_t *slot);
 /* The same for records of one inode, from its own slots; inode.lock held exclusively. */
 int sfs_log_slots(struct sfs_inode *in, uint32_t n, uint32_t *slot);
-/* From here on the last record keeps its length. */
+/* From here on the last record keeps its length. append.c */
 void sfs_grow_end(struct sfs_inode *in);
 /* Its unused slots stay empty. Before a DONE record, which retires what has a lower slot, and when the log is cleared. */
 static inline void sfs_log_drop_slots(struct sfs_inode *in)
@@ -372,10 +373,25 @@ void sfs_log_cut(struct sfs_inode *in, uint32_t slot, uint64_t size);
  */
 int sfs_log_checkpoint(struct sfs_volume *vol, bool wait);
 
-/* Might one more block reach RLIMIT_FSIZE? */
-static inline bool sfs_near_limit(const struct sfs_inode *in)
+/* A record of n bytes at `off` of the file, staged from block b on: everything but data_crc, the group, and the size. */
+static inline struct sfs_record sfs_record_write(const struct sfs_inode *in, uint64_t off, size_t n, sfs_block b, uint8_t flags)
 {
-	return in->size + 2 * SFS_BLOCK > sfs.fsize_limit;
+	return (struct sfs_record){
+		.type = SFS_REC_WRITE,
+		.flags = flags,
+		.ino = in->ino,
+		.gen = in->gen,
+		.off = off,
+		.len = (uint32_t)n,
+		.stage_file = in->vol->chunks[(b >> 32) - 1].id,
+		.stage_off = (uint64_t)(uint32_t)b * SFS_BLOCK + off % SFS_BLOCK,
+	};
+}
+
+/* Might n more bytes, and one more block, reach RLIMIT_FSIZE? */
+static inline bool sfs_near_limit(const struct sfs_inode *in, size_t n)
+{
+	return in->size + n + 2 * SFS_BLOCK > sfs.fsize_limit;
 }
 
 /* flush.c; inode.lock held exclusively */
@@ -404,9 +420,10 @@ void sfs_fds_shared(void);
 int sfs_truncate_open(int fd, int flags);
 
 /* write.c, append.c */
-#define SFS_CRC_MAX   1024u /* bytes: up to here a checksum in the record is cheaper than a second fence */
-#define SFS_STORE_MAX 512u  /* shorter copies are not worth non-temporal stores */
-#define SFS_PREFETCH  6u    /* small appends ahead */
+#define SFS_CRC_MAX    1024u	   /* bytes: up to here a checksum in the record is cheaper than a second fence */
+#define SFS_STORE_MAX  512u	   /* shorter copies are not worth non-temporal stores */
+#define SFS_APPEND_MAX (64u << 10) /* bytes: what longer ones save is nothing beside the copy */
+#define SFS_PREFETCH   6u	   /* small appends ahead */
 
 /* read.c, write.c */
 struct sfs_ofd *sfs_ofd_of(int fd);

@@ -13,7 +13,7 @@
 #include "base/crc32c.h"
 #include "base/sys.h"
 #include "core/iov.h"
-#include "core/state.h"
+#include "core/map.h"
 #include "pm/pm.h"
 
 #define EXTENTS_MAX 64u /* of one atomic operation: at least 1 GiB with the default staging files */
@@ -27,7 +27,6 @@
 #define RWF_SYNC   0x4
 #define RWF_APPEND 0x10
 #endif
-#define MADV_POPULATE_WRITE_ 23
 
 struct extent {
 	uint64_t off; /* in the file */
@@ -50,7 +49,7 @@ static ssize_t kernel_write(const struct request *q, off_t pos)
 {
 	struct sfs_inode *in = q->ofd->inode;
 	const int flags = q->flags | (in->vol->mode != SFS_POSIX ? RWF_DSYNC : 0);
-	const ssize_t r = sys_call6(SYS_pwritev2, q->fd, (long)q->iov, q->cnt, pos, 0, flags);
+	const ssize_t r = sys_pwritev2(q->fd, q->iov, q->cnt, pos, flags);
 
 	count(in->vol, passthrough_ops, 1);
 	in->kdirty = in->kdirty || !(flags & RWF_DSYNC);
@@ -104,7 +103,7 @@ static void write_in_place(struct sfs_inode *in, struct sfs_cursor c, uint64_t p
 
 		if (to > in->ksize)
 			to = (in->ksize + SFS_BLOCK - 1) / SFS_BLOCK * SFS_BLOCK;
-		sys_madvise(in->win + from, to - from, MADV_POPULATE_WRITE_);
+		sfs_map_populate(in->win + from, to - from);
 		in->populated = to;
 	}
 	copy_in(in->win + pos, &c, n, true);
@@ -260,7 +259,7 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	struct sfs_record rec;
 	uint8_t bounce[SFS_CRC_MAX];
 	uint64_t covered = pos, size;
-	uint32_t slot;
+	uint32_t slot, data_crc = 0;
 	/* posix promises that an overwrite survives when it returns: here, as everything before it, by a COMMIT. */
 	const bool commits = vol->dax && !fenced && pos < in->size;
 	bool crc, grows;
@@ -288,7 +287,6 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 			return r; /* the slots stay empty, which recovery takes for calls that did not return */
 	}
 	zero_gap(in, pos);
-	memset(&rec, 0, sizeof(rec));
 	for (int i = 0; i < k; i++) {
 		uint8_t *dst = sfs_block_addr(vol, ext[i].b) + ext[i].off % SFS_BLOCK;
 
@@ -299,7 +297,7 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 
 				memcpy(bounce + done, src, got);
 			}
-			rec.data_crc = crc32c(0, bounce, n);
+			data_crc = crc32c(0, bounce, n);
 			pm_copy(dst, bounce, n);
 		} else {
 			copy_in(dst, c, ext[i].len, fenced || vol->dax);
@@ -308,17 +306,12 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	if (fenced && !crc)
 		pm_fence();
 	for (int i = 0; i < k; i++) {
-		rec.type = SFS_REC_WRITE;
-		rec.flags =
-			(uint8_t)((crc ? SFS_REC_DATA_CRC : 0) | (fenced ? SFS_REC_DURABLE : 0) | (grows ? SFS_REC_GROWS : 0));
+		rec = sfs_record_write(
+			in, ext[i].off, ext[i].len, ext[i].b,
+			(uint8_t)((crc ? SFS_REC_DATA_CRC : 0) | (fenced ? SFS_REC_DURABLE : 0) | (grows ? SFS_REC_GROWS : 0)));
 		rec.group_pos = (uint8_t)i;
 		rec.group_left = (uint8_t)(k - 1 - i);
-		rec.ino = in->ino;
-		rec.gen = in->gen;
-		rec.off = ext[i].off;
-		rec.len = (uint32_t)ext[i].len;
-		rec.stage_file = vol->chunks[(ext[i].b >> 32) - 1].id;
-		rec.stage_off = (uint64_t)(uint32_t)ext[i].b * SFS_BLOCK + ext[i].off % SFS_BLOCK;
+		rec.data_crc = data_crc;
 		rec.size = size;
 		sfs_log_write(vol, slot + (uint32_t)i, &rec);
 	}
@@ -338,11 +331,11 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 		count(vol, overwrite_bytes, n);
 	}
 	count(vol, staged_bytes, n);
-	if (grows && !sfs_near_limit(in)) {
+	if (grows && !sfs_near_limit(in, 0)) {
 		in->grow = &vol->records[slot];
 		in->grow_crc = rec.crc;
 		in->grow_base = sfs_block_addr(vol, ext[0].b) + ext[0].off % SFS_BLOCK;
-		in->grow_at = in->grow_base + n;
+		in->grow_at = in->grow_dirty = in->grow_base + n;
 		in->grow_limit = in->grow_at + -(pos + n) % SFS_BLOCK;
 	} else if (n <= SFS_STORE_MAX) {
 		/* The next locked instruction waits until all stores have their lines: fetch those of the next small append now. */
@@ -551,7 +544,7 @@ ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flag
 		r = sfs_make_true(fd, false);
 		if (r < 0)
 			return r;
-		r = sys_call6(SYS_pwritev2, fd, (long)iov, cnt, off, 0, flags);
+		r = sys_pwritev2(fd, iov, cnt, off, flags);
 		sfs_changed(fd);
 		return r;
 	}
