@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/sys.h"
+#include "core/service.h"
 #include "core/state.h"
 
 #define STACK_BYTES   (64ul << 10)
@@ -129,6 +130,42 @@ static bool events(struct sfs_volume *vol, bool *pending)
 	return r == -EAGAIN;
 }
 
+bool sfs_service_turn(bool timed)
+{
+	bool pending = false;
+
+	for (int i = 0; i < sfs.nvolumes; i++) {
+		struct sfs_volume *vol = &sfs.volumes[i];
+
+		if (load_acquire(&vol->state) != VOL_READY)
+			continue;
+		if (vol->event_fd < 0 || !events(vol, &pending))
+			sfs_agent_reconnect(vol);
+		sfs_inodes_each(vol, retry_one, &pending);
+	}
+	if (!timed)
+		return pending;
+	/* An event may have cut the wait short: then the delay is shorter, never longer. */
+	for (int i = 0; i < sfs.nvolumes; i++) {
+		struct sfs_volume *vol = &sfs.volumes[i];
+
+		if (load_acquire(&vol->state) != VOL_READY)
+			continue;
+		sfs_inodes_age(vol);
+		if (!vol->dirty) {
+			if (vol->nchunks > 1 && ++vol->idle > IDLE_MS / sfs.visibility_ms)
+				sfs_stage_idle(vol);
+			continue;
+		}
+		vol->idle = 0;
+		store_release(&vol->dirty, false);
+		sfs_inodes_each(vol, publish_one, NULL);
+		if (load_acquire(&vol->live) > 0)
+			store_release(&vol->dirty, true);
+	}
+	return pending;
+}
+
 static void serve(void)
 {
 	bool pending = false;
@@ -157,36 +194,7 @@ static void serve(void)
 		sys_call5(SYS_ppoll, (long)p, n, timed ? (long)&wait : 0, 0, 8);
 		if (p[0].revents)
 			sys_read(sfs.wake_fd, &clean, sizeof(clean));
-		pending = false;
-		for (int i = 0; i < sfs.nvolumes; i++) {
-			struct sfs_volume *vol = &sfs.volumes[i];
-
-			if (load_acquire(&vol->state) != VOL_READY)
-				continue;
-			if (vol->event_fd < 0 || !events(vol, &pending))
-				sfs_agent_reconnect(vol);
-			sfs_inodes_each(vol, retry_one, &pending);
-		}
-		if (!timed)
-			continue;
-		/* An event may have cut the wait short: then the delay is shorter, never longer. */
-		for (int i = 0; i < sfs.nvolumes; i++) {
-			struct sfs_volume *vol = &sfs.volumes[i];
-
-			if (load_acquire(&vol->state) != VOL_READY)
-				continue;
-			sfs_inodes_age(vol);
-			if (!vol->dirty) {
-				if (vol->nchunks > 1 && ++vol->idle > IDLE_MS / sfs.visibility_ms)
-					sfs_stage_idle(vol);
-				continue;
-			}
-			vol->idle = 0;
-			store_release(&vol->dirty, false);
-			sfs_inodes_each(vol, publish_one, NULL);
-			if (load_acquire(&vol->live) > 0)
-				store_release(&vol->dirty, true);
-		}
+		pending = sfs_service_turn(timed);
 	}
 }
 
