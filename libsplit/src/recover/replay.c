@@ -45,9 +45,11 @@ static void close_files(struct sfs_chunks *c)
 void sfs_chunks_close(struct sfs_chunks *c)
 {
 	close_files(c);
-	for (uint32_t i = 0; i < SFS_WINDOWS; i++) {
-		free(c->window[i].data);
-		c->window[i].data = NULL;
+	for (uint32_t i = 0; i < SFS_WINDOW_SETS; i++) {
+		for (uint32_t k = 0; k < SFS_WINDOW_WAYS; k++) {
+			free(c->window[i][k].data);
+			c->window[i][k].data = NULL;
+		}
 	}
 }
 
@@ -156,40 +158,55 @@ static int all_data(int fd, uint64_t from, uint64_t end)
 	return 1;
 }
 
+/* What is around `off` in the staging file, read now or a while ago. NULL with *err set. */
+static const struct sfs_window *window(struct sfs_chunks *c, const struct sfs_chunk_ref *ref, uint64_t off, int *err)
+{
+	const uint64_t at = off - off % SFS_WINDOW_BYTES, key = off / SFS_WINDOW_BYTES ^ (uint64_t)ref->id << 40;
+	struct sfs_window *set = c->window[(key * 0x9e3779b97f4a7c15ull >> 32) % SFS_WINDOW_SETS], w;
+	uint32_t i = 0;
+	ssize_t got;
+
+	while (i < SFS_WINDOW_WAYS - 1 && !(set[i].data && set[i].chunk == ref->id && set[i].at == at))
+		i++;
+	w = set[i];
+	if (!w.data || w.chunk != ref->id || w.at != at) {
+		if (!w.data)
+			w.data = malloc(SFS_WINDOW_BYTES);
+		got = w.data ? read_all(ref->fd, w.data, SFS_WINDOW_BYTES, at) : -ENOMEM;
+		set[i] = (struct sfs_window){.data = w.data, .at = UINT64_MAX}; /* nothing, when reading fails */
+		if (got < 0) {
+			*err = (int)got;
+			return NULL;
+		}
+		w.chunk = ref->id;
+		w.at = at;
+		w.n = (size_t)got;
+	}
+	memmove(set + 1, set, i * sizeof(*set));
+	set[0] = w;
+	return set;
+}
+
 /* The checksum of what is in the staging file now; *whole is false when it ends before. */
 static int checksum(struct sfs_chunks *c, const struct sfs_chunk_ref *ref, uint64_t off, uint32_t len, uint32_t *crc,
 		    bool *whole)
 {
+	int err = 0;
+
 	*crc = 0;
 	*whole = true;
 	while (len > 0) {
-		const uint64_t at = off - off % SFS_WINDOW_BYTES;
-		struct sfs_window *w =
-			&c->window[((off / SFS_WINDOW_BYTES ^ (uint64_t)ref->id << 40) * 0x9e3779b97f4a7c15ull >> 32) %
-				   SFS_WINDOWS];
+		const struct sfs_window *w = window(c, ref, off, &err);
 		size_t n;
 
-		if (!w->data || w->chunk != ref->id || w->at != at) {
-			ssize_t got;
-
-			if (!w->data)
-				w->data = malloc(SFS_WINDOW_BYTES);
-			if (!w->data)
-				return -ENOMEM;
-			w->chunk = ref->id;
-			w->at = UINT64_MAX; /* nothing, when reading fails */
-			got = read_all(ref->fd, w->data, SFS_WINDOW_BYTES, at);
-			if (got < 0)
-				return (int)got;
-			w->at = at;
-			w->n = (size_t)got;
-		}
-		if (off - at >= w->n) {
+		if (!w)
+			return err;
+		if (off - w->at >= w->n) {
 			*whole = false; /* cut off meanwhile */
 			return 0;
 		}
-		n = w->n - (size_t)(off - at) < len ? w->n - (size_t)(off - at) : len;
-		*crc = crc32c(*crc, w->data + (off - at), n);
+		n = w->n - (size_t)(off - w->at) < len ? w->n - (size_t)(off - w->at) : len;
+		*crc = crc32c(*crc, w->data + (off - w->at), n);
 		off += n;
 		len -= (uint32_t)n;
 	}
