@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X main.version=$(VERSION)
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e vm-test vm-soak crash-explore crash-mutate bench images lint format clean help
+.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e test-arm64 vm-test vm-soak crash-explore crash-mutate bench images lint format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector ## build the library, the command line, the CSI driver and the injector into build/
@@ -54,6 +54,9 @@ vm-test: | $(BUILD) ## boot Debian kernels with persistent memory: relink, DAX, 
 vm-soak: | $(BUILD) ## the same with 50 power cuts on each file system, stresses of ten minutes and a seed of its own
 	hack/install-deps vm
 	hack/vm test --seed 0 --cuts 50 --stress 600 $(VM_TEST_ARGS)
+
+test-arm64: ## every unit test and program of test/posix for arm64 in every mode, emulated; "make test" runs a part
+	libsplit/test/arm64/test_arm64 --all
 
 soak: all ## kill SQLite, Redis and a log writer 1,000 times, at random; SOAK_ARGS="--kills N --seed N" for others
 	LIBSPLIT=$(BUILD)/libsplit.so SPLITFS=$(BUILD)/splitfs libsplit/test/soak/test_kills --kills 1000 --seed 0 $(SOAK_ARGS)
