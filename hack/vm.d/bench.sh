@@ -50,12 +50,7 @@ vm_bench_command() {
     ext4_splitfs) build_module "$line" ;;
     *) usage_error "--type '$type': known are ext4, ext4_splitfs and xfs-exchange" ;;
     esac
-    progress "building the library and the benchmark"
-    mkdir -p "$VM_BUILD/vm-bin"
-    make -s -j2 -C "$REPO_DIR/libsplit" BUILD="$VM_BUILD" all "$VM_BUILD/bench/vm_bench" >"$VM_BUILD/vm-bin/bench.log" 2>&1 || {
-        tail -n 30 "$VM_BUILD/vm-bin/bench.log" >&2
-        die "cannot build libsplit (see above)"
-    }
+    make_libsplit "the benchmark" "$VM_BUILD/bench/vm_bench"
     [ "$(choose_accel)" = tcg ] || count=0
     job=("$REPO_DIR/libsplit/bench/vm/run" --type "$type" --rounds "$rounds")
     if [ "$count" = 1 ]; then

@@ -18,11 +18,21 @@ build_program() {
     mv "$program.new" "$program"
 }
 
+# make_libsplit WHAT TARGET...: the library, the command, and what else is named.
+make_libsplit() {
+    local log=$VM_BUILD/vm-bin/build.log
+    progress "building the library, the command and $1"
+    shift
+    mkdir -p "$VM_BUILD/vm-bin"
+    make -s -j2 -C "$REPO_DIR/libsplit" BUILD="$VM_BUILD" all "$@" >"$log" 2>&1 || {
+        tail -n 30 "$log" >&2
+        die "cannot build libsplit (see above)"
+    }
+}
+
 # Sanitizers have their own lane (make test): here they would only be slow.
 build_libsplit() {
-    local source targets=(all) log=$VM_BUILD/vm-bin/build.log lib=$REPO_DIR/libsplit
-    progress "building the library, the command and their tests"
-    mkdir -p "$VM_BUILD/vm-bin"
+    local source targets=() lib=$REPO_DIR/libsplit
     for source in $(grep -L PM_RECORD "$lib"/test/unit/test_*.c) "$lib"/test/recover/test_*.c; do
         source=${source#"$lib/test/"}
         targets+=("$VM_BUILD/test/plain/${source%.c}")
@@ -30,10 +40,7 @@ build_libsplit() {
     for source in "$lib"/test/posix/*.c; do
         targets+=("$VM_BUILD/test/posix/$(basename "$source" .c)")
     done
-    make -s -j2 -C "$lib" BUILD="$VM_BUILD" "${targets[@]}" >"$log" 2>&1 || {
-        tail -n 30 "$log" >&2
-        die "cannot build libsplit (see above)"
-    }
+    make_libsplit "their tests" "${targets[@]}"
     build_program model "$lib"/test/model/*.c
 }
 
