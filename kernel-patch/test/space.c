@@ -65,6 +65,36 @@ static struct file owned(const char *name, unsigned int user, uint64_t blocks)
 	return f;
 }
 
+#define DONOR_OWNER  1001
+#define TARGET_OWNER 1002
+
+/* Two files of two owners, and what each of them uses. */
+struct pair {
+	struct file donor, target;
+	uint64_t donor_used, target_used;
+};
+
+static struct pair charged_pair(uint64_t donor_blocks, uint64_t target_blocks)
+{
+	struct pair p;
+
+	need_quota();
+	p.donor = owned("donor", DONOR_OWNER, donor_blocks);
+	p.target = owned("target", TARGET_OWNER, target_blocks);
+	p.donor_used = used(USRQUOTA, DONOR_OWNER);
+	p.target_used = used(USRQUOTA, TARGET_OWNER);
+	return p;
+}
+
+/* Since then the donor's owner has given away `gone` blocks, and the target's has got `come`. */
+static void check_charges(const struct pair *p, int64_t gone, int64_t come, const char *when)
+{
+	const uint64_t donor = used(USRQUOTA, DONOR_OWNER), target = used(USRQUOTA, TARGET_OWNER);
+
+	check(donor == p->donor_used - gone * B, "%s: the donor's owner uses %lu", when, (unsigned long)donor);
+	check(target == p->target_used + come * B, "%s: the target's owner uses %lu", when, (unsigned long)target);
+}
+
 /* The call as a user without the right to exceed limits. */
 static int relink_as(unsigned int user, struct file *target, struct file *donor, struct ext4_relink *r)
 {
@@ -78,50 +108,33 @@ static int relink_as(unsigned int user, struct file *target, struct file *donor,
 
 static void quota_moves_with_blocks(void)
 {
-	uint64_t donor_used, target_used, group_used;
-	struct file donor, target;
-	struct ext4_relink r;
+	struct pair p = charged_pair(64, 32);
+	uint64_t group_used = used(GRPQUOTA, TARGET_OWNER);
+	struct ext4_relink r = relink_args(&p.donor, 8 * B, 16 * B, 40 * B);
 
-	need_quota();
-	donor = owned("donor", 1001, 64);
-	target = owned("target", 1002, 32);
-	donor_used = used(USRQUOTA, 1001);
-	target_used = used(USRQUOTA, 1002);
-	group_used = used(GRPQUOTA, 1002);
-	r = relink_args(&donor, 8 * B, 16 * B, 40 * B);
-	check(relink_checked(&target, &donor, &r) == 0, "relink");
-	/* 40 blocks arrive, 16 are replaced. */
-	check(used(USRQUOTA, 1001) == donor_used - 40 * B, "the donor's owner: %lu", (unsigned long)used(USRQUOTA, 1001));
-	check(used(USRQUOTA, 1002) == target_used + 24 * B, "the target's owner: %lu", (unsigned long)used(USRQUOTA, 1002));
-	check(used(GRPQUOTA, 1002) == group_used + 24 * B, "the target's group");
-	check(file_stat(&target).st_blocks == (blkcnt_t)(56 * B / 512), "the target's sectors");
-	check(file_stat(&donor).st_blocks == (blkcnt_t)(24 * B / 512), "the donor's sectors");
-	file_free(&donor);
-	file_free(&target);
+	check(relink_checked(&p.target, &p.donor, &r) == 0, "relink");
+	check_charges(&p, 40, 24, "40 blocks arrive, 16 are replaced");
+	check(used(GRPQUOTA, TARGET_OWNER) == group_used + 24 * B, "the target's group");
+	check(file_stat(&p.target).st_blocks == (blkcnt_t)(56 * B / 512), "the target's sectors");
+	check(file_stat(&p.donor).st_blocks == (blkcnt_t)(24 * B / 512), "the donor's sectors");
+	file_free(&p.donor);
+	file_free(&p.target);
 	sync();
-	check(used(USRQUOTA, 1001) == donor_used - 64 * B && used(USRQUOTA, 1002) == target_used - 32 * B,
-	      "removed files stay charged");
+	check_charges(&p, 64, -32, "the files are removed");
 }
 
 static void quota_exceeded(void)
 {
-	uint64_t donor_used, target_used;
-	struct file donor, target;
-	struct ext4_relink r;
+	struct pair p = charged_pair(64, 32);
+	struct ext4_relink r = relink_args(&p.donor, 0, 32 * B, 21 * B);
 
-	need_quota();
-	donor = owned("donor", 1001, 64);
-	target = owned("target", 1002, 32);
-	donor_used = used(USRQUOTA, 1001);
-	target_used = used(USRQUOTA, 1002);
-	limit(USRQUOTA, 1002, target_used + 20 * B);
-	r = relink_args(&donor, 0, 32 * B, 21 * B);
-	check(relink_as(1002, &target, &donor, &r) == EDQUOT, "21 blocks where 20 are left");
-	check(used(USRQUOTA, 1001) == donor_used && used(USRQUOTA, 1002) == target_used, "what is used has changed");
-	r = relink_args(&donor, 0, 31 * B, 21 * B);
-	check(relink_as(1002, &target, &donor, &r) == 0, "21 blocks, one of them replaced");
-	check(used(USRQUOTA, 1002) == target_used + 20 * B, "used %lu", (unsigned long)used(USRQUOTA, 1002));
-	limit(USRQUOTA, 1002, 0);
+	limit(USRQUOTA, TARGET_OWNER, p.target_used + 20 * B);
+	check(relink_as(TARGET_OWNER, &p.target, &p.donor, &r) == EDQUOT, "21 blocks where 20 are left");
+	check_charges(&p, 0, 0, "refused");
+	r = relink_args(&p.donor, 0, 31 * B, 21 * B);
+	check(relink_as(TARGET_OWNER, &p.target, &p.donor, &r) == 0, "21 blocks, one of them replaced");
+	check_charges(&p, 21, 20, "one of 21 replaced");
+	limit(USRQUOTA, TARGET_OWNER, 0);
 }
 
 /* Moving blocks between one's own files needs no room. */
@@ -169,20 +182,13 @@ static void quota_of_projects(void)
 /* A failure half way takes the charges back. */
 static void quota_after_a_failure(void)
 {
-	uint64_t donor_used, target_used;
-	struct file donor, target;
-	struct ext4_relink r;
+	struct pair p = charged_pair(64, 32);
+	struct ext4_relink r = relink_args(&p.donor, 0, 16 * B, 64 * B);
 
-	need_quota();
-	donor = owned("donor", 1001, 64);
-	target = owned("target", 1002, 32);
-	donor_used = used(USRQUOTA, 1001);
-	target_used = used(USRQUOTA, 1002);
 	if (!sysfs_write("simulate_fail", 10))
 		skip("this module cannot be made to fail (kernel-patch/build --debug makes one)");
-	r = relink_args(&donor, 0, 16 * B, 64 * B);
-	check(relink_checked(&target, &donor, &r) == EIO, "relink has to fail");
-	check(used(USRQUOTA, 1001) == donor_used && used(USRQUOTA, 1002) == target_used, "what is used has changed");
+	check(relink_checked(&p.target, &p.donor, &r) == EIO, "relink has to fail");
+	check_charges(&p, 0, 0, "after the failure");
 }
 
 /* Fills the file system to the last block, the reserve included. */
