@@ -7,6 +7,7 @@
 
 #include "base/sys.h"
 #include "core/map.h"
+#include "core/private.h"
 #include "identity.h"
 
 #define WINDOW_MIN (1ull << 30)
@@ -288,10 +289,16 @@ void sfs_fd_path(char *buf, int fd)
  */
 static int own_fd(int fd, int accmode)
 {
+	const int flags = (accmode == O_RDONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOCTTY;
+	struct sfs_limit l;
 	char path[32];
+	int own;
 
 	sfs_fd_path(path, fd);
-	return sfs_high_fd(sys_openat(AT_FDCWD, path, (accmode == O_RDONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOCTTY, 0));
+	sfs_limit_lift(&l);
+	own = sfs_limit_move(&l, sys_openat(AT_FDCWD, path, flags, 0));
+	sfs_limit_set_back(&l);
+	return own;
 }
 
 /* Size as the kernel has it; only when nothing is staged. */

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 
 #include "base/sys.h"
-#include "core/state.h"
+#include "core/private.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -140,6 +140,8 @@ void sfs_fork_child(void)
 		*sfs.alive = sys_getpid();
 	memset(&sfs.lock, 0, sizeof(sfs.lock));
 	memset(&sfs.adopt, 0, sizeof(sfs.adopt));
+	memset(&sfs.numbers, 0, sizeof(sfs.numbers));
+	sfs_limit_child();
 	memset(sfs_ops, 0, sizeof(sfs_ops));
 	sfs_signals_forget();
 	for (int i = 0; i < SFS_HASH; i++) {

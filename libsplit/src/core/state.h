@@ -9,7 +9,7 @@
  *   sfs.adopt          making an unknown descriptor ours
  *   sfs.lock           descriptor table changes, inode hash, the slabs (open, close, dup; never on read or write)
  *   volume.request     one request to the agent and its reply
- *   volume.conn, volume.stage  short, nothing is waited for under them
+ *   volume.conn, volume.stage, sfs.numbers  short, nothing is waited for under them
  * Nobody waits for a staging file (volume.lease, then request) with an inode's lock: another process may need this one to give up
  * that inode before the agent answers what is in front. An ACQUIRE does wait with its inode's lock, and says so (`acquiring`).
  * The service thread answers revocations: it only ever tries inode.lock and volume.checkpoint, and never takes
@@ -218,6 +218,8 @@ struct sfs_state {
 	bool fsync_records; /* fsync leaves the relink to the service thread where a record is enough */
 	struct sfs_mutex lock;
 	struct sfs_mutex adopt;
+	struct sfs_mutex numbers; /* RLIMIT_NOFILE is lifted, from soft_limit */
+	uint64_t soft_limit;	  /* 0: it is not */
 	struct sfs_inode *hash[SFS_HASH];
 	struct sfs_inode *free_inodes;
 	uint32_t parked; /* inodes that are not open */
@@ -225,8 +227,8 @@ struct sfs_state {
 	int fd_max;	   /* no descriptor above was ever ours */
 	int service_state; /* 0 none, 1 running */
 	int wake_fd;	   /* eventfd of the service thread */
-	int *alive;	   /* the process; zeroed by the kernel in the child of any fork (user-mode emulators only promise that) */
-	bool no_staging;   /* io_uring is in use: the kernel serves everything */
+	int *alive; /* the process; zeroed by the kernel in the child of any fork (user-mode emulators only promise that) */
+	bool no_staging; /* io_uring is in use: the kernel serves everything */
 	uint64_t fsize_limit;
 	struct sfs_volume volumes[SFS_VOLUMES_MAX];
 };
@@ -301,9 +303,9 @@ int sfs_agent_release(struct sfs_volume *vol, struct sfs_inode *in);
 void sfs_agent_reconnect(struct sfs_volume *vol);
 int sfs_agent_event(struct sfs_volume *vol, struct sfs_msg *msg);
 int sfs_agent_answer(struct sfs_volume *vol, const struct sfs_msg *msg);
-/* A high descriptor number with the same file; closes fd. Keeps out of the way of programs that count on low numbers. */
+/* private.c; all of private.h for a descriptor that is there: the same file under a number of ours; closes fd */
 int sfs_high_fd(int fd);
-/* Close a descriptor that came from sfs_high_fd(). */
+/* Close a descriptor with such a number. */
 void sfs_private_close(int fd);
 
 /* inode.c; sfs.lock held where the name says so */

@@ -4,16 +4,17 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
-#include <sys/un.h>
 #include <sys/vfs.h>
 #include <time.h>
 
 #include "base/crc32c.h"
 #include "base/sys.h"
 #include "core/map.h"
+#include "core/message.h"
+#include "core/private.h"
+#include "core/text.h"
 #include "pm/pm.h"
 
 #define TMPFS_TYPE	   0x01021994
@@ -86,154 +87,6 @@ struct sfs_volume *sfs_volume_of(dev_t dev)
 	return NULL;
 }
 
-int sfs_high_fd(int fd)
-{
-	struct rlimit rl;
-	long base[2] = {0, 0};
-	int high = -EINVAL;
-
-	if (fd < 0)
-		return fd;
-	if (sys_call4(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, (long)&rl) == 0) {
-		long limit = rl.rlim_cur > (1u << 20) ? 1l << 20 : (long)rl.rlim_cur;
-
-		base[0] = limit - limit / 4;
-		base[1] = limit / 2;
-	}
-	for (int i = 0; i < 2 && high < 0; i++)
-		high = sys_fcntl(fd, F_DUPFD_CLOEXEC, base[i]);
-	if (high >= 0)
-		sys_close(fd);
-	else
-		high = fd;
-	if (high < sfs_fds_len)
-		store_release(&sfs_fds[high], SFS_PRIVATE);
-	return high;
-}
-
-void sfs_private_close(int fd)
-{
-	if (fd < sfs_fds_len)
-		store_release(&sfs_fds[fd], (struct sfs_ofd *)NULL);
-	sys_close(fd);
-}
-
-/* ---- messages ---- */
-
-static int send_msg(int sock, const struct sfs_msg *m, int fd)
-{
-	struct iovec iov = {(void *)m, sizeof(*m)};
-	union {
-		struct cmsghdr align;
-		char buf[CMSG_SPACE(sizeof(int))];
-	} c;
-	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
-	long r;
-
-	if (fd >= 0) {
-		memset(&c, 0, sizeof(c));
-		h.msg_control = c.buf;
-		h.msg_controllen = sizeof(c.buf);
-		struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
-		cm->cmsg_level = SOL_SOCKET;
-		cm->cmsg_type = SCM_RIGHTS;
-		cm->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(cm), &fd, sizeof(int));
-	}
-	do
-		r = sys_call3(SYS_sendmsg, sock, (long)&h, MSG_NOSIGNAL);
-	while (r == -EINTR);
-	if (r < 0)
-		return (int)r;
-	return r == (long)sizeof(*m) ? 0 : -EPROTO;
-}
-
-/* Receives one message and up to nfds descriptors (-1 where there are fewer). */
-static int recv_msg(int sock, struct sfs_msg *m, int *fds, int nfds)
-{
-	struct iovec iov = {m, sizeof(*m)};
-	union {
-		struct cmsghdr align;
-		char buf[CMSG_SPACE(2 * sizeof(int))];
-	} c;
-	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.buf, .msg_controllen = sizeof(c.buf)};
-	long r;
-
-	for (int i = 0; i < nfds; i++)
-		fds[i] = -1;
-	do
-		r = sys_call3(SYS_recvmsg, sock, (long)&h, MSG_CMSG_CLOEXEC);
-	while (r == -EINTR);
-	if (r == 0)
-		return -ECONNRESET;
-	if (r < 0)
-		return (int)r;
-	if (h.msg_controllen >= sizeof(struct cmsghdr)) {
-		struct cmsghdr *cm = (struct cmsghdr *)c.buf;
-
-		if (cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS) {
-			int got = (int)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-
-			for (int i = 0; i < got; i++) {
-				int fd;
-
-				memcpy(&fd, CMSG_DATA(cm) + (size_t)i * sizeof(int), sizeof(int));
-				if (i < nfds)
-					fds[i] = fd;
-				else
-					sys_close(fd);
-			}
-		}
-	}
-	if (r != (long)sizeof(*m) || m->version != SFS_PROTO_VERSION)
-		return -EPROTO;
-	return 0;
-}
-
-static void append(char *buf, size_t *n, size_t size, const char *s)
-{
-	while (*s && *n + 1 < size)
-		buf[(*n)++] = *s++;
-	buf[*n] = 0;
-}
-
-static void append_number(char *buf, size_t *n, size_t size, unsigned v)
-{
-	char digits[12];
-	int i = sizeof(digits) - 1;
-
-	digits[i] = 0;
-	do
-		digits[--i] = (char)('0' + v % 10);
-	while ((v /= 10) != 0);
-	append(buf, n, size, digits + i);
-}
-
-static int dial(struct sfs_volume *vol)
-{
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	size_t n = 0;
-	int fd, r;
-
-	append(addr.sun_path, &n, sizeof(addr.sun_path), vol->agents);
-	append(addr.sun_path, &n, sizeof(addr.sun_path), "/");
-	append_number(addr.sun_path, &n, sizeof(addr.sun_path), major(vol->dev));
-	append(addr.sun_path, &n, sizeof(addr.sun_path), "-");
-	append_number(addr.sun_path, &n, sizeof(addr.sun_path), minor(vol->dev));
-	append(addr.sun_path, &n, sizeof(addr.sun_path), ".sock");
-	if (n + 1 >= sizeof(addr.sun_path))
-		return -ENAMETOOLONG;
-	fd = (int)sys_call3(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return fd;
-	r = (int)sys_call3(SYS_connect, fd, (long)&addr, sizeof(addr));
-	if (r < 0) {
-		sys_close(fd);
-		return r;
-	}
-	return sfs_high_fd(fd);
-}
-
 /* ---- connecting ---- */
 
 static int log_map(struct sfs_volume *vol, int fd)
@@ -275,13 +128,13 @@ static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 {
 	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .a = vol->mode, .b = resume};
 	struct statfs sf;
-	int fds[2], sock = dial(vol), r;
+	int fds[2], sock = sfs_dial(vol), r;
 
 	if (sock < 0)
 		return sock;
-	r = send_msg(sock, &m, proof_fd);
+	r = sfs_msg_send(sock, &m, proof_fd);
 	if (r == 0)
-		r = recv_msg(sock, &m, fds, 2);
+		r = sfs_msg_recv(sock, &m, fds, 2);
 	if (r == 0 && m.status < 0) {
 		r = m.status;
 	} else if (r == 0 && (fds[0] < 0 || fds[1] < 0)) {
@@ -324,15 +177,16 @@ static void complain(struct sfs_volume *vol, int err)
 	if (vol->complained)
 		return;
 	vol->complained = true;
-	append(text, &n, sizeof(text), "libsplit: no agent for ");
-	append(text, &n, sizeof(text), vol->dir);
-	append(text, &n, sizeof(text), " in ");
-	append(text, &n, sizeof(text), vol->agents);
-	append(text, &n, sizeof(text), " (error ");
-	append_number(text, &n, sizeof(text), (unsigned)-err);
-	append(text, &n, sizeof(text),
-	       vol->mode == SFS_STRICT ? "): opening files for writing fails, because strict mode can't be kept without it\n"
-				       : "): files are served by the kernel, more slowly\n");
+	sfs_text_add(text, &n, sizeof(text), "libsplit: no agent for ");
+	sfs_text_add(text, &n, sizeof(text), vol->dir);
+	sfs_text_add(text, &n, sizeof(text), " in ");
+	sfs_text_add(text, &n, sizeof(text), vol->agents);
+	sfs_text_add(text, &n, sizeof(text), " (error ");
+	sfs_text_number(text, &n, sizeof(text), (unsigned)-err);
+	sfs_text_add(text, &n, sizeof(text),
+		     vol->mode == SFS_STRICT
+			     ? "): opening files for writing fails, because strict mode can't be kept without it\n"
+			     : "): files are served by the kernel, more slowly\n");
 	sys_write(2, text, n);
 }
 
@@ -426,9 +280,9 @@ static int resume(struct sfs_volume *vol, int tries)
 
 			if (in->vol != vol || !in->ready || in->deleg == SFS_DELEG_NONE)
 				continue;
-			r = send_msg(vol->request_fd, &m, in->fd);
+			r = sfs_msg_send(vol->request_fd, &m, in->fd);
 			if (r == 0)
-				r = recv_msg(vol->request_fd, &m, NULL, 0);
+				r = sfs_msg_recv(vol->request_fd, &m, NULL, 0);
 			if (r < 0)
 				break;
 		}
@@ -472,11 +326,11 @@ static void volume_lost(struct sfs_volume *vol)
 	size_t n = 0;
 
 	sfs_inodes_each(vol, lose_one, &files);
-	append(text, &n, sizeof(text), "libsplit: the agent has recovered ");
-	append(text, &n, sizeof(text), vol->dir);
-	append(text, &n, sizeof(text), " as if this process were dead; the last writes to ");
-	append_number(text, &n, sizeof(text), files);
-	append(text, &n, sizeof(text), " of its files may be lost, and calls on them fail until they are closed\n");
+	sfs_text_add(text, &n, sizeof(text), "libsplit: the agent has recovered ");
+	sfs_text_add(text, &n, sizeof(text), vol->dir);
+	sfs_text_add(text, &n, sizeof(text), " as if this process were dead; the last writes to ");
+	sfs_text_number(text, &n, sizeof(text), files);
+	sfs_text_add(text, &n, sizeof(text), " of its files may be lost, and calls on them fail until they are closed\n");
 	sys_write(2, text, n);
 
 	sfs_mutex_lock(&vol->request);
@@ -514,7 +368,7 @@ void sfs_agent_reconnect(struct sfs_volume *vol)
 		volume_lost(vol);
 }
 
-/* One request and its reply, across a restart of the agent. fds: see recv_msg(). *waiting becomes false
+/* One request and its reply, across a restart of the agent. fds: see sfs_msg_recv(). *waiting becomes false
  * when it is our turn. */
 static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, int nfds, bool *waiting)
 {
@@ -526,10 +380,10 @@ static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, 
 		store_release(waiting, false);
 	for (int try = 0;; try++) {
 		sfs_mutex_lock(&vol->conn);
-		r = vol->request_fd >= 0 ? send_msg(vol->request_fd, &ask, fd) : -ENOTCONN;
+		r = vol->request_fd >= 0 ? sfs_msg_send(vol->request_fd, &ask, fd) : -ENOTCONN;
 		sfs_mutex_unlock(&vol->conn);
 		if (r == 0)
-			r = recv_msg(vol->request_fd, m, fds, nfds);
+			r = sfs_msg_recv(vol->request_fd, m, fds, nfds);
 		if (r == 0 || try == 1 || vol->away)
 			break;
 		r = resume(vol, RECONNECT_TRIES);
@@ -548,7 +402,7 @@ static int notify(struct sfs_volume *vol, const struct sfs_msg *m)
 	int r;
 
 	sfs_mutex_lock(&vol->conn);
-	r = vol->request_fd >= 0 ? send_msg(vol->request_fd, m, -1) : -ENOTCONN;
+	r = vol->request_fd >= 0 ? sfs_msg_send(vol->request_fd, m, -1) : -ENOTCONN;
 	sfs_mutex_unlock(&vol->conn);
 	return r;
 }
@@ -605,10 +459,10 @@ int sfs_agent_event(struct sfs_volume *vol, struct sfs_msg *msg)
 
 	if (r <= 0)
 		return -EAGAIN;
-	return recv_msg(vol->event_fd, msg, NULL, 0);
+	return sfs_msg_recv(vol->event_fd, msg, NULL, 0);
 }
 
 int sfs_agent_answer(struct sfs_volume *vol, const struct sfs_msg *msg)
 {
-	return send_msg(vol->event_fd, msg, -1);
+	return sfs_msg_send(vol->event_fd, msg, -1);
 }
