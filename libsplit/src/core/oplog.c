@@ -188,7 +188,7 @@ static int retire_one(struct sfs_inode *in, void *arg)
  * records are still valid (live) takes no store in place: replaying them would undo it. Concurrent callers wait and find
  * the work done.
  *
- * Ordering on PM: relinks durable (syncfs), then the epoch.
+ * Ordering on PM: relinks durable (syncfs), then the epoch. Nothing is stored between them: every flush has fenced.
  */
 int sfs_log_checkpoint(struct sfs_volume *vol, bool wait)
 {
@@ -218,7 +218,6 @@ int sfs_log_checkpoint(struct sfs_volume *vol, bool wait)
 	if (w.err == 0) {
 		struct sfs_log_header *h = (struct sfs_log_header *)vol->log;
 
-		pm_fence();
 		pm_store64(&h->epoch, vol->epoch + 1);
 		pm_fence();
 		sfs_inodes_each(vol, retire_one, &w);
