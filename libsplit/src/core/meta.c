@@ -52,15 +52,15 @@ static off_t lseek_of(struct sfs_ofd *ofd, int fd, off_t off, int whence)
 off_t sfs_lseek(int fd, off_t off, int whence)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
-	struct sfs_op outer;
+	uint64_t *op;
 	off_t r;
 
 	if (!ofd)
 		return SFS_PASS;
-	if (!sfs_op_begin(ofd->inode, &outer))
+	if (!sfs_op_begin(ofd->inode, &op))
 		return -EDEADLK;
 	r = lseek_of(ofd, fd, off, whence);
-	sfs_op_end(&outer);
+	sfs_op_end(op);
 	return r;
 }
 
@@ -68,13 +68,13 @@ int sfs_fsync(int fd, bool data_only)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	struct sfs_inode *in;
-	struct sfs_op outer;
+	uint64_t *op;
 	int r;
 
 	if (!ofd)
 		return SFS_PASS;
 	in = ofd->inode;
-	if (!sfs_op_begin(in, &outer))
+	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
 	count(in->vol, fsync_ops, 1);
 	sfs_rwlock_wrlock(&in->lock);
@@ -84,7 +84,7 @@ int sfs_fsync(int fd, bool data_only)
 	sfs_rwlock_wrunlock(&in->lock);
 	if (r == -EAGAIN)
 		r = sfs_log_checkpoint(in->vol, true);
-	sfs_op_end(&outer);
+	sfs_op_end(op);
 	return r;
 }
 
@@ -97,14 +97,14 @@ void sfs_sync_all(void)
 
 static int all_true_one(struct sfs_inode *in, void *arg)
 {
-	struct sfs_op outer;
+	uint64_t *op;
 
 	(void)arg;
 	/* In a signal handler: the call that it interrupted is not complete, and may never be. */
-	if (!(in->live || in->staged > 0 || in->touched) || !sfs_op_begin(in, &outer))
+	if (!(in->live || in->staged > 0 || in->touched) || !sfs_op_begin(in, &op))
 		return 0;
 	sfs_flush_unlocked(in, SFS_PUBLISH);
-	sfs_op_end(&outer);
+	sfs_op_end(op);
 	return 0;
 }
 
@@ -136,10 +136,10 @@ static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long
 	struct sfs_inode *in = ofd->inode;
 	uint32_t slot = 0;
 	bool torn = false;
-	struct sfs_op outer;
+	uint64_t *op;
 	int r;
 
-	if (!sfs_op_begin(in, &outer))
+	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
 	for (;;) {
 		sfs_rwlock_wrlock(&in->lock);
@@ -170,7 +170,7 @@ static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long
 		if (r < 0)
 			break;
 	}
-	sfs_op_end(&outer);
+	sfs_op_end(op);
 	return r;
 }
 
@@ -253,13 +253,13 @@ static int make_true(int fd, bool forever, enum sfs_flush how)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	struct sfs_inode *in;
-	struct sfs_op outer;
+	uint64_t *op;
 	int r;
 
 	if (!ofd)
 		return 0;
 	in = ofd->inode;
-	if (!sfs_op_begin(in, &outer))
+	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
 	sfs_rwlock_wrlock(&in->lock);
 	/* Another process may have it staged: taking part in the delegation makes that one relink. */
@@ -275,7 +275,7 @@ static int make_true(int fd, bool forever, enum sfs_flush how)
 	push_offset(ofd, fd);
 	if (forever)
 		ofd->kernel_off = true;
-	sfs_op_end(&outer);
+	sfs_op_end(op);
 	return r;
 }
 
@@ -293,10 +293,10 @@ void sfs_changed(int fd)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	struct sfs_inode *in;
-	struct sfs_op outer;
+	uint64_t *op;
 	off_t off;
 
-	if (!ofd || !sfs_op_begin(ofd->inode, &outer))
+	if (!ofd || !sfs_op_begin(ofd->inode, &op))
 		return;
 	in = ofd->inode;
 	sfs_rwlock_wrlock(&in->lock);
@@ -308,7 +308,7 @@ void sfs_changed(int fd)
 	if (!ofd->kernel_off && off >= 0)
 		ofd->off = off;
 	sfs_mutex_unlock(&ofd->lock);
-	sfs_op_end(&outer);
+	sfs_op_end(op);
 }
 
 int sfs_make_path_true(int dirfd, const char *path, int at_flags)
@@ -352,12 +352,12 @@ static struct sfs_inode *stale(dev_t dev, ino_t ino, uint64_t size)
 static bool truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
 {
 	struct sfs_inode *in = stale(dev, ino, size);
-	struct sfs_op outer;
+	uint64_t *op;
 	bool known = false;
 
 	if (!in)
 		return false;
-	if (sfs_op_begin(in, &outer)) {
+	if (sfs_op_begin(in, &op)) {
 		sfs_rwlock_wrlock(&in->lock);
 		if (in->fd >= 0) {
 			sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
@@ -369,7 +369,7 @@ static bool truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
 			}
 		}
 		sfs_rwlock_wrunlock(&in->lock);
-		sfs_op_end(&outer);
+		sfs_op_end(op);
 	}
 	sfs_inode_put(in);
 	return known;

@@ -14,7 +14,7 @@
 #define VISIBILITY_MS 100
 
 struct sfs_state sfs;
-struct sfs_op sfs_ops[SFS_OPS];
+uint64_t sfs_ops[SFS_OPS + SFS_OP_PROBES];
 
 static const char *env(char *const *envp, const char *name)
 {
@@ -24,23 +24,6 @@ static const char *env(char *const *envp, const char *name)
 		if (memcmp(*envp, name, n) == 0 && (*envp)[n] == '=')
 			return *envp + n + 1;
 	return NULL;
-}
-
-bool sfs_op_check(struct sfs_inode *in)
-{
-	const struct timespec ms = {0, 1000000};
-
-	/* A lock that is biased to this thread knows. Otherwise: a call within a call never gets it, anybody else does after a while. */
-	if (sfs_bias_mine(&in->lock.bias))
-		return false;
-	for (int i = 0; i < 1000; i++) {
-		if (sfs_rwlock_trywrlock(&in->lock)) {
-			sfs_rwlock_wrunlock(&in->lock);
-			return true;
-		}
-		sys_call2(SYS_nanosleep, (long)&ms, 0);
-	}
-	return false;
 }
 
 bool sfs_active(void)

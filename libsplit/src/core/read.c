@@ -206,7 +206,7 @@ static ssize_t readv_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, in
 ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
-	struct sfs_op outer;
+	uint64_t *op;
 	ssize_t r;
 
 	if (!ofd)
@@ -220,10 +220,10 @@ ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags
 			sfs_changed(fd);
 		return r;
 	}
-	if (unlikely(!sfs_op_begin(ofd->inode, &outer)))
+	if (unlikely(!sfs_op_begin(ofd->inode, &op)))
 		return -EDEADLK;
 	r = readv_of(ofd, fd, iov, cnt, off);
-	sfs_op_end(&outer);
+	sfs_op_end(op);
 	return r;
 }
 

@@ -238,50 +238,45 @@ extern struct sfs_state sfs __attribute__((visibility("hidden")));
 #define count(vol, what, n) ((vol)->counters->what += (uint64_t)(n))
 
 /*
- * Which inode each thread works on, by hash of its thread pointer (there is no thread-local storage for us): a signal handler that
- * interrupts a call and makes one on the same inode would wait for itself for ever, and gets -EDEADLK instead. Two threads in one
- * slot hide each other; then such a handler hangs, which it would otherwise do always.
+ * Which thread works on which inode: a signal handler that interrupts a call and makes one on the same inode would wait for itself for
+ * ever, and gets -EDEADLK instead. There is no thread-local storage for us, so it is a table of marks, each a thread pointer and an
+ * inode in one word, in one of a few slots that the thread pointer leads to. A mark that is found is certain; one that found no
+ * slot, or lost it to another thread that took it at the same moment, is hidden: then such a handler hangs, which it would otherwise
+ * do always.
  */
-struct sfs_op {
-	void *self;
-	struct sfs_inode *inode;
-};
-#define SFS_OPS 1024
-extern struct sfs_op sfs_ops[SFS_OPS] __attribute__((visibility("hidden")));
+#define SFS_OPS	      1024
+#define SFS_OP_PROBES 4
+extern uint64_t sfs_ops[SFS_OPS + SFS_OP_PROBES] __attribute__((visibility("hidden")));
 
-/* Two threads in one slot may make it look like a call within a call: false when it is one. */
-bool sfs_op_check(struct sfs_inode *in);
-
-static inline struct sfs_op *sfs_op_slot(void)
+/* False: this thread is inside a call on the inode already. *op is for sfs_op_end(). */
+static inline bool sfs_op_begin(struct sfs_inode *in, uint64_t **op)
 {
-	return &sfs_ops[((uintptr_t)sfs_self() >> 6) * 0x9e3779b97f4a7c15ull >> 54];
-}
+	const uint64_t self = (uintptr_t)sfs_self(), spread = 0x9e3779b97f4a7c15ull;
+	const uint64_t mark = (self * spread ^ (uintptr_t)in) | 1;
+	uint64_t *slot = &sfs_ops[(self >> 6) * spread >> 54];
 
-/* False: this thread is inside a call on the inode already. `outer` is for sfs_op_end(). */
-static inline bool sfs_op_begin(struct sfs_inode *in, struct sfs_op *outer)
-{
-	struct sfs_op *op = sfs_op_slot();
-	void *self = sfs_self();
-
-	*outer = *op;
-	if (unlikely(sfs_bias_mine(&in->lock.bias) || (outer->inode == in && outer->self == self)) && !sfs_op_check(in))
+	*op = NULL;
+	if (unlikely(sfs_bias_mine(&in->lock.bias)))
 		return false;
-	op->self = self;
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	op->inode = in;
+	for (int i = 0; i < SFS_OP_PROBES; i++) {
+		const uint64_t seen = __atomic_load_n(&slot[i], __ATOMIC_RELAXED);
+
+		if (unlikely(seen == mark))
+			return false;
+		if (seen == 0 && !*op)
+			*op = &slot[i];
+	}
+	if (likely(*op))
+		__atomic_store_n(*op, mark, __ATOMIC_RELAXED);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	return true;
 }
 
-static inline void sfs_op_end(const struct sfs_op *outer)
+static inline void sfs_op_end(uint64_t *op)
 {
-	struct sfs_op *op = sfs_op_slot();
-
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	op->inode = NULL;
-	op->self = outer->self;
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	op->inode = outer->self == sfs_self() ? outer->inode : NULL;
+	if (likely(op))
+		__atomic_store_n(op, 0, __ATOMIC_RELAXED);
 }
 
 /* Does this process serve the file itself now? */

@@ -535,7 +535,7 @@ static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
-	struct sfs_op outer;
+	uint64_t *op;
 	ssize_t r;
 
 	if (!ofd)
@@ -548,9 +548,9 @@ ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flag
 		sfs_changed(fd);
 		return r;
 	}
-	if (unlikely(!sfs_op_begin(ofd->inode, &outer)))
+	if (unlikely(!sfs_op_begin(ofd->inode, &op)))
 		return -EDEADLK;
 	r = writev_of(ofd, fd, iov, cnt, off, flags);
-	sfs_op_end(&outer);
+	sfs_op_end(op);
 	return r;
 }
