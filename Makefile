@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X main.version=$(VERSION)
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e test-arm64 vm-test vm-soak crash-explore crash-mutate bench images lint format clean help
+.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e test-arm64 vm-test vm-soak crash-explore crash-mutate soak-apps bench images lint format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector ## build the library, the command line, the CSI driver and the injector into build/
@@ -37,7 +37,8 @@ down: ## remove everything quickstart started
 test: deps lint test-c test-go test-scripts test-e2e ## run every test that needs no hardware
 deps: ## install the Debian packages and the Go toolchain that are missing (as root); says nothing when none is
 	hack/install-deps all
-test-c: | $(BUILD) ## C tests: plain, address and undefined-behaviour sanitizer, thread sanitizer
+test-c: | $(BUILD) ## C tests: plain, address and undefined-behaviour sanitizer, thread sanitizer; programs from packages, pjdfstest, fsx
+	hack/build-suites
 	$(MAKE) -C libsplit test
 test-go: ## Go tests and vet
 	$(GO) vet ./...
@@ -60,6 +61,12 @@ test-arm64: ## every unit test and program of test/posix for arm64 in every mode
 
 soak: all ## kill SQLite, Redis and a log writer 1,000 times, at random; SOAK_ARGS="--kills N --seed N" for others
 	LIBSPLIT=$(BUILD)/libsplit.so SPLITFS=$(BUILD)/splitfs libsplit/test/soak/test_kills --kills 1000 --seed 0 $(SOAK_ARGS)
+soak-apps: all ## programs from packages on XFS, ext4 and tmpfs, under the coverage gate in every mode, and killed 20 times each; fsx with 30 seeds
+	hack/build-suites
+	$(MAKE) -C libsplit test-progs
+	@set -e; export LIBSPLIT=$(BUILD)/libsplit.so SPLITFS=$(BUILD)/splitfs; cd libsplit/test/apps; for fs in xfs ext4 tmpfs; do \
+		./test_apps --fs $$fs; ./test_coverage --fs $$fs --modes "posix sync strict"; ./test_killed --fs $$fs --kills 20 --seed 0; \
+		./test_conformance --fs $$fs --seeds 30 --seed $$RANDOM --calls 20000 --fio-size 32m; done
 
 crash-explore: | $(BUILD) ## crash states of all sequences of two calls, of sampled longer ones and of SQLite and LevelDB: over a million; CRASH_ARGS="--seed N --seconds N ..."
 	$(MAKE) -C libsplit crash-progs
