@@ -7,12 +7,10 @@
  */
 #include "harness.h"
 #include "unit/core_agent.h"
+#include "unit/core_log.h"
 
 #include <signal.h>
 #include <sys/wait.h>
-
-#include "base/crc32c.h"
-#include "recover/scan.h"
 
 #define APPENDERS 2
 #define WRITERS	  2
@@ -122,27 +120,6 @@ static void child(const char *mode)
 
 static const struct sfs_log_header *head;
 
-/* The record of a slot, as long as it has grown; good until 255 more are asked for. */
-static const struct sfs_record *valid(uint32_t slot)
-{
-	static struct sfs_record copies[256];
-	struct sfs_record *r = &copies[slot % 256];
-
-	if (slot >= head->slots)
-		return NULL;
-	*r = ((const struct sfs_record *)((const uint8_t *)head + SFS_LOG_RECORDS_OFFSET))[slot];
-	return sfs_record_valid(r, head->seed, head->epoch, slot) ? r : NULL;
-}
-
-/* All extents of the operation that the record in this slot belongs to are there. */
-static bool complete(uint32_t slot, const struct sfs_record *r)
-{
-	for (uint32_t i = 0; i <= (uint32_t)r->group_pos + r->group_left; i++)
-		if (!valid(slot - r->group_pos + i))
-			return false;
-	return true;
-}
-
 static void *map(const char *path, size_t *len)
 {
 	int fd = open(path, O_RDONLY);
@@ -157,43 +134,46 @@ static void *map(const char *path, size_t *len)
 	return p;
 }
 
+static const uint8_t *chunks[4096]; /* of this round */
+
+static const uint8_t *staging(uint32_t id)
+{
+	char path[700];
+	size_t len;
+
+	CHECK(id > 0 && id < sizeof(chunks) / sizeof(chunks[0]));
+	if (!chunks[id]) {
+		snprintf(path, sizeof(path), "%s/chunk-%u", sh->agents, id);
+		chunks[id] = map(path, &len);
+		CHECK_EQ(len, agent.chunk_bytes);
+	}
+	return chunks[id];
+}
+
+static void apply(void *ctx, const struct sfs_record *r, const uint8_t *data)
+{
+	const int fd = *(int *)ctx;
+	struct stat st;
+
+	CHECK(r->stage_off + r->len <= agent.chunk_bytes);
+	CHECK_EQ(pwrite(fd, data, r->len, (off_t)r->off), r->len);
+	CHECK(fstat(fd, &st) == 0);
+	if ((uint64_t)st.st_size < r->size)
+		CHECK_EQ(ftruncate(fd, (off_t)r->size), 0);
+}
+
 /* Returns the number of records that were applied. */
 static unsigned replay(const char *file)
 {
 	char path[700];
-	size_t len;
-	uint32_t from = 0;
-	unsigned n = 0;
 	struct stat st;
+	unsigned n;
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/%s", sh->root, file);
 	fd = open(path, O_RDWR | O_CREAT, 0644); /* a thread may have been killed before it made its file */
 	CHECK(fd >= 0 && fstat(fd, &st) == 0);
-	for (uint32_t i = 0; i < head->slots; i++) {
-		const struct sfs_record *r = valid(i);
-
-		if (r && r->type == SFS_REC_DONE && r->ino == st.st_ino)
-			from = i + 1;
-	}
-	for (uint32_t i = from; i < head->slots; i++) {
-		const struct sfs_record *r = valid(i);
-		const uint8_t *data;
-
-		if (!r || r->type != SFS_REC_WRITE || r->ino != st.st_ino || !complete(i, r))
-			continue;
-		snprintf(path, sizeof(path), "%s/chunk-%u", sh->agents, r->stage_file);
-		data = map(path, &len);
-		CHECK(r->stage_off + r->len <= len);
-		if (!(r->flags & SFS_REC_DATA_CRC) || crc32c(0, data + r->stage_off, r->len) == r->data_crc) {
-			CHECK_EQ(pwrite(fd, data + r->stage_off, r->len, (off_t)r->off), r->len);
-			CHECK(fstat(fd, &st) == 0);
-			if ((uint64_t)st.st_size < r->size)
-				CHECK_EQ(ftruncate(fd, (off_t)r->size), 0);
-			n++;
-		}
-		munmap((void *)data, len + 1);
-	}
+	n = core_log_each(head, st.st_ino, staging, apply, &fd);
 	close(fd);
 	return n;
 }
@@ -281,6 +261,10 @@ static unsigned round_of(const char *mode, unsigned us)
 	for (int i = 0; i < WRITERS; i++)
 		check_slots(i, strcmp(mode, "strict") == 0);
 	munmap((void *)head, len + 1);
+	for (size_t i = 0; i < sizeof(chunks) / sizeof(chunks[0]); i++)
+		if (chunks[i])
+			munmap((void *)chunks[i], agent.chunk_bytes + 1);
+	memset(chunks, 0, sizeof(chunks));
 	snprintf(cmd, sizeof(cmd), "rm -r '%s'", sh->root);
 	CHECK_EQ(system(cmd), 0);
 	return n;

@@ -8,11 +8,10 @@
  */
 #include "harness.h"
 #include "unit/core_agent.h"
+#include "unit/core_log.h"
 
-#include "base/crc32c.h"
 #include "core/state.h"
 #include "pm/pm.h"
-#include "recover/scan.h"
 
 #define FILES	   3
 #define FILE_MAX   (1 << 16)
@@ -56,39 +55,19 @@ static const uint8_t *staging(uint32_t id)
 	return chunks[id];
 }
 
-/* The record of a slot, as long as it has grown; good until 255 more are asked for. */
-static const struct sfs_record *valid(const struct sfs_log_header *h, uint32_t slot)
+static void apply(void *ctx, const struct sfs_record *r, const uint8_t *data)
 {
-	static struct sfs_record copies[256];
-	struct sfs_record *r = &copies[slot % 256];
+	uint64_t *size = ctx;
 
-	if (slot >= h->slots)
-		return NULL;
-	*r = ((const struct sfs_record *)(agent.log + SFS_LOG_RECORDS_OFFSET))[slot];
-	return sfs_record_valid(r, h->seed, h->epoch, slot) ? r : NULL;
-}
-
-/* All extents of the operation that the record in this slot belongs to are there. */
-static bool complete(const struct sfs_log_header *h, uint32_t slot, const struct sfs_record *r)
-{
-	const uint32_t first = slot - r->group_pos, n = r->group_pos + r->group_left + 1u;
-
-	if (r->group_pos > slot)
-		return false;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct sfs_record *o = valid(h, first + i);
-
-		if (!o || o->type != SFS_REC_WRITE || o->ino != r->ino || o->group_pos != i || o->group_left != n - 1 - i)
-			return false;
-	}
-	return true;
+	CHECK(r->len > 0 && r->off + r->len <= FILE_MAX && r->size >= r->off + r->len && r->size <= FILE_MAX);
+	CHECK(r->stage_off + r->len <= agent.chunk_bytes && r->stage_off % SFS_BLOCK == r->off % SFS_BLOCK);
+	memcpy(image + r->off, data, r->len);
+	*size = r->size > *size ? r->size : *size;
 }
 
 /* The file as recovery would leave it, into image; returns its size. */
 static uint64_t recovered(const struct file *f)
 {
-	const struct sfs_log_header *h = (const struct sfs_log_header *)agent.log;
-	uint32_t from = 0;
 	struct stat st;
 	uint64_t size;
 
@@ -96,27 +75,8 @@ static uint64_t recovered(const struct file *f)
 	size = (uint64_t)st.st_size;
 	memset(image, 0, sizeof(image));
 	CHECK_EQ(pread(f->raw, image, size, 0), size);
-	for (uint32_t i = 0; h && i < h->slots; i++) {
-		const struct sfs_record *r = valid(h, i);
-
-		if (r && r->type == SFS_REC_DONE && (r->ino == 0 || r->ino == f->ino))
-			from = i + 1;
-	}
-	for (uint32_t i = from; h && i < h->slots; i++) {
-		const struct sfs_record *r = valid(h, i);
-		const uint8_t *data;
-
-		if (!r || r->type != SFS_REC_WRITE || r->ino != f->ino || !complete(h, i, r))
-			continue;
-		CHECK(r->len > 0 && r->off + r->len <= FILE_MAX && r->size >= r->off + r->len && r->size <= FILE_MAX);
-		CHECK(r->stage_off + r->len <= agent.chunk_bytes && r->stage_off % SFS_BLOCK == r->off % SFS_BLOCK);
-		data = staging(r->stage_file) + r->stage_off;
-		if (r->flags & SFS_REC_DATA_CRC)
-			CHECK_EQ(crc32c(0, data, r->len), r->data_crc);
-		memcpy(image + r->off, data, r->len);
-		size = r->size > size ? r->size : size;
-		replayed++;
-	}
+	if (agent.log)
+		replayed += core_log_each((const struct sfs_log_header *)agent.log, f->ino, staging, apply, &size);
 	return size;
 }
 
@@ -338,6 +298,9 @@ int main(int argc, char **argv)
 	is_strict = strcmp(argv[1], "strict") == 0;
 	state = test_seed(20261121);
 	core_agent_start(&agent, argv[1]);
+	/* As if there were a service thread: it would relink between two looks of ours. */
+	sfs.service_state = 1;
+	sfs.wake_fd = -1;
 	for (int i = 0; i < FILES; i++) {
 		struct file *f = &files[i];
 		struct stat st;
@@ -351,7 +314,6 @@ int main(int argc, char **argv)
 	pm_record(&recorder);
 	for (int i = 0; i < FILES; i++)
 		reopen(&files[i], 0);
-	sfs.volumes[0].dirty = true; /* so nobody wakes the service thread: it would relink between two looks of ours */
 	for (int i = 0; i < CALLS; i++)
 		call(&files[test_below(&state, FILES)]);
 	pm_record(NULL);
