@@ -76,13 +76,14 @@ static bool read_dynamic(struct object *o, const Elf64_Dyn *d)
 	return o->sym && o->str && (o->gnu_hash || o->sysv_hash);
 }
 
-/* A defined, visible function of the default version. */
+/* A defined, visible function or variable of the default version. */
 static bool fits(const struct object *o, const struct search *s, uint32_t i)
 {
 	const Elf64_Sym *y = &o->sym[i];
 	unsigned type = ELF64_ST_TYPE(y->st_info), bind = ELF64_ST_BIND(y->st_info);
 
-	if (y->st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC) || (bind != STB_GLOBAL && bind != STB_WEAK))
+	if (y->st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_OBJECT) ||
+	    (bind != STB_GLOBAL && bind != STB_WEAK))
 		return false;
 	if (o->versym && (o->versym[i] & 0x8000))
 		return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Coming and going: the constructor and the destructor. */
-#include "preload.h"
+#include "stream.h"
 
 extern char **environ __attribute__((weak));
 
@@ -45,8 +45,12 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 	pl_resolve_early(sfs_active());
 	if (!sfs_active())
 		return;
+	pl_stdout_start();
 	for (int fd = 0; fd <= 2; fd++)
 		pl_adopt(fd);
+	/* A standard output that we inherit may be somebody else's too, of whom we know nothing. */
+	if (sfs_ours(1) && pl_hand_over(1) < 0)
+		pl_release(1);
 }
 
 __attribute__((destructor)) static void stop(void)

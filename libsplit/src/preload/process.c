@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <utmp.h>
 
 /* The child will share every open file description. */
 static void before_fork(void)
@@ -147,6 +148,15 @@ WRAPPER int w_forkpty(int *master, char *name, const struct termios *tio, const 
 	return pid;
 }
 EXPORT(forkpty, w_forkpty);
+
+/* The C library makes a terminal of 0, 1 and 2. */
+WRAPPER int w_login_tty(int fd)
+{
+	for (int i = 0; i <= 2 && sfs_active(); i++)
+		sfs_forget(i);
+	return REAL(login_tty)(fd);
+}
+EXPORT(login_tty, w_login_tty);
 
 /* The parent ends inside the C library, the child returns; 0, 1 and 2 become /dev/null unless noclose. */
 WRAPPER int w_daemon(int nochdir, int noclose)

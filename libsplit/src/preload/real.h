@@ -66,6 +66,16 @@
 	F(fputwc, pl_fb_nosys) F(fputwc_unlocked, pl_fb_nosys) F(fputws, pl_fb_nosys) F(fputws_unlocked, pl_fb_nosys) \
 	F(ungetwc, pl_fb_nosys) F(vfwprintf, pl_fb_nosys) F(__vfwprintf_chk, pl_fb_nosys) F(vfwscanf, pl_fb_nosys) \
 	F(__isoc99_vfwscanf, pl_fb_nosys) F(__isoc23_vfwscanf, pl_fb_nosys) \
+	F(vwprintf, pl_fb_nosys) F(__vwprintf_chk, pl_fb_nosys) F(putwchar, pl_fb_nosys) F(putwchar_unlocked, pl_fb_nosys) \
+	F(stdout, pl_fb_null) F(fputc, pl_fb_nosys) F(fputc_unlocked, pl_fb_nosys) F(putchar, pl_fb_nosys) \
+	F(putchar_unlocked, pl_fb_nosys) F(putw, pl_fb_nosys) F(puts, pl_fb_nosys) F(fputs, pl_fb_nosys) \
+	F(fputs_unlocked, pl_fb_nosys) F(fwrite, pl_fb_null) F(fwrite_unlocked, pl_fb_null) F(__overflow, pl_fb_nosys) \
+	F(fseek, pl_fb_nosys) F(fseeko, pl_fb_nosys) F(ftell, pl_fb_nosys) F(ftello, pl_fb_nosys) F(fgetpos, pl_fb_nosys) \
+	F(fsetpos, pl_fb_nosys) F(rewind, pl_fb_nothing) F(putpwent, pl_fb_nosys) F(putgrent, pl_fb_nosys) \
+	F(putspent, pl_fb_nosys) F(putsgent, pl_fb_nosys) F(addmntent, pl_fb_nosys) F(malloc_info, pl_fb_nosys) \
+	F(argp_parse, pl_fb_enosys) F(argp_help, pl_fb_nothing) F(argp_state_help, pl_fb_nothing) F(setmntent, pl_fb_null) \
+	F(endmntent, pl_fb_nosys) F(backtrace_symbols_fd, pl_fb_nothing) F(login_tty, pl_fb_nosys) \
+	F(vfprintf, pl_fb_nosys) F(vprintf, pl_fb_nosys) F(__vfprintf_chk, pl_fb_nosys) F(__vprintf_chk, pl_fb_nosys) \
 	F(fclose, pl_fb_nosys) F(pclose, pl_fb_nosys) F(vdprintf, pl_fb_nosys) F(__vdprintf_chk, pl_fb_nosys) \
 	F(aio_read, pl_fb_nosys) F(aio_write, pl_fb_nosys) F(aio_fsync, pl_fb_nosys) F(lio_listio, pl_fb_nosys) \
 	F(io_submit, pl_fb_io_submit) \

@@ -7,6 +7,8 @@
  */
 #include "stream.h"
 
+#include <execinfo.h>
+#include <mntent.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,7 +32,9 @@ void pl_stdio_unmark(int fd)
 
 bool pl_stdio_marked(int fd)
 {
-	if (fd <= 2 || fd >= MARKS)
+	if (fd <= 2 && fd != 1)
+		return true;
+	if (fd < 0 || fd >= MARKS)
 		return true;
 	return __atomic_load_n(&marks[fd / 64], __ATOMIC_RELAXED) >> (fd % 64) & 1;
 }
@@ -236,12 +240,36 @@ WRAPPER int w_fclose(FILE *f)
 	if (unlikely(sfs_active())) {
 		const int fd = f ? REAL(fileno)(f) : -1;
 
-		if (!sfs_ours(fd) || pl_stdio_marked(fd))
+		if (!sfs_ours(fd) || pl_stdio_marked(fd) || f == pl_stdout)
 			unmade(f);
 	}
 	return REAL(fclose)(f);
 }
 EXPORT(fclose, w_fclose);
+
+/* fopen and fclose inside the C library. */
+WRAPPER FILE *w_setmntent(const char *path, const char *mode)
+{
+	int err;
+
+	if (likely(!sfs_active()))
+		return REAL(setmntent)(path, mode);
+	err = *mode == 'w' ? before_truncation(path) : pl_path_true(AT_FDCWD, path, 0);
+	if (err < 0) {
+		pl_ret(err);
+		return NULL;
+	}
+	return made(REAL(setmntent)(path, mode), true, *mode != 'r');
+}
+EXPORT(setmntent, w_setmntent);
+
+WRAPPER int w_endmntent(FILE *f)
+{
+	if (unlikely(sfs_active()))
+		unmade(f);
+	return REAL(endmntent)(f);
+}
+EXPORT(endmntent, w_endmntent);
 
 WRAPPER int w_pclose(FILE *f)
 {
@@ -250,6 +278,16 @@ WRAPPER int w_pclose(FILE *f)
 	return REAL(pclose)(f);
 }
 EXPORT(pclose, w_pclose);
+
+WRAPPER void w_backtrace_symbols_fd(void *const *frames, int n, int fd)
+{
+	if (sfs_ours(fd))
+		sfs_make_true(fd, false);
+	REAL(backtrace_symbols_fd)(frames, n, fd);
+	if (sfs_ours(fd))
+		sfs_changed(fd);
+}
+EXPORT(backtrace_symbols_fd, w_backtrace_symbols_fd);
 
 /* dprintf writes inside the C library, and keeps nothing. */
 WRAPPER int w_vdprintf(int fd, const char *format, va_list ap)

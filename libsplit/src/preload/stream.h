@@ -22,4 +22,19 @@ FILE *pl_stream_new(int fd, int flags, long *why) __attribute__((visibility("hid
  */
 int pl_stream_to_libc(FILE *f) __attribute__((visibility("hidden")));
 
+/*
+ * stdout.c: the C library's stdout while nothing has been done with it that could reach descriptor 1, NULL from then on. pl_stdout_use()
+ * ends that: a negative errno value is for the call that is about to use stdout.
+ */
+extern FILE *pl_stdout __attribute__((visibility("hidden")));
+void pl_stdout_start(void) __attribute__((visibility("hidden"), cold));
+int pl_stdout_use(void) __attribute__((visibility("hidden"), cold));
+
+static inline int pl_stdout_used(const FILE *f)
+{
+	const FILE *unused = __atomic_load_n(&pl_stdout, __ATOMIC_RELAXED);
+
+	return likely(!unused || f != unused) ? 0 : pl_stdout_use();
+}
+
 #endif

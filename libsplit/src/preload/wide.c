@@ -14,6 +14,9 @@
 		int err_ = sfs_active() ? pl_stream_to_libc(f) : 0;                                                            \
                                                                                                                                \
 		if (likely(err_ >= 0))                                                                                         \
+			err_ = pl_stdout_used(f);                                                                              \
+                                                                                                                               \
+		if (likely(err_ >= 0))                                                                                         \
 			return call;                                                                                           \
 		pl_ret(err_);                                                                                                  \
 		return failed;                                                                                                 \
@@ -83,6 +86,29 @@ PUTWS(fputws_unlocked)
 EXPORT(fputws, w_fputws);
 EXPORT(fputws_unlocked, w_fputws_unlocked);
 
+/* What goes to stdout without saying so; it is no FILE of ours. */
+#define TO_STDOUT(call, failed)                                                                                                \
+	do {                                                                                                                   \
+		int err_ = pl_stdout_used(pl_stdout);                                                                          \
+                                                                                                                               \
+		if (likely(err_ >= 0))                                                                                         \
+			return call;                                                                                           \
+		pl_ret(err_);                                                                                                  \
+		return failed;                                                                                                 \
+	} while (0)
+
+WRAPPER wint_t w_putwchar(wchar_t c)
+{
+	TO_STDOUT(REAL(putwchar)(c), WEOF);
+}
+EXPORT(putwchar, w_putwchar);
+
+WRAPPER wint_t w_putwchar_unlocked(wchar_t c)
+{
+	TO_STDOUT(REAL(putwchar_unlocked)(c), WEOF);
+}
+EXPORT(putwchar_unlocked, w_putwchar_unlocked);
+
 WRAPPER wint_t w_ungetwc(wint_t c, FILE *f)
 {
 	WIDE(f, REAL(ungetwc)(c, f), WEOF);
@@ -133,3 +159,39 @@ WRAPPER int w_fwprintf_chk(FILE *f, int flag, const wchar_t *fmt, ...)
 	return r;
 }
 EXPORT(__fwprintf_chk, w_fwprintf_chk);
+
+WRAPPER int w_vwprintf(const wchar_t *fmt, va_list ap)
+{
+	TO_STDOUT(REAL(vwprintf)(fmt, ap), -1);
+}
+EXPORT(vwprintf, w_vwprintf);
+
+WRAPPER int w_vwprintf_chk(int flag, const wchar_t *fmt, va_list ap)
+{
+	TO_STDOUT(REAL_AS(int (*)(int, const wchar_t *, va_list), __vwprintf_chk)(flag, fmt, ap), -1);
+}
+EXPORT(__vwprintf_chk, w_vwprintf_chk);
+
+WRAPPER int w_wprintf(const wchar_t *fmt, ...)
+{
+	va_list ap;
+	int r;
+
+	va_start(ap, fmt);
+	r = w_vwprintf(fmt, ap);
+	va_end(ap);
+	return r;
+}
+EXPORT(wprintf, w_wprintf);
+
+WRAPPER int w_wprintf_chk(int flag, const wchar_t *fmt, ...)
+{
+	va_list ap;
+	int r;
+
+	va_start(ap, fmt);
+	r = w_vwprintf_chk(flag, fmt, ap);
+	va_end(ap);
+	return r;
+}
+EXPORT(__wprintf_chk, w_wprintf_chk);
