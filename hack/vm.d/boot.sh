@@ -23,7 +23,9 @@ choose_accel() {
 #   vm_pmem      images of NVDIMMs      vm_memory, vm_cpus
 #   vm_shares    OPTIONS:DIR            vm_append   more words for the kernel
 #   vm_extra     more words for QEMU
+#   vm_uefi      the variables of UEFI firmware; empty: the machine has a BIOS
 declare -a vm_pmem=() vm_shares=() vm_append=() vm_extra=() vm_env=()
+vm_uefi=
 
 # 9p options: what nobody changes during a run is cached; what both sides write is not.
 SHARE_READ=ro,cache=loose
@@ -45,6 +47,8 @@ vm_start() {
         -device virtio-serial -chardev "file,id=job,path=$vm_run/output.log" -device virtserialport,chardev=job,name=job
         -drive "file=$root_image,format=raw,if=none,id=root,readonly=on" -device virtio-blk-pci,drive=root
         -kernel "$kernel_image/boot/vmlinuz-$kernel_release" -initrd "$initrd_image")
+    [ -z "$vm_uefi" ] || command+=(-drive "if=pflash,format=raw,unit=0,readonly=on,file=$VM_UEFI_CODE"
+        -drive "if=pflash,format=raw,unit=1,file=$vm_uefi")
     for image in "${vm_pmem[@]}"; do
         command+=(-object "memory-backend-file,id=pm$n,share=on,mem-path=$image,size=$(stat -c %s "$image"),align=2M"
             -device "nvdimm,id=nv$n,memdev=pm$n,unarmed=off")

@@ -18,6 +18,10 @@ VM_PACKAGES=(acl attr bsdextrautils daxctl e2fsprogs file iproute2 jq kmod libas
 # Raised by hand when root.sh makes another tree from the same packages.
 VM_ROOT_RECIPE=1
 
+# Firmware with variables, of the package ovmf, for --uefi.
+VM_UEFI_CODE=/usr/share/OVMF/OVMF_CODE_4M.fd
+VM_UEFI_VARS=/usr/share/OVMF/OVMF_VARS_4M.fd
+
 VM_MEMORY=1536M
 VM_CPUS=2
 VM_PMEM=1G

@@ -84,6 +84,7 @@ namespace; "pmem-mount --help" (inside) makes file systems there.
   --memory SIZE    [$VM_MEMORY]
   --cpus N         [$VM_CPUS]
   --append WORDS   more words for the kernel's command line
+  --uefi FILE      boot by UEFI firmware, whose variables are kept in FILE (made where there is none)
   --name NAME      name of the run's directory BUILD/vm/NAME [run]; there: output.log, console.log,
                    dmesg.log, status and whatever COMMAND leaves in VM_RESULTS
 EOF
@@ -91,7 +92,7 @@ EOF
 
 vm_run_command() {
     local sizes=() persist='' name='' timeout=$VM_TIMEOUT dir n size tail_pid status
-    vm_kernel=$VM_KERNEL_DEFAULT vm_memory=$VM_MEMORY vm_cpus=$VM_CPUS vm_append=() vm_env=()
+    vm_kernel=$VM_KERNEL_DEFAULT vm_memory=$VM_MEMORY vm_cpus=$VM_CPUS vm_append=() vm_env=() vm_uefi=''
     default_shares
     while [ $# -gt 0 ]; do
         case $1 in
@@ -103,7 +104,7 @@ vm_run_command() {
             shift
             break
             ;;
-        --kernel | --pmem | --persist | --share | --env | --timeout | --memory | --cpus | --append | --name)
+        --kernel | --pmem | --persist | --share | --env | --timeout | --memory | --cpus | --append | --uefi | --name)
             [ $# -ge 2 ] || usage_error "$1 wants a value"
             case $1 in
             --kernel) vm_kernel=$2 ;;
@@ -120,6 +121,7 @@ vm_run_command() {
             --memory) vm_memory=$2 ;;
             --cpus) vm_cpus=$2 ;;
             --append) vm_append+=("$2") ;;
+            --uefi) vm_uefi=$(realpath -m "$2") ;;
             --name) name=$2 ;;
             esac
             shift
@@ -135,6 +137,9 @@ vm_run_command() {
     [ ${#sizes[@]} -gt 0 ] || sizes=("$VM_PMEM")
 
     claim_run "${name:-run}" "${name:+1}"
+    if [ -n "$vm_uefi" ] && [ ! -f "$vm_uefi" ]; then
+        cp "$VM_UEFI_VARS" "$vm_uefi" || die "no variables for UEFI firmware: run hack/install-deps vm (package ovmf)"
+    fi
     vm_pmem=()
     n=0
     if [ -n "$persist" ]; then
