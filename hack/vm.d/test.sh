@@ -39,17 +39,17 @@ summary=() failed=0 passed=0 skipped=0
 
 # start_test LINE: the test that read_test has read, in the background.
 start_test() {
-    local id=$t_name@$1 dir=$VM_BUILD/vm/$t_name@$1 word pmem=()
+    local id=$t_name@$1 dir=$VM_BUILD/vm/$t_name@$1 word options=()
     progress "$id: $t_what"
     for word in $t_needs; do
-        case $word in pmem=*) pmem+=(--pmem "${word#pmem=}") ;; esac
+        case $word in pmem=* | append=*) options+=("--${word%%=*}" "${word#*=}") ;; esac
     done
     mkdir -p "$dir"
     if [ "$(type -t "test_${t_name//-/_}")" = function ]; then
         ("test_${t_name//-/_}" "$1" "$dir") >"$dir/test.log" 2>&1 &
     else
         "$HACK_DIR/vm" run --kernel "$1" --name "$id" --timeout $((t_limit + 4 * VM_STRESS)) --env "VM_SEED=$VM_SEED" \
-            --env "VM_STRESS=$VM_STRESS" "${pmem[@]}" -- "$VM_PARTS/guest/jobs/$t_name" >"$dir/test.log" 2>&1 &
+            --env "VM_STRESS=$VM_STRESS" "${options[@]}" -- "$VM_PARTS/guest/jobs/$t_name" >"$dir/test.log" 2>&1 &
     fi
     t_pid[$id]=$! t_begun[$id]=$SECONDS t_said[$id]=$SECONDS
     CHILDREN[$!]=1

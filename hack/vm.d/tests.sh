@@ -2,18 +2,23 @@
 # shellcheck shell=bash disable=SC2154,SC2034  # the parts of hack/vm share variables
 # The tests of hack/vm test: the table, and those that are more than a job inside.
 
-# NAME | kernel lines | seconds | what must be built, NVDIMMs | what it shows
+# What a stock kernel can be asked to watch in its own memory: freed and neighbouring objects (FZPU: checks, red zones, poison, owners),
+# freed pages, and from 6.12 on a sample of objects between guard pages.
+WATCHED="append=slub_debug=FZPU append=page_poison=1 append=kfence.sample_interval=1"
+
+# The seconds are there for what hangs: a busy host takes three times as long as a calm one.
+# NAME | kernel lines | seconds | what must be built, NVDIMMs, words for the kernel | what it shows
 # A test runs guest/jobs/NAME inside, or, where test_NAME is a function, that function outside.
 VM_TESTS=(
     "oracle | 6.1 | 60 | programs | the power cuts' oracle accepts what is right and notices what is wrong (needs no machine)"
     "patches | 6.1 6.12 | 600 | | the kernel patches apply, pass checkpatch and compile (needs no machine)"
     "dax | 6.1 6.12 | 120 | programs module | DAX is real: statx, MAP_SYNC, 2 MiB faults counted; and is not where it should not be"
     "aged | 6.1 6.12 | 480 | programs module libsplit | a staging pool made on an aged volume gets 2 MiB mappings"
-    "relink | 6.1 6.12 | 900 | relink | conformance of relink, e2fsck after each kind of file system"
-    "relink-stress | 6.1 6.12 | 600 | relink | relink against faults, truncates and itself from several processes, e2fsck after each"
+    "relink | 6.1 6.12 | 1800 | relink | conformance of relink, e2fsck after each kind of file system"
+    "relink-stress | 6.1 6.12 | 900 | relink $WATCHED | relink against faults, truncates and itself from several processes, e2fsck after each"
     "module | 6.1 6.12 | 0 | | the node's module manager: what it loads, refuses and reports (builds what it needs)"
-    "libsplit-ext4 | 6.1 6.12 | 1200 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
-    "libsplit-xfs | 6.12 | 1200 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
+    "libsplit-ext4 | 6.1 6.12 | 2400 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
+    "libsplit-xfs | 6.12 | 2400 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
     "power-cut-ext4 | 6.1 6.12 | 0 | programs module libsplit | power cuts on ext4 with our module, recovery, every acknowledged write"
     "power-cut-xfs | 6.12 | 0 | programs libsplit | power cuts on XFS with stock exchange-range"
 )
