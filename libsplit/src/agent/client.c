@@ -58,21 +58,14 @@ static struct client *client_new(struct agent *a, enum client_state state)
 	return c;
 }
 
-static void close_fd(int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
-}
-
 static void disconnect(struct agent *a, struct client *c)
 {
 	agent_unwatch(a, c->sock);
 	agent_unwatch(a, c->event);
 	agent_unwatch(a, c->pidfd);
-	close_fd(&c->sock);
-	close_fd(&c->event);
-	close_fd(&c->pidfd);
+	drop_fd(&c->sock);
+	drop_fd(&c->event);
+	drop_fd(&c->pidfd);
 	c->event_blocked = false;
 }
 
@@ -81,7 +74,7 @@ static void client_gone(struct agent *a, struct client *c)
 	a->nstrangers -= c->state == C_STRANGER;
 	disconnect(a, c);
 	deleg_forget_client(a, c);
-	close_fd(&c->log_fd);
+	drop_fd(&c->log_fd);
 	if (c->lease.fd >= 0)
 		sfs_lease_close(&c->lease);
 	list_del(a, c);
@@ -341,9 +334,8 @@ static void request_ready(struct agent *a, struct client *c, uint32_t events)
 		client_drop(a, c, r == 0 || r == -ECONNRESET ? NULL : "a malformed message");
 		return;
 	}
-	request_handle(a, c, &m, fd);
-	if (fd >= 0)
-		close(fd);
+	request_handle(a, c, &m, &fd);
+	drop_fd(&fd);
 }
 
 static void event_ready(struct agent *a, struct client *c, uint32_t events)

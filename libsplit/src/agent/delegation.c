@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -293,6 +294,7 @@ static bool replayable(int fd)
 /* Keep a way back to the file for recovery. Without one it is searched for, so nothing is wrong when this fails. */
 static void target_keep(struct agent *a, struct target *t, int fd)
 {
+	char path[32];
 	int mount;
 
 	if (t->fd >= 0 || t->handle)
@@ -311,7 +313,12 @@ static void target_keep(struct agent *a, struct target *t, int fd)
 		free(t->handle);
 		t->handle = NULL;
 	}
-	t->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	/* Not for writing where we can open it so when that is needed: nobody could execute it meanwhile. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) == 0)
+		t->fd = open(path, O_PATH | O_CLOEXEC);
+	if (t->fd < 0)
+		t->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 
 /* 0 when fd is the regular file of this volume that the message names, opened for reading or writing. */
@@ -366,11 +373,11 @@ static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct h
 	client_reply(a, c, &m, NULL, 0);
 }
 
-void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, int fd)
+void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)
 {
 	struct dnode *d;
 	struct hold *h;
-	int flags, err = check(a, m, fd, &flags);
+	int flags, err = check(a, m, *fd, &flags);
 
 	if (err) {
 		client_reply_error(a, c, SFS_MSG_ACQUIRE, err, "not an open file of it");
@@ -388,7 +395,7 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 	}
 	h->open = true;
 	if ((flags & O_ACCMODE) != O_RDONLY) {
-		h->limited = !replayable(fd);
+		h->limited = !replayable(*fd);
 		if (!h->limited && h->lease_index < 0) {
 			h->lease_index = sfs_lease_add_inode(&c->lease, d->ino, d->gen);
 			if (h->lease_index < 0) {
@@ -399,8 +406,9 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 			}
 		}
 		if (h->lease_index >= 0)
-			target_keep(a, &h->target, fd);
+			target_keep(a, &h->target, *fd);
 	}
+	drop_fd(fd);
 	if (m->c & SFS_ACQ_RECLAIM) {
 		reclaim(a, c, d, h);
 		return;

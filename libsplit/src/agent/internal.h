@@ -16,6 +16,7 @@
 
 #include <pthread.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "agent/agent.h"
 #include "layout.h"
@@ -208,6 +209,13 @@ int agent_watch(struct agent *a, int fd, uint32_t events, struct source *src);
 void agent_rewatch(struct agent *a, int fd, uint32_t events, struct source *src);
 void agent_unwatch(struct agent *a, int fd);
 
+static inline void drop_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
 /* client.c */
 void client_accept(struct agent *a);
 void client_event(struct agent *a, struct client *c, enum source_kind kind, uint32_t events);
@@ -226,7 +234,11 @@ void client_free_gone(struct agent *a);
 void client_free_all(struct agent *a);
 
 /* request.c */
-void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, int fd);
+/*
+ * A descriptor that came with the message is closed before the reply: whoever has that may close the file and execute it, which
+ * fails while anybody has it open for writing.
+ */
+void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd);
 /* The worker has made something: serve who waits for it. */
 void request_serve_waiting(struct agent *a);
 void request_fail_waiting(struct agent *a, enum client_state state, int err);
@@ -235,7 +247,7 @@ void request_refill(struct agent *a);
 
 /* delegation.c */
 /* HELLO, ACQUIRE and RELEASE of client c; fd stays the caller's. */
-void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, int fd);
+void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd);
 void deleg_release(struct agent *a, struct client *c, uint64_t ino, uint32_t gen);
 void deleg_revoked(struct agent *a, struct client *c, const struct sfs_msg *m);
 /* The event socket takes messages again. */

@@ -84,14 +84,15 @@ static void give_log(struct agent *a, struct client *c)
 }
 
 /* A client of the agent before us comes back with its log. */
-static void resume(struct agent *a, struct client *c, uint32_t log_id, int proof)
+static void resume(struct agent *a, struct client *c, uint32_t log_id, int *proof)
 {
 	struct client *old = find_away(a, log_id);
 
-	if (!old || old->pid != c->pid || old->start != c->start || (c->pid == 0 && !same_file(proof, old->log_fd))) {
+	if (!old || old->pid != c->pid || old->start != c->start || (c->pid == 0 && !same_file(*proof, old->log_fd))) {
 		client_reply_error(a, c, SFS_MSG_HELLO, -ESTALE, "log is not yours");
 		return;
 	}
+	drop_fd(proof);
 	c->log_id = old->log_id;
 	c->log_fd = old->log_fd;
 	c->lease = old->lease;
@@ -108,7 +109,7 @@ static void resume(struct agent *a, struct client *c, uint32_t log_id, int proof
 	welcome(a, c);
 }
 
-static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, int fd)
+static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)
 {
 	struct stat st;
 
@@ -120,7 +121,7 @@ static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, in
 		client_reply_error(a, c, SFS_MSG_HELLO, -EINVAL, "no such mode or log");
 		return;
 	}
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_dev != a->root.dev) {
+	if (*fd < 0 || fstat(*fd, &st) < 0 || st.st_dev != a->root.dev) {
 		client_reply_error(a, c, SFS_MSG_HELLO, -EACCES, "not a file of the volume");
 		return;
 	}
@@ -129,6 +130,7 @@ static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, in
 		resume(a, c, (uint32_t)m->b, fd);
 		return;
 	}
+	drop_fd(fd);
 	client_set_state(a, c, C_WAIT_LOG);
 	request_serve_waiting(a);
 	request_refill(a);
@@ -209,7 +211,7 @@ static void give_back(struct agent *a, struct client *c, uint64_t id)
 
 /* ---- */
 
-void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, int fd)
+void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)
 {
 	if (m->version != SFS_PROTO_VERSION) {
 		client_reply_error(a, c, m->type, -EPROTONOSUPPORT, "protocol version differs");

@@ -25,7 +25,7 @@ struct find {
 static int reopen(const struct target *t, const struct sfs_root *root)
 {
 	char path[64];
-	int fd;
+	int fd, flags;
 
 	if (t->handle) {
 		fd = open_by_handle_at(root->fd, t->handle, O_RDWR | O_CLOEXEC | O_NONBLOCK);
@@ -37,8 +37,12 @@ static int reopen(const struct target *t, const struct sfs_root *root)
 	fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	if (fd >= 0)
 		return fd;
+	fd = -errno;
+	flags = fcntl(t->fd, F_GETFL);
+	if (flags & O_PATH)
+		return fd;
 	/* What the client's own descriptor could do, ours can. */
-	if (fcntl(t->fd, F_GETFL) & O_APPEND)
+	if (flags & O_APPEND)
 		return -ENOENT;
 	fd = fcntl(t->fd, F_DUPFD_CLOEXEC, 3);
 	return fd < 0 ? -errno : fd;
