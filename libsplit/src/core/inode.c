@@ -15,6 +15,8 @@
 #define SLAB_BYTES (256ul << 10)
 #define PARKED_MAX 128u /* inodes that are not open: each has a descriptor */
 #define AGE_MAX	   10u	/* ticks: a second */
+#define NAP_NS	   50000l
+#define NAPS	   1000 /* 50 ms: a service thread that takes longer than this does not keep a fork or exec waiting */
 
 static unsigned bucket(dev_t dev, ino_t ino)
 {
@@ -30,13 +32,19 @@ struct sfs_inode *sfs_inode_find_locked(dev_t dev, ino_t ino)
 	return in;
 }
 
-static void hold_locked(struct sfs_inode *in)
+static void leave_park_locked(struct sfs_inode *in)
 {
-	in->refs++;
 	if (in->parked) {
 		in->parked = false;
 		sfs.parked--;
 	}
+}
+
+/* A reference of the application's. */
+static void hold_locked(struct sfs_inode *in)
+{
+	in->refs++;
+	leave_park_locked(in);
 }
 
 struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino)
@@ -120,34 +128,29 @@ bool sfs_inode_parks(const struct sfs_inode *in)
 {
 	return in->keep && !in->evict && !in->kernel_only && in->deleg == SFS_DELEG_EXCLUSIVE &&
 	       load_acquire(&in->vol->state) == VOL_READY && !sfs.no_staging && sfs.service_state &&
-	       load_acquire(&sfs.parked) < PARKED_MAX;
-}
-
-/* The last reference goes: may the inode stay? */
-static bool park_locked(struct sfs_inode *in)
-{
-	if (!sfs_inode_parks(in))
-		return false;
-	in->parked = true;
-	sfs.parked++;
-	return true;
+	       (in->parked || load_acquire(&sfs.parked) < PARKED_MAX);
 }
 
 /*
  * Give a reference back. With the last one the inode goes; whoever drops it has flushed before (a flush that failed keeps
  * the data staged and its records live: then the inode stays, for the agent to recover when the process ends).
  */
-void sfs_inode_put(struct sfs_inode *in)
+static void put(struct sfs_inode *in, bool walk)
 {
 	struct sfs_inode **p;
 	bool last;
 
 	sfs_mutex_lock(&sfs.lock);
-	last = in->refs == 1;
-	if (!last || park_locked(in)) {
-		in->refs--;
-		last = false;
+	in->walks -= walk;
+	/* Not open any more, or it was not: may it stay? */
+	last = in->refs - in->walks == 1 && !sfs_inode_parks(in);
+	if (in->refs - in->walks == 1 && !last && !in->parked) {
+		in->parked = true;
+		sfs.parked++;
 	}
+	last = last && in->refs == 1;
+	if (!last)
+		in->refs--;
 	sfs_mutex_unlock(&sfs.lock);
 	if (!last)
 		return;
@@ -160,6 +163,8 @@ void sfs_inode_put(struct sfs_inode *in)
 		sfs_agent_release(in->vol, in);
 	sfs_mutex_lock(&sfs.lock);
 	if (!last || in->refs > 0 || in->staged > 0 || in->live) {
+		if (in->staged > 0 || in->live)
+			leave_park_locked(in);
 		sfs_mutex_unlock(&sfs.lock);
 		sfs_rwlock_wrunlock(&in->lock);
 		return;
@@ -174,9 +179,23 @@ void sfs_inode_put(struct sfs_inode *in)
 	in->ino = 0;
 	sfs_rwlock_wrunlock(&in->lock);
 	sfs_mutex_lock(&sfs.lock);
+	leave_park_locked(in); /* not before its descriptor is closed */
 	in->next = sfs.free_inodes;
 	sfs.free_inodes = in;
 	sfs_mutex_unlock(&sfs.lock);
+}
+
+void sfs_inode_put(struct sfs_inode *in)
+{
+	put(in, false);
+}
+
+static void walk_locked(struct sfs_inode *in)
+{
+	if (in) {
+		in->refs++;
+		in->walks++;
+	}
 }
 
 /*
@@ -196,22 +215,20 @@ void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, voi
 		sfs_mutex_lock(&sfs.lock);
 		for (in = sfs.hash[i]; in && in->vol != vol; in = in->next)
 			;
-		if (in)
-			hold_locked(in);
+		walk_locked(in);
 		sfs_mutex_unlock(&sfs.lock);
 		while (in && !stop) {
 			stop = fn(in, arg);
 			sfs_mutex_lock(&sfs.lock);
 			for (next = in->next; next && next->vol != vol; next = next->next)
 				;
-			if (next)
-				hold_locked(next);
+			walk_locked(next);
 			sfs_mutex_unlock(&sfs.lock);
-			sfs_inode_put(in);
+			put(in, true);
 			in = next;
 		}
 		if (in)
-			sfs_inode_put(in);
+			put(in, true);
 		if (stop)
 			break;
 	}
@@ -223,7 +240,7 @@ bool sfs_inode_evict(struct sfs_inode *in)
 	bool alone;
 
 	sfs_mutex_lock(&sfs.lock);
-	alone = in->refs == 1;
+	alone = in->refs == in->walks;
 	if (alone)
 		in->evict = true;
 	sfs_mutex_unlock(&sfs.lock);
@@ -239,14 +256,17 @@ static void settle(struct sfs_inode *in)
 	sfs_rwlock_wrunlock(&in->lock);
 }
 
-static int age_one(struct sfs_inode *in, void *arg)
+static int unpark_one(struct sfs_inode *in, void *arg)
 {
 	(void)arg;
-	if (in->refs > 1 || ++in->age < AGE_MAX)
-		return 0;
-	if (sfs_inode_evict(in))
+	if (in->parked && sfs_inode_evict(in))
 		settle(in);
 	return 0;
+}
+
+static int age_one(struct sfs_inode *in, void *arg)
+{
+	return in->parked && ++in->age >= AGE_MAX ? unpark_one(in, arg) : 0;
 }
 
 void sfs_inodes_age(struct sfs_volume *vol)
@@ -255,18 +275,17 @@ void sfs_inodes_age(struct sfs_volume *vol)
 		sfs_inodes_each(vol, age_one, NULL);
 }
 
-static int unpark_one(struct sfs_inode *in, void *arg)
-{
-	(void)arg;
-	if (in->refs == 1 && sfs_inode_evict(in))
-		settle(in);
-	return 0;
-}
-
 void sfs_inodes_unpark(void)
 {
-	for (int i = 0; i < sfs.nvolumes && load_acquire(&sfs.parked) > 0; i++)
-		sfs_inodes_each(&sfs.volumes[i], unpark_one, NULL);
+	const struct timespec nap = {0, NAP_NS};
+
+	/* The service thread may just be looking at one, which goes when it has. */
+	for (int n = 0; load_acquire(&sfs.parked) > 0 && n < NAPS; n++) {
+		if (n > 0)
+			sys_call2(SYS_nanosleep, (long)&nap, 0);
+		for (int i = 0; i < sfs.nvolumes; i++)
+			sfs_inodes_each(&sfs.volumes[i], unpark_one, NULL);
+	}
 }
 
 void sfs_fd_path(char *buf, int fd)

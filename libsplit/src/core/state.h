@@ -106,7 +106,8 @@ struct sfs_inode {
 	dev_t dev;
 	ino_t ino;
 	uint32_t gen;
-	uint32_t refs; /* open file descriptions, under sfs.lock */
+	uint32_t refs;	/* open file descriptions, and who works with the inode for a moment; under sfs.lock, like walks */
+	uint32_t walks; /* those of sfs_inodes_each(): they do not make the file an open one */
 	enum sfs_delegation deleg;
 	bool ready;	  /* fd, gen and sizes are known */
 	bool lost;	  /* staged bytes were given up: calls fail until the file is closed */
@@ -128,7 +129,7 @@ struct sfs_inode {
 	 * nothing then. Under sfs.lock:
 	 */
 	bool keep;   /* it may */
-	bool parked; /* it does: refs is 0, and it is counted in sfs.parked */
+	bool parked; /* it does: nobody but walks has it, and it is counted in sfs.parked */
 	bool evict;  /* not any longer: the next to drop a reference takes it down */
 	uint8_t age; /* ticks of the service thread since the last close */
 	bool named;  /* sync, strict: the file's name is known to be durable */
@@ -311,7 +312,7 @@ void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, voi
 #define SFS_AGE_OLD 128u /* goes with the next tick */
 /* Would it stay after the last close? */
 bool sfs_inode_parks(const struct sfs_inode *in);
-/* Called with a reference: does nobody else have one, so that the file is not open? Then it is taken down with this one. */
+/* In a walk: is the file not open? Then it is taken down with the last reference. */
 bool sfs_inode_evict(struct sfs_inode *in);
 /* A tick of the service thread: those that have been closed long enough go. */
 void sfs_inodes_age(struct sfs_volume *vol);
