@@ -6,30 +6,11 @@
  * each time the wait has doubled, and in `splitfs status`.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "agent/internal.h"
 #include "volume/blocked.h"
-
-/* The state of a process as ps shows it: T stopped, D in the kernel, ... */
-static char state_of(int pid)
-{
-	char path[64], line[512], *end;
-	char state = '?';
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return state;
-	/* The command's name may hold anything but ends with the last parenthesis. */
-	if (fgets(line, sizeof(line), f) && (end = strrchr(line, ')')) && end[1] == ' ' && end[2])
-		state = end[2];
-	fclose(f);
-	return state;
-}
 
 /* Does c wait for what h's client has? */
 static bool holds_up(const struct hold *h, const struct client *c)
@@ -49,7 +30,7 @@ static void say(struct agent *a, const struct client *c, const struct hold *h, u
 			  "process %d (%s) has waited %llu s for inode %llu, which process %d (%s, state %c) does not give up; "
 			  "let it go on, or end it",
 			  c->pid, c->comm, (unsigned long long)seconds, (unsigned long long)h->dnode->ino, o->pid, o->comm,
-			  state_of(o->pid));
+			  sfs_process_state(o->pid));
 }
 
 void overdue_check(struct agent *a, uint64_t now)

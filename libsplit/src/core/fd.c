@@ -60,13 +60,8 @@ void sfs_fds_shared(void)
 /* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. */
 struct sfs_ofd *sfs_ofd_of(int fd)
 {
-	struct sfs_ofd *ofd;
-
 	sfs_check_fork();
-	if (!sfs_ours(fd))
-		return NULL;
-	ofd = load_acquire(&sfs_fds[fd]);
-	return ofd > SFS_PRIVATE ? ofd : NULL;
+	return sfs_ours(fd) ? sfs_known(fd) : NULL;
 }
 
 static struct sfs_ofd *ofd_new_locked(struct sfs_inode *in, int flags)

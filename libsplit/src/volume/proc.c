@@ -25,18 +25,33 @@ static ssize_t slurp(int pid, const char *what, char *buf, size_t size)
 	return n;
 }
 
-uint64_t sfs_process_start(int pid)
+/* Field 3 of /proc/PID/stat, the state, in buf; NULL without such a process. */
+static char *stat_state(int pid, char *buf, size_t size)
 {
-	char buf[1024], *p, state;
-	long threads = 0;
+	char *p;
 
-	if (pid <= 0 || slurp(pid, "stat", buf, sizeof(buf)) <= 0)
-		return 0;
+	if (pid <= 0 || slurp(pid, "stat", buf, size) <= 0)
+		return NULL;
 	/* The name, field 2, may hold anything, also parentheses: fields are counted from the last one. */
 	p = strrchr(buf, ')');
-	if (!p || p[1] != ' ')
+	return p && p[1] == ' ' ? p + 2 : NULL;
+}
+
+char sfs_process_state(int pid)
+{
+	char buf[1024];
+	const char *p = stat_state(pid, buf, sizeof(buf));
+
+	return p && *p ? *p : '?';
+}
+
+uint64_t sfs_process_start(int pid)
+{
+	char buf[1024], *p = stat_state(pid, buf, sizeof(buf)), state;
+	long threads = 0;
+
+	if (!p)
 		return 0;
-	p += 2; /* field 3, the state */
 	state = *p;
 	for (int field = 3; field < 22; field++) {
 		if (field == 20)

@@ -113,6 +113,8 @@ int sfs_totals_write(const struct sfs_root *r, struct sfs_totals *t);
 /* Start time of a process, field 22 of /proc/PID/stat; 0 when there is no such process. */
 uint64_t sfs_process_start(int pid);
 void sfs_process_comm(int pid, char comm[16]);
+/* As ps shows it: T stopped, D in the kernel, ...; '?' without such a process. */
+char sfs_process_state(int pid);
 /* Has the process mapped the file with this inode number? Yes, when we may not look: a program that was replaced by exec has not. */
 bool sfs_process_maps(int pid, uint64_t ino);
 
