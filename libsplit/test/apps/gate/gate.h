@@ -2,7 +2,7 @@
 /*
  * The coverage gate: runs a program, stops every process of it before each system call that moves a file's data, and looks into
  * the volume's logs: had anybody staged bytes of that file at that moment? The library's own calls are told by where they are made
- * from. Nothing has to be built into the library for this: what it has staged is what its logs say.
+ * from and by their descriptor. Nothing has to be built into the library for this: what it has staged is what its logs say.
  */
 #ifndef GATE_H
 #define GATE_H

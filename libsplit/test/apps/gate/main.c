@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/user.h>
@@ -18,8 +19,10 @@
 #include "gate.h"
 #include "identity.h"
 
-#define TASKS	     4096u
-#define VIOLATIONS   20u
+#define TASKS	   4096u
+#define VIOLATIONS 20u
+/* The library's descriptors stand above the program's limit of them (core/private.c). This is the limit that programs get here. */
+#define PRIVATE_FROM 1024u
 #define TRACE_EVENTS (PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE)
 #define TRACE_OPTS   (PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACESECCOMP | PTRACE_O_TRACEEXEC | TRACE_EVENTS)
 
@@ -38,7 +41,8 @@ static const char usage[] =
 	"Usage: gate --root ROOT --report FILE -- COMMAND [ARGUMENTS]\n"
 	"\n"
 	"Runs COMMAND and stops it before each system call that moves data of a file of ROOT's file system and is not made by\n"
-	"libsplit.so itself. When a log of the volume ROOT has staged bytes of that file at that moment, that is a violation. "
+	"libsplit.so on a descriptor of its own. When a log of the volume ROOT has staged bytes of that file at that moment, "
+	"that is a violation. "
 	"The\n"
 	"report is one JSON object: calls and bytes that went to the kernel, calls of the library, violations.\n"
 	"\n"
@@ -190,7 +194,8 @@ static bool look(struct task *t, const struct gate_call *c, const struct user_re
 			continue;
 		if (!of_volume(path, &st))
 			continue;
-		if (in_library(t, r->rip)) {
+		/* On a descriptor of its own: it moves staged bytes, or reads around them. On the program's it passes a call on. */
+		if (i < 2 && arg[c->fd[i]] >= PRIVATE_FROM && in_library(t, r->rip)) {
 			by_library++;
 			return false;
 		}
@@ -259,6 +264,7 @@ static void stopped(pid_t tid, int status)
 
 static pid_t start(char **command)
 {
+	struct rlimit files;
 	int ready[2];
 	char c = 0;
 	pid_t pid;
@@ -275,6 +281,11 @@ static pid_t start(char **command)
 		if (read(ready[0], &c, 1) != 1)
 			_exit(1);
 		close(ready[0]);
+		if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+			die("read the limit of open files: %s", strerror(errno));
+		files.rlim_cur = PRIVATE_FROM;
+		if (setrlimit(RLIMIT_NOFILE, &files) < 0)
+			die("set the limit of open files to %u: %s", PRIVATE_FROM, strerror(errno));
 		err = gate_install();
 		if (err)
 			die("install the filter of system calls: %s (root is needed)", strerror(-err));
