@@ -274,6 +274,7 @@ static int start(struct agent *a, struct sfs_why *why)
 		return sfs_fail(why, err, "signalfd: %s", strerror(-err));
 	a->worker.root = &a->root;
 	a->worker.chunk_bytes = cf->chunk_bytes;
+	a->spare_target = SPARE_LOGS;
 	a->worker.log_slots = (uint32_t)(cf->log_bytes / sizeof(struct sfs_record));
 	err = worker_start(a);
 	if (err)

@@ -34,6 +34,7 @@
 #define STRANGERS_MAX  256u /* connections that have not said HELLO */
 #define HOLDS_MAX      (1u << 20)
 #define SPARE_LOGS     2u
+#define SPARE_LOGS_MAX 8u
 #define SPARE_CHUNKS   2u /* at least so many staging files are kept ready, also when the pool is leased out */
 
 /* What an epoll event is about. */
@@ -186,6 +187,7 @@ struct agent {
 
 	struct made *spare_logs;
 	uint32_t nspare_logs;
+	uint32_t spare_target; /* how many there should be: more once somebody had to wait for one */
 	uint32_t *free_chunks;
 	uint32_t nfree_chunks, free_chunks_room;
 	uint32_t leased_chunks;

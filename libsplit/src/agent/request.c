@@ -133,6 +133,8 @@ static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, in
 	drop_fd(fd);
 	client_set_state(a, c, C_WAIT_LOG);
 	request_serve_waiting(a);
+	if (c->state == C_WAIT_LOG && a->spare_target < SPARE_LOGS_MAX)
+		a->spare_target *= 2; /* programs start faster than logs are made */
 	request_refill(a);
 }
 
@@ -281,6 +283,6 @@ void request_refill(struct agent *a)
 	if (client_count(a, C_DYING) > 0)
 		ready = 0;
 	ready += waiting_chunks;
-	worker_want(a, waiting_logs + SPARE_LOGS > a->nspare_logs ? waiting_logs + SPARE_LOGS - a->nspare_logs : 0,
+	worker_want(a, waiting_logs + a->spare_target > a->nspare_logs ? waiting_logs + a->spare_target - a->nspare_logs : 0,
 		    waiting_logs > 0, ready > a->nfree_chunks ? ready - a->nfree_chunks : 0, waiting_chunks > 0);
 }

@@ -23,6 +23,7 @@ uint32_t sfs_log_seed(const uint8_t uuid[16], uint32_t id)
 int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, struct sfs_why *why)
 {
 	struct sfs_log_header h = {.magic = SFS_LOG_MAGIC, .format = SFS_FORMAT, .log_id = id, .slots = slots, .epoch = 1};
+	const off_t bytes = SFS_LOG_RECORDS_OFFSET + (off_t)slots * (off_t)sizeof(struct sfs_record);
 	char tmp[32], name[32];
 	int fd, err;
 
@@ -37,7 +38,11 @@ int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, struct
 	fd = openat(r->log, tmp, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return sfs_fail(why, -errno, "create a log in %s: %s", r->path, strerror(errno));
-	err = sfs_fill_zero(fd, SFS_LOG_RECORDS_OFFSET + (uint64_t)slots * sizeof(struct sfs_record));
+	/* On persistent memory no store is to find a block that was never written: making it one is a journal commit. */
+	if (!r->dax && fallocate(fd, 0, 0, bytes) == 0)
+		err = 0;
+	else
+		err = sfs_fill_zero(fd, (uint64_t)bytes);
 	if (!err && pwrite(fd, &h, sizeof(h), 0) != sizeof(h))
 		err = errno ? -errno : -ENOSPC;
 	if (!err)
