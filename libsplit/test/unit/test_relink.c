@@ -141,6 +141,7 @@ static void full(enum relink_provider provider, const char *dir)
 	c.r.len = c.r.size = c.want_size = DONOR_SIZE;
 	c.r.staged = NULL;
 	memcpy(c.want, c.donor, DONOR_SIZE);
+	memset(c.want + DONOR_SIZE, 0, TARGET_MAX - DONOR_SIZE); /* what the target had before it was truncated */
 	CHECK_EQ(fsync(donor), 0);
 	CHECK_EQ(statvfs(dir, &fs), 0);
 	CHECK(fs.f_bavail * fs.f_frsize < (1ull << 30));
