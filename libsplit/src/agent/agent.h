@@ -8,6 +8,8 @@
 
 #include "volume/why.h"
 
+#define SFS_SPARE_LOGS_MAX 8 /* so many logs are kept ready, where programs start one after the other */
+
 struct sfs_agent_config {
 	const char *root;
 	const char *agents_dir;

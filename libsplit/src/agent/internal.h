@@ -34,7 +34,6 @@
 #define STRANGERS_MAX  256u /* connections that have not said HELLO */
 #define HOLDS_MAX      (1u << 20)
 #define SPARE_LOGS     2u
-#define SPARE_LOGS_MAX 8u
 #define SPARE_CHUNKS   2u /* at least so many staging files are kept ready, also when the pool is leased out */
 
 /* What an epoll event is about. */

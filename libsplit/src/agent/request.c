@@ -133,7 +133,7 @@ static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, in
 	drop_fd(fd);
 	client_set_state(a, c, C_WAIT_LOG);
 	request_serve_waiting(a);
-	if (c->state == C_WAIT_LOG && a->spare_target < SPARE_LOGS_MAX)
+	if (c->state == C_WAIT_LOG && a->spare_target < SFS_SPARE_LOGS_MAX)
 		a->spare_target *= 2; /* programs start faster than logs are made */
 	request_refill(a);
 }
