@@ -117,8 +117,8 @@ int sfs_lease_create(const struct sfs_root *r, uint32_t id, const struct sfs_lea
 		err = sfs_root_own(r, l->fd);
 	if (!err)
 		err = settle(l);
-	/* The owner, and the name. */
-	if (!err && l->sync && (fsync(l->fd) < 0 || fsync(r->log) < 0))
+	/* The owner, and with it the name: the journal is in order. */
+	if (!err && l->sync && fsync(l->fd) < 0)
 		err = -errno;
 	if (err) {
 		sfs_lease_close(l);
