@@ -62,6 +62,21 @@ static int done(struct sfs_inode *in, bool durable)
 }
 
 /*
+ * posix on persistent memory, before a COMMIT: what the kernel has done to the file, relinks whose records are retired among it, must
+ * not be lost when what was staged on top of it is kept.
+ */
+int sfs_commit_base(struct sfs_inode *in)
+{
+	int r = 0;
+
+	if (in->kdirty && in->fd >= 0) {
+		r = sys_fsync(in->fd);
+		in->kdirty = r < 0;
+	}
+	return r;
+}
+
+/*
  * posix on persistent memory: from here on everything written before survives a power loss. Bytes and records first, fenced, then
  * the record that says so. -EAGAIN: the log is full.
  */
@@ -73,6 +88,9 @@ static int commit(struct sfs_inode *in)
 	if (!in->uncommitted)
 		return 0;
 	sfs_grow_end(in);
+	r = sfs_commit_base(in);
+	if (r < 0)
+		return r;
 	r = sfs_log_slots(in, 1, &slot);
 	if (r < 0)
 		r = sfs_log_reserve(in->vol, 1, true, &slot);

@@ -140,12 +140,16 @@ static int close_one(struct sfs_inode *in, void *arg)
 }
 
 /* posix on persistent memory: what is relinked next is to survive a power loss as a whole, see flush.c. */
-static void commit_all(struct sfs_volume *vol)
+static int commit_all(struct sfs_volume *vol)
 {
 	struct sfs_record rec = {.type = SFS_REC_COMMIT};
+	const int r = (int)sys_call1(SYS_syncfs, vol->log_fd); /* see sfs_commit_base() */
 
+	if (r < 0)
+		return r;
 	pm_fence();
 	write_fenced(vol, vol->closed_at, &rec);
+	return 0;
 }
 
 static int relink_one(struct sfs_inode *in, void *arg)
@@ -210,9 +214,10 @@ int sfs_log_checkpoint(struct sfs_volume *vol, bool wait)
 	sfs_inodes_each(vol, close_one, &w);
 	if (w.err == 0) {
 		if (vol->dax && vol->mode == SFS_POSIX)
-			commit_all(vol);
-		sfs_inodes_each(vol, relink_one, &w);
+			w.err = commit_all(vol);
 	}
+	if (w.err == 0)
+		sfs_inodes_each(vol, relink_one, &w);
 	if (w.err == 0 && vol->dax)
 		w.err = (int)sys_call1(SYS_syncfs, vol->log_fd);
 	if (w.err == 0) {

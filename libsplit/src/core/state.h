@@ -406,6 +406,8 @@ int sfs_flush(struct sfs_inode *in, enum sfs_flush how);
 /* Takes and releases the lock, and checkpoints when that is due. */
 int sfs_flush_unlocked(struct sfs_inode *in, enum sfs_flush how);
 void sfs_flush_all(struct sfs_volume *vol, enum sfs_flush how);
+/* posix on persistent memory, before a COMMIT record of the inode. */
+int sfs_commit_base(struct sfs_inode *in);
 /* What fsync(2) promises, visible to everybody. -EAGAIN: a checkpoint makes it so. */
 int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only);
 

@@ -266,6 +266,11 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	int k, r;
 
 	sfs_grow_end(in);
+	if (commits) {
+		r = sfs_commit_base(in);
+		if (r < 0)
+			return r;
+	}
 	r = sfs_stage_table(in, (pos + n + SFS_BLOCK - 1) / SFS_BLOCK);
 	if (r < 0)
 		return r;

@@ -243,6 +243,10 @@ static int on_truncate(struct recovery *rv, const struct sfs_record *rec)
 	return 0;
 }
 
+/*
+ * After a power loss a DONE counts when the journal had committed what it stands for: where it says so, and where a COMMIT follows,
+ * before which the library has the journal committed.
+ */
 static int on_done(void *ctx, const struct sfs_record *rec)
 {
 	const bool commits = rec->type == SFS_REC_COMMIT;
@@ -252,7 +256,9 @@ static int on_done(void *ctx, const struct sfs_record *rec)
 	if (rec->type == SFS_REC_TRUNCATE)
 		return on_truncate(rv, rec);
 	rv->sum.ignored++;
-	if (rv->void_log || (!commits && !rv->same_boot && !(rec->flags & SFS_REC_DURABLE)))
+	f = *slot(rv, rec->ino, rec->gen);
+	if (rv->void_log ||
+	    !(commits || rv->same_boot || (rec->flags & SFS_REC_DURABLE) || rv->all_committed || (f && f->committed)))
 		return 0;
 	if (rec->ino == 0) {
 		*(commits ? &rv->all_committed : &rv->all_retired) = true;
@@ -438,8 +444,6 @@ static int settle(struct recovery *rv)
 				return fail_file(rv, f, -errno, "truncate");
 			if ((uint64_t)st.st_size < f->size && ftruncate(f->fd, (off_t)f->size) < 0)
 				return fail_file(rv, f, -errno, "extend");
-			if (rv->how->durable && fsync(f->fd) < 0)
-				return fail_file(rv, f, -errno, "fsync");
 			file_close(rv, f);
 			any = true;
 		}

@@ -143,6 +143,37 @@ static void other_boot_dax(void)
 	world_end(&w);
 }
 
+/* posix: what stands before a COMMIT counts after a power loss, a DONE among it too. */
+static void committed(bool all)
+{
+	struct world_file f;
+	struct sfs_recovery s;
+	struct sfs_record r;
+
+	fresh(10);
+	f = world_file(&w, "f", 'o', 4096);
+	world_allow(&l, &f);
+	CHECK_EQ(pwrite(l.chunk_fd, "aaaaaaaaaabbbbbbbbbbcccccccccc", 30, 0), 30);
+	for (int i = 0; i < 3; i++) {
+		r = world_record(&l, &f, (uint64_t)i * 10, 10, (uint64_t)i * 10, 4096);
+		r.flags = 0;
+		world_put(&w, &l, &r);
+		if (i == 0)
+			world_done(&w, &l, f.ino, f.gen, 0);
+		r = (struct sfs_record){.type = SFS_REC_COMMIT, .ino = all ? 0 : f.ino, .gen = all ? 0 : f.gen};
+		if (i == 1)
+			world_put(&w, &l, &r);
+	}
+	world_reboot(&l, true);
+	s = end();
+	CHECK_EQ(s.replayed, 1);
+	world_expect(&f, 4096, 0, 10, 'o'); /* relinked, retired, and changed since */
+	world_expect(&f, 4096, 10, 20, 'b');
+	world_expect(&f, 4096, 20, 4096, 'o'); /* not committed */
+	close(f.fd);
+	world_end(&w);
+}
+
 /* After a reboot of an emulated volume the page cache is gone: the log is void. */
 static void other_boot_emulated(void)
 {
@@ -457,6 +488,8 @@ int main(void)
 	retired();
 	retired_all();
 	other_boot_dax();
+	committed(false);
+	committed(true);
 	other_boot_emulated();
 	groups();
 	checksums();
