@@ -125,6 +125,7 @@ void agent_stop(void)
 
 static void hello(struct sfs_msg *m)
 {
+	static const enum relink_provider providers[] = {RELINK_EXT4, RELINK_REFLINK, RELINK_XFS_EXCHANGE, RELINK_COPY};
 	const struct sfs_lease head = {.held = 1, .mode = (uint8_t)m->a, .comm = "explored"};
 	int err = sfs_lease_create(&agent.root, LOG_ID, &head, &agent.lease);
 
@@ -132,7 +133,7 @@ static void hello(struct sfs_msg *m)
 	m->a = LOG_ID;
 	m->b = SFS_HELLO_DEDICATED | (kern.dax ? SFS_HELLO_DAX : 0);
 	m->c = AGENT_CHUNK_BYTES;
-	m->d = kern.fs == KERN_EXT4 ? RELINK_COPY : kern.fs == KERN_XFS_REFLINK ? RELINK_REFLINK : RELINK_XFS_EXCHANGE;
+	m->d = providers[kern.fs];
 	agent.fds[0] = sfs_log_open(&agent.root, LOG_ID, O_RDWR);
 	agent.fds[1] = kern_fd_new(KERN_FD_EVENT, 0, O_RDWR);
 	agent.nfds = 2;
@@ -201,6 +202,7 @@ static void release(const struct sfs_msg *m)
 
 long agent_sendmsg(int fd, const struct msghdr *h)
 {
+	const enum cpu before = record_cpu_now();
 	struct sfs_msg m;
 	int passed = -1;
 
@@ -212,7 +214,7 @@ long agent_sendmsg(int fd, const struct msghdr *h)
 	m.status = 0;
 	agent.nfds = 0;
 	agent.pending = true;
-	record_agent(true);
+	record_cpu(CPU_AGENT);
 	switch (m.type) {
 	case SFS_MSG_HELLO:
 		hello(&m);
@@ -234,9 +236,15 @@ long agent_sendmsg(int fd, const struct msghdr *h)
 	default:
 		FAIL("message %u", m.type);
 	}
-	record_agent(false);
+	record_cpu(before);
 	agent.reply = m;
 	return sizeof(m);
+}
+
+bool agent_asks(int fd)
+{
+	(void)fd;
+	return false;
 }
 
 long agent_recvmsg(int fd, struct msghdr *h)

@@ -46,9 +46,6 @@ struct point {
 	uint64_t key; /* of the expectation */
 };
 
-static struct versions *vs;
-static uint32_t vs_room;
-
 struct tally *tally_make(uint32_t room)
 {
 	struct tally *t = mmap(NULL, sizeof(*t) + room * sizeof(uint64_t), PROT_READ | PROT_WRITE,
@@ -119,9 +116,9 @@ static void restore(struct sim *s)
 static void apply(struct sim *s, const int *choice, uint32_t n, bool undo)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		const size_t at = (size_t)vs[i].line * LINE;
+		const size_t at = (size_t)s->vs[i].line * LINE;
 
-		memcpy(s->work + at, undo ? s->durable + at : vs[i].bytes[choice[i]], LINE);
+		memcpy(s->work + at, undo ? s->durable + at : s->vs[i].bytes[choice[i]], LINE);
 	}
 }
 
@@ -151,8 +148,8 @@ static void describe(const struct point *p, uint32_t meta, const int *choice, ui
 	}
 	printf("  metadata durable up to %u of %u..%u; lines:\n", meta, p->s->meta_lo, p->s->meta_hi);
 	for (uint32_t i = 0; i < n; i++)
-		printf("    block %u+%u: version %d of 0..%d\n", vs[i].line * LINE / KERN_BLOCK, vs[i].line * LINE % KERN_BLOCK,
-		       choice[i], vs[i].n - 1);
+		printf("    block %u+%u: version %d of 0..%d\n", p->s->vs[i].line * LINE / KERN_BLOCK,
+		       p->s->vs[i].line * LINE % KERN_BLOCK, choice[i], p->s->vs[i].n - 1);
 }
 
 static void violation(const struct point *p, uint32_t meta, const int *choice, uint32_t n, uint64_t hash, const char *bad)
@@ -162,14 +159,15 @@ static void violation(const struct point *p, uint32_t meta, const int *choice, u
 	if (x.how->quiet)
 		return;
 	printf("VIOLATION: %s: %s after call %u (%s)%s, %s volume, provider %s: %s\n"
-	       "  replay: test_explore --replay %s:%s:%s:%s --state %016llx\n",
+	       "  replay: test_explore --replay %s:%s:%s:%s --seed %llu%s --state %016llx\n",
 	       mode_name(x.r->mode), p->kind == CRASH_KILL ? "process death" : "power loss", p->done,
 	       p->done ? x.r->h.op[p->done - 1].what : "nothing",
 	       p->depth	      ? ", then inside recovery"
 	       : p->in_flight ? ", inside the next"
 			      : "",
 	       x.r->dax ? "DAX" : "emulated", fs_name(x.r->fs), bad, mode_name(x.r->mode), fs_name(x.r->fs),
-	       x.r->dax ? "dax" : "emulated", x.r->workload, (unsigned long long)hash);
+	       x.r->dax ? "dax" : "emulated", x.r->workload, (unsigned long long)x.how->seed,
+	       x.how->thorough ? " --thorough" : "", (unsigned long long)hash);
 	if (x.how->replay)
 		describe(p, meta, choice, n);
 	fflush(stdout);
@@ -179,13 +177,11 @@ static void explore_recovery(const struct point *outer, uint32_t meta, const int
 
 static void evaluate(const struct point *p, uint32_t meta, const int *choice, uint32_t n)
 {
-	const bool all = n == 0;
 	uint64_t hash = p->key ^ p->s->hash ^ p->s->t->meta_hash[meta] * 3;
 	const char *bad;
 
-	(void)all;
 	for (uint32_t i = 0; i < n; i++)
-		hash ^= vs[i].hash[choice[i]];
+		hash ^= p->s->vs[i].hash[choice[i]];
 	hash = hash_bytes(hash, "", 0);
 	if (x.violations >= x.how->stop_at)
 		return;
@@ -229,101 +225,92 @@ static void everything_few(const struct point *p, uint32_t meta, uint32_t n)
 		uint32_t i = 0;
 
 		evaluate(p, meta, choice, n);
-		while (i < n && ++choice[i] == vs[i].n)
+		while (i < n && ++choice[i] == p->s->vs[i].n)
 			choice[i++] = 0;
 		if (i == n)
 			return;
 	}
 }
 
+static void all_or_none(const struct versions *vs, int *choice, uint32_t n, bool all)
+{
+	for (uint32_t i = 0; i < n; i++)
+		choice[i] = all ? vs[i].n - 1 : 0;
+}
+
+/* The k-th line to look at: those stored to last come first, then any. */
+static uint32_t pick(uint32_t k, uint32_t n)
+{
+	return k < 4 && k < n ? n - 1 - k : (uint32_t)test_below(&x.rnd, n);
+}
+
 static void some_of_many(const struct point *p, uint32_t meta, uint32_t n)
 {
+	const struct versions *vs = p->s->vs;
+	const uint32_t part = x.how->most / 8 + 1;
 	static int choice[PICKS];
-	uint32_t left = x.how->most;
-	const uint32_t step = n > 64 ? n / 64 + 1 : 1;
 
-#define TRY()                                                                                                                  \
-	do {                                                                                                                   \
-		if (left-- == 0)                                                                                               \
-			return;                                                                                                \
-		evaluate(p, meta, choice, n);                                                                                  \
-	} while (0)
-#define ALL(v)                                                                                                                 \
-	for (uint32_t i_ = 0; i_ < n; i_++)                                                                                    \
-	choice[i_] = (v) ? vs[i_].n - 1 : 0
+	for (int all = 0; all < 2; all++) {
+		all_or_none(vs, choice, n, all);
+		evaluate(p, meta, choice, n);
+	}
+	for (uint32_t k = 0; k < 2 * part; k++) { /* all but one, or but for a part of it */
+		const uint32_t i = pick(k, n);
 
-	ALL(false);
-	TRY();
-	ALL(true);
-	TRY();
-	for (uint32_t i = 0; i < n; i += step) { /* all but one */
-		ALL(true);
-		choice[i] = 0;
-		TRY();
+		all_or_none(vs, choice, n, true);
+		choice[i] = (int)test_below(&x.rnd, (uint64_t)vs[i].n);
+		evaluate(p, meta, choice, n);
 	}
-	for (uint32_t i = 0; i < n; i += step) { /* prefixes */
-		ALL(false);
-		for (uint32_t k = 0; k <= i; k++)
-			choice[k] = vs[k].n - 1;
-		TRY();
+	for (uint32_t k = 0; k < 2 * part; k++) { /* one alone, or a part of it */
+		const uint32_t i = pick(k, n);
+
+		all_or_none(vs, choice, n, false);
+		choice[i] = vs[i].n - 1 - (int)test_below(&x.rnd, (uint64_t)(vs[i].n > 1 ? vs[i].n - 1 : 1));
+		evaluate(p, meta, choice, n);
 	}
-	for (uint32_t i = 0; i < n; i += step) { /* one line alone, or torn with all others there */
-		for (int v = 1; v < vs[i].n; v++) {
-			ALL(false);
-			choice[i] = v;
-			TRY();
-			if (v == vs[i].n - 1)
-				continue;
-			ALL(true);
-			choice[i] = v;
-			TRY();
-		}
+	for (uint32_t k = 1; k <= part; k++) { /* in the order of the stores, up to one */
+		all_or_none(vs, choice, n, false);
+		all_or_none(vs, choice, (uint32_t)((uint64_t)n * k / (part + 1)), true);
+		evaluate(p, meta, choice, n);
 	}
-	for (uint32_t r = 0; r < 48; r++) { /* by chance */
+	for (uint32_t k = 0; k < part; k++) { /* all but two */
+		all_or_none(vs, choice, n, true);
+		choice[pick(k, n)] = 0;
+		choice[test_below(&x.rnd, n)] = 0;
+		evaluate(p, meta, choice, n);
+	}
+	for (uint32_t k = 0; k < 2 * part; k++) { /* by chance */
 		for (uint32_t i = 0; i < n; i++)
 			choice[i] = (int)test_below(&x.rnd, (uint64_t)vs[i].n);
-		TRY();
+		evaluate(p, meta, choice, n);
 	}
-	for (uint32_t i = 0; i < n; i += step) {
-		for (uint32_t k = i + 1; k < n; k += step) {
-			ALL(false);
-			choice[i] = vs[i].n - 1;
-			choice[k] = vs[k].n - 1;
-			TRY();
-			ALL(true);
-			choice[i] = choice[k] = 0;
-			TRY();
-		}
-	}
-#undef TRY
-#undef ALL
+}
+
+/* The first, some one and the last version will do. */
+static void three_of(struct versions *v)
+{
+	const int last = v->n - 1, mid = 1 + (int)(v->line % (uint32_t)(last - 1));
+
+	memcpy(v->bytes[1], v->bytes[mid], LINE);
+	v->hash[1] = v->hash[mid];
+	memcpy(v->bytes[2], v->bytes[last], LINE);
+	v->hash[2] = v->hash[last];
+	v->n = 3;
 }
 
 static void with_meta(const struct point *p, uint32_t meta)
 {
-	struct sim *s = p->s;
+	struct versions *vs = sim_room(p->s);
 	uint64_t product = 1;
 	uint32_t n = 0;
 
-	if (vs_room < s->nlines) {
-		vs_room = s->nlines + 256;
-		vs = reallocarray(vs, vs_room, sizeof(*vs));
-		CHECK(vs);
-	}
-	for (uint32_t i = 0; i < s->nlines && n < PICKS; i++) {
-		sim_versions(s, &s->lines[i], meta, &vs[n]);
-		/* One version, and not what is certain: with these metadata operations the kernel's stores are. */
+	for (uint32_t i = 0; i < p->s->nlines && n < PICKS; i++) {
+		sim_versions(p->s, &p->s->lines[i], meta, &vs[n]);
+		/* One version: it is certain. (Not as it was: with these metadata operations the kernel's stores are there.) */
 		if (vs[n].n < 2 && vs[n].hash[0] == 0)
 			continue;
-		if (s->nlines > COARSE && vs[n].n > 3) {
-			const int last = vs[n].n - 1, mid = 1 + (int)(vs[n].line % (uint32_t)(last - 1));
-
-			memcpy(vs[n].bytes[1], vs[n].bytes[mid], LINE);
-			vs[n].hash[1] = vs[n].hash[mid];
-			memcpy(vs[n].bytes[2], vs[n].bytes[last], LINE);
-			vs[n].hash[2] = vs[n].hash[last];
-			vs[n].n = 3;
-		}
+		if (p->s->nlines > COARSE && vs[n].n > 3)
+			three_of(&vs[n]);
 		product = product > 1u << 20 ? product : product * (uint64_t)vs[n].n;
 		n++;
 	}
@@ -387,6 +374,7 @@ static void kill_process(void)
 	const struct trace *t = &x.r->t;
 	struct point p = {.s = &x.sim[0], .kind = CRASH_KILL, .boot = 1};
 	static int choice[PICKS];
+	struct versions *vs;
 
 	sim_begin(p.s, t, x.r->base, x.r->base_blocks, x.r->base_hash);
 	for (uint32_t i = 0; i < t->n; i++) {
@@ -400,11 +388,7 @@ static void kill_process(void)
 		/* write(2) is not cut by a signal, not within a block. */
 		if (e->kind == EV_STORE || e->kind == EV_NT) {
 			sim_step(p.s, false);
-			if (vs_room < p.s->nlines) {
-				vs_room = p.s->nlines + 256;
-				vs = reallocarray(vs, vs_room, sizeof(*vs));
-				CHECK(vs);
-			}
+			vs = sim_room(p.s);
 			for (uint32_t k = 0; wanted && k < p.s->nlines; k++) {
 				sim_versions(p.s, &p.s->lines[k], p.s->meta_lo, &vs[n]);
 				choice[n] = 0;
@@ -421,7 +405,8 @@ static void kill_process(void)
 			sim_settle_all(p.s);
 		} else {
 			sim_step(p.s, true);
-			if (wanted && (e->kind == EV_META || e->kind == EV_KERNEL || e->kind == EV_BEGIN || e->kind == EV_END))
+			if (wanted && (e->kind == EV_META || (e->kind == EV_KERNEL && !e->index) || e->kind == EV_BEGIN ||
+				       e->kind == EV_END))
 				evaluate(&p, p.s->meta_hi, choice, 0);
 		}
 	}
@@ -430,17 +415,14 @@ static void kill_process(void)
 /* The recovery of a state, recorded, and crashed again: by a power loss, and by being killed. */
 static void explore_recovery(const struct point *outer, uint32_t meta, const int *choice, uint32_t n)
 {
-	static struct versions *keep;
-	static uint32_t keep_room;
 	const uint32_t used = outer->s->used;
 	struct point p = *outer;
-	struct versions *mine;
 	uint64_t hash = outer->s->hash;
 	static uint8_t *image;
 
 	apply(outer->s, choice, n, false);
 	for (uint32_t i = 0; i < n; i++)
-		hash ^= vs[i].hash[choice[i]];
+		hash ^= outer->s->vs[i].hash[choice[i]];
 	if (!image)
 		image = mmap(NULL, (size_t)KERN_BLOCKS * KERN_BLOCK, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -453,13 +435,6 @@ static void explore_recovery(const struct point *outer, uint32_t meta, const int
 	restore(outer->s);
 	apply(outer->s, choice, n, true);
 
-	/* The outer enumeration goes on with its own versions. */
-	mine = vs;
-	vs = keep;
-	keep = mine;
-	n = vs_room;
-	vs_room = keep_room;
-	keep_room = n;
 	p.s = &x.sim[1];
 	p.depth = 1;
 	p.key ^= 0x5bd1e995;
@@ -482,12 +457,6 @@ static void explore_recovery(const struct point *outer, uint32_t meta, const int
 				sim_step(p.s, kind == 1);
 		}
 	}
-	mine = vs;
-	vs = keep;
-	keep = mine;
-	n = vs_room;
-	vs_room = keep_room;
-	keep_room = n;
 }
 
 void explore_init(struct tally *t)

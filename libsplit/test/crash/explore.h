@@ -11,7 +11,9 @@ struct tally {
 	uint64_t states;      /* distinct ones, recovered and checked */
 	uint64_t in_recovery; /* of these: crashes inside recovery */
 	uint64_t seen_again;
-	uint64_t workloads;
+	uint64_t workloads; /* that make sense and were run, in all modes */
+	uint64_t runs;	    /* of them: modes and providers */
+	uint64_t tried;	    /* workloads of the list */
 	uint64_t violations;
 	uint32_t next; /* workload to take */
 	uint32_t room; /* a power of two */
@@ -25,6 +27,7 @@ struct explore_how {
 	uint32_t exhaustive; /* up to so many combinations at one point all are tried */
 	uint32_t most;	     /* otherwise at most so many */
 	uint32_t deep;	     /* one of so many states is crashed in recovery again; 0: none */
+	bool thorough;	     /* for the reproducer */
 	uint64_t seed;
 	uint64_t replay;  /* only the state with this hash, in detail; 0: all */
 	uint32_t stop_at; /* violations of one run */

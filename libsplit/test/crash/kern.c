@@ -326,7 +326,7 @@ static uint8_t *for_store(struct kern_inode *in, uint32_t ino, unsigned k, bool 
 {
 	const uint32_t old = in->blk[k];
 
-	if (old && !(kern.fs != KERN_EXT4 && shared(old)))
+	if (old && !(kern.fs == KERN_XFS_REFLINK && shared(old)))
 		return block(old);
 	in->blk[k] = (uint16_t)new_block();
 	*news = true;
@@ -411,8 +411,9 @@ int kern_truncate(uint32_t ino, off_t size)
 
 	if (to > (uint64_t)KERN_FILE_BLOCKS * KERN_BLOCK)
 		return -EFBIG;
-	if (to > in->size)
-		zero_tail(ino, in->size, to);
+	/* Either way what is behind the end in its block becomes zeros, in place and before the size is committed. */
+	if (to != in->size)
+		zero_tail(ino, to < in->size ? to : in->size, to < in->size ? in->size : to);
 	for (unsigned k = (unsigned)((to + KERN_BLOCK - 1) / KERN_BLOCK); k < KERN_FILE_BLOCKS; k++)
 		in->blk[k] = 0;
 	in->size = to;
@@ -475,6 +476,40 @@ int kern_clone(uint32_t from, off_t from_off, uint32_t to, off_t to_off, uint64_
 	changed(from, to);
 	kern_remap(to);
 	return 0;
+}
+
+/* EXT4_IOC_RELINK: one operation moves the blocks that the donor has and sets the size. */
+int kern_relink(uint32_t from, off_t from_off, uint32_t to, off_t to_off, uint64_t len, uint64_t size)
+{
+	struct kern_inode *a = inode(from), *b = inode(to);
+	const uint64_t end = (uint64_t)to_off + len, tail = ((uint64_t)from_off + len) % KERN_BLOCK;
+	const unsigned last = (unsigned)(((uint64_t)from_off + len) / KERN_BLOCK);
+	int moved = 0;
+
+	size = size > b->size ? size : b->size;
+	if ((from_off | to_off) % KERN_BLOCK || len == 0 || end > size || (tail && end != size) ||
+	    (uint64_t)from_off + len > a->size)
+		return -EINVAL;
+	if (size > (uint64_t)KERN_FILE_BLOCKS * KERN_BLOCK)
+		return -EFBIG;
+	if ((uint64_t)to_off > b->size)
+		zero_tail(to, b->size, (uint64_t)to_off);
+	if (tail && a->blk[last])
+		store(from, block(a->blk[last]) + tail, NULL, KERN_BLOCK - tail);
+	for (uint64_t k = 0; k < (len + KERN_BLOCK - 1) / KERN_BLOCK; k++) {
+		uint16_t *donor = &a->blk[(uint64_t)from_off / KERN_BLOCK + k];
+
+		if (!*donor)
+			continue;
+		b->blk[(uint64_t)to_off / KERN_BLOCK + k] = *donor;
+		*donor = 0;
+		moved++;
+	}
+	b->size = size;
+	changed(from, to);
+	kern_remap(from);
+	kern_remap(to);
+	return moved;
 }
 
 int kern_exchange(uint32_t a, off_t a_off, uint32_t b, off_t b_off, uint64_t len)

@@ -50,7 +50,8 @@ struct kern_meta {
 	uint32_t next_gen;
 };
 
-enum kern_fs { KERN_EXT4, KERN_XFS_REFLINK, KERN_XFS_EXCHANGE };
+/* By what blocks can be moved. */
+enum kern_fs { KERN_EXT4_RELINK, KERN_XFS_REFLINK, KERN_XFS_EXCHANGE, KERN_EXT4, KERN_FS_KINDS };
 
 struct kern_fd {
 	uint8_t kind; /* 0 free, else enum kern_fd_kind */
@@ -104,6 +105,7 @@ int kern_fallocate(uint32_t ino, int mode, off_t off, off_t len);
 ssize_t kern_pwrite(uint32_t ino, const void *src, size_t n, off_t off);
 ssize_t kern_pread(uint32_t ino, void *dst, size_t n, off_t off);
 int kern_clone(uint32_t from, off_t from_off, uint32_t to, off_t to_off, uint64_t len);
+int kern_relink(uint32_t from, off_t from_off, uint32_t to, off_t to_off, uint64_t len, uint64_t size);
 int kern_exchange(uint32_t a, off_t a_off, uint32_t b, off_t b_off, uint64_t len);
 off_t kern_seek_data(uint32_t ino, off_t off, bool data);
 int kern_chmod(uint32_t ino, mode_t mode);
@@ -126,6 +128,8 @@ enum kern_fd_kind { KERN_FD_FILE = 1, KERN_FD_SOCKET, KERN_FD_EVENT };
 struct msghdr;
 long agent_sendmsg(int fd, const struct msghdr *h);
 long agent_recvmsg(int fd, struct msghdr *h);
+/* Is there something to receive that the agent wants? */
+bool agent_asks(int fd);
 
 /* Does the directory belong to the control directory? (oracle.c) */
 bool kern_below_control(uint32_t dir);

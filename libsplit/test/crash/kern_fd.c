@@ -9,6 +9,7 @@
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -22,6 +23,7 @@
 #include "harness.h"
 
 #include "base/sys.h"
+#include "ext4_relink.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -311,7 +313,7 @@ static long statx_of(int fd, struct statx *stx)
 static long statfs_of(struct statfs *sf)
 {
 	memset(sf, 0, sizeof(*sf));
-	sf->f_type = kern.fs == KERN_EXT4 ? EXT4_SUPER_MAGIC : XFS_MAGIC;
+	sf->f_type = kern.fs == KERN_EXT4 || kern.fs == KERN_EXT4_RELINK ? EXT4_SUPER_MAGIC : XFS_MAGIC;
 	sf->f_bsize = KERN_BLOCK;
 	sf->f_blocks = KERN_BLOCKS;
 	sf->f_bfree = sf->f_bavail = KERN_BLOCKS - kern.next_block;
@@ -359,6 +361,21 @@ static long seek(int fd, off_t off, int whence)
 	return off;
 }
 
+static long relink_of(uint32_t ino, struct ext4_relink *x)
+{
+	int moved;
+
+	/* Without the flag the kernel would write back what was stored through mappings of the donor. */
+	CHECK(x->flags & EXT4_RELINK_DATA_PERSISTENT && x->flags & EXT4_RELINK_SKIP_HOLES);
+	moved = kern_relink(kern_fd_ino(x->donor_fd), (off_t)x->donor_offset, ino, (off_t)x->target_offset, x->length,
+			    x->new_size);
+	if (moved < 0)
+		return moved;
+	x->moved = x->length;
+	x->extents_moved = (uint32_t)moved;
+	return 0;
+}
+
 static long ioctl_of(int fd, unsigned long req, void *arg)
 {
 	const uint32_t ino = kern_fd_ino(fd);
@@ -383,6 +400,8 @@ static long ioctl_of(int fd, unsigned long req, void *arg)
 
 		return kern_exchange(kern_fd_ino(x->file1_fd), (off_t)x->file1_offset, ino, (off_t)x->file2_offset, x->length);
 	}
+	if (req == EXT4_IOC_RELINK && kern.fs == KERN_EXT4_RELINK)
+		return relink_of(ino, arg);
 	return -ENOTTY;
 }
 
@@ -496,6 +515,9 @@ long kern_call(long n, long a, long b, long c, long d, long e, long f, void *sit
 		if (c == MADV_POPULATE_WRITE)
 			kern_fault((const void *)a, (size_t)b);
 		return 0;
+	case SYS_ppoll: /* for what the agent asks */
+		CHECK_EQ(b, 1);
+		return agent_asks(((const struct pollfd *)a)->fd);
 	case SYS_connect:
 	case SYS_membarrier: /* there is one thread */
 	case SYS_utimensat:  /* times are not part of what is checked, and no operation of the journal here */

@@ -33,10 +33,11 @@ struct model_op {
 	int file;	   /* that it writes to or makes durable; -1 */
 	uint64_t off, len; /* of a write */
 	bool writes;
-	bool syncs; /* fsync, fdatasync, or O_SYNC: what `file` is then survives */
-	bool names; /* changes the tree */
-	bool cuts;  /* truncates, allocates, or punches a hole */
-	bool parts; /* the kernel does it in several steps: a crash may leave some of its bytes old and some new */
+	bool syncs;  /* fsync, fdatasync, or O_SYNC: what `file` is then survives */
+	bool names;  /* changes the tree */
+	bool cuts;   /* truncates, allocates, or punches a hole */
+	bool zeroes; /* truncates in the middle of a block: the rest of the block may be zeros before the size is less */
+	bool parts;  /* the kernel does it in several steps: a crash may leave some of its bytes old and some new */
 };
 
 #define HISTORY_OPS 700u

@@ -5,6 +5,7 @@
 
 #include "base/crc32c.h"
 #include "core/state.h"
+#include "crash/agent.h"
 #include "crash/record.h"
 #include "recover/cover.h"
 #include "recover/recover.h"
@@ -88,13 +89,12 @@ static struct {
 
 static int done(void *ctx, const struct sfs_record *rec)
 {
-	struct sfs_record r = *rec;
+	const bool commit = rec->type == SFS_REC_COMMIT;
 
-	if (is(r.type == SFS_REC_COMMIT ? MUT_COMMIT_IGNORED : MUT_DONE_IGNORED))
+	if (is(commit ? MUT_COMMIT_IGNORED : MUT_DONE_IGNORED) ||
+	    (is(MUT_DONE_FORGOTTEN) && agent_boot > 1 && !commit && !(rec->flags & SFS_REC_DURABLE)))
 		return 0;
-	if (is(MUT_DONE_TRUSTED) && r.type == SFS_REC_DONE)
-		r.flags |= SFS_REC_DURABLE;
-	return real.done(ctx, &r);
+	return real.done(ctx, rec);
 }
 
 static int group(void *ctx, const struct sfs_record *rec, unsigned n)
@@ -111,13 +111,18 @@ int __real_sfs_scan(struct sfs_scan *s);
 int __wrap_sfs_scan(struct sfs_scan *s);
 int __wrap_sfs_scan(struct sfs_scan *s)
 {
+	int r;
+
 	real.done = s->done;
 	real.group = s->group;
-	if (is(MUT_DONE_IGNORED) || is(MUT_DONE_TRUSTED) || is(MUT_COMMIT_IGNORED))
+	if (is(MUT_DONE_IGNORED) || is(MUT_DONE_FORGOTTEN) || is(MUT_COMMIT_IGNORED))
 		s->done = done;
 	if (is(MUT_WRITE_TRUSTED))
 		s->group = group;
-	return __real_sfs_scan(s);
+	r = __real_sfs_scan(s);
+	s->done = real.done;
+	s->group = real.group;
+	return r;
 }
 
 int __real_sfs_recover_log(const struct sfs_root *r, uint32_t id, const struct sfs_leasefile *lease,

@@ -225,6 +225,16 @@ static uint32_t must_have(const struct history *h, int file, uint32_t done, uint
 	return 0;
 }
 
+/* In posix, what a truncate that is not committed has left of its last block. */
+static bool zeroed(const struct history *h, int file, uint32_t from, uint32_t last, uint64_t at)
+{
+	for (uint32_t i = from; i < last; i++)
+		if (h->op[i].zeroes && h->op[i].file == file && at >= h->op[i].off &&
+		    at < (h->op[i].off + KERN_BLOCK - 1) / KERN_BLOCK * KERN_BLOCK)
+			return true;
+	return false;
+}
+
 static const char *check_file(const struct history *h, const struct model_name *name, uint32_t done, uint32_t last)
 {
 	const uint32_t floor = floor_of(h, name->file, done);
@@ -267,7 +277,7 @@ static const char *check_file(const struct history *h, const struct model_name *
 				if (at < h->state[j].file[name->file].size &&
 				    model_block(&h->state[j].file[name->file], b)[at % KERN_BLOCK] == c)
 					break;
-			if (j > last)
+			if (j > last && (c || !zeroed(h, name->file, from, last, at)))
 				break;
 		}
 		if (at == in->size)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/sys.h"
 #include "harness.h"
@@ -22,7 +23,7 @@ int nsites;
 
 static struct trace *trace;
 static uint16_t op_now;
-static bool agent_now;
+static enum cpu cpu_now;
 static void *pm_site;
 static int memfd = -1;
 static uint8_t *memory;
@@ -44,6 +45,14 @@ int record_memfd(void)
 		CHECK(memory != MAP_FAILED);
 	}
 	return memfd;
+}
+
+void record_forked(void)
+{
+	close(memfd);
+	munmap(memory, BYTES);
+	memfd = -1;
+	memory_used = 0;
 }
 
 uint8_t *record_memory(void)
@@ -86,7 +95,7 @@ static struct event *add(enum event_kind kind, void *site)
 		CHECK(trace->ev);
 	}
 	e = &trace->ev[trace->n++];
-	*e = (struct event){.kind = (uint8_t)kind, .op = op_now, .agent = agent_now, .site = site};
+	*e = (struct event){.kind = (uint8_t)kind, .op = op_now, .cpu = (uint8_t)cpu_now, .site = site};
 	return e;
 }
 
@@ -212,6 +221,7 @@ static void on_data(uint32_t ino, uint8_t *dst, const void *src, size_t n)
 	e->at = (uint32_t)(dst - kern.pm);
 	e->len = (uint32_t)n;
 	e->data = keep(src, n);
+	e->index = src == NULL;
 }
 
 static void on_meta(uint64_t touched)
@@ -242,6 +252,7 @@ void record_start(struct trace *t)
 	trace = t;
 	t->n = t->nbytes = t->nmeta = 0;
 	op_now = 0;
+	cpu_now = CPU_APP;
 	ndeferred = 0;
 	snapshot();
 	pm_record(&recorder);
@@ -265,9 +276,16 @@ void record_stop(void)
 	trace = NULL;
 }
 
-void record_agent(bool agent)
+void record_cpu(enum cpu cpu)
 {
-	agent_now = agent;
+	if (cpu == CPU_SERVICE && cpu_now == CPU_APP)
+		add(EV_FENCE, NULL);
+	cpu_now = cpu;
+}
+
+enum cpu record_cpu_now(void)
+{
+	return cpu_now;
 }
 
 void record_op(enum event_kind kind, uint32_t op)

@@ -18,15 +18,17 @@ enum event_kind {
 	EV_END, /* of operation `index` of the workload */
 };
 
+enum cpu { CPU_APP, CPU_SERVICE, CPU_AGENT, CPUS };
+
 struct event {
 	uint8_t kind;
 	uint8_t ino;	/* stores: through the mapping of which file */
-	uint8_t agent;	/* made by the agent's process: fences are one processor's */
+	uint8_t cpu;	/* enum cpu: fences are one processor's */
 	uint16_t op;	/* operation of the workload that it is part of */
 	uint32_t at;	/* in persistent memory */
 	uint32_t len;	/* bytes; at most a block */
 	uint32_t data;	/* where its bytes are in trace.bytes */
-	uint32_t index; /* EV_META, EV_BEGIN, EV_END */
+	uint32_t index; /* EV_META, EV_BEGIN, EV_END; EV_KERNEL: 1 for zeros that go with the operation behind them */
 	uint64_t touched;
 	void *site;
 };
@@ -47,12 +49,18 @@ int record_memfd(void);
 /* Its own mapping; zeroed up to where the last workload had used it. */
 uint8_t *record_memory(void);
 void record_reset_memory(void);
+/* In the child of a process that has run a workload: memory of its own. */
+void record_forked(void);
 
 /* Record into t from here on: what the file system is now is its beginning. */
 void record_start(struct trace *t);
 void record_stop(void);
-/* From here on it is the agent's process that runs, or no longer. */
-void record_agent(bool agent);
+/*
+ * Who runs from here on. When the service thread begins, what the application's thread has written back is durable: a lock that
+ * another thread has had is taken with a locked instruction or a membarrier (base/lock.h). The other way round nothing is assumed.
+ */
+void record_cpu(enum cpu cpu);
+enum cpu record_cpu_now(void);
 void record_op(enum event_kind kind, uint32_t op);
 void record_free(struct trace *t);
 
@@ -78,7 +86,7 @@ enum mutant_kind {
 	MUT_RENAME_TWICE,
 	MUT_BOOT_IGNORED,
 	MUT_DONE_IGNORED,
-	MUT_DONE_TRUSTED,
+	MUT_DONE_FORGOTTEN,
 	MUT_WRITE_TRUSTED,
 	MUT_COMMIT_IGNORED,
 	MUT_STAGING_REUSED,

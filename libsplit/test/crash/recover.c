@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recovery, as it is, on the state that is in the explorer's kernel. */
+#include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
 
 #include "crash/agent.h"
 #include "crash/explore.h"
+#include "harness.h"
 #include "recover/recover.h"
 
 static struct sfs_why why;
@@ -32,11 +36,45 @@ static const char *leftovers(void)
 	return logs ? "a log or a lease is left after recovery" : NULL;
 }
 
+/*
+ * Between the death of a process and its recovery another program makes a file. Its inode may be one that the log names, whose
+ * file has gone with the process.
+ */
+#define STRANGER "/v/stranger"
+static const char strange[200] = "made by another program";
+
+static void stranger_comes(void)
+{
+	const int fd = kern_open(AT_FDCWD, STRANGER, O_RDWR | O_CREAT, 0644);
+
+	CHECK_EQ(kern_pwrite(kern_fd_ino(fd), strange, sizeof(strange), 0), sizeof(strange));
+	kern_call(SYS_close, fd, 0, 0, 0, 0, 0, NULL);
+}
+
+static const char *stranger_goes(void)
+{
+	const int ino = kern_lookup(AT_FDCWD, STRANGER, false);
+	char found[sizeof(strange)];
+	bool same;
+
+	if (ino < 0)
+		return "a file that another program has made is gone";
+	same = kern.m.inode[ino].size == sizeof(found) && kern_pread((uint32_t)ino, found, sizeof(found), 0) == sizeof(found) &&
+	       memcmp(found, strange, sizeof(found)) == 0;
+	kern_unlink(AT_FDCWD, STRANGER, 0);
+	return same ? NULL : "a file that another program has made was changed";
+}
+
 const char *recover_and_check(const struct run *r, enum crash_kind kind, uint32_t done, bool in_flight)
 {
-	const char *bad = recover_now();
+	const char *bad;
 	struct kern_meta once;
 
+	if (kind == CRASH_KILL)
+		stranger_comes();
+	bad = recover_now();
+	if (!bad && kind == CRASH_KILL)
+		bad = stranger_goes();
 	if (!bad)
 		bad = kern_fsck();
 	if (!bad)

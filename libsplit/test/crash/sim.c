@@ -3,7 +3,7 @@
  * The rules of persistence, x86:
  *   - cached stores to one line become durable in program order (they are cut into aligned words of 8 bytes, ascending, as
  *     pm.c stores them), lines independently of each other, at any time;
- *   - a line that was written back is durable, as it was then, after the next fence of the same process;
+ *   - a line that was written back is durable, as it was then, after the next fence of the same processor;
  *   - non-temporal stores are durable after the next fence, before that word by word in any order;
  *   - what the kernel stores for write(2) is like a non-temporal store, and durable with the metadata operation it belongs to;
  *   - fsync makes durable the stores through mappings of that file, and the journal up to its last operation on that file.
@@ -57,6 +57,16 @@ void sim_begin(struct sim *s, const struct trace *t, const uint8_t *base, uint32
 	s->hash = hash;
 }
 
+struct versions *sim_room(struct sim *s)
+{
+	if (s->vs_room < s->nlines) {
+		s->vs_room = s->nlines + 256;
+		s->vs = reallocarray(s->vs, s->vs_room, sizeof(*s->vs));
+		CHECK(s->vs);
+	}
+	return s->vs;
+}
+
 static struct pline *pending(struct sim *s, uint32_t line)
 {
 	struct pline *l;
@@ -74,7 +84,8 @@ static struct pline *pending(struct sim *s, uint32_t line)
 	s->index[line] = (int32_t)s->nlines;
 	l = &s->lines[s->nlines++];
 	l->line = line;
-	l->n = l->flushed = 0;
+	l->n = 0;
+	memset(l->flushed, 0, sizeof(l->flushed));
 	return l;
 }
 
@@ -108,7 +119,8 @@ static void settle(struct sim *s, bool (*which)(const struct sim *s, const struc
 		memcpy(s->work + (size_t)l->line * LINE, at, LINE);
 		memmove(l->w, l->w + n, (l->n - n) * sizeof(*l->w));
 		l->n -= n;
-		l->flushed = l->flushed > n ? l->flushed - n : 0;
+		for (unsigned c = 0; c < CPUS; c++)
+			l->flushed[c] = l->flushed[c] > n ? l->flushed[c] - n : 0;
 		if (l->n > 0) {
 			k++;
 			continue;
@@ -126,10 +138,10 @@ static void settle(struct sim *s, bool (*which)(const struct sim *s, const struc
 	}
 }
 
-static bool by_fence(const struct sim *s, const struct pline *l, uint32_t i, uint64_t agent)
+static bool by_fence(const struct sim *s, const struct pline *l, uint32_t i, uint64_t cpu)
 {
 	(void)s;
-	return l->w[i].agent == agent && (l->w[i].kind != EV_STORE || i < l->flushed);
+	return l->w[i].kind == EV_STORE ? i < l->flushed[cpu] : l->w[i].cpu == cpu;
 }
 
 /* Content stored by the kernel before event `arg`. */
@@ -183,7 +195,7 @@ static void store(struct sim *s, const struct event *e)
 	while (at < end) {
 		struct pline *l = pending(s, at / LINE);
 		struct pword w = {
-			.event = s->pos, .kind = e->kind, .ino = e->ino, .agent = e->agent, .word = (uint8_t)(at / 8 % 8)};
+			.event = s->pos, .kind = e->kind, .ino = e->ino, .cpu = e->cpu, .word = (uint8_t)(at / 8 % 8)};
 
 		for (; at < end; at++) {
 			w.value |= (uint64_t)*src++ << 8 * (at % 8);
@@ -231,10 +243,10 @@ void sim_step(struct sim *s, bool all_durable)
 	case EV_FLUSH:
 		for (uint32_t line = e->at / LINE; line <= (e->at + e->len - 1) / LINE; line++)
 			if (s->index[line] >= 0)
-				s->lines[s->index[line]].flushed = s->lines[s->index[line]].n;
+				s->lines[s->index[line]].flushed[e->cpu] = s->lines[s->index[line]].n;
 		break;
 	case EV_FENCE:
-		settle(s, by_fence, e->agent);
+		settle(s, by_fence, e->cpu);
 		break;
 	case EV_META:
 		s->meta_hi = e->index;

@@ -18,14 +18,22 @@ struct pword {
 	uint8_t mask;	/* which bytes */
 	uint8_t kind;	/* EV_STORE, EV_NT or EV_KERNEL */
 	uint8_t ino;
-	uint8_t agent;
+	uint8_t cpu;
 };
 
 struct pline {
 	uint32_t line;
 	uint32_t n, room;
-	uint32_t flushed; /* so many words were stored when the line was last written back */
+	uint32_t flushed[CPUS]; /* so many words were stored when each processor last wrote the line back */
 	struct pword *w;
+};
+
+#define VERSIONS_MAX 40
+struct versions {
+	uint32_t line;
+	int n; /* the first one is what is certain, the last one everything */
+	uint8_t bytes[VERSIONS_MAX][LINE];
+	uint64_t hash[VERSIONS_MAX]; /* difference to the hash of the medium */
 };
 
 struct sim {
@@ -39,6 +47,8 @@ struct sim {
 	int32_t *index;		   /* of the pending line, -1 */
 	struct pline *lines;
 	uint32_t nlines, room;
+	struct versions *vs; /* of lines, for whoever enumerates; sim_room() */
+	uint32_t vs_room;
 };
 
 void sim_init(struct sim *s);
@@ -49,13 +59,8 @@ void sim_settle_all(struct sim *s);
 /* One event happens. With `all_durable` (a dying process, memory stays) stores are durable at once. */
 void sim_step(struct sim *s, bool all_durable);
 
-#define VERSIONS_MAX 40
-struct versions {
-	uint32_t line;
-	int n; /* the first one is what is certain, the last one everything */
-	uint8_t bytes[VERSIONS_MAX][LINE];
-	uint64_t hash[VERSIONS_MAX]; /* difference to the hash of the medium */
-};
+/* Room in s->vs for a version of each pending line. */
+struct versions *sim_room(struct sim *s);
 /* What the line can be when the metadata operations up to `meta` are durable. */
 void sim_versions(const struct sim *s, const struct pline *l, uint32_t meta, struct versions *v);
 /* The lines' words, in words: for a reproducer. */

@@ -47,12 +47,12 @@ static long check(const struct bug *b, struct tally *t)
 
 	for (int i = 0; i < 8 && b->workloads[i]; i++) {
 		for (int mode = SFS_POSIX; mode <= SFS_STRICT; mode++) {
-			for (int fs = KERN_EXT4; fs <= KERN_XFS_EXCHANGE; fs++) {
+			for (int fs = 0; fs < KERN_FS_KINDS; fs++) {
 				r.workload = b->workloads[i];
 				r.mode = (enum sfs_mode)mode;
 				r.fs = (enum kern_fs)fs;
 				r.dax = true;
-				if (fs != KERN_XFS_REFLINK && !strpbrk(r.workload, "LBz"))
+				if (!fs_worth((enum kern_fs)fs, r.workload))
 					continue;
 				if (!run_workload(&r))
 					FAIL("%s: workload %s makes no sense", b->name, r.workload);

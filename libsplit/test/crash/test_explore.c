@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,7 +23,8 @@ static const char usage[] =
 	"recovery on\n"
 	"each and checks that nothing promised is lost. Exits 1 when something is.\n"
 	"  --length N         all sequences of up to N operations (default 1)\n"
-	"  --sample N         and so many of the sequences that are one longer (default 60)\n"
+	"  --core N           all sequences of up to N of the operations marked * by --operations (default 0)\n"
+	"  --sample N         so many of the sequences of one more than --length (default 60)\n"
 	"  --states N         end when so many distinct states have been checked (default 20000, 0: no limit)\n"
 	"  --seconds N        end after so many seconds\n"
 	"  --jobs N           processes (default 1)\n"
@@ -33,10 +35,13 @@ static const char usage[] =
 	"  --progress         a line on standard error every second\n"
 	"  --replay MODE:PROVIDER:dax|emulated:WORKLOAD   one workload; with --state only that state, in detail\n"
 	"  --state HASH\n"
-	"  --operations       list the letters that a workload is made of\n";
+	"  --operations       list the letters that a workload is made of\n"
+	"The last line says how much was checked; it begins with \"incomplete: \" when a limit ended it before all workloads "
+	"were "
+	"run.\n";
 
 static struct {
-	unsigned length, sample, jobs;
+	unsigned length, core, sample, jobs;
 	uint64_t states, seed;
 	unsigned seconds;
 	bool progress;
@@ -53,7 +58,7 @@ static struct {
 
 static struct tally *tally;
 static char (*workloads)[24];
-static uint32_t nworkloads, nall;
+static uint32_t nworkloads;
 static time_t began;
 
 /* ---- the list */
@@ -66,9 +71,8 @@ static void add(const char *s, unsigned n)
 	workloads[nworkloads++][n] = 0;
 }
 
-static void sequences(unsigned length)
+static void sequences(const char *letters, unsigned length)
 {
-	const char *letters = workload_letters();
 	const size_t base = strlen(letters);
 	char s[8];
 	uint64_t total = 1;
@@ -108,27 +112,47 @@ static bool enough(void)
 
 static const char *now_at; /* for whoever is told that we crashed */
 
+/* Long ones are many, and what comes before their last operation is explored with the shorter ones. */
+static struct explore_how how_for(const char *workload)
+{
+	struct explore_how how = opt.how;
+
+	if (!how.thorough && strlen(workload) > 1) {
+		const bool two = strlen(workload) == 2;
+
+		how.exhaustive = two ? 64 : 32;
+		how.most = two ? 48 : 24;
+		how.deep = 100;
+	}
+	return how;
+}
+
 static void one(struct run *r, const char *workload)
 {
+	const struct explore_how how = how_for(workload);
+	bool ran = false;
+
 	for (int mode = SFS_POSIX; mode <= SFS_STRICT; mode++) {
-		for (int fs = KERN_EXT4; fs <= KERN_XFS_EXCHANGE; fs++) {
+		for (int fs = 0; fs < KERN_FS_KINDS; fs++) {
 			if ((opt.mode >= 0 && opt.mode != mode) || (opt.fs >= 0 && opt.fs != fs))
 				continue;
-			/* Providers differ only where something large is moved. */
-			if (opt.fs < 0 && fs != KERN_XFS_REFLINK && !strpbrk(workload, "LBz@"))
+			if (opt.fs < 0 && !fs_worth((enum kern_fs)fs, workload))
 				continue;
 			r->workload = workload;
 			r->mode = (enum sfs_mode)mode;
 			r->fs = (enum kern_fs)fs;
 			r->dax = true;
 			if (run_workload(r)) {
-				explore_run(r, &opt.how);
-				__atomic_add_fetch(&tally->workloads, 1, __ATOMIC_RELAXED);
+				explore_run(r, &how);
+				__atomic_add_fetch(&tally->runs, 1, __ATOMIC_RELAXED);
+				ran = true;
 			}
 			if (enough())
 				return;
 		}
 	}
+	__atomic_add_fetch(&tally->workloads, ran, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&tally->tried, 1, __ATOMIC_RELAXED);
 }
 
 static void worker(void)
@@ -139,7 +163,7 @@ static void worker(void)
 	while (!enough()) {
 		const uint32_t i = __atomic_fetch_add(&tally->next, 1, __ATOMIC_RELAXED);
 
-		if (i >= nall)
+		if (i >= nworkloads)
 			break;
 		now_at = workloads[i];
 		one(&r, workloads[i]);
@@ -149,11 +173,16 @@ static void worker(void)
 static void show(bool last)
 {
 	const long s = (long)(time(NULL) - began);
+	struct rusage used;
 
+	getrusage(RUSAGE_CHILDREN, &used);
 	fprintf(last ? stdout : stderr,
-		"%s%llu states (%llu of them crashes inside recovery), %llu workloads, %llu violations, %ld s%s",
-		last ? "" : "\r", (unsigned long long)tally->states, (unsigned long long)tally->in_recovery,
-		(unsigned long long)tally->workloads, (unsigned long long)tally->violations, s, last ? "\n" : " ");
+		"%s%s%llu states (%llu of them crashes inside recovery), %llu workloads, %llu runs, %llu violations, %ld s",
+		last ? "" : "\r", last && tally->tried < nworkloads ? "incomplete: " : "", (unsigned long long)tally->states,
+		(unsigned long long)tally->in_recovery, (unsigned long long)tally->workloads, (unsigned long long)tally->runs,
+		(unsigned long long)tally->violations, s);
+	if (last)
+		printf(" (%ld s of processors)\n", (long)(used.ru_utime.tv_sec + used.ru_stime.tv_sec));
 	fflush(last ? stdout : stderr);
 }
 
@@ -196,6 +225,7 @@ static int replay(char *what)
 {
 	const char *mode = strtok(what, ":"), *fs = strtok(NULL, ":"), *dax = strtok(NULL, ":"), *w = strtok(NULL, ":");
 	struct run r = {.workload = w};
+	struct explore_how how;
 
 	if (!mode || !fs || !dax || !w) {
 		fprintf(stderr, "--replay wants MODE:PROVIDER:dax|emulated:WORKLOAD\n");
@@ -204,7 +234,7 @@ static int replay(char *what)
 	for (int i = SFS_POSIX; i <= SFS_STRICT; i++)
 		if (strcmp(mode, mode_name((enum sfs_mode)i)) == 0)
 			r.mode = (enum sfs_mode)i;
-	for (int i = KERN_EXT4; i <= KERN_XFS_EXCHANGE; i++)
+	for (int i = 0; i < KERN_FS_KINDS; i++)
 		if (strcmp(fs, fs_name((enum kern_fs)i)) == 0)
 			r.fs = (enum kern_fs)i;
 	r.dax = strcmp(dax, "dax") == 0;
@@ -213,7 +243,8 @@ static int replay(char *what)
 		printf("the workload makes no sense: an operation on a file that is not there\n");
 		return 2;
 	}
-	explore_run(&r, &opt.how);
+	how = how_for(w);
+	explore_run(&r, &how);
 	show(true);
 	return tally->violations > 0;
 }
@@ -232,11 +263,11 @@ static uint64_t number(const char *s)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"length", 1, 0, 'l'},	   {"sample", 1, 0, 'm'}, {"states", 1, 0, 's'},
-						{"seconds", 1, 0, 't'},	   {"jobs", 1, 0, 'j'},	  {"seed", 1, 0, 'e'},
-						{"thorough", 0, 0, 'T'},   {"mode", 1, 0, 'M'},	  {"provider", 1, 0, 'P'},
-						{"progress", 0, 0, 'p'},   {"replay", 1, 0, 'r'}, {"state", 1, 0, 'S'},
-						{"operations", 0, 0, 'o'}, {"help", 0, 0, 'h'},	  {0}};
+	static const struct option options[] = {
+		{"length", 1, 0, 'l'},	{"core", 1, 0, 'c'},	   {"sample", 1, 0, 'm'},   {"states", 1, 0, 's'},
+		{"seconds", 1, 0, 't'}, {"jobs", 1, 0, 'j'},	   {"seed", 1, 0, 'e'},	    {"thorough", 0, 0, 'T'},
+		{"mode", 1, 0, 'M'},	{"provider", 1, 0, 'P'},   {"progress", 0, 0, 'p'}, {"replay", 1, 0, 'r'},
+		{"state", 1, 0, 'S'},	{"operations", 0, 0, 'o'}, {"help", 0, 0, 'h'},	    {0}};
 	char *what = NULL;
 	int c;
 
@@ -245,6 +276,9 @@ int main(int argc, char **argv)
 		switch (c) {
 		case 'l':
 			opt.length = (unsigned)number(optarg);
+			break;
+		case 'c':
+			opt.core = (unsigned)number(optarg);
 			break;
 		case 'm':
 			opt.sample = (unsigned)number(optarg);
@@ -262,6 +296,7 @@ int main(int argc, char **argv)
 			opt.seed = number(optarg);
 			break;
 		case 'T':
+			opt.how.thorough = true;
 			opt.how.exhaustive = 1024;
 			opt.how.most = 512;
 			break;
@@ -270,7 +305,7 @@ int main(int argc, char **argv)
 				opt.mode = strcmp(optarg, mode_name((enum sfs_mode)i)) == 0 ? i : opt.mode;
 			break;
 		case 'P':
-			for (int i = KERN_EXT4; i <= KERN_XFS_EXCHANGE; i++)
+			for (int i = 0; i < KERN_FS_KINDS; i++)
 				opt.fs = strcmp(optarg, fs_name((enum kern_fs)i)) == 0 ? i : opt.fs;
 			break;
 		case 'p':
@@ -284,7 +319,7 @@ int main(int argc, char **argv)
 			break;
 		case 'o':
 			for (const char *s = workload_letters(); *s; s++)
-				printf("%c  %s\n", *s, workload_describe(*s));
+				printf("%c %c %s\n", *s, strchr(workload_core(), *s) ? '*' : ' ', workload_describe(*s));
 			return 0;
 		case 'h':
 			fputs(usage, stdout);
@@ -294,8 +329,8 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (opt.length < 1 || opt.length > 4 || opt.jobs < 1 || opt.jobs > 64) {
-		fprintf(stderr, "test_explore: --length is 1 to 4, --jobs 1 to 64\n");
+	if (opt.length < 1 || opt.length > 4 || opt.core > 4 || opt.jobs < 1 || opt.jobs > 64) {
+		fprintf(stderr, "test_explore: --length is 1 to 4, --core 0 to 4, --jobs 1 to 64\n");
 		return 2;
 	}
 	opt.how.seed = opt.seed;
@@ -304,7 +339,9 @@ int main(int argc, char **argv)
 	if (what)
 		return replay(what);
 	for (unsigned n = 1; n <= opt.length; n++)
-		sequences(n);
+		sequences(workload_letters(), n);
+	for (unsigned n = opt.length + 1; n <= opt.core; n++)
+		sequences(workload_core(), n);
 	for (const char *const *t = trace_names(); *t; t++) {
 		char name[24];
 
@@ -312,6 +349,5 @@ int main(int argc, char **argv)
 		add(name, (unsigned)strlen(name));
 	}
 	sampled(opt.length + 1, opt.sample);
-	nall = nworkloads;
 	return explore_all();
 }

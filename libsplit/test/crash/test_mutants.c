@@ -41,7 +41,7 @@ static const struct {
 	{MUT_RENAME_TWICE, "rename in two steps"},
 	{MUT_BOOT_IGNORED, "a power loss is taken for a dead process"},
 	{MUT_DONE_IGNORED, "records that were retired are replayed"},
-	{MUT_DONE_TRUSTED, "a DONE that no journal commit covers retires after a power loss"},
+	{MUT_DONE_FORGOTTEN, "after a power loss a DONE before a COMMIT retires nothing"},
 	{MUT_WRITE_TRUSTED, "posix records count after a power loss without a COMMIT"},
 	{MUT_COMMIT_IGNORED, "COMMIT records are ignored"},
 	{MUT_STAGING_REUSED, "staging space is handed out twice"},
@@ -60,10 +60,16 @@ static bool reaches[SITES_MAX][WORKLOADS_MAX];
 static const struct {
 	const char *verb, *where, *why;
 } redundant[] = {
-	{"no sync", "map at lease.c", "the first store through MAP_SYNC commits"},
-	{"no sync", "sfs_lease_create at lease.c", "the first store through MAP_SYNC has committed; here it is for the owner"},
-	{"no fence", "sfs_lease_create", "fsync follows"},
-	{"no sync", "settle at recover.c", "fsync of the files and syncfs do the same; both dropped is a bug of its own below"},
+	{"no sync", "map lease.c",
+	 "the first store to each page of the MAP_SYNC mapping commits; here it is so that later ones need not"},
+	{"no sync", "sfs_lease_create lease.c",
+	 "the first store through MAP_SYNC has committed the name; here it is for the owner"},
+	{"no fence", "in sfs_lease_create lease.c", "fsync follows"},
+	{"no fence", "in commit_all oplog.c", "sfs_flush() fences before it relinks, and nothing else depends on this COMMIT"},
+	{"stored too late", "sfs_block_addr(in->vol, old)",
+	 "what is carried is named by earlier records; the call's own fence and the relink's are behind it"},
+	{"stored too late", "pm_zero(dst + from", "what is behind the end of the file is zeroed again when it grows"},
+	{"no write-back", "pm_zero(dst + from", "the same"},
 };
 
 static const char *why_redundant(const char *what)
@@ -77,7 +83,7 @@ static const char *why_redundant(const char *what)
 struct bug {
 	struct mutant m;
 	int site; /* -1: of logic */
-	char what[240];
+	char what[400];
 	/* What was found, by the process that looked. */
 	bool caught;
 	char by[64];
@@ -94,34 +100,59 @@ static size_t use; /* so many of the workloads */
 
 /* Short ones first; together they come upon every place in the code that stores, flushes, fences or syncs. */
 static const char *const workloads[] = {
-	"a",	"p",   "o",    "O",   "e",   "h",   "v",   "y",	  "t",	 "T",	"F",   "f",   "c",   "k",   "K",   "n",
-	"r",	"l",   "D",    "m",   "X",   "j",   "q",   "aa",  "af",	 "aK",	"an",  "pf",  "pK",  "ao",  "aX",  "uX",
-	"kao",	"aaf", "afa",  "afo", "ako", "nb",  "ng",  "nR",  "nx",	 "u",	"L",   "z",   "vf",  "uf",  "Lf",  "Lk",
-	"LK",	"GLk", "GLf",  "GLK", "za",  "zz",  "nbR", "Lfo", "Lko", "zKa", "azf", "zfa", "afz", "zkz", "LKo", "uuk",
-	"afaf", "pko", "nBgR", "XaX", "aXa", "ofk", "hko", "LfL", "GaK", "GLc", "zfz", "pXf", "2a",
+	"a",   "p",    "o",   "O",    "e",     "h",   "v",   "y",   "t",   "T",	  "F",	 "f",	 "c",	  "k",
+	"K",   "n",    "r",   "l",    "D",     "m",   "X",   "U",   "j",   "q",	  "aa",	 "oo",	 "aw",	  "pk",
+	"ok",  "af",   "aK",  "an",   "pf",    "ao",  "Tf",  "Td",  "nR",  "ook", "aQb", "pkaw", "akbaw", "aQEw",
+	"oQo", "eQKw", "anL", "fpaf", "faapf", "GLk", "LQb", "tf",  "td",  "nb",  "ng",	 "x",	 "u",	  "uX",
+	"aX",  "aU",   "pK",  "kao",  "aaf",   "afa", "afo", "ako", "L",   "z",	  "vf",	 "uf",	 "Lf",	  "Lk",
+	"LK",  "GLf",  "GLK", "za",   "zz",    "nbR", "Lfo", "Lko", "zKa", "azf", "zfa", "afz",	 "zkz",	  "LKo",
+	"uuk", "afaf", "pko", "nBgR", "XaX",   "aXa", "ofk", "hko", "LfL", "GaK", "GLc", "zfz",	 "pXf",	  "2a",
 };
 
+/* The line of source at "FILE:N", without what is before and behind it. */
+static void source_line(const char *where, char *buf, size_t n)
+{
+	char path[200], text[1000] = "";
+	unsigned line = 0;
+	FILE *f;
+
+	buf[0] = 0;
+	if (sscanf(where, "%199[^:]:%u", path, &line) != 2 || !(f = fopen(path, "r")))
+		return;
+	while (line-- && fgets(text, sizeof(text), f))
+		;
+	fclose(f);
+	text[strcspn(text, "\n")] = 0;
+	snprintf(buf, n, "%s", text + strspn(text, " \t"));
+}
+
+/* The functions and places that lead to the call, innermost first, and its line of source. */
 static void name_site(const struct site *s, char *buf, size_t n)
 {
 	extern const char __executable_start;
-	char cmd[200], line[160] = "?";
+	char cmd[200], line[300], source[120] = "";
 	FILE *f;
 
 	/* The call is before the address it returns to; of functions that were inlined the one that is not base/sys.h. */
-	snprintf(cmd, sizeof(cmd), "addr2line -s -i -f -p -e /proc/%d/exe 0x%lx", getpid(),
+	snprintf(cmd, sizeof(cmd), "addr2line -i -f -p -e /proc/%d/exe 0x%lx", getpid(),
 		 (unsigned long)((const char *)s->at - &__executable_start - 1));
 	f = popen(cmd, "r");
-	/* Innermost first; what was inlined is followed by what it was inlined into. */
 	buf[0] = 0;
 	while (f && fgets(line, sizeof(line), f)) {
-		const char *name = strncmp(line, " (inlined by) ", 14) == 0 ? line + 14 : line;
+		char *name = strncmp(line, " (inlined by) ", 14) == 0 ? line + 14 : line, *at = strstr(name, " at "), *file;
 
-		line[strcspn(line, "\n")] = 0;
-		if (!strstr(line, "sys.h:") && strlen(buf) + strlen(name) + 8 < n)
-			sprintf(buf + strlen(buf), "%s%s", buf[0] ? " in " : "", name);
+		if (!at || strstr(name, "sys.h:"))
+			continue;
+		if (!source[0])
+			source_line(at + 4, source, sizeof(source));
+		*at = 0;
+		at[4 + strcspn(at + 4, " \n")] = 0;
+		file = strrchr(at + 4, '/');
+		snprintf(buf + strlen(buf), n - strlen(buf), "%s%s %s", buf[0] ? " in " : "", name, file ? file + 1 : at + 4);
 	}
 	if (f)
 		pclose(f);
+	snprintf(buf + strlen(buf), n - strlen(buf), ": %s", source);
 }
 
 static void add(struct mutant m, int site, const char *verb, const char *what)
@@ -136,7 +167,7 @@ static void add(struct mutant m, int site, const char *verb, const char *what)
 static bool explore_one(struct run *r, const char *workload, const struct explore_how *how)
 {
 	for (int mode = SFS_STRICT; mode >= SFS_POSIX; mode--) {
-		for (int fs = KERN_EXT4; fs <= KERN_XFS_EXCHANGE; fs++) {
+		for (int fs = 0; fs < KERN_FS_KINDS; fs++) {
 			const struct mutant planted = mutant;
 			bool sound;
 
@@ -144,7 +175,7 @@ static bool explore_one(struct run *r, const char *workload, const struct explor
 			r->mode = (enum sfs_mode)mode;
 			r->fs = (enum kern_fs)fs;
 			r->dax = true;
-			if ((fs != KERN_XFS_REFLINK && !strpbrk(workload, "Lz")) || !run_workload(r) || !explore_run(r, how) ||
+			if (!fs_worth((enum kern_fs)fs, workload) || !run_workload(r) || !explore_run(r, how) ||
 			    planted.kind == MUT_NONE)
 				continue;
 			/* Found it, unless the same states fail without it. */
@@ -164,7 +195,7 @@ static void survey(void)
 {
 	const struct explore_how how = {.exhaustive = 1, .most = 2, .deep = 60, .stop_at = 1, .seed = 1, .quiet = true};
 	struct run r = {0};
-	char name[180];
+	char name[380];
 
 	CHECK(sizeof(workloads) / sizeof(workloads[0]) <= WORKLOADS_MAX);
 	explore_init(tally_make(1u << 22));
@@ -231,7 +262,7 @@ static void show(int i)
 {
 	const struct bug *b = &bugs[i];
 
-	printf("%-9s %3d  %-74.74s %-24s %8llu states %6u ms\n",
+	printf("%-9s %3d  %-86.86s %-24s %8llu states %6u ms\n",
 	       b->caught		? "caught"
 	       : why_redundant(b->what) ? "redundant"
 					: "MISSED",
@@ -339,6 +370,7 @@ int main(int argc, char **argv)
 		if (pid[k] == 0) {
 			if (only < 0 && !freopen("/dev/null", "w", stderr))
 				_exit(3);
+			record_forked();
 			hunt(&bugs[i]);
 			_exit(0);
 		}

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "crash/workload.h"
+#include "crash/app.h"
 #include "harness.h"
 
 #define DIRECTORY "test/crash/traces"

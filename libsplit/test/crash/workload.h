@@ -26,24 +26,19 @@ struct run {
 
 /* Record the run; false: the sequence makes no sense (an operation on what is not there). */
 bool run_workload(struct run *r);
+/* operations.c: all operations, and those that all sequences are made of. */
 const char *workload_letters(void);
+const char *workload_core(void);
 const char *workload_describe(char letter);
 
-/* For trace.c: one call each. */
 struct app;
-int app_open(struct app *a, const char *path, bool create);
-void app_close(struct app *a, int slot);
-void app_write(struct app *a, int slot, uint64_t off, const void *p, uint64_t n);
-void app_truncate(struct app *a, int slot, uint64_t size);
-void app_fsync(struct app *a, int slot, bool data_only);
-void app_rename(struct app *a, const char *from, const char *to);
-void app_unlink(struct app *a, const char *path);
-void app_fsync_dir(struct app *a);
 /* trace.c: make the calls of a trace; false: there is no such trace. */
 bool trace_play(struct app *a, const char *name);
 const char *const *trace_names(void);
 
 const char *mode_name(enum sfs_mode mode);
 const char *fs_name(enum kern_fs fs);
+/* Is the workload worth a run with this provider? ext4-relink always, the others where they do something else. */
+bool fs_worth(enum kern_fs fs, const char *workload);
 
 #endif

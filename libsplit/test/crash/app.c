@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "crash/app.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "base/sys.h"
+#include "core/core.h"
+#include "core/service.h"
+#include "core/state.h"
+#include "crash/agent.h"
+#include "harness.h"
+
+static const char *full(const char *path)
+{
+	static char buf[2][40];
+	static int i;
+
+	i ^= 1;
+	snprintf(buf[i], sizeof(buf[i]), "/v/%s", path);
+	return buf[i];
+}
+
+/* ---- one call: begin, the library, end */
+
+static struct model_op *begin(struct app *a, const char *what)
+{
+	struct history *h = &a->r->h;
+	struct model_op *op = &h->op[a->n];
+
+	CHECK(a->n < (int)HISTORY_OPS);
+	h->state = reallocarray(h->state, (size_t)a->n + 2, sizeof(*h->state));
+	CHECK(h->state);
+	h->state[a->n + 1] = h->state[a->n];
+	a->m = &h->state[a->n + 1];
+	*op = (struct model_op){.what = what, .file = -1};
+	record_op(EV_BEGIN, (uint32_t)a->n);
+	return op;
+}
+
+static void end(struct app *a)
+{
+	const struct model_op *op = &a->r->h.op[a->n];
+	const uint64_t key[4] = {(uint64_t)op->file, op->off, op->len, hash_bytes(3, op->what, strlen(op->what))};
+
+	record_op(EV_END, (uint32_t)a->n);
+	a->n++;
+	a->r->h.n = (uint32_t)a->n;
+	a->r->prefix[a->n] = hash_bytes(a->r->prefix[a->n - 1], key, sizeof(key));
+}
+
+static long must(long r, const char *what)
+{
+	if (r < 0)
+		FAIL("%s: %s", what, strerror((int)-r));
+	return r;
+}
+
+/* foreign: a program without the library makes the file just before. */
+static int open_any(struct app *a, const char *path, bool create, bool foreign)
+{
+	const struct model_name *name = model_find(&a->r->h.state[a->n], path);
+	const int file = name ? name->file : -1;
+	int s = 0;
+	struct model_op *op;
+
+	while (s < SLOTS && a->slot[s].fd >= 0)
+		s++;
+	CHECK(s < SLOTS && (file >= 0 || create));
+	op = begin(a, file >= 0 ? "open" : "create");
+	op->names = file < 0;
+	op->file = file >= 0 ? file : model_create(a->m, path, 0644);
+	a->slot[s].file = op->file;
+	snprintf(a->slot[s].path, sizeof(a->slot[s].path), "%s", path);
+	if (foreign) {
+		const int fd = kern_open(AT_FDCWD, full(path), O_RDWR | O_CREAT, 0644);
+
+		kern_call(SYS_close, fd, 0, 0, 0, 0, 0, NULL);
+	}
+	a->slot[s].fd = sfs_openat(AT_FDCWD, full(path), O_RDWR | (create ? O_CREAT : 0), 0644);
+	must(a->slot[s].fd, "open");
+	CHECK(sfs_ours(a->slot[s].fd));
+	/* As after many calls: the short way of small appends is for locks that are the thread's own. */
+	sfs_bias_grant(&sfs_fds[a->slot[s].fd]->lock.bias);
+	sfs_bias_grant(&sfs_fds[a->slot[s].fd]->inode->lock.bias);
+	end(a);
+	return s;
+}
+
+int app_open(struct app *a, const char *path, bool create)
+{
+	return open_any(a, path, create, false);
+}
+
+int app_open_foreign(struct app *a, const char *path)
+{
+	return open_any(a, path, true, true);
+}
+
+void app_close(struct app *a, int s)
+{
+	begin(a, "close")->file = a->slot[s].file;
+	must(sfs_close(a->slot[s].fd), "close");
+	a->slot[s].fd = -1;
+	end(a);
+}
+
+void app_write(struct app *a, int s, uint64_t off, const void *p, uint64_t n)
+{
+	struct model_op *op = begin(a, "write");
+
+	op->file = a->slot[s].file;
+	op->off = off;
+	op->len = n;
+	op->writes = true;
+	model_write(a->m, op->file, off, p, n);
+	CHECK_EQ(must(sfs_write(a->slot[s].fd, p, n, (off_t)off), "write"), n);
+	end(a);
+}
+
+void app_append(struct app *a, int s, const void *p, uint64_t n)
+{
+	struct model_op *op = begin(a, "append");
+
+	op->file = a->slot[s].file;
+	op->off = a->m->file[op->file].size;
+	op->len = n;
+	op->writes = true;
+	model_write(a->m, op->file, op->off, p, n);
+	CHECK_EQ(must(sfs_lseek(a->slot[s].fd, 0, SEEK_END), "lseek"), op->off);
+	CHECK_EQ(must(sfs_write(a->slot[s].fd, p, n, -1), "append"), n);
+	end(a);
+}
+
+void app_writev(struct app *a, int s, uint64_t off, const uint8_t *p, const uint32_t n[3], int flags)
+{
+	const struct iovec iov[3] = {{(void *)p, n[0]}, {(void *)(p + n[0]), n[1]}, {(void *)(p + n[0] + n[1]), n[2]}};
+	struct model_op *op = begin(a, flags ? "dsync writev" : "writev");
+
+	op->file = a->slot[s].file;
+	op->off = off;
+	op->len = n[0] + n[1] + n[2];
+	op->writes = true;
+	op->syncs = flags != 0;
+	model_write(a->m, op->file, off, p, op->len);
+	CHECK_EQ(must(sfs_writev(a->slot[s].fd, iov, 3, (off_t)off, flags), "writev"), op->len);
+	end(a);
+}
+
+void app_truncate(struct app *a, int s, uint64_t size)
+{
+	struct model_op *op = begin(a, "truncate");
+
+	op->file = a->slot[s].file;
+	op->off = size;
+	op->cuts = true;
+	op->zeroes = size < a->m->file[op->file].size;
+	model_truncate(a->m, op->file, size);
+	must(sfs_ftruncate(a->slot[s].fd, (off_t)size), "truncate");
+	end(a);
+}
+
+void app_fallocate(struct app *a, int s, int mode, uint64_t off, uint64_t n)
+{
+	struct model_op *op = begin(a, mode ? "punch" : "fallocate");
+
+	op->file = a->slot[s].file;
+	op->off = off;
+	op->len = n;
+	op->cuts = true;
+	op->parts = mode != 0;
+	if (mode)
+		model_punch(a->m, op->file, off, n);
+	else if (off + n > a->m->file[op->file].size)
+		model_truncate(a->m, op->file, off + n);
+	must(sfs_fallocate(a->slot[s].fd, mode, (off_t)off, (off_t)n), "fallocate");
+	end(a);
+}
+
+void app_fsync(struct app *a, int s, bool data_only)
+{
+	struct model_op *op = begin(a, data_only ? "fdatasync" : "fsync");
+
+	op->file = a->slot[s].file;
+	op->syncs = true;
+	must(sfs_fsync(a->slot[s].fd, data_only), "fsync");
+	end(a);
+}
+
+/* The preload layer's part of these: staged bytes first, then the kernel, then what the mode wants (src/preload/path.c). */
+void app_rename(struct app *a, const char *from, const char *to)
+{
+	struct model_op *op = begin(a, "rename");
+	struct model_name *x = model_find(a->m, from), *y = model_find(a->m, to);
+
+	CHECK(x);
+	op->file = x->file;
+	op->names = true;
+	if (y)
+		y->type = KERN_FREE;
+	snprintf(x->path, sizeof(x->path), "%s", to);
+	must(sfs_make_path_true(AT_FDCWD, full(from), AT_SYMLINK_NOFOLLOW), "rename");
+	must(kern_rename(AT_FDCWD, full(from), AT_FDCWD, full(to), 0), "rename");
+	must(sfs_names_durable(AT_FDCWD, full(from), AT_FDCWD, full(to)), "rename");
+	end(a);
+}
+
+void app_unlink(struct app *a, const char *path)
+{
+	struct model_op *op = begin(a, "unlink");
+	struct model_name *x = model_find(a->m, path);
+
+	CHECK(x);
+	op->file = x->file;
+	op->names = true;
+	x->type = KERN_FREE;
+	must(sfs_make_path_true(AT_FDCWD, full(path), AT_SYMLINK_NOFOLLOW), "unlink");
+	must(kern_unlink(AT_FDCWD, full(path), 0), "unlink");
+	must(sfs_name_durable(AT_FDCWD, full(path)), "unlink");
+	end(a);
+}
+
+void app_link(struct app *a, const char *from, const char *to)
+{
+	struct model_op *op = begin(a, "link");
+	struct model_name *x = model_find(a->m, from);
+
+	CHECK(x);
+	op->file = x->file;
+	op->names = true;
+	for (unsigned i = 0; i < MODEL_NAMES; i++) {
+		if (a->m->name[i].type)
+			continue;
+		a->m->name[i] = *x;
+		snprintf(a->m->name[i].path, sizeof(a->m->name[i].path), "%s", to);
+		break;
+	}
+	must(sfs_make_path_true(AT_FDCWD, full(from), AT_SYMLINK_NOFOLLOW), "link");
+	must(kern_link(AT_FDCWD, full(from), AT_FDCWD, full(to)), "link");
+	must(sfs_name_durable(AT_FDCWD, full(to)), "link");
+	end(a);
+}
+
+void app_other(struct app *a, const char *path, enum kern_type type, bool make)
+{
+	struct model_op *op = begin(a, make ? "mkdir" : "rmdir");
+	long r;
+
+	op->names = true;
+	if (make) {
+		const int f = model_create(a->m, path, type == KERN_DIR ? 0755 : 0777);
+
+		a->m->nfiles = f; /* it has no content */
+		model_find(a->m, path)->type = (uint8_t)type;
+		model_find(a->m, path)->file = -1;
+		r = type == KERN_DIR ? kern_mkdir(AT_FDCWD, full(path), 0755) : kern_symlink("A", AT_FDCWD, full(path));
+	} else {
+		model_find(a->m, path)->type = KERN_FREE;
+		r = kern_unlink(AT_FDCWD, full(path), type == KERN_DIR ? AT_REMOVEDIR : 0);
+	}
+	must(r, op->what);
+	must(sfs_name_durable(AT_FDCWD, full(path)), op->what);
+	end(a);
+}
+
+void app_chmod(struct app *a, int s, mode_t mode)
+{
+	struct model_op *op = begin(a, "fchmod");
+
+	op->file = a->slot[s].file;
+	op->names = true;
+	for (unsigned i = 0; i < MODEL_NAMES; i++)
+		if (a->m->name[i].type && a->m->name[i].file == op->file)
+			a->m->name[i].mode = (uint16_t)mode;
+	must(kern_chmod(kern_fd_ino(a->slot[s].fd), mode), "fchmod");
+	must(sfs_fd_durable(a->slot[s].fd), "fchmod");
+	end(a);
+}
+
+void app_fsync_dir(struct app *a)
+{
+	int fd = kern_open(AT_FDCWD, "/v", O_RDONLY | O_DIRECTORY, 0);
+
+	begin(a, "fsync of the directory");
+	kern_call(SYS_fsync, fd, 0, 0, 0, 0, 0, NULL);
+	end(a);
+	kern_call(SYS_close, fd, 0, 0, 0, 0, 0, NULL);
+}
+
+void app_service(struct app *a, int turns, bool busy)
+{
+	struct sfs_volume *vol = &sfs.volumes[0];
+
+	begin(a, "service thread");
+	record_cpu(CPU_SERVICE);
+	if (busy)
+		sfs_mutex_lock(&vol->checkpoint);
+	for (int i = 0; i < turns; i++)
+		sfs_service_turn(true);
+	if (busy)
+		sfs_mutex_unlock(&vol->checkpoint);
+	record_cpu(CPU_APP);
+	end(a);
+}
+
+void app_fill_log(struct app *a)
+{
+	uint32_t slot;
+
+	begin(a, "full log");
+	while (sfs_log_reserve(&sfs.volumes[0], 1, true, &slot) == 0)
+		;
+	end(a);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The program that is run: one call of the library each, noted in the history with what it makes of the tree (app.c). */
+#ifndef CRASH_APP_H
+#define CRASH_APP_H
+
+#include "crash/workload.h"
+
+#define SLOTS 8
+#define A     0
+#define B     1
+
+struct app {
+	struct run *r;
+	struct model *m; /* the state that the next call makes */
+	int n;		 /* calls so far */
+	struct {
+		int fd; /* -1 */
+		int file;
+		char path[24]; /* empty: it has no name any more */
+	} slot[SLOTS];
+};
+
+int app_open(struct app *a, const char *path, bool create);
+/* Of a file that a program without the library makes just before. */
+int app_open_foreign(struct app *a, const char *path);
+void app_close(struct app *a, int slot);
+void app_write(struct app *a, int slot, uint64_t off, const void *p, uint64_t n);
+/* At the end of the file, by the file offset: the short way of small appends. */
+void app_append(struct app *a, int slot, const void *p, uint64_t n);
+void app_writev(struct app *a, int slot, uint64_t off, const uint8_t *p, const uint32_t n[3], int flags);
+void app_truncate(struct app *a, int slot, uint64_t size);
+void app_fallocate(struct app *a, int slot, int mode, uint64_t off, uint64_t n);
+void app_fsync(struct app *a, int slot, bool data_only);
+void app_rename(struct app *a, const char *from, const char *to);
+void app_unlink(struct app *a, const char *path);
+void app_link(struct app *a, const char *from, const char *to);
+/* A directory or a symbolic link: made, or removed. */
+void app_other(struct app *a, const char *path, enum kern_type type, bool make);
+void app_chmod(struct app *a, int slot, mode_t mode);
+void app_fsync_dir(struct app *a);
+/* The service thread's turns, on a processor of its own. `busy`: another thread is just emptying the log. */
+void app_service(struct app *a, int turns, bool busy);
+/* Records of files that are not looked at take all slots of the log that there are. */
+void app_fill_log(struct app *a);
+
+/* operations.c: one operation; false: it makes no sense here, and nothing was done. */
+bool operate(struct app *a, char letter);
+
+#endif

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The operations that workloads are made of, in the manner of ACE (CrashMonkey): on a small tree with a file A that is there and
+ * filled. An operation that needs B makes it first.
+ */
+#include <fcntl.h>
+#include <string.h>
+
+#include "crash/app.h"
+#include "harness.h"
+
+static const struct {
+	char letter;
+	const char *what;
+} letters[] = {
+	{'a', "append 64 bytes to A"},
+	{'p', "append 4096 bytes to A"},
+	{'u', "append 5000 bytes to A"},
+	{'L', "append 36000 bytes to A"},
+	{'o', "overwrite 100 bytes of A"},
+	{'O', "overwrite 5000 bytes of A, over a border of blocks"},
+	{'w', "overwrite 100 bytes at the end of A"},
+	{'e', "write 200 bytes over the end of A"},
+	{'h', "write behind the end of A"},
+	{'v', "writev of three pieces to the end of A"},
+	{'y', "writev with RWF_DSYNC to the end of A"},
+	{'t', "truncate A to half"},
+	{'T', "extend A by truncate"},
+	{'F', "fallocate behind the end of A"},
+	{'P', "punch a hole into A"},
+	{'f', "fsync A"},
+	{'d', "fdatasync A"},
+	{'c', "close A and open it again"},
+	{'k', "the service thread has a turn: relinks what is staged"},
+	{'K', "the service thread has two: relinks, and commits what was left alone since"},
+	{'n', "create B, write 3000 bytes"},
+	{'b', "append 64 bytes to B"},
+	{'B', "append 9000 bytes to B"},
+	{'g', "fsync B"},
+	{'r', "rename A to N, or back"},
+	{'R', "rename B over A and go on with it as A"},
+	{'l', "link A to L"},
+	{'x', "unlink B and close it"},
+	{'X', "unlink A, create it again, append 100 bytes"},
+	{'U', "unlink A and append 100 bytes to what is still open"},
+	{'q', "make directory E and rename A into it"},
+	{'2', "append 5000 bytes to A through a second descriptor"},
+	{'j', "open a file that another program has just made, write 100 bytes"},
+	{'G', "truncate A to 4296 bytes"},
+	{'D', "make a directory, or remove it"},
+	{'s', "make a symbolic link, or remove it"},
+	{'m', "fchmod A"},
+	{'z', "append 64 bytes to A until the log is full"},
+	{'Q', "other files' records fill the log to its last slot"},
+	{'E', "the service thread has a turn while another thread holds the lock of checkpoints"},
+};
+
+/* What all sequences are made of. */
+static const char core[] = "apoOevtTPfkKcbRX";
+
+const char *workload_core(void)
+{
+	return core;
+}
+
+const char *workload_letters(void)
+{
+	static char s[sizeof(letters) / sizeof(letters[0]) + 1];
+
+	for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
+		s[i] = letters[i].letter;
+	return s;
+}
+
+const char *workload_describe(char letter)
+{
+	for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
+		if (letters[i].letter == letter)
+			return letters[i].what;
+	return NULL;
+}
+
+/* Bytes that say which call wrote them. */
+static uint8_t *bytes(const struct app *a, uint64_t n)
+{
+	static uint8_t buf[KERN_FILE_BLOCKS * KERN_BLOCK];
+	uint64_t seed = (uint64_t)a->n * 0x9e3779b97f4a7c15ull + 77;
+
+	CHECK(n <= sizeof(buf));
+	test_fill(&seed, buf, n);
+	for (uint64_t i = 0; i < n; i += 16)
+		buf[i] = (uint8_t)(1 + a->n);
+	return buf;
+}
+
+static const struct model *now(const struct app *a)
+{
+	return &a->r->h.state[a->n];
+}
+
+static bool there(const struct app *a, const char *path)
+{
+	return model_find((struct model *)now(a), path) != NULL;
+}
+
+static void append(struct app *a, int slot, uint64_t n)
+{
+	app_append(a, slot, bytes(a, n), n);
+}
+
+static void overwrite(struct app *a, uint64_t off, uint64_t n)
+{
+	app_write(a, A, off, bytes(a, n), n);
+}
+
+static void need_b(struct app *a)
+{
+	if (a->slot[B].fd >= 0)
+		return;
+	CHECK(app_open(a, "B", true) == B);
+	append(a, B, 3000);
+}
+
+static void rename_a(struct app *a, const char *to)
+{
+	app_rename(a, a->slot[A].path, to);
+	strcpy(a->slot[A].path, to);
+}
+
+/* A file or a directory of that name is in the way: the operation says nothing that a shorter workload does not. */
+static bool pointless(const struct app *a, char letter)
+{
+	const bool named = a->slot[A].path[0] != 0;
+
+	return now(a)->file[a->slot[A].file].size > (KERN_FILE_BLOCKS - 12) * KERN_BLOCK ||
+	       (!named && strchr("crRlXUq2", letter)) || (letter == 'n' && a->slot[B].fd >= 0) ||
+	       (letter == 'j' && there(a, "J")) || (letter == 'l' && there(a, "L")) ||
+	       (letter == 'r' && strcmp(a->slot[A].path, "E/A") == 0) ||
+	       (letter == 'q' && (strcmp(a->slot[A].path, "A") != 0 || there(a, "E")));
+}
+
+bool operate(struct app *a, char letter)
+{
+	static const uint32_t pieces[3] = {10, 4500, 300};
+	const uint64_t size = now(a)->file[a->slot[A].file].size;
+	char path[sizeof(a->slot[A].path)];
+	int s;
+
+	if (pointless(a, letter))
+		return false;
+	strcpy(path, a->slot[A].path);
+	if (strchr("bBgRx", letter))
+		need_b(a);
+	switch (letter) {
+	case 'a':
+		append(a, A, 64);
+		break;
+	case 'p':
+		append(a, A, 4096);
+		break;
+	case 'u':
+		append(a, A, 5000);
+		break;
+	case 'L':
+		append(a, A, 36000);
+		break;
+	case 'o':
+		overwrite(a, 250, 100);
+		break;
+	case 'O':
+		overwrite(a, 1000, 5000);
+		break;
+	case 'w':
+		overwrite(a, size > 100 ? size - 100 : 0, 100);
+		break;
+	case 'e':
+		overwrite(a, size > 70 ? size - 70 : 0, 200);
+		break;
+	case 'h':
+		overwrite(a, size + 3000, 100);
+		break;
+	case 'v':
+	case 'y':
+		app_writev(a, A, size, bytes(a, 4810), pieces, letter == 'y' ? 2 /* RWF_DSYNC */ : 0);
+		break;
+	case 't':
+		app_truncate(a, A, size / 2);
+		break;
+	case 'T':
+		app_truncate(a, A, size + 2500);
+		break;
+	case 'G':
+		app_truncate(a, A, 4296);
+		break;
+	case 'F':
+		app_fallocate(a, A, 0, size, 5000);
+		break;
+	case 'P':
+		app_fallocate(a, A, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 100, size / 2);
+		break;
+	case 'f':
+	case 'd':
+		app_fsync(a, A, letter == 'd');
+		break;
+	case 'c':
+		app_close(a, A);
+		app_open(a, path, false);
+		break;
+	case 'k':
+	case 'K':
+	case 'E':
+		app_service(a, letter == 'K' ? 2 : 1, letter == 'E');
+		break;
+	case 'Q':
+		app_fill_log(a);
+		break;
+	case 'n':
+		need_b(a);
+		break;
+	case 'b':
+		append(a, B, 64);
+		break;
+	case 'B':
+		append(a, B, 9000);
+		break;
+	case 'g':
+		app_fsync(a, B, false);
+		break;
+	case 'r':
+		rename_a(a, strcmp(path, "N") == 0 ? "A" : "N");
+		break;
+	case 'R':
+		app_rename(a, "B", path);
+		strcpy(a->slot[B].path, path);
+		app_close(a, A);
+		a->slot[A] = a->slot[B];
+		a->slot[B].fd = -1;
+		break;
+	case 'q':
+		app_other(a, "E", KERN_DIR, true);
+		rename_a(a, "E/A");
+		break;
+	case 'l':
+		app_link(a, path, "L");
+		break;
+	case 'x':
+		app_unlink(a, "B");
+		app_close(a, B);
+		break;
+	case 'X':
+		app_unlink(a, path);
+		app_close(a, A);
+		app_open(a, path, true);
+		append(a, A, 100);
+		break;
+	case 'U':
+		app_unlink(a, path);
+		a->slot[A].path[0] = 0;
+		append(a, A, 100);
+		break;
+	case '2':
+		s = app_open(a, path, false);
+		append(a, s, 5000);
+		app_close(a, s);
+		break;
+	case 'j':
+		s = app_open_foreign(a, "J");
+		append(a, s, 100);
+		app_close(a, s);
+		break;
+	case 'D':
+		app_other(a, "D", KERN_DIR, !there(a, "D"));
+		break;
+	case 's':
+		app_other(a, "S", KERN_LINK, !there(a, "S"));
+		break;
+	case 'm':
+		app_chmod(a, A, 0600 + (a->n & 7));
+		break;
+	case 'z':
+		for (int i = 0; i < 28; i++)
+			append(a, A, 64);
+		break;
+	default:
+		FAIL("no operation '%c'", letter);
+	}
+	return true;
+}
