@@ -59,18 +59,22 @@ WRAP(int, mkdirat, (int fd, const char *p, mode_t m), (fd, p, m), CALL(SYS_mkdir
 WRAP(int, renameat, (int a, const char *p, int b, const char *q), (a, p, b, q), CALL(SYS_renameat2, a, p, b, q))
 WRAP(int, linkat, (int a, const char *p, int b, const char *q, int f), (a, p, b, q, f), CALL(SYS_linkat, a, p, b, q))
 
+/* The argument that is there only with O_CREAT. */
+static mode_t mode_of(int flags, va_list ap)
+{
+	return flags & O_CREAT ? va_arg(ap, mode_t) : 0;
+}
+
 int __real_openat(int dirfd, const char *path, int flags, ...);
 int __wrap_openat(int dirfd, const char *path, int flags, ...);
 int __wrap_openat(int dirfd, const char *path, int flags, ...)
 {
-	mode_t mode = 0;
+	mode_t mode;
 	va_list ap;
 
-	if (flags & O_CREAT) {
-		va_start(ap, flags);
-		mode = va_arg(ap, mode_t);
-		va_end(ap);
-	}
+	va_start(ap, flags);
+	mode = mode_of(flags, ap);
+	va_end(ap);
 	return kern_on ? (int)CALL(SYS_openat, dirfd, path, flags, mode) : __real_openat(dirfd, path, flags, mode);
 }
 
@@ -78,14 +82,12 @@ int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...)
 {
-	mode_t mode = 0;
+	mode_t mode;
 	va_list ap;
 
-	if (flags & O_CREAT) {
-		va_start(ap, flags);
-		mode = va_arg(ap, mode_t);
-		va_end(ap);
-	}
+	va_start(ap, flags);
+	mode = mode_of(flags, ap);
+	va_end(ap);
 	return kern_on ? (int)CALL(SYS_openat, AT_FDCWD, path, flags, mode) : __real_open(path, flags, mode);
 }
 
