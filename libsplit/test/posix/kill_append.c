@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A log writer's small appends: after SIGKILL the file holds each append that returned, whole, and at most one more. */
-#include "check.h"
-
-#include <signal.h>
-#include <stdbool.h>
-#include <time.h>
+#include "kill.h"
 
 enum { RECORD_MAX = 200, APPENDED = 30000 };
 
@@ -35,7 +31,7 @@ static void writer(int report, int flags)
 }
 
 /* How many appends are in the file; -1 when it ends with a part of one. */
-static int64_t found(bool appends)
+static int64_t found(int appends)
 {
 	unsigned char buf[RECORD_MAX], want[RECORD_MAX];
 	int fd = open("f", O_RDONLY);
@@ -69,33 +65,7 @@ static int64_t found(bool appends)
 
 int main(void)
 {
-	for (int round = 0; round < 4; round++) {
-		const int flags = round % 2 ? O_APPEND : 0;
-		int64_t got = 0;
-		int pipes[2];
-		uint32_t last = 0;
-		time_t end;
-		pid_t pid;
-
-		unlink("f");
-		CHECK(pipe(pipes) == 0);
-		if ((pid = fork()) == 0) {
-			close(pipes[0]);
-			writer(pipes[1], flags);
-		}
-		close(pipes[1]);
-		while (last < APPENDED + (uint32_t)round * 1777)
-			CHECK(read(pipes[0], &last, 4) == 4);
-		CHECK(kill(pid, SIGKILL) == 0 && status_of(pid) == 128 + SIGKILL);
-		while (read(pipes[0], &last, 4) == 4) /* what it reported until it died */
-			;
-		close(pipes[0]);
-		end = time(NULL) + 10;
-		while ((got = found(flags)) <= last && time(NULL) < end)
-			usleep(50000);
-		if (got <= last)
-			fprintf(stderr, "%u appends returned, %lld are there\n", last + 1, (long long)got);
-		CHECK(got > last);
-	}
+	for (int round = 0; round < 4; round++)
+		kill_writer(writer, found, round % 2 ? O_APPEND : 0, APPENDED + (uint32_t)round * 1777);
 	return 0;
 }

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every write that returned before SIGKILL is in the file afterwards, within a bounded time. */
-#include "check.h"
-
-#include <signal.h>
-#include <time.h>
+#include "kill.h"
 
 enum { APPENDED = 4000 };
 
 /* Appends and overwrites, and reports each on the pipe when it has returned. */
-static void writer(int report)
+static void writer(int report, int unused)
 {
 	int fd = open("f", O_RDWR | O_CREAT, 0644);
 	unsigned char buf[300];
 
+	(void)unused;
 	for (uint32_t i = 0;; i++) {
 		size_t n = i * 31 % 250 + 9;
 
@@ -28,12 +26,13 @@ static void writer(int report)
 }
 
 /* How many writes, from the first on, are in the file. */
-static uint32_t found(void)
+static int64_t found(int unused)
 {
 	unsigned char buf[300], want[300];
 	int fd = open("f", O_RDONLY);
 	uint32_t i;
 
+	(void)unused;
 	CHECK(fd >= 0);
 	for (i = 0;; i++) {
 		size_t n = i * 31 % 250 + 9;
@@ -53,31 +52,7 @@ static uint32_t found(void)
 
 int main(void)
 {
-	for (int round = 0; round < 3; round++) {
-		int pipes[2];
-		uint32_t last = 0, got;
-		time_t end;
-		pid_t pid;
-
-		unlink("f");
-		CHECK(pipe(pipes) == 0);
-		if ((pid = fork()) == 0) {
-			close(pipes[0]);
-			writer(pipes[1]);
-		}
-		close(pipes[1]);
-		while (last < APPENDED + (uint32_t)round * 77)
-			CHECK(read(pipes[0], &last, 4) == 4);
-		CHECK(kill(pid, SIGKILL) == 0 && status_of(pid) == 128 + SIGKILL);
-		while (read(pipes[0], &last, 4) == 4) /* what it reported until it died */
-			;
-		close(pipes[0]);
-		end = time(NULL) + 10;
-		while ((got = found()) <= last && time(NULL) < end)
-			usleep(50000);
-		if (got <= last)
-			fprintf(stderr, "%u writes returned, %u are there\n", last + 1, got);
-		CHECK(got > last);
-	}
+	for (int round = 0; round < 3; round++)
+		kill_writer(writer, found, 0, APPENDED + (uint32_t)round * 77);
 	return 0;
 }
