@@ -94,6 +94,8 @@ int sfs_fsync(int fd, bool data_only);
 /* sync(2), syncfs(2): everything staged is relinked; the caller then makes the real call. */
 void sfs_sync_all(void);
 int sfs_ftruncate(int fd, off_t len);
+/* What O_TRUNC does, also to a file opened read-only with these flags; fd need not be ours. */
+int sfs_truncate_open(int fd, int flags);
 int sfs_fallocate(int fd, int mode, off_t off, off_t len);
 /* fcntl(2) with F_DUPFD*, F_SETFL, F_SETLK, ... completely; also for descriptors that are not ours. */
 int sfs_fcntl(int fd, int cmd, long arg);
@@ -109,6 +111,8 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags);
 int sfs_make_true(int fd, bool forever);
 /* The same before a call that only looks at the file, or where others are about to look (a lock). */
 int sfs_publish(int fd);
+/* Before the kernel maps fd, true for good: the file stays the kernel's in this process, also when it is closed and opened again. */
+int sfs_mapped(int fd);
 /* After such a call: reload offset and size from the kernel. */
 void sfs_changed(int fd);
 /* The same for the file a path names (rename, link, unlink, utimens, ...): relinks what is staged; no-op for other files. */
@@ -151,6 +155,8 @@ int sfs_write_through(int fd);
 void sfs_write_through_all(void); /* all descriptors, before a fork or exec shares them */
 /* io_uring: calls that we cannot see will come. Everything is made true, and nothing is staged any more in this process. */
 void sfs_stop_staging(void);
+/* Has the process one thread, our own not counted? In doubt it has more. */
+bool sfs_one_thread(void);
 /*
  * The kernel has changed a name or an attribute: in sync and strict mode it is durable when these return 0; a negative errno value
  * is for the call to report. For what is no volume's they do nothing.

@@ -212,6 +212,8 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 	if (unlikely(in->lost))
 		in->lost = open_here(in);
 	r = sfs_inode_ready(in, fd, flags);
+	if (r == 0 && unlikely(sfs_was_mapped(in)))
+		in->kernel_only = true;
 	if (known)
 		sfs_inode_reload(in); /* while it was not open here somebody else may have changed it */
 	sfs_rwlock_wrunlock(&in->lock);

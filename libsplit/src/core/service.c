@@ -236,6 +236,15 @@ int sfs_service_start(void)
 	return r;
 }
 
+bool sfs_one_thread(void)
+{
+	struct stat st;
+
+	/* A directory for each thread. */
+	return sys_fstatat(AT_FDCWD, "/proc/self/task", &st, 0) == 0 &&
+	       (long)st.st_nlink - 2 == 1 + (load_acquire(&sfs.service_state) != 0);
+}
+
 /* vol (or, with NULL, the agent's answer to a reconnect) wants attention. Called once per visibility_ms at most. */
 void sfs_service_wake(struct sfs_volume *vol)
 {

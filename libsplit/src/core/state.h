@@ -416,8 +416,8 @@ int sfs_fds_make(void);
 /* Descriptors that the application has opened and not used yet are about to be shared with another process. */
 void sfs_fds_shared(void);
 
-/* meta.c: what O_TRUNC does, also to a file opened read-only; fd need not be ours */
-int sfs_truncate_open(int fd, int flags);
+/* mapped.c: has this process mapped the file at any time? */
+bool sfs_was_mapped(const struct sfs_inode *in);
 
 /* write.c, append.c */
 #define SFS_CRC_MAX    1024u	   /* bytes: up to here a checksum in the record is cheaper than a second fence */

@@ -76,33 +76,48 @@ static bool harmless(unsigned request)
 	return request == TCGETS || request == TIOCGWINSZ || request == TIOCGPGRP || request == FIOCLEX || request == FIONCLEX;
 }
 
-/* Many destinations, which may be any descriptors of the process. */
-static int ioctl_dedupe(int fd, unsigned long request, void *arg)
-{
-	int r;
-
-	sfs_all_true();
-	r = REAL_AS(int (*)(int, unsigned long, ...), ioctl)(fd, request, arg);
-	sfs_changed(fd);
-	return r;
-}
-
-/* EXT4_IOC_MOVE_EXT and XFS_IOC_EXCHANGE_RANGE name a second file too: they are rare, so everything is made true for them. */
+/* FIDEDUPERANGE, EXT4_IOC_MOVE_EXT and XFS_IOC_EXCHANGE_RANGE name more files: they are rare, so everything is made true for them. */
 static bool names_more_files(unsigned request)
 {
 	return request == FIDEDUPERANGE || (_IOC_TYPE(request) == 'f' && _IOC_NR(request) == 15) ||
 	       (_IOC_TYPE(request) == 'X' && _IOC_NR(request) == 129);
 }
 
+static int ioctl_prepare(int fd, unsigned request, const void *arg, int *other)
+{
+	*other = -1;
+	if (names_more_files(request)) {
+		sfs_all_true();
+		return 0;
+	}
+	*other = other_fd(request, arg);
+	return both_true(fd, *other);
+}
+
 WRAPPER int w_ioctl(int fd, unsigned long request, void *arg)
 {
-	int other;
+	int other, r;
 
 	if (likely(!sfs_active()) || harmless((unsigned)request))
 		return REAL_AS(int (*)(int, unsigned long, ...), ioctl)(fd, request, arg);
-	if (names_more_files((unsigned)request))
-		return ioctl_dedupe(fd, request, arg);
-	other = other_fd((unsigned)request, arg);
-	BOTH_TRUE_THEN(fd, other, REAL_AS(int (*)(int, unsigned long, ...), ioctl)(fd, request, arg));
+	r = ioctl_prepare(fd, (unsigned)request, arg, &other);
+	if (unlikely(r < 0))
+		return (int)pl_ret(r);
+	r = REAL_AS(int (*)(int, unsigned long, ...), ioctl)(fd, request, arg);
+	both_changed(fd, other);
+	return r;
 }
 EXPORT(ioctl, w_ioctl);
+
+long pl_ioctl_raw(int fd, unsigned long request, void *arg)
+{
+	int other;
+	long r = harmless((unsigned)request) ? 0 : ioctl_prepare(fd, (unsigned)request, arg, &other);
+
+	if (r < 0)
+		return r;
+	r = sys_ioctl(fd, request, arg);
+	if (!harmless((unsigned)request))
+		both_changed(fd, other);
+	return r;
+}

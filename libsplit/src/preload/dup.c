@@ -2,7 +2,10 @@
 /* Descriptors: closing and duplicating them, and fcntl. */
 #include "preload.h"
 
+#include <sched.h>
 #include <unistd.h>
+
+#define UNSHARE (1u << 1) /* CLOSE_RANGE_UNSHARE */
 
 /* Asked about every descriptor: the core keeps some of its own, which a program that closes all it finds must not hit. */
 WRAPPER int w_close(int fd)
@@ -18,14 +21,45 @@ WRAPPER int w_close(int fd)
 EXPORT(close, w_close);
 EXPORT(__close, w_close);
 
+/*
+ * A table of descriptors of a thread's own: the same numbers would mean different files, which we can't tell apart. With one thread there
+ * is nobody to be apart from. Else it is refused, rather than served wrongly.
+ */
+long pl_unshare_raw(int flags)
+{
+	if ((flags & CLONE_FILES) && sfs_one_thread())
+		flags &= ~CLONE_FILES;
+	if (flags & CLONE_FILES)
+		return -EOPNOTSUPP;
+	return flags ? sys_call1(SYS_unshare, flags) : 0;
+}
+
+WRAPPER int w_unshare(int flags)
+{
+	if (likely(!sfs_active() || !(flags & CLONE_FILES)))
+		return REAL(unshare)(flags);
+	return (int)pl_ret(pl_unshare_raw(flags));
+}
+EXPORT(unshare, w_unshare);
+
+long pl_close_range_raw(unsigned first, unsigned last, unsigned flags)
+{
+	long r = SFS_PASS;
+
+	if (flags & UNSHARE) {
+		if (!sfs_one_thread())
+			return -EOPNOTSUPP;
+		flags &= ~UNSHARE;
+	}
+	r = sfs_close_range(first, last, flags);
+	return r == SFS_PASS ? sys_call3(SYS_close_range, first, last, flags) : r;
+}
+
 WRAPPER int w_close_range(unsigned first, unsigned last, int flags)
 {
-	int r;
-
 	if (likely(!sfs_active()))
 		return REAL(close_range)(first, last, flags);
-	r = sfs_close_range(first, last, (unsigned)flags);
-	return r == SFS_PASS ? REAL(close_range)(first, last, flags) : (int)pl_ret(r);
+	return (int)pl_ret(pl_close_range_raw(first, last, (unsigned)flags));
 }
 EXPORT(close_range, w_close_range);
 

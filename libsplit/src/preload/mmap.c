@@ -11,6 +11,8 @@ WRAPPER void *w_mmap(void *addr, size_t n, int prot, int flags, int fd, off_t of
 	if (likely(flags & MAP_ANONYMOUS || !sfs_ours(fd)))
 		return REAL(mmap)(addr, n, prot, flags, fd, off);
 	err = sfs_make_true(fd, true);
+	if (err >= 0)
+		err = sfs_mapped(fd);
 	if (err < 0) {
 		pl_ret(err);
 		return MAP_FAILED;

@@ -72,15 +72,48 @@ WRAPPER int w_openat_2(int dirfd, const char *path, int flags)
 EXPORT(__openat_2, w_openat_2);
 EXPORT(__openat64_2, w_openat_2);
 
-/* openat2(2) may truncate, so what is staged for the file goes to the kernel first. */
+/*
+ * openat2(2): the kernel knows its rules for paths. Like sfs_openat(), it opens a file that it is to truncate as it is; that is truncated when
+ * whoever has staged data of it has handed it over.
+ */
+long pl_openat2_raw(int dirfd, const char *path, const struct open_how *how, size_t size)
+{
+	const uint64_t flags = how && size == sizeof(*how) ? how->flags : 0;
+	const bool truncate = (flags & O_TRUNC) && !(flags & O_PATH) && (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL);
+	struct open_how as_it_is;
+	struct stat st;
+	long fd, err;
+
+	if (!truncate) {
+		fd = sys_call4(SYS_openat2, dirfd, (long)path, (long)how, (long)size);
+		if (fd >= 0)
+			sfs_adopt((int)fd);
+		return flags & O_CREAT ? pl_adopt_created_raw((int)fd) : pl_new_fd_raw((int)fd);
+	}
+	as_it_is = *how;
+	as_it_is.flags &= ~(uint64_t)O_TRUNC;
+	fd = sys_call4(SYS_openat2, dirfd, (long)path, (long)&as_it_is, (long)size);
+	if (fd < 0)
+		return fd;
+	err = sys_fstat((int)fd, &st);
+	if (err >= 0 && S_ISDIR(st.st_mode))
+		err = -EISDIR;
+	if (err >= 0 && S_ISREG(st.st_mode)) {
+		sfs_adopt((int)fd);
+		err = sfs_truncate_open((int)fd, (int)flags);
+	}
+	if (err >= 0)
+		return pl_adopt_created_raw((int)fd);
+	pl_release((int)fd);
+	return err;
+}
+
 WRAPPER int w_openat2(int dirfd, const char *path, const struct open_how *how, size_t size)
 {
-	int err = sfs_active() ? pl_path_true(dirfd, path, 0) : 0, fd;
-
-	if (err < 0)
-		return (int)pl_ret(err);
-	fd = REAL_AS(int (*)(int, const char *, const void *, size_t), openat2)(dirfd, path, how, size);
-	return fd >= 0 && how->flags & (O_CREAT | O_TRUNC) ? pl_adopt_created(fd) : pl_adopt(fd);
+	if (likely(!sfs_active()))
+		return REAL_AS(int (*)(int, const char *, const void *, size_t), openat2)(dirfd, path, how, size);
+	pl_cancel_point();
+	return (int)pl_ret(pl_openat2_raw(dirfd, path, how, size));
 }
 EXPORT(openat2, w_openat2);
 

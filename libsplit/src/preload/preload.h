@@ -112,6 +112,13 @@ bool pl_stdio_marked(int fd) __attribute__((visibility("hidden")));
 /* A metadata call by number, and what makes it durable; SFS_PASS when it is none. The result is the kernel's. */
 long pl_meta_by_number(long n, const long a[6]) __attribute__((visibility("hidden")));
 
+/* By number, with the kernel's convention for results. */
+long pl_ioctl_raw(int fd, unsigned long request, void *arg) __attribute__((visibility("hidden")));
+struct open_how;
+long pl_openat2_raw(int dirfd, const char *path, const struct open_how *how, size_t size) __attribute__((visibility("hidden")));
+long pl_unshare_raw(int flags) __attribute__((visibility("hidden")));
+long pl_close_range_raw(unsigned first, unsigned last, unsigned flags) __attribute__((visibility("hidden")));
+
 /*
  * A descriptor for the regular file of ours at path, opened for writing; negative when there is none, or it may not be written.
  * pl_release closes it.

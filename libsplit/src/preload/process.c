@@ -92,6 +92,20 @@ __asm__(".text\n\t"
 EXPORT(vfork, w_vfork);
 EXPORT(__vfork, w_vfork);
 
+static void leaving(void)
+{
+	if (sfs_active())
+		sfs_exit();
+}
+
+WRAPPER void w__exit(int status)
+{
+	leaving();
+	REAL(_exit)(status);
+}
+EXPORT(_exit, w__exit);
+EXPORT(_Exit, w__exit);
+
 struct clone_start {
 	int (*fn)(void *);
 	void *arg;
@@ -103,7 +117,9 @@ static int clone_child(void *arg)
 	struct clone_start *s = arg;
 
 	sfs_fork_child();
-	return s->fn(s->arg);
+	/* The C library would end this thread alone, and not our own. */
+	w__exit(s->fn(s->arg));
+	return 0;
 }
 
 /* clone without CLONE_VM is a fork; with it, it is a thread, or a spawn that runs no code of ours. */
@@ -179,12 +195,6 @@ WRAPPER int w_daemon(int nochdir, int noclose)
 }
 EXPORT(daemon, w_daemon);
 
-static void leaving(void)
-{
-	if (sfs_active())
-		sfs_exit();
-}
-
 /* What the program's own exit handlers write is caught by the destructor. */
 WRAPPER void w_exit(int status)
 {
@@ -192,14 +202,6 @@ WRAPPER void w_exit(int status)
 	REAL(exit)(status);
 }
 EXPORT(exit, w_exit);
-
-WRAPPER void w__exit(int status)
-{
-	leaving();
-	REAL(_exit)(status);
-}
-EXPORT(_exit, w__exit);
-EXPORT(_Exit, w__exit);
 
 WRAPPER void w_quick_exit(int status)
 {

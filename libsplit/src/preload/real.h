@@ -21,7 +21,7 @@
 	S(open_by_handle_at, SYS_open_by_handle_at) \
 	F(__open_2, pl_fb_open) S(__openat_2, SYS_openat) \
 	F(mkstemp, pl_fb_nosys) F(mkostemp, pl_fb_nosys) F(mkstemps, pl_fb_nosys) F(mkostemps, pl_fb_nosys) \
-	S(close, SYS_close) S(close_range, SYS_close_range) F(closefrom, pl_fb_closefrom) \
+	S(close, SYS_close) S(close_range, SYS_close_range) S(unshare, SYS_unshare) F(closefrom, pl_fb_closefrom) \
 	S(dup, SYS_dup) F(dup2, pl_fb_dup2) S(dup3, SYS_dup3) S(fcntl, SYS_fcntl) \
 	S(flock, SYS_flock) F(lockf, pl_fb_nosys) S(ioctl, SYS_ioctl) \
 	F(stat, pl_fb_stat) S(fstat, SYS_fstat) F(lstat, pl_fb_lstat) S(fstatat, SYS_newfstatat) S(statx, SYS_statx) \

@@ -6,7 +6,6 @@
 #include "preload.h"
 
 #include <linux/aio_abi.h>
-#include <linux/close_range.h>
 #include <linux/openat2.h>
 #include <sched.h>
 #include <signal.h>
@@ -85,7 +84,6 @@ static bool touches_file(long n)
 	case SYS_fallocate:
 	case SYS_fcntl:
 	case SYS_flock:
-	case SYS_ioctl:
 		return true;
 	default:
 		return false;
@@ -145,7 +143,6 @@ static long serve(long n, int fd, long b, long c, long d, long e, long f)
 		}
 		/* fall through */
 	case SYS_flock:
-	case SYS_ioctl:
 	case SYS_sync_file_range: {
 		int err = sfs_make_true(fd, false);
 
@@ -231,11 +228,7 @@ static long dispatch(long n, const long a[6])
 	case SYS_openat:
 		return open_raw((int)a[0], path1, (int)a[2], (mode_t)a[3]);
 	case SYS_openat2:
-		r = pl_path_true((int)a[0], path1, 0);
-		if (r >= 0)
-			r = raw(n, a[0], a[1], a[2], a[3], a[4], a[5]);
-		return r >= 0 && ((const struct open_how *)a[2])->flags & (O_CREAT | O_TRUNC) ? pl_adopt_created_raw((int)r)
-											      : adopted(r);
+		return pl_openat2_raw((int)a[0], path1, (const struct open_how *)a[2], (size_t)a[3]);
 #ifdef SYS_pidfd_getfd
 	case SYS_pidfd_getfd:
 #endif
@@ -252,8 +245,11 @@ static long dispatch(long n, const long a[6])
 		r = dup_raw((int)a[0], (int)a[1], (int)a[2]);
 		break;
 	case SYS_close_range:
-		r = sfs_close_range((unsigned)a[0], (unsigned)a[1], (unsigned)a[2]);
-		break;
+		return pl_close_range_raw((unsigned)a[0], (unsigned)a[1], (unsigned)a[2]);
+	case SYS_unshare:
+		return pl_unshare_raw((int)a[0]);
+	case SYS_ioctl:
+		return pl_ioctl_raw((int)a[0], (unsigned long)a[1], (void *)a[2]);
 	case SYS_truncate:
 		return truncate_raw(path0, a[1]);
 	case SYS_stat:
@@ -274,6 +270,8 @@ static long dispatch(long n, const long a[6])
 		break;
 	case SYS_mmap:
 		r = a[3] & 0x20 ? 0 : give((int)a[4], true); /* MAP_ANONYMOUS */
+		if (r >= 0 && !(a[3] & 0x20))
+			r = sfs_mapped((int)a[4]);
 		r = r < 0 ? r : SFS_PASS;
 		break;
 	case SYS_copy_file_range:
@@ -300,6 +298,14 @@ static long dispatch(long n, const long a[6])
 		sfs_exec_prepare();
 		r = SFS_PASS;
 		break;
+	case SYS_exit:
+		if (!sfs_one_thread()) {
+			r = SFS_PASS;
+			break;
+		}
+		/* Our own thread would go on alone. */
+		n = SYS_exit_group;
+		/* fall through */
 	case SYS_exit_group:
 		sfs_exit();
 		r = SFS_PASS;
