@@ -20,12 +20,20 @@
 
 #include "base/bias.h"
 
-/* --- no signal handlers of this thread meanwhile; sections may lie within each other */
+/*
+ * --- no signal handlers of this thread meanwhile; sections may lie within each other
+ *
+ * A program that has no handlers needs no system calls for that. Whoever sees all calls that install one says so with
+ * sfs_handlers_none() at the start and sfs_handlers_seen() before the first; otherwise there may always be some.
+ */
 
 #define SFS_SIGNALS_BLOCKED (1ull << 8) /* SIGKILL, which no mask has: they were blocked already */
 uint64_t sfs_signals_block(void);
 void sfs_signals_restore(uint64_t mask);
 void sfs_signals_forget(void); /* in the child of a fork: the other threads are gone */
+void sfs_handlers_none(void);
+/* False: it is known already. Sections that began before go on without: see sfs_handler_installed(). */
+bool sfs_handlers_seen(void);
 
 /* --- exclusive */
 

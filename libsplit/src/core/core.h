@@ -65,6 +65,11 @@ static inline void sfs_fd_reset(int fd)
  * made when there is no configuration. Inherited descriptors are adopted when they are first used.
  */
 void sfs_init(char *const *envp);
+/*
+ * A signal handler is about to be installed, or a thread to be cancelled. Until the first time, locks do without blocking signals
+ * (base/lock.h), if sfs_handlers_none() was called: by who sees all calls of that kind.
+ */
+void sfs_handler_installed(void);
 /* setrlimit(2) was called: RLIMIT_FSIZE may be another. */
 void sfs_limits_changed(void);
 /* Is any volume configured? When not, the wrappers only pass calls on. */

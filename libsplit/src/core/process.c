@@ -31,6 +31,25 @@ bool sfs_active(void)
 	return sfs.nvolumes > 0;
 }
 
+void sfs_handler_installed(void)
+{
+	struct sfs_mutex *const global[] = {&sfs.lock, &sfs.adopt, &sfs.numbers};
+
+	if (!sfs_handlers_seen())
+		return;
+	/* Whoever is inside a lock now may be interrupted by the new handler: wait until it is out. Later ones block signals. */
+	for (size_t i = 0; i < sizeof(global) / sizeof(global[0]); i++) {
+		sfs_mutex_lock(global[i]);
+		sfs_mutex_unlock(global[i]);
+	}
+	for (int i = 0; i < sfs.nvolumes; i++) {
+		sfs_mutex_lock(&sfs.volumes[i].conn);
+		sfs_mutex_unlock(&sfs.volumes[i].conn);
+		sfs_mutex_lock(&sfs.volumes[i].stage);
+		sfs_mutex_unlock(&sfs.volumes[i].stage);
+	}
+}
+
 void sfs_limits_changed(void)
 {
 	struct rlimit rl;

@@ -14,6 +14,7 @@ void pl_test_cancel(void)
 WRAPPER int w_pthread_cancel(pthread_t thread)
 {
 	__atomic_store_n(&pl_cancel_used, 1, __ATOMIC_RELAXED);
+	sfs_handler_installed(); /* the C library's, for threads that are cancelled at once */
 	return REAL(pthread_cancel)(thread);
 }
 EXPORT(pthread_cancel, w_pthread_cancel);

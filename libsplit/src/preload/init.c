@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Coming and going: the constructor and the destructor. */
+#include "base/lock.h"
 #include "stream.h"
 
 extern char **environ __attribute__((weak));
@@ -41,6 +42,7 @@ static char **environment(int argc, char **argv, char **envp)
 
 __attribute__((constructor)) static void start(int argc, char **argv, char **envp)
 {
+	sfs_handlers_none();
 	sfs_init(environment(argc, argv, envp));
 	pl_resolve_early(sfs_active());
 	if (!sfs_active())

@@ -310,6 +310,10 @@ static long dispatch(long n, const long a[6])
 		sfs_exit();
 		r = SFS_PASS;
 		break;
+	case SYS_rt_sigaction:
+		sfs_handler_installed();
+		r = SFS_PASS;
+		break;
 	case SYS_setrlimit:
 	case SYS_prlimit64:
 		r = raw(n, a[0], a[1], a[2], a[3], a[4], a[5]);

@@ -63,6 +63,10 @@ static const char *value(char *const *envp, const char *name)
 	return NULL;
 }
 
+void sfs_handler_installed(void)
+{
+}
+
 void sfs_init(char *const *envp)
 {
 	dir = value(envp, "STUB_DIR");
