@@ -65,6 +65,9 @@ void pl_resolve_early(int everything)
 		/* Libraries that may come later by dlopen: look again when they are first called. */
 		if (i >= PL_aio_read && i <= PL_io_uring_setup)
 			continue;
+		/* On FILEs, which no signal handler uses: each when it is first called. */
+		if (i >= PL_fwide && i <= PL___vprintf_chk)
+			continue;
 		pl_real(i);
 	}
 	clear_dlerror();

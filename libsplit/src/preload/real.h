@@ -74,9 +74,9 @@
 	F(fseek, pl_fb_nosys) F(fseeko, pl_fb_nosys) F(ftell, pl_fb_nosys) F(ftello, pl_fb_nosys) F(fgetpos, pl_fb_nosys) \
 	F(fsetpos, pl_fb_nosys) F(rewind, pl_fb_nothing) F(putpwent, pl_fb_nosys) F(putgrent, pl_fb_nosys) \
 	F(putspent, pl_fb_nosys) F(putsgent, pl_fb_nosys) F(addmntent, pl_fb_nosys) F(malloc_info, pl_fb_nosys) \
-	F(argp_parse, pl_fb_enosys) F(argp_help, pl_fb_nothing) F(argp_state_help, pl_fb_nothing) F(setmntent, pl_fb_null) \
-	F(endmntent, pl_fb_nosys) F(backtrace_symbols_fd, pl_fb_nothing) F(login_tty, pl_fb_nosys) \
+	F(argp_parse, pl_fb_enosys) F(argp_help, pl_fb_nothing) F(argp_state_help, pl_fb_nothing) \
 	F(vfprintf, pl_fb_nosys) F(vprintf, pl_fb_nosys) F(__vfprintf_chk, pl_fb_nosys) F(__vprintf_chk, pl_fb_nosys) \
+	F(setmntent, pl_fb_null) F(endmntent, pl_fb_nosys) F(backtrace_symbols_fd, pl_fb_nothing) F(login_tty, pl_fb_nosys) \
 	F(fclose, pl_fb_nosys) F(pclose, pl_fb_nosys) F(vdprintf, pl_fb_nosys) F(__vdprintf_chk, pl_fb_nosys) \
 	F(aio_read, pl_fb_nosys) F(aio_write, pl_fb_nosys) F(aio_fsync, pl_fb_nosys) F(lio_listio, pl_fb_nosys) \
 	F(io_submit, pl_fb_io_submit) \
