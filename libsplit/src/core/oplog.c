@@ -148,7 +148,7 @@ static int commit_all(struct sfs_volume *vol)
 	if (r < 0)
 		return r;
 	pm_fence();
-	write_fenced(vol, vol->closed_at, &rec);
+	sfs_log_write(vol, vol->closed_at, &rec); /* every flush fences before it relinks */
 	return 0;
 }
 
