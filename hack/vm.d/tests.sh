@@ -14,7 +14,7 @@ VM_TESTS=(
     "patches | 6.1 6.12 | 600 | | the kernel patches apply, pass checkpatch and compile (needs no machine)"
     "dax | 6.1 6.12 | 120 | programs module | DAX is real: statx, MAP_SYNC, 2 MiB faults counted; and is not where it should not be"
     "aged | 6.1 6.12 | 480 | programs module libsplit | a staging pool made on an aged volume gets 2 MiB mappings"
-    "relink | 6.1 6.12 | 1800 | relink | conformance of relink, e2fsck after each kind of file system"
+    "relink | 6.1 6.12 | 1800 | relink $WATCHED | conformance of relink, e2fsck after each kind of file system"
     "relink-stress | 6.1 6.12 | 900 | relink $WATCHED | relink against faults, truncates and itself from several processes, e2fsck after each"
     "module | 6.1 6.12 | 0 | | the node's module manager: what it loads, refuses and reports (builds what it needs)"
     "libsplit-ext4 | 6.1 6.12 | 2400 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
