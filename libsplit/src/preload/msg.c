@@ -50,9 +50,31 @@ static int receive(int fd)
 	return 0;
 }
 
+static int give_all(const struct msghdr *msg)
+{
+	return msg && msg->msg_control ? each_fd(msg, give_away) : 0;
+}
+
+/* Of the first n messages, each. */
+static int give_all_of(const struct mmsghdr *msgs, unsigned n)
+{
+	int err = 0;
+
+	for (unsigned i = 0; msgs && i < n && err >= 0; i++)
+		err = give_all(&msgs[i].msg_hdr);
+	return err;
+}
+
+static void receive_all(struct mmsghdr *msgs, long n)
+{
+	for (long i = 0; i < n; i++)
+		if (msgs[i].msg_hdr.msg_control)
+			each_fd(&msgs[i].msg_hdr, receive);
+}
+
 WRAPPER ssize_t w_sendmsg(int sock, const struct msghdr *msg, int flags)
 {
-	int err = sfs_active() && msg && msg->msg_control ? each_fd(msg, give_away) : 0;
+	int err = sfs_active() ? give_all(msg) : 0;
 
 	if (unlikely(err < 0))
 		return pl_ret(err);
@@ -62,12 +84,10 @@ EXPORT(sendmsg, w_sendmsg);
 
 WRAPPER int w_sendmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags)
 {
-	for (unsigned i = 0; sfs_active() && msgs && i < n; i++) {
-		int err = msgs[i].msg_hdr.msg_control ? each_fd(&msgs[i].msg_hdr, give_away) : 0;
+	int err = sfs_active() ? give_all_of(msgs, n) : 0;
 
-		if (unlikely(err < 0))
-			return (int)pl_ret(err);
-	}
+	if (unlikely(err < 0))
+		return (int)pl_ret(err);
 	return REAL(sendmmsg)(sock, msgs, n, flags);
 }
 EXPORT(sendmmsg, w_sendmmsg);
@@ -87,9 +107,23 @@ WRAPPER int w_recvmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags, st
 	int r = REAL(recvmmsg)(sock, msgs, n, flags, timeout);
 
 	if (r > 0 && unlikely(sfs_active()))
-		for (int i = 0; i < r; i++)
-			if (msgs[i].msg_hdr.msg_control)
-				each_fd(&msgs[i].msg_hdr, receive);
+		receive_all(msgs, r);
 	return r;
 }
 EXPORT(recvmmsg, w_recvmmsg);
+
+long pl_msg_by_number(long n, const long a[6])
+{
+	struct msghdr *msg = (struct msghdr *)a[1];
+	struct mmsghdr *msgs = (struct mmsghdr *)a[1];
+	long r = n == SYS_sendmsg ? give_all(msg) : n == SYS_sendmmsg ? give_all_of(msgs, (unsigned)a[2]) : 0;
+
+	if (r < 0)
+		return r;
+	r = sys_call5(n, a[0], a[1], a[2], a[3], a[4]);
+	if (n == SYS_recvmsg && r >= 0 && msg->msg_control)
+		each_fd(msg, receive);
+	else if (n == SYS_recvmmsg && r > 0)
+		receive_all(msgs, r);
+	return r;
+}

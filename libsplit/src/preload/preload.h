@@ -116,6 +116,8 @@ long pl_meta_by_number(long n, const long a[6]) __attribute__((visibility("hidde
 long pl_ioctl_raw(int fd, unsigned long request, void *arg) __attribute__((visibility("hidden")));
 struct open_how;
 long pl_openat2_raw(int dirfd, const char *path, const struct open_how *how, size_t size) __attribute__((visibility("hidden")));
+/* sendmsg, sendmmsg, recvmsg and recvmmsg. */
+long pl_msg_by_number(long n, const long a[6]) __attribute__((visibility("hidden")));
 long pl_unshare_raw(int flags) __attribute__((visibility("hidden")));
 long pl_close_range_raw(unsigned first, unsigned last, unsigned flags) __attribute__((visibility("hidden")));
 

@@ -319,6 +319,11 @@ static long dispatch(long n, const long a[6])
 		r = raw(n, a[0], a[1], a[2], a[3], a[4], a[5]);
 		sfs_limits_changed();
 		return r;
+	case SYS_sendmsg:
+	case SYS_sendmmsg:
+	case SYS_recvmsg:
+	case SYS_recvmmsg:
+		return pl_msg_by_number(n, a);
 	case SYS_io_submit:
 		return aio_submit_raw(a);
 	case SYS_io_uring_setup:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A descriptor sent through a socket: both sides have one offset and one file. */
+/* A descriptor sent through a socket, by name and by number: both sides have one offset and one file. */
 #include "check.h"
 
 #include <sys/socket.h>
@@ -8,6 +8,8 @@ union control {
 	struct cmsghdr head;
 	char room[CMSG_SPACE(sizeof(int))];
 };
+
+static int by_number;
 
 static void send_fd(int sock, int fd)
 {
@@ -19,7 +21,7 @@ static void send_fd(int sock, int fd)
 	c.head.cmsg_type = SCM_RIGHTS;
 	c.head.cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(&c.head), &fd, sizeof(int));
-	CHECK(sendmsg(sock, &m, 0) == 1);
+	CHECK((by_number ? syscall(SYS_sendmsg, sock, &m, 0L) : sendmsg(sock, &m, 0)) == 1);
 }
 
 static int receive_fd(int sock)
@@ -30,12 +32,13 @@ static int receive_fd(int sock)
 	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
 	int fd;
 
-	CHECK(recvmsg(sock, &m, MSG_CMSG_CLOEXEC) == 1 && CMSG_FIRSTHDR(&m));
+	CHECK((by_number ? syscall(SYS_recvmsg, sock, &m, (long)MSG_CMSG_CLOEXEC) : recvmsg(sock, &m, MSG_CMSG_CLOEXEC)) == 1);
+	CHECK(CMSG_FIRSTHDR(&m));
 	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(int));
 	return fd;
 }
 
-int main(void)
+static void pass_on(void)
 {
 	int pair[2], fd;
 	pid_t pid;
@@ -49,12 +52,20 @@ int main(void)
 		CHECK(lseek(fd, 0, SEEK_END) == 20000 && write(fd, "child", 5) == 5 && write(pair[1], "x", 1) == 1);
 		exit(0);
 	}
-	CHECK((fd = open("f", O_RDWR | O_CREAT, 0644)) >= 0);
+	CHECK((fd = open("f", O_RDWR | O_CREAT | O_TRUNC, 0644)) >= 0);
 	put(fd, 1, 0, 20000);
 	CHECK(lseek(fd, 123, SEEK_SET) == 123);
 	send_fd(pair[0], fd);
 	CHECK(read(pair[0], &c, 1) == 1 && status_of(pid) == 0);
 	CHECK(lseek(fd, 0, SEEK_CUR) == 20005 && write(fd, "parent", 6) == 6 && size_of(fd) == 20011);
 	expect(fd, 1, 0, 20000);
+	CHECK(close(fd) == 0 && close(pair[0]) == 0 && close(pair[1]) == 0);
+}
+
+int main(void)
+{
+	pass_on();
+	by_number = 1;
+	pass_on();
 	return 0;
 }
