@@ -68,7 +68,7 @@ static int add_process(struct report *rp, uint32_t id, struct sfs_why *why)
 		rp->nprocesses--;
 		return 0;
 	}
-	if (!sfs_log_counters(fd, &p->counters))
+	if (!sfs_log_counters(fd, &p->counters) && id != rp->totals.settled_log)
 		sfs_counters_add(&rp->totals.counters, &p->counters);
 	p->alive = sfs_lease_alive(&p->lease, fd);
 	close(fd);
@@ -84,9 +84,33 @@ static bool leased(const struct report *rp, uint32_t chunk)
 	return false;
 }
 
+/* Logs, and what is left of those that are gone: all of it from one moment, in which the agent moved nothing from one to the other. */
+static int add_up(struct report *rp, struct sfs_why *why)
+{
+	struct sfs_numbers logs, leases;
+	struct sfs_totals before, after;
+	int err = sfs_totals_read(&rp->root, &after);
+
+	for (int tries = 0; !err && (tries == 0 || (memcmp(&before, &after, sizeof(before)) && tries < 100)); tries++) {
+		before = rp->totals = after;
+		rp->nprocesses = 0;
+		err = sfs_log_list(&rp->root, &logs, &leases, why);
+		if (err)
+			return err;
+		for (uint32_t i = 0; !err && i < leases.n; i++)
+			err = add_process(rp, leases.v[i], why);
+		sfs_numbers_free(&logs);
+		sfs_numbers_free(&leases);
+		if (err)
+			return err;
+		err = sfs_totals_read(&rp->root, &after);
+	}
+	return err ? sfs_fail(why, err, "read %s/.splitfs/totals: %s", rp->root.path, strerror(-err)) : 0;
+}
+
 static int look(struct report *rp, const char *path, struct sfs_why *why)
 {
-	struct sfs_numbers logs, leases, chunks;
+	struct sfs_numbers chunks;
 	struct sfs_holder holder;
 	int err = sfs_root_open(&rp->root, path, false, why);
 
@@ -104,17 +128,9 @@ static int look(struct report *rp, const char *path, struct sfs_why *why)
 	}
 	if (rp->agent_pid)
 		sfs_blocked_read(&rp->root, &rp->blocked);
-	err = sfs_totals_read(&rp->root, &rp->totals);
-	if (err)
-		return sfs_fail(why, err, "read %s/.splitfs/totals: %s", rp->root.path, strerror(-err));
-	err = sfs_log_list(&rp->root, &logs, &leases, why);
-	for (uint32_t i = 0; !err && i < leases.n; i++)
-		err = add_process(rp, leases.v[i], why);
-	if (!err) {
-		sfs_numbers_free(&logs);
-		sfs_numbers_free(&leases);
+	err = add_up(rp, why);
+	if (!err)
 		err = sfs_chunk_list(&rp->root, &chunks, false, why);
-	}
 	if (err)
 		return err;
 	for (uint32_t i = 0; i < chunks.n; i++) {

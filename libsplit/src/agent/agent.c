@@ -262,7 +262,12 @@ static int start(struct agent *a, struct sfs_why *why)
 	err = sfs_recover_all(&a->root, &how, &sum, &living, why);
 	if (err)
 		return err;
-	err = sfs_totals_read(&a->root, &a->totals);
+	err = sfs_totals_read(&a->root, &a->worker.totals);
+	/* Numbers of logs begin anew. */
+	if (!err && a->worker.totals.settled_log) {
+		a->worker.totals.settled_log = 0;
+		err = sfs_totals_write(&a->root, &a->worker.totals);
+	}
 	if (err)
 		return sfs_fail(why, err, "read the totals of %s: %s", a->root.path, strerror(-err));
 	a->by_handle = handles_work(&a->root);

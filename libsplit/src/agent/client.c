@@ -201,7 +201,6 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 {
 	struct client *c = job->client;
 	const struct sfs_recovery *s = &job->result;
-	int err;
 
 	for (size_t i = 0; i < job->ntargets; i++)
 		target_close(&job->targets[i]);
@@ -230,14 +229,8 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 			"recovered log %u of process %d (%s): %llu records replayed, %llu bytes, %llu files, %llu quarantined",
 			c->log_id, c->pid, c->comm, (unsigned long long)s->replayed, (unsigned long long)s->bytes,
 			(unsigned long long)s->files, (unsigned long long)s->quarantined);
-	sfs_counters_add(&a->totals.counters, &job->counters);
-	a->totals.recovery_runs += s->replayed || s->quarantined;
-	a->totals.recovery_records += s->records;
-	a->totals.recovery_replayed += s->replayed;
-	a->totals.recovery_quarantined += s->quarantined;
-	err = sfs_totals_write(&a->root, &a->totals);
-	if (err)
-		agent_log(a, "write the totals: %s", strerror(-err));
+	if (job->totals_err)
+		agent_log(a, "write the totals: %s", strerror(-job->totals_err));
 	a->leased_chunks -= c->lease.head.nchunks < a->leased_chunks ? c->lease.head.nchunks : a->leased_chunks;
 	free(job);
 	client_gone(a, c);

@@ -125,8 +125,8 @@ struct recovery_job {
 	struct target *targets;
 	size_t ntargets;
 	int err;
+	int totals_err;
 	struct sfs_recovery result;
-	struct sfs_counters counters;
 	struct sfs_why why;
 };
 
@@ -146,6 +146,7 @@ struct worker {
 	uint64_t chunk_bytes;
 	uint32_t log_slots;
 	uint32_t next_log, next_chunk;
+	struct sfs_totals totals; /* the thread's, once it runs */
 
 	/* to do */
 	struct recovery_job *recover_first, *recover_last;
@@ -193,7 +194,6 @@ struct agent {
 	uint32_t client_chunks_max;
 
 	struct worker worker;
-	struct sfs_totals totals;
 
 	uint64_t overdue_ms, overdue_total;
 	uint32_t overdue_listed;

@@ -58,6 +58,27 @@ static int find_target(void *ctx, uint64_t ino, uint32_t gen)
 	return -ENOENT;
 }
 
+/*
+ * The counters of the log go over to the totals before the log is removed: whoever adds up both (splitfs status) is to see them once at
+ * any moment.
+ */
+static int settle(struct worker *w, const struct client *c, const struct sfs_recovery *s)
+{
+	struct sfs_totals *t = &w->totals;
+	struct sfs_counters counters;
+
+	if (t->settled_log == c->log_id)
+		return 0; /* it could not be removed at the last try */
+	if (!sfs_log_counters(c->log_fd, &counters))
+		sfs_counters_add(&t->counters, &counters);
+	t->recovery_runs += s->replayed || s->quarantined;
+	t->recovery_records += s->records;
+	t->recovery_replayed += s->replayed;
+	t->recovery_quarantined += s->quarantined;
+	t->settled_log = c->log_id;
+	return sfs_totals_write(w->root, t);
+}
+
 /* The holder is gone: bring its data into the files, then remove its log and staging files. */
 static void recover(struct worker *w, struct recovery_job *job)
 {
@@ -69,11 +90,11 @@ static void recover(struct worker *w, struct recovery_job *job)
 
 	memset(&job->result, 0, sizeof(job->result));
 	job->why.text[0] = 0;
-	if (sfs_log_counters(c->log_fd, &job->counters))
-		memset(&job->counters, 0, sizeof(job->counters));
 	job->err = sfs_recover_log(w->root, c->log_id, &c->lease, &how, &job->result, &job->why);
-	if (!job->err)
-		job->err = sfs_recover_discard(w->root, c->log_id, &c->lease, &job->why);
+	if (job->err)
+		return;
+	job->totals_err = settle(w, c, &job->result);
+	job->err = sfs_recover_discard(w->root, c->log_id, &c->lease, &job->why);
 }
 
 static int made_add(struct made **list, uint32_t *n, uint32_t *room, struct made m)

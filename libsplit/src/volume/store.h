@@ -101,6 +101,7 @@ struct sfs_totals {
 	struct sfs_counters counters; /* of processes that are gone */
 	/* runs: that had something to do */
 	uint64_t recovery_runs, recovery_records, recovery_replayed, recovery_quarantined;
+	uint64_t settled_log; /* this log's counters are in here already, should it still be there; 0: none */
 };
 
 void sfs_counters_add(struct sfs_counters *to, const struct sfs_counters *from);
