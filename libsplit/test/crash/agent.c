@@ -10,6 +10,7 @@
 
 #include "base/crc32c.h"
 #include "crash/record.h"
+#include "crash/workload.h"
 #include "harness.h"
 #include "layout.h"
 #include "proto.h"
@@ -17,7 +18,6 @@
 #include "volume/fsprobe.h"
 #include "volume/store.h"
 
-#define LOG_ID	 1u
 #define INODES	 16
 #define FIRST_ID 10u
 
@@ -25,16 +25,21 @@ uint8_t agent_boot;
 
 static struct {
 	struct sfs_root root;
-	struct sfs_leasefile lease;
 	uint32_t next_chunk, given;
-	struct {
-		uint64_t ino;
-		uint32_t gen;
-		int64_t index;
-	} inode[INODES];
+	struct client {
+		struct sfs_leasefile lease;
+		struct {
+			uint64_t ino;
+			uint32_t gen;
+			int64_t index; /* -1: not in the lease */
+			enum sfs_delegation deleg;
+		} inode[INODES];
+	} client[PROCESSES];
 	struct sfs_msg reply;
 	int fds[2], nfds;
 	bool pending;
+	struct sfs_msg question; /* to a client's service thread */
+	bool asking, answered;
 } agent;
 
 static const uint8_t uuid[16] = "crash explorer!";
@@ -103,7 +108,7 @@ void agent_make_volume(void)
 	for (uint32_t i = 0; i < AGENT_CHUNKS; i++)
 		if (sfs_chunk_create(&agent.root, FIRST_ID + i, AGENT_CHUNK_BYTES, &why))
 			FAIL("%s", why.text);
-	fd = sfs_log_create(&agent.root, LOG_ID, AGENT_SLOTS, &why);
+	fd = sfs_log_create(&agent.root, 1, AGENT_SLOTS, &why);
 	if (fd < 0)
 		FAIL("%s", why.text);
 }
@@ -113,28 +118,45 @@ void agent_start(void)
 	memset(&agent, 0, sizeof(agent));
 	agent_open_root(&agent.root);
 	agent.next_chunk = FIRST_ID;
-	agent.lease.fd = -1;
+	for (int i = 0; i < PROCESSES; i++)
+		agent.client[i].lease.fd = -1;
 }
 
 void agent_stop(void)
 {
-	if (agent.lease.fd >= 0)
-		sfs_lease_close(&agent.lease);
-	agent.lease.fd = -1;
+	for (int i = 0; i < PROCESSES; i++) {
+		if (agent.client[i].lease.fd >= 0)
+			sfs_lease_close(&agent.client[i].lease);
+		agent.client[i].lease.fd = -1;
+	}
+}
+
+/* Whoever's call it is. */
+static struct client *client(void)
+{
+	return &agent.client[process_now()];
 }
 
 static void hello(struct sfs_msg *m)
 {
 	static const enum relink_provider providers[] = {RELINK_EXT4, RELINK_REFLINK, RELINK_XFS_EXCHANGE, RELINK_COPY};
 	const struct sfs_lease head = {.held = 1, .mode = (uint8_t)m->a, .comm = "explored"};
-	int err = sfs_lease_create(&agent.root, LOG_ID, &head, &agent.lease);
+	const uint32_t id = 1 + (uint32_t)process_now();
+	struct sfs_why why;
 
-	path_or_die(err, "the lease");
-	m->a = LOG_ID;
+	if (id > 1) {
+		const int fd = sfs_log_create(&agent.root, id, AGENT_SLOTS, &why);
+
+		if (fd < 0)
+			FAIL("%s", why.text);
+		kern_call(SYS_close, fd, 0, 0, 0, 0, 0, NULL);
+	}
+	path_or_die(sfs_lease_create(&agent.root, id, &head, &client()->lease), "the lease");
+	m->a = id;
 	m->b = SFS_HELLO_DEDICATED | (kern.dax ? SFS_HELLO_DAX : 0);
 	m->c = AGENT_CHUNK_BYTES;
 	m->d = providers[kern.fs];
-	agent.fds[0] = sfs_log_open(&agent.root, LOG_ID, O_RDWR);
+	agent.fds[0] = sfs_log_open(&agent.root, id, O_RDWR);
 	agent.fds[1] = kern_fd_new(KERN_FD_EVENT, 0, O_RDWR);
 	agent.nfds = 2;
 }
@@ -150,7 +172,7 @@ static void chunk(struct sfs_msg *m)
 	if (agent.given >= AGENT_CHUNKS && sfs_chunk_create(&agent.root, agent.next_chunk, AGENT_CHUNK_BYTES, &why))
 		FAIL("%s", why.text);
 	agent.given++;
-	path_or_die(sfs_lease_add_chunk(&agent.lease, agent.next_chunk), "an entry of the lease");
+	path_or_die(sfs_lease_add_chunk(&client()->lease, agent.next_chunk), "an entry of the lease");
 	agent.fds[0] = sfs_chunk_open(&agent.root, agent.next_chunk);
 	agent.nfds = 1;
 	m->a = agent.next_chunk++;
@@ -165,39 +187,77 @@ static void give_back(uint32_t id)
 	snprintf(from, sizeof(from), "%06u", id);
 	snprintf(to, sizeof(to), "%06u.tmp", id);
 	path_or_die(kern_rename(agent.root.pool, from, agent.root.pool, to, 0), "room for a staging file");
-	path_or_die(sfs_lease_del_chunk(&agent.lease, id), "an entry of the lease");
+	path_or_die(sfs_lease_del_chunk(&client()->lease, id), "an entry of the lease");
 	path_or_die(kern_unlink(agent.root.pool, to, 0), "room for a staging file");
 }
 
+static int find_inode(const struct client *c, uint64_t ino, uint32_t gen)
+{
+	for (int i = 0; i < INODES; i++)
+		if (c->inode[i].ino == ino && c->inode[i].gen == gen)
+			return i;
+	return -1;
+}
+
+/* REVOKE: the service thread of the process that has the file gives up what it may not keep. */
+static void ask_back(int process, int i, enum sfs_delegation to)
+{
+	struct client *c = &agent.client[process];
+
+	agent.question = (struct sfs_msg){.version = SFS_PROTO_VERSION,
+					  .type = SFS_MSG_REVOKE,
+					  .a = c->inode[i].ino,
+					  .b = c->inode[i].gen,
+					  .c = to,
+					  .d = 1};
+	agent.asking = true;
+	agent.answered = false;
+	for (int tries = 0; !agent.answered; tries++) {
+		CHECK(tries < 4);
+		process_serve(process, false);
+	}
+	/* It may have closed the file instead. */
+	if (c->inode[i].ino)
+		c->inode[i].deleg = to;
+}
+
+/* The rules of src/agent/delegation.c, where nobody has to wait for anybody but the one who has it. */
 static void acquire(struct sfs_msg *m, int fd)
 {
 	const struct kern_fd *f = kern_fd_get(fd);
-	int free_at = -1;
+	const uint32_t gen = (uint32_t)m->b;
+	const int me = process_now(), other = 1 - me;
+	const bool alone = m->c & SFS_ACQ_EXCLUSIVE;
+	int i = find_inode(client(), m->a, gen), theirs = find_inode(&agent.client[other], m->a, gen);
 
-	for (int i = 0; i < INODES; i++) {
-		if (agent.inode[i].ino == m->a && agent.inode[i].gen == m->b)
-			free_at = INODES;
-		else if (free_at < 0 && !agent.inode[i].ino)
-			free_at = i;
+	if (theirs >= 0 && agent.client[other].inode[theirs].deleg > (alone ? SFS_DELEG_NONE : SFS_DELEG_SHARED)) {
+		ask_back(other, theirs, alone ? SFS_DELEG_NONE : SFS_DELEG_SHARED);
+		theirs = find_inode(&agent.client[other], m->a, gen);
 	}
-	CHECK(free_at >= 0);
-	if (free_at < INODES && f && (f->flags & O_ACCMODE) != O_RDONLY) {
-		agent.inode[free_at].ino = m->a;
-		agent.inode[free_at].gen = (uint32_t)m->b;
-		agent.inode[free_at].index = sfs_lease_add_inode(&agent.lease, m->a, (uint32_t)m->b);
-		path_or_die((int)agent.inode[free_at].index, "an entry of the lease");
+	if (i < 0) {
+		i = find_inode(client(), 0, 0);
+		CHECK(i >= 0);
+		client()->inode[i].ino = m->a;
+		client()->inode[i].gen = gen;
+		client()->inode[i].index = -1;
 	}
-	m->a = SFS_DELEG_EXCLUSIVE;
+	if (client()->inode[i].index < 0 && f && (f->flags & O_ACCMODE) != O_RDONLY) {
+		client()->inode[i].index = sfs_lease_add_inode(&client()->lease, m->a, gen);
+		path_or_die((int)client()->inode[i].index, "an entry of the lease");
+	}
+	client()->inode[i].deleg = alone || theirs < 0 ? SFS_DELEG_EXCLUSIVE : SFS_DELEG_SHARED;
+	m->a = client()->inode[i].deleg;
 }
 
 static void release(const struct sfs_msg *m)
 {
-	for (int i = 0; i < INODES; i++) {
-		if (agent.inode[i].ino != m->a || agent.inode[i].gen != m->b)
-			continue;
-		path_or_die(sfs_lease_del_inode(&agent.lease, (uint32_t)agent.inode[i].index), "an entry of the lease");
-		agent.inode[i].ino = 0;
-	}
+	const int i = find_inode(client(), m->a, (uint32_t)m->b);
+
+	if (i < 0)
+		return;
+	if (client()->inode[i].index >= 0)
+		path_or_die(sfs_lease_del_inode(&client()->lease, (uint32_t)client()->inode[i].index), "an entry of the lease");
+	memset(&client()->inode[i], 0, sizeof(client()->inode[i]));
 }
 
 long agent_sendmsg(int fd, const struct msghdr *h)
@@ -209,11 +269,14 @@ long agent_sendmsg(int fd, const struct msghdr *h)
 	(void)fd;
 	CHECK_EQ(h->msg_iov->iov_len, sizeof(m));
 	memcpy(&m, h->msg_iov->iov_base, sizeof(m));
+	if (m.type == SFS_MSG_REVOKED) {
+		CHECK(m.a == agent.question.a && m.b == agent.question.b);
+		agent.answered = true;
+		return sizeof(m);
+	}
 	if (h->msg_controllen)
 		memcpy(&passed, CMSG_DATA(CMSG_FIRSTHDR(h)), sizeof(int));
 	m.status = 0;
-	agent.nfds = 0;
-	agent.pending = true;
 	record_cpu(CPU_AGENT);
 	switch (m.type) {
 	case SFS_MSG_HELLO:
@@ -224,34 +287,41 @@ long agent_sendmsg(int fd, const struct msghdr *h)
 		break;
 	case SFS_MSG_ACQUIRE:
 		acquire(&m, passed);
+		agent.nfds = 0;
 		break;
 	case SFS_MSG_RETURN:
 		give_back((uint32_t)m.a);
-		agent.pending = false;
 		break;
 	case SFS_MSG_RELEASE:
 		release(&m);
-		agent.pending = false;
 		break;
 	default:
 		FAIL("message %u", m.type);
 	}
 	record_cpu(before);
+	/* A question may have been answered meanwhile, with requests of its own; this is the last word. */
+	agent.pending = m.type != SFS_MSG_RETURN && m.type != SFS_MSG_RELEASE;
+	if (m.status < 0)
+		agent.nfds = 0;
 	agent.reply = m;
 	return sizeof(m);
 }
 
 bool agent_asks(int fd)
 {
-	(void)fd;
-	return false;
+	return agent.asking && kern_fd_get(fd) && kern_fd_get(fd)->kind == KERN_FD_EVENT;
 }
 
 long agent_recvmsg(int fd, struct msghdr *h)
 {
 	struct cmsghdr *c;
 
-	(void)fd;
+	if (agent_asks(fd)) {
+		agent.asking = false;
+		memcpy(h->msg_iov->iov_base, &agent.question, sizeof(agent.question));
+		h->msg_controllen = 0;
+		return sizeof(agent.question);
+	}
 	if (!agent.pending)
 		return -EAGAIN;
 	agent.pending = false;

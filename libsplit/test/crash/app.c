@@ -8,7 +8,6 @@
 
 #include "base/sys.h"
 #include "core/core.h"
-#include "core/service.h"
 #include "core/state.h"
 #include "crash/agent.h"
 #include "harness.h"
@@ -58,17 +57,24 @@ static long must(long r, const char *what)
 	return r;
 }
 
+static int free_slot(const struct app *a)
+{
+	int s = 0;
+
+	while (s < SLOTS && (a->slot[s].fd >= 0 || s == OTHER))
+		s++;
+	CHECK(s < SLOTS);
+	return s;
+}
+
 /* foreign: a program without the library makes the file just before. */
-static int open_any(struct app *a, const char *path, bool create, bool foreign)
+static int open_in(struct app *a, int s, const char *path, bool create, bool foreign)
 {
 	const struct model_name *name = model_find(&a->r->h.state[a->n], path);
 	const int file = name ? name->file : -1;
-	int s = 0;
 	struct model_op *op;
 
-	while (s < SLOTS && a->slot[s].fd >= 0)
-		s++;
-	CHECK(s < SLOTS && (file >= 0 || create));
+	CHECK(file >= 0 || create);
 	op = begin(a, file >= 0 ? "open" : "create");
 	op->names = file < 0;
 	op->file = file >= 0 ? file : model_create(a->m, path, 0644);
@@ -91,12 +97,17 @@ static int open_any(struct app *a, const char *path, bool create, bool foreign)
 
 int app_open(struct app *a, const char *path, bool create)
 {
-	return open_any(a, path, create, false);
+	return open_in(a, free_slot(a), path, create, false);
 }
 
 int app_open_foreign(struct app *a, const char *path)
 {
-	return open_any(a, path, true, true);
+	return open_in(a, free_slot(a), path, true, true);
+}
+
+void app_open_other(struct app *a, const char *path)
+{
+	open_in(a, OTHER, path, false, false);
 }
 
 void app_close(struct app *a, int s)
@@ -115,6 +126,7 @@ void app_write(struct app *a, int s, uint64_t off, const void *p, uint64_t n)
 	op->off = off;
 	op->len = n;
 	op->writes = true;
+	op->shared = a->slot[OTHER].fd >= 0;
 	model_write(a->m, op->file, off, p, n);
 	CHECK_EQ(must(sfs_write(a->slot[s].fd, p, n, (off_t)off), "write"), n);
 	end(a);
@@ -128,6 +140,7 @@ void app_append(struct app *a, int s, const void *p, uint64_t n)
 	op->off = a->m->file[op->file].size;
 	op->len = n;
 	op->writes = true;
+	op->shared = a->slot[OTHER].fd >= 0;
 	model_write(a->m, op->file, op->off, p, n);
 	CHECK_EQ(must(sfs_lseek(a->slot[s].fd, 0, SEEK_END), "lseek"), op->off);
 	CHECK_EQ(must(sfs_write(a->slot[s].fd, p, n, -1), "append"), n);
@@ -143,6 +156,7 @@ void app_writev(struct app *a, int s, uint64_t off, const uint8_t *p, const uint
 	op->off = off;
 	op->len = n[0] + n[1] + n[2];
 	op->writes = true;
+	op->shared = a->slot[OTHER].fd >= 0;
 	op->syncs = flags != 0;
 	model_write(a->m, op->file, off, p, op->len);
 	CHECK_EQ(must(sfs_writev(a->slot[s].fd, iov, 3, (off_t)off, flags), "writev"), op->len);
@@ -294,14 +308,12 @@ void app_service(struct app *a, int turns, bool busy)
 	struct sfs_volume *vol = &sfs.volumes[0];
 
 	begin(a, "service thread");
-	record_cpu(CPU_SERVICE);
 	if (busy)
 		sfs_mutex_lock(&vol->checkpoint);
 	for (int i = 0; i < turns; i++)
-		sfs_service_turn(true);
+		process_serve(process_now(), true);
 	if (busy)
 		sfs_mutex_unlock(&vol->checkpoint);
-	record_cpu(CPU_APP);
 	end(a);
 }
 
@@ -313,4 +325,10 @@ void app_fill_log(struct app *a)
 	while (sfs_log_reserve(&sfs.volumes[0], 1, true, &slot) == 0)
 		;
 	end(a);
+}
+
+void app_process(int which)
+{
+	process_switch(which);
+	record_cpu(which ? CPU_APP_2 : CPU_APP);
 }

@@ -8,6 +8,7 @@
 #define SLOTS 8
 #define A     0
 #define B     1
+#define OTHER 2 /* A, as the second process has it open */
 
 struct app {
 	struct run *r;
@@ -23,6 +24,8 @@ struct app {
 int app_open(struct app *a, const char *path, bool create);
 /* Of a file that a program without the library makes just before. */
 int app_open_foreign(struct app *a, const char *path);
+/* In slot OTHER. */
+void app_open_other(struct app *a, const char *path);
 void app_close(struct app *a, int slot);
 void app_write(struct app *a, int slot, uint64_t off, const void *p, uint64_t n);
 /* At the end of the file, by the file offset: the short way of small appends. */
@@ -42,6 +45,9 @@ void app_fsync_dir(struct app *a);
 void app_service(struct app *a, int turns, bool busy);
 /* Records of files that are not looked at take all slots of the log that there are. */
 void app_fill_log(struct app *a);
+
+/* The calls that follow are made by this process. */
+void app_process(int which);
 
 /* operations.c: one operation; false: it makes no sense here, and nothing was done. */
 bool operate(struct app *a, char letter);

@@ -320,11 +320,14 @@ static long statfs_of(struct statfs *sf)
 	return 0;
 }
 
+/* All pieces in one operation, as the file systems do it: the size is raised once. */
 static long io(int fd, const struct iovec *iov, int cnt, off_t off, bool write, int flags, void *site)
 {
+	static uint8_t bytes[KERN_FILE_BLOCKS * KERN_BLOCK];
 	struct kern_fd *f = kern_fd_get(fd);
 	const bool at_offset = off < 0;
-	long total = 0, r = 0;
+	size_t total = 0, done = 0;
+	long r;
 
 	if (!f || f->kind != KERN_FD_FILE)
 		return -EBADF;
@@ -333,17 +336,26 @@ static long io(int fd, const struct iovec *iov, int cnt, off_t off, bool write, 
 	if (write && (f->flags & O_APPEND))
 		off = (off_t)kern.m.inode[f->ino].size;
 	for (int i = 0; i < cnt; i++) {
-		r = write ? kern_pwrite(f->ino, iov[i].iov_base, iov[i].iov_len, off + total)
-			  : kern_pread(f->ino, iov[i].iov_base, iov[i].iov_len, off + total);
-		if (r < 0)
-			return total ? total : r;
-		total += r;
+		const size_t n = iov[i].iov_len < sizeof(bytes) - total ? iov[i].iov_len : sizeof(bytes) - total;
+
+		if (write)
+			memcpy(bytes + total, iov[i].iov_base, n);
+		total += n;
 	}
+	r = write ? kern_pwrite(f->ino, bytes, total, off) : kern_pread(f->ino, bytes, total, off);
+	for (int i = 0; !write && i < cnt && (long)done < r; i++) {
+		const size_t n = iov[i].iov_len < (size_t)r - done ? iov[i].iov_len : (size_t)r - done;
+
+		memcpy(iov[i].iov_base, bytes + done, n);
+		done += n;
+	}
+	if (r < 0)
+		return r;
 	if (at_offset)
-		f->ofd->off = off + total;
+		f->ofd->off = off + r;
 	if (write && (flags & (RWF_DSYNC | RWF_SYNC)) && kern.on_sync)
 		kern.on_sync(f->ino, site);
-	return total;
+	return r;
 }
 
 static long seek(int fd, off_t off, int whence)

@@ -45,6 +45,11 @@ static const struct {
 	{'U', "unlink A and append 100 bytes to what is still open"},
 	{'q', "make directory E and rename A into it"},
 	{'2', "append 5000 bytes to A through a second descriptor"},
+	{'3', "another process with the library appends 64 bytes to A"},
+	{'4', "another process overwrites 100 bytes of A"},
+	{'5', "another process appends 5000 bytes to A"},
+	{'6', "another process calls fsync for A"},
+	{'7', "another process closes A"},
 	{'j', "open a file that another program has just made, write 100 bytes"},
 	{'G', "truncate A to 4296 bytes"},
 	{'D', "make a directory, or remove it"},
@@ -117,7 +122,7 @@ static void need_b(struct app *a)
 {
 	if (a->slot[B].fd >= 0)
 		return;
-	CHECK(app_open(a, "B", true) == B);
+	CHECK_EQ(app_open(a, "B", true), B);
 	append(a, B, 3000);
 }
 
@@ -127,13 +132,39 @@ static void rename_a(struct app *a, const char *to)
 	strcpy(a->slot[A].path, to);
 }
 
+/* What the second process does. */
+static void operate_other(struct app *a, char letter)
+{
+	app_process(1);
+	if (a->slot[OTHER].fd < 0)
+		app_open_other(a, a->slot[A].path);
+	switch (letter) {
+	case '3':
+		append(a, OTHER, 64);
+		break;
+	case '4':
+		app_write(a, OTHER, 250, bytes(a, 100), 100);
+		break;
+	case '5':
+		append(a, OTHER, 5000);
+		break;
+	case '6':
+		app_fsync(a, OTHER, false);
+		break;
+	default:
+		app_close(a, OTHER);
+	}
+	app_process(0);
+}
+
 /* A file or a directory of that name is in the way: the operation says nothing that a shorter workload does not. */
 static bool pointless(const struct app *a, char letter)
 {
 	const bool named = a->slot[A].path[0] != 0;
 
 	return now(a)->file[a->slot[A].file].size > (KERN_FILE_BLOCKS - 12) * KERN_BLOCK ||
-	       (!named && strchr("crRlXUq2", letter)) || (letter == 'n' && a->slot[B].fd >= 0) ||
+	       (!named && strchr("crRlXUq234567", letter)) || (a->slot[OTHER].fd >= 0 && strchr("RXU", letter)) ||
+	       (letter == '7' && a->slot[OTHER].fd < 0) || (letter == 'n' && a->slot[B].fd >= 0) ||
 	       (letter == 'j' && there(a, "J")) || (letter == 'l' && there(a, "L")) ||
 	       (letter == 'r' && strcmp(a->slot[A].path, "E/A") == 0) ||
 	       (letter == 'q' && (strcmp(a->slot[A].path, "A") != 0 || there(a, "E")));
@@ -257,6 +288,9 @@ bool operate(struct app *a, char letter)
 		app_unlink(a, path);
 		a->slot[A].path[0] = 0;
 		append(a, A, 100);
+		break;
+	case '3' ... '7':
+		operate_other(a, letter);
 		break;
 	case '2':
 		s = app_open(a, path, false);

@@ -161,13 +161,16 @@ static const char *check_exact(const struct model *m)
 	return bad;
 }
 
-/* A call under way that may have happened in part: each of its bytes old or new. */
+/*
+ * A call under way that may have happened in part: each of its bytes old or new. One that also makes the file longer only where it is
+ * the kernel's; then what it appends is there with the size.
+ */
 static bool in_part(const struct history *h, uint32_t i)
 {
 	const struct model_op *op = &h->op[i];
 	const struct model *before = &h->state[i], *after = &h->state[i + 1];
 
-	if (op->file < 0 || before->file[op->file].size != after->file[op->file].size || check_names(before))
+	if (op->file < 0 || check_names(before) || (!op->shared && before->file[op->file].size != after->file[op->file].size))
 		return false;
 	for (unsigned k = 0; k < MODEL_NAMES; k++) {
 		const struct model_name *name = &before->name[k];
@@ -180,13 +183,13 @@ static bool in_part(const struct history *h, uint32_t i)
 		in = found_file(name->path, &ino);
 		a = &before->file[name->file];
 		b = &after->file[name->file];
-		if (in->size != a->size)
+		if (in->size != a->size && in->size != b->size)
 			return false;
 		for (uint64_t at = 0; at < in->size; at++) {
 			const uint8_t c = found_block(in, (unsigned)(at / KERN_BLOCK))[at % KERN_BLOCK];
+			const bool old = at < a->size && c == model_block(a, (unsigned)(at / KERN_BLOCK))[at % KERN_BLOCK];
 
-			if (c != model_block(a, (unsigned)(at / KERN_BLOCK))[at % KERN_BLOCK] &&
-			    c != model_block(b, (unsigned)(at / KERN_BLOCK))[at % KERN_BLOCK])
+			if (!old && c != model_block(b, (unsigned)(at / KERN_BLOCK))[at % KERN_BLOCK])
 				return false;
 		}
 	}

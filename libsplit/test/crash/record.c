@@ -278,9 +278,14 @@ void record_stop(void)
 
 void record_cpu(enum cpu cpu)
 {
-	if (cpu == CPU_SERVICE && cpu_now == CPU_APP)
-		add(EV_FENCE, NULL);
 	cpu_now = cpu;
+}
+
+void record_service(int process)
+{
+	cpu_now = process ? CPU_APP_2 : CPU_APP;
+	add(EV_FENCE, NULL);
+	cpu_now = process ? CPU_SERVICE_2 : CPU_SERVICE;
 }
 
 enum cpu record_cpu_now(void)

@@ -18,7 +18,8 @@ enum event_kind {
 	EV_END, /* of operation `index` of the workload */
 };
 
-enum cpu { CPU_APP, CPU_SERVICE, CPU_AGENT, CPUS };
+/* The threads of two processes, and the agent. */
+enum cpu { CPU_APP, CPU_APP_2, CPU_SERVICE, CPU_SERVICE_2, CPU_AGENT, CPUS };
 
 struct event {
 	uint8_t kind;
@@ -55,11 +56,13 @@ void record_forked(void);
 /* Record into t from here on: what the file system is now is its beginning. */
 void record_start(struct trace *t);
 void record_stop(void);
-/*
- * Who runs from here on. When the service thread begins, what the application's thread has written back is durable: a lock that
- * another thread has had is taken with a locked instruction or a membarrier (base/lock.h). The other way round nothing is assumed.
- */
+/* Who runs from here on. */
 void record_cpu(enum cpu cpu);
+/*
+ * The service thread of a process runs from here on. What the application's thread has written back is durable: a lock that another
+ * thread has had is taken with a locked instruction or a membarrier (base/lock.h). The other way round nothing is assumed.
+ */
+void record_service(int process);
 enum cpu record_cpu_now(void);
 void record_op(enum event_kind kind, uint32_t op);
 void record_free(struct trace *t);

@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "base/sys.h"
-#include "core/core.h"
-#include "core/state.h"
 #include "crash/agent.h"
 #include "crash/app.h"
 #include "harness.h"
@@ -59,8 +57,6 @@ static void prepare(struct run *r)
 
 bool run_workload(struct run *r)
 {
-	static char config[64];
-	char *envp[] = {config, "SPLITFS_VISIBILITY_MS=1000000", NULL};
 	struct app a = {.r = r};
 	bool sense = true;
 
@@ -75,12 +71,8 @@ bool run_workload(struct run *r)
 	memcpy(r->base, kern.pm, (size_t)r->base_blocks * KERN_BLOCK);
 	r->base_hash = hash_bytes(0, r->base, (size_t)r->base_blocks * KERN_BLOCK);
 
-	snprintf(config, sizeof(config), "SPLITFS_CONFIG=%s:/v:/a", mode_name(r->mode));
-	memset(&sfs, 0, sizeof(sfs));
-	memset(sfs_ops, 0, sizeof(sfs_ops));
 	agent_start();
-	sfs_init(envp);
-	sfs.service_state = 1; /* there is no thread; what it does is an operation of the workload */
+	process_first(r->mode);
 	r->h.mode = r->mode;
 	r->h.dax = r->dax;
 	r->h.n = 0;
@@ -101,8 +93,6 @@ bool run_workload(struct run *r)
 	record_stop();
 	agent_stop();
 	kern_forget_process();
-	sfs_fds = NULL;
-	sfs_fds_len = 0;
 	kern_on = false;
 	return sense;
 }

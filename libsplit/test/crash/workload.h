@@ -31,6 +31,14 @@ const char *workload_letters(void);
 const char *workload_core(void);
 const char *workload_describe(char letter);
 
+/* process.c: the processes that use the library; each begins when it is first switched to. */
+#define PROCESSES 2
+void process_first(enum sfs_mode mode);
+void process_switch(int to);
+int process_now(void);
+/* A turn of its service thread (sfs_service_turn()), on a processor of its own. */
+bool process_serve(int which, bool timed);
+
 struct app;
 /* trace.c: make the calls of a trace; false: there is no such trace. */
 bool trace_play(struct app *a, const char *name);
