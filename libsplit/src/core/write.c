@@ -51,6 +51,9 @@ static ssize_t kernel_write(const struct request *q, off_t pos)
 	const int flags = q->flags | (in->vol->mode != SFS_POSIX ? RWF_DSYNC : 0);
 	const ssize_t r = sys_pwritev2(q->fd, q->iov, q->cnt, pos, flags);
 
+	/* To persistent memory the kernel stores past the caches, and does not wait: in posix an overwrite survives when it returns. */
+	if (in->vol->dax && !(flags & RWF_DSYNC))
+		pm_fence();
 	count(in->vol, passthrough_ops, 1);
 	in->kdirty = in->kdirty || !(flags & RWF_DSYNC);
 	if (r > 0 && sfs_inode_served(in))
