@@ -190,6 +190,23 @@ static int one(const struct sfs_root *r, uint32_t id, const struct sfs_recover_h
 	return err;
 }
 
+/* Logs that were being made when it ended; nobody makes any while we have the volume's lock. */
+static int remove_unfinished(const struct sfs_root *r, struct sfs_why *why)
+{
+	struct sfs_numbers left;
+	int err = sfs_list_dir(r->log, ".tmp", &left);
+
+	for (uint32_t i = 0; !err && i < left.n; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "%06u.tmp", left.v[i]);
+		if (unlinkat(r->log, name, 0) < 0 && errno != ENOENT)
+			err = -errno;
+	}
+	sfs_numbers_free(&left);
+	return err ? sfs_fail(why, err, "remove an unfinished log of %s: %s", r->path, strerror(-err)) : 0;
+}
+
 int sfs_recover_all(const struct sfs_root *r, const struct sfs_recover_how *how, struct sfs_recovery *sum, uint32_t *living,
 		    struct sfs_why *why)
 {
@@ -212,6 +229,8 @@ int sfs_recover_all(const struct sfs_root *r, const struct sfs_recover_how *how,
 	for (uint32_t i = 0; i < logs.n && !err; i++)
 		if (!sfs_numbers_has(&leases, logs.v[i]))
 			err = unleased(r, logs.v[i], how, &mine, why);
+	if (!err)
+		err = remove_unfinished(r, why);
 	sfs_numbers_free(&logs);
 	sfs_numbers_free(&leases);
 	if (mine.logs && !sfs_totals_read(r, &totals)) {
