@@ -39,7 +39,7 @@ struct sfs_targets {
 
 struct sfs_recover_how {
 	const struct sfs_targets *targets; /* or NULL */
-	bool durable;			   /* fsync every file and commit the journal before the log is cleared */
+	bool durable;			   /* sync the volume before the log is cleared */
 	/* Called now and then, when not NULL, with the bytes and records done so far. */
 	void (*progress)(void *ctx, const struct sfs_recovery *so_far);
 	void *progress_ctx;
