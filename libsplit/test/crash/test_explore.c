@@ -120,9 +120,9 @@ static struct explore_how how_for(const char *workload)
 	if (!how.thorough && strlen(workload) > 1) {
 		const bool two = strlen(workload) == 2;
 
-		how.exhaustive = two ? 64 : 32;
-		how.most = two ? 48 : 24;
-		how.deep = 100;
+		how.exhaustive = two ? 32 : 16;
+		how.most = two ? 24 : 12;
+		how.deep = two ? 100 : 200;
 	}
 	return how;
 }
