@@ -13,12 +13,12 @@ BUILD = (
     ("behind_our_back", "programs/behind_our_back.c", ["gcc", "-O1", "-D_GNU_SOURCE"]),
     ("files-static", "programs/files.c", ["gcc", "-O1", "-D_GNU_SOURCE", "-static"]),
     ("files-musl", "programs/files.c", ["musl-gcc", "-O1", "-D_GNU_SOURCE"]),
-    ("files-go", "programs/files.go", ["go", "build"]),
+    ("files-go", "programs/go/files.go", ["go", "build"]),
 )
 WRITERS = (
     ("append-static", "writers/append.c", ["gcc", "-O1", "-D_GNU_SOURCE", "-static"]),
     ("append-musl", "writers/append.c", ["musl-gcc", "-O1", "-D_GNU_SOURCE"]),
-    ("append-go", "writers/append.go", ["go", "build"]),
+    ("append-go", "writers/go/append.go", ["go", "build"]),
     ("append-java", "writers/Append.java", ["javac", "-d"]),
 )
 
