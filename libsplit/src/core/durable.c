@@ -35,11 +35,18 @@ static void attr_dirty(const struct stat *st)
 	const struct sfs_volume *vol = sfs_volume_of(st->st_dev);
 	struct sfs_inode *in = vol && vol->dax && vol->mode == SFS_POSIX ? sfs_inode_ref(st->st_dev, st->st_ino) : NULL;
 
+	uint64_t *op;
+
 	if (!in)
 		return;
-	sfs_rwlock_wrlock(&in->lock);
-	in->kdirty = true;
-	sfs_rwlock_wrunlock(&in->lock);
+	if (sfs_op_begin(in, &op)) {
+		sfs_rwlock_wrlock(&in->lock);
+		in->kdirty = true;
+		sfs_rwlock_wrunlock(&in->lock);
+		sfs_op_end(op);
+	} else {
+		in->kdirty = true; /* a signal handler, and the lock is its thread's */
+	}
 	sfs_inode_put(in);
 }
 
