@@ -159,15 +159,15 @@ static void violation(const struct point *p, uint32_t meta, const int *choice, u
 	if (x.how->quiet)
 		return;
 	printf("VIOLATION: %s: %s after call %u (%s)%s, %s volume, provider %s: %s\n"
-	       "  replay: test_explore --replay %s:%s:%s:%s --seed %llu%s --state %016llx\n",
+	       "  replay: test_explore --replay %s:%s:%s:%s --seed %llu --tries %u:%u:%u --state %016llx\n",
 	       mode_name(x.r->mode), p->kind == CRASH_KILL ? "process death" : "power loss", p->done,
 	       p->done ? x.r->h.op[p->done - 1].what : "nothing",
 	       p->depth	      ? ", then inside recovery"
 	       : p->in_flight ? ", inside the next"
 			      : "",
 	       x.r->dax ? "DAX" : "emulated", fs_name(x.r->fs), bad, mode_name(x.r->mode), fs_name(x.r->fs),
-	       x.r->dax ? "dax" : "emulated", x.r->workload, (unsigned long long)x.how->seed,
-	       x.how->thorough ? " --thorough" : "", (unsigned long long)hash);
+	       x.r->dax ? "dax" : "emulated", x.r->workload, (unsigned long long)x.how->seed, x.how->exhaustive, x.how->most,
+	       x.how->deep, (unsigned long long)hash);
 	if (x.how->replay)
 		describe(p, meta, choice, n);
 	fflush(stdout);
@@ -286,31 +286,18 @@ static void some_of_many(const struct point *p, uint32_t meta, uint32_t n)
 	}
 }
 
-/* The first, some one and the last version will do. */
-static void three_of(struct versions *v)
-{
-	const int last = v->n - 1, mid = 1 + (int)(v->line % (uint32_t)(last - 1));
-
-	memcpy(v->bytes[1], v->bytes[mid], LINE);
-	v->hash[1] = v->hash[mid];
-	memcpy(v->bytes[2], v->bytes[last], LINE);
-	v->hash[2] = v->hash[last];
-	v->n = 3;
-}
-
 static void with_meta(const struct point *p, uint32_t meta)
 {
+	const uint32_t committed = sim_committed(p->s, meta);
 	struct versions *vs = sim_room(p->s);
 	uint64_t product = 1;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < p->s->nlines && n < PICKS; i++) {
-		sim_versions(p->s, &p->s->lines[i], meta, &vs[n]);
+		sim_versions(p->s, &p->s->lines[i], committed, p->s->nlines > COARSE, &vs[n]);
 		/* One version: it is certain. (Not as it was: with these metadata operations the kernel's stores are there.) */
 		if (vs[n].n < 2 && vs[n].hash[0] == 0)
 			continue;
-		if (p->s->nlines > COARSE && vs[n].n > 3)
-			three_of(&vs[n]);
 		product = product > 1u << 20 ? product : product * (uint64_t)vs[n].n;
 		n++;
 	}
@@ -380,7 +367,7 @@ static void kill_process(void)
 	for (uint32_t i = 0; i < t->n; i++) {
 		const struct event *e = &t->ev[i];
 		const bool wanted = p.done + p.in_flight > x.r->first;
-		uint32_t n = 0;
+		uint32_t n = 0, committed;
 
 		p.in_flight = e->kind == EV_BEGIN ? true : e->kind == EV_END ? false : p.in_flight;
 		p.done += e->kind == EV_END;
@@ -389,8 +376,9 @@ static void kill_process(void)
 		if (e->kind == EV_STORE || e->kind == EV_NT) {
 			sim_step(p.s, false);
 			vs = sim_room(p.s);
+			committed = sim_committed(p.s, p.s->meta_lo);
 			for (uint32_t k = 0; wanted && k < p.s->nlines; k++) {
-				sim_versions(p.s, &p.s->lines[k], p.s->meta_lo, &vs[n]);
+				sim_versions(p.s, &p.s->lines[k], committed, k % (p.s->nlines / 16 + 1) != 0, &vs[n]);
 				choice[n] = 0;
 				n += vs[n].n > 1;
 			}

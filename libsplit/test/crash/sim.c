@@ -158,7 +158,7 @@ static bool by_fsync(const struct sim *s, const struct pline *l, uint32_t i, uin
 }
 
 /* The event of metadata operation k of the trace. */
-static uint32_t event_of(const struct sim *s, uint32_t meta)
+uint32_t sim_committed(const struct sim *s, uint32_t meta)
 {
 	uint32_t i = s->pos;
 
@@ -181,7 +181,7 @@ static void synced(struct sim *s, uint32_t ino, bool data)
 		}
 	}
 	s->meta_lo = upto;
-	settle(s, by_journal, event_of(s, upto));
+	settle(s, by_journal, sim_committed(s, upto));
 	if (data)
 		settle(s, by_fsync, ino);
 }
@@ -290,27 +290,29 @@ static void version(const struct sim *s, const struct pline *l, struct versions 
 	add_version(s, v, bytes);
 }
 
-void sim_versions(const struct sim *s, const struct pline *l, uint32_t meta, struct versions *v)
+void sim_versions(const struct sim *s, const struct pline *l, uint32_t committed, bool few, struct versions *v)
 {
-	const uint32_t none = UINT32_MAX, forced = event_of(s, meta);
+	const uint32_t none = UINT32_MAX, some = l->n > 1 ? 1 + l->line % (l->n - 1) : 1;
 	bool words = false;
 
 	v->line = l->line;
 	v->n = 0;
-	version(s, l, v, forced, 0, none);
-	for (uint32_t i = 1; i < l->n; i++) {
+	version(s, l, v, committed, 0, none);
+	for (uint32_t i = few ? some : 1; i < l->n; i++) {
 		const bool border = l->w[i].event != l->w[i - 1].event;
 
 		words |= l->w[i].kind != EV_STORE;
 		/* Within a store only where there are few words, or it is the first or the last store. */
-		if (border || l->n <= 16 || l->w[i].event == l->w[0].event || l->w[i].event == l->w[l->n - 1].event)
+		if (few || border || l->n <= 16 || l->w[i].event == l->w[0].event || l->w[i].event == l->w[l->n - 1].event)
 			if (v->n < VERSIONS_MAX - 1)
-				version(s, l, v, forced, i, none);
+				version(s, l, v, committed, i, none);
+		if (few)
+			break;
 	}
-	for (uint32_t i = 0; words && i < l->n && v->n < VERSIONS_MAX - 1; i++)
+	for (uint32_t i = 0; words && !few && i < l->n && v->n < VERSIONS_MAX - 1; i++)
 		if (l->w[i].kind != EV_STORE)
-			version(s, l, v, forced, l->n, i);
-	version(s, l, v, forced, l->n, none);
+			version(s, l, v, committed, l->n, i);
+	version(s, l, v, committed, l->n, none);
 	/* "Everything" is always the last one. */
 	if (v->n > 1) {
 		uint8_t bytes[LINE], last[LINE];

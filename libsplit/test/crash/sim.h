@@ -61,8 +61,10 @@ void sim_step(struct sim *s, bool all_durable);
 
 /* Room in s->vs for a version of each pending line. */
 struct versions *sim_room(struct sim *s);
-/* What the line can be when the metadata operations up to `meta` are durable. */
-void sim_versions(const struct sim *s, const struct pline *l, uint32_t meta, struct versions *v);
+/* The event before which what the kernel stored is certain when the metadata operations up to `meta` are durable. */
+uint32_t sim_committed(const struct sim *s, uint32_t meta);
+/* What the line can be then; `few`: three versions will do. */
+void sim_versions(const struct sim *s, const struct pline *l, uint32_t committed, bool few, struct versions *v);
 /* The lines' words, in words: for a reproducer. */
 uint64_t sim_line_hash(uint32_t line, const uint8_t *bytes);
 

@@ -29,7 +29,10 @@ static const char usage[] =
 	"  --seconds N        end after so many seconds\n"
 	"  --jobs N           processes (default 1)\n"
 	"  --seed N           for what is sampled (default 20261121, or TEST_SEED)\n"
-	"  --thorough         try more combinations at each point\n"
+	"  --tries E:M:D      at each point up to E combinations all, of more M; one of D states is crashed in recovery "
+	"(default: "
+	"less\n"
+	"                     for longer workloads)\n"
 	"  --mode MODE        only posix, sync or strict\n"
 	"  --provider NAME    only reflink, copy or exchange\n"
 	"  --progress         a line on standard error every second\n"
@@ -44,7 +47,7 @@ static struct {
 	unsigned length, core, sample, jobs;
 	uint64_t states, seed;
 	unsigned seconds;
-	bool progress;
+	bool progress, fixed;
 	int mode, fs; /* -1: all */
 	struct explore_how how;
 } opt = {.length = 1,
@@ -101,6 +104,16 @@ static void sampled(unsigned length, unsigned how_many)
 	}
 }
 
+static void traces(void)
+{
+	for (const char *const *t = trace_names(); *t; t++) {
+		char name[24];
+
+		snprintf(name, sizeof(name), "@%s", *t);
+		add(name, (unsigned)strlen(name));
+	}
+}
+
 /* ---- workers */
 
 static bool enough(void)
@@ -112,17 +125,19 @@ static bool enough(void)
 
 static const char *now_at; /* for whoever is told that we crashed */
 
-/* Long ones are many, and what comes before their last operation is explored with the shorter ones. */
+/*
+ * Long ones are many, and what comes before their last operation is explored with the shorter ones. A limit of states is better spent on
+ * many workloads.
+ */
 static struct explore_how how_for(const char *workload)
 {
+	const size_t n = opt.states ? 3 : strlen(workload);
 	struct explore_how how = opt.how;
 
-	if (!how.thorough && strlen(workload) > 1) {
-		const bool two = strlen(workload) == 2;
-
-		how.exhaustive = two ? 32 : 16;
-		how.most = two ? 24 : 12;
-		how.deep = two ? 100 : 200;
+	if (!opt.fixed && n > 1) {
+		how.exhaustive = n == 2 ? 32 : 16;
+		how.most = n == 2 ? 24 : 12;
+		how.deep = n == 2 ? 100 : 200;
 	}
 	return how;
 }
@@ -178,9 +193,9 @@ static void show(bool last)
 	getrusage(RUSAGE_CHILDREN, &used);
 	fprintf(last ? stdout : stderr,
 		"%s%s%llu states (%llu of them crashes inside recovery), %llu workloads, %llu runs, %llu violations, %ld s",
-		last ? "" : "\r", last && tally->tried < nworkloads ? "incomplete: " : "", (unsigned long long)tally->states,
-		(unsigned long long)tally->in_recovery, (unsigned long long)tally->workloads, (unsigned long long)tally->runs,
-		(unsigned long long)tally->violations, s);
+		last ? "" : "\r", last && !opt.states && tally->tried < nworkloads ? "incomplete: " : "",
+		(unsigned long long)tally->states, (unsigned long long)tally->in_recovery, (unsigned long long)tally->workloads,
+		(unsigned long long)tally->runs, (unsigned long long)tally->violations, s);
 	if (last)
 		printf(" (%ld s of processors)\n", (long)(used.ru_utime.tv_sec + used.ru_stime.tv_sec));
 	fflush(last ? stdout : stderr);
@@ -265,10 +280,10 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"length", 1, 0, 'l'},	{"core", 1, 0, 'c'},	   {"sample", 1, 0, 'm'},   {"states", 1, 0, 's'},
-		{"seconds", 1, 0, 't'}, {"jobs", 1, 0, 'j'},	   {"seed", 1, 0, 'e'},	    {"thorough", 0, 0, 'T'},
+		{"seconds", 1, 0, 't'}, {"jobs", 1, 0, 'j'},	   {"seed", 1, 0, 'e'},	    {"tries", 1, 0, 'T'},
 		{"mode", 1, 0, 'M'},	{"provider", 1, 0, 'P'},   {"progress", 0, 0, 'p'}, {"replay", 1, 0, 'r'},
 		{"state", 1, 0, 'S'},	{"operations", 0, 0, 'o'}, {"help", 0, 0, 'h'},	    {0}};
-	char *what = NULL;
+	char *what = NULL, rest;
 	int c;
 
 	opt.seed = test_seed(SEED);
@@ -296,9 +311,11 @@ int main(int argc, char **argv)
 			opt.seed = number(optarg);
 			break;
 		case 'T':
-			opt.how.thorough = true;
-			opt.how.exhaustive = 1024;
-			opt.how.most = 512;
+			opt.fixed = sscanf(optarg, "%u:%u:%u%c", &opt.how.exhaustive, &opt.how.most, &opt.how.deep, &rest) == 3;
+			if (!opt.fixed || opt.how.most < 1) {
+				fprintf(stderr, "test_explore: --tries wants three numbers, E:M:D\n");
+				return 2;
+			}
 			break;
 		case 'M':
 			for (int i = SFS_POSIX; i <= SFS_STRICT; i++)
@@ -338,16 +355,15 @@ int main(int argc, char **argv)
 	began = time(NULL);
 	if (what)
 		return replay(what);
+	/* The programs take longest; where there is a limit the others come first. */
+	if (!opt.states)
+		traces();
 	for (unsigned n = 1; n <= opt.length; n++)
 		sequences(workload_letters(), n);
 	for (unsigned n = opt.length + 1; n <= opt.core; n++)
 		sequences(workload_core(), n);
-	for (const char *const *t = trace_names(); *t; t++) {
-		char name[24];
-
-		snprintf(name, sizeof(name), "@%s", *t);
-		add(name, (unsigned)strlen(name));
-	}
 	sampled(opt.length + 1, opt.sample);
+	if (opt.states)
+		traces();
 	return explore_all();
 }
