@@ -12,7 +12,7 @@ static void prepare(void)
 {
 	if (!sfs_active())
 		return;
-	sfs_write_through_all();
+	pl_share();
 	sfs_exec_prepare();
 }
 

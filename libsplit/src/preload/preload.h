@@ -137,6 +137,17 @@ static inline int pl_hand_over(int fd)
 }
 
 /*
+ * Another process is about to share all open file descriptions: what it writes to a file must be the kernel's to order. For standard output
+ * that holds even where the other process has no library and writes at the same time as this one, which shells' children do.
+ */
+static inline void pl_share(void)
+{
+	if (sfs_ours(1))
+		pl_hand_over(1); /* an error is the next write's */
+	sfs_write_through_all();
+}
+
+/*
  * fd has just come into being as a descriptor of ours (open, dup, ...); a negative errno value is let through. When its file
  * cannot be made true the descriptor is of no use.
  */

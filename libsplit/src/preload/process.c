@@ -12,7 +12,7 @@
 /* The child will share every open file description. */
 static void before_fork(void)
 {
-	sfs_write_through_all();
+	pl_share();
 	sfs_fork_prepare();
 }
 

@@ -3,7 +3,7 @@
  * The C library's stdout writes to descriptor 1 inside the C library. A file of ours under that number is served as any other until
  * something is about to be written to stdout, or stdout's position is asked for: every function that could do so comes by here first, and
  * from then on a file under number 1 is the kernel's (stdio.c). So programs that write to 1 by write(2) alone are served: dd,
- * Python, Perl, Java.
+ * Python, Perl, Java. Before another process shares the file it is the kernel's too (pl_share).
  */
 #include "stream.h"
 #include "real_fallback.h"

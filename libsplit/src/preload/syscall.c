@@ -28,7 +28,7 @@ static long fork_raw(long n, long a, long b, long c, long d, long e, long f)
 {
 	long pid;
 
-	sfs_write_through_all();
+	pl_share();
 	sfs_fork_prepare();
 	pid = raw(n, a, b, c, d, e, f);
 	if (pid == 0)
@@ -294,7 +294,7 @@ static long dispatch(long n, const long a[6])
 		break;
 	case SYS_execve:
 	case SYS_execveat:
-		sfs_write_through_all();
+		pl_share();
 		sfs_exec_prepare();
 		r = SFS_PASS;
 		break;

@@ -93,6 +93,10 @@ static void on_system(void)
 {
 	CHECK(system("echo x") == 0);
 }
+static void on_unaware(void)
+{
+	CHECK(system("env -i echo x") == 0); /* a program without the library, where there is one */
+}
 static void on_freopen(void)
 {
 	CHECK(freopen("f", "a", stdout) && puts("x") >= 0);
@@ -106,9 +110,9 @@ static void on_putgrent(void)
 }
 
 static void (*const ways[])(void) = {
-	on_puts,	   on_printf, on_fprintf,	  on_putchar, on_putchar_unlocked, on_putc,	on_fputc, on_fputs,
-	on_fputs_unlocked, on_fwrite, on_fwrite_unlocked, on_wprintf, on_fputws,	   on_putwchar, on_seek,  on_rewind,
-	on_unbuffered,	   on_fdopen, on_dprintf,	  on_system,  on_freopen,	   on_putgrent,
+	on_puts,	   on_printf, on_fprintf,	  on_putchar, on_putchar_unlocked, on_putc,	on_fputc,    on_fputs,
+	on_fputs_unlocked, on_fwrite, on_fwrite_unlocked, on_wprintf, on_fputws,	   on_putwchar, on_seek,     on_rewind,
+	on_unbuffered,	   on_fdopen, on_dprintf,	  on_system,  on_unaware,	   on_freopen,	on_putgrent,
 };
 
 /* A new file under number 1. */
