@@ -61,12 +61,13 @@ test-arm64: ## every unit test and program of test/posix for arm64 in every mode
 
 soak: all ## kill SQLite, Redis and a log writer 1,000 times, at random; SOAK_ARGS="--kills N --seed N" for others
 	LIBSPLIT=$(BUILD)/libsplit.so SPLITFS=$(BUILD)/splitfs libsplit/test/soak/test_kills --kills 1000 --seed 0 $(SOAK_ARGS)
-soak-apps: all ## programs from packages on XFS, ext4 and tmpfs, under the coverage gate in every mode, and killed 20 times each; fsx with 30 seeds
+soak-apps: all ## programs from packages on XFS, ext4 and tmpfs, under the coverage gate in every mode, and killed 20 times each; pjdfstest, Python's tests, stress-ng, fsx with 30 seeds
 	hack/build-suites
 	$(MAKE) -C libsplit test-progs
 	@set -e; export LIBSPLIT=$(BUILD)/libsplit.so SPLITFS=$(BUILD)/splitfs; cd libsplit/test/apps; for fs in xfs ext4 tmpfs; do \
 		./test_apps --fs $$fs; ./test_coverage --fs $$fs --modes "posix sync strict"; ./test_killed --fs $$fs --kills 20 --seed 0; \
-		./test_conformance --fs $$fs --seeds 30 --seed $$RANDOM --calls 20000 --fio-size 32m; done
+		./test_conformance --fs $$fs --seeds 30 --seed $$RANDOM --calls 20000 --fio-size 32m \
+		--all-of-cpython --suites "fsx pjdfstest cpython fio stress"; done
 
 crash-explore: | $(BUILD) ## crash states of all sequences of two operations, of three of the 16 commonest, of SQLite and LevelDB: millions; CRASH_ARGS="--seed N ..."
 	$(MAKE) -C libsplit crash-progs
