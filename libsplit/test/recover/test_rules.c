@@ -481,6 +481,20 @@ static void set_user_id(void)
 	world_end(&w);
 }
 
+/* A log that was being made is nobody's. */
+static void unfinished_log(void)
+{
+	int fd;
+
+	fresh(11);
+	fd = openat(w.root.log, "000123.tmp", O_WRONLY | O_CREAT, 0600);
+	CHECK(fd >= 0);
+	close(fd);
+	end();
+	CHECK(faccessat(w.root.log, "000123.tmp", F_OK, 0) < 0 && errno == ENOENT);
+	world_end(&w);
+}
+
 int main(void)
 {
 	append_and_overwrite();
@@ -499,5 +513,6 @@ int main(void)
 	gone_and_reused();
 	size_only_grows();
 	set_user_id();
+	unfinished_log();
 	return 0;
 }
