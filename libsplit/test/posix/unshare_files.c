@@ -56,7 +56,10 @@ static void beside_others(uintptr_t how)
 static void alone(uintptr_t how)
 {
 	CHECK((fd = open("f", O_RDWR | O_CREAT | O_TRUNC, 0644)) >= 0 && write(fd, "alone", 5) == 5);
-	CHECK(apart(how) == 0);
+	if (apart(how) < 0) {
+		CHECK(errno == EOPNOTSUPP && getenv("QEMU_CPU")); /* an emulator's own threads look like ours */
+		return;
+	}
 	if (how) {
 		FAILS(write(fd, "x", 1), EBADF);
 		CHECK(open("f", O_RDWR | O_APPEND) == fd);
