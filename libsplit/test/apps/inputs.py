@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the scripts work on: files of known content, programs built from programs/, and an environment in which they are deterministic."""
+
 import os
 import random
 import shutil

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applications that test_killed kills: how each is started, and how it is told whether everything it acknowledged is there."""
+
 import os
 import re
 import shutil
@@ -73,7 +74,9 @@ class Log(App):
 
 
 def log(name, needed, program, served=True):
-    return type(name, (Log,), {"needs": (needed,), "program": lambda self: program.format(i=self.inputs, w=WRITERS), "served": served})
+    return type(
+        name, (Log,), {"needs": (needed,), "program": lambda self: program.format(i=self.inputs, w=WRITERS), "served": served}
+    )
 
 
 class LevelDB(App):
@@ -156,7 +159,8 @@ class Copies(App):
     """rsync and tar, killed and then run to the end: what is there is what was copied."""
 
     def prepare(self):
-        return 'mkdir s; for i in $(seq 60); do head -c $((i * 5000)) "$IN/binary" >s/f$i; done; cp "$IN/words" s/w; ln s/w s/h; mkdir t; tar -cf a.tar -C s .'
+        return """mkdir s t; for i in $(seq 60); do head -c $((i * 5000)) "$IN/binary" >s/f$i; done
+cp "$IN/words" s/w; ln s/w s/h; tar -cf a.tar -C s ."""
 
     def check(self, directory, mode):
         done = subprocess.run(["diff", "-r", f"{directory}/s", f"{directory}/t"], capture_output=True, text=True, check=False)
@@ -193,15 +197,21 @@ class PostgreSQL(App):
     start_seconds = 120
 
     def prepare(self):
-        return POSTGRES + r"""
+        return (
+            POSTGRES
+            + r"""
 chown postgres . ; as initdb -D d -k --auth=trust -E UTF8 --locale=C --no-instructions >log; serve; pgbench -q -i -s 1 2>>log
 psql -q -c 'create extension amcheck' -c 'create table t (i bigint primary key, s text); create index on t (s)'; as pg_ctl -D d -m fast stop >>log"""
+        )
 
     def command(self):
-        return POSTGRES + f"""
+        return (
+            POSTGRES
+            + f"""
 serve; pgbench -n -c 2 -T 3600 >>log 2>&1 &
 until [[ $(psql -qAt -c 'select count(*) > 20 from pgbench_history') == t ]]; do sleep 0.02; done
 seq {self.acked + 1} 10000000 | sed 's/.*/insert into t values (&, repeat(md5(&::text), 1 + & % 50)) returning i;/' | psql -qAt"""
+        )
 
     def after(self):
         return POSTGRES + r"""
@@ -224,9 +234,8 @@ echo over"""
         self.acked = rows[0]
 
     def check(self, directory, mode):
-        done = subprocess.run(
-            "$(echo /usr/lib/postgresql/*/bin)/pg_checksums --check -D d", shell=True, cwd=directory, capture_output=True, text=True, check=False
-        )
+        check = "$(echo /usr/lib/postgresql/*/bin)/pg_checksums --check -D d"
+        done = subprocess.run(check, shell=True, cwd=directory, capture_output=True, text=True, check=False)
         if done.returncode or not re.search(r"Bad checksums: +0$", done.stdout, re.M):
             raise Lost(f"pg_checksums: {done.stdout}{done.stderr}")
 
@@ -267,8 +276,14 @@ def missing(app, built, path):
     """What it needs and this machine doesn't have."""
     lacking = [n for n in app.needs if n not in built and not shutil.which(n, path=path)]
     module = getattr(app, "module", None)
-    if module and subprocess.run(["/usr/bin/python3", "-c", f"import {module}"], stderr=subprocess.DEVNULL, check=False).returncode:
+    if (
+        module
+        and subprocess.run(["/usr/bin/python3", "-c", f"import {module}"], stderr=subprocess.DEVNULL, check=False).returncode
+    ):
         lacking.append(f"python3-{module}")
-    if app is PostgreSQL and not subprocess.run("ls /usr/lib/postgresql/*/bin/postgres", shell=True, capture_output=True, check=False).stdout:
+    if (
+        app is PostgreSQL
+        and not subprocess.run("ls /usr/lib/postgresql/*/bin/postgres", shell=True, capture_output=True, check=False).stdout
+    ):
         lacking.append("postgresql")
     return lacking

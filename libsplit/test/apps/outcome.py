@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running a script where it sees the same path in every mode, and looking at what it left from outside."""
+
 import hashlib
 import os
 import signal

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes to run programs on: a file system of our own, directories of it that an agent serves, and the plain directory beside."""
+
 import json
 import os
 import subprocess
@@ -57,7 +58,10 @@ class Volume:
         os.chmod(self.agents, 0o711)
         with open(self.root + ".log", "a") as log:
             self.agent = subprocess.Popen(
-                [self.splitfs, "agent", self.root, "--agents-dir", self.agents, *POOL], stdout=subprocess.PIPE, stderr=log, text=True
+                [self.splitfs, "agent", self.root, "--agents-dir", self.agents, *POOL],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
             )
         if self.agent.stdout.readline() != "ready\n":
             raise RuntimeError(f"the agent of {self.root} does not start: {self.said()}")
