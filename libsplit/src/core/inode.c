@@ -138,6 +138,7 @@ bool sfs_inode_parks(const struct sfs_inode *in)
 static void put(struct sfs_inode *in, bool walk)
 {
 	struct sfs_inode **p;
+	uint64_t *op;
 	bool last;
 
 	sfs_mutex_lock(&sfs.lock);
@@ -154,6 +155,15 @@ static void put(struct sfs_inode *in, bool walk)
 	sfs_mutex_unlock(&sfs.lock);
 	if (!last)
 		return;
+	if (unlikely(!sfs_op_begin(in, &op))) {
+		/* A signal handler has left the call that has the lock by a jump: it stays as it is. */
+		sfs_mutex_lock(&sfs.lock);
+		in->refs--;
+		leave_park_locked(in);
+		sfs_mutex_unlock(&sfs.lock);
+		return;
+	}
+	sfs_op_end(op);
 	sfs_rwlock_wrlock(&in->lock);
 	sfs_mutex_lock(&sfs.lock);
 	last = --in->refs == 0;

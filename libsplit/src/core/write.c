@@ -360,6 +360,23 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	return (ssize_t)n;
 }
 
+/* By the kernel, whatever the reason: what is staged is older. */
+static ssize_t write_unserved(const struct request *q, bool append, off_t pos, off_t *at)
+{
+	struct sfs_inode *in = q->ofd->inode;
+	ssize_t r = in->live || in->staged > 0 ? sfs_flush(in, SFS_RETIRE) : 0;
+
+	if (r == 0)
+		r = kernel_write(q, pos);
+	if (append && r > 0) {
+		struct stat st;
+
+		if (sys_fstat(q->fd, &st) == 0 && st.st_size >= r)
+			*at = st.st_size - r;
+	}
+	return r;
+}
+
 /*
  * The write at `pos` (at the end with append) by whoever serves the file. Lock held exclusively; -EAGAIN and -ENOSPC as above.
  * *at: where it went.
@@ -391,23 +408,14 @@ static ssize_t write_once(const struct request *q, bool append, off_t pos, off_t
 	if (append && sfs_inode_served(in))
 		pos = (off_t)in->size;
 	*at = pos;
-	if (!sfs_inode_served(in) || (uint64_t)pos + q->total > sfs.fsize_limit || (uint64_t)pos + q->total > FILE_MAX) {
-		/* Whatever the reason for not serving it: what is staged is older. */
-		r = in->live || in->staged > 0 ? sfs_flush(in, SFS_RETIRE) : 0;
-		if (r == 0)
-			r = kernel_write(q, pos);
-		if (append && r > 0) {
-			struct stat st;
-
-			if (sys_fstat(q->fd, &st) == 0 && st.st_size >= r)
-				*at = st.st_size - r;
-		}
-		return r;
-	}
+	if (!sfs_inode_served(in) || (uint64_t)pos + q->total > sfs.fsize_limit || (uint64_t)pos + q->total > FILE_MAX)
+		return write_unserved(q, append, pos, at);
 	if (in_place(in, (uint64_t)pos, q->total)) {
 		write_in_place(in, c, (uint64_t)pos, q->total);
 		return (ssize_t)q->total;
 	}
+	if (in->exposed && (append || ((uint64_t)pos | q->total) % SFS_BLOCK))
+		return write_unserved(q, append, pos, at);
 	/* Entries far apart would make the block table long to walk. */
 	if (in->staged > 0 &&
 	    ((uint64_t)pos / SFS_BLOCK + SPAN_MAX < in->first || (uint64_t)pos / SFS_BLOCK > in->last + SPAN_MAX)) {
