@@ -65,7 +65,10 @@ static const struct {
 	{"no sync", "sfs_lease_create lease.c",
 	 "the first store through MAP_SYNC has committed the name; here it is for the owner"},
 	{"no fence", "in sfs_lease_create lease.c", "fsync follows"},
-	{"no fence", "in commit_all oplog.c", "sfs_flush() fences before it relinks, and nothing else depends on this COMMIT"},
+	{"no sync", "sfs_log_create logfile.c",
+	 "the other one of the two, and then the lease's, commit the journal, which is in order"},
+	{"no fence", "commit_all oplog.c",
+	 "syncfs has made durable what is before the COMMIT, and sfs_flush() fences before it relinks what is behind it"},
 	{"stored too late", "sfs_block_addr(in->vol, old)",
 	 "what is carried is named by earlier records; the call's own fence and the relink's are behind it"},
 	{"stored too late", "pm_zero(dst + from", "what is behind the end of the file is zeroed again when it grows"},
@@ -100,13 +103,13 @@ static size_t use; /* so many of the workloads */
 
 /* Short ones first; together they come upon every place in the code that stores, flushes, fences or syncs. */
 static const char *const workloads[] = {
-	"a",	 "p",	 "o",	 "O",	 "e",	"h",	"v",	 "y",	"t",   "T",   "F",   "f",   "c",    "k",     "K",
-	"n",	 "r",	 "l",	 "D",	 "m",	"X",	"U",	 "j",	"q",   "4",   "34",  "a3a", "aa",   "oo",    "aw",
-	"pk",	 "ok",	 "af",	 "aK",	 "an",	"pf",	"ao",	 "Tf",	"Td",  "nR",  "ook", "aQb", "pkaw", "akbaw", "pkanLk",
-	"pkaQb", "aQEw", "oQo",	 "eQKw", "anL", "fpaf", "faapf", "GLk", "LQb", "tf",  "td",  "nb",  "ng",   "x",     "u",
-	"uX",	 "aX",	 "aU",	 "pK",	 "kao", "aaf",	"afa",	 "afo", "ako", "L",   "z",   "vf",  "uf",   "Lf",    "Lk",
-	"LK",	 "GLf",	 "GLK",	 "za",	 "zz",	"nbR",	"Lfo",	 "Lko", "zKa", "azf", "zfa", "afz", "zkz",  "LKo",   "uuk",
-	"afaf",	 "pko",	 "nBgR", "XaX",	 "aXa", "ofk",	"hko",	 "LfL", "GaK", "GLc", "zfz", "pXf", "2a",
+	"a",	  "p",	   "o",	   "O",	   "e",	   "h",	  "v",	  "y",	   "t",	  "T",	 "F",	"f",   "c",   "k",    "K",
+	"n",	  "r",	   "l",	   "D",	   "m",	   "X",	  "U",	  "j",	   "q",	  "4",	 "34",	"a3a", "aa",  "aap",  "oo",
+	"aw",	  "pk",	   "ok",   "af",   "aK",   "an",  "pf",	  "ao",	   "Tf",  "Td",	 "nR",	"ook", "aQb", "pkaw", "akbaw",
+	"pkanLk", "pkaQb", "aQEw", "oQo",  "eQKw", "anL", "fpaf", "faapf", "GLk", "LQb", "tf",	"td",  "nb",  "ng",   "x",
+	"u",	  "uX",	   "aX",   "aU",   "pK",   "kao", "aaf",  "afa",   "afo", "ako", "L",	"z",   "vf",  "uf",   "Lf",
+	"Lk",	  "LK",	   "GLf",  "GLK",  "za",   "zz",  "nbR",  "Lfo",   "Lko", "zKa", "azf", "zfa", "afz", "zkz",  "LKo",
+	"uuk",	  "afaf",  "pko",  "nBgR", "XaX",  "aXa", "ofk",  "hko",   "LfL", "GaK", "GLc", "zfz", "pXf", "2a",
 };
 
 /* The line of source at "FILE:N", without what is before and behind it. */
