@@ -106,9 +106,6 @@ static void share_offsets(void)
 			sys_lseek(fd, ofd->off, SEEK_SET);
 			ofd->kernel_off = true;
 		}
-		/* The child may pass it on to a program that knows nothing of us. */
-		if ((ofd->flags & O_ACCMODE) != O_RDONLY && !(sys_fcntl(fd, F_GETFD, 0) & FD_CLOEXEC))
-			ofd->inode->exposed = true;
 		sfs_mutex_unlock(&ofd->lock);
 	}
 	sfs_fds_shared();

@@ -484,8 +484,8 @@ static ssize_t write_at(struct request *q, bool append, off_t pos, off_t *at)
 		} else if (r == -ENOSPC && !emptied && in->vol->state == VOL_READY) {
 			emptied = true;
 			sfs_flush_all(in->vol, SFS_RETIRE);
-		} else if (r == -ENOMEM || (r == -ENOSPC && emptied)) {
-			return write_without_staging(q, *at, r);
+		} else if (r == -ENOMEM || ((r == -ENOSPC || r == -ENOBUFS) && emptied)) {
+			return write_without_staging(q, *at, r == -ENOBUFS ? -ENOSPC : r);
 		} else {
 			break;
 		}
