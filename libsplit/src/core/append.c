@@ -162,7 +162,7 @@ bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
 	if (n - 1 >= SFS_APPEND_MAX || !sfs_bias_take(&in->lock.bias))
 		return false;
 	if (sfs_bias_take(&ofd->lock.bias)) {
-		if (likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) && !ofd->kernel_off && !in->exposed &&
+		if (likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) && !ofd->kernel_off &&
 		    (ofd->flags & O_ACCMODE) != O_RDONLY && !(ofd->flags & (O_SYNC | O_DSYNC)) &&
 		    ((ofd->flags & O_APPEND) || ofd->off == (int64_t)in->size)) {
 			done = append_grow(in, buf, n) || append_record(in, buf, n);

@@ -207,8 +207,6 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 		return -ENOMEM;
 	}
 	ofd->kernel_off = kernel_off;
-	if (kernel_off && (flags & O_ACCMODE) != O_RDONLY)
-		in->exposed = true; /* whoever opened it may have it still */
 	/* Ask for the file now: whoever has staged data of it relinks, and fstat tells the truth from the start. */
 	sfs_rwlock_wrlock(&in->lock);
 	if (unlikely(in->lost))
