@@ -112,11 +112,6 @@ struct sfs_inode {
 	bool ready;	  /* fd, gen and sizes are known */
 	bool lost;	  /* staged bytes were given up: calls fail until the file is closed */
 	bool kernel_only; /* mapped or otherwise shared with the kernel for good: no staging */
-	/*
-	 * A program that knows nothing of us may write to the file whenever it likes, through a description that we share with it: no block
-	 * is staged of which this process does not write every byte.
-	 */
-	bool exposed;
 	bool writable; /* fd is O_RDWR */
 	bool dense;    /* no holes below ksize */
 	bool dense_known;

@@ -414,8 +414,6 @@ static ssize_t write_once(const struct request *q, bool append, off_t pos, off_t
 		write_in_place(in, c, (uint64_t)pos, q->total);
 		return (ssize_t)q->total;
 	}
-	if (in->exposed && (append || ((uint64_t)pos | q->total) % SFS_BLOCK))
-		return write_unserved(q, append, pos, at);
 	/* Entries far apart would make the block table long to walk. */
 	if (in->staged > 0 &&
 	    ((uint64_t)pos / SFS_BLOCK + SPAN_MAX < in->first || (uint64_t)pos / SFS_BLOCK > in->last + SPAN_MAX)) {
