@@ -112,8 +112,8 @@ struct sfs_inode {
 	bool ready;	  /* fd, gen and sizes are known */
 	bool lost;	  /* staged bytes were given up: calls fail until the file is closed */
 	bool kernel_only; /* mapped or otherwise shared with the kernel for good: no staging */
-	bool writable; /* fd is O_RDWR */
-	bool dense;    /* no holes below ksize */
+	bool writable;	  /* fd is O_RDWR */
+	bool dense;	  /* no holes below ksize */
 	bool dense_known;
 	bool live;	/* records of this inode are not retired */
 	bool unretired; /* relinked, but the records still count: no store in place, replaying would undo it */
