@@ -89,9 +89,9 @@ static int add_up(struct report *rp, struct sfs_why *why)
 {
 	struct sfs_numbers logs, leases;
 	struct sfs_totals before, after;
-	int err = sfs_totals_read(&rp->root, &after);
+	int err = sfs_totals_read(&rp->root, &after), tries = 0;
 
-	for (int tries = 0; !err && (tries == 0 || (memcmp(&before, &after, sizeof(before)) && tries < 100)); tries++) {
+	while (!err) {
 		before = rp->totals = after;
 		rp->nprocesses = 0;
 		err = sfs_log_list(&rp->root, &logs, &leases, why);
@@ -104,8 +104,10 @@ static int add_up(struct report *rp, struct sfs_why *why)
 		if (err)
 			return err;
 		err = sfs_totals_read(&rp->root, &after);
+		if (!err && (memcmp(&before, &after, sizeof(before)) == 0 || ++tries == 100))
+			return 0;
 	}
-	return err ? sfs_fail(why, err, "read %s/.splitfs/totals: %s", rp->root.path, strerror(-err)) : 0;
+	return sfs_fail(why, err, "read %s/.splitfs/totals: %s", rp->root.path, strerror(-err));
 }
 
 static int look(struct report *rp, const char *path, struct sfs_why *why)

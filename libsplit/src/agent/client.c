@@ -58,14 +58,17 @@ static struct client *client_new(struct agent *a, enum client_state state)
 	return c;
 }
 
+static void drop_watched(struct agent *a, int *fd)
+{
+	agent_unwatch(a, *fd);
+	drop_fd(fd);
+}
+
 static void disconnect(struct agent *a, struct client *c)
 {
-	agent_unwatch(a, c->sock);
-	agent_unwatch(a, c->event);
-	agent_unwatch(a, c->pidfd);
-	drop_fd(&c->sock);
-	drop_fd(&c->event);
-	drop_fd(&c->pidfd);
+	drop_watched(a, &c->sock);
+	drop_watched(a, &c->event);
+	drop_watched(a, &c->pidfd);
 	c->event_blocked = false;
 }
 

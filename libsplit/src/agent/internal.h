@@ -247,7 +247,7 @@ void request_fail_waiting(struct agent *a, enum client_state state, int err);
 void request_refill(struct agent *a);
 
 /* delegation.c */
-/* HELLO, ACQUIRE and RELEASE of client c; fd stays the caller's. */
+/* ACQUIRE and RELEASE of client c; *fd: see request_handle(). */
 void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd);
 void deleg_release(struct agent *a, struct client *c, uint64_t ino, uint32_t gen);
 void deleg_revoked(struct agent *a, struct client *c, const struct sfs_msg *m);

@@ -69,12 +69,9 @@ static int settle(struct worker *w, const struct client *c, const struct sfs_rec
 
 	if (t->settled_log == c->log_id)
 		return 0; /* it could not be removed at the last try */
-	if (!sfs_log_counters(c->log_fd, &counters))
-		sfs_counters_add(&t->counters, &counters);
-	t->recovery_runs += s->replayed || s->quarantined;
-	t->recovery_records += s->records;
-	t->recovery_replayed += s->replayed;
-	t->recovery_quarantined += s->quarantined;
+	if (sfs_log_counters(c->log_fd, &counters))
+		memset(&counters, 0, sizeof(counters));
+	sfs_totals_add(t, &counters, s);
 	t->settled_log = c->log_id;
 	return sfs_totals_write(w->root, t);
 }

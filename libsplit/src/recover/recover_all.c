@@ -207,6 +207,15 @@ static int remove_unfinished(const struct sfs_root *r, struct sfs_why *why)
 	return err ? sfs_fail(why, err, "remove an unfinished log of %s: %s", r->path, strerror(-err)) : 0;
 }
 
+void sfs_totals_add(struct sfs_totals *t, const struct sfs_counters *counters, const struct sfs_recovery *s)
+{
+	sfs_counters_add(&t->counters, counters);
+	t->recovery_runs += s->replayed || s->quarantined;
+	t->recovery_records += s->records;
+	t->recovery_replayed += s->replayed;
+	t->recovery_quarantined += s->quarantined;
+}
+
 int sfs_recover_all(const struct sfs_root *r, const struct sfs_recover_how *how, struct sfs_recovery *sum, uint32_t *living,
 		    struct sfs_why *why)
 {
@@ -236,11 +245,7 @@ int sfs_recover_all(const struct sfs_root *r, const struct sfs_recover_how *how,
 	if (mine.logs && !sfs_totals_read(r, &totals)) {
 		int werr;
 
-		sfs_counters_add(&totals.counters, &counters);
-		totals.recovery_runs += mine.replayed || mine.quarantined;
-		totals.recovery_records += mine.records;
-		totals.recovery_replayed += mine.replayed;
-		totals.recovery_quarantined += mine.quarantined;
+		sfs_totals_add(&totals, &counters, &mine);
 		werr = sfs_totals_write(r, &totals);
 		if (!err && werr)
 			err = sfs_fail(why, werr, "write the totals of %s: %s", r->path, strerror(-werr));

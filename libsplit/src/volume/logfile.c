@@ -39,10 +39,7 @@ int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, struct
 	if (fd < 0)
 		return sfs_fail(why, -errno, "create a log in %s: %s", r->path, strerror(errno));
 	/* On persistent memory no store is to find a block that was never written: making it one is a journal commit. */
-	if (!r->dax && fallocate(fd, 0, 0, bytes) == 0)
-		err = 0;
-	else
-		err = sfs_fill_zero(fd, (uint64_t)bytes);
+	err = r->dax || fallocate(fd, 0, 0, bytes) < 0 ? sfs_fill_zero(fd, (uint64_t)bytes) : 0;
 	if (!err && pwrite(fd, &h, sizeof(h), 0) != sizeof(h))
 		err = errno ? -errno : -ENOSPC;
 	if (!err)
