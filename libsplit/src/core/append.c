@@ -18,6 +18,13 @@ static void grow_flush(struct sfs_inode *in)
 		pm_flush(in->grow_dirty, (size_t)(in->grow_at - in->grow_dirty));
 }
 
+void sfs_grow_forget(struct sfs_inode *in)
+{
+	in->grow = NULL;
+	in->grow_at = in->grow_limit = NULL;
+	in->grow_ops = 0;
+}
+
 void sfs_grow_end(struct sfs_inode *in)
 {
 	uint64_t bytes;
@@ -33,9 +40,7 @@ void sfs_grow_end(struct sfs_inode *in)
 	count(in->vol, append_ops, in->grow_ops);
 	count(in->vol, append_bytes, bytes);
 	count(in->vol, staged_bytes, bytes);
-	in->grow = NULL;
-	in->grow_at = in->grow_limit = NULL;
-	in->grow_ops = 0;
+	sfs_grow_forget(in);
 }
 
 /*

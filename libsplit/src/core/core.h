@@ -90,7 +90,7 @@ ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flag
 ssize_t sfs_read(int fd, void *buf, size_t n, off_t off);
 ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off);
 /*
- * The short way of a log writer's write(2): true when it was a small append that needed nothing but room. False: nothing was done,
+ * The short way of a write(2) that continues what was appended last: true when it needed nothing but room. False: nothing was done,
  * sfs_write() does it.
  */
 bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n);

@@ -34,7 +34,6 @@ static void attr_dirty(const struct stat *st)
 {
 	const struct sfs_volume *vol = sfs_volume_of(st->st_dev);
 	struct sfs_inode *in = vol && vol->dax && vol->mode == SFS_POSIX ? sfs_inode_ref(st->st_dev, st->st_ino) : NULL;
-
 	uint64_t *op;
 
 	if (!in)
@@ -167,9 +166,11 @@ int sfs_fd_durable(int fd)
 	if (sfs.nvolumes == 0 || sys_fstat(fd, &st) < 0)
 		return 0;
 	vol = forced(&st);
-	if (!vol)
+	if (!vol) {
 		attr_dirty(&st);
-	if (!vol || !inside(vol, fd))
+		return 0;
+	}
+	if (!inside(vol, fd))
 		return 0;
 	r = sys_fsync(fd);
 	/* A descriptor of O_PATH, or of something that is no file. */

@@ -139,17 +139,17 @@ static void put(struct sfs_inode *in, bool walk)
 {
 	struct sfs_inode **p;
 	uint64_t *op;
-	bool last;
+	bool stays, last;
 
 	sfs_mutex_lock(&sfs.lock);
 	in->walks -= walk;
 	/* Not open any more, or it was not: may it stay? */
-	last = in->refs - in->walks == 1 && !sfs_inode_parks(in);
-	if (in->refs - in->walks == 1 && !last && !in->parked) {
+	stays = in->refs - in->walks == 1 && sfs_inode_parks(in);
+	if (stays && !in->parked) {
 		in->parked = true;
 		sfs.parked++;
 	}
-	last = last && in->refs == 1;
+	last = in->refs == 1 && !stays;
 	if (!last)
 		in->refs--;
 	sfs_mutex_unlock(&sfs.lock);

@@ -40,6 +40,24 @@ int sfs_msg_send(int sock, const struct sfs_msg *m, int fd)
 	return r == (long)sizeof(*m) ? 0 : -EPROTO;
 }
 
+/* The descriptors of a message: numbers of ours for those that are wanted, the others are closed. */
+static void take_fds(const struct msghdr *h, const struct sfs_limit *l, int *fds, int nfds)
+{
+	const struct cmsghdr *cm = h->msg_control;
+	int got, fd;
+
+	if (h->msg_controllen < sizeof(*cm) || cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
+		return;
+	got = (int)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+	for (int i = 0; i < got; i++) {
+		memcpy(&fd, CMSG_DATA(cm) + (size_t)i * sizeof(int), sizeof(int));
+		if (i < nfds)
+			fds[i] = sfs_limit_move(l, fd);
+		else
+			sys_close(fd);
+	}
+}
+
 int sfs_msg_recv(int sock, struct sfs_msg *m, int *fds, int nfds)
 {
 	struct iovec iov = {m, sizeof(*m)};
@@ -49,7 +67,7 @@ int sfs_msg_recv(int sock, struct sfs_msg *m, int *fds, int nfds)
 	} c;
 	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.buf, .msg_controllen = sizeof(c.buf)};
 	struct pollfd readable = {sock, POLLIN, 0};
-	struct sfs_limit l;
+	struct sfs_limit l = {0};
 	long r;
 
 	for (int i = 0; i < nfds; i++)
@@ -61,6 +79,8 @@ int sfs_msg_recv(int sock, struct sfs_msg *m, int *fds, int nfds)
 		if (nfds)
 			sfs_limit_lift(&l);
 		r = sys_call3(SYS_recvmsg, sock, (long)&h, MSG_CMSG_CLOEXEC);
+		if (r > 0)
+			take_fds(&h, &l, fds, nfds);
 		if (nfds)
 			sfs_limit_set_back(&l);
 	} while (r == -EINTR);
@@ -68,23 +88,6 @@ int sfs_msg_recv(int sock, struct sfs_msg *m, int *fds, int nfds)
 		return -ECONNRESET;
 	if (r < 0)
 		return (int)r;
-	if (h.msg_controllen >= sizeof(struct cmsghdr)) {
-		struct cmsghdr *cm = (struct cmsghdr *)c.buf;
-
-		if (cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS) {
-			int got = (int)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-
-			for (int i = 0; i < got; i++) {
-				int fd;
-
-				memcpy(&fd, CMSG_DATA(cm) + (size_t)i * sizeof(int), sizeof(int));
-				if (i < nfds)
-					fds[i] = fd;
-				else
-					sys_close(fd);
-			}
-		}
-	}
 	if (r != (long)sizeof(*m) || m->version != SFS_PROTO_VERSION)
 		return -EPROTO;
 	return 0;

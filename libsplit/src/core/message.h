@@ -9,7 +9,7 @@
 int sfs_dial(struct sfs_volume *vol);
 /* fd: goes along, -1: none. 0, or a negative errno value. */
 int sfs_msg_send(int sock, const struct sfs_msg *m, int fd);
-/* Waits for one message, with up to nfds descriptors (-1 where there are fewer). */
+/* Waits for one message, with up to nfds descriptors (-1 where there are fewer), which get numbers of ours. */
 int sfs_msg_recv(int sock, struct sfs_msg *m, int *fds, int nfds);
 
 #endif

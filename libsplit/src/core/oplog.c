@@ -212,10 +212,8 @@ int sfs_log_checkpoint(struct sfs_volume *vol, bool wait)
 	if (tail < vol->slots)
 		vol->closed_at = tail;
 	sfs_inodes_each(vol, close_one, &w);
-	if (w.err == 0) {
-		if (vol->dax && vol->mode == SFS_POSIX)
-			w.err = commit_all(vol);
-	}
+	if (w.err == 0 && vol->dax && vol->mode == SFS_POSIX)
+		w.err = commit_all(vol);
 	if (w.err == 0)
 		sfs_inodes_each(vol, relink_one, &w);
 	if (w.err == 0 && vol->dax)

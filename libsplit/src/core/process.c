@@ -155,10 +155,7 @@ void sfs_fork_child(void)
 			in->live = in->unretired = in->touched = false;
 			in->uncommitted = in->committed = in->kept = in->blocked = in->busy = false;
 			in->kdirty = true;
-			/* In mappings that the child does not have. */
-			in->grow = NULL;
-			in->grow_at = in->grow_limit = NULL;
-			in->grow_ops = 0;
+			sfs_grow_forget(in); /* it is in mappings that the child does not have */
 			in->revoke = 0;
 			in->revokes = 0;
 			sfs_log_drop_slots(in);

@@ -354,8 +354,10 @@ void sfs_stage_idle(struct sfs_volume *vol);
 int sfs_log_reserve(struct sfs_volume *vol, uint32_t n, bool last_resort, uint32_t *slot);
 /* The same for records of one inode, from its own slots; inode.lock held exclusively. */
 int sfs_log_slots(struct sfs_inode *in, uint32_t n, uint32_t *slot);
-/* From here on the last record keeps its length. append.c */
+/* append.c: from here on the last record keeps its length */
 void sfs_grow_end(struct sfs_inode *in);
+/* The same where there is no record to look at, and nothing to count. */
+void sfs_grow_forget(struct sfs_inode *in);
 /* Its unused slots stay empty. Before a DONE record, which retires what has a lower slot, and when the log is cleared. */
 static inline void sfs_log_drop_slots(struct sfs_inode *in)
 {

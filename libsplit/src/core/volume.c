@@ -13,7 +13,6 @@
 #include "base/sys.h"
 #include "core/map.h"
 #include "core/message.h"
-#include "core/private.h"
 #include "core/text.h"
 #include "pm/pm.h"
 
@@ -146,13 +145,12 @@ static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 	}
 	vol->dax = m.b & SFS_HELLO_DAX;
 	if (resume) {
-		sys_close(fds[0]);
+		sfs_private_close(fds[0]);
 	} else {
-		fds[0] = sfs_high_fd(fds[0]);
 		r = log_map(vol, fds[0]);
 		if (r < 0) {
 			sfs_private_close(fds[0]);
-			sys_close(fds[1]);
+			sfs_private_close(fds[1]);
 			sfs_private_close(sock);
 			return r;
 		}
@@ -162,7 +160,7 @@ static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 	vol->tmpfs = sys_call2(SYS_fstatfs, proof_fd, (long)&sf) == 0 && sf.f_type == TMPFS_TYPE;
 	vol->provider = m.d ? (enum relink_provider)m.d : RELINK_COPY;
 	sfs_mutex_lock(&vol->conn);
-	vol->event_fd = sfs_high_fd(fds[1]);
+	vol->event_fd = fds[1];
 	vol->request_fd = sock;
 	sfs_mutex_unlock(&vol->conn);
 	return 0;
@@ -417,7 +415,7 @@ int sfs_agent_chunk(struct sfs_volume *vol, uint32_t *id, uint64_t *len, int *fd
 		return r;
 	if (fds[0] < 0)
 		return -EPROTO;
-	*fd = sfs_high_fd(fds[0]);
+	*fd = fds[0];
 	*id = (uint32_t)m.a;
 	*len = m.b;
 	return 0;
