@@ -9,7 +9,6 @@
 
 #include <execinfo.h>
 #include <mntent.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -298,13 +297,7 @@ EXPORT(vdprintf, w_vdprintf);
 
 WRAPPER int w_dprintf(int fd, const char *format, ...)
 {
-	va_list ap;
-	int r;
-
-	va_start(ap, format);
-	r = w_vdprintf(fd, format, ap);
-	va_end(ap);
-	return r;
+	COLLECTED(int, format, w_vdprintf(fd, format, ap));
 }
 EXPORT(dprintf, w_dprintf);
 
@@ -316,12 +309,6 @@ EXPORT(__vdprintf_chk, w_vdprintf_chk);
 
 WRAPPER int w_dprintf_chk(int fd, int flag, const char *format, ...)
 {
-	va_list ap;
-	int r;
-
-	va_start(ap, format);
-	r = w_vdprintf_chk(fd, flag, format, ap);
-	va_end(ap);
-	return r;
+	COLLECTED(int, format, w_vdprintf_chk(fd, flag, format, ap));
 }
 EXPORT(__dprintf_chk, w_dprintf_chk);

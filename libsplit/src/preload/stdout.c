@@ -14,7 +14,6 @@
 #include <mntent.h>
 #include <pwd.h>
 #include <shadow.h>
-#include <stdarg.h>
 
 FILE *pl_stdout;
 
@@ -130,16 +129,7 @@ WRAPPER void w_argp_state_help(const void *state, FILE *f, unsigned flags)
 EXPORT(argp_state_help, w_argp_state_help);
 EXPORT(__argp_state_help, w_argp_state_help);
 
-/* Formats: each variadic name is its v... name with the arguments collected. */
-#define COLLECTED(type, last, call)                                                                                            \
-	va_list ap;                                                                                                            \
-	type r;                                                                                                                \
-                                                                                                                               \
-	va_start(ap, last);                                                                                                    \
-	r = call;                                                                                                              \
-	va_end(ap);                                                                                                            \
-	return r
-
+/* Formats. */
 ONE(int, vfprintf, -1, (FILE * f, const char *fmt, va_list ap), (f, fmt, ap), f);
 EXPORT(_IO_vfprintf, w_vfprintf);
 ONE(int, vprintf, -1, (const char *fmt, va_list ap), (fmt, ap), pl_stdout);

@@ -5,6 +5,7 @@
 
 #include "preload.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 /* What fopen's mode asks of open(2), in *flags. False: it is wrong, or asks for what only the C library's own FILEs can do. */
@@ -36,5 +37,15 @@ static inline int pl_stdout_used(const FILE *f)
 
 	return likely(!unused || f != unused) ? 0 : pl_stdout_use();
 }
+
+/* The body of a variadic function: the call of its v... twin, which names the arguments behind `last` as ap. */
+#define COLLECTED(type, last, call)                                                                                            \
+	va_list ap;                                                                                                            \
+	type r;                                                                                                                \
+                                                                                                                               \
+	va_start(ap, last);                                                                                                    \
+	r = call;                                                                                                              \
+	va_end(ap);                                                                                                            \
+	return r
 
 #endif

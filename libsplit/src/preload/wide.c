@@ -5,7 +5,6 @@
  */
 #include "stream.h"
 
-#include <stdarg.h>
 #include <wchar.h>
 
 /* The call, when f is or has become fit for it; else `failed`. */
@@ -126,13 +125,7 @@ typedef int (*format)(FILE *, const wchar_t *, va_list);
 	}                                                                                                                      \
 	WRAPPER int w_##name(FILE *f, const wchar_t *fmt, ...)                                                                 \
 	{                                                                                                                      \
-		va_list ap;                                                                                                    \
-		int r;                                                                                                         \
-                                                                                                                               \
-		va_start(ap, fmt);                                                                                             \
-		r = w_##vname(f, fmt, ap);                                                                                     \
-		va_end(ap);                                                                                                    \
-		return r;                                                                                                      \
+		COLLECTED(int, fmt, w_##vname(f, fmt, ap));                                                                    \
 	}                                                                                                                      \
 	EXPORT(vname, w_##vname);                                                                                              \
 	EXPORT(name, w_##name)
@@ -150,13 +143,7 @@ EXPORT(__vfwprintf_chk, w_vfwprintf_chk);
 
 WRAPPER int w_fwprintf_chk(FILE *f, int flag, const wchar_t *fmt, ...)
 {
-	va_list ap;
-	int r;
-
-	va_start(ap, fmt);
-	r = w_vfwprintf_chk(f, flag, fmt, ap);
-	va_end(ap);
-	return r;
+	COLLECTED(int, fmt, w_vfwprintf_chk(f, flag, fmt, ap));
 }
 EXPORT(__fwprintf_chk, w_fwprintf_chk);
 
@@ -174,24 +161,12 @@ EXPORT(__vwprintf_chk, w_vwprintf_chk);
 
 WRAPPER int w_wprintf(const wchar_t *fmt, ...)
 {
-	va_list ap;
-	int r;
-
-	va_start(ap, fmt);
-	r = w_vwprintf(fmt, ap);
-	va_end(ap);
-	return r;
+	COLLECTED(int, fmt, w_vwprintf(fmt, ap));
 }
 EXPORT(wprintf, w_wprintf);
 
 WRAPPER int w_wprintf_chk(int flag, const wchar_t *fmt, ...)
 {
-	va_list ap;
-	int r;
-
-	va_start(ap, fmt);
-	r = w_vwprintf_chk(flag, fmt, ap);
-	va_end(ap);
-	return r;
+	COLLECTED(int, fmt, w_vwprintf_chk(flag, fmt, ap));
 }
 EXPORT(__wprintf_chk, w_wprintf_chk);

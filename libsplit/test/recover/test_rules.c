@@ -11,6 +11,23 @@ static void fresh(uint32_t id)
 	world_log(&w, &l, id, 128);
 }
 
+/* The same with a file of `size` times 'o' that the log may name. */
+static struct world_file fresh_file(uint32_t id, size_t size)
+{
+	struct world_file f;
+
+	fresh(id);
+	f = world_file(&w, "f", 'o', size);
+	world_allow(&l, &f);
+	return f;
+}
+
+static void end_file(struct world_file *f)
+{
+	close(f->fd);
+	world_end(&w);
+}
+
 static struct sfs_recovery end(void)
 {
 	struct sfs_recovery s = world_recover(&w);
@@ -26,9 +43,7 @@ static void append_and_overwrite(void)
 	struct world_file f;
 	struct sfs_recovery s;
 
-	fresh(1);
-	f = world_file(&w, "f", 'o', 10000);
-	world_allow(&l, &f);
+	f = fresh_file(1, 10000);
 	world_write(&w, &l, &f, 100, 200, 'a', 0);   /* overwrite */
 	world_write(&w, &l, &f, 10000, 500, 'b', 5); /* append */
 	world_write(&w, &l, &f, 150, 10, 'c', 8);    /* newer, within the first */
@@ -44,8 +59,7 @@ static void append_and_overwrite(void)
 	world_expect(&f, 10500, 160, 300, 'a');
 	world_expect(&f, 10500, 300, 10000, 'o');
 	world_expect(&f, 10500, 10000, 10500, 'b');
-	close(f.fd);
-	world_end(&w);
+	end_file(&f);
 }
 
 /* A hole is a block that was moved. The bytes of an older record must not come back over it. */
@@ -54,9 +68,7 @@ static void moved_already(void)
 	struct world_file f;
 	struct sfs_recovery s;
 
-	fresh(2);
-	f = world_file(&w, "f", 'o', 8192);
-	world_allow(&l, &f);
+	f = fresh_file(2, 8192);
 	world_write(&w, &l, &f, 0, 4096, 'a', 0);
 	world_write(&w, &l, &f, 0, 4096, 'b', 1);
 	/* The client relinked the newer one and died before it said so. */
@@ -71,8 +83,7 @@ static void moved_already(void)
 	CHECK_EQ(s.bytes, 0);
 	world_expect(&f, 8192, 0, 4096, 'b');
 	world_expect(&f, 8192, 4096, 8192, 'o');
-	close(f.fd);
-	world_end(&w);
+	end_file(&f);
 }
 
 static void retired(void)
@@ -105,16 +116,13 @@ static void retired_all(void)
 	struct world_file f;
 	struct sfs_recovery s;
 
-	fresh(4);
-	f = world_file(&w, "f", 'o', 4096);
-	world_allow(&l, &f);
+	f = fresh_file(4, 4096);
 	world_write(&w, &l, &f, 0, 10, 'a', 0);
 	world_done(&w, &l, 0, 0, SFS_REC_DURABLE);
 	s = end();
 	CHECK_EQ(s.replayed, 0);
 	world_expect(&f, 4096, 0, 4096, 'o');
-	close(f.fd);
-	world_end(&w);
+	end_file(&f);
 }
 
 /* After a power loss on persistent memory: only what was fenced, and only a DONE that the journal had committed. */
@@ -124,9 +132,7 @@ static void other_boot_dax(void)
 	struct sfs_recovery s;
 	struct sfs_record r;
 
-	fresh(5);
-	f = world_file(&w, "f", 'o', 4096);
-	world_allow(&l, &f);
+	f = fresh_file(5, 4096);
 	world_write(&w, &l, &f, 0, 10, 'a', 0);
 	world_done(&w, &l, f.ino, f.gen, 0); /* not durable: does not count */
 	r = world_record(&l, &f, 100, 10, 4096 + 100, 110);
@@ -139,8 +145,7 @@ static void other_boot_dax(void)
 	CHECK_EQ(s.ignored, 2);
 	world_expect(&f, 4096, 0, 10, 'a');
 	world_expect(&f, 4096, 10, 4096, 'o');
-	close(f.fd);
-	world_end(&w);
+	end_file(&f);
 }
 
 /* posix: what stands before a COMMIT counts after a power loss, a DONE among it too. */
@@ -150,9 +155,7 @@ static void committed(bool all)
 	struct sfs_recovery s;
 	struct sfs_record r;
 
-	fresh(10);
-	f = world_file(&w, "f", 'o', 4096);
-	world_allow(&l, &f);
+	f = fresh_file(10, 4096);
 	CHECK_EQ(pwrite(l.chunk_fd, "aaaaaaaaaabbbbbbbbbbcccccccccc", 30, 0), 30);
 	for (int i = 0; i < 3; i++) {
 		r = world_record(&l, &f, (uint64_t)i * 10, 10, (uint64_t)i * 10, 4096);
@@ -170,8 +173,7 @@ static void committed(bool all)
 	world_expect(&f, 4096, 0, 10, 'o'); /* relinked, retired, and changed since */
 	world_expect(&f, 4096, 10, 20, 'b');
 	world_expect(&f, 4096, 20, 4096, 'o'); /* not committed */
-	close(f.fd);
-	world_end(&w);
+	end_file(&f);
 }
 
 /* After a reboot of an emulated volume the page cache is gone: the log is void. */
@@ -180,17 +182,14 @@ static void other_boot_emulated(void)
 	struct world_file f;
 	struct sfs_recovery s;
 
-	fresh(6);
-	f = world_file(&w, "f", 'o', 4096);
-	world_allow(&l, &f);
+	f = fresh_file(6, 4096);
 	world_write(&w, &l, &f, 0, 10, 'a', 0);
 	world_reboot(&l, false);
 	s = end();
 	CHECK_EQ(s.replayed, 0);
 	CHECK_EQ(s.ignored, 1);
 	world_expect(&f, 4096, 0, 4096, 'o');
-	close(f.fd);
-	world_end(&w);
+	end_file(&f);
 }
 
 /* Records of one operation count all together or not at all. */
@@ -199,9 +198,7 @@ static void groups(void)
 	struct world_file f;
 	struct sfs_recovery s;
 
-	fresh(7);
-	f = world_file(&w, "f", 'o', 3 * 4096);
-	world_allow(&l, &f);
+	f = fresh_file(7, 3 * 4096);
 	for (int whole = 0; whole < 3; whole++) {
 		for (int i = 0; i < 3; i++) {
 			struct sfs_record r =
@@ -225,8 +222,7 @@ static void groups(void)
 	CHECK_EQ(s.replayed, 3);
 	CHECK_EQ(s.ignored, 4);
 	world_expect(&f, 3 * 4096, 0, 3 * 4096, '0');
-	close(f.fd);
-	world_end(&w);
+	end_file(&f);
 }
 
 static void checksums(void)
@@ -235,9 +231,7 @@ static void checksums(void)
 	struct sfs_recovery s;
 	struct sfs_record r;
 
-	fresh(8);
-	f = world_file(&w, "f", 'o', 4096);
-	world_allow(&l, &f);
+	f = fresh_file(8, 4096);
 	r = world_record(&l, &f, 0, 5, 0, 5);
 	r.flags |= SFS_REC_DATA_CRC;
 	r.data_crc = crc32c(0, "right", 5);
@@ -257,8 +251,7 @@ static void checksums(void)
 		CHECK_EQ(pread(f.fd, b, 5, 0), 5);
 		CHECK_MEM(b, "right", 5);
 	}
-	close(f.fd);
-	world_end(&w);
+	end_file(&f);
 }
 
 /* The log's holder may write what it likes into it; what it may not name has no effect. */
@@ -321,9 +314,7 @@ static void growing_records(void)
 	struct sfs_recovery s;
 	struct sfs_record r;
 
-	fresh(21);
-	f = world_file(&w, "f", 'o', 4096);
-	world_allow(&l, &f);
+	f = fresh_file(21, 4096);
 	world_write(&w, &l, &f, 4096, 8192, 'g', 0);
 	l.slot--;
 #define GROWN(length, flag, ...)                                                                                               \
@@ -365,17 +356,14 @@ static void growing_records(void)
 	world_end(&w);
 
 	/* Nor may it grow out of its staging file. */
-	fresh(22);
-	f = world_file(&w, "f", 'o', 4096);
-	world_allow(&l, &f);
+	f = fresh_file(22, 4096);
 	GROWN(WORLD_CHUNK + 1, 0);
 	PUT();
 	s = world_recover(&w);
 	CHECK_EQ(s.quarantined, 1);
 	world_expect(&f, 4096, 0, 4096, 'o');
 	world_log_close(&l);
-	close(f.fd);
-	world_end(&w);
+	end_file(&f);
 }
 
 static void epochs_and_slots(void)
@@ -384,9 +372,7 @@ static void epochs_and_slots(void)
 	struct sfs_recovery s;
 	struct sfs_record r;
 
-	fresh(10);
-	f = world_file(&w, "f", 'o', 4096);
-	world_allow(&l, &f);
+	f = fresh_file(10, 4096);
 	/* Of an epoch before, as a cleared log is full of them. */
 	l.epoch = 0;
 	world_write(&w, &l, &f, 0, 10, 'a', 0);
@@ -403,8 +389,7 @@ static void epochs_and_slots(void)
 	s = end();
 	CHECK_EQ(s.records, 0);
 	world_expect(&f, 4096, 0, 4096, 'o');
-	close(f.fd);
-	world_end(&w);
+	end_file(&f);
 }
 
 static void gone_and_reused(void)
@@ -412,9 +397,7 @@ static void gone_and_reused(void)
 	struct world_file f, g;
 	struct sfs_recovery s;
 
-	fresh(11);
-	f = world_file(&w, "f", 'o', 4096);
-	world_allow(&l, &f);
+	f = fresh_file(11, 4096);
 	world_write(&w, &l, &f, 0, 10, 'a', 0);
 	CHECK_EQ(unlinkat(w.root.fd, "f", 0), 0);
 	close(f.fd);
@@ -446,9 +429,7 @@ static void size_only_grows(void)
 	struct world_file f;
 	struct sfs_record r;
 
-	fresh(12);
-	f = world_file(&w, "f", 'o', 100);
-	world_allow(&l, &f);
+	f = fresh_file(12, 100);
 	r = world_record(&l, &f, 0, 10, 0, 5000); /* a write behind the end came before and is in the file's size alone */
 	CHECK_EQ(pwrite(l.chunk_fd, "aaaaaaaaaa", 10, 0), 10);
 	world_put(&w, &l, &r);
@@ -460,8 +441,7 @@ static void size_only_grows(void)
 	world_expect(&f, 5000, 20, 30, 'b');
 	world_expect(&f, 5000, 30, 100, 'o');
 	world_expect(&f, 5000, 100, 5000, 0);
-	close(f.fd);
-	world_end(&w);
+	end_file(&f);
 }
 
 static void set_user_id(void)
@@ -477,8 +457,7 @@ static void set_user_id(void)
 	end();
 	CHECK_EQ(fstat(f.fd, &st), 0);
 	CHECK_EQ(st.st_mode & 07777, 0775);
-	close(f.fd);
-	world_end(&w);
+	end_file(&f);
 }
 
 /* A log that was being made is nobody's. */
