@@ -56,24 +56,26 @@ static long raw(long n, const long a[6])
 	return sys_call6(n, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
-/* The staged bytes of the file at `from` go first; two names when `to` is given. */
+/* What is staged for the file at path goes first. */
+static long true_then_raw(long n, const long a[6], int dirfd, const char *path, int at_flags)
+{
+	const long r = pl_path_true(dirfd, path, at_flags);
+
+	return r < 0 ? r : raw(n, a);
+}
+
+/* Two names when `to` is given. */
 static long names(long n, const long a[6], int fromfd, const char *from, int at_flags, int tofd, const char *to)
 {
-	long r = pl_path_true(fromfd, from, at_flags);
+	const long r = true_then_raw(n, a, fromfd, from, at_flags);
 
-	if (r < 0)
-		return r;
-	r = raw(n, a);
 	return r < 0 ? r : to ? sfs_names_durable(fromfd, from, tofd, to) : sfs_name_durable(fromfd, from);
 }
 
 static long link_raw(long n, const long a[6], int fromfd, const char *from, int at_flags, int tofd, const char *to)
 {
-	long r = pl_path_true(fromfd, from, at_flags);
+	const long r = true_then_raw(n, a, fromfd, from, at_flags);
 
-	if (r < 0)
-		return r;
-	r = raw(n, a);
 	return r < 0 ? r : sfs_name_durable(tofd, to);
 }
 
