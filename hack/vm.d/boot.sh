@@ -23,9 +23,10 @@ choose_accel() {
 #   vm_pmem      images of NVDIMMs      vm_memory, vm_cpus
 #   vm_shares    OPTIONS:DIR            vm_append   more words for the kernel
 #   vm_extra     more words for QEMU
+#   vm_labels    size of each NVDIMM's label area, which is taken from its end; 0: none
 #   vm_uefi      the variables of UEFI firmware; empty: the machine has a BIOS
 declare -a vm_pmem=() vm_shares=() vm_append=() vm_extra=() vm_env=()
-vm_uefi=
+vm_uefi='' vm_labels=0
 
 # 9p options: what nobody changes during a run is cached; what both sides write is not.
 SHARE_READ=ro,cache=loose
@@ -51,7 +52,7 @@ vm_start() {
         -drive "if=pflash,format=raw,unit=1,file=$vm_uefi")
     for image in "${vm_pmem[@]}"; do
         command+=(-object "memory-backend-file,id=pm$n,share=on,mem-path=$image,size=$(stat -c %s "$image"),align=2M"
-            -device "nvdimm,id=nv$n,memdev=pm$n,unarmed=off")
+            -device "nvdimm,id=nv$n,memdev=pm$n,unarmed=off,label-size=$vm_labels")
         n=$((n + 1))
     done
     n=0

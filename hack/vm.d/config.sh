@@ -13,7 +13,7 @@ VM_KERNEL_DEFAULT=6.1
 # One root file system for every kernel: Debian 13's, because its mkfs.xfs knows the exchange-range feature.
 VM_SUITE=trixie
 VM_MIRROR=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
-VM_PACKAGES=(acl attr bsdextrautils daxctl e2fsprogs file iproute2 jq kmod libasan8 libpmem1 libtsan2 libubsan1 lvm2 ndctl procps
+VM_PACKAGES=(acl attr bsdextrautils cxl daxctl e2fsprogs file iproute2 jq kmod libasan8 libpmem1 libtsan2 libubsan1 lvm2 ndctl procps
     python3-minimal quota sqlite3 strace thin-provisioning-tools util-linux xfsprogs)
 # Raised by hand when root.sh makes another tree from the same packages.
 VM_ROOT_RECIPE=1

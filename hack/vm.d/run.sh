@@ -5,6 +5,11 @@
 # A timed-out or broken machine is told apart from a job that failed, like timeout(1) does it.
 STATUS_NO_RESULT=124
 
+# A label area, and by how much an image with one is larger: where one NVDIMM ends the next begins, and the kernel wants the begin
+# of a region that is to be divided to be a multiple of 16 MiB.
+LABEL_AREA=$((2 << 20))
+REGION_ALIGN=$((16 << 20))
+
 # claim_run NAME: makes and locks the directory of a run; NAME is varied when that one is in use and nobody asked for it.
 # Sets vm_run.
 claim_run() {
@@ -23,13 +28,14 @@ claim_run() {
     mkdir -p "$vm_run"
 }
 
-# pmem_image PATH SIZE: an NVDIMM's image; one that exists keeps its size.
+# pmem_image PATH SIZE [MORE]: an NVDIMM's image of SIZE and MORE bytes; one that exists keeps its size.
 pmem_image() {
     local path=$1 size=$2 bytes
     bytes=$(numfmt --from=iec "$size" 2>/dev/null) || die "'$size' is not a size (like 1G)"
     if [ $((bytes % (2 << 20))) != 0 ] || [ "$bytes" -lt $((64 << 20)) ]; then
         die "an NVDIMM of $size: must be a multiple of 2M and at least 64M"
     fi
+    bytes=$((bytes + ${3:-0}))
     if [ -f "$path" ]; then
         [ "$(stat -c %s "$path")" = "$bytes" ] ||
             die "$path exists with $(stat -c %s "$path") bytes, not $size; remove it or ask for its size"
@@ -77,6 +83,9 @@ namespace; "pmem-mount --help" (inside) makes file systems there.
 
   --kernel LINE    ${VM_KERNELS[*]// /, } [$VM_KERNEL_DEFAULT]
   --pmem SIZE      size of an NVDIMM; may be repeated for more of them [$VM_PMEM]
+  --labels         NVDIMMs with a label area, initialized, without which they can have neither several namespaces nor
+                   names for them; each is 14 MiB larger than its SIZE
+  --no-namespaces  leave the NVDIMMs as they are; COMMAND makes what namespaces it wants
   --persist NAME   keep the NVDIMMs' content under this name for later runs
   --share DIR      show DIR inside, writable; may be repeated
   --env NAME=VALUE set a variable for COMMAND; may be repeated
@@ -92,7 +101,7 @@ EOF
 
 vm_run_command() {
     local sizes=() persist='' name='' timeout=$VM_TIMEOUT dir n size tail_pid status
-    vm_kernel=$VM_KERNEL_DEFAULT vm_memory=$VM_MEMORY vm_cpus=$VM_CPUS vm_append=() vm_env=() vm_uefi=''
+    vm_kernel=$VM_KERNEL_DEFAULT vm_memory=$VM_MEMORY vm_cpus=$VM_CPUS vm_append=() vm_env=() vm_uefi='' vm_labels=0
     default_shares
     while [ $# -gt 0 ]; do
         case $1 in
@@ -103,6 +112,11 @@ vm_run_command() {
         --)
             shift
             break
+            ;;
+        --no-namespaces) vm_append+=(vm.namespaces=none) ;;
+        --labels)
+            vm_labels=$LABEL_AREA
+            vm_append+=(vm.labels=yes)
             ;;
         --kernel | --pmem | --persist | --share | --env | --timeout | --memory | --cpus | --append | --uefi | --name)
             [ $# -ge 2 ] || usage_error "$1 wants a value"
@@ -156,7 +170,7 @@ vm_run_command() {
             rm -f "$vm_run/pmem$n.img"
             TEMPORARY+=("$vm_run/pmem$n.img")
         fi
-        pmem_image "${vm_pmem[n]}" "$size"
+        pmem_image "${vm_pmem[n]}" "$size" $((vm_labels > 0 ? REGION_ALIGN : 0))
         n=$((n + 1))
     done
     write_job "$@"
