@@ -10,8 +10,10 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// mountCapability is what we can do with a volume, out of everything CSI can ask for.
-type mountCapability struct {
+// capability is what we can do with a volume, out of everything CSI can ask for.
+type capability struct {
+	// block: the device itself, without a file system.
+	block    bool
 	fsType   string
 	flags    []string
 	readOnly bool
@@ -19,19 +21,21 @@ type mountCapability struct {
 	exclusive bool
 }
 
-// parseCapability refuses what a volume on one node, with a file system, cannot offer.
-func parseCapability(c *csi.VolumeCapability) (mountCapability, error) {
+// parseCapability refuses what a volume on one node cannot offer.
+func parseCapability(c *csi.VolumeCapability) (capability, error) {
 	if c == nil {
-		return mountCapability{}, missing("volume capability")
+		return capability{}, missing("volume capability")
 	}
-	if c.GetBlock() != nil {
-		return mountCapability{}, fmt.Errorf("%w: raw block volumes are not offered; SplitFS works on files: use volumeMode Filesystem", volume.ErrInvalid)
+	out := capability{block: c.GetBlock() != nil}
+	if m := c.GetMount(); m != nil {
+		out.fsType, out.flags = m.GetFsType(), m.GetMountFlags()
+		if m.GetVolumeMountGroup() != "" {
+			// Not offered (VOLUME_MOUNT_GROUP), so no kubelet asks: it changes ownership itself (fsGroupPolicy: File).
+			return out, fmt.Errorf("%w: the driver does not mount for a group; kubelet applies fsGroup itself", volume.ErrInvalid)
+		}
+	} else if !out.block {
+		return out, fmt.Errorf("%w: the volume capability has no access type", volume.ErrInvalid)
 	}
-	m := c.GetMount()
-	if m == nil {
-		return mountCapability{}, fmt.Errorf("%w: the volume capability has no access type", volume.ErrInvalid)
-	}
-	out := mountCapability{fsType: m.GetFsType(), flags: m.GetMountFlags()}
 	if out.fsType != "" {
 		if err := volume.CheckFSType(out.fsType); err != nil {
 			return out, err
@@ -41,45 +45,57 @@ func parseCapability(c *csi.VolumeCapability) (mountCapability, error) {
 	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
 	case csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER:
 		out.exclusive = true
-	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY:
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY, csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
+		// ReadOnlyMany: as many pods as like, all of them on the volume's node, where its topology keeps them.
 		out.readOnly = true
 	case csi.VolumeCapability_AccessMode_UNKNOWN:
 		return out, fmt.Errorf("%w: the volume capability has no access mode", volume.ErrInvalid)
 	default:
-		return out, fmt.Errorf("%w: access mode %s is not offered: a volume lives on one node; use ReadWriteOnce or ReadWriteOncePod", volume.ErrInvalid, mode)
+		return out, fmt.Errorf("%w: access mode %s (ReadWriteMany) is not offered: a volume lives on one node; use ReadWriteOnce, which several pods of that node may share, ReadWriteOncePod, or ReadOnlyMany",
+			volume.ErrInvalid, mode)
 	}
 	return out, nil
 }
 
-// parseCapabilities returns the file system type that all capabilities agree on, "" when none names one.
-func parseCapabilities(list []*csi.VolumeCapability) (fsType string, err error) {
+// parseCapabilities returns what all capabilities agree on: access type and file system type ("" when none names one), and the
+// mount options of all of them.
+func parseCapabilities(list []*csi.VolumeCapability) (capability, error) {
+	var all capability
 	if len(list) == 0 {
-		return "", missing("volume capabilities")
+		return all, missing("volume capabilities")
 	}
-	for _, c := range list {
+	for i, c := range list {
 		parsed, err := parseCapability(c)
 		if err != nil {
-			return "", err
+			return all, err
 		}
-		if fsType != "" && parsed.fsType != "" && parsed.fsType != fsType {
-			return "", fmt.Errorf("%w: the capabilities name two file system types, %s and %s", volume.ErrInvalid, fsType, parsed.fsType)
+		if i > 0 && parsed.block != all.block {
+			return all, fmt.Errorf("%w: the capabilities ask for a raw block volume and for a file system; a volume is one of them", volume.ErrInvalid)
+		}
+		all.block = parsed.block
+		if all.fsType != "" && parsed.fsType != "" && parsed.fsType != all.fsType {
+			return all, fmt.Errorf("%w: the capabilities name two file system types, %s and %s", volume.ErrInvalid, all.fsType, parsed.fsType)
 		}
 		if parsed.fsType != "" {
-			fsType = parsed.fsType
+			all.fsType = parsed.fsType
 		}
+		all.flags = append(all.flags, parsed.flags...)
 	}
-	return fsType, nil
+	return all, nil
 }
 
-// chooseFSType merges what the capabilities and the StorageClass say; XFS when neither says anything.
-func chooseFSType(capability, parameter string) (string, error) {
+// chooseFSType merges what the capabilities and the StorageClass say; XFS when neither says anything. A raw block volume has none,
+// whatever the class says: one class serves both kinds of claims.
+func chooseFSType(c capability, parameter string) (string, error) {
 	switch {
-	case capability == "" && parameter == "":
+	case c.block:
+		return "", nil
+	case c.fsType == "" && parameter == "":
 		return volume.XFS, nil
-	case capability == "":
+	case c.fsType == "":
 		return parameter, nil
-	case parameter != "" && parameter != capability:
-		return "", fmt.Errorf("%w: the StorageClass names the file system type %s, the volume capability %s", volume.ErrInvalid, parameter, capability)
+	case parameter != "" && parameter != c.fsType:
+		return "", fmt.Errorf("%w: the StorageClass names the file system type %s, the volume capability %s", volume.ErrInvalid, parameter, c.fsType)
 	}
-	return capability, nil
+	return c.fsType, nil
 }

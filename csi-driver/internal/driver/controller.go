@@ -80,14 +80,15 @@ func (c *Controller) createRequest(req *csi.CreateVolumeRequest) (node.CreateReq
 	if err := volume.CheckName(out.Name); err != nil {
 		return out, err
 	}
-	fsType, err := parseCapabilities(req.GetVolumeCapabilities())
+	capability, err := parseCapabilities(req.GetVolumeCapabilities())
 	if err != nil {
 		return out, err
 	}
+	out.Block, out.MountFlags = capability.block, capability.flags
 	if out.Params, err = volume.ParseParams(req.GetParameters()); err != nil {
 		return out, err
 	}
-	if out.FSType, err = chooseFSType(fsType, out.Params.FSType); err != nil {
+	if out.FSType, err = chooseFSType(capability, out.Params.FSType); err != nil {
 		return out, err
 	}
 	if req.GetVolumeContentSource() != nil {
@@ -151,12 +152,12 @@ func (c *Controller) ValidateVolumeCapabilities(_ context.Context, req *csi.Vali
 	refuse := func(err error) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
 	}
-	fsType, err := parseCapabilities(req.GetVolumeCapabilities())
+	capability, err := parseCapabilities(req.GetVolumeCapabilities())
 	if err != nil {
 		return refuse(err)
 	}
-	if fsType != "" && fsType != rec.FSType {
-		return refuse(fmt.Errorf("the volume has the file system type %s", rec.FSType))
+	if err := c.node.CheckUse(rec, capability.block, capability.fsType, capability.flags); err != nil {
+		return refuse(err)
 	}
 	if len(req.GetParameters()) > 0 {
 		if _, err := volume.ParseParams(req.GetParameters()); err != nil {
@@ -186,16 +187,18 @@ func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 			return nil, StatusOf(err)
 		}
 	}
+	block := false
 	if len(req.GetVolumeCapabilities()) > 0 {
-		fsType, err := parseCapabilities(req.GetVolumeCapabilities())
+		capability, err := parseCapabilities(req.GetVolumeCapabilities())
 		if err != nil {
 			return nil, StatusOf(err)
 		}
-		if params.FSType, err = chooseFSType(fsType, params.FSType); err != nil {
+		if params.FSType, err = chooseFSType(capability, params.FSType); err != nil {
 			return nil, StatusOf(err)
 		}
+		block = capability.block
 	}
-	available, err := c.node.Capacity(ctx, params)
+	available, err := c.node.Capacity(ctx, params, block)
 	if err != nil {
 		return nil, StatusOf(err)
 	}

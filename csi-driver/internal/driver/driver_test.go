@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -56,20 +57,37 @@ func TestParseCapability(t *testing.T) {
 		{"none", nil, false},
 		{"no access type", &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer}}, false},
 		{"no access mode", &csi.VolumeCapability{AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}}}, false},
-		{"block", &csi.VolumeCapability{AccessType: &csi.VolumeCapability_Block{}, AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer}}, false},
+		{"block", &csi.VolumeCapability{AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}, AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer}}, true},
 		{"writer", mount("", writer), true},
 		{"xfs", mount("xfs", writer), true},
 		{"btrfs", mount("btrfs", writer), false},
 		{"many nodes", mount("", csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER), false},
-		{"many readers", mount("", csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY), false},
+		{"one of many writers", mount("", csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER), false},
+		{"for a group", &csi.VolumeCapability{
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{VolumeMountGroup: "1000"}},
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer},
+		}, false},
 	} {
 		_, err := parseCapability(c.in)
 		if (err == nil) != c.ok || err != nil && !errors.Is(err, volume.ErrInvalid) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	if got, err := parseCapability(mount("", csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY)); err != nil || !got.readOnly {
-		t.Errorf("a reader: %+v, %v", got, err)
+	for _, mode := range []csi.VolumeCapability_AccessMode_Mode{
+		csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY, csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
+	} {
+		if got, err := parseCapability(mount("", mode)); err != nil || !got.readOnly {
+			t.Errorf("a reader, %s: %+v, %v", mode, got, err)
+		}
+	}
+	if _, err := parseCapability(mount("", csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)); err == nil || !strings.Contains(err.Error(), "ReadWriteMany) is not offered") {
+		t.Errorf("ReadWriteMany: %v", err)
+	}
+	block := &csi.VolumeCapability{
+		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}, AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer},
+	}
+	if _, err := parseCapabilities([]*csi.VolumeCapability{mount("xfs", writer), block}); !errors.Is(err, volume.ErrInvalid) {
+		t.Errorf("a file system and a device at once: %v", err)
 	}
 	if got, err := parseCapability(mount("", csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER)); err != nil || !got.exclusive {
 		t.Errorf("a single writer: %+v, %v", got, err)

@@ -68,7 +68,9 @@ func (s *Node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 		return nil, StatusOf(err)
 	}
 	defer release()
-	err = s.node.Stage(ctx, node.StageRequest{ID: id, Path: path, FSType: capability.fsType, MountFlags: capability.flags})
+	err = s.node.Stage(ctx, node.StageRequest{
+		ID: id, Path: path, Block: capability.block, FSType: capability.fsType, MountFlags: capability.flags,
+	})
 	if err != nil {
 		return nil, StatusOf(err)
 	}
@@ -115,7 +117,7 @@ func (s *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 		err = s.node.PublishLibrary(ctx, target, req.GetReadonly())
 	} else if err = checkPath("staging target path", req.GetStagingTargetPath()); err == nil {
 		err = s.node.Publish(ctx, node.PublishRequest{
-			ID: id, StagingPath: req.GetStagingTargetPath(), Target: target,
+			ID: id, StagingPath: req.GetStagingTargetPath(), Target: target, Block: capability.block,
 			ReadOnly: req.GetReadonly() || capability.readOnly, Exclusive: capability.exclusive, Pod: attributes.Pod,
 		})
 	}
@@ -152,12 +154,13 @@ func (s *Node) NodeGetVolumeStats(_ context.Context, req *csi.NodeGetVolumeStats
 	if err != nil {
 		return nil, StatusOf(err)
 	}
-	return &csi.NodeGetVolumeStatsResponse{
-		Usage: []*csi.VolumeUsage{
-			{Unit: csi.VolumeUsage_BYTES, Total: stats.Total, Used: stats.Used, Available: stats.Available},
-			{Unit: csi.VolumeUsage_INODES, Total: stats.InodesTotal, Used: stats.InodesUsed, Available: stats.InodesAvailable},
-		},
-	}, nil
+	usage := []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: stats.Total, Used: stats.Used, Available: stats.Available}}
+	if stats.InodesTotal > 0 { // a raw block volume has none
+		usage = append(usage, &csi.VolumeUsage{
+			Unit: csi.VolumeUsage_INODES, Total: stats.InodesTotal, Used: stats.InodesUsed, Available: stats.InodesAvailable,
+		})
+	}
+	return &csi.NodeGetVolumeStatsResponse{Usage: usage}, nil
 }
 
 var healthStatus = map[node.Severity]csi.VolumeHealthErrorType{

@@ -26,6 +26,8 @@ const (
 	ReasonRecovered   = "RecoveryReplayed"
 	ReasonAgentDied   = "AgentDied"
 	ReasonNodeGone    = "VolumeNodeGone"
+	// ReasonRawBlock: the volume is a device, which the library does not serve.
+	ReasonRawBlock = "RawBlockVolume"
 	// ReasonStockExt4: the volume is served without the kernel module that its node has.
 	ReasonStockExt4       = "StockExt4"
 	ReasonLibraryRestored = "LibraryRestored"

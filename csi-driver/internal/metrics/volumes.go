@@ -44,7 +44,7 @@ var counters = []struct{ name, help string }{
 type Source interface {
 	Reports(ctx context.Context) ([]node.Report, error)
 	LibraryReady() error
-	Capacity(ctx context.Context, params volume.Params) (int64, error)
+	Capacity(ctx context.Context, params volume.Params, block bool) (int64, error)
 }
 
 var volumeLabels = []string{"volume_id", "namespace", "persistentvolumeclaim"}
@@ -123,7 +123,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- gauge(reportErrors, boolean(err != nil))
 	ch <- gauge(libraryInstalled, boolean(c.source.LibraryReady() == nil))
-	if available, err := c.source.Capacity(ctx, volume.Params{Device: volume.DeviceEmulated}); err != nil {
+	if available, err := c.source.Capacity(ctx, volume.Params{Device: volume.DeviceEmulated}, false); err != nil {
 		c.logger.Error(err, "Cannot report the capacity")
 	} else {
 		ch <- gauge(availableBytes, float64(available))

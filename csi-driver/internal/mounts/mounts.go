@@ -102,7 +102,7 @@ func (m *Mounter) Device(ctx context.Context, device, path, fsType string, optio
 	return nil
 }
 
-// Bind shows the directory source at target with the given per-mount options ("ro", "nosuid", ...). A bind mount takes its options in a second step; this one
+// Bind shows source, a directory or a device node, at target with the given per-mount options ("ro", "nosuid", ...). A bind mount takes its options in a second step; this one
 // fails, and unmounts, unless they are in force in the end.
 func (m *Mounter) Bind(ctx context.Context, source, target string, options []string) error {
 	if mounted, err := At(target); err != nil {
@@ -110,7 +110,7 @@ func (m *Mounter) Bind(ctx context.Context, source, target string, options []str
 	} else if mounted != nil {
 		return checkBind(source, target, options)
 	}
-	if err := os.MkdirAll(target, 0o750); err != nil {
+	if err := makeTarget(source, target); err != nil {
 		return fmt.Errorf("create mount point: %w", err)
 	}
 	err := m.mounter.Mount(source, target, "", append([]string{"bind"}, options...))
@@ -123,6 +123,25 @@ func (m *Mounter) Bind(ctx context.Context, source, target string, options []str
 	}
 	klog.FromContext(ctx).V(3).Info("Bind-mounted", "source", source, "target", target, "options", options)
 	return nil
+}
+
+// makeTarget makes what source can be mounted on: a directory for a directory, a file for anything else.
+func makeTarget(source, target string) error {
+	info, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return os.MkdirAll(target, 0o750)
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // checkBind compares what is mounted with what should be.

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"splitfs.io/splitfs/csi-driver/internal/filesystem"
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
@@ -19,12 +18,8 @@ func (n *Node) Expand(ctx context.Context, id, path string, required, limit int6
 	if err != nil {
 		return 0, err
 	}
-	mounted, err := mounts.At(path)
-	if err != nil {
+	if err := shownAt(rec, path); err != nil {
 		return 0, err
-	}
-	if mounted == nil {
-		return 0, fmt.Errorf("volume %s: %w at %s: nothing is mounted there", id, volume.ErrNotFound, path)
 	}
 	if rec.Staged == nil {
 		return 0, fmt.Errorf("volume %s: %w: it is not staged, and grows only in use", id, volume.ErrPrecondition)
@@ -47,7 +42,7 @@ func (n *Node) Expand(ctx context.Context, id, path string, required, limit int6
 		return 0, err
 	}
 	// Also when the size is there already: the call before this one may have been cut off before the file system grew.
-	if err := n.growDevice(ctx, manager, dev, rec, filesystem.DeviceSize(rec.FSType, size+rec.Overhead)); err != nil {
+	if err := n.growDevice(ctx, manager, dev, rec, deviceSize(rec, size)); err != nil {
 		return 0, fmt.Errorf("expand volume %s: %w", id, err)
 	}
 	if size > rec.Size {
@@ -58,4 +53,20 @@ func (n *Node) Expand(ctx context.Context, id, path string, required, limit int6
 	}
 	klog.FromContext(ctx).V(2).Info("Expanded a volume", "size", rec.Size, "device-size", rec.DeviceSize)
 	return rec.Size, nil
+}
+
+// shownAt says whether something is mounted at a path where a volume is said to be. Kubelet's path of a raw block volume may be
+// that of the device as kubelet maps it, which is none of ours.
+func shownAt(rec *volume.Record, path string) error {
+	if rec.Block {
+		return nil
+	}
+	mounted, err := mounts.At(path)
+	if err != nil {
+		return err
+	}
+	if mounted == nil {
+		return fmt.Errorf("volume %s: %w at %s: nothing is mounted there", rec.ID, volume.ErrNotFound, path)
+	}
+	return nil
 }

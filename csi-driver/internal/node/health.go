@@ -56,6 +56,9 @@ func (n *Node) Stats(id, path string) (filesystem.Usage, error) {
 	if mounted == nil {
 		return filesystem.Usage{}, fmt.Errorf("volume %s: %w at %s: nothing is mounted there", rec.ID, volume.ErrNotFound, path)
 	}
+	if rec.Block {
+		return filesystem.Usage{Total: rec.Size}, nil
+	}
 	return filesystem.Measure(path)
 }
 
@@ -94,6 +97,9 @@ func (n *Node) problems(rec *volume.Record) ([]Problem, error) {
 		problems = append(problems, Problem{DataLoss, events.ReasonQuarantined, n.agentQuarantineMessage(rec)})
 	}
 	if rec.Staged == nil {
+		return problems, nil
+	}
+	if rec.Block {
 		return problems, nil
 	}
 	mounted, err := mounts.At(rec.Staged.Path)

@@ -257,7 +257,7 @@ func TestQuarantine(t *testing.T) {
 func TestCapacity(t *testing.T) {
 	f := newFixture(t, "")
 	params := volume.Params{Device: volume.DeviceEmulated}
-	capacity, err := f.Capacity(f.ctx, params)
+	capacity, err := f.Capacity(f.ctx, params, false)
 	f.must(err)
 	_, err = f.Create(f.ctx, CreateRequest{Name: "large", FSType: volume.XFS, Required: capacity + volume.MiB, Params: params})
 	if !errors.Is(err, volume.ErrExhausted) || !strings.Contains(err.Error(), fmt.Sprintf("holds %d MiB", capacity/volume.MiB)) {
@@ -268,7 +268,7 @@ func TestCapacity(t *testing.T) {
 	}
 	rec := f.create("all", volume.XFS, capacity)
 	f.stageAt(rec)
-	if left, err := f.Capacity(f.ctx, params); err != nil || left != 0 {
+	if left, err := f.Capacity(f.ctx, params, false); err != nil || left != 0 {
 		t.Errorf("%d left, %v", left, err)
 	}
 	_, err = f.Expand(f.ctx, rec.ID, f.staging("all"), 2*capacity, 0)
@@ -276,7 +276,7 @@ func TestCapacity(t *testing.T) {
 		t.Errorf("expanding beyond the node: %v", err)
 	}
 	f.remove(rec)
-	if back, err := f.Capacity(f.ctx, params); err != nil || back != capacity {
+	if back, err := f.Capacity(f.ctx, params, false); err != nil || back != capacity {
 		t.Errorf("%d of %d came back, %v", back, capacity, err)
 	}
 }

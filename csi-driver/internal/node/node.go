@@ -156,6 +156,9 @@ func (n *Node) resumeVolume(ctx context.Context, rec *volume.Record) error {
 	if err != nil {
 		return err
 	}
+	if rec.Block {
+		return nil // it has no agent
+	}
 	if mounted == nil { // the node was rebooted; kubelet stages the volume again when a pod needs it
 		logger.V(2).Info("Volume was staged and is not mounted any more", "volume-id", rec.ID, "path", rec.Staged.Path)
 		return nil

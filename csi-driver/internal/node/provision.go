@@ -20,8 +20,11 @@ import (
 type CreateRequest struct {
 	Name   string
 	Params volume.Params
-	// FSType is the file system type to use, never empty.
+	// Block asks for a raw block volume; FSType is the file system type of any other, never empty.
+	Block  bool
 	FSType string
+	// MountFlags are the mount options that the volume will be staged with.
+	MountFlags []string
 	// Required and Limit bound the size; 0 is no bound.
 	Required, Limit int64
 }
@@ -31,6 +34,11 @@ func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, e
 	manager, err := n.config.Managers.Get(req.Params.Device)
 	if err != nil {
 		return nil, err
+	}
+	if !req.Block {
+		if _, err := filesystem.MountOptions(req.FSType, req.MountFlags, !manager.Emulated()); err != nil {
+			return nil, err
+		}
 	}
 	id := volume.IDFromName(req.Name)
 	rec, err := n.store.Get(id)
@@ -66,6 +74,9 @@ func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, e
 	if manager.Emulated() {
 		n.config.Events.OnPVC(ctx, rec.PVC, false, events.ReasonEmulated, n.emulatedMessage(rec))
 	}
+	if rec.Block {
+		n.config.Events.OnPVC(ctx, rec.PVC, false, events.ReasonRawBlock, rawBlockMessage(rec))
+	}
 	return rec, nil
 }
 
@@ -77,27 +88,41 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 	}
 	rec := &volume.Record{
 		ID: id, Name: req.Name, Phase: volume.PhaseCreating,
-		Mode: req.Params.Mode, Device: req.Params.Device, FSType: req.FSType, PVC: req.Params.PVC,
-		Size: size, Overhead: n.config.Overhead, DeviceSize: filesystem.DeviceSize(req.FSType, size+n.config.Overhead),
+		Mode: req.Params.Mode, Device: req.Params.Device, Block: req.Block, FSType: req.FSType, PVC: req.Params.PVC, Size: size,
 	}
+	if !req.Block {
+		rec.Overhead = n.config.Overhead
+	}
+	rec.DeviceSize = deviceSize(rec, size)
 	available, err := manager.Available(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if rec.DeviceSize > available {
-		return nil, n.tooLarge(req.FSType, size, available)
+		return nil, n.tooLarge(rec, available)
 	}
 	return rec, nil
 }
 
 // tooLarge says in the user's terms, the size of a claim, what would have fitted.
-func (n *Node) tooLarge(fsType string, size, available int64) error {
+func (n *Node) tooLarge(rec *volume.Record, available int64) error {
 	return fmt.Errorf("%w on node %s: the volume would hold %d MiB, the largest that fits now holds %d MiB; ask for less, delete volumes, or raise the node's capacity",
-		volume.ErrExhausted, n.config.Name, size/volume.MiB, n.largest(fsType, available)/volume.MiB)
+		volume.ErrExhausted, n.config.Name, rec.Size/volume.MiB, n.largest(rec.Block, rec.FSType, available)/volume.MiB)
+}
+
+// deviceSize returns how large a volume's device must be for the volume to hold size bytes.
+func deviceSize(rec *volume.Record, size int64) int64 {
+	if rec.Block {
+		return size
+	}
+	return filesystem.DeviceSize(rec.FSType, size+rec.Overhead)
 }
 
 // largest returns the most a volume can hold in available bytes of device.
-func (n *Node) largest(fsType string, available int64) int64 {
+func (n *Node) largest(block bool, fsType string, available int64) int64 {
+	if block {
+		return available / volume.MiB * volume.MiB
+	}
 	return max(0, filesystem.LargestSize(fsType, available)-n.config.Overhead)
 }
 
@@ -113,6 +138,8 @@ func compatible(rec *volume.Record, req CreateRequest) error {
 		return differs("mode", rec.Mode, req.Params.Mode)
 	case rec.Device != req.Params.Device:
 		return differs("device", rec.Device, req.Params.Device)
+	case rec.Block != req.Block:
+		return differs("volume mode", volumeMode(rec.Block), volumeMode(req.Block))
 	case rec.FSType != req.FSType:
 		return differs("file system type", rec.FSType, req.FSType)
 	case rec.Size < req.Required:
@@ -194,11 +221,38 @@ func inUse(rec *volume.Record) (string, error) {
 	return "", nil
 }
 
+// CheckUse says whether a volume can be used in a way that a request asks for.
+func (n *Node) CheckUse(rec *volume.Record, block bool, fsType string, mountFlags []string) error {
+	if rec.Block != block {
+		return fmt.Errorf("%w: volume %s has the volume mode %s, the request wants %s", volume.ErrInvalid, rec.ID, volumeMode(rec.Block), volumeMode(block))
+	}
+	if fsType != "" && fsType != rec.FSType {
+		return fmt.Errorf("%w: volume %s was made for %s, the request wants %s", volume.ErrInvalid, rec.ID, rec.FSType, fsType)
+	}
+	if block {
+		return nil
+	}
+	manager, err := n.config.Managers.Get(rec.Device)
+	if err != nil {
+		return err
+	}
+	_, err = mountOptions(manager, rec, mountFlags)
+	return err
+}
+
+// volumeMode is what Kubernetes calls it.
+func volumeMode(block bool) string {
+	if block {
+		return "Block"
+	}
+	return "Filesystem"
+}
+
 // Volume returns a volume that exists.
 func (n *Node) Volume(id string) (*volume.Record, error) { return n.get(id) }
 
 // Capacity returns the most that a new volume of these parameters can hold.
-func (n *Node) Capacity(ctx context.Context, params volume.Params) (int64, error) {
+func (n *Node) Capacity(ctx context.Context, params volume.Params, block bool) (int64, error) {
 	manager, err := n.config.Managers.Get(params.Device)
 	if err != nil {
 		return 0, err
@@ -211,7 +265,7 @@ func (n *Node) Capacity(ctx context.Context, params volume.Params) (int64, error
 	if fsType == "" {
 		fsType = volume.XFS
 	}
-	return n.largest(fsType, available), nil
+	return n.largest(block, fsType, available), nil
 }
 
 // CheckExpand says whether a volume could grow, and to what size, without doing it.
@@ -232,7 +286,7 @@ func (n *Node) CheckExpand(ctx context.Context, id string, required, limit int64
 }
 
 func (n *Node) roomToGrow(ctx context.Context, manager device.Manager, rec *volume.Record, size int64) error {
-	missing := filesystem.DeviceSize(rec.FSType, size+rec.Overhead) - rec.DeviceSize
+	missing := deviceSize(rec, size) - rec.DeviceSize
 	if missing <= 0 {
 		return nil
 	}

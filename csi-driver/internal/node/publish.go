@@ -18,7 +18,9 @@ type PublishRequest struct {
 	ID          string
 	StagingPath string
 	Target      string
-	ReadOnly    bool
+	// Block asks for the device itself, as a file at Target.
+	Block    bool
+	ReadOnly bool
 	// Exclusive refuses a second target while one is mounted.
 	Exclusive bool
 	Pod       volume.Pod
@@ -30,11 +32,17 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 	if err != nil {
 		return err
 	}
+	if err := n.CheckUse(rec, req.Block, "", nil); err != nil {
+		return err
+	}
 	if err := n.staged(rec, req.StagingPath); err != nil {
 		return err
 	}
 	if err := n.refuseSecondTarget(rec, req); err != nil {
 		return err
+	}
+	if rec.Block {
+		return n.publishBlock(ctx, rec, req)
 	}
 	// Without its agent the application would run with its guarantee kept by slower means, or, in strict mode, could not write.
 	// An agent that was just restarted is worth waiting for; for a longer trouble kubelet calls again and the pod shows why.
@@ -43,6 +51,11 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 	if err := n.agents.WaitReady(wait, rec.ID); err != nil {
 		return fmt.Errorf("publish volume %s: %w: %w", rec.ID, volume.ErrUnavailable, err)
 	}
+	return n.show(ctx, rec, req, n.data(rec))
+}
+
+// show records a target and mounts source there.
+func (n *Node) show(ctx context.Context, rec *volume.Record, req PublishRequest, source string) error {
 	if rec.Published == nil {
 		rec.Published = map[string]volume.Publish{}
 	}
@@ -55,7 +68,7 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 	if req.ReadOnly {
 		options = []string{"ro"}
 	}
-	if err := n.mounter.Bind(ctx, n.data(rec), req.Target, options); err != nil {
+	if err := n.mounter.Bind(ctx, source, req.Target, options); err != nil {
 		return fmt.Errorf("publish volume %s: %w", rec.ID, err)
 	}
 	if !again {
@@ -85,6 +98,9 @@ func (n *Node) refuseSecondTarget(rec *volume.Record, req PublishRequest) error 
 func (n *Node) staged(rec *volume.Record, path string) error {
 	if rec.Staged == nil || rec.Staged.Path != path {
 		return fmt.Errorf("volume %s: %w: it is not staged at %s", rec.ID, volume.ErrPrecondition, path)
+	}
+	if rec.Block {
+		return nil // nothing is mounted for it before it is published
 	}
 	mounted, err := mounts.At(path)
 	if err != nil {

@@ -22,7 +22,8 @@ import (
 type StageRequest struct {
 	ID   string
 	Path string
-	// FSType is what the PersistentVolume says; empty: whatever the volume was made for.
+	// Block asks for a raw block volume. FSType is what the PersistentVolume says; empty: whatever the volume was made for.
+	Block      bool
 	FSType     string
 	MountFlags []string
 }
@@ -34,12 +35,15 @@ func (n *Node) Stage(ctx context.Context, req StageRequest) error {
 	if err != nil {
 		return err
 	}
-	if req.FSType != "" && req.FSType != rec.FSType {
-		return fmt.Errorf("%w: volume %s was made for %s, the request wants %s", volume.ErrInvalid, rec.ID, rec.FSType, req.FSType)
+	if err := n.CheckUse(rec, req.Block, req.FSType, req.MountFlags); err != nil {
+		return err
 	}
 	manager, err := n.config.Managers.Get(rec.Device)
 	if err != nil {
 		return err
+	}
+	if rec.Block {
+		return n.stageBlock(ctx, manager, rec, req.Path)
 	}
 	if rec.Staged != nil && rec.Staged.Path != req.Path {
 		if mounted, err := mounts.At(rec.Staged.Path); err != nil {
@@ -88,7 +92,7 @@ func (n *Node) stage(ctx context.Context, manager device.Manager, rec *volume.Re
 			return err
 		}
 	}
-	if err := n.mount(ctx, dev, rec, req); err != nil {
+	if err := n.mount(ctx, manager, dev, rec, req); err != nil {
 		return err
 	}
 	if err := n.ensureRoom(ctx, manager, dev, rec); err != nil {
@@ -155,6 +159,9 @@ func (n *Node) growDevice(ctx context.Context, manager device.Manager, dev strin
 	if err := manager.Grow(ctx, rec.ID, rec.DeviceSize); err != nil {
 		return err
 	}
+	if rec.Block {
+		return nil
+	}
 	return filesystem.Grow(ctx, dev, n.root(rec), rec.FSType)
 }
 
@@ -218,7 +225,11 @@ func (n *Node) Unstage(ctx context.Context, id, path string) error {
 	if err != nil {
 		return err
 	}
-	if mounted, err := mounts.At(path); err != nil {
+	if rec.Block {
+		if err := refuseWhileBlockPublished(rec); err != nil {
+			return err
+		}
+	} else if mounted, err := mounts.At(path); err != nil {
 		return err
 	} else if mounted != nil {
 		if err := n.refuseWhilePublished(rec, path); err != nil {
@@ -265,6 +276,11 @@ func (n *Node) takeDown(ctx context.Context, manager device.Manager, rec *volume
 	}
 	if err := n.mounter.Cleanup(path); err != nil {
 		return err
+	}
+	if rec.Block {
+		if err := allowWrites(ctx, manager, rec.ID); err != nil {
+			return err
+		}
 	}
 	if err := manager.Detach(ctx, rec.ID); err != nil {
 		return err

@@ -27,8 +27,11 @@ type Record struct {
 
 	Mode   Mode   `json:"mode"`
 	Device string `json:"device"`
+	// FSType is empty for a raw block volume.
 	FSType string `json:"fsType"`
-	PVC    PVC    `json:"pvc,omitzero"`
+	// Block: a raw block volume. It has no file system, so no pool, no logs and no agent, and the library does not serve it.
+	Block bool `json:"block,omitempty"`
+	PVC   PVC  `json:"pvc,omitzero"`
 
 	// Size is what the user was promised; DeviceSize adds the pool, the logs and the file system's own needs.
 	Size       int64 `json:"size"`
