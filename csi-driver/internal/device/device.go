@@ -36,6 +36,20 @@ type Manager interface {
 	Delete(ctx context.Context, id string) error
 }
 
+// Region is a part of what a manager's devices are made of.
+type Region struct {
+	Name string
+	// Type says what it is, in one word: "directory", "pmem", "cxl".
+	Type string
+	// Capacity is what it can hold, Available what can still be given to devices.
+	Capacity, Available int64
+}
+
+// Inventory is what a Manager implements that can say what its capacity is made of.
+type Inventory interface {
+	Regions(ctx context.Context) ([]Region, error)
+}
+
 // Managers are the managers of a node, by name.
 type Managers map[string]Manager
 

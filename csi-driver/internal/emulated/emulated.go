@@ -43,7 +43,10 @@ type Manager struct {
 	mu sync.Mutex
 }
 
-var _ device.Manager = (*Manager)(nil)
+var (
+	_ device.Manager   = (*Manager)(nil)
+	_ device.Inventory = (*Manager)(nil)
+)
 
 // New returns a manager; the directory is created when it is not there.
 func New(config Config) (*Manager, error) {
@@ -83,6 +86,15 @@ func (m *Manager) Available(context.Context) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.availableLocked()
+}
+
+// Regions implements device.Inventory: the directory of the backing files.
+func (m *Manager) Regions(ctx context.Context) ([]device.Region, error) {
+	available, err := m.Available(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []device.Region{{Name: m.config.Dir, Type: "directory", Capacity: m.config.Capacity, Available: available}}, nil
 }
 
 func (m *Manager) availableLocked() (int64, error) {

@@ -5,7 +5,6 @@ package metrics
 import (
 	"context"
 	"strconv"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -31,13 +30,7 @@ var (
 )
 
 // ModuleCollector is a prometheus.Collector over the kernel module of a node.
-type ModuleCollector struct {
-	source ModuleSource
-
-	mu        sync.Mutex
-	state     module.State
-	providers map[string]string // as of state; finding out runs mkfs
-}
+type ModuleCollector struct{ source ModuleSource }
 
 // NewModuleCollector returns a ModuleCollector.
 func NewModuleCollector(source ModuleSource) *ModuleCollector {
@@ -62,18 +55,9 @@ func (c *ModuleCollector) Collect(ch chan<- prometheus.Metric) {
 	if !s.Since.IsZero() {
 		ch <- gauge(moduleSince, float64(s.Since.Unix()))
 	}
-	for fsType, name := range c.currentProviders(s.State) {
+	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
+	defer cancel()
+	for fsType, name := range c.source.Providers(ctx) {
 		ch <- gauge(provider, 1, fsType, name)
 	}
-}
-
-func (c *ModuleCollector) currentProviders(state module.State) map[string]string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.providers == nil || c.state != state {
-		ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
-		defer cancel()
-		c.state, c.providers = state, c.source.Providers(ctx)
-	}
-	return c.providers
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -28,7 +29,13 @@ type Report struct {
 // Providers returns, for each file system type, what volumes that are staged on this node now relink with. Names are those of
 // `splitfs status`.
 func (m *Manager) Providers(ctx context.Context) map[string]string {
-	return providers(ctx, m.Status().State)
+	state := m.Status().State
+	m.providersMu.Lock()
+	defer m.providersMu.Unlock()
+	if m.providers == nil || m.providersFor != state {
+		m.providers, m.providersFor = providers(ctx, state), state
+	}
+	return maps.Clone(m.providers)
 }
 
 func providers(ctx context.Context, state State) map[string]string {

@@ -4,14 +4,18 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"splitfs.io/splitfs/csi-driver/internal/agent"
+	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/filesystem"
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
@@ -162,6 +166,46 @@ func (n *Node) Reports(ctx context.Context) ([]Report, error) {
 		reports = append(reports, r)
 	}
 	return reports, errors.Join(errs...)
+}
+
+// DeviceReport is what monitoring wants to know of one device manager.
+type DeviceReport struct {
+	Name      string
+	Emulated  bool
+	Available int64
+	// Regions are what the devices are made of, where the manager can say it.
+	Regions []device.Region
+	// Err says why no device can be made now.
+	Err error
+}
+
+// Devices reports on every device manager, by name.
+func (n *Node) Devices(ctx context.Context) []DeviceReport {
+	reports := make([]DeviceReport, 0, len(n.config.Managers))
+	for _, name := range slices.Sorted(maps.Keys(n.config.Managers)) {
+		m := n.config.Managers[name]
+		r := DeviceReport{Name: name, Emulated: m.Emulated(), Err: m.Check(ctx)}
+		var err error
+		if r.Available, err = m.Available(ctx); err != nil {
+			r.Err = errors.Join(r.Err, err)
+		}
+		if inventory, ok := m.(device.Inventory); ok {
+			if r.Regions, err = inventory.Regions(ctx); err != nil {
+				r.Err = errors.Join(r.Err, err)
+			}
+		}
+		reports = append(reports, r)
+	}
+	return reports
+}
+
+// LibraryDigest returns the SHA-256 of the library that pods find on this node.
+func (n *Node) LibraryDigest() (string, error) {
+	content, err := os.ReadFile(n.library.path())
+	if err != nil {
+		return "", fmt.Errorf("the library: %w", err)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(content)), nil
 }
 
 // LibraryReady says whether pods find the library on this node.

@@ -70,14 +70,14 @@ func removeSocket(path string) error {
 	return nil
 }
 
-// NewGRPC returns a server whose calls are measured, logged and kept from taking the process down.
-func NewGRPC(logger klog.Logger, metrics csimetrics.CSIMetricsManager) *grpc.Server {
+// NewGRPC returns a server whose calls are measured, logged and kept from taking the process down. Further interceptors come last.
+func NewGRPC(logger klog.Logger, metrics csimetrics.CSIMetricsManager, more ...grpc.UnaryServerInterceptor) *grpc.Server {
 	extended := connection.ExtendedCSIMetricsManager{CSIMetricsManager: metrics}
-	return grpc.NewServer(grpc.ChainUnaryInterceptor(
+	return grpc.NewServer(grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{
 		extended.RecordMetricsServerInterceptor,
 		logging(logger),
 		recovering,
-	))
+	}, more...)...))
 }
 
 // Serve serves until ctx is done, then lets running calls end.
