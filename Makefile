@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X main.version=$(VERSION)
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e test-arm64 vm-test vm-soak crash-explore crash-mutate soak-apps bench images lint format clean help
+.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e test-arm64 vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images lint format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector ## build the library, the command line, the CSI driver and the injector into build/
@@ -75,6 +75,9 @@ crash-explore: | $(BUILD) ## crash states of all sequences of two operations, of
 crash-mutate: | $(BUILD) ## plant every persistence bug in turn: the explorer must find each
 	$(MAKE) -C libsplit crash-progs
 	cd libsplit && $(BUILD)/test/record/crash/test_mutants --all --jobs 2 $(MUTATE_ARGS)
+
+kill-driver: ## kill the CSI node service before every call by which a volume's life changes the machine; "make test" takes a sample
+	SPLITFS_KILL_EVERY_STEP=1 $(GO) test -count=1 -timeout 60m -run TestKilled ./csi-driver/internal/app
 
 fuzz: ## fuzz everything that reads bytes of others for two minutes each; FUZZ_ARGS="--seconds N --seed N --keep TARGET..."
 	libsplit/test/fuzz/test_fuzz --seconds 120 --seed 0 $(FUZZ_ARGS)

@@ -17,14 +17,22 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
+	"splitfs.io/splitfs/csi-driver/internal/killtest"
 	"splitfs.io/splitfs/csi-driver/internal/splitfstest"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
 func TestMain(m *testing.M) {
 	splitfstest.RunIfCalled()
+	killtest.RunIfCalled()
+	if filepath.Base(os.Args[0]) == driverName {
+		os.Exit(Main())
+	}
 	os.Exit(m.Run())
 }
+
+// driverName is how the test binary is called to be the driver itself.
+const driverName = "splitfs-csi"
 
 // service is `splitfs-csi node`, as it runs on a node, in directories of its own.
 type service struct {

@@ -85,7 +85,7 @@ func newNodeCommand() *cobra.Command {
 	f.StringVar(&o.binary, "splitfs-binary", "/usr/local/bin/splitfs", "the splitfs program")
 	f.StringVar(&o.library, "library", "/usr/local/lib/splitfs/libsplit.so", "the preload library that pods get")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9810", "address of /healthz, /readyz and /metrics; empty: not served")
-	f.BoolVar(&o.events, "events", true, "send Kubernetes events")
+	f.BoolVar(&o.events, "events", true, "send Kubernetes events, and report volumes that the cluster has no PersistentVolume for")
 	f.BoolVar(&o.module, "module", false, "load the kernel module ext4_splitfs, and use it for ext4 volumes")
 	f.StringSliceVar(&o.moduleDirs, "module-dir", nil, moduleDirHelp)
 	f.DurationVar(&o.watchInterval, "watch-interval", 30*time.Second, "how often library, logs and kernel module are looked after")
@@ -126,7 +126,7 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	ctx = klog.NewContext(ctx, logger)
 	logger.Info("Starting", "driver", driverinfo.Name, "version", driverinfo.Version, "endpoint", o.endpoint)
 
-	recorder, err := newRecorder(ctx, o)
+	recorder, claims, err := newCluster(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func runNode(ctx context.Context, o nodeOptions) error {
 		return err
 	}
 	modules.Ensure(ctx) // before any volume is served: a mounted one keeps the ext4 it was mounted with
-	n, err := newNode(ctx, o, recorder, modules)
+	n, err := newNode(ctx, o, recorder, claims, modules)
 	if err != nil {
 		return err
 	}
@@ -186,15 +186,16 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	return group.Wait()
 }
 
-func newRecorder(ctx context.Context, o nodeOptions) (events.Recorder, error) {
+// newCluster connects to the cluster: for events, and for the question which volumes it still has.
+func newCluster(ctx context.Context, o nodeOptions) (events.Recorder, node.Claims, error) {
 	if !o.events {
-		return events.Discard{}, nil
+		return events.Discard{}, nil, nil
 	}
 	client, err := kubeClient(o.kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("%w (--events=false runs without)", err)
+		return nil, nil, fmt.Errorf("%w (--events=false runs without)", err)
 	}
-	return events.NewCluster(ctx, client, "splitfs-csi-node", o.nodeName), nil
+	return events.NewCluster(ctx, client, "splitfs-csi-node", o.nodeName), clusterClaims{client}, nil
 }
 
 // newModules builds the manager of the kernel module, which tells the node's readers what becomes of it.
@@ -216,7 +217,7 @@ func newModules(o nodeOptions, recorder events.Recorder) (*module.Manager, error
 }
 
 // newNode builds the node's core.
-func newNode(ctx context.Context, o nodeOptions, recorder events.Recorder, modules *module.Manager) (*node.Node, error) {
+func newNode(ctx context.Context, o nodeOptions, recorder events.Recorder, claims node.Claims, modules *module.Manager) (*node.Node, error) {
 	emulatedDevices, err := emulated.New(emulated.Config{
 		Dir: o.emulatedDir, Capacity: int64(o.emulatedCapacity), MinFree: int64(o.emulatedMinFree),
 	})
@@ -233,6 +234,7 @@ func newNode(ctx context.Context, o nodeOptions, recorder events.Recorder, modul
 		MaxVolumes: o.maxVolumes,
 		Managers:   device.NewManagers(emulatedDevices),
 		Events:     recorder,
+		Claims:     claims,
 		Module:     modules,
 	})
 }

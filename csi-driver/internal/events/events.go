@@ -32,6 +32,8 @@ const (
 	ReasonStockExt4       = "StockExt4"
 	ReasonLibraryRestored = "LibraryRestored"
 	ReasonLibraryMissing  = "LibraryMissing"
+	// ReasonOrphan: something was found on the node that no volume accounts for.
+	ReasonOrphan = "OrphanFound"
 	// ReasonModule begins the reasons of events about the kernel module; its state follows.
 	ReasonModule = "KernelModule"
 )

@@ -44,6 +44,7 @@ var counters = []struct{ name, help string }{
 type Source interface {
 	Reports(ctx context.Context) ([]node.Report, error)
 	LibraryReady() error
+	Orphans() []node.Orphan
 	Capacity(ctx context.Context, params volume.Params, block bool) (int64, error)
 }
 
@@ -76,6 +77,7 @@ var (
 
 	libraryInstalled = nodeDesc("node_library_installed", "1 when pods on this node find libsplit.so.")
 	availableBytes   = nodeDesc("node_emulated_available_bytes", "The most that one more emulated volume could hold.")
+	orphans          = prometheus.NewDesc(prefix+"node_orphans", "Things found on the node that no volume accounts for, by kind.", []string{"kind"}, nil)
 	reportErrors     = nodeDesc("node_report_errors", "1 when the last collection could not report on everything.")
 
 	counterDescs = func() []*prometheus.Desc {
@@ -107,7 +109,7 @@ func NewCollector(logger klog.Logger, source Source) *Collector {
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range append([]*prometheus.Desc{
 		volumeInfo, volumeSize, volumeDevice, volumeStaged, volumeProblem, volumeStatusUp, agentUp, agentRestarts, poolBytes, poolFreeBytes,
-		processes, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside, libraryInstalled, availableBytes, reportErrors,
+		processes, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside, libraryInstalled, availableBytes, orphans, reportErrors,
 	}, counterDescs...) {
 		ch <- d
 	}
@@ -128,8 +130,19 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	} else {
 		ch <- gauge(availableBytes, float64(available))
 	}
+	c.collectOrphans(ch)
 	for _, r := range reports {
 		c.collectVolume(ch, r)
+	}
+}
+
+func (c *Collector) collectOrphans(ch chan<- prometheus.Metric) {
+	count := map[node.OrphanKind]int{}
+	for _, o := range c.source.Orphans() {
+		count[o.Kind]++
+	}
+	for _, kind := range node.OrphanKinds {
+		ch <- gauge(orphans, float64(count[kind]), string(kind))
 	}
 }
 

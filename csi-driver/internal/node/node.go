@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -47,6 +48,8 @@ type Config struct {
 	// Module says how file systems are mounted; nil: as what they are.
 	Module Module
 	Events events.Recorder
+	// Claims is asked for volumes that the cluster has forgotten; nil: nobody is.
+	Claims Claims
 	// Agent overrides timeouts of the agents' supervisor; Binary, Args and OnDeath are set here.
 	Agent agent.Config
 }
@@ -70,6 +73,9 @@ type Node struct {
 	mounter *mounts.Mounter
 	agents  *agent.Supervisor
 	library library
+
+	orphansMu sync.Mutex
+	orphans   []Orphan
 }
 
 // New opens the node's state. Resume brings its volumes back into service.
@@ -92,6 +98,9 @@ func New(ctx context.Context, config Config) (*Node, error) {
 		library: library{source: config.Library, dir: config.InjectDir},
 	}
 	if err := n.library.prepareDirs(); err != nil {
+		return nil, err
+	}
+	if err := volume.RemoveUnfinished(n.library.dir); err != nil {
 		return nil, err
 	}
 	supervisor := config.Agent
@@ -137,6 +146,7 @@ func (n *Node) Resume(ctx context.Context) error {
 			logger.Error(err, "Cannot resume a volume", "volume-id", rec.ID)
 		}
 	}
+	n.reportOrphans(ctx)
 	return nil
 }
 

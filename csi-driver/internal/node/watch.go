@@ -21,6 +21,7 @@ import (
 // busy is looked at the next time.
 func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Duration) {
 	libraryFailed := false
+	looked := time.Now() // Resume did
 	for {
 		select {
 		case <-ctx.Done():
@@ -28,6 +29,10 @@ func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Dur
 		case <-time.After(interval):
 		}
 		libraryFailed = n.watchLibrary(ctx, libraryFailed)
+		if time.Since(looked) > orphanInterval {
+			n.reportOrphans(ctx)
+			looked = time.Now()
+		}
 		records, err := n.store.List()
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot look after all volumes")

@@ -15,7 +15,8 @@ const (
 	PhaseDeleting Phase = "deleting"
 )
 
-// recordVersion is the format of a state file. A driver refuses a version it does not know.
+// recordVersion is the format of a state file. It changes only when an older driver would do harm by not knowing a field; other
+// fields are added without. A driver refuses a version above its own, and keeps fields it does not know.
 const recordVersion = 1
 
 // Record is everything the node knows about a volume, one file per volume.
@@ -49,6 +50,9 @@ type Record struct {
 	Recovery  *Recovery          `json:"recovery,omitempty"`
 	// Quarantined is what agents set aside while the volume was in use.
 	Quarantined Quarantined `json:"quarantined,omitzero"`
+
+	// read is the state file as it was read, for the fields in it that are not known here.
+	read any
 }
 
 // Quarantined counts what recovery by agents set aside.

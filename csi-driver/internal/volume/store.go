@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
+	"time"
 )
 
 const recordSuffix = ".json"
@@ -22,6 +24,9 @@ type Store struct{ dir string }
 func OpenStore(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the state directory: %w", err)
+	}
+	if err := RemoveUnfinished(dir); err != nil {
+		return nil, err
 	}
 	return &Store{dir: dir}, nil
 }
@@ -44,19 +49,37 @@ func (s *Store) Get(id string) (*Record, error) {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return nil, fmt.Errorf("state file %s is damaged: %w", s.path(id), err)
 	}
-	if r.Version != recordVersion {
-		return nil, fmt.Errorf("state file %s has format version %d, this driver knows %d; run a newer driver", s.path(id), r.Version, recordVersion)
+	if r.Version < 1 || r.Version > recordVersion {
+		return nil, fmt.Errorf("%w: state file %s has the format version %d, this driver knows 1 to %d; the volume is left alone until the driver that wrote it, or a newer one, runs again",
+			ErrPrecondition, s.path(id), r.Version, recordVersion)
 	}
 	if r.ID != id {
 		return nil, fmt.Errorf("state file %s describes volume %q", s.path(id), r.ID)
 	}
+	if r.read, err = decodeTree(raw); err != nil {
+		return nil, fmt.Errorf("state file %s is damaged: %w", s.path(id), err)
+	}
 	return &r, nil
+}
+
+// encode returns a record as it is stored, with what an other driver's version had added to it.
+func encode(r *Record) ([]byte, error) {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := decodeTree(raw)
+	if err != nil {
+		return nil, err
+	}
+	carryUnknown(r.read, tree, reflect.TypeFor[Record]())
+	return json.MarshalIndent(tree, "", "  ")
 }
 
 // Put makes r durable: a temporary file is written and synced, renamed over the old record, and the directory is synced.
 func (s *Store) Put(r *Record) error {
 	r.Version = recordVersion
-	raw, err := json.MarshalIndent(r, "", "  ")
+	raw, err := encode(r)
 	if err != nil {
 		return fmt.Errorf("encode the state of volume %s: %w", r.ID, err)
 	}
@@ -77,19 +100,42 @@ func (s *Store) Remove(id string) error {
 	return nil
 }
 
-// List returns all records that can be read, and an error that joins what is wrong with the others.
-func (s *Store) List() ([]*Record, error) {
+// Age returns how long ago a volume's record was written.
+func (s *Store) Age(id string) (time.Duration, error) {
+	info, err := os.Stat(s.path(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("volume %s: %w on this node", id, ErrNotFound)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("state of volume %s: %w", id, err)
+	}
+	return time.Since(info.ModTime()), nil
+}
+
+// IDs returns the IDs of all records, also of those that cannot be read.
+func (s *Store) IDs() ([]string, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, fmt.Errorf("list the state directory: %w", err)
 	}
+	var ids []string
+	for _, e := range entries {
+		if id, ok := strings.CutSuffix(e.Name(), recordSuffix); ok && ValidID(id) {
+			ids = append(ids, id) // all else are temporary files of an interrupted write
+		}
+	}
+	return ids, nil
+}
+
+// List returns all records that can be read, and an error that joins what is wrong with the others.
+func (s *Store) List() ([]*Record, error) {
+	ids, err := s.IDs()
+	if err != nil {
+		return nil, err
+	}
 	var records []*Record
 	var errs []error
-	for _, e := range entries {
-		id, ok := strings.CutSuffix(e.Name(), recordSuffix)
-		if !ok || !ValidID(id) {
-			continue // temporary files of an interrupted write
-		}
+	for _, id := range ids {
 		r, err := s.Get(id)
 		if errors.Is(err, ErrNotFound) {
 			continue // removed while we were reading
@@ -103,10 +149,28 @@ func (s *Store) List() ([]*Record, error) {
 	return records, errors.Join(errs...)
 }
 
+// unfinishedSuffix marks a file that WriteFileDurable has not put into its place yet.
+const unfinishedSuffix = ".tmp"
+
+// RemoveUnfinished removes from a directory what WriteFileDurable left when its process was killed. Called before anything is
+// written there.
+func RemoveUnfinished(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, ".*"+unfinishedSuffix))
+	if err != nil {
+		return fmt.Errorf("look for unfinished files in %s: %w", dir, err)
+	}
+	for _, path := range left {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove an unfinished file: %w", err)
+		}
+	}
+	return nil
+}
+
 // WriteFileDurable replaces a file as a whole; when it returns the new content survives a power loss.
 func WriteFileDurable(path string, content []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
-	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*"+unfinishedSuffix)
 	if err != nil {
 		return err
 	}

@@ -148,10 +148,17 @@ func TestStore(t *testing.T) {
 	}
 	write(damaged, `{"version":1,"id":"`)
 	write(future, `{"version":99,"id":"`+future+`"}`)
-	for id, message := range map[string]string{damaged: "is damaged", future: "run a newer driver"} {
+	for id, message := range map[string]string{damaged: "is damaged", future: "or a newer one, runs again"} {
 		if _, err := s.Get(id); err == nil || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), message) {
 			t.Errorf("Get(%s): %v", id, err)
 		}
+	}
+	write("."+rec.ID, "the beginning of")
+	if err := os.Rename(filepath.Join(dir, "volumes", "."+rec.ID+".json"), filepath.Join(dir, "volumes", "."+rec.ID+".json.17.tmp")); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = OpenStore(filepath.Join(dir, "volumes")); err != nil { // removes what a killed process had begun to write
+		t.Fatal(err)
 	}
 	if list, err := s.List(); err == nil || len(list) != 1 {
 		t.Errorf("listed %d records, %v", len(list), err)
