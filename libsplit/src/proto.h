@@ -26,10 +26,11 @@ enum sfs_msg_type {
 	                      on this volume (probed by the agent when it starts); fds: log, event socket */
 	SFS_MSG_CHUNK,	   /* lease a staging file. reply: a = its number, b = bytes; fd: the file, O_RDWR */
 	SFS_MSG_RETURN,	   /* a = number of the staging file that no live record names; no reply */
-	SFS_MSG_ACQUIRE, /* a = ino, b = gen, c = SFS_ACQ_*; fd: the file as the application opened it. reply: a = delegation */
-	SFS_MSG_RELEASE, /* a = ino, b = gen: closed, nothing staged; no reply */
-	SFS_MSG_REVOKE,	 /* agent to client, event socket: a = ino, b = gen, c = the delegation to go down to */
-	SFS_MSG_REVOKED, /* client to agent, event socket: a = ino, b = gen, c as in REVOKE; done */
+	SFS_MSG_ACQUIRE,   /* a = ino, b = gen, c = SFS_ACQ_*; fd: the file as the application opened it. reply: a = delegation,
+			    b = SFS_ACQ_AT_ONCE or 0 */
+	SFS_MSG_RELEASE,   /* a = ino, b = gen: closed, nothing staged; no reply */
+	SFS_MSG_REVOKE,	   /* agent to client, event socket: a = ino, b = gen, c = the delegation to go down to */
+	SFS_MSG_REVOKED,   /* client to agent, event socket: a = ino, b = gen, c as in REVOKE; done */
 };
 
 #define SFS_HELLO_DAX	    0x1u /* the file system maps PM directly (statx says DAX and MAP_SYNC works) */
@@ -40,7 +41,10 @@ enum sfs_msg_type {
  * plain ACQUIRE of one of them revokes this one to SHARED. strict writes to a file that several processes have open.
  */
 #define SFS_ACQ_EXCLUSIVE 0x2u
-#define SFS_ACQ_RECLAIM	  0x1u /* after the agent restarted: the client held the inode EXCLUSIVE and still has data staged */
+#define SFS_ACQ_AT_ONCE                                                                                                        \
+	0x1u /* in the reply: a program without the library may write to the file: the grant is for one call, which
+				returns when everything is in the file and no record counts any more; SHARED then */
+#define SFS_ACQ_RECLAIM 0x1u /* after the agent restarted: the client held the inode EXCLUSIVE and still has data staged */
 
 enum sfs_delegation { SFS_DELEG_NONE = 0, SFS_DELEG_SHARED = 1, SFS_DELEG_EXCLUSIVE = 2 };
 

@@ -288,6 +288,9 @@ static int start(struct agent *a, struct sfs_why *why)
 	err = agent_watch(a, a->worker.done_fd, EPOLLIN, &a->worker_src);
 	if (err)
 		return sfs_fail(why, err, "epoll: %s", strerror(-err));
+	err = outsider_start(a);
+	if (err)
+		return sfs_fail(why, err, "watch for programs without the library: %s", strerror(-err));
 	err = client_load_away(a, why);
 	if (!err)
 		err = load_pool(a, why);
@@ -367,6 +370,12 @@ static void dispatch(struct agent *a, const struct epoll_event *ev)
 	case SRC_SIGNAL:
 		signalled(a);
 		break;
+	case SRC_OPENS:
+		outsider_opens(a);
+		break;
+	case SRC_CLOSES:
+		outsider_closes(a);
+		break;
 	default:
 		client_event(a, src->client, src->kind, ev->events);
 	}
@@ -389,6 +398,7 @@ static void timeouts(struct agent *a)
 		deleg_retry_all(a);
 	}
 	client_timeouts(a, now);
+	outsider_timeouts(a, now);
 	overdue_check(a, now);
 }
 
@@ -398,7 +408,8 @@ static int loop(struct agent *a, struct sfs_why *why)
 
 	for (;;) {
 		const bool tick = a->stopping || a->grace_until || a->accept_again || a->nstrangers ||
-				  client_count(a, C_DYING) || client_count(a, C_WAIT_ACQUIRE) || a->overdue_listed;
+				  client_count(a, C_DYING) || client_count(a, C_WAIT_ACQUIRE) || a->outsiders.nopening ||
+				  a->overdue_listed;
 		const int n = epoll_wait(a->epoll, ev, EVENTS, tick ? TICK_MS : -1);
 
 		if (n < 0 && errno != EINTR)
@@ -420,6 +431,7 @@ static void stop(struct agent *a)
 		unlink(a->socket_path);
 	if (a->listen_fd >= 0)
 		close(a->listen_fd);
+	outsider_stop(a); /* first: the worker may be opening a file that the kernel asks us about */
 	worker_stop(a);
 	for (uint32_t i = 0; i < a->nspare_logs; i++) {
 		sfs_log_remove(&a->root, a->spare_logs[i].id);
@@ -444,7 +456,12 @@ static void stop(struct agent *a)
 
 int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
 {
-	struct agent a = {.config = config, .epoll = -1, .listen_fd = -1, .signal_fd = -1, .dir_fd = -1};
+	struct agent a = {.config = config,
+			  .epoll = -1,
+			  .listen_fd = -1,
+			  .signal_fd = -1,
+			  .dir_fd = -1,
+			  .outsiders = {.opens_fd = -1, .closes_fd = -1, .stop_fd = -1, .questions = {-1, -1}}};
 	uint64_t most;
 	int err;
 

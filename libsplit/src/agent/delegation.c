@@ -25,7 +25,7 @@
 #include "agent/internal.h"
 #include "identity.h"
 
-static struct dnode **slot(struct agent *a, uint64_t ino, uint32_t gen)
+static struct dnode **slot(const struct agent *a, uint64_t ino, uint32_t gen)
 {
 	struct dnode **p = &a->table[(ino * 0x9e3779b97f4a7c15ull >> 20) & (a->table_size - 1)];
 
@@ -72,17 +72,24 @@ static struct dnode *dnode_get(struct agent *a, uint64_t ino, uint32_t gen)
 		return NULL;
 	d->ino = ino;
 	d->gen = gen;
+	d->way.fd = -1;
 	*p = d;
 	a->ndnodes++;
 	return d;
+}
+
+struct dnode *deleg_find(const struct agent *a, uint64_t ino, uint32_t gen)
+{
+	return a->table_size ? *slot(a, ino, gen) : NULL;
 }
 
 static void dnode_put(struct agent *a, struct dnode *d)
 {
 	struct dnode **p;
 
-	if (d->holds || d->wait_first)
+	if (d->holds || d->wait_first || d->opening)
 		return;
+	outsider_unmark(a, d);
 	p = slot(a, d->ino, d->gen);
 	*p = d->next;
 	free(d);
@@ -176,7 +183,7 @@ static void send_revoke(struct agent *a, struct hold *h)
 		h->unsent = false;
 }
 
-static void step_down(struct agent *a, struct hold *h, enum sfs_delegation to)
+void deleg_step_down(struct agent *a, struct hold *h, enum sfs_delegation to)
 {
 	if (h->revoking && h->revoke_to <= to)
 		return;
@@ -242,31 +249,73 @@ static bool clear(struct agent *a, struct dnode *d, struct client *c)
 		if (h->client->state == C_DYING) {
 			ok = false; /* its data is not in the file yet */
 		} else if (h->deleg == SFS_DELEG_EXCLUSIVE || (alone && h->deleg != SFS_DELEG_NONE)) {
-			step_down(a, h, alone || h->assumed ? SFS_DELEG_NONE : SFS_DELEG_SHARED);
+			deleg_step_down(a, h, alone || h->assumed ? SFS_DELEG_NONE : SFS_DELEG_SHARED);
 			ok = false;
 		}
 	}
 	return ok;
 }
 
+/* Has another client the file open? */
+static bool others_open(const struct dnode *d, const struct hold *h)
+{
+	const struct hold *o = d->holds;
+
+	while (o && (o == h || !o->open))
+		o = o->dnode_next;
+	return o;
+}
+
+/* Several clients, none of which may stage: an outsider finds everything in the file. */
+static bool crowded(const struct dnode *d)
+{
+	uint32_t open = 0;
+
+	if (d->opening)
+		return false;
+	for (const struct hold *h = d->holds; h; h = h->dnode_next) {
+		if (h->deleg == SFS_DELEG_EXCLUSIVE || h->client->state == C_DYING || h->client->wait_hold == h)
+			return false;
+		open += h->open;
+	}
+	return open > 1;
+}
+
+void deleg_alone_again(struct agent *a, struct dnode *d)
+{
+	struct hold *only = NULL;
+
+	for (struct hold *h = d->holds; h; h = h->dnode_next) {
+		if (h->open && only)
+			return;
+		only = h->open ? h : only;
+	}
+	if (only && only->deleg == SFS_DELEG_SHARED && only->client->state != C_DYING)
+		deleg_step_down(a, only, SFS_DELEG_NONE);
+}
+
 static void process(struct agent *a, struct dnode *d)
 {
-	while (d->wait_first && clear(a, d, d->wait_first)) {
+	/* Who opens the file without the library comes first: a client that has just stepped down for it asks again at once. */
+	while (outsider_settle(a, d) && d->wait_first && clear(a, d, d->wait_first)) {
 		struct client *c = d->wait_first;
 		struct hold *h = c->wait_hold;
 		struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE};
-		bool others = false;
+		const bool others = d->outsiders || others_open(d, h);
 
-		for (struct hold *o = d->holds; o; o = o->dnode_next)
-			others |= o != h && o->open;
 		queue_remove(d, c);
 		h->deleg = !h->limited && (!others || (c->wait_flags & SFS_ACQ_EXCLUSIVE)) ? SFS_DELEG_EXCLUSIVE
 											   : SFS_DELEG_SHARED;
 		m.a = h->deleg;
+		m.b = h->deleg == SFS_DELEG_EXCLUSIVE && d->outsiders ? SFS_ACQ_AT_ONCE : 0;
 		client_set_state(a, c, C_READY);
 		/* Dropping it changes the dnode only by state C_DYING: the hold stays until it is recovered. */
 		client_reply(a, c, &m, NULL, 0);
+		if (m.b)
+			deleg_step_down(a, h, SFS_DELEG_SHARED); /* which it does by itself */
 	}
+	if (d->marked && !d->outsiders && crowded(d))
+		outsider_unmark(a, d);
 	dnode_put(a, d);
 }
 
@@ -291,8 +340,7 @@ static bool replayable(int fd)
 	return ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 || !((int)flags & (FS_APPEND_FL | FS_IMMUTABLE_FL));
 }
 
-/* Keep a way back to the file for recovery. Without one it is searched for, so nothing is wrong when this fails. */
-static void target_keep(struct agent *a, struct target *t, int fd)
+void target_keep(struct agent *a, struct target *t, int fd)
 {
 	char path[32];
 	int mount;
@@ -358,7 +406,7 @@ static void forget_grant(struct hold *h)
 static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct hold *h)
 {
 	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = SFS_DELEG_EXCLUSIVE};
-	bool others = false;
+	bool others = d->outsiders;
 
 	h->assumed = false;
 	h->deleg = SFS_DELEG_EXCLUSIVE;
@@ -368,7 +416,7 @@ static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct h
 		m.a = SFS_DELEG_SHARED;
 		for (struct hold *o = d->holds; o; o = o->dnode_next)
 			if (o->open && o->deleg == SFS_DELEG_EXCLUSIVE && o->client->state != C_DYING)
-				step_down(a, o, SFS_DELEG_SHARED);
+				deleg_step_down(a, o, SFS_DELEG_SHARED);
 	}
 	client_reply(a, c, &m, NULL, 0);
 }
@@ -405,9 +453,13 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 				h->limited = true;
 			}
 		}
-		if (h->lease_index >= 0)
+		if (h->lease_index >= 0) {
 			target_keep(a, &h->target, *fd);
+			if ((m->c & SFS_ACQ_EXCLUSIVE) || !others_open(d, h))
+				outsider_mark(a, d, *fd);
+		}
 	}
+	outsider_is_client(a, d, c->pid);
 	drop_fd(fd);
 	if (m->c & SFS_ACQ_RECLAIM) {
 		reclaim(a, c, d, h);
@@ -443,7 +495,7 @@ static void release(struct agent *a, struct client *c, struct hold *h)
 
 void deleg_release(struct agent *a, struct client *c, uint64_t ino, uint32_t gen)
 {
-	struct dnode *d = a->table_size ? *slot(a, ino, gen) : NULL;
+	struct dnode *d = deleg_find(a, ino, gen);
 	struct hold *h = d ? hold_find(d, c) : NULL;
 
 	/* An honest client releases more than it holds only after a restart of the agent. */
@@ -453,7 +505,7 @@ void deleg_release(struct agent *a, struct client *c, uint64_t ino, uint32_t gen
 
 void deleg_revoked(struct agent *a, struct client *c, const struct sfs_msg *m)
 {
-	struct dnode *d = a->table_size ? *slot(a, m->a, (uint32_t)m->b) : NULL;
+	struct dnode *d = deleg_find(a, m->a, (uint32_t)m->b);
 	struct hold *h = d && m->b <= UINT32_MAX ? hold_find(d, c) : NULL;
 
 	if (!h)

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The agent inside. One thread runs a loop over epoll and never waits for anything else; whatever takes time (filling staging
- * files, making logs, recovering the dead) is done by one worker thread. They share struct worker and nothing else.
+ * files, making logs, recovering the dead) is done by one worker thread. They share struct worker and nothing else. (A third
+ * thread, outsider.c, reads what the kernel asks and hands it to the loop.)
  *
  *   agent.c       start, loop, stop
  *   client.c      connections and their life
  *   request.c     what clients ask for
  *   delegation.c  who may cache and stage what
  *   worker.c      the worker thread
+ *   outsider.c    programs without the library that open a file which clients have
  *   overdue.c     who waits too long for whom
  *   wire.c        messages with descriptors
  */
@@ -26,18 +28,19 @@
 #include "volume/root.h"
 #include "volume/store.h"
 
-#define HELLO_SECONDS  5 /* for the first message of a connection */
-#define RESUME_SECONDS 3 /* for clients of the agent before us */
-#define STOP_SECONDS   3 /* for recoveries that are under way when the agent is to stop */
-#define RETRY_SECONDS  5 /* after a recovery that failed (a full file system) */
-#define CLIENTS_MAX    4096u
-#define STRANGERS_MAX  256u /* connections that have not said HELLO */
-#define HOLDS_MAX      (1u << 20)
-#define SPARE_LOGS     2u
-#define SPARE_CHUNKS   2u /* at least so many staging files are kept ready, also when the pool is leased out */
+#define HELLO_SECONDS	 5 /* for the first message of a connection */
+#define RESUME_SECONDS	 3 /* for clients of the agent before us */
+#define STOP_SECONDS	 3 /* for recoveries that are under way when the agent is to stop */
+#define RETRY_SECONDS	 5 /* after a recovery that failed (a full file system) */
+#define CLIENTS_MAX	 4096u
+#define STRANGERS_MAX	 256u /* connections that have not said HELLO */
+#define HOLDS_MAX	 (1u << 20)
+#define OUTSIDER_WAIT_MS 3000 /* so long a program without the library waits in open for who has the file */
+#define SPARE_LOGS	 2u
+#define SPARE_CHUNKS	 2u /* at least so many staging files are kept ready, also when the pool is leased out */
 
 /* What an epoll event is about. */
-enum source_kind { SRC_LISTEN, SRC_SIGNAL, SRC_WORKER, SRC_REQUEST, SRC_EVENT, SRC_PIDFD };
+enum source_kind { SRC_LISTEN, SRC_SIGNAL, SRC_WORKER, SRC_OPENS, SRC_CLOSES, SRC_REQUEST, SRC_EVENT, SRC_PIDFD };
 struct source {
 	enum source_kind kind;
 	struct client *client;
@@ -69,6 +72,11 @@ struct dnode {
 	uint32_t gen;
 	struct hold *holds;
 	struct client *wait_first, *wait_last;
+	/* Programs without the library (outsider.c): */
+	bool marked;		    /* the kernel asks us before an open */
+	struct target way;	    /* to the file, while it is marked */
+	struct opening *opening;    /* waiting for our answer, oldest first */
+	struct outsider *outsiders; /* have it open for writing */
 };
 
 /* One client's part in a dnode. */
@@ -164,6 +172,18 @@ struct worker {
 	struct sfs_why log_why, chunk_why;
 };
 
+/* What the kernel tells of programs without the library. */
+struct outsiders {
+	pthread_t thread;
+	bool started;
+	int opens_fd;	  /* fanotify: who is about to open; -1: the kernel does not ask us */
+	int closes_fd;	  /* fanotify: who has closed */
+	int questions[2]; /* from the thread to the loop */
+	int stop_fd;	  /* eventfd */
+	struct source questions_src, closes_src;
+	uint32_t nopening; /* opens that wait for an answer */
+};
+
 struct agent {
 	const struct sfs_agent_config *config;
 	struct sfs_root root;
@@ -194,6 +214,7 @@ struct agent {
 	uint32_t client_chunks_max;
 
 	struct worker worker;
+	struct outsiders outsiders;
 
 	uint64_t overdue_ms, overdue_total;
 	uint32_t overdue_listed;
@@ -263,7 +284,27 @@ int deleg_assume(struct agent *a, struct client *c);
 void deleg_retry_all(struct agent *a);
 /* Take the targets of c's holds for recovery. */
 struct target *deleg_take_targets(struct client *c, size_t *n);
+/* Keep a way back to the open file. Without one it is searched for, so nothing is wrong when this fails. */
+void target_keep(struct agent *a, struct target *t, int fd);
 void target_close(struct target *t);
+struct dnode *deleg_find(const struct agent *a, uint64_t ino, uint32_t gen);
+void deleg_step_down(struct agent *a, struct hold *h, enum sfs_delegation to);
+/* No outsider has it open any more: the only client, if it is the only one, may have it EXCLUSIVE when it asks the next time. */
+void deleg_alone_again(struct agent *a, struct dnode *d);
+
+/* outsider.c */
+int outsider_start(struct agent *a);
+void outsider_stop(struct agent *a);
+/* From now on the kernel asks before somebody opens the file fd. Does nothing where it can't be asked. */
+void outsider_mark(struct agent *a, struct dnode *d, int fd);
+void outsider_unmark(struct agent *a, struct dnode *d);
+/* Answer opens that wait. False: somebody still has to bring in what is staged; call again when that has changed. */
+bool outsider_settle(struct agent *a, struct dnode *d);
+/* A process that was taken for one without the library has turned out to have it. */
+void outsider_is_client(struct agent *a, struct dnode *d, int pid);
+void outsider_opens(struct agent *a);
+void outsider_closes(struct agent *a);
+void outsider_timeouts(struct agent *a, uint64_t now);
 
 /* overdue.c */
 void overdue_check(struct agent *a, uint64_t now);

@@ -138,6 +138,7 @@ struct sfs_inode {
 	uint8_t revoke;	  /* 1 + the delegation the agent wants us to go down to, when that could not be done yet */
 	uint32_t revokes; /* how often it has asked; each wants its answer. The service thread's, like their numbers */
 	uint64_t revoke_numbers[SFS_REVOKES_MAX];
+	bool at_once;	 /* EXCLUSIVE for one write, which is in the file before it returns (SFS_ACQ_AT_ONCE) */
 	bool touched;	 /* stored to since the kernel last knew: mtime is due */
 	int fd;		 /* our own descriptor, kept until the last close: closing one drops the process's POSIX locks */
 	int fd_readonly; /* the one it replaced when the file was first opened read-only, or -1 */

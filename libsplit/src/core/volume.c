@@ -437,6 +437,7 @@ int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_inode *in, int fd, unsi
 	store_release(&in->acquiring, true);
 	r = request(vol, &m, fd, NULL, 0, &in->acquiring);
 	in->deleg = r == 0 && m.a == SFS_DELEG_EXCLUSIVE ? SFS_DELEG_EXCLUSIVE : SFS_DELEG_SHARED;
+	in->at_once = in->deleg == SFS_DELEG_EXCLUSIVE && m.b == SFS_ACQ_AT_ONCE;
 	return r;
 }
 

@@ -15,7 +15,8 @@ int main(void)
 		expect(fd, i, off, 5000);
 		expect_zeros(fd, off + 5000, off + 5000 + 4096 < size_of(fd) ? 4096 : 0);
 	}
-	CHECK(fsync(fd) == 0 && fstat(fd, &st) == 0 && st.st_blocks < 40 * 64);
+	/* XFS with stripes (2 MiB where huge mappings are wanted) gives a whole one to each piece that is written behind the end. */
+	CHECK(fsync(fd) == 0 && fstat(fd, &st) == 0 && st.st_blocks < 40 * (2 << 20) / 512 + 40 * 64);
 	put(fd, 99, 1ll << 40, 100);
 	CHECK(size_of(fd) == (1ll << 40) + 100);
 	expect(fd, 99, 1ll << 40, 100);
