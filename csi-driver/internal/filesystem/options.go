@@ -28,6 +28,9 @@ var (
 	ext4Keys = []string{"commit", "max_batch_time", "min_batch_time", "journal_ioprio"}
 )
 
+// onErrors keeps a damaged ext4 from being written to; what mkfs stores as the default is to go on. XFS shuts down by itself.
+const onErrors = "errors=remount-ro"
+
 // refused says of options that people do use what each would break.
 var refused = map[string]string{
 	"ro":                   "recovery has to write to the volume before anybody reads it; make the claim ReadOnlyMany or set readOnly: true on the pod's volume",
@@ -72,6 +75,9 @@ func MountOptions(fsType string, asked []string, dax bool) ([]string, error) {
 	}
 	if dax {
 		out = append(out, "dax=always")
+	}
+	if fsType == volume.Ext4 && !slices.Contains(out, "errors=panic") && !slices.Contains(out, onErrors) {
+		out = append(out, onErrors)
 	}
 	return out, nil
 }

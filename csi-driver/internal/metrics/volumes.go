@@ -167,10 +167,15 @@ func (c *Collector) collectVolume(ch chan<- prometheus.Metric, r node.Report) {
 	ch <- gauge(volumeSize, float64(r.Record.Size), labels...)
 	ch <- gauge(volumeDevice, float64(r.Record.DeviceSize), labels...)
 	ch <- gauge(volumeStaged, boolean(r.Record.Staged != nil), labels...)
+	type problem struct{ severity, reason string }
+	told := map[problem]bool{} // two problems of one kind are one series
 	for _, p := range r.Problems {
-		ch <- gauge(volumeProblem, 1, with(string(p.Severity), p.Reason)...)
+		if kind := (problem{string(p.Severity), p.Reason}); !told[kind] {
+			told[kind] = true
+			ch <- gauge(volumeProblem, 1, with(kind.severity, kind.reason)...)
+		}
 	}
-	if r.Record.Staged == nil {
+	if r.Record.Staged == nil || r.Record.Block { // nothing serves it
 		return
 	}
 	ch <- gauge(agentUp, boolean(r.Agent.Ready), labels...)

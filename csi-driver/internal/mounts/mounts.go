@@ -28,6 +28,12 @@ func New() *Mounter { return &Mounter{mounter: mountutils.NewWithoutSystemd("")}
 // At returns what is mounted on top at path, or nil when path is no mount point.
 func At(path string) (*mountutils.MountInfo, error) {
 	real, err := filepath.EvalSymlinks(path)
+	if err != nil && mountutils.IsCorruptedMnt(err) {
+		// A file system that has shut down does not even answer what its root is. It is a mount point all the same.
+		if real, err = filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+			real = filepath.Join(real, filepath.Base(path))
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -65,15 +71,6 @@ func DeviceNumbers(device string) (major, minor uint32, err error) {
 		return 0, 0, fmt.Errorf("device %s: %w", device, err)
 	}
 	return unix.Major(uint64(st.Rdev)), unix.Minor(uint64(st.Rdev)), nil
-}
-
-// FileSystemNumbers returns major and minor number of the file system that path is on.
-func FileSystemNumbers(path string) (major, minor uint32, err error) {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return 0, 0, fmt.Errorf("file system of %s: %w", path, err)
-	}
-	return unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)), nil
 }
 
 // Device mounts a block device. A path where it is mounted already is left alone; one with something else on it is an error.

@@ -16,29 +16,11 @@ import (
 
 	"splitfs.io/splitfs/csi-driver/internal/agent"
 	"splitfs.io/splitfs/csi-driver/internal/device"
-	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/filesystem"
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
-
-// Severity of a problem.
-type Severity string
-
-// Severities, from bad to worse.
-const (
-	Degraded     Severity = "degraded"     // usable, with a guarantee kept by slower means
-	Inaccessible Severity = "inaccessible" // not usable on this node
-	DataLoss     Severity = "data-loss"    // something that was written cannot be given back
-)
-
-// Problem is one thing that is wrong with a volume.
-type Problem struct {
-	Severity Severity
-	// Reason is for programs (CamelCase), Message for people.
-	Reason, Message string
-}
 
 // Stats measures a volume at a path where it is mounted.
 func (n *Node) Stats(id, path string) (filesystem.Usage, error) {
@@ -90,43 +72,6 @@ func (n *Node) Health(id string) ([]Problem, error) {
 		return nil, err
 	}
 	return n.problems(rec)
-}
-
-func (n *Node) problems(rec *volume.Record) ([]Problem, error) {
-	var problems []Problem
-	if r := rec.Recovery; r != nil && r.Quarantined > 0 {
-		problems = append(problems, Problem{DataLoss, events.ReasonQuarantined, quarantineMessage(rec)})
-	}
-	if q := rec.Quarantined.SinceStaged; q > 0 {
-		problems = append(problems, Problem{DataLoss, events.ReasonQuarantined, n.agentQuarantineMessage(rec)})
-	}
-	if rec.Staged == nil {
-		return problems, nil
-	}
-	if rec.Block {
-		return problems, nil
-	}
-	mounted, err := mounts.At(rec.Staged.Path)
-	if err != nil {
-		return nil, err
-	}
-	if mounted == nil {
-		return append(problems, Problem{Inaccessible, "NotMounted", "the volume was staged at " + rec.Staged.Path + ", and nothing is mounted there now"}), nil
-	}
-	if message := n.stockExt4(rec, mounted.FsType); message != "" {
-		problems = append(problems, Problem{Degraded, events.ReasonStockExt4, message})
-	}
-	state, watched := n.agents.State(rec.ID)
-	switch {
-	case !watched:
-		problems = append(problems, Problem{Degraded, "NoAgent", "the volume has no agent"})
-	case !state.Ready && state.LastError != nil:
-		problems = append(problems, Problem{Degraded, events.ReasonAgentDied,
-			fmt.Sprintf("the agent is being restarted (%d times so far): %v", state.Restarts, state.LastError)})
-	case !state.Ready:
-		problems = append(problems, Problem{Degraded, "AgentStarting", "the agent is starting"})
-	}
-	return problems, nil
 }
 
 // Report is what monitoring wants to know of one volume.

@@ -48,6 +48,8 @@ type Config struct {
 	// Module says how file systems are mounted; nil: as what they are.
 	Module Module
 	Events events.Recorder
+	// Sysfs is where sysfs is; "": /sys.
+	Sysfs string
 	// Claims is asked for volumes that the cluster has forgotten; nil: nobody is.
 	Claims Claims
 	// Agent overrides timeouts of the agents' supervisor; Binary, Args and OnDeath are set here.
@@ -88,6 +90,9 @@ func New(ctx context.Context, config Config) (*Node, error) {
 	}
 	if config.Module == nil {
 		config.Module = noModule{}
+	}
+	if config.Sysfs == "" {
+		config.Sysfs = "/sys"
 	}
 	store, err := volume.OpenStore(config.StateDir)
 	if err != nil {

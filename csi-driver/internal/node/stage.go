@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"k8s.io/klog/v2"
+	mountutils "k8s.io/mount-utils"
 
 	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/events"
@@ -71,6 +72,7 @@ func (n *Node) Stage(ctx context.Context, req StageRequest) error {
 		// After a final error kubelet does not unstage: nobody else would undo this.
 		cleanup, cancel := detached(ctx)
 		defer cancel()
+		rec.StageFailure = err.Error()
 		return errors.Join(err, n.takeDown(cleanup, manager, rec))
 	}
 	klog.FromContext(ctx).V(2).Info("Staged a volume", "path", req.Path)
@@ -182,7 +184,7 @@ func (n *Node) serve(ctx context.Context, rec *volume.Record) error {
 	if err != nil {
 		return err
 	}
-	rec.Recovery = result
+	rec.Recovery, rec.StageFailure = result, ""
 	rec.Quarantined = volume.Quarantined{Counted: rec.Quarantined.Counted + result.Quarantined}
 	if err := n.store.Put(rec); err != nil {
 		return err
@@ -232,7 +234,7 @@ func (n *Node) Unstage(ctx context.Context, id, path string) error {
 	} else if mounted, err := mounts.At(path); err != nil {
 		return err
 	} else if mounted != nil {
-		if err := n.refuseWhilePublished(rec, path); err != nil {
+		if err := n.refuseWhilePublished(rec, mounted); err != nil {
 			return err
 		}
 	}
@@ -244,12 +246,8 @@ func (n *Node) Unstage(ctx context.Context, id, path string) error {
 	return nil
 }
 
-func (n *Node) refuseWhilePublished(rec *volume.Record, path string) error {
-	major, minor, err := mounts.FileSystemNumbers(path)
-	if err != nil {
-		return err
-	}
-	all, err := mounts.OfDevice(major, minor)
+func (n *Node) refuseWhilePublished(rec *volume.Record, mounted *mountutils.MountInfo) error {
+	all, err := mounts.OfDevice(uint32(mounted.Major), uint32(mounted.Minor))
 	if err != nil {
 		return err
 	}

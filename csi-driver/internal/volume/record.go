@@ -48,6 +48,8 @@ type Record struct {
 	Staged    *Staging           `json:"staged,omitempty"`
 	Published map[string]Publish `json:"published,omitempty"`
 	Recovery  *Recovery          `json:"recovery,omitempty"`
+	// StageFailure says why the last NodeStage failed, empty after one that did not.
+	StageFailure string `json:"stageFailure,omitempty"`
 	// Quarantined is what agents set aside while the volume was in use.
 	Quarantined Quarantined `json:"quarantined,omitzero"`
 
