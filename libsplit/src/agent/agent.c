@@ -461,7 +461,11 @@ int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
 			  .listen_fd = -1,
 			  .signal_fd = -1,
 			  .dir_fd = -1,
-			  .outsiders = {.opens_fd = -1, .closes_fd = -1, .stop_fd = -1, .questions = {-1, -1}}};
+			  .outsiders = {.opens_fd = -1,
+					.closes_fd = -1,
+					.stop_fd = -1,
+					.questions = {-1, -1},
+					.lock = PTHREAD_MUTEX_INITIALIZER}};
 	uint64_t most;
 	int err;
 

@@ -128,6 +128,22 @@ static struct hold *hold_new(struct client *c, struct dnode *d)
 	return h;
 }
 
+int target_copy(struct target *t, const struct target *from)
+{
+	const size_t size = from->handle ? sizeof(*from->handle) + from->handle->handle_bytes : 0;
+
+	*t = (struct target){from->ino, from->gen, -1, NULL};
+	if (from->handle) {
+		t->handle = malloc(size);
+		if (!t->handle)
+			return -ENOMEM;
+		memcpy(t->handle, from->handle, size);
+		return 0;
+	}
+	t->fd = fcntl(from->fd, F_DUPFD_CLOEXEC, 3);
+	return t->fd < 0 ? -errno : 0;
+}
+
 void target_close(struct target *t)
 {
 	if (t->fd >= 0)
@@ -456,7 +472,7 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 		if (h->lease_index >= 0) {
 			target_keep(a, &h->target, *fd);
 			if ((m->c & SFS_ACQ_EXCLUSIVE) || !others_open(d, h))
-				outsider_mark(a, d, *fd);
+				outsider_mark(a, d, &h->target, *fd);
 		}
 	}
 	outsider_is_client(a, d, c->pid);

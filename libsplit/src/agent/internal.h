@@ -35,6 +35,7 @@
 #define CLIENTS_MAX	 4096u
 #define STRANGERS_MAX	 256u /* connections that have not said HELLO */
 #define HOLDS_MAX	 (1u << 20)
+#define OUTSIDER_BUCKETS 256
 #define OUTSIDER_WAIT_MS 3000 /* so long a program without the library waits in open for who has the file */
 #define SPARE_LOGS	 2u
 #define SPARE_CHUNKS	 2u /* at least so many staging files are kept ready, also when the pool is leased out */
@@ -97,11 +98,19 @@ struct hold {
 	struct target target;
 };
 
+/* A client's entry in the table of processes that the thread of outsider.c reads. */
+struct peer {
+	struct peer *next;
+	int pid; /* 0: not in the table */
+	int sock;
+};
+
 struct client {
 	/* In order of arrival. `next` stays valid while C_GONE, so that whoever walks the list may drop clients. */
 	struct client *prev, *next, *next_gone;
 	enum client_state state;
 	struct source request_src, event_src, pidfd_src;
+	struct peer peer;
 	int sock, event, pidfd;
 	int pid;
 	uint32_t uid;
@@ -182,6 +191,8 @@ struct outsiders {
 	int stop_fd;	  /* eventfd */
 	struct source questions_src, closes_src;
 	uint32_t nopening; /* opens that wait for an answer */
+	pthread_mutex_t lock;
+	struct peer *peers[OUTSIDER_BUCKETS]; /* clients, by process; under the lock */
 };
 
 struct agent {
@@ -286,6 +297,7 @@ void deleg_retry_all(struct agent *a);
 struct target *deleg_take_targets(struct client *c, size_t *n);
 /* Keep a way back to the open file. Without one it is searched for, so nothing is wrong when this fails. */
 void target_keep(struct agent *a, struct target *t, int fd);
+int target_copy(struct target *t, const struct target *from);
 void target_close(struct target *t);
 struct dnode *deleg_find(const struct agent *a, uint64_t ino, uint32_t gen);
 void deleg_step_down(struct agent *a, struct hold *h, enum sfs_delegation to);
@@ -295,8 +307,11 @@ void deleg_alone_again(struct agent *a, struct dnode *d);
 /* outsider.c */
 int outsider_start(struct agent *a);
 void outsider_stop(struct agent *a);
-/* From now on the kernel asks before somebody opens the file fd. Does nothing where it can't be asked. */
-void outsider_mark(struct agent *a, struct dnode *d, int fd);
+/* A client, from when its process is known until it is one no longer; sock: its connection, or -1. */
+void outsider_add_peer(struct agent *a, struct peer *p, int pid, int sock);
+void outsider_del_peer(struct agent *a, struct peer *p);
+/* From now on the kernel asks before somebody opens the file fd, to which `way` leads. Does nothing where it can't be asked. */
+void outsider_mark(struct agent *a, struct dnode *d, const struct target *way, int fd);
 void outsider_unmark(struct agent *a, struct dnode *d);
 /* Answer opens that wait. False: somebody still has to bring in what is staged; call again when that has changed. */
 bool outsider_settle(struct agent *a, struct dnode *d);

@@ -9,8 +9,8 @@
  * before a client asked for the file, or inherits; stat and truncate by path. Without the right to ask the kernel (CAP_SYS_ADMIN)
  * nothing is seen, and outsiders see the bytes after the usual delay.
  *
- * One thread reads the questions and answers those about opens of our own, so that the loop and the worker may open any file; the
- * others go to the loop through a pipe.
+ * One thread reads the questions. It answers those about opens of our own, so that the loop and the worker may open any file, and of
+ * clients, which ask for the file themselves; the others go to the loop through a pipe.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,8 +51,75 @@ struct outsider {
 
 /* What the thread passes on. */
 struct question {
-	int fd, tid;
+	int fd, tid, pid;
 };
+
+/* ---- who ---- */
+
+static int process_of(int tid)
+{
+	char path[48], line[128];
+	int pid = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	f = tid > 0 ? fopen(path, "re") : NULL;
+	if (!f)
+		return 0;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "Tgid: %d", &pid) == 1)
+			break;
+	fclose(f);
+	return pid;
+}
+
+static struct peer **bucket(struct outsiders *o, int pid)
+{
+	return &o->peers[(unsigned)pid % OUTSIDER_BUCKETS];
+}
+
+void outsider_add_peer(struct agent *a, struct peer *p, int pid, int sock)
+{
+	struct outsiders *o = &a->outsiders;
+
+	if (pid <= 0)
+		return;
+	*p = (struct peer){*bucket(o, pid), pid, sock};
+	pthread_mutex_lock(&o->lock);
+	*bucket(o, pid) = p;
+	pthread_mutex_unlock(&o->lock);
+}
+
+void outsider_del_peer(struct agent *a, struct peer *p)
+{
+	struct outsiders *o = &a->outsiders;
+	struct peer **q = bucket(o, p->pid);
+
+	if (p->pid <= 0)
+		return;
+	pthread_mutex_lock(&o->lock);
+	while (*q && *q != p)
+		q = &(*q)->next;
+	if (*q)
+		*q = p->next;
+	pthread_mutex_unlock(&o->lock);
+	p->pid = 0;
+}
+
+/* Is it a client's? One that has executed another program is none any more, also when the loop has not got round to it. */
+static bool is_client(struct outsiders *o, int pid)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&o->lock);
+	for (const struct peer *p = pid > 0 ? *bucket(o, pid) : NULL; p && !found; p = p->next) {
+		struct pollfd alive = {p->sock, POLLRDHUP, 0};
+
+		found = p->pid == pid && (p->sock < 0 || poll(&alive, 1, 0) == 0);
+	}
+	pthread_mutex_unlock(&o->lock);
+	return found;
+}
 
 /* ---- the thread ---- */
 
@@ -64,14 +131,6 @@ static void answer(int fan, int fd)
 	if (write(fan, &r, sizeof(r)) < 0)
 		errno = 0;
 	close(fd);
-}
-
-static bool own_thread(int tid)
-{
-	char path[48];
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d", tid);
-	return tid > 0 && access(path, F_OK) == 0;
 }
 
 static void *listen_thread(void *arg)
@@ -88,11 +147,14 @@ static void *listen_thread(void *arg)
 			return NULL;
 		n = read(o->opens_fd, buf, sizeof(buf));
 		for (; n > 0 && FAN_EVENT_OK(m, n); m = FAN_EVENT_NEXT(m, n)) {
-			const struct question q = {m->fd, m->pid};
+			struct question q = {m->fd, m->pid, m->pid};
 
 			if (m->fd < 0)
 				continue;
-			if (own_thread(m->pid) || write(o->questions[1], &q, sizeof(q)) != (ssize_t)sizeof(q))
+			if (!is_client(o, q.tid))
+				q.pid = process_of(q.tid);
+			if (q.pid == getpid() || is_client(o, q.pid) ||
+			    write(o->questions[1], &q, sizeof(q)) != (ssize_t)sizeof(q))
 				answer(o->opens_fd, m->fd);
 		}
 	}
@@ -172,14 +234,9 @@ static int mark(const struct agent *a, int group, unsigned how, uint64_t mask, c
 	return err;
 }
 
-void outsider_mark(struct agent *a, struct dnode *d, int fd)
+void outsider_mark(struct agent *a, struct dnode *d, const struct target *way, int fd)
 {
-	if (d->marked || a->outsiders.opens_fd < 0)
-		return;
-	d->way.ino = d->ino;
-	d->way.gen = d->gen;
-	target_keep(a, &d->way, fd);
-	if (d->way.fd < 0 && !d->way.handle)
+	if (d->marked || a->outsiders.opens_fd < 0 || target_copy(&d->way, way))
 		return;
 	if (fanotify_mark(a->outsiders.opens_fd, FAN_MARK_ADD, FAN_OPEN_PERM, fd, NULL) < 0) {
 		agent_log(a, "watch inode %llu: %s", (unsigned long long)d->ino, strerror(errno));
@@ -221,32 +278,7 @@ void outsider_unmark(struct agent *a, struct dnode *d)
 	d->marked = false;
 }
 
-/* ---- who opens, and how ---- */
-
-static int process_of(int tid)
-{
-	char path[48], line[128];
-	int pid = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", tid);
-	f = tid > 0 ? fopen(path, "re") : NULL;
-	if (!f)
-		return 0;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "Tgid: %d", &pid) == 1)
-			break;
-	fclose(f);
-	return pid;
-}
-
-static bool is_client(const struct agent *a, int pid)
-{
-	for (const struct client *c = a->clients; c && pid > 0; c = c->next)
-		if (c->pid == pid && c->state != C_DYING)
-			return true;
-	return false;
-}
+/* ---- how ---- */
 
 /*
  * Does the thread open for writing? It stands in that call until we answer, so the kernel shows the call's arguments. What is not
@@ -338,16 +370,14 @@ static void opened(struct agent *a, const struct question *q)
 	struct dnode *d;
 	struct stat st;
 	uint32_t gen;
-	int pid;
 
 	d = fstat(q->fd, &st) == 0 && sfs_generation(q->fd, &gen) == 0 ? deleg_find(a, st.st_ino, gen) : NULL;
-	pid = d ? process_of(q->tid) : 0;
-	o = d && d->marked && !is_client(a, pid) ? calloc(1, sizeof(*o)) : NULL;
+	o = d && d->marked ? calloc(1, sizeof(*o)) : NULL;
 	if (!o) {
 		answer(a->outsiders.opens_fd, q->fd);
 		return;
 	}
-	*o = (struct opening){.fd = q->fd, .pid = pid, .writes = opens_to_write(q->tid), .since = agent_now()};
+	*o = (struct opening){.fd = q->fd, .pid = q->pid, .writes = opens_to_write(q->tid), .since = agent_now()};
 	for (last = &d->opening; *last; last = &(*last)->next)
 		;
 	*last = o;
@@ -402,7 +432,7 @@ void outsider_closes(struct agent *a)
 			continue;
 		d = fstat(m->fd, &st) == 0 && sfs_generation(m->fd, &gen) == 0 ? deleg_find(a, st.st_ino, gen) : NULL;
 		close(m->fd);
-		if (d && d->outsiders && !is_client(a, m->pid))
+		if (d && d->outsiders && !is_client(&a->outsiders, m->pid))
 			drop_writer(a, d, m->pid);
 	}
 }
