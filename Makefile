@@ -6,11 +6,11 @@ BUILD := $(CURDIR)/build
 export BUILD
 GO       ?= $(shell hack/install-deps --print-go 2>/dev/null || echo go)
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-GO_LDFLAGS := -s -w -X main.version=$(VERSION)
+GO_LDFLAGS := -s -w -X splitfs.io/splitfs/csi-driver/internal/driverinfo.Version=$(VERSION)
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e test-arm64 vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images lint format clean help
+.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e test-arm64 vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images lint generate format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector ## build the library, the command line, the CSI driver and the injector into build/
@@ -92,7 +92,10 @@ lint: ## check formatting, Go vet and shell scripts
 	$(MAKE) -C libsplit lint
 	@bad=$$(gofmt -l $(filter %.go,$(go_src))); if [ -n "$$bad" ]; then echo "run 'make format': $$bad"; exit 1; fi
 	$(GO) vet ./...
+	hack/generate --check
 	shellcheck -x $(scripts)
+generate: ## write what is generated from csi-driver/api: schema of the custom resources, copy functions
+	hack/generate
 format: ## format C and Go sources
 	$(MAKE) -C libsplit format
 	gofmt -w $(filter %.go,$(go_src))

@@ -107,6 +107,8 @@ func TestBadValues(t *testing.T) {
 		"module.signing.secretName=key":                                       "module.enabled is false",
 		"module.enabled=true,module.signing.secretName=key":                   "module.build.enabled",
 		"module.enabled=true,module.signing.secretName=A_B":                   "secretName",
+		"status.heartbeat=often":                                              "heartbeat",
+		"status.interval=1m":                                                  "interval",
 		"node.logLevel=verbose":                                               "logLevel",
 		"storageClasses.strict.default=true,storageClasses.sync.default=true": "strict, sync",
 	} {
@@ -136,6 +138,7 @@ var variants = map[string][]string{
 		"--set", "module.signing.secretName=module-key", "--set", "module.build.image.tag=v1", "--set", "node.dataDir=/data/splitfs",
 	},
 	"nothing optional": {
+		"--set", "status.enabled=false",
 		"--set-json", "node.tolerations=[]", "--set-json", "node.nodeSelector=null", "--set-json", "injector.resources=null", "--set-json", "node.resources=null",
 		"--set", "node.priorityClassName=", "--set", "injector.priorityClassName=", "--set", "storageClasses.strict.create=false",
 		"--set", "storageClasses.sync.create=false", "--set", "storageClasses.posix.create=false",
@@ -410,7 +413,7 @@ func TestValuesAreAllUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, object := range charttest.Objects(t, values) {
-		for _, section := range []string{"node", "controller", "injector", "emulated", "images", "module"} {
+		for _, section := range []string{"node", "controller", "injector", "emulated", "images", "module", "status"} {
 			members, ok := object.Object[section].(map[string]any)
 			if !ok {
 				t.Fatalf("values have no section %s", section)

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -34,6 +34,7 @@ type controllerOptions struct {
 	namespace      string
 	orphanInterval time.Duration
 	orphanGrace    time.Duration
+	nodeSilence    time.Duration
 	httpEndpoint   string
 	kubeconfig     string
 }
@@ -48,11 +49,7 @@ func newControllerCommand() *cobra.Command {
 			if err := o.validate(); err != nil {
 				return err
 			}
-			client, err := kubeClient(o.kubeconfig)
-			if err != nil {
-				return err
-			}
-			return runController(cmd.Context(), o, client)
+			return runController(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
@@ -60,6 +57,7 @@ func newControllerCommand() *cobra.Command {
 	f.StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"), "namespace of the driver's CSIStorageCapacity objects (default $NAMESPACE)")
 	f.DurationVar(&o.orphanInterval, "orphan-interval", time.Minute, "how often volumes are checked for a node that is gone")
 	f.DurationVar(&o.orphanGrace, "orphan-grace", 10*time.Minute, "how long a node must be missing before its volumes are reported")
+	f.DurationVar(&o.nodeSilence, "node-silence", 20*time.Minute, "how long a node service must not be heard of before its SplitFSNode says so; 0: never")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9810", "address of /healthz, /readyz and /metrics; empty: not served")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for a run outside the cluster")
 	return cmd
@@ -72,11 +70,18 @@ func (o controllerOptions) validate() error {
 	if o.orphanInterval <= 0 || o.orphanGrace < 0 {
 		return fmt.Errorf("--orphan-interval is %s and --orphan-grace is %s; they must be positive", o.orphanInterval, o.orphanGrace)
 	}
+	if o.nodeSilence < 0 {
+		return fmt.Errorf("--node-silence is %s; it must not be negative", o.nodeSilence)
+	}
 	return nil
 }
 
-func runController(ctx context.Context, o controllerOptions, client kubernetes.Interface) error {
+func runController(ctx context.Context, o controllerOptions) error {
 	logger := klog.FromContext(ctx)
+	client, err := kubeClient(o.kubeconfig)
+	if err != nil {
+		return err
+	}
 	logger.Info("Starting", "driver", driverinfo.Name, "version", driverinfo.Version, "endpoint", o.endpoint)
 	view, err := central.NewView(client, o.namespace)
 	if err != nil {
@@ -98,6 +103,13 @@ func runController(ctx context.Context, o controllerOptions, client kubernetes.I
 	csiMetrics := csimetrics.NewCSIMetricsManagerForPlugin(driverinfo.Name)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(orphans.Metric())
+	var silent *central.Silent
+	if o.nodeSilence > 0 {
+		if silent, err = newSilent(o); err != nil {
+			return err
+		}
+		registry.MustRegister(silent.Metric())
+	}
 	csiMetrics.WithAdditionalRegistry(registry)
 
 	grpcServer := server.NewGRPC(logger, csiMetrics)
@@ -109,10 +121,25 @@ func runController(ctx context.Context, o controllerOptions, client kubernetes.I
 	view.Start(ctx)
 	group.Go(func() error { return server.Serve(ctx, grpcServer, listener) })
 	group.Go(func() error { orphans.Run(ctx, o.orphanInterval); return nil })
+	if silent != nil {
+		group.Go(func() error { silent.Run(ctx, min(o.nodeSilence, time.Minute)); return nil })
+	}
 	if o.httpEndpoint != "" {
 		prober := &server.Prober{Endpoint: o.endpoint}
 		mux := server.NewMux([]server.Check{prober.Probe}, []server.Check{view.Check}, csiMetrics)
 		group.Go(func() error { return errors.Join(server.ServeHTTP(ctx, o.httpEndpoint, mux), prober.Close()) })
 	}
 	return group.Wait()
+}
+
+func newSilent(o controllerOptions) (*central.Silent, error) {
+	config, err := restConfig(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	return central.NewSilent(client, o.nodeSilence, clock.RealClock{})
 }

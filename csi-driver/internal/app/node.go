@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/device"
@@ -28,6 +29,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/registration"
 	"splitfs.io/splitfs/csi-driver/internal/server"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
+	"splitfs.io/splitfs/csi-driver/internal/status"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
@@ -48,6 +50,9 @@ type nodeOptions struct {
 	library          string
 	httpEndpoint     string
 	events           bool
+	status           bool
+	statusInterval   time.Duration
+	statusHeartbeat  time.Duration
 	module           bool
 	moduleDirs       []string
 	watchInterval    time.Duration
@@ -86,6 +91,9 @@ func newNodeCommand() *cobra.Command {
 	f.StringVar(&o.library, "library", "/usr/local/lib/splitfs/libsplit.so", "the preload library that pods get")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9810", "address of /healthz, /readyz and /metrics; empty: not served")
 	f.BoolVar(&o.events, "events", true, "send Kubernetes events, and report volumes that the cluster has no PersistentVolume for")
+	f.BoolVar(&o.status, "status", true, "show the node and its volumes as SplitFSNode and SplitFSVolume objects")
+	f.DurationVar(&o.statusInterval, "status-interval", 30*time.Second, "how often the node is looked at for --status, besides after CSI calls")
+	f.DurationVar(&o.statusHeartbeat, "status-heartbeat", 5*time.Minute, "how often the SplitFSNode is written when nothing changes")
 	f.BoolVar(&o.module, "module", false, "load the kernel module ext4_splitfs, and use it for ext4 volumes")
 	f.StringSliceVar(&o.moduleDirs, "module-dir", nil, moduleDirHelp)
 	f.DurationVar(&o.watchInterval, "watch-interval", 30*time.Second, "how often library, logs and kernel module are looked after")
@@ -109,6 +117,10 @@ func (o *nodeOptions) complete() error {
 	}
 	if o.watchInterval <= 0 {
 		return fmt.Errorf("--watch-interval is %s; it must be more than 0", o.watchInterval)
+	}
+	if o.status && (o.statusInterval <= 0 || o.statusHeartbeat < o.statusInterval) {
+		return fmt.Errorf("--status-interval is %s and --status-heartbeat is %s; the first must be more than 0, the second not less than the first",
+			o.statusInterval, o.statusHeartbeat)
 	}
 	if o.maxVolumes < 1 {
 		return fmt.Errorf("--max-volumes is %d; it must be at least 1", o.maxVolumes)
@@ -152,12 +164,21 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics.NewCollector(logger, n), metrics.NewModuleCollector(modules))
 	csiMetrics.WithAdditionalRegistry(registry)
+	writer, err := newStatusWriter(o, n, modules)
+	if err != nil {
+		return err
+	}
+	var interceptors []grpc.UnaryServerInterceptor
+	if writer != nil {
+		registry.MustRegister(writer.Metrics()...)
+		interceptors = append(interceptors, writer.Interceptor)
+	}
 
 	listener, err := server.Listen(socket)
 	if err != nil {
 		return err
 	}
-	grpcServer := server.NewGRPC(logger, csiMetrics)
+	grpcServer := server.NewGRPC(logger, csiMetrics, interceptors...)
 	locks := &volume.Locks{}
 	csi.RegisterIdentityServer(grpcServer, driver.Identity{Check: n.Check})
 	csi.RegisterControllerServer(grpcServer, driver.NewController(n, locks))
@@ -167,6 +188,9 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	group.Go(func() error { return server.Serve(ctx, grpcServer, listener) })
 	group.Go(func() error { n.Watch(ctx, locks, o.watchInterval); return nil })
 	group.Go(func() error { modules.Run(ctx, o.watchInterval); return nil })
+	if writer != nil {
+		group.Go(func() error { writer.Run(ctx); return nil })
+	}
 
 	var ready []server.Check
 	if o.register {
@@ -196,6 +220,24 @@ func newCluster(ctx context.Context, o nodeOptions) (events.Recorder, node.Claim
 		return nil, nil, fmt.Errorf("%w (--events=false runs without)", err)
 	}
 	return events.NewCluster(ctx, client, "splitfs-csi-node", o.nodeName), clusterClaims{client}, nil
+}
+
+// newStatusWriter returns nil when nobody wants the objects.
+func newStatusWriter(o nodeOptions, n *node.Node, modules *module.Manager) (*status.Writer, error) {
+	if !o.status {
+		return nil, nil
+	}
+	config, err := restConfig(o.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("%w (--status=false runs without)", err)
+	}
+	cluster, err := status.NewCluster(config)
+	if err != nil {
+		return nil, err
+	}
+	return status.NewWriter(status.Config{
+		NodeName: o.nodeName, Node: n, Module: modules, Cluster: cluster, Interval: o.statusInterval, Heartbeat: o.statusHeartbeat,
+	}), nil
 }
 
 // newModules builds the manager of the kernel module, which tells the node's readers what becomes of it.

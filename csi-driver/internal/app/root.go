@@ -84,9 +84,8 @@ func (q *quantity) Set(s string) error {
 func kubeClient(kubeconfig string) (kubernetes.Interface, error) {
 	config, err := restConfig(kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the API server: %w", err)
+		return nil, err
 	}
-	config.UserAgent = "splitfs-csi/" + driverinfo.Version
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
@@ -95,8 +94,14 @@ func kubeClient(kubeconfig string) (kubernetes.Interface, error) {
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		return rest.InClusterConfig()
+	load := rest.InClusterConfig
+	if kubeconfig != "" {
+		load = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", kubeconfig) }
 	}
-	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := load()
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	config.UserAgent = "splitfs-csi/" + driverinfo.Version
+	return config, nil
 }
