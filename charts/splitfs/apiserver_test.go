@@ -3,8 +3,13 @@
 package splitfs
 
 import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -35,4 +40,69 @@ func TestAPIServerAcceptsChart(t *testing.T) {
 			}
 		}
 	})
+}
+
+// certManager is the release whose CustomResourceDefinitions the chart's objects are tried on.
+const certManager = "github.com/cert-manager/cert-manager@v1.21.2"
+
+// TestCertManager: a real API server with cert-manager's types accepts what the chart makes for it, with our issuer and with another.
+func TestCertManager(t *testing.T) {
+	own := charttest.Render(t, "--set", "injector.certManager.enabled=true")
+	other := charttest.Render(t, "--set", "injector.certManager.enabled=true", "--set-json", `injector.certManager.issuerRef={"kind":"ClusterIssuer","name":"corporate"}`)
+	for name, objects := range map[string][]*unstructured.Unstructured{"own issuer": own, "other issuer": other} {
+		count := map[string]int{}
+		for _, object := range objects {
+			count[object.GetKind()+"/"+object.GetName()]++
+			if object.GetKind() == "MutatingWebhookConfiguration" && object.GetAnnotations()["cert-manager.io/inject-ca-from"] != charttest.Namespace+"/splitfs-injector" {
+				t.Errorf("%s: nobody fills in the caBundle", name)
+			}
+		}
+		issuers := 0
+		if name == "own issuer" {
+			issuers = 1
+		}
+		if count["Certificate/splitfs-injector"] != 1 || count["Issuer/splitfs-injector"] != issuers || count["Secret/splitfs-injector-certs"] != 0 {
+			t.Errorf("%s: objects are %v", name, count)
+		}
+	}
+
+	output, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", certManager).Output()
+	if err != nil {
+		t.Fatalf("fetch %s: %v", certManager, err)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(output, &module); err != nil {
+		t.Fatal(err)
+	}
+	env := charttest.StartAPIServer(t)
+	c := charttest.NewClient(t, env.Config)
+	charttest.CreateNamespace(t, c, charttest.Namespace)
+	for _, kind := range []string{"certificates", "issuers"} {
+		text, err := os.ReadFile(filepath.Join(module.Dir, "deploy", "crds", "cert-manager.io_"+kind+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range charttest.Objects(t, text) {
+			if err := charttest.Apply(t.Context(), c, object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, object := range append(own, other...) {
+		if !strings.HasPrefix(object.GetAPIVersion(), "cert-manager.io/") {
+			continue
+		}
+		// A type is served a moment after its definition was accepted.
+		deadline := time.Now().Add(time.Minute)
+		for {
+			err := charttest.Apply(t.Context(), c, object)
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal(err)
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
 }

@@ -5,6 +5,7 @@ package splitfs
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,6 +98,9 @@ func TestBadValues(t *testing.T) {
 		"injector.failurePolicy=Maybe":                                        "failurePolicy",
 		"injector.timeoutSeconds=31":                                          "timeoutSeconds",
 		"injector.timeoutSeconds=1":                                           "timeoutSeconds",
+		"injector.namespaces=some":                                            "namespaces",
+		"injector.requiredClasses={A_B}":                                      "requiredClasses",
+		"injector.certManager.issuer.name=x":                                  "issuer",
 		"injector.exemptNamespaces={other}":                                   "exemptNamespaces",
 		"node.resources.request.cpu=1":                                        "request",
 		"controller.orphanGrace=soon":                                         "orphanGrace",
@@ -128,7 +132,7 @@ var variants = map[string][]string{
 		"--set", "images.csiDriver.repository=registry.example.com:5000/a/csi", "--set", "images.csiDriver.tag=v1", "--set", "images.pullPolicy=Never", "--set", "images.pullSecrets={one,two}",
 		"--set", "kubeletDir=/data/kubelet", "--set", "emulated.dir=/mnt/fast", "--set", "emulated.capacity=100Gi", "--set", "node.dataDir=/data/splitfs",
 		"--set", "node.maxUnavailable=10%", "--set", "injector.replicas=1", "--set", "injector.failurePolicy=Ignore", "--set", "injector.timeoutSeconds=10",
-		"--set", "injector.exemptNamespaces={kube-system,monitoring}", "--set-json", `injector.affinity={"nodeAffinity":{}}`,
+		"--set", "injector.exemptNamespaces={kube-system,monitoring}", "--set", "injector.namespaces=labelled", "--set", "injector.requiredClasses={my-strict}", "--set-json", `injector.affinity={"nodeAffinity":{}}`,
 		"--set-json", `node.tolerations=[{"key":"pm","operator":"Exists"}]`, "--set", "node.podAnnotations.a=b", "--set", "controller.podAnnotations.a=b", "--set", "injector.podAnnotations.a=b",
 		"--set-json", `node.resources={"limits":{"cpu":2,"memory":"1Gi"}}`, "--set", "storageClasses.strict.reclaimPolicy=Retain",
 	},
@@ -370,16 +374,54 @@ func TestWebhookConfiguration(t *testing.T) {
 	if !labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(deployment.Spec.Template.Labels)) {
 		t.Error("the Service does not select the injector's pods")
 	}
-	if *webhook.ClientConfig.Service.Path != "/mutate-pods" || *webhook.FailurePolicy != admissionregistrationv1.Fail || *webhook.ReinvocationPolicy != admissionregistrationv1.IfNeededReinvocationPolicy {
-		t.Errorf("webhook is %+v", webhook)
+	policies := map[string]admissionregistrationv1.FailurePolicyType{}
+	for _, webhook := range configuration.Webhooks {
+		policies[webhook.Name] = *webhook.FailurePolicy
+		if webhook.ClientConfig.Service.Name != service.Name || *webhook.ClientConfig.Service.Path != "/mutate-pods" || *webhook.ReinvocationPolicy != admissionregistrationv1.IfNeededReinvocationPolicy {
+			t.Errorf("webhook is %+v", webhook)
+		}
+		checkNamespaces(t, webhook.NamespaceSelector, map[string]bool{"kube-system": false, "splitfs-system": false, "monitoring": false, "default": true, "default,splitfs.io/inject=false": false})
 	}
-	namespaces, err := metav1.LabelSelectorAsSelector(webhook.NamespaceSelector)
+	if want := map[string]admissionregistrationv1.FailurePolicyType{"required.injector.splitfs.io": "Fail", "pods.injector.splitfs.io": "Ignore"}; !maps.Equal(policies, want) {
+		t.Errorf("failure policies are %v", policies)
+	}
+	policy := find[admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, "ValidatingAdmissionPolicy", "splitfs-library-required")
+	checkNamespaces(t, policy.Spec.MatchConstraints.NamespaceSelector, map[string]bool{"kube-system": false, "splitfs-system": false, "default": true, "default,splitfs.io/inject=false": false})
+	if binding := find[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, objects, "ValidatingAdmissionPolicyBinding", "splitfs-library-required"); binding.Spec.PolicyName != policy.Name {
+		t.Errorf("the binding is for policy %s", binding.Spec.PolicyName)
+	}
+}
+
+// checkNamespaces: a namespace is a name, or a name and a label.
+func checkNamespaces(t *testing.T, selector *metav1.LabelSelector, want map[string]bool) {
+	t.Helper()
+	namespaces, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for namespace, wanted := range map[string]bool{"kube-system": false, "splitfs-system": false, "monitoring": false, "default": true} {
-		if got := namespaces.Matches(labels.Set{"kubernetes.io/metadata.name": namespace}); got != wanted {
+	for namespace, wanted := range want {
+		set, err := labels.ConvertSelectorToLabelsMap("kubernetes.io/metadata.name=" + namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := namespaces.Matches(set); got != wanted {
 			t.Errorf("namespace %s reaches the injector: %v", namespace, got)
+		}
+	}
+}
+
+// TestInjectorChoices: what the values of the injector change in the objects of the API server.
+func TestInjectorChoices(t *testing.T) {
+	objects := charttest.Render(t, "--set", "injector.namespaces=labelled", "--set", "injector.failurePolicy=Ignore")
+	for _, webhook := range find[admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration", "splitfs-injector").Webhooks {
+		if *webhook.FailurePolicy != admissionregistrationv1.Ignore {
+			t.Errorf("webhook %s blocks pods", webhook.Name)
+		}
+		checkNamespaces(t, webhook.NamespaceSelector, map[string]bool{"default": false, "default,splitfs.io/inject=true": true, "kube-system,splitfs.io/inject=true": false})
+	}
+	for _, object := range objects {
+		if strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") {
+			t.Errorf("%s blocks pods", object.GetKind())
 		}
 	}
 }

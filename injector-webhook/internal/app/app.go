@@ -47,6 +47,7 @@ type Options struct {
 	WebhookName      string
 	ServiceName      string
 	SecretName       string
+	IssueCerts       bool
 	ExtraDNSNames    []string
 	ExemptNamespaces []string
 	Host             string
@@ -83,6 +84,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.WebhookName, "webhook-name", "splitfs-injector", "name of the MutatingWebhookConfiguration whose caBundle is kept up to date")
 	flags.StringVar(&o.ServiceName, "service-name", "splitfs-injector", "name of the Service the API server calls")
 	flags.StringVar(&o.SecretName, "secret-name", "splitfs-injector-certs", "name of the Secret that holds the certificates; it must exist, it may be empty")
+	flags.BoolVar(&o.IssueCerts, "issue-certificates", true, "issue and renew the certificates in the Secret and keep the caBundle right; false: cert-manager or somebody else does")
 	flags.StringSliceVar(&o.ExtraDNSNames, "extra-dns-name", nil, "further name in the server's certificate")
 	flags.StringSliceVar(&o.ExemptNamespaces, "exempt-namespace", []string{metav1.NamespaceSystem}, "namespace whose pods are never touched; the release's own is always one of them")
 	flags.StringVar(&o.Host, "host", "", "address the webhook listens on, default all")
@@ -153,6 +155,7 @@ func (o *Options) Run(ctx context.Context, cluster *rest.Config) error {
 	}
 	source, err = certs.Add(mgr, certs.Options{
 		Secret:        types.NamespacedName{Namespace: o.Namespace, Name: o.SecretName},
+		Issue:         o.IssueCerts,
 		WebhookName:   o.WebhookName,
 		DNSName:       o.ServiceName + "." + o.Namespace + ".svc",
 		ExtraDNSNames: o.ExtraDNSNames,

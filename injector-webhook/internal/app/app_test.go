@@ -97,12 +97,12 @@ func freePorts(t *testing.T, n int) []int {
 	return ports
 }
 
-func startReplica(t *testing.T, path, config string) *replica {
+func startReplica(t *testing.T, path, config string, arguments ...string) *replica {
 	t.Helper()
 	ports := freePorts(t, 3)
 	r := &replica{log: &lockedBuffer{}, webhook: ports[0], health: ports[1], meter: ports[2]}
-	r.cmd = exec.Command(path, "--kubeconfig="+config, "--namespace="+charttest.Namespace, "--host=127.0.0.1", "--extra-dns-name=localhost",
-		fmt.Sprintf("--port=%d", r.webhook), fmt.Sprintf("--health-address=127.0.0.1:%d", r.health), fmt.Sprintf("--metrics-address=127.0.0.1:%d", r.meter), "--v=4")
+	r.cmd = exec.Command(path, append(arguments, "--kubeconfig="+config, "--namespace="+charttest.Namespace, "--host=127.0.0.1", "--extra-dns-name=localhost",
+		fmt.Sprintf("--port=%d", r.webhook), fmt.Sprintf("--health-address=127.0.0.1:%d", r.health), fmt.Sprintf("--metrics-address=127.0.0.1:%d", r.meter), "--v=4")...)
 	r.cmd.Stdout, r.cmd.Stderr = r.log, r.log
 	if err := r.cmd.Start(); err != nil {
 		t.Fatalf("start injector: %v", err)

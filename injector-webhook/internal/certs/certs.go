@@ -36,6 +36,8 @@ const (
 // Options say where the certificate lives and whom it names.
 type Options struct {
 	Secret types.NamespacedName
+	// Issue certificates and renew them. Otherwise somebody else (cert-manager) fills Secret and caBundle.
+	Issue bool
 	// WebhookName is the MutatingWebhookConfiguration whose caBundle is kept up to date.
 	WebhookName string
 	// DNSName is what the API server calls: SERVICE.NAMESPACE.svc. ExtraDNSNames are further names.
@@ -65,9 +67,24 @@ func Add(mgr manager.Manager, o Options) (*Source, error) {
 		return nil, fmt.Errorf("create directory for the certificate: %w", err)
 	}
 	s := &Source{options: o, reader: mgr.GetAPIReader(), markerDir: dir, ready: make(chan struct{})}
+	if o.Issue {
+		if err := s.addRotation(mgr); err != nil {
+			return nil, err
+		}
+	} else {
+		close(s.ready) // whether the caBundle is right is not ours to know
+	}
+	if err := mgr.Add(s); err != nil {
+		return nil, fmt.Errorf("add certificate source: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Source) addRotation(mgr manager.Manager) error {
+	o := s.options
 	if err := rotator.AddRotator(mgr, &rotator.CertRotator{
 		SecretKey:              o.Secret,
-		CertDir:                dir,
+		CertDir:                s.markerDir,
 		CAName:                 "splitfs-injector-ca",
 		CAOrganization:         "splitfs.io",
 		DNSName:                o.DNSName,
@@ -79,12 +96,9 @@ func Add(mgr manager.Manager, o Options) (*Source, error) {
 		// Each replica may issue: the Secret's resourceVersion decides between two.
 		RequireLeaderElection: false,
 	}); err != nil {
-		return nil, fmt.Errorf("add certificate rotation: %w", err)
+		return fmt.Errorf("add certificate rotation: %w", err)
 	}
-	if err := mgr.Add(s); err != nil {
-		return nil, fmt.Errorf("add certificate source: %w", err)
-	}
-	return s, nil
+	return nil
 }
 
 // NeedLeaderElection is false: every replica serves.
@@ -116,7 +130,7 @@ func (s *Source) refresh(ctx context.Context) error {
 		return nil
 	}
 	if len(secret.Data[certKey]) == 0 || len(secret.Data[privateKey]) == 0 {
-		// Just installed, rotation has not issued a certificate yet.
+		// Just installed, no certificate has been issued yet.
 		return nil
 	}
 	certificate, err := tls.X509KeyPair(secret.Data[certKey], secret.Data[privateKey])
