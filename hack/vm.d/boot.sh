@@ -34,7 +34,7 @@ SHARE_WRITE=rw,cache=none
 
 # vm_start: starts the machine in the background. Sets vm_pid.
 vm_start() {
-    local accel image n=0 share dir options words command
+    local accel image n=0 share dir options words command labels=''
     need_commands "run hack/install-deps vm" qemu-system-x86_64 setpriv
     get_kernel "$vm_kernel"
     get_root
@@ -50,9 +50,11 @@ vm_start() {
         -kernel "$kernel_image/boot/vmlinuz-$kernel_release" -initrd "$initrd_image")
     [ -z "$vm_uefi" ] || command+=(-drive "if=pflash,format=raw,unit=0,readonly=on,file=$VM_UEFI_CODE"
         -drive "if=pflash,format=raw,unit=1,file=$vm_uefi")
+    # QEMU refuses a size of 0.
+    [ "$vm_labels" = 0 ] || labels=,label-size=$vm_labels
     for image in "${vm_pmem[@]}"; do
         command+=(-object "memory-backend-file,id=pm$n,share=on,mem-path=$image,size=$(stat -c %s "$image"),align=2M"
-            -device "nvdimm,id=nv$n,memdev=pm$n,unarmed=off,label-size=$vm_labels")
+            -device "nvdimm,id=nv$n,memdev=pm$n,unarmed=off$labels")
         n=$((n + 1))
     done
     n=0
