@@ -59,8 +59,9 @@ vm-soak: | $(BUILD) ## the same with 50 power cuts on each file system, stresses
 test-arm64: ## every unit test and program of test/posix for arm64 in every mode, emulated; "make test" runs a part
 	libsplit/test/arm64/test_arm64 --all
 
-soak: all ## kill SQLite, Redis and a log writer 1,000 times, at random; SOAK_ARGS="--kills N --seed N" for others
+soak: all ## kill SQLite, Redis and a log writer 1,000 times, at random (SOAK_ARGS="--kills N --seed N" for others); the model of files with 10 million random calls
 	LIBSPLIT=$(BUILD)/libsplit.so SPLITFS=$(BUILD)/splitfs libsplit/test/soak/test_kills --kills 1000 --seed 0 $(SOAK_ARGS)
+	LIBSPLIT=$(BUILD)/libsplit.so SPLITFS=$(BUILD)/splitfs libsplit/test/model/test_model --calls 10000000 --seed $$(date +%s)
 soak-apps: all ## programs from packages on XFS, ext4 and tmpfs, under the coverage gate in every mode, and killed 20 times each; pjdfstest, Python's tests, stress-ng, fsx with 30 seeds
 	hack/build-suites
 	$(MAKE) -C libsplit test-progs
