@@ -164,6 +164,9 @@ evictionHard:
 imageGCHighThresholdPercent: 100
 oomScoreAdj: 0
 serializeImagePulls: false
+# Tests kill containers all the time: what is killed comes back soon, also the tenth time.
+crashLoopBackOff:
+  maxContainerRestartPeriod: 10s
 EOF
     start_component "$node" kubelet "$(tool kubernetes kubelet)" --config="$dir/kubelet.yaml" \
         --kubeconfig="$PKI/kubelet-$node.kubeconfig" --cert-dir="$dir/kubelet-pki" \

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# What is left of volumes whose claims are gone. Used by the end-to-end tests and by hack/chaos. To be sourced after lib.sh.
+
+# our_volumes FILTER FIELD: of our PersistentVolumes whose claim's namespace passes the jq FILTER.
+our_volumes() {
+    kube get pv -o json | jq --raw-output ".items[] | select(.spec.csi.driver == \"csi.splitfs.io\" and (.spec.claimRef.namespace | $1)) | $2"
+}
+
+# no_volumes_of PREFIX: no PersistentVolume of a claim in a namespace that begins with PREFIX is left.
+no_volumes_of() {
+    local names
+    names=$(our_volumes "startswith(\"$1\")" .metadata.name)
+    printf 'left: %s\n' "$names"
+    [ -z "$names" ]
+}
+
+# nothing_left_of PREFIX [SECONDS]: neither objects nor, on any node, files, mounts, loop devices or agents of volumes of these namespaces.
+nothing_left_of() {
+    local prefix=$1 known node
+    wait_until "${2:-90}" "deletion of the volumes of $prefix*" no_volumes_of "$prefix" || fail "volumes are left: $(our_volumes "startswith(\"$prefix\")" .metadata.name)"
+    known=$(our_volumes "startswith(\"$prefix\") | not" .spec.csi.volumeHandle)
+    wait_until 60 "end of the status of volumes that are gone" no_status_besides "$known" || fail "SplitFSVolumes of volumes that are gone: $(kube get splitfsvolumes -o name | tr '\n' ' ')"
+    for node in $(kube get nodes -o jsonpath='{.items[*].metadata.name}'); do
+        node_is_clean "$node" "$known"
+    done
+}
+
+# no_status_besides IDS: no SplitFSVolume but those of these volumes.
+no_status_besides() {
+    local id names
+    names=$(kube get splitfsvolumes -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}')
+    for id in $names; do
+        grep -qxF "$id" <<<"$1" || {
+            printf 'left: %s\n' "$id"
+            return 1
+        }
+    done
+}
+
+# node_is_clean NODE IDS
+node_is_clean() {
+    local node=$1 known=$2 directory file device mounted agents
+    for directory in volumes emulated; do
+        while read -r file; do
+            [ -n "$file" ] || continue
+            grep -qxF "${file%.*}" <<<"$known" || fail "$node: /var/lib/splitfs/$directory/$file belongs to no volume"
+        done < <(on_node "$node" ls -A "/var/lib/splitfs/$directory")
+    done
+    # A loop device is told by the file behind it, which this node must know; the devices themselves are shared by all nodes.
+    while read -r device file; do
+        [ -z "$file" ] || fail "$node: loop device $device holds a file that was deleted: $file"
+    done < <(on_node "$node" losetup --list --noheadings --output NAME,BACK-FILE | grep '(deleted)' | grep -F /splitfs/emulated/ || true)
+    # One agent for each volume that is mounted, and none besides.
+    mounted=$(on_node "$node" sh -c 'grep -c " /var/lib/kubelet/plugins/kubernetes.io/csi/csi.splitfs.io/.*/globalmount " /proc/mounts; true') # 0 is told by the exit status, too
+    # shellcheck disable=SC2016  # expanded by the shell on the node
+    agents=$(on_node "$node" sh -c 'cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\000" "\n" | grep -xA 1 /usr/local/bin/splitfs | grep -cx agent; true')
+    expect "agents on $node" "$agents" -eq "$mounted"
+    say "$node: $mounted volumes of others mounted, $agents agents"
+}
