@@ -17,31 +17,82 @@ import (
 type Wishes struct {
 	// OptOut: the pod wants to be left alone; nothing else in it was looked at.
 	OptOut bool
-	// pod is the mode for all containers, empty when not asked for; perContainer goes before it.
-	pod          modes.Mode
-	perContainer map[string]modes.Mode
+	mode   wish[modes.Mode]
+	fsync  wish[modes.Fsync]
 	// Warnings name annotations that have no effect.
 	Warnings []string
 }
 
-// AsksForMode says that the pod's author relies on a mode: leaving the pod alone would silently weaken what was asked for.
-func (w *Wishes) AsksForMode() bool { return w.pod != "" || len(w.perContainer) > 0 }
+// wish is an annotation that stands for all containers of a pod, and with a container's name behind it for that container.
+type wish[T ~string] struct {
+	annotation string
+	parse      func(string) (T, error)
+	// pod is empty when it was not asked for; what containers asks goes before it.
+	pod        T
+	containers map[string]T
+}
 
-// modeFor is the mode of a mount in a container whose volume has the given mode by itself.
-func (w *Wishes) modeFor(container string, volume modes.Mode) modes.Mode {
-	if mode, ok := w.perContainer[container]; ok {
-		return mode
+func newWishes() *Wishes {
+	return &Wishes{
+		mode:  wish[modes.Mode]{annotation: names.AnnotationMode, parse: modes.Parse, containers: map[string]modes.Mode{}},
+		fsync: wish[modes.Fsync]{annotation: names.AnnotationFsync, parse: modes.ParseFsync, containers: map[string]modes.Fsync{}},
+	}
+}
+
+// of is what one container should get: its own annotation, the pod's, or otherwise.
+func (w *wish[T]) of(container string, otherwise T) T {
+	if value, ok := w.containers[container]; ok {
+		return value
 	}
 	if w.pod != "" {
 		return w.pod
 	}
-	return volume
+	return otherwise
 }
+
+// read takes an annotation if it is one of this wish.
+func (w *wish[T]) read(pod *corev1.Pod, key, value string) (taken bool, err error) {
+	container, isContainer := strings.CutPrefix(key, w.annotation+".")
+	if key != w.annotation && !isContainer {
+		return false, nil
+	}
+	if len(key) > maxAnnotationName {
+		return true, denied(ReasonAnnotation, "an annotation %s.... has a name of %d bytes; Kubernetes allows %d", w.annotation, len(key), maxAnnotationName)
+	}
+	parsed, err := w.parse(value)
+	if err != nil {
+		return true, denied(ReasonAnnotation, "annotation %s: %v", key, err)
+	}
+	if !isContainer {
+		w.pod = parsed
+		return true, nil
+	}
+	if !hasContainer(pod, container) {
+		return true, denied(ReasonAnnotation, "annotation %s: the pod has no container of that name; its containers are %s", key, containerNames(pod))
+	}
+	w.containers[container] = parsed
+	return true, nil
+}
+
+// withoutEffect warns of annotations for containers that are not injected.
+func (w *wish[T]) withoutEffect(injected map[string]map[string]modes.Mode) []string {
+	var warnings []string
+	for name := range w.containers {
+		if _, ok := injected[name]; !ok {
+			warnings = append(warnings, fmt.Sprintf("annotation %s.%s has no effect: the container mounts no SplitFS volume", w.annotation, name))
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
+}
+
+// AsksForMode says that the pod's author relies on a mode: leaving the pod alone would silently weaken what was asked for.
+func (w *Wishes) AsksForMode() bool { return w.mode.pod != "" || len(w.mode.containers) > 0 }
 
 // ReadWishes parses the annotations of a pod. A wrong value or a container that does not exist is a DeniedError: guessing could
 // give the application less than it asked for.
 func ReadWishes(pod *corev1.Pod) (*Wishes, error) {
-	wishes := &Wishes{perContainer: map[string]modes.Mode{}}
+	wishes := newWishes()
 	if value, ok := pod.Annotations[names.AnnotationInject]; ok {
 		switch value {
 		case "false":
@@ -72,30 +123,17 @@ func ReadWishes(pod *corev1.Pod) (*Wishes, error) {
 const maxAnnotationName = len(names.AnnotationPrefix) + 63
 
 func (w *Wishes) read(pod *corev1.Pod, key, value string) error {
-	container, isContainer := strings.CutPrefix(key, names.AnnotationModeContainerPrefix)
-	switch {
-	case key == names.AnnotationInject, key == names.AnnotationStatus:
-		return nil
-	case key != names.AnnotationMode && !isContainer:
-		w.Warnings = append(w.Warnings, fmt.Sprintf("annotation %s has no meaning; SplitFS knows %s, %s<container> and %s",
-			modes.Quote(key), names.AnnotationMode, names.AnnotationModeContainerPrefix, names.AnnotationInject))
+	if key == names.AnnotationInject || key == names.AnnotationStatus {
 		return nil
 	}
-	if len(key) > maxAnnotationName {
-		return denied(ReasonAnnotation, "an annotation %s... has a name of %d bytes; Kubernetes allows %d", names.AnnotationModeContainerPrefix, len(key), maxAnnotationName)
+	if taken, err := w.mode.read(pod, key, value); taken {
+		return err
 	}
-	mode, err := modes.Parse(value)
-	if err != nil {
-		return denied(ReasonAnnotation, "annotation %s: %v", key, err)
+	if taken, err := w.fsync.read(pod, key, value); taken {
+		return err
 	}
-	if !isContainer {
-		w.pod = mode
-		return nil
-	}
-	if !hasContainer(pod, container) {
-		return denied(ReasonAnnotation, "annotation %s: the pod has no container of that name; its containers are %s", key, containerNames(pod))
-	}
-	w.perContainer[container] = mode
+	w.Warnings = append(w.Warnings, fmt.Sprintf("annotation %s has no meaning; SplitFS knows %s, %s and %s, the first two also with .<container>",
+		modes.Quote(key), names.AnnotationMode, names.AnnotationFsync, names.AnnotationInject))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"splitfs.io/splitfs/injector-webhook/internal/modes"
 	"splitfs.io/splitfs/injector-webhook/internal/names"
 	"splitfs.io/splitfs/injector-webhook/internal/patch"
 )
@@ -64,17 +65,31 @@ func (e *envEditor) rename(i int, name string) error {
 	return nil
 }
 
-// setConfig sets SPLITFS_CONFIG and says whether it replaced somebody else's value.
-func (e *envEditor) setConfig(value string) (replaced bool, err error) {
-	i := e.last(names.EnvConfig)
+// setFsync sets SPLITFS_FSYNC when the annotations say something of it, and returns what the container has then. What the pod's
+// author set in the container by hand counts otherwise.
+func (e *envEditor) setFsync(wish modes.Fsync) (modes.Fsync, error) {
+	i := e.last(names.EnvFsync)
+	switch {
+	case i < 0 && wish != modes.Record:
+		return modes.Visible, nil
+	case wish == "":
+		return modes.Fsync(e.vars[i].Value), nil
+	}
+	_, err := e.set(names.EnvFsync, string(wish))
+	return wish, err
+}
+
+// set gives a variable a value and says whether it replaced somebody else's.
+func (e *envEditor) set(name, value string) (replaced bool, err error) {
+	i := e.last(name)
 	if i < 0 {
-		return false, e.add(corev1.EnvVar{Name: names.EnvConfig, Value: value})
+		return false, e.add(corev1.EnvVar{Name: name, Value: value})
 	}
 	if e.vars[i].ValueFrom == nil {
 		replaced = e.vars[i].Value != value
 		return replaced, e.setValue(i, value)
 	}
-	v := corev1.EnvVar{Name: names.EnvConfig, Value: value}
+	v := corev1.EnvVar{Name: name, Value: value}
 	if err := e.doc.Set(v, e.at(i)...); err != nil {
 		return true, fmt.Errorf("set variable %s: %w", v.Name, err)
 	}

@@ -9,6 +9,8 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -47,7 +49,18 @@ func mutate(t *testing.T, raw []byte) (*Result, error) {
 	return Pod(raw, pod, wishes, ownVolumes)
 }
 
-// mutated returns the pod after the patch, as text and decoded, and checks that a second run has nothing to add.
+// security asks Kubernetes' own Pod Security policies whether a namespace of a level would admit a pod.
+func security(t *testing.T, level api.Level, pod *corev1.Pod) policy.AggregateCheckResult {
+	t.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy.AggregateCheckResults(evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec))
+}
+
+// mutated returns the pod after the patch, as text and decoded. It checks that a second run has nothing to add, and that a namespace
+// which would have admitted the pod still does.
 func mutated(t *testing.T, raw []byte) ([]byte, *corev1.Pod, *Result) {
 	t.Helper()
 	result, err := mutate(t, raw)
@@ -62,7 +75,13 @@ func mutated(t *testing.T, raw []byte) ([]byte, *corev1.Pod, *Result) {
 	if len(again.Operations) != 0 {
 		t.Errorf("second invocation changes the pod again: %v", again.Operations)
 	}
-	return after, decodePod(t, after), result
+	pod := decodePod(t, after)
+	for _, level := range []api.Level{api.LevelBaseline, api.LevelRestricted} {
+		if verdict := security(t, level, pod); !verdict.Allowed && security(t, level, decodePod(t, raw)).Allowed {
+			t.Errorf("the injected pod is not %s any more: %s", level, verdict.ForbiddenDetail())
+		}
+	}
+	return after, pod, result
 }
 
 func apply(t *testing.T, raw []byte, result *Result) []byte {

@@ -6,9 +6,7 @@ package inject
 
 import (
 	"fmt"
-	"maps"
 	"path"
-	"slices"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -33,7 +31,8 @@ func Pod(raw []byte, pod *corev1.Pod, wishes *Wishes, volumes map[string]modes.M
 	if err != nil {
 		return nil, err
 	}
-	m := &mutation{doc: doc, pod: pod, wishes: wishes, volumes: volumes, status: Status{Containers: map[string]map[string]modes.Mode{}}}
+	m := &mutation{doc: doc, pod: pod, wishes: wishes, volumes: volumes,
+		status: Status{Containers: map[string]map[string]modes.Mode{}, Fsync: map[string]modes.Fsync{}}}
 	m.libraryVolume, m.libraryIndex = findLibraryVolume(pod)
 	for _, list := range []struct {
 		member     string
@@ -45,12 +44,8 @@ func Pod(raw []byte, pod *corev1.Pod, wishes *Wishes, volumes map[string]modes.M
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(wishes.perContainer)) {
-		if _, injected := m.status.Containers[name]; !injected {
-			m.warnings = append(m.warnings, fmt.Sprintf("annotation %s%s has no effect: the container mounts no SplitFS volume",
-				names.AnnotationModeContainerPrefix, name))
-		}
-	}
+	m.warnings = append(m.warnings, wishes.mode.withoutEffect(m.status.Containers)...)
+	m.warnings = append(m.warnings, wishes.fsync.withoutEffect(m.status.Containers)...)
 	m.status.Injected = len(m.status.Containers) > 0
 	if m.status.Injected {
 		if err := m.volume(); err != nil {
@@ -152,7 +147,7 @@ func (m *mutation) container(at []any, c *corev1.Container) error {
 		if err != nil {
 			return err
 		}
-		entries = append(entries, entry{path: mountPath, mode: m.wishes.modeFor(c.Name, volumeMode)})
+		entries = append(entries, entry{path: mountPath, mode: m.wishes.mode.of(c.Name, volumeMode)})
 	}
 	if len(entries) == 0 {
 		return nil
@@ -164,13 +159,20 @@ func (m *mutation) container(at []any, c *corev1.Container) error {
 	if err := env.mergePreload(c.EnvFrom); err != nil {
 		return fmt.Errorf("container %s: %w", modes.Name(c.Name), err)
 	}
-	replaced, err := env.setConfig(configValue(entries))
+	replaced, err := env.set(names.EnvConfig, configValue(entries))
 	if err != nil {
 		return fmt.Errorf("container %s: %w", modes.Name(c.Name), err)
 	}
 	if replaced {
 		m.warnings = append(m.warnings, fmt.Sprintf("container %s: %s is set by the injector, the value it had was replaced; use annotation %s to choose a mode",
 			modes.Name(c.Name), names.EnvConfig, names.AnnotationMode))
+	}
+	fsync, err := env.setFsync(m.wishes.fsync.of(c.Name, ""))
+	if err != nil {
+		return fmt.Errorf("container %s: %w", modes.Name(c.Name), err)
+	}
+	if fsync == modes.Record {
+		m.status.Fsync[c.Name] = fsync
 	}
 	modesByPath := make(map[string]modes.Mode, len(entries))
 	for _, e := range entries {

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/pod-security-admission/api"
-	"k8s.io/pod-security-admission/policy"
 
 	"splitfs.io/splitfs/injector-webhook/internal/modes"
 )
@@ -93,6 +92,43 @@ func TestInjectsExactlyTheContainersThatMountOurVolumes(t *testing.T) {
 	}
 }
 
+// TestOtherShapesOfPods: resources of the whole pod, ephemeral containers and sidecars pass unharmed.
+func TestOtherShapesOfPods(t *testing.T) {
+	const text = `
+metadata: {name: p}
+spec:
+  resources: {limits: {cpu: "2", memory: 1Gi}}
+  initContainers:
+  - {name: plain-sidecar, image: i, restartPolicy: Always}
+  - {name: sidecar, image: i, restartPolicy: Always, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}], volumeMounts: [{name: cache, mountPath: /c}]}
+  containers: [{name: app, image: i, volumeMounts: [{name: data, mountPath: /d}]}]
+  ephemeralContainers: [{name: debug, image: i, targetContainerName: app, volumeMounts: [{name: data, mountPath: /d}]}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: c}}, {name: cache, persistentVolumeClaim: {claimName: d}}]
+`
+	before := rawPod(t, text)
+	after, pod, result := mutated(t, before)
+	if got := result.Status.Containers; len(got) != 2 || got["sidecar"]["/c"] != "posix" || got["app"]["/d"] != "strict" {
+		t.Errorf("injected: %v", got)
+	}
+	for _, name := range []string{"resources", "ephemeralContainers"} {
+		if was, is := member(t, before, name), member(t, after, name); !reflect.DeepEqual(was, is) {
+			t.Errorf("%s changed from %v to %v", name, was, is)
+		}
+	}
+	if pod.Spec.InitContainers[1].RestartPolicy == nil || len(pod.Spec.InitContainers[1].RestartPolicyRules) != 1 || len(pod.Spec.InitContainers[0].Env) != 0 {
+		t.Errorf("init containers are %+v", pod.Spec.InitContainers)
+	}
+}
+
+func member(t *testing.T, raw []byte, name string) any {
+	t.Helper()
+	var pod struct{ Spec map[string]any }
+	if err := json.Unmarshal(raw, &pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod.Spec[name]
+}
+
 // onePod has one container with one of our volumes; the arguments are the annotations and the mount (both YAML flow).
 func onePod(annotations, mounts string) string {
 	return `
@@ -105,6 +141,52 @@ spec:
   - {name: data, persistentVolumeClaim: {claimName: c}}
   - {name: other, emptyDir: {}}
 `
+}
+
+func TestFsync(t *testing.T) {
+	const ours, plain = `{name: data, mountPath: /data}`, `{name: other, mountPath: /other}`
+	for _, test := range []struct{ annotations, env, mount, want, status, warning string }{
+		{"", "", ours, "", "", ""},
+		{"splitfs.io/fsync: record", "", ours, "record", "record", ""},
+		{"splitfs.io/fsync: visible", "", ours, "", "", ""},
+		{"splitfs.io/fsync: visible, splitfs.io/fsync.app: record", "", ours, "record", "record", ""},
+		{"splitfs.io/fsync: record, splitfs.io/fsync.app: visible", "", ours, "", "", ""},
+		{"splitfs.io/fsync.second: record", "", ours, "", "", "splitfs.io/fsync.second has no effect"},
+		{"splitfs.io/fsync: record", "", plain, "", "", ""},
+		// What the container has already counts, unless an annotation says otherwise.
+		{"", "{name: SPLITFS_FSYNC, value: record}", ours, "record", "record", ""},
+		{"splitfs.io/fsync: visible", "{name: SPLITFS_FSYNC, value: record}", ours, "visible", "", ""},
+		{"splitfs.io/fsync: record", "{name: SPLITFS_FSYNC, valueFrom: {fieldRef: {fieldPath: metadata.name}}}", ours, "record", "record", ""},
+	} {
+		pod := strings.Replace(onePod(test.annotations, test.mount), "{name: app,", "{name: app, env: ["+test.env+"],", 1)
+		_, after, result := mutated(t, rawPod(t, pod))
+		value, _ := lastEnv(&after.Spec.Containers[0], "SPLITFS_FSYNC")
+		if value != test.want || string(result.Status.Fsync["app"]) != test.status || len(after.Spec.Containers[1].Env) != 0 {
+			t.Errorf("%s %s: SPLITFS_FSYNC is %q, status %+v", test.annotations, test.env, value, result.Status)
+		}
+		if got := strings.Join(result.Warnings, " "); test.warning == "" && got != "" || !strings.Contains(got, test.warning) {
+			t.Errorf("%s: warnings %q", test.annotations, got)
+		}
+		if stored := after.Annotations["splitfs.io/status"]; strings.Contains(stored, `"fsync":{"app":"record"}`) != (test.status != "") {
+			t.Errorf("%s: annotation %s", test.annotations, stored)
+		}
+	}
+	for annotation, says := range map[string]string{
+		"splitfs.io/fsync: never":          `annotation splitfs.io/fsync: "never" is not allowed; allowed are visible`,
+		"splitfs.io/fsync.nobody: record":  "the pod has no container of that name",
+		`splitfs.io/fsync.app: ""`:         "an empty value is not allowed",
+		"splitfs.io/fsyncs: record":        "",
+		"splitfs.io/fsync.app.two: record": "no container",
+	} {
+		result, err := mutate(t, rawPod(t, onePod(annotation, ours)))
+		if says == "" {
+			if err != nil || len(result.Status.Fsync) != 0 {
+				t.Errorf("%s: %v %+v", annotation, err, result)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %s", annotation, err, says)
+		}
+	}
 }
 
 func TestModePrecedence(t *testing.T) {
@@ -321,23 +403,14 @@ spec:
     volumeMounts: [{name: data, mountPath: /data}]
   volumes: [{name: data, persistentVolumeClaim: {claimName: c}}]
 `)
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	check := func(pod *corev1.Pod) policy.AggregateCheckResult {
-		return policy.AggregateCheckResults(evaluator.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec))
-	}
-	if before := check(decodePod(t, raw)); !before.Allowed {
+	// A refusal after the injection fails in mutated.
+	if before := security(t, api.LevelRestricted, decodePod(t, raw)); !before.Allowed {
 		t.Fatalf("the test pod itself is not restricted: %s", before.ForbiddenDetail())
 	}
 	_, pod, _ := mutated(t, raw)
-	if after := check(pod); !after.Allowed {
-		t.Errorf("the injected pod is not restricted any more: %s", after.ForbiddenDetail())
-	}
 	// The check can fail: a hostPath in place of our inline volume is refused.
 	pod.Spec.Volumes[1].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/opt/splitfs"}}
-	if check(pod).Allowed {
+	if security(t, api.LevelRestricted, pod).Allowed {
 		t.Error("the policy accepts a hostPath: the test checks nothing")
 	}
 }

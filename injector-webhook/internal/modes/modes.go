@@ -40,6 +40,25 @@ func Allowed() string {
 	return strings.Join(names, ", ")
 }
 
+// Fsync is what the library does in fsync, besides making the bytes durable.
+type Fsync string
+
+const (
+	// Visible also shows the bytes to programs without the library. It is what a program gets that asks for nothing.
+	Visible Fsync = "visible"
+	// Record leaves that to the library's background thread; fsync is a record and a fence.
+	Record Fsync = "record"
+)
+
+// ParseFsync accepts exactly the two names.
+func ParseFsync(s string) (Fsync, error) {
+	if f := Fsync(s); f == Visible || f == Record {
+		return f, nil
+	}
+	return "", fmt.Errorf("%s is not allowed; allowed are %s (fsync also shows the bytes to programs without the library, the default) and %s (they see them up to 100 ms later)",
+		Quote(s), Visible, Record)
+}
+
 // maxQuoted bounds what of a user's value appears in a message: enough to recognise a typing error, too little to carry a payload
 // into logs and events.
 const maxQuoted = 32

@@ -12,8 +12,8 @@ const (
 	AnnotationPrefix = "splitfs.io/"
 	// AnnotationMode sets the mode of all containers of a pod.
 	AnnotationMode = AnnotationPrefix + "mode"
-	// AnnotationModeContainerPrefix and a container's name set the mode of that container.
-	AnnotationModeContainerPrefix = AnnotationMode + "."
+	// AnnotationFsync says what fsync does in all containers of a pod.
+	AnnotationFsync = AnnotationPrefix + "fsync"
 	// AnnotationInject set to "false" keeps the injector away from a pod.
 	AnnotationInject = AnnotationPrefix + "inject"
 	// AnnotationStatus is written by the injector: what it did, as JSON.
@@ -33,9 +33,10 @@ const (
 	LibraryPath = LibraryDir + "/libsplit.so"
 	AgentsDir   = LibraryDir + "/agents"
 
-	// EnvPreload is the dynamic linker's variable, EnvConfig ours. EnvPreloadOriginal keeps a LD_PRELOAD that the container
+	// EnvPreload is the dynamic linker's variable, EnvConfig and EnvFsync are ours. EnvPreloadOriginal keeps a LD_PRELOAD that the container
 	// had from a source (valueFrom, envFrom) which cannot be merged as text.
 	EnvPreload         = "LD_PRELOAD"
+	EnvFsync           = "SPLITFS_FSYNC"
 	EnvConfig          = "SPLITFS_CONFIG"
 	EnvPreloadOriginal = "SPLITFS_LD_PRELOAD"
 )
