@@ -5,10 +5,9 @@
 # A timed-out or broken machine is told apart from a job that failed, like timeout(1) does it.
 STATUS_NO_RESULT=124
 
-# A label area, and by how much an image with one is larger: where one NVDIMM ends the next begins, and the kernel wants the begin
-# of a region that is to be divided to be a multiple of 16 MiB.
+# A label area; it is at the end of an image, on top of the NVDIMM's size. Where one NVDIMM ends the next begins, and a region can
+# be divided only when it begins at a multiple of 16 MiB.
 LABEL_AREA=$((2 << 20))
-REGION_ALIGN=$((16 << 20))
 
 # claim_run NAME: makes and locks the directory of a run; NAME is varied when that one is in use and nobody asked for it.
 # Sets vm_run.
@@ -84,7 +83,7 @@ namespace; "pmem-mount --help" (inside) makes file systems there.
   --kernel LINE    ${VM_KERNELS[*]// /, } [$VM_KERNEL_DEFAULT]
   --pmem SIZE      size of an NVDIMM; may be repeated for more of them [$VM_PMEM]
   --labels         NVDIMMs with a label area, initialized, without which they can have neither several namespaces nor
-                   names for them; each is 14 MiB larger than its SIZE
+                   names for them; SIZE must be a multiple of 16M
   --no-namespaces  leave the NVDIMMs as they are; COMMAND makes what namespaces it wants
   --persist NAME   keep the NVDIMMs' content under this name for later runs
   --share DIR      show DIR inside, writable; may be repeated
@@ -170,7 +169,7 @@ vm_run_command() {
             rm -f "$vm_run/pmem$n.img"
             TEMPORARY+=("$vm_run/pmem$n.img")
         fi
-        pmem_image "${vm_pmem[n]}" "$size" $((vm_labels > 0 ? REGION_ALIGN : 0))
+        pmem_image "${vm_pmem[n]}" "$size" "$vm_labels"
         n=$((n + 1))
     done
     write_job "$@"
