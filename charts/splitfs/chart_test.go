@@ -111,6 +111,13 @@ func TestBadValues(t *testing.T) {
 		"module.signing.secretName=key":                                       "module.enabled is false",
 		"module.enabled=true,module.signing.secretName=key":                   "module.build.enabled",
 		"module.enabled=true,module.signing.secretName=A_B":                   "secretName",
+		"devices.lvm.enabled=true":                                            "devices.regions",
+		"devices.emulated.enabled=false":                                      "none is enabled",
+		"devices.regions={all}":                                               "neither devices.lvm nor devices.namespace",
+		"devices.regions={pmem0}":                                             "regions",
+		"devices.regionPercent=0":                                             "regionPercent",
+		"devices.namespaceMap=disk":                                           "namespaceMap",
+		"storageClasses.device=lvm":                                           "devices.lvm.enabled",
 		"status.heartbeat=often":                                              "heartbeat",
 		"status.interval=1m":                                                  "interval",
 		"node.logLevel=verbose":                                               "logLevel",
@@ -140,6 +147,10 @@ var variants = map[string][]string{
 	"module built on the nodes": {
 		"--set", "module.enabled=true", "--set", "module.build.enabled=true", "--set", "module.build.offline=true", "--set", "module.build.timeout=10m",
 		"--set", "module.signing.secretName=module-key", "--set", "module.build.image.tag=v1", "--set", "node.dataDir=/data/splitfs",
+	},
+	"persistent memory": {
+		"--set", "devices.emulated.enabled=false", "--set", "devices.lvm.enabled=true", "--set", "devices.namespace.enabled=true", "--set", "storageClasses.device=namespace",
+		"--set", "devices.regions={region0,0x2468ac00123456}", "--set", "devices.regionPercent=50", "--set", "devices.namespaceMap=mem",
 	},
 	"nothing optional": {
 		"--set", "status.enabled=false",
@@ -265,6 +276,34 @@ func TestNodePaths(t *testing.T) {
 	}
 	if !pod.HostPID || host["socket"] != "/data/kubelet/plugins/csi.splitfs.io" || pod.Containers[0].Image != "registry.example.com:5000/a/csi:v1" {
 		t.Errorf("hostPID %v, socket %s, image %s", pod.HostPID, host["socket"], pod.Containers[0].Image)
+	}
+}
+
+// TestDevices: what nodes are told to offer is what the values say, and lvm finds the node's own locks.
+func TestDevices(t *testing.T) {
+	objects := charttest.Render(t, variants["persistent memory"]...)
+	pod := &find[appsv1.DaemonSet](t, objects, "DaemonSet", "splitfs-node").Spec.Template.Spec
+	for _, argument := range []string{"--devices=lvm,namespace", "--regions=region0,0x2468ac00123456", "--region-percent=50", "--namespace-map=mem"} {
+		if !slices.Contains(pod.Containers[0].Args, argument) {
+			t.Errorf("argument %s is missing in %q", argument, pod.Containers[0].Args)
+		}
+	}
+	for _, path := range []string{"/run/lock/lvm", "/run/lvm"} {
+		isHost := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+			return v.HostPath != nil && v.HostPath.Path == path && slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name && m.MountPath == path })
+		})
+		if !isHost {
+			t.Errorf("%s of the node is not in the container", path)
+		}
+	}
+	class := find[storagev1.StorageClass](t, objects, "StorageClass", "splitfs-strict")
+	if class.Parameters["device"] != "namespace" || *class.AllowVolumeExpansion {
+		t.Errorf("namespaces do not grow, and the class is %+v", class)
+	}
+	for _, v := range find[appsv1.DaemonSet](t, charttest.Render(t), "DaemonSet", "splitfs-node").Spec.Template.Spec.Volumes {
+		if strings.HasPrefix(v.Name, "lvm") {
+			t.Errorf("volume %s without lvm", v.Name)
+		}
 	}
 }
 
@@ -455,7 +494,7 @@ func TestValuesAreAllUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, object := range charttest.Objects(t, values) {
-		for _, section := range []string{"node", "controller", "injector", "emulated", "images", "module", "status"} {
+		for _, section := range []string{"node", "controller", "injector", "devices", "emulated", "images", "module", "status"} {
 			members, ok := object.Object[section].(map[string]any)
 			if !ok {
 				t.Fatalf("values have no section %s", section)

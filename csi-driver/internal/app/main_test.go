@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == driverName {
 		os.Exit(Main())
 	}
+	runDeviceCallIfAsked()
 	os.Exit(m.Run())
 }
 
@@ -73,7 +74,8 @@ func startNode(t *testing.T, binary, library string) *service {
 	}
 	s.options = nodeOptions{
 		nodeName: "node-1", kubeletDir: filepath.Join(dir, "kubelet"), register: true, dataDir: filepath.Join(dir, "data"),
-		emulatedCapacity: quantity(4 * volume.GiB), poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB),
+		devices:   deviceOptions{devices: []string{volume.DeviceEmulated}, emulatedCapacity: quantity(4 * volume.GiB), regionPercent: 100, namespaceMap: "dev"},
+		poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB),
 		maxVolumes: 16, watchInterval: time.Second, binary: binary, library: library, httpEndpoint: freeAddress(t),
 	}
 	if err := s.options.complete(); err != nil {

@@ -18,10 +18,8 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 
-	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/driver"
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
-	"splitfs.io/splitfs/csi-driver/internal/emulated"
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/metrics"
 	"splitfs.io/splitfs/csi-driver/internal/module"
@@ -35,35 +33,30 @@ import (
 
 // nodeOptions are the flags of `splitfs-csi node`. README.md says what each is for.
 type nodeOptions struct {
-	nodeName         string
-	kubeletDir       string
-	endpoint         string
-	register         bool
-	dataDir          string
-	emulatedDir      string
-	emulatedCapacity quantity
-	emulatedMinFree  quantity
-	poolBytes        quantity
-	logReserve       quantity
-	maxVolumes       int64
-	binary           string
-	library          string
-	httpEndpoint     string
-	events           bool
-	status           bool
-	statusInterval   time.Duration
-	statusHeartbeat  time.Duration
-	module           bool
-	moduleDirs       []string
-	watchInterval    time.Duration
-	kubeconfig       string
+	nodeName        string
+	kubeletDir      string
+	endpoint        string
+	register        bool
+	dataDir         string
+	devices         deviceOptions
+	poolBytes       quantity
+	logReserve      quantity
+	maxVolumes      int64
+	binary          string
+	library         string
+	httpEndpoint    string
+	events          bool
+	status          bool
+	statusInterval  time.Duration
+	statusHeartbeat time.Duration
+	module          bool
+	moduleDirs      []string
+	watchInterval   time.Duration
+	kubeconfig      string
 }
 
 func newNodeCommand() *cobra.Command {
-	o := nodeOptions{
-		emulatedCapacity: quantity(10 * volume.GiB), emulatedMinFree: quantity(volume.GiB),
-		poolBytes: quantity(128 * volume.MiB), logReserve: quantity(64 * volume.MiB),
-	}
+	o := nodeOptions{poolBytes: quantity(128 * volume.MiB), logReserve: quantity(64 * volume.MiB)}
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "Serve the volumes of this node",
@@ -81,9 +74,7 @@ func newNodeCommand() *cobra.Command {
 	f.StringVar(&o.endpoint, "csi-endpoint", "", "where CSI is served (default unix://<kubelet-dir>/plugins/"+driverinfo.Name+"/csi.sock)")
 	f.BoolVar(&o.register, "register", true, "register with kubelet through <kubelet-dir>/plugins_registry")
 	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, "directory for state, emulated devices and what pods see of the library")
-	f.StringVar(&o.emulatedDir, "emulated-dir", "", "directory for the backing files of emulated devices (default <data-dir>/emulated)")
-	f.Var(&o.emulatedCapacity, "emulated-capacity", "most that emulated volumes may take together")
-	f.Var(&o.emulatedMinFree, "emulated-min-free", "what stays free on the file system of --emulated-dir")
+	o.devices.addTo(f)
 	f.Var(&o.poolBytes, "pool-bytes", "staging pool of each volume, on top of what was asked for")
 	f.Var(&o.logReserve, "log-reserve", "room for operation logs of each volume, on top as well")
 	f.Int64Var(&o.maxVolumes, "max-volumes", 64, "volumes this node can have published")
@@ -109,8 +100,11 @@ func (o *nodeOptions) complete() error {
 	if o.endpoint == "" {
 		o.endpoint = "unix://" + filepath.Join(o.kubeletDir, "plugins", driverinfo.Name, "csi.sock")
 	}
-	if o.emulatedDir == "" {
-		o.emulatedDir = filepath.Join(o.dataDir, "emulated")
+	if o.devices.emulatedDir == "" {
+		o.devices.emulatedDir = filepath.Join(o.dataDir, "emulated")
+	}
+	if err := o.devices.complete(); err != nil {
+		return err
 	}
 	if o.moduleDirs == nil {
 		o.moduleDirs = moduleDirs(o.dataDir)
@@ -125,7 +119,7 @@ func (o *nodeOptions) complete() error {
 	if o.maxVolumes < 1 {
 		return fmt.Errorf("--max-volumes is %d; it must be at least 1", o.maxVolumes)
 	}
-	for _, dir := range []string{o.kubeletDir, o.dataDir, o.emulatedDir} {
+	for _, dir := range []string{o.kubeletDir, o.dataDir, o.devices.emulatedDir} {
 		if !filepath.IsAbs(dir) {
 			return fmt.Errorf("directory %q is not an absolute path", dir)
 		}
@@ -260,9 +254,7 @@ func newModules(o nodeOptions, recorder events.Recorder) (*module.Manager, error
 
 // newNode builds the node's core.
 func newNode(ctx context.Context, o nodeOptions, recorder events.Recorder, claims node.Claims, modules *module.Manager) (*node.Node, error) {
-	emulatedDevices, err := emulated.New(emulated.Config{
-		Dir: o.emulatedDir, Capacity: int64(o.emulatedCapacity), MinFree: int64(o.emulatedMinFree),
-	})
+	managers, err := o.devices.managers(ctx, o.nodeName, recorder)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +266,7 @@ func newNode(ctx context.Context, o nodeOptions, recorder events.Recorder, claim
 		CLI:        splitfs.CLI{Binary: o.binary, PoolBytes: int64(o.poolBytes)},
 		Overhead:   int64(o.poolBytes) + int64(o.logReserve),
 		MaxVolumes: o.maxVolumes,
-		Managers:   device.NewManagers(emulatedDevices),
+		Managers:   managers,
 		Events:     recorder,
 		Claims:     claims,
 		Module:     modules,

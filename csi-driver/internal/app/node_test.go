@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,6 +105,7 @@ func TestKubeletRefuses(t *testing.T) {
 // volumeOnNode is a volume that was created, staged and published through gRPC.
 type volumeOnNode struct {
 	id, staging, target string
+	fsType              string // empty: xfs
 	context             map[string]string
 }
 
@@ -132,14 +134,14 @@ func (s *service) create(name, mode string) volumeOnNode {
 
 func (s *service) stage(v volumeOnNode) error {
 	_, err := csi.NewNodeClient(s.conn).NodeStageVolume(context.Background(), &csi.NodeStageVolumeRequest{
-		VolumeId: v.id, StagingTargetPath: v.staging, VolumeCapability: mountCapability("xfs"), VolumeContext: v.context,
+		VolumeId: v.id, StagingTargetPath: v.staging, VolumeCapability: mountCapability(cmp.Or(v.fsType, "xfs")), VolumeContext: v.context,
 	})
 	return err
 }
 
 func (s *service) publish(v volumeOnNode) error {
 	_, err := csi.NewNodeClient(s.conn).NodePublishVolume(context.Background(), &csi.NodePublishVolumeRequest{
-		VolumeId: v.id, StagingTargetPath: v.staging, TargetPath: v.target, VolumeCapability: mountCapability("xfs"), VolumeContext: v.context,
+		VolumeId: v.id, StagingTargetPath: v.staging, TargetPath: v.target, VolumeCapability: mountCapability(cmp.Or(v.fsType, "xfs")), VolumeContext: v.context,
 	})
 	return err
 }

@@ -17,8 +17,13 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 )
 
-// buildDir is where `make` leaves the programs, seen from this package.
-const buildDir = "../../../build"
+// buildDir is where `make` leaves the programs: BUILD, as in the Makefile, else a directory seen from this package.
+func buildDir() string {
+	if dir := os.Getenv("BUILD"); dir != "" {
+		return dir
+	}
+	return "../../../build"
+}
 
 // TestRealSplitFS runs the service with the real splitfs program and library, when they are built: a program that uses the
 // preload library on a published volume, the agent killed while the volume is in use, and a service that is started again.
@@ -34,7 +39,7 @@ func realParts(t *testing.T) (binary, library string) {
 	t.Helper()
 	var paths []string
 	for _, name := range []string{"splitfs", "libsplit.so"} {
-		path, err := filepath.Abs(filepath.Join(buildDir, name))
+		path, err := filepath.Abs(filepath.Join(buildDir(), name))
 		if err != nil {
 			t.Fatal(err)
 		}

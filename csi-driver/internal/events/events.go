@@ -34,6 +34,10 @@ const (
 	ReasonLibraryMissing  = "LibraryMissing"
 	// ReasonOrphan: something was found on the node that no volume accounts for.
 	ReasonOrphan = "OrphanFound"
+	// ReasonRegionUnusable: a region of persistent memory that was given to the driver cannot be used.
+	ReasonRegionUnusable = "RegionUnusable"
+	// ReasonPMEMCSI: volumes of pmem-csi are on the node.
+	ReasonPMEMCSI = "PmemCSIFound"
 	// ReasonModule begins the reasons of events about the kernel module; its state follows.
 	ReasonModule = "KernelModule"
 )

@@ -26,8 +26,15 @@ const (
 	Ext4 = "ext4"
 )
 
-// DeviceEmulated is a backing file with a loop device instead of persistent memory.
-const DeviceEmulated = "emulated"
+// What the devices of volumes can be.
+const (
+	// DeviceEmulated is a backing file with a loop device instead of persistent memory.
+	DeviceEmulated = "emulated"
+	// DeviceLVM is a logical volume; a region is one volume group.
+	DeviceLVM = "lvm"
+	// DeviceNamespace is an fsdax namespace of the volume's own.
+	DeviceNamespace = "namespace"
+)
 
 // Keys of StorageClass parameters and volume attributes.
 const (
@@ -47,7 +54,7 @@ const (
 
 var (
 	modes   = []string{string(ModePosix), string(ModeSync), string(ModeStrict)}
-	devices = []string{DeviceEmulated}
+	devices = []string{DeviceEmulated, DeviceLVM, DeviceNamespace}
 	fsTypes = []string{XFS, Ext4}
 
 	podKeys = []string{keyPodName, keyPodNamespace, keyPodUID, keyServiceAcct, keyEphemeral}
@@ -80,6 +87,10 @@ type Params struct {
 func ParseParams(in map[string]string) (Params, error) {
 	p := Params{Mode: ModePosix, Device: DeviceEmulated}
 	user := []string{keyMode, keyDevice, keyFSType}
+	in, err := withoutPMEMCSI(in)
+	if err != nil {
+		return p, err
+	}
 	if err := checkKeys("StorageClass parameter", in, user, []string{keyPVName, keyPVCName, keyPVCNamespace}); err != nil {
 		return p, err
 	}

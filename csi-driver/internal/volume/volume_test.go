@@ -31,7 +31,7 @@ func TestParseParams(t *testing.T) {
 		{name: "case matters", in: map[string]string{"Mode": "strict"}, message: `unknown StorageClass parameter "Mode"`},
 		{name: "mode", in: map[string]string{"mode": "fast"}, message: `mode is "fast"; allowed: posix, sync, strict`},
 		{name: "empty mode", in: map[string]string{"mode": ""}, message: `mode is ""`},
-		{name: "device", in: map[string]string{"device": "lvm"}, message: `device is "lvm"; allowed: emulated`},
+		{name: "device", in: map[string]string{"device": "nvdimm"}, message: `device is "nvdimm"; allowed: emulated, lvm, namespace`},
 		{name: "file system", in: map[string]string{"csi.storage.k8s.io/fstype": "btrfs"}, message: `is "btrfs"; allowed: xfs, ext4`},
 	} {
 		got, err := ParseParams(c.in)

@@ -1,0 +1,23 @@
+{{/* SPDX-License-Identifier: Apache-2.0 */}}
+{{/* What nodes offer to make volumes of, as a JSON array; refuses what could never work. */}}
+{{- define "splitfs.devices" -}}
+{{- $enabled := list }}
+{{- if .Values.devices.emulated.enabled }}{{ $enabled = append $enabled "emulated" }}{{ end }}
+{{- if .Values.devices.lvm.enabled }}{{ $enabled = append $enabled "lvm" }}{{ end }}
+{{- if .Values.devices.namespace.enabled }}{{ $enabled = append $enabled "namespace" }}{{ end }}
+{{- if not $enabled }}
+{{- fail "devices: none is enabled; enable emulated, lvm or namespace" }}
+{{- end }}
+{{- $device := .Values.storageClasses.device }}
+{{- if not (has $device $enabled) }}
+{{- fail (printf "storageClasses.device is %s, which no node offers; set devices.%s.enabled: true" $device $device) }}
+{{- end }}
+{{- $regions := .Values.devices.regions }}
+{{- if and (or (has "lvm" $enabled) (has "namespace" $enabled)) (not $regions) }}
+{{- fail "devices: lvm and namespace need regions that SplitFS may use; set devices.regions to [all], or to names or interleave sets" }}
+{{- end }}
+{{- if and $regions (not (or (has "lvm" $enabled) (has "namespace" $enabled))) }}
+{{- fail "devices.regions is set, but neither devices.lvm nor devices.namespace is enabled" }}
+{{- end }}
+{{- toJson $enabled }}
+{{- end }}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/internal/device"
+	"splitfs.io/splitfs/csi-driver/internal/emulated"
+	"splitfs.io/splitfs/csi-driver/internal/events"
+	"splitfs.io/splitfs/csi-driver/internal/lvm"
+	"splitfs.io/splitfs/csi-driver/internal/namespace"
+	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
+	"splitfs.io/splitfs/csi-driver/internal/pmemcsi"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// deviceOptions are the flags that say what a node's volumes are made of.
+type deviceOptions struct {
+	devices          []string
+	emulatedDir      string
+	emulatedCapacity quantity
+	emulatedMinFree  quantity
+	regions          []string
+	regionPercent    int
+	namespaceMap     string
+}
+
+func (o *deviceOptions) addTo(f *pflag.FlagSet) {
+	o.emulatedCapacity, o.emulatedMinFree = quantity(10*volume.GiB), quantity(volume.GiB)
+	f.StringSliceVar(&o.devices, "devices", []string{volume.DeviceEmulated}, "what volumes of this node can be made of: "+strings.Join(deviceNames(), ", "))
+	f.StringVar(&o.emulatedDir, "emulated-dir", "", "directory for the backing files of emulated devices (default <data-dir>/emulated)")
+	f.Var(&o.emulatedCapacity, "emulated-capacity", "most that emulated volumes may take together")
+	f.Var(&o.emulatedMinFree, "emulated-min-free", "what stays free on the file system of --emulated-dir")
+	f.StringSliceVar(&o.regions, "regions", nil, "regions of persistent memory that the driver may use: all, or names (region0) and interleave sets (0x2468ac00123456) of some; `splitfs-csi devices` shows them")
+	f.IntVar(&o.regionPercent, "region-percent", 100, "most of each of these regions that the driver takes")
+	f.StringVar(&o.namespaceMap, "namespace-map", string(nvdimm.MapDev), "where new namespaces keep what the kernel knows of their pages: dev (persistent memory, 1/64 of it) or mem (main memory)")
+}
+
+func deviceNames() []string {
+	return []string{volume.DeviceEmulated, volume.DeviceLVM, volume.DeviceNamespace}
+}
+
+// complete refuses what cannot work.
+func (o *deviceOptions) complete() error {
+	if len(o.devices) == 0 {
+		return fmt.Errorf("--devices names nothing; allowed: %s", strings.Join(deviceNames(), ", "))
+	}
+	for _, name := range o.devices {
+		if !slices.Contains(deviceNames(), name) {
+			return fmt.Errorf("--devices names %q; allowed: %s", name, strings.Join(deviceNames(), ", "))
+		}
+	}
+	return nil
+}
+
+// managers builds the managers of the node.
+func (o *deviceOptions) managers(ctx context.Context, nodeName string, recorder events.Recorder) (device.Managers, error) {
+	regions, err := nvdimm.ParseSelector(o.regions)
+	if err != nil {
+		return nil, fmt.Errorf("--regions: %w", err)
+	}
+	where, err := nvdimm.ParseMap(o.namespaceMap)
+	if err != nil {
+		return nil, fmt.Errorf("--namespace-map: %w", err)
+	}
+	tool := &nvdimm.Tool{}
+	if slices.Contains(o.devices, volume.DeviceLVM) || slices.Contains(o.devices, volume.DeviceNamespace) {
+		tellPMEMCSI(ctx, tool, nodeName, recorder)
+	}
+	var managers []device.Manager
+	add := func(m device.Manager, err error) error {
+		managers = append(managers, m)
+		return err
+	}
+	for _, name := range o.devices {
+		switch name {
+		case volume.DeviceEmulated:
+			err = add(emulated.New(emulated.Config{Dir: o.emulatedDir, Capacity: int64(o.emulatedCapacity), MinFree: int64(o.emulatedMinFree)}))
+		case volume.DeviceLVM:
+			err = add(lvm.New(lvm.Config{
+				Regions: regions, Percent: o.regionPercent, Map: where,
+				OnProblem: func(ctx context.Context, message string) {
+					recorder.OnNode(ctx, nodeName, true, events.ReasonRegionUnusable, "persistent memory that was given to SplitFS cannot be used: "+message)
+				},
+			}, tool))
+		case volume.DeviceNamespace:
+			err = add(namespace.New(namespace.Config{Regions: regions, Percent: o.regionPercent, Map: where}, tool))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return device.NewManagers(managers...), nil
+}
+
+// tellPMEMCSI tells the node's readers that volumes of pmem-csi are there: nobody else looks after them any more, and they take space.
+func tellPMEMCSI(ctx context.Context, tool *nvdimm.Tool, nodeName string, recorder events.Recorder) {
+	inventory, err := tool.List(ctx)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot look for volumes of pmem-csi") // the managers' checks fail for the same reason
+		return
+	}
+	findings := pmemcsi.Find(inventory)
+	if len(findings) == 0 {
+		return
+	}
+	var bytes int64
+	for _, f := range findings {
+		klog.FromContext(ctx).Info("Found something of pmem-csi, which is left alone", "what", f.String())
+		bytes += f.Size
+	}
+	recorder.OnNode(ctx, nodeName, false, events.ReasonPMEMCSI, fmt.Sprintf(
+		"%d namespaces of pmem-csi (%d MiB) are on this node and left alone; `splitfs-csi devices` lists them, docs/migrate-pmem-csi.md says how to bring their data over",
+		len(findings), bytes>>20))
+}

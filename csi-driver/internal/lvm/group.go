@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/internal/blank"
+	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
+)
+
+const (
+	// namespaceName is the name of the namespace that a region's volume group is on.
+	namespaceName = "splitfs-lvm"
+	// ownTag marks volume groups and logical volumes as this driver's.
+	ownTag = "splitfs.io"
+	// extentSize keeps every extent, and so every linear volume, at a multiple of 2 MiB.
+	extentSize = nvdimm.HugePage
+	// minGroup is the smallest namespace that is worth a volume group.
+	minGroup = 64 << 20
+	// signature of a physical volume, as wipefs names it.
+	lvmMember = "LVM2_member"
+)
+
+// group is a volume group of ours.
+type group struct {
+	name, device string
+	// region is where it is, kind what that is.
+	region, kind string
+	size, free   int64
+	// selected: new volumes may go there. An operator can take a region back; what is there stays usable.
+	selected bool
+}
+
+// groupName names a volume group after the namespace that it is on, not after the region, whose name may change at a boot. So a
+// group that an earlier namespace left in the same memory is never taken for this one's.
+func groupName(ns nvdimm.Namespace) (string, error) {
+	if len(ns.UUID) < 8 {
+		return "", fmt.Errorf("namespace %s has no UUID", ns.Dev)
+	}
+	return "splitfs-" + ns.UUID[:8], nil
+}
+
+// problem is why a region that the operator selected cannot be used.
+type problem struct {
+	region string
+	err    error
+}
+
+// groups returns the volume groups of ours. With create it makes those that are missing in selected regions; a region where that
+// cannot be done is left out and told by problems. An error is something that hides volumes that may be there.
+func (m *Manager) groups(ctx context.Context, create bool) (found []group, problems []problem, err error) {
+	inventory, err := m.tool.List(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, region := range inventory.Regions() {
+		selected := m.config.Regions.Selects(region)
+		if !selected && !region.Labeled() {
+			continue // nothing there can be known as ours
+		}
+		if selected && !region.Synchronous() {
+			problems = append(problems, problem{region.Dev, fmt.Errorf("it is of %s, where a store is durable only after fsync (no MAP_SYNC): no mode could keep its promise there", region.Provider)})
+			continue
+		}
+		ns, fresh, err := m.namespaceOf(ctx, region, create && selected)
+		if err != nil {
+			problems = append(problems, problem{region.Dev, err})
+		}
+		if ns == nil {
+			continue
+		}
+		g, err := m.groupOn(ctx, region, *ns, create && selected, fresh)
+		if err != nil {
+			problems = append(problems, problem{region.Dev, err})
+			if region.Labeled() && !create { // the namespace is ours by its name, so what is on it should be
+				return nil, nil, fmt.Errorf("volume group in %s: %w", region.Dev, err)
+			}
+		}
+		if g != nil {
+			g.selected = selected
+			found = append(found, *g)
+		}
+	}
+	return found, problems, nil
+}
+
+// namespaceOf returns the namespace of a region that a volume group is on, or may be made on. A region with labels has one of ours,
+// made from free space. One without labels is a single namespace that nobody can mark as ours: making it fsdax is the operator's.
+func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region, create bool) (ns *nvdimm.Namespace, fresh bool, err error) {
+	for _, candidate := range region.Used() {
+		if region.Labeled() && candidate.Name != namespaceName {
+			continue
+		}
+		if !candidate.Enabled() {
+			if !region.Labeled() {
+				continue // not known to be ours
+			}
+			if candidate, err = m.tool.Enable(ctx, candidate); err != nil {
+				return nil, false, err
+			}
+		}
+		if candidate.Mode == nvdimm.ModeFSDAX {
+			return &candidate, false, nil
+		}
+		if !region.Labeled() {
+			return nil, false, fmt.Errorf("it has no labels and its namespace %s has mode %q; if nobody needs what is on it, make it usable on the node: ndctl create-namespace --force --reconfig=%s --mode=fsdax --align=2M",
+				candidate.Dev, candidate.Mode, candidate.Dev)
+		}
+		if !create {
+			return nil, false, nil
+		}
+		// Enabled, and no info block of an fsdax namespace: making it was interrupted, before there could be a volume group.
+		if err := m.tool.Destroy(ctx, candidate); err != nil {
+			return nil, false, err
+		}
+		break
+	}
+	if !create || !region.Labeled() {
+		return nil, false, nil
+	}
+	inventory, err := m.tool.List(ctx) // what was destroyed is free now
+	if err != nil {
+		return nil, false, err
+	}
+	for _, now := range inventory.Regions() {
+		if now.Dev == region.Dev {
+			region = now
+		}
+	}
+	raw := min(region.LargestRoom(), region.Budget(m.config.Percent, m.config.Map))
+	if raw < minGroup {
+		return nil, false, fmt.Errorf("it has no room for a volume group: %d MiB of %d are free in one piece, the driver's share is %d percent",
+			int64(region.MaxAvailableExtent)>>20, int64(region.Size)>>20, m.config.Percent)
+	}
+	made, err := m.tool.Create(ctx, region, namespaceName, raw, m.config.Map)
+	return &made, err == nil, err
+}
+
+// groupOn returns the volume group on a namespace, nil when there is none.
+func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.Namespace, create, fresh bool) (*group, error) {
+	device, err := ns.Path()
+	if err != nil {
+		return nil, err
+	}
+	name, err := groupName(ns)
+	if err != nil {
+		return nil, err
+	}
+	if fresh {
+		// Whatever shows here was left by a namespace that is gone.
+		if err := blank.Wipe(ctx, device); err != nil {
+			return nil, err
+		}
+	}
+	physical, _, err := list(ctx, []string{device}, "pvs", physicalFields)
+	if err != nil {
+		return nil, fmt.Errorf("look for a volume group on %s: %w", device, err)
+	}
+	for _, pv := range physical {
+		if pv.Group == name && pv.GroupTags.has(ownTag) {
+			if int64(pv.Start)%extentSize != 0 || int64(pv.ExtentSize)%extentSize != 0 {
+				return nil, fmt.Errorf("volume group %s begins at byte %d with extents of %d bytes: not multiples of 2 MiB, so huge pages would never be mapped",
+					name, pv.Start, pv.ExtentSize)
+			}
+			return &group{name: name, device: device, region: region.Dev, kind: region.Kind(), size: int64(pv.Size), free: int64(pv.Free)}, nil
+		}
+		if pv.Group != "" {
+			if !create {
+				return nil, nil // so there is no volume of ours on it
+			}
+			return nil, fmt.Errorf("%s is in volume group %q, which is not this driver's", device, pv.Group)
+		}
+	}
+	if !create {
+		return nil, nil
+	}
+	if err := m.mayInitialize(ctx, region, device, len(physical) > 0); err != nil {
+		return nil, err
+	}
+	if _, err := run(ctx, []string{device}, "vgcreate", "--yes", "--dataalignment", bytesArg(extentSize), "--physicalextentsize", bytesArg(extentSize),
+		"--alloc", "normal", "--setautoactivation", "n", "--addtag", ownTag, name, device); err != nil {
+		return nil, fmt.Errorf("make volume group %s on %s: %w", name, device, err)
+	}
+	klog.FromContext(ctx).Info("Made a volume group", "volume-group", name, "device", device, "region", region.Dev)
+	return m.groupOn(ctx, region, ns, false, false)
+}
+
+// mayInitialize says whether a device may become a physical volume. With our own namespace name on it, one that is a physical volume
+// of no group was begun by us and interrupted; anywhere else nothing but a blank device will do.
+func (m *Manager) mayInitialize(ctx context.Context, region nvdimm.Region, device string, orphan bool) error {
+	if !region.Labeled() {
+		if err := blank.Check(ctx, device); err != nil {
+			return fmt.Errorf("%w; if nobody needs that, remove it on the node: wipefs --all %s && blkdiscard --zeroout %s", err, device, device)
+		}
+		return nil
+	}
+	types, err := blank.Signatures(ctx, device)
+	if err != nil {
+		return err
+	}
+	for _, t := range types {
+		if t != lvmMember || !orphan {
+			return fmt.Errorf("%s holds %s and no volume group of this driver; if nobody needs that, remove it on the node: wipefs --all %s", device, t, device)
+		}
+	}
+	return nil
+}
+
+func bytesArg(n int64) string { return strconv.FormatInt(n, 10) + "b" }
+
+// tell logs what is wrong with regions, when that changes.
+func (m *Manager) tell(ctx context.Context, problems []problem) {
+	errs := make([]error, 0, len(problems))
+	for _, p := range problems {
+		errs = append(errs, fmt.Errorf("%s: %w", p.region, p.err))
+	}
+	err := errors.Join(errs...)
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != m.told && err != nil {
+		klog.FromContext(ctx).Error(err, "Regions that were given to the driver cannot be used")
+		if m.config.OnProblem != nil {
+			m.config.OnProblem(ctx, text)
+		}
+	}
+	m.told = text
+}

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lvm provides devices that are logical volumes on persistent memory. Each region that the operator gives to the driver gets
+// one namespace and on it one volume group, both marked as the driver's; volumes are linear, and device mapper passes DAX through.
+// Every extent begins at a multiple of 2 MiB, so huge pages are mapped as on the namespace itself, and volumes grow in use.
+package lvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/internal/command"
+	"splitfs.io/splitfs/csi-driver/internal/device"
+	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// checkInterval is for how long a successful check is believed; probes come more often.
+const checkInterval = time.Minute
+
+// Config says where volume groups may be made.
+type Config struct {
+	Regions nvdimm.Selector
+	// Percent is the most of each region that the driver takes.
+	Percent int
+	Map     nvdimm.Map
+	// OnProblem is told when a selected region cannot be used.
+	OnProblem func(ctx context.Context, message string)
+}
+
+// Manager is a device.Manager.
+type Manager struct {
+	config Config
+	tool   *nvdimm.Tool
+	// mu lets one call at a time change volumes: "is there room" and "take it" are one step.
+	mu      sync.Mutex
+	checked time.Time
+	told    string
+}
+
+var (
+	_ device.Manager   = (*Manager)(nil)
+	_ device.Lister    = (*Manager)(nil)
+	_ device.Inventory = (*Manager)(nil)
+)
+
+// New returns a manager.
+func New(config Config, tool *nvdimm.Tool) (*Manager, error) {
+	if config.Regions.Empty() {
+		return nil, errors.New("volumes on LVM need at least one region that the driver may use; set --regions")
+	}
+	if err := nvdimm.CheckPercent(config.Percent); err != nil {
+		return nil, err
+	}
+	return &Manager{config: config, tool: tool}, nil
+}
+
+// Name implements device.Manager.
+func (m *Manager) Name() string { return volume.DeviceLVM }
+
+// Emulated implements device.Manager.
+func (m *Manager) Emulated() bool { return false }
+
+// Check implements device.Manager. A region that cannot be used makes the node smaller, not unusable, and a node without any region
+// is one among others in a cluster.
+func (m *Manager) Check(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Since(m.checked) < checkInterval {
+		return nil
+	}
+	if _, err := command.Run(ctx, "lvm", "version"); err != nil {
+		return fmt.Errorf("lvm on this node: %w", err)
+	}
+	if _, err := m.groupsToFill(ctx); err != nil {
+		return err
+	}
+	m.checked = time.Now()
+	return nil
+}
+
+// groupsToFill returns the groups that new volumes may go to, making those that are missing.
+func (m *Manager) groupsToFill(ctx context.Context) ([]group, error) {
+	all, problems, err := m.groups(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	m.tell(ctx, problems)
+	var selected []group
+	for _, g := range all {
+		if g.selected {
+			selected = append(selected, g)
+		}
+	}
+	return selected, nil
+}
+
+// Available implements device.Manager. A volume does not span groups.
+func (m *Manager) Available(ctx context.Context) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	groups, err := m.groupsToFill(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return roomiest(groups).free, nil
+}
+
+// roomiest returns the group with the most free space, which keeps regions evenly filled; the zero group when there is none.
+func roomiest(groups []group) group {
+	var best group
+	for _, g := range groups {
+		if g.free > best.free {
+			best = g
+		}
+	}
+	return best
+}
+
+// found is a logical volume and the group it is in.
+type found struct {
+	logicalVolume
+	group group
+}
+
+func (f *found) path() string { return f.Group + "/" + f.Name }
+
+func (f *found) run(ctx context.Context, args ...string) error {
+	_, err := run(ctx, []string{f.group.device}, append(args, f.path())...)
+	return err
+}
+
+// volumes returns the logical volumes of all groups.
+func (m *Manager) volumes(ctx context.Context) ([]found, error) {
+	groups, _, err := m.groups(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	var all []found
+	for _, g := range groups {
+		_, logical, err := list(ctx, []string{g.device}, "lvs", logicalFields)
+		if err != nil {
+			return nil, fmt.Errorf("list the logical volumes of %s: %w", g.name, err)
+		}
+		for _, lv := range logical {
+			if lv.Group == g.name && lv.Tags.has(ownTag) {
+				all = append(all, found{lv, g})
+			}
+		}
+	}
+	return all, nil
+}
+
+// find returns the logical volume of a volume, nil when there is none.
+func (m *Manager) find(ctx context.Context, id string) (*found, error) {
+	all, err := m.volumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i].Name == id {
+			return &all[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// mustFind is find for a volume that has to be there.
+func (m *Manager) mustFind(ctx context.Context, id string) (*found, error) {
+	lv, err := m.find(ctx, id)
+	if err == nil && lv == nil {
+		err = fmt.Errorf("the logical volume of volume %s: %w in any volume group of this driver; if its region has no labels, it must be one of --regions", id, volume.ErrNotFound)
+	}
+	return lv, err
+}
+
+// Create implements device.Manager.
+func (m *Manager) Create(ctx context.Context, id string, size int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if lv, err := m.find(ctx, id); err != nil {
+		return err
+	} else if lv != nil {
+		return grow(ctx, lv, size)
+	}
+	groups, err := m.groupsToFill(ctx)
+	if err != nil {
+		return err
+	}
+	g := roomiest(groups)
+	size = roundUp(size)
+	if g.free < size {
+		err := fmt.Errorf("%w in the volume groups of this node: %d MiB are needed, the roomiest has %d MiB", volume.ErrExhausted, size/volume.MiB, g.free/volume.MiB)
+		if m.told != "" {
+			err = fmt.Errorf("%w; not usable: %s", err, m.told)
+		}
+		return err
+	}
+	if _, err := run(ctx, []string{g.device}, "lvcreate", "--yes", "--type", "linear", "--wipesignatures", "y", "--zero", "y",
+		"--size", bytesArg(size), "--addtag", ownTag, "--name", id, g.name); err != nil {
+		return fmt.Errorf("make logical volume %s in %s: %w", id, g.name, err)
+	}
+	klog.FromContext(ctx).V(2).Info("Made a logical volume", "volume-id", id, "volume-group", g.name, "region", g.region, "size", size)
+	// It had to be active to lose old signatures; nobody has attached it.
+	made := &found{logicalVolume{Name: id, Group: g.name}, g}
+	return made.deactivate(ctx)
+}
+
+func (f *found) deactivate(ctx context.Context) error {
+	if err := f.run(ctx, "lvchange", "--yes", "--activate", "n"); err != nil {
+		return fmt.Errorf("deactivate logical volume %s: %w", f.path(), err)
+	}
+	return nil
+}
+
+// node is the path of the kernel's own device node, which is there whether udev is or not; "" when the volume is not active.
+func (f *found) node() string {
+	if f.Minor < 0 {
+		return ""
+	}
+	return fmt.Sprintf("/dev/dm-%d", f.Minor)
+}
+
+func roundUp(n int64) int64 { return (n + extentSize - 1) / extentSize * extentSize }
+
+// Grow implements device.Manager.
+func (m *Manager) Grow(ctx context.Context, id string, size int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lv, err := m.mustFind(ctx, id)
+	if err != nil {
+		return err
+	}
+	return grow(ctx, lv, size)
+}
+
+func grow(ctx context.Context, lv *found, size int64) error {
+	size = roundUp(size)
+	missing := size - int64(lv.Size)
+	if missing <= 0 {
+		return nil
+	}
+	if missing > lv.group.free {
+		return fmt.Errorf("%w in volume group %s: %s needs %d MiB more, %d MiB are free; a volume stays in its region",
+			volume.ErrExhausted, lv.Group, lv.Name, missing/volume.MiB, lv.group.free/volume.MiB)
+	}
+	if err := lv.run(ctx, "lvextend", "--yes", "--size", bytesArg(size)); err != nil {
+		return fmt.Errorf("grow logical volume %s: %w", lv.path(), err)
+	}
+	return nil
+}
+
+// Attach implements device.Manager.
+func (m *Manager) Attach(ctx context.Context, id string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lv, err := m.mustFind(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if lv.node() == "" {
+		if err := lv.run(ctx, "lvchange", "--yes", "--activate", "y"); err != nil {
+			return "", fmt.Errorf("activate logical volume %s: %w", lv.path(), err)
+		}
+		if lv, err = m.mustFind(ctx, id); err != nil {
+			return "", err
+		}
+	}
+	path := lv.node()
+	if path == "" {
+		return "", fmt.Errorf("logical volume %s was activated and has no device", lv.path())
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("device of logical volume %s: %w (is /dev mounted from the host?)", lv.path(), err)
+	}
+	return path, nil
+}
+
+// Detach implements device.Manager. lvm refuses while the device is in use.
+func (m *Manager) Detach(ctx context.Context, id string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lv, err := m.find(ctx, id)
+	if err != nil || lv == nil || lv.node() == "" {
+		return err
+	}
+	return lv.deactivate(ctx)
+}
+
+// Delete implements device.Manager. lvm refuses while the device is in use.
+func (m *Manager) Delete(ctx context.Context, id string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lv, err := m.find(ctx, id)
+	if err != nil || lv == nil {
+		return err
+	}
+	if err := lv.run(ctx, "lvremove", "--yes"); err != nil {
+		return fmt.Errorf("remove logical volume %s: %w", lv.path(), err)
+	}
+	return nil
+}
+
+// List implements device.Lister.
+func (m *Manager) List(ctx context.Context) ([]device.Found, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all, err := m.volumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []device.Found
+	for i := range all {
+		if volume.ValidID(all[i].Name) {
+			list = append(list, device.Found{ID: all[i].Name, Where: all[i].path(), Node: all[i].node()})
+		}
+	}
+	return list, nil
+}
+
+// Regions implements device.Inventory. What a group holds is what the region can: the rest is not the driver's.
+func (m *Manager) Regions(ctx context.Context) ([]device.Region, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	groups, err := m.groupsToFill(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var regions []device.Region
+	for _, g := range groups {
+		regions = append(regions, device.Region{Name: g.region, Type: g.kind, Capacity: g.size, Available: g.free})
+	}
+	return regions, nil
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lvm
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
+)
+
+func TestParseReport(t *testing.T) {
+	content, err := os.ReadFile("testdata/pvs.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	physical, logical, err := parseReport(content)
+	if err != nil || len(physical) != 1 || len(logical) != 0 {
+		t.Fatalf("%+v, %+v, %v", physical, logical, err)
+	}
+	if pv := physical[0]; pv.Device != "/dev/pmem0" || pv.Start != 2<<20 || pv.Group != "splitfs-8b4e0a5b" || !pv.GroupTags.has(ownTag) || pv.Free != 396361728 {
+		t.Errorf("%+v", pv)
+	}
+	_, logical, err = parseReport([]byte(`{"report":[{"lv":[{"lv_name":"a","vg_name":"g","lv_tags":"x,splitfs.io","lv_size":"2097152","lv_kernel_minor":"3"},
+		{"lv_name":"b","vg_name":"g","lv_tags":"","lv_size":"","lv_kernel_minor":"-1"}]}],"log":[]}`))
+	if err != nil || len(logical) != 2 {
+		t.Fatalf("%+v, %v", logical, err)
+	}
+	if lv := (found{logicalVolume: logical[0]}); lv.path() != "g/a" || lv.node() != "/dev/dm-3" || !lv.Tags.has(ownTag) {
+		t.Errorf("%+v", lv)
+	}
+	if lv := (found{logicalVolume: logical[1]}); lv.node() != "" || lv.Tags.has("") || lv.Size != 0 {
+		t.Errorf("%+v", lv)
+	}
+	for _, bad := range []string{``, `{`, `[]`, `{"report":[{"lv":[{"lv_size":"2 GiB"}]}]}`, `{"report":[{"lv":[{"lv_tags":["a"]}]}]}`} {
+		if _, _, err := parseReport([]byte(bad)); err == nil {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+}
+
+func FuzzParseReport(f *testing.F) {
+	names, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(names) == 0 {
+		f.Fatal(names, err)
+	}
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content)
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		_, logical, err := parseReport(in)
+		if err != nil {
+			return
+		}
+		for _, lv := range logical {
+			if node := (&found{logicalVolume: lv}).node(); node != "" && !strings.HasPrefix(node, "/dev/dm-") {
+				t.Errorf("node %q", node)
+			}
+		}
+	})
+}
+
+// TestNoDeviceNoCommand: without a device to restrict it to, lvm would see every volume group of the machine.
+func TestNoDeviceNoCommand(t *testing.T) {
+	if out, err := run(context.Background(), nil, "lvs"); err == nil || !strings.Contains(err.Error(), "no device") {
+		t.Errorf("lvm was run for no device: %s, %v", out, err)
+	}
+	if physical, logical, err := list(context.Background(), nil, "pvs", physicalFields); physical != nil || logical != nil || err != nil {
+		t.Errorf("no devices have %v, %v, %v", physical, logical, err)
+	}
+}
+
+func TestRoomiest(t *testing.T) {
+	if g := roomiest(nil); g.free != 0 || g.name != "" {
+		t.Errorf("no groups have %+v", g)
+	}
+	if g := roomiest([]group{{name: "a", free: 1}, {name: "b", free: 3}, {name: "c", free: 2}}); g.name != "b" {
+		t.Errorf("chose %+v", g)
+	}
+}
+
+func TestGroupName(t *testing.T) {
+	if name, err := groupName(nvdimm.Namespace{UUID: "8b4e0a5b-cb25-46ee-a9ea-e1a692b47f3e"}); name != "splitfs-8b4e0a5b" || err != nil {
+		t.Errorf("%q, %v", name, err)
+	}
+	if name, err := groupName(nvdimm.Namespace{Dev: "namespace0.0"}); err == nil {
+		t.Errorf("a namespace without UUID has group %q", name)
+	}
+}
+
+func TestNew(t *testing.T) {
+	all, err := nvdimm.ParseSelector([]string{nvdimm.All})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]Config{"no region": {Percent: 100}, "no share": {Regions: all}, "too much": {Regions: all, Percent: 101}} {
+		if _, err := New(c, &nvdimm.Tool{}); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package namespace
+
+import (
+	"errors"
+	"testing"
+
+	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+func newManager(t *testing.T, percent int, regions ...string) *Manager {
+	t.Helper()
+	selector, err := nvdimm.ParseSelector(regions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(Config{Regions: selector, Percent: percent, Map: nvdimm.MapMem}, &nvdimm.Tool{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// regions of 16 MiB steps: a has one extent of 512 MiB free, b of 128 MiB, c cannot be divided.
+var regions = nvdimm.Inventory{{Regions: []nvdimm.Region{
+	{Dev: "region0", ISetID: "0x1", Size: 1 << 30, Align: 16 << 20, MaxAvailableExtent: 512 << 20},
+	{Dev: "region1", ISetID: "0x2", Size: 1 << 30, Align: 16 << 20, MaxAvailableExtent: 128<<20 + 4096},
+	{Dev: "region2", Size: 1 << 30, Align: 16 << 20, MaxAvailableExtent: 1 << 30},
+}}}
+
+func TestChoose(t *testing.T) {
+	all := newManager(t, 100, nvdimm.All)
+	for size, want := range map[int64]string{1: "region1", 126 << 20: "region1", 127 << 20: "region0", 510 << 20: "region0"} {
+		region, raw, err := all.choose(regions, size)
+		if err != nil || region.Dev != want || nvdimm.UsableSize(raw, nvdimm.MapMem) < size {
+			t.Errorf("%d bytes go to %s with %d, %v; wanted %s", size, region.Dev, raw, err, want)
+		}
+	}
+	if region, _, err := all.choose(regions, 511<<20); !errors.Is(err, volume.ErrExhausted) {
+		t.Errorf("what does not fit goes to %s, %v", region.Dev, err)
+	}
+	if region, _, err := newManager(t, 10, nvdimm.All).choose(regions, 100<<20); !errors.Is(err, volume.ErrExhausted) {
+		t.Errorf("more than the driver's share goes to %s, %v", region.Dev, err)
+	}
+	if region, _, err := newManager(t, 100, "0x1").choose(regions, 1); err != nil || region.Dev != "region0" {
+		t.Errorf("only region0 was given, chosen was %s, %v", region.Dev, err)
+	}
+	if region, _, err := newManager(t, 100, "region2").choose(regions, 1); !errors.Is(err, volume.ErrExhausted) {
+		t.Errorf("a region without labels was chosen: %s, %v", region.Dev, err)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	if _, err := New(Config{Percent: 100}, &nvdimm.Tool{}); err == nil {
+		t.Error("no region was accepted")
+	}
+}

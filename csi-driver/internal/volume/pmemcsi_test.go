@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// TestPMEMCSIParameters: classes of pmem-csi are read; what cannot be given is refused with advice, never passed over.
+func TestPMEMCSIParameters(t *testing.T) {
+	for _, in := range []map[string]string{
+		{"persistencyModel": "normal", "eraseAfter": "false", "kataContainers": "false", "usage": "AppDirect", "mode": "strict"},
+		{"persistencyModel": "none", "eraseafter": "0", "nsmode": "fsdax", "mode": "strict"},
+	} {
+		before := len(in)
+		p, err := ParseParams(in)
+		if err != nil || p.Mode != ModeStrict || len(in) != before {
+			t.Errorf("%v: %+v, %v", in, p, err)
+		}
+		for key := range p.Attributes() {
+			if _, foreign := map[string]bool{"persistencyModel": true, "eraseafter": true, "eraseAfter": true}[key]; foreign {
+				t.Errorf("%s is an attribute", key)
+			}
+		}
+	}
+	for key, values := range map[string][]string{
+		"persistencyModel": {"cache", "ephemeral", ""}, "eraseafter": {"true", "maybe", ""}, "eraseAfter": {"1"}, "kataContainers": {"true"},
+		"usage": {"FileIO", ""}, "nsmode": {"sector"},
+	} {
+		for _, value := range values {
+			_, err := ParseParams(map[string]string{key: value})
+			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "pmem-csi") || !strings.Contains(err.Error(), key) {
+				t.Errorf("%s: %q: %v", key, value, err)
+			}
+		}
+	}
+	if _, err := ParseParams(map[string]string{"persistency": "normal"}); err == nil {
+		t.Error("an unknown key was accepted")
+	}
+}
