@@ -309,6 +309,8 @@ func setHealth(s *v1alpha1.SplitFSVolumeStatus, problems []node.Problem) {
 
 func setServed(s *v1alpha1.SplitFSVolumeStatus, r node.Report) {
 	switch {
+	case r.Record.Block:
+		set(&s.Conditions, v1alpha1.VolumeServed, false, "RawBlock", "a raw block volume has no file system: the library does not serve it, and it has no agent")
 	case r.Record.Staged == nil:
 		set(&s.Conditions, v1alpha1.VolumeServed, false, "NotStaged", "no pod uses the volume")
 	case !r.Agent.Ready:

@@ -41,7 +41,7 @@ type Config struct {
 	Cluster  *Cluster
 	// Interval is how often the node is looked at besides the moments after CSI calls.
 	Interval time.Duration
-	// Heartbeat is how often the SplitFSNode is written when nothing changes.
+	// Heartbeat is the longest time after which the SplitFSNode is written although nothing changed.
 	Heartbeat time.Duration
 	Clock     clock.PassiveClock
 }
@@ -66,10 +66,11 @@ type Writer struct {
 type written struct {
 	// fingerprint is of the last write; empty: the object is there, its content is not known.
 	fingerprint string
-	at          time.Time
-	conditions  []metav1.Condition
-	poolUsed    int64
-	exists      bool
+	// next is when the object is written again even if nothing changes.
+	next       time.Time
+	conditions []metav1.Condition
+	poolUsed   int64
+	exists     bool
 }
 
 // NewWriter returns a Writer.
@@ -233,7 +234,7 @@ func (w *Writer) syncNode(ctx context.Context, status v1alpha1.SplitFSNodeStatus
 	if err != nil {
 		return false, err
 	}
-	beat = now.Sub(w.nodeState.at) >= w.config.Heartbeat
+	beat = !now.Before(w.nodeState.next)
 	if w.nodeState.exists && !beat && print == w.nodeState.fingerprint {
 		return false, nil
 	}
@@ -256,7 +257,9 @@ func (w *Writer) syncNode(ctx context.Context, status v1alpha1.SplitFSNodeStatus
 	if err != nil {
 		return false, fmt.Errorf("write SplitFSNode %s: %w", w.config.NodeName, err)
 	}
-	w.nodeState = written{fingerprint: print, at: now, conditions: status.Conditions, exists: true}
+	// Between three quarters and the whole: nodes that started together do not go on together.
+	next := now.Add(w.config.Heartbeat*3/4 + time.Duration(rand.Int64N(int64(w.config.Heartbeat)/4+1)))
+	w.nodeState = written{fingerprint: print, next: next, conditions: status.Conditions, exists: true}
 	return beat, nil
 }
 
@@ -289,7 +292,7 @@ func (w *Writer) syncVolume(ctx context.Context, id string, status v1alpha1.Spli
 	if err != nil {
 		return fmt.Errorf("write SplitFSVolume %s: %w", id, err)
 	}
-	w.volumes[id] = &written{fingerprint: print, at: now, conditions: status.Conditions, poolUsed: used, exists: true}
+	w.volumes[id] = &written{fingerprint: print, conditions: status.Conditions, poolUsed: used, exists: true}
 	return nil
 }
 

@@ -298,6 +298,17 @@ func TestWriter(t *testing.T) {
 		f.state.change(func(s *state) { s.reports, s.listErr = all, nil })
 		f.sync()
 	})
+	t.Run("a raw block volume is not expected to have an agent", func(t *testing.T) {
+		f.state.change(func(s *state) {
+			block := report(3, false, 0)
+			block.Record.Block, block.Record.Staged = true, &volume.Staging{Path: "/staging"}
+			s.reports = append(s.reports, block)
+		})
+		f.sync()
+		if c := meta.FindStatusCondition(f.volumes()["pvc-3"].Status.Conditions, v1alpha1.VolumeServed); c == nil || c.Reason != "RawBlock" {
+			t.Errorf("condition Served: %+v", c)
+		}
+	})
 	t.Run("a new node service", func(t *testing.T) {
 		f.state.change(func(s *state) { s.reports = s.reports[:1] })
 		f.clock.SetTime(started.Add(7 * time.Minute))
