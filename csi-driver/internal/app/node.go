@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 
+	"splitfs.io/splitfs/csi-driver/internal/attach"
 	"splitfs.io/splitfs/csi-driver/internal/driver"
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/events"
@@ -87,7 +88,7 @@ func newNodeCommand() *cobra.Command {
 	f.DurationVar(&o.statusHeartbeat, "status-heartbeat", 5*time.Minute, "how often the SplitFSNode is written when nothing changes")
 	f.BoolVar(&o.module, "module", false, "load the kernel module ext4_splitfs, and use it for ext4 volumes")
 	f.StringSliceVar(&o.moduleDirs, "module-dir", nil, moduleDirHelp)
-	f.DurationVar(&o.watchInterval, "watch-interval", 30*time.Second, "how often library, logs and kernel module are looked after")
+	f.DurationVar(&o.watchInterval, "watch-interval", 30*time.Second, "how often library, logs, processes of pods and kernel module are looked after")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for a run outside the cluster")
 	return cmd
 }
@@ -156,7 +157,8 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	}
 	csiMetrics := csimetrics.NewCSIMetricsManagerForPlugin(driverinfo.Name)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics.NewCollector(logger, n), metrics.NewModuleCollector(modules))
+	verifier := attach.New(attach.Config{Source: n, Events: recorder, Proc: "/proc", Library: attach.DefaultLibrary})
+	registry.MustRegister(metrics.NewCollector(logger, n), metrics.NewModuleCollector(modules), verifier)
 	csiMetrics.WithAdditionalRegistry(registry)
 	writer, err := newStatusWriter(o, n, modules)
 	if err != nil {
@@ -181,6 +183,7 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(ctx, grpcServer, listener) })
 	group.Go(func() error { n.Watch(ctx, locks, o.watchInterval); return nil })
+	group.Go(func() error { verifier.Run(ctx, o.watchInterval); return nil })
 	group.Go(func() error { modules.Run(ctx, o.watchInterval); return nil })
 	if writer != nil {
 		group.Go(func() error { writer.Run(ctx); return nil })

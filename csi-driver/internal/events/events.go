@@ -32,6 +32,8 @@ const (
 	ReasonStockExt4       = "StockExt4"
 	ReasonLibraryRestored = "LibraryRestored"
 	ReasonLibraryMissing  = "LibraryMissing"
+	// ReasonLibraryNotLoaded: a process of the pod runs without the library.
+	ReasonLibraryNotLoaded = "LibraryNotLoaded"
 	// ReasonOrphan: something was found on the node that no volume accounts for.
 	ReasonOrphan = "OrphanFound"
 	// ReasonRegionUnusable: a region of persistent memory that was given to the driver cannot be used.

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package attach looks, after pods have started, which of their processes have loaded the library and which have not, and says why.
+// Admission can only prepare a container: whether the dynamic linker of its program takes the library is seen in the process.
+package attach
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/internal/events"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// Volume is a file system that pods of this node have mounted.
+type Volume struct {
+	ID   string
+	Mode volume.Mode
+	// Device is the file system's number, as stat and mountinfo show it.
+	Device uint64
+	Pods   []volume.Pod
+}
+
+// Source knows the volumes that are published.
+type Source interface {
+	Published() ([]Volume, error)
+}
+
+// Config of a Verifier.
+type Config struct {
+	Source Source
+	Events events.Recorder
+	// Proc is a procfs that shows all processes of the node.
+	Proc string
+	// Library is where containers see the library.
+	Library string
+	// Owner says which pod and container a process belongs to, "" when none; nil: what its cgroup says.
+	Owner func(pid int) (pod, container string)
+}
+
+// DefaultLibrary is where the injector mounts the library.
+const DefaultLibrary = "/opt/splitfs/libsplit.so"
+
+// Finding is one process that has one of our volumes mounted.
+type Finding struct {
+	Volume    Volume
+	Pod       volume.Pod
+	Container string
+	PID       int
+	Command   string
+	State     State
+	// Open: it has files of the volume open now.
+	Open bool
+}
+
+// group is what the metric counts by.
+type group struct {
+	namespace, pod, container string
+	state                     State
+}
+
+// Verifier looks at processes.
+type Verifier struct {
+	config Config
+	// seen are the processes of the last scan; told is, by UID, what was said to the pods that are still there.
+	seen map[identity]bool
+	told map[string]map[message]bool
+
+	mu     sync.Mutex
+	counts map[group]int
+}
+
+// message is what a pod is told once.
+type message struct {
+	container, volume string
+	state             State
+	open              bool
+}
+
+// identity tells a process from a later one with the same number.
+type identity struct {
+	pid   int
+	start string
+}
+
+// New returns a Verifier.
+func New(config Config) *Verifier {
+	v := &Verifier{config: config, seen: map[identity]bool{}, told: map[string]map[message]bool{}, counts: map[group]int{}}
+	if v.config.Owner == nil {
+		v.config.Owner = v.ownerByCgroup
+	}
+	return v
+}
+
+// Run scans until ctx is done.
+func (v *Verifier) Run(ctx context.Context, interval time.Duration) {
+	failed := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(interval):
+		}
+		_, err := v.Scan(ctx)
+		if err != nil && !failed {
+			klog.FromContext(ctx).Error(err, "Cannot look at all processes")
+		}
+		failed = err != nil
+	}
+}
+
+// Scan looks at all processes once. Only a process that an earlier scan saw is reported: one that is just starting has not
+// loaded anything, and one that is gone in a moment is not worth an event.
+func (v *Verifier) Scan(ctx context.Context) ([]Finding, error) {
+	volumes, err := v.config.Source.Published()
+	if err != nil {
+		err = fmt.Errorf("list the published volumes: %w", err)
+	}
+	findings, seen := []Finding(nil), map[identity]bool{}
+	pods := byPod(volumes)
+	maps.DeleteFunc(v.told, func(uid string, _ map[message]bool) bool { _, there := pods[uid]; return !there })
+	if len(pods) > 0 {
+		processes, listErr := v.processes()
+		if listErr != nil {
+			return nil, listErr
+		}
+		mounts := mountCache{}
+		for _, p := range processes {
+			uid, container := v.config.Owner(p.pid)
+			pod, ours := pods[uid]
+			if !ours {
+				continue
+			}
+			seen[p.identity] = true
+			if v.seen[p.identity] {
+				findings = append(findings, p.look(pod, container, mounts, v.config.Library)...)
+			}
+		}
+	}
+	v.seen = seen
+	v.report(ctx, findings)
+	return findings, err
+}
+
+// podVolumes are the volumes of one pod.
+type podVolumes struct {
+	pod     volume.Pod
+	volumes []Volume
+}
+
+func byPod(volumes []Volume) map[string]podVolumes {
+	pods := map[string]podVolumes{}
+	for _, vol := range volumes {
+		for _, pod := range vol.Pods {
+			if pod.UID == "" {
+				continue
+			}
+			entry := pods[pod.UID]
+			entry.pod, entry.volumes = pod, append(entry.volumes, vol)
+			pods[pod.UID] = entry
+		}
+	}
+	return pods
+}
+
+// report counts, and tells each pod once for each container and cause.
+func (v *Verifier) report(ctx context.Context, findings []Finding) {
+	counts := map[group]int{}
+	counted := map[int]bool{} // a process with several volumes counts once
+	for i := range findings {
+		f := &findings[i]
+		if !counted[f.PID] {
+			counted[f.PID] = true
+			counts[group{f.Pod.Namespace, f.Pod.Name, f.Container, f.State}]++
+		}
+		if f.State == Loaded {
+			continue
+		}
+		said := message{f.Container, f.Volume.ID, f.State, f.Open}
+		if v.told[f.Pod.UID] == nil {
+			v.told[f.Pod.UID] = map[message]bool{}
+		}
+		if !v.told[f.Pod.UID][said] {
+			v.told[f.Pod.UID][said] = true
+			klog.FromContext(ctx).V(2).Info("A process runs without the library", "pod", klog.KRef(f.Pod.Namespace, f.Pod.Name), "container", f.Container,
+				"process", f.PID, "command", f.Command, "cause", f.State, "volume-id", f.Volume.ID, "open-files", f.Open)
+			v.config.Events.OnPod(ctx, f.Pod, f.Open, events.ReasonLibraryNotLoaded, f.message())
+		}
+	}
+	v.mu.Lock()
+	v.counts = counts
+	v.mu.Unlock()
+}
+
+// snapshot returns what the last scan counted.
+func (v *Verifier) snapshot() map[group]int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return maps.Clone(v.counts)
+}
+
+func (f *Finding) message() string {
+	uses := "has no file of it open now"
+	if f.Open {
+		uses = "has files of it open"
+	}
+	text := fmt.Sprintf("process %s (PID %d on the node) of container %s has volume %s mounted, %s, and runs without libsplit.so: %s. It works through the kernel's file system",
+		f.Command, f.PID, f.Container, f.Volume.ID, uses, f.State.explain())
+	if f.Volume.Mode != volume.ModePosix && f.Volume.Mode != "" {
+		text += fmt.Sprintf(", so its writes do not have the guarantee of mode %s", f.Volume.Mode)
+	}
+	return text
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	mountutils "k8s.io/mount-utils"
+)
+
+// State is whether a process has the library, or why not.
+type State string
+
+// States of a process; they are label values of the metric.
+const (
+	Loaded State = "loaded"
+	// NotMounted: the container was not injected.
+	NotMounted State = "not-injected"
+	// Environment: the container was, and LD_PRELOAD does not name the library any more.
+	Environment State = "environment"
+	StaticGo    State = "static-go"
+	Static      State = "static"
+	SetUID      State = "set-uid"
+	Machine     State = "machine"
+	// Linker: nothing of the above; the dynamic linker did not take it.
+	Linker State = "linker"
+)
+
+func (s State) explain() string {
+	switch s {
+	case NotMounted:
+		return "the container was not injected; see annotation splitfs.io/status, and delete the pod so that it is created anew with the injector"
+	case Environment:
+		return "LD_PRELOAD does not name it; a program or script of the image cleared or replaced the environment"
+	case StaticGo:
+		return "it is a Go program, which is linked statically and makes its system calls itself"
+	case Static:
+		return "it is linked statically, so no library can be loaded into it"
+	case SetUID:
+		return "it is set-uid, set-gid or has file capabilities, so the dynamic linker ignores LD_PRELOAD"
+	case Machine:
+		return "it is a program for another machine type than the library"
+	case Linker:
+		return "its dynamic linker did not load it; its standard error says why, for example a libc that is too old"
+	}
+	return string(s)
+}
+
+// process is one entry of procfs.
+type process struct {
+	identity
+	dir     string
+	command string
+}
+
+func (v *Verifier) processes() ([]process, error) {
+	entries, err := os.ReadDir(v.config.Proc)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var list []process
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		dir := filepath.Join(v.config.Proc, entry.Name())
+		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+		if err != nil {
+			continue // gone meanwhile
+		}
+		// "PID (COMMAND) STATE ..."; the command may hold anything, also parentheses.
+		open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
+		if open < 0 || end < open {
+			continue
+		}
+		fields := strings.Fields(string(stat[end+1:]))
+		const state, start = 0, 19
+		if len(fields) <= start || fields[state] == "Z" {
+			continue
+		}
+		list = append(list, process{identity: identity{pid: pid, start: fields[start]}, dir: dir, command: printable(string(stat[open+1 : end]))})
+	}
+	return list, nil
+}
+
+// printable keeps what a process calls itself from doing harm in an event.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+var (
+	podInCgroup       = regexp.MustCompile(`pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})`)
+	containerInCgroup = regexp.MustCompile(`[0-9a-f]{64}`)
+)
+
+// ownerByCgroup reads the pod's UID and the container's ID out of a process's cgroup, with either cgroup driver.
+func (v *Verifier) ownerByCgroup(pid int) (pod, container string) {
+	text, err := os.ReadFile(filepath.Join(v.config.Proc, strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return "", ""
+	}
+	return parseCgroup(string(text))
+}
+
+func parseCgroup(text string) (pod, container string) {
+	match := podInCgroup.FindStringSubmatchIndex(text)
+	if match == nil {
+		return "", ""
+	}
+	// The systemd driver writes "_" for "-", which it uses for itself.
+	pod = strings.ReplaceAll(text[match[2]:match[3]], "_", "-")
+	return pod, containerInCgroup.FindString(text[match[3]:])
+}
+
+// view is what a mount namespace shows.
+type view struct {
+	devices map[uint64]bool
+	// library: something is mounted where the library belongs.
+	library bool
+	// container is its name in the pod, which kubelet puts into the path of the termination log.
+	container string
+}
+
+// mountCache reads each mount namespace once per scan.
+type mountCache map[string]*view
+
+var containerInPath = regexp.MustCompile(`/containers/([^/]+)/[^/]+$`)
+
+func (c mountCache) of(p *process, library string) (*view, error) {
+	namespace, err := os.Readlink(filepath.Join(p.dir, "ns", "mnt"))
+	if err != nil {
+		return nil, err
+	}
+	if known, ok := c[namespace]; ok {
+		return known, nil
+	}
+	infos, err := mountutils.ParseMountInfo(filepath.Join(p.dir, "mountinfo"))
+	if err != nil {
+		return nil, err
+	}
+	seen := &view{devices: map[uint64]bool{}}
+	for _, info := range infos {
+		seen.devices[unix.Mkdev(uint32(info.Major), uint32(info.Minor))] = true
+		if info.MountPoint == filepath.Dir(library) {
+			seen.library = true
+		}
+		if match := containerInPath.FindStringSubmatch(info.Root); match != nil && seen.container == "" {
+			seen.container = match[1]
+		}
+	}
+	c[namespace] = seen
+	return seen, nil
+}
+
+// look judges a process for each of its pod's volumes that its container has mounted. A process that ends meanwhile has no findings.
+func (p *process) look(pod podVolumes, container string, mounts mountCache, library string) []Finding {
+	seen, err := mounts.of(p, library)
+	if err != nil {
+		return nil
+	}
+	if seen.container != "" {
+		container = seen.container
+	}
+	var findings []Finding
+	for _, vol := range pod.volumes {
+		if seen.devices[vol.Device] {
+			findings = append(findings, Finding{Volume: vol, Pod: pod.pod, Container: container, PID: p.pid, Command: p.command})
+		}
+	}
+	if len(findings) == 0 {
+		return nil
+	}
+	state, err := p.state(seen, library)
+	if err != nil {
+		return nil
+	}
+	var open map[uint64]bool
+	if state != Loaded {
+		open = p.openDevices()
+	}
+	for i := range findings {
+		findings[i].State, findings[i].Open = state, open[findings[i].Volume.Device]
+	}
+	return findings
+}
+
+// state finds out whether the library is in the process, and otherwise the first cause that explains it.
+func (p *process) state(seen *view, library string) (State, error) {
+	maps, err := os.ReadFile(filepath.Join(p.dir, "maps"))
+	if err != nil {
+		return "", err
+	}
+	if mapsLibrary(maps, library) {
+		return Loaded, nil
+	}
+	if !seen.library {
+		return NotMounted, nil
+	}
+	cause, err := p.programCause()
+	if err != nil || cause != "" {
+		return cause, err
+	}
+	environment, err := os.ReadFile(filepath.Join(p.dir, "environ"))
+	if err != nil {
+		return "", err
+	}
+	if !preloads(environment, library) {
+		return Environment, nil
+	}
+	return Linker, nil
+}
+
+// mapsLibrary says whether the library is mapped, also a version of it that was replaced meanwhile.
+func mapsLibrary(maps []byte, library string) bool {
+	for line := range bytes.Lines(maps) {
+		_, path, found := strings.Cut(string(line), "/")
+		if !found {
+			continue
+		}
+		path = "/" + strings.TrimSuffix(strings.TrimRight(path, "\n"), " (deleted)")
+		if filepath.Base(path) == filepath.Base(library) && strings.HasPrefix(path, filepath.Dir(library)+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func preloads(environment []byte, library string) bool {
+	for variable := range bytes.SplitSeq(environment, []byte{0}) {
+		if value, ok := strings.CutPrefix(string(variable), "LD_PRELOAD="); ok {
+			return slices.Contains(strings.FieldsFunc(value, func(r rune) bool { return r == ':' || r == ' ' }), library)
+		}
+	}
+	return false
+}
+
+// programCause looks at the program's file for a reason that no environment could change; "" when there is none.
+func (p *process) programCause() (State, error) {
+	exe := filepath.Join(p.dir, "exe")
+	file, err := os.Open(exe)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	program, err := elf.NewFile(file)
+	if err != nil {
+		return Linker, nil //nolint:nilerr // an interpreter of its own (binfmt_misc): not for our linker
+	}
+	dynamic := slices.ContainsFunc(program.Progs, func(segment *elf.Prog) bool { return segment.Type == elf.PT_INTERP })
+	switch {
+	case !dynamic && (program.Section(".go.buildinfo") != nil || program.Section(".note.go.buildid") != nil):
+		return StaticGo, nil
+	case !dynamic:
+		return Static, nil
+	case program.Machine != elf.EM_X86_64 || program.Class != elf.ELFCLASS64:
+		return Machine, nil
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	if info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 || hasCapabilities(file) {
+		return SetUID, nil
+	}
+	return "", nil
+}
+
+func hasCapabilities(file *os.File) bool {
+	size, err := unix.Fgetxattr(int(file.Fd()), "security.capability", nil)
+	return err == nil && size > 0
+}
+
+// maxFiles bounds the look at a process with very many descriptors.
+const maxFiles = 65536
+
+// openDevices are the file systems on which the process has files open, or stands.
+func (p *process) openDevices() map[uint64]bool {
+	devices := map[uint64]bool{}
+	add := func(path string) {
+		var stat unix.Stat_t
+		if unix.Stat(path, &stat) == nil {
+			devices[stat.Dev] = true
+		}
+	}
+	add(filepath.Join(p.dir, "cwd"))
+	dir, err := os.Open(filepath.Join(p.dir, "fd"))
+	if err != nil {
+		return devices
+	}
+	defer dir.Close() //nolint:errcheck // it was only read
+	names, err := dir.Readdirnames(maxFiles)
+	if err != nil && !errors.Is(err, os.ErrNotExist) && len(names) == 0 {
+		return devices
+	}
+	for _, name := range names {
+		add(filepath.Join(p.dir, "fd", name))
+	}
+	return devices
+}
