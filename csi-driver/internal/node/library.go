@@ -4,13 +4,17 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
@@ -21,6 +25,8 @@ const (
 	libraryName = "libsplit.so"
 	agentsName  = "agents"
 	socketGlob  = "*.sock"
+	// libraryGrace is how long the version before stays at least.
+	libraryGrace = 10 * time.Minute
 )
 
 // library is the directory that pods see at /opt/splitfs: the preload library, and the sockets of the agents.
@@ -33,30 +39,120 @@ func (l library) agentsDir() string { return filepath.Join(l.dir, agentsName) }
 
 func (l library) path() string { return filepath.Join(l.dir, libraryName) }
 
-// prepareDirs makes the directories. Every user of a pod must be able to look into them, whatever the umask is.
+// prepareDirs makes the directories.
 func (l library) prepareDirs() error {
 	for _, dir := range []string{l.dir, l.agentsDir()} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("create the inject directory: %w", err)
-		}
-		if err := os.Chmod(dir, 0o755); err != nil {
-			return fmt.Errorf("create the inject directory: %w", err)
+		if err := makeReadable(dir); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// install copies the library out of the image. A process that is just starting sees the old file or the new one, never a part;
-// processes that run keep the one they have mapped.
+// makeReadable makes a directory. Every user of a pod must be able to look into it, whatever the umask is.
+func makeReadable(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("create the inject directory: %w", err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return fmt.Errorf("create the inject directory: %w", err)
+	}
+	return nil
+}
+
+// install copies the library out of the image, into a directory named by its content, and makes the name that pods preload a link
+// to it. A process that is just starting sees the old version or the new one, never a part; the file that a running process has
+// mapped is neither changed nor removed (removeUnused).
 func (l library) install() error {
 	content, err := os.ReadFile(l.source)
 	if err != nil {
 		return fmt.Errorf("the library of this image: %w", err)
 	}
-	if err := volume.WriteFileDurable(l.path(), content, 0o755); err != nil {
+	version := digest(content)
+	if err := makeReadable(filepath.Join(l.dir, version)); err != nil {
+		return err
+	}
+	file := filepath.Join(l.dir, version, libraryName)
+	if have, err := os.ReadFile(file); err != nil || digest(have) != version {
+		if err := volume.WriteFileDurable(file, content, 0o755); err != nil {
+			return fmt.Errorf("install the library: %w", err)
+		}
+	}
+	if err := volume.SetSymlink(filepath.Join(version, libraryName), l.path()); err != nil {
 		return fmt.Errorf("install the library: %w", err)
 	}
 	return nil
+}
+
+func digest(content []byte) string { return fmt.Sprintf("%x", sha256.Sum256(content)) }
+
+var versionName = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// removeUnused removes versions that are not the current one and that no process has mapped. A program that was about to load the
+// version before when the link changed is long done: the link must be older than grace.
+func (l library) removeUnused(proc string, grace time.Duration) (removed []string, err error) {
+	link, err := os.Lstat(l.path())
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (link.Mode()&fs.ModeSymlink == 0 || time.Since(link.ModTime()) < grace) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for unused libraries: %w", err)
+	}
+	current, err := os.Readlink(l.path())
+	if err != nil {
+		return nil, fmt.Errorf("look for unused libraries: %w", err)
+	}
+	entries, err := os.ReadDir(l.dir)
+	if err != nil {
+		return nil, fmt.Errorf("look for unused libraries: %w", err)
+	}
+	var old []string
+	for _, entry := range entries {
+		if entry.IsDir() && versionName.MatchString(entry.Name()) && entry.Name() != filepath.Dir(current) {
+			old = append(old, entry.Name())
+		}
+	}
+	if len(old) == 0 {
+		return nil, nil
+	}
+	mapped, err := mappedVersions(proc)
+	if err != nil {
+		return nil, err
+	}
+	for _, version := range old {
+		if mapped[version] {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(l.dir, version)); err != nil {
+			return removed, fmt.Errorf("remove an unused library: %w", err)
+		}
+		removed = append(removed, version)
+	}
+	return removed, nil
+}
+
+var mappedLibrary = regexp.MustCompile(`/([0-9a-f]{64})/` + regexp.QuoteMeta(libraryName))
+
+// mappedVersions are the versions of the library that processes of this node have mapped.
+func mappedVersions(proc string) (map[string]bool, error) {
+	files, err := filepath.Glob(filepath.Join(proc, "[0-9]*", "maps"))
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	versions := map[string]bool{}
+	for _, file := range files {
+		maps, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // the process has ended
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look which libraries are in use: %w", err)
+		}
+		for _, match := range mappedLibrary.FindAllSubmatch(maps, -1) {
+			versions[string(match[1])] = true
+		}
+	}
+	return versions, nil
 }
 
 // ready says whether pods would find the library, and puts it there when it is missing.

@@ -31,6 +31,7 @@ func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Dur
 		libraryFailed = n.watchLibrary(ctx, libraryFailed)
 		if time.Since(looked) > orphanInterval {
 			n.reportOrphans(ctx)
+			n.removeUnusedLibraries(ctx)
 			looked = time.Now()
 		}
 		records, err := n.store.List()
@@ -61,6 +62,17 @@ func (n *Node) watchLibrary(ctx context.Context, failedBefore bool) (failed bool
 		n.tellRestored(ctx, why)
 	}
 	return err != nil
+}
+
+// removeUnusedLibraries ends what an upgrade began, when the last process with the version before has gone.
+func (n *Node) removeUnusedLibraries(ctx context.Context) {
+	removed, err := n.library.removeUnused("/proc", libraryGrace)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Old versions of the library stay")
+	}
+	for _, version := range removed {
+		klog.FromContext(ctx).Info("Removed a version of the library that no process uses", "sha256", version)
+	}
 }
 
 func (n *Node) tellRestored(ctx context.Context, why string) {

@@ -184,6 +184,22 @@ func WriteFileDurable(path string, content []byte, mode fs.FileMode) error {
 	return SyncDir(dir)
 }
 
+// SetSymlink makes path a symbolic link to target, in place of what was there, durably and at once.
+func SetSymlink(target, path string) error {
+	dir := filepath.Dir(path)
+	tmp := filepath.Join(dir, "."+filepath.Base(path)+".link"+unfinishedSuffix)
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(target, tmp); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	return SyncDir(dir)
+}
+
 func writeAndClose(f *os.File, content []byte, mode fs.FileMode) error {
 	_, err := f.Write(content)
 	if err == nil {
