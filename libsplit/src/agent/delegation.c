@@ -322,6 +322,9 @@ static void process(struct agent *a, struct dnode *d)
 		queue_remove(d, c);
 		h->deleg = !h->limited && (!others || (c->wait_flags & SFS_ACQ_EXCLUSIVE)) ? SFS_DELEG_EXCLUSIVE
 											   : SFS_DELEG_SHARED;
+		/* Whoever made it wait is gone. */
+		if (h->deleg == SFS_DELEG_EXCLUSIVE && h->lease_index >= 0)
+			outsider_mark(a, d, &h->target, -1);
 		m.a = h->deleg;
 		m.b = h->deleg == SFS_DELEG_EXCLUSIVE && d->outsiders ? SFS_ACQ_AT_ONCE : 0;
 		client_set_state(a, c, C_READY);

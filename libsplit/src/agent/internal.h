@@ -189,6 +189,7 @@ struct outsiders {
 	int closes_fd;	  /* fanotify: who has closed */
 	int questions[2]; /* from the thread to the loop */
 	int stop_fd;	  /* eventfd */
+	uint32_t taken;	  /* counts the loop's looks at the questions; atomic */
 	struct source questions_src, closes_src;
 	uint32_t nopening; /* opens that wait for an answer */
 	pthread_mutex_t lock;
@@ -310,7 +311,10 @@ void outsider_stop(struct agent *a);
 /* A client, from when its process is known until it is one no longer; sock: its connection, or -1. */
 void outsider_add_peer(struct agent *a, struct peer *p, int pid, int sock);
 void outsider_del_peer(struct agent *a, struct peer *p);
-/* From now on the kernel asks before somebody opens the file fd, to which `way` leads. Does nothing where it can't be asked. */
+/*
+ * From now on the kernel asks before somebody opens the file to which `way` leads; fd: the file itself, or -1. Does nothing where it
+ * can't be asked.
+ */
 void outsider_mark(struct agent *a, struct dnode *d, const struct target *way, int fd);
 void outsider_unmark(struct agent *a, struct dnode *d);
 /* Answer opens that wait. False: somebody still has to bring in what is staged; call again when that has changed. */

@@ -22,6 +22,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/fanotify.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -133,13 +134,46 @@ static void answer(int fan, int fd)
 	close(fd);
 }
 
+/* What the thread has seen of the loop. */
+struct progress {
+	uint32_t taken;
+	uint64_t since; /* ms: questions have been waiting, and none was taken; 0: none wait */
+};
+
+/*
+ * The loop does not take our questions: it stands in a call on a disk that does not answer. Nobody is to wait for that who only
+ * opens a file. Returns how long to wait before the next look, ms, or -1.
+ */
+static int let_go_when_stuck(struct outsiders *o, struct progress *p)
+{
+	const uint32_t taken = __atomic_load_n(&o->taken, __ATOMIC_RELAXED);
+	const uint64_t now = agent_now();
+	struct question q;
+	int waiting = 0;
+
+	if (ioctl(o->questions[0], FIONREAD, &waiting) < 0 || waiting == 0) {
+		p->since = 0;
+		return -1;
+	}
+	if (p->since != 0 && taken == p->taken && now - p->since >= OUTSIDER_WAIT_MS) {
+		while (read(o->questions[0], &q, sizeof(q)) == (ssize_t)sizeof(q))
+			answer(o->opens_fd, q.fd);
+		p->since = 0;
+		return -1;
+	}
+	if (p->since == 0 || taken != p->taken)
+		*p = (struct progress){taken, now};
+	return OUTSIDER_WAIT_MS / 4;
+}
+
 static void *listen_thread(void *arg)
 {
 	struct outsiders *o = arg;
 	struct pollfd p[2] = {{o->opens_fd, POLLIN, 0}, {o->stop_fd, POLLIN, 0}};
 	_Alignas(struct fanotify_event_metadata) char buf[4096];
+	struct progress loop = {0};
 
-	while (poll(p, 2, -1) >= 0 || errno == EINTR) {
+	while (poll(p, 2, let_go_when_stuck(o, &loop)) >= 0 || errno == EINTR) {
 		const struct fanotify_event_metadata *m = (void *)buf;
 		ssize_t n;
 
@@ -236,10 +270,16 @@ static int mark(const struct agent *a, int group, unsigned how, uint64_t mask, c
 
 void outsider_mark(struct agent *a, struct dnode *d, const struct target *way, int fd)
 {
+	int err;
+
 	if (d->marked || a->outsiders.opens_fd < 0 || target_copy(&d->way, way))
 		return;
-	if (fanotify_mark(a->outsiders.opens_fd, FAN_MARK_ADD, FAN_OPEN_PERM, fd, NULL) < 0) {
-		agent_log(a, "watch inode %llu: %s", (unsigned long long)d->ino, strerror(errno));
+	if (fd >= 0)
+		err = fanotify_mark(a->outsiders.opens_fd, FAN_MARK_ADD, FAN_OPEN_PERM, fd, NULL) < 0 ? -errno : 0;
+	else
+		err = mark(a, a->outsiders.opens_fd, FAN_MARK_ADD, FAN_OPEN_PERM, &d->way);
+	if (err) {
+		agent_log(a, "watch inode %llu: %s", (unsigned long long)d->ino, strerror(-err));
 		target_close(&d->way);
 		return;
 	}
@@ -390,6 +430,7 @@ void outsider_opens(struct agent *a)
 	struct question q[16];
 	const ssize_t n = read(a->outsiders.questions[0], q, sizeof(q));
 
+	__atomic_fetch_add(&a->outsiders.taken, 1, __ATOMIC_RELAXED);
 	for (ssize_t i = 0; i < n / (ssize_t)sizeof(q[0]); i++)
 		opened(a, &q[i]);
 }

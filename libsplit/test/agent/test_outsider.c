@@ -2,6 +2,8 @@
 /* Programs without the library open files of clients: who has to step down, who has to wait, and how long. */
 #include "played.h"
 
+#include <sys/ptrace.h>
+
 static struct world w;
 static struct played_agent a;
 
@@ -146,6 +148,18 @@ int main(void)
 	close_file(&o);
 	end(&o);
 	played_revoked(&c[0], &m, true);
+	CHECK_EQ(played_acquire(&c[0], &f, 0), SFS_DELEG_EXCLUSIVE);
+
+	/* So does an agent whose loop stands still: its disk does not answer. */
+	CHECK_EQ(ptrace(PTRACE_SEIZE, a.pid, NULL, NULL), 0);
+	CHECK_EQ(ptrace(PTRACE_INTERRUPT, a.pid, NULL, NULL), 0);
+	CHECK_EQ(waitpid(a.pid, NULL, __WALL), a.pid);
+	o = outsider(O_RDONLY);
+	CHECK_EQ(said(&o, 1000), 0);
+	CHECK_EQ(said(&o, PATIENCE), 'o');
+	close_file(&o);
+	end(&o);
+	CHECK_EQ(ptrace(PTRACE_DETACH, a.pid, NULL, NULL), 0);
 	CHECK_EQ(played_acquire(&c[0], &f, 0), SFS_DELEG_EXCLUSIVE);
 
 	/* Two clients have nothing staged: nobody is asked. */
