@@ -17,7 +17,7 @@ VM_TESTS=(
     "relink | 6.1 6.12 | 1800 | relink $WATCHED | conformance of relink, e2fsck after each kind of file system"
     "relink-stress | 6.1 6.12 | 900 | relink $WATCHED | relink against faults, truncates and itself from several processes, e2fsck after each"
     "module | 6.1 6.12 | 0 | | the node's module manager: what it loads, refuses and reports (builds what it needs)"
-    "devices | 6.1 6.12 | 0 | | the CSI driver's volumes on LVM and on namespaces, killed half made and after a reboot (builds what it needs)"
+    "devices | 6.12 | 0 | | the CSI driver's volumes on LVM and on namespaces, killed half made and after a reboot (builds what it needs)"
     "libsplit-ext4 | 6.1 6.12 | 2400 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
     "libsplit-xfs | 6.12 | 2400 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
     "power-cut-ext4 | 6.1 6.12 | 0 | programs module libsplit | power cuts on ext4 with our module, recovery, every acknowledged write"

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// read parses a list that ndctl printed in a virtual machine.
+// read parses a list that ndctl printed in a virtual machine; of some only one region is kept.
 func read(t *testing.T, name string) Inventory {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", name))

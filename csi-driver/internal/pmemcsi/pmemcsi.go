@@ -17,7 +17,7 @@ const NamespaceName = "pmem-csi"
 var (
 	// groupName is how it names volume groups: bus, region, and the mode of the namespaces in it.
 	groupName = regexp.MustCompile(`^ndbus[0-9]+region[0-9]+(fsdax|sector)?$`)
-	// volumeID is how it names volumes: up to six characters of the claim's and a digest. Early versions had the digest alone.
+	// volumeID is how it names volumes: up to six characters of their own name and a digest. Early versions had the digest alone.
 	volumeID = regexp.MustCompile(`^(.{1,6}-[0-9a-f]{56}|[0-9a-f]{40})$`)
 )
 

@@ -23,7 +23,7 @@ var pmemCSIParameters = []pmemCSIParameter{
 	{"persistencyModel", func(v string) bool { return v == "normal" || v == "none" },
 		`only "normal" is known here; for volumes that live as long as their pod use ephemeral.volumeClaimTemplate in the pod`},
 	{"eraseAfter", isFalse,
-		`a volume's bytes are not overwritten here when it is deleted, unless the class asks for it in its own words (docs/volumes.md); set "false" or remove it`},
+		`a volume's bytes are not overwritten here when it is deleted; set "false" or remove it`},
 	{"kataContainers", isFalse, `volumes inside virtual machines of Kata Containers are not offered; set "false" or remove it`},
 	{"usage", func(v string) bool { return strings.EqualFold(v, "AppDirect") },
 		`only "AppDirect" is known here; sector mode ("FileIO") has no DAX, use another driver for it`},
