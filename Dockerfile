@@ -10,20 +10,21 @@ ARG BASE_IMAGE=debian:trixie-slim
 
 FROM ${BASE_IMAGE} AS debian
 
-# Debian's xfsprogs depends on Python and ICU (80 MB) for xfs_scrub alone. The node needs the three programs below.
+# Debian's xfsprogs depends on Python and ICU (80 MB) for xfs_scrub alone. The node needs the four programs below.
 FROM debian AS xfsprogs
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends xfsprogs
 
 FROM debian AS csi-driver
 # trixie: the first Debian whose mkfs.xfs knows `-i exchange=1` (xfsprogs 6.10).
-# mount and losetup: package mount; blkid and wipefs: package util-linux; ndctl and lvm2: volumes on persistent memory. libinih1 and liburcu8t64 are what the programs of xfsprogs link.
+# mount and losetup: package mount; blkid and wipefs: package util-linux; ndctl and lvm2: volumes on persistent memory. libedit2, libinih1 and liburcu8t64 are what the programs of xfsprogs link.
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends e2fsprogs libinih1 liburcu8t64 lvm2 mount ndctl util-linux \
+ && apt-get install --yes --no-install-recommends e2fsprogs libedit2 libinih1 liburcu8t64 lvm2 mount ndctl util-linux \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log
-COPY --from=xfsprogs /usr/sbin/mkfs.xfs /usr/sbin/xfs_growfs /usr/sbin/xfs_repair /usr/sbin/
+COPY --from=xfsprogs /usr/sbin/mkfs.xfs /usr/sbin/xfs_growfs /usr/sbin/xfs_repair /usr/sbin/xfs_db /usr/sbin/
 # A program whose library is missing must stop this build, not a volume.
-RUN mkfs.xfs -V && xfs_growfs -V && xfs_repair -V && mkfs.ext4 -V && e2fsck -V && resize2fs 2>&1 | grep -q Usage \
+RUN mkfs.xfs -V && xfs_growfs -V && xfs_repair -V && xfs_db -V && mkfs.ext4 -V && e2fsck -V && resize2fs 2>&1 | grep -q Usage \
+ && tune2fs 2>&1 | grep -q Usage \
  && mount --version && losetup --version && blkid --version && wipefs --version && ndctl --version && lvm version
 # From what changes least to what changes most, so that a rebuilt library is a small new layer.
 COPY build/image/csi-driver/third-party/ /usr/local/bin/

@@ -9,7 +9,7 @@
 #include "json.h"
 
 static const char help[] =
-	"Usage: splitfs recover ROOT [--json]\n"
+	"Usage: splitfs recover ROOT [--copy] [--json]\n"
 	"\n"
 	"Bring what ended processes had recorded in their logs into the files of the volume, make it durable and clear the "
 	"logs. May be\n"
@@ -17,6 +17,10 @@ static const char help[] =
 	"by itself)\n"
 	"and while a process still uses it.\n"
 	"\n"
+	"  --copy   ROOT is a copy of a volume's file system, taken while the volume was in use: processes that hold logs of "
+	"the "
+	"original\n"
+	"           are not waited for\n"
 	"  --json   print {\"logs\":n,\"records\":n,\"replayed\":n,\"bytes\":n,\"ignored\":n,\"files\":n,\"quarantined\":n}\n"
 	"\n"
 	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
@@ -37,11 +41,11 @@ static void notice(void *ctx, const char *text)
 	fprintf(stderr, "splitfs: %s\n", text);
 }
 
-static int recover(const struct sfs_root *r, struct sfs_recovery *sum, struct sfs_why *why)
+static int recover(const struct sfs_root *r, bool copy, struct sfs_recovery *sum, struct sfs_why *why)
 {
 	struct cli_progress progress;
 	const struct sfs_recover_how how = {
-		.durable = true, .progress = cli_recover_progress, .progress_ctx = &progress, .notice = notice};
+		.durable = true, .copy = copy, .progress = cli_recover_progress, .progress_ctx = &progress, .notice = notice};
 	uint32_t living = 0;
 	int err;
 
@@ -82,10 +86,11 @@ static void print(const struct sfs_recovery *s, bool as_json)
 
 static int run(int argc, char **argv)
 {
-	static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {"json", no_argument, NULL, OPT_JSON}, {0}};
+	static const struct option options[] = {
+		{"help", no_argument, NULL, 'h'}, {"copy", no_argument, NULL, 'c'}, {"json", no_argument, NULL, OPT_JSON}, {0}};
 	struct sfs_recovery sum = {0};
 	struct sfs_why why = {0};
-	bool as_json = false;
+	bool as_json = false, copy = false;
 	struct sfs_root r;
 	int o, err;
 
@@ -94,6 +99,9 @@ static int run(int argc, char **argv)
 		switch (o) {
 		case 'h':
 			return cli_help(&cmd_recover);
+		case 'c':
+			copy = true;
+			break;
 		case OPT_JSON:
 			as_json = true;
 			break;
@@ -109,7 +117,7 @@ static int run(int argc, char **argv)
 		return cli_fail("%s", why.text);
 	err = sfs_root_lock(&r, "recover", &why);
 	if (!err)
-		err = recover(&r, &sum, &why);
+		err = recover(&r, copy, &sum, &why);
 	sfs_root_close(&r);
 	if (err)
 		return cli_fail("%s", why.text);

@@ -31,7 +31,7 @@ func TestKilled(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: attaches loop devices and mounts file systems")
 	}
-	const sample = 9
+	const sample = 6
 	total := map[string]int{}
 	for _, fsType := range []string{"xfs", "ext4", ""} {
 		l := &life{fsType: fsType}
@@ -71,6 +71,7 @@ type life struct {
 	conn    *grpc.ClientConn
 
 	id, staging, target string
+	snapshot, clone     string
 	context             map[string]string
 	published           bool
 }
@@ -100,7 +101,7 @@ func (l *life) start(t *testing.T, killAt int) {
 		"--kubelet-dir="+filepath.Join(l.dir, "kubelet"), "--csi-endpoint="+l.endpoint(), "--register=false", "--data-dir="+filepath.Join(l.dir, "data"),
 		"--emulated-capacity=2Gi", "--emulated-min-free=0", "--pool-bytes=16Mi", "--log-reserve=16Mi",
 		"--splitfs-binary="+filepath.Join(l.dir, "splitfs"), "--library="+filepath.Join(l.dir, "libsplit.so"),
-		"--http-endpoint=", "--events=false", "--watch-interval=1h")
+		"--http-endpoint=", "--events=false", "--status=false", "--watch-interval=1h")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,7 @@ func (l *life) start(t *testing.T, killAt int) {
 // connect waits until the driver serves; false when it was killed before.
 func (l *life) connect(t *testing.T) bool {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(filepath.Join(l.dir, "csi.sock")); err == nil {
 			break
 		}
@@ -121,7 +122,7 @@ func (l *life) connect(t *testing.T) bool {
 			t.Fatalf("the driver does not serve; its log: %s", l.log.Name())
 		}
 	}
-	conn, err := connection.Connect(context.Background(), l.endpoint(), nil, connection.WithTimeout(10*time.Second),
+	conn, err := connection.Connect(context.Background(), l.endpoint(), nil, connection.WithTimeout(30*time.Second),
 		connection.OnConnectionLoss(func(context.Context) bool { return false }))
 	if l.process.Killed() != "" {
 		return false
@@ -155,6 +156,8 @@ type lifeStep struct {
 	call func(ctx context.Context, t *testing.T) error
 	// undo: part of taking the volume down, done also when its life is given up.
 	undo bool
+	// makes: gives something an ID. The sidecars repeat such a call until they have it, also to delete what it made.
+	makes bool
 }
 
 func (l *life) steps() []lifeStep {
@@ -162,7 +165,7 @@ func (l *life) steps() []lifeStep {
 	node := func() csi.NodeClient { return csi.NewNodeClient(l.conn) }
 	const size, larger = 16 << 20, 32 << 20
 	return []lifeStep{
-		{name: "create", call: func(ctx context.Context, _ *testing.T) error {
+		{name: "create", makes: true, call: func(ctx context.Context, _ *testing.T) error {
 			resp, err := controller().CreateVolume(ctx, &csi.CreateVolumeRequest{
 				Name: "pvc-1", CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapabilities: []*csi.VolumeCapability{l.capability()},
 				Parameters: map[string]string{"mode": "strict"},
@@ -199,6 +202,43 @@ func (l *life) steps() []lifeStep {
 			if err == nil && resp.GetCapacityBytes() != larger {
 				t.Errorf("expanded to %d", resp.GetCapacityBytes())
 			}
+			return err
+		}},
+		{name: "snapshot", makes: true, call: func(ctx context.Context, t *testing.T) error {
+			if l.fsType == "" {
+				return nil // in use it cannot be copied
+			}
+			resp, err := controller().CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "snapshot-1", SourceVolumeId: l.id})
+			if err == nil {
+				l.snapshot = resp.GetSnapshot().GetSnapshotId()
+			}
+			return err
+		}},
+		{name: "clone", makes: true, call: func(ctx context.Context, t *testing.T) error {
+			if l.fsType == "" {
+				return nil
+			}
+			resp, err := controller().CreateVolume(ctx, &csi.CreateVolumeRequest{
+				Name: "pvc-2", CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * larger}, VolumeCapabilities: []*csi.VolumeCapability{l.capability()},
+				Parameters: map[string]string{"mode": "strict"}, VolumeContentSource: &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+					Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: l.snapshot},
+				}},
+			})
+			if err == nil {
+				l.clone = resp.GetVolume().GetVolumeId()
+			}
+			return err
+		}},
+		{name: "delete clone and snapshot", undo: true, call: func(ctx context.Context, t *testing.T) error {
+			if l.clone != "" {
+				if _, err := controller().DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: l.clone}); err != nil {
+					return err
+				}
+			}
+			if l.snapshot == "" {
+				return nil
+			}
+			_, err := controller().DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: l.snapshot})
 			return err
 		}},
 		{name: "unpublish", undo: true, call: func(ctx context.Context, t *testing.T) error {
@@ -282,23 +322,20 @@ func (l *life) run(t *testing.T, killAt int, abandon bool) (steps int) {
 		l.end(t)
 		l.restart(t)
 	}
-	killed := false
+	killedIn := ""
 	todo := l.steps()
 	for i := 0; i < len(todo); i++ {
 		step := todo[i]
-		if killed && abandon && !step.undo {
+		if killedIn != "" && abandon && !step.undo && !(step.makes && killedIn == step.name) {
 			continue
 		}
-		if l.id == "" && step.name != "create" {
-			l.learnID(t) // the call was interrupted; the provisioner repeats it until it has an answer, and then deletes
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		err := step.call(ctx, t)
 		cancel()
 		steps = max(steps, l.process.Calls())
 		if at := l.process.Killed(); at != "" {
 			t.Logf("killed in %s at %s", step.name, at)
-			killed = true
+			killedIn = step.name
 			l.end(t)
 			l.restart(t)
 			i-- // the same call again, or the next one that takes the volume down
@@ -322,23 +359,17 @@ func (l *life) restart(t *testing.T) {
 	}
 }
 
-// learnID repeats CreateVolume, as the provisioner does before it gives a claim up.
-func (l *life) learnID(t *testing.T) {
-	t.Helper()
-	if err := l.steps()[0].call(context.Background(), t); err != nil {
-		t.Fatalf("create again: %v", err)
-	}
-}
-
 func (l *life) checkNothingLeft(t *testing.T) {
 	t.Helper()
-	for _, dir := range []string{"volumes", "emulated"} {
+	for _, dir := range []string{"volumes", "volumes/snapshots", "volumes/settle", "emulated"} {
 		entries, err := os.ReadDir(filepath.Join(l.dir, "data", dir))
-		if err != nil {
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)
 		}
 		for _, e := range entries {
-			t.Errorf("left in %s: %s", dir, e.Name())
+			if dir != "volumes" || !e.IsDir() {
+				t.Errorf("left in %s: %s", dir, e.Name())
+			}
 		}
 	}
 	entries, err := os.ReadDir(filepath.Join(l.dir, "data", "inject"))

@@ -34,6 +34,10 @@ func (*Controller) ControllerGetCapabilities(context.Context, *csi.ControllerGet
 		csi.ControllerServiceCapability_RPC_GET_CAPACITY,
 		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
 		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+		csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
+		csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
+		csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
 	), nil
 }
 
@@ -59,6 +63,11 @@ func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 		return nil, StatusOf(err)
 	}
 	defer release()
+	releaseSource, err := c.lockSource(create.Source)
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	defer releaseSource()
 	rec, err := c.node.Create(ctx, create)
 	if err != nil {
 		return nil, StatusOf(err)
@@ -67,6 +76,7 @@ func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 		VolumeId:           rec.ID,
 		CapacityBytes:      rec.Size,
 		VolumeContext:      create.Params.Attributes(),
+		ContentSource:      req.GetVolumeContentSource(),
 		AccessibleTopology: []*csi.Topology{Topology(c.node.Name())},
 	}}, nil
 }
@@ -77,7 +87,7 @@ func (c *Controller) createRequest(req *csi.CreateVolumeRequest) (node.CreateReq
 		Required: req.GetCapacityRange().GetRequiredBytes(),
 		Limit:    req.GetCapacityRange().GetLimitBytes(),
 	}
-	if err := volume.CheckName(out.Name); err != nil {
+	if err := volume.CheckName("volume", out.Name); err != nil {
 		return out, err
 	}
 	capability, err := parseCapabilities(req.GetVolumeCapabilities())
@@ -91,8 +101,8 @@ func (c *Controller) createRequest(req *csi.CreateVolumeRequest) (node.CreateReq
 	if out.FSType, err = chooseFSType(capability, out.Params.FSType); err != nil {
 		return out, err
 	}
-	if req.GetVolumeContentSource() != nil {
-		return out, fmt.Errorf("%w: volumes cannot be made from snapshots or other volumes", volume.ErrInvalid)
+	if out.Source, err = contentSource(req.GetVolumeContentSource()); err != nil {
+		return out, err
 	}
 	for key := range req.GetMutableParameters() {
 		return out, fmt.Errorf("%w: a volume has no attributes that can be changed later, but the VolumeAttributesClass sets %q", volume.ErrInvalid, key)

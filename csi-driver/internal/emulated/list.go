@@ -24,7 +24,7 @@ func (m *Manager) List(context.Context) ([]device.Found, error) {
 	var found []device.Found
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), imageSuffix)
-		if !ok || !volume.ValidID(id) {
+		if !ok || !volume.ValidID(id) && !volume.ValidSnapshotID(id) {
 			continue
 		}
 		node, err := loop.Find(m.path(id))

@@ -147,7 +147,12 @@ func Check(ctx context.Context, device, fsType string) error {
 	if fsType != volume.Ext4 {
 		return nil
 	}
-	_, err := command.Run(ctx, "e2fsck", "-p", device)
+	return repair(ctx, device)
+}
+
+// repair does to an ext4 file system what can be done without asking anybody.
+func repair(ctx context.Context, device string, options ...string) error {
+	_, err := command.Run(ctx, "e2fsck", append(append([]string{"-p"}, options...), device)...)
 	if code := command.ExitCode(err); err == nil || code == 1 { // 1: errors corrected
 		return nil
 	}

@@ -49,8 +49,8 @@ const (
 	offsetNumber      = 0
 	offsetArgument1   = 16 + 8
 	offsetArgument2   = 16 + 16
-	listenerTimeout   = 10 * time.Second
-	disappearsTimeout = 20 * time.Second
+	listenerTimeout   = 60 * time.Second
+	disappearsTimeout = 90 * time.Second
 )
 
 var ioctls = []uint32{

@@ -24,6 +24,8 @@ import (
 )
 
 const (
+	// snapshotsDir is below the state directory.
+	snapshotsDir = "snapshots"
 	// dataDir is what a pod sees of a volume; the control directory beside it stays out of its reach.
 	dataDir = "data"
 	// cleanupTimeout bounds undoing a failed call, which happens also when the caller has gone.
@@ -70,11 +72,13 @@ func (noModule) Status() module.Status          { return module.Status{State: mo
 
 // Node is one node's volumes.
 type Node struct {
-	config  Config
-	store   *volume.Store
-	mounter *mounts.Mounter
-	agents  *agent.Supervisor
-	library library
+	config Config
+	store  *volume.Store
+	// snapshots are kept like volumes, in a directory of their own.
+	snapshots *volume.Store
+	mounter   *mounts.Mounter
+	agents    *agent.Supervisor
+	library   library
 
 	orphansMu sync.Mutex
 	orphans   []Orphan
@@ -98,8 +102,12 @@ func New(ctx context.Context, config Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	snapshots, err := volume.OpenSnapshots(filepath.Join(config.StateDir, snapshotsDir))
+	if err != nil {
+		return nil, err
+	}
 	n := &Node{
-		config: config, store: store, mounter: mounts.New(),
+		config: config, store: store, snapshots: snapshots, mounter: mounts.New(),
 		library: library{source: config.Library, dir: config.InjectDir},
 	}
 	if err := n.library.prepareDirs(); err != nil {
@@ -145,6 +153,12 @@ func (n *Node) Resume(ctx context.Context) error {
 	records, err := n.store.List()
 	if err != nil {
 		logger.Error(err, "Some volumes have no usable state and are left alone")
+	}
+	if err := n.resumeCopies(ctx, records); err != nil {
+		logger.Error(err, "Cannot take down everything that copies in the making had left")
+	}
+	if err := n.resumeSnapshots(ctx); err != nil {
+		logger.Error(err, "Cannot finish the deletion of snapshots")
 	}
 	for _, rec := range records {
 		if err := n.resumeVolume(ctx, rec); err != nil {

@@ -59,8 +59,15 @@ func (n *Node) FindOrphans(ctx context.Context) ([]Orphan, error) {
 	for _, rec := range records {
 		known[rec.ID] = rec
 	}
-	unreadable, err := n.store.IDs()
+	snapshots, err := n.snapshots.List()
 	errs = append(errs, err)
+	for _, rec := range snapshots {
+		known[rec.ID] = rec
+	}
+	volumeIDs, volumesErr := n.store.IDs()
+	snapshotIDs, snapshotsErr := n.snapshots.IDs()
+	errs = append(errs, volumesErr, snapshotsErr)
+	unreadable := append(volumeIDs, snapshotIDs...)
 	var orphans []Orphan
 	for name, manager := range n.config.Managers {
 		lister, ok := manager.(device.Lister)

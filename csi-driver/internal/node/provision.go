@@ -25,6 +25,8 @@ type CreateRequest struct {
 	FSType string
 	// MountFlags are the mount options that the volume will be staged with.
 	MountFlags []string
+	// Source is what the volume is to be a copy of; nil: it begins empty.
+	Source *volume.Source
 	// Required and Limit bound the size; 0 is no bound.
 	Required, Limit int64
 }
@@ -60,11 +62,11 @@ func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, e
 	if err := n.store.Put(rec); err != nil {
 		return nil, err
 	}
-	if err := manager.Create(ctx, id, rec.DeviceSize); err != nil {
+	if err := n.makeDevice(ctx, manager, rec); err != nil {
 		// Nobody has the volume's ID yet, so nobody would ever delete it.
 		cleanup, cancel := detached(ctx)
 		defer cancel()
-		return nil, errors.Join(fmt.Errorf("create volume %s: %w", id, err), n.destroy(cleanup, manager, rec))
+		return nil, errors.Join(fmt.Errorf("create volume %s: %w", id, err), n.mounter.Cleanup(n.settlePath(id)), n.destroy(cleanup, manager, rec))
 	}
 	rec.Phase = volume.PhaseReady
 	if err := n.store.Put(rec); err != nil {
@@ -78,6 +80,18 @@ func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, e
 		n.config.Events.OnPVC(ctx, rec.PVC, false, events.ReasonRawBlock, rawBlockMessage(rec))
 	}
 	return rec, nil
+}
+
+// makeDevice makes the device of a new volume, empty or as a copy.
+func (n *Node) makeDevice(ctx context.Context, manager device.Manager, rec *volume.Record) error {
+	if rec.Source == nil {
+		return manager.Create(ctx, rec.ID, rec.DeviceSize)
+	}
+	source, err := n.source(rec.Source)
+	if err != nil {
+		return err
+	}
+	return n.copyDevice(ctx, source, rec)
 }
 
 // plan chooses a new volume's sizes and refuses what cannot fit before anything is written.
@@ -94,6 +108,11 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 		rec.Overhead = n.config.Overhead
 	}
 	rec.DeviceSize = deviceSize(rec, size)
+	if req.Source != nil {
+		if err := n.planCopy(rec, req); err != nil {
+			return nil, err
+		}
+	}
 	available, err := manager.Available(ctx)
 	if err != nil {
 		return nil, err
@@ -134,6 +153,8 @@ func compatible(rec *volume.Record, req CreateRequest) error {
 	switch {
 	case rec.Phase == volume.PhaseDeleting:
 		return fmt.Errorf("volume %s: %w: it is being deleted", rec.ID, volume.ErrBusy)
+	case !sameSource(rec.Source, req.Source):
+		return differs("source", rec.Source, req.Source)
 	case rec.Mode != req.Params.Mode:
 		return differs("mode", rec.Mode, req.Params.Mode)
 	case rec.Device != req.Params.Device:
@@ -148,6 +169,10 @@ func compatible(rec *volume.Record, req CreateRequest) error {
 		return differs("size", rec.Size, fmt.Sprintf("at most %d", req.Limit))
 	}
 	return nil
+}
+
+func sameSource(a, b *volume.Source) bool {
+	return a == b || a != nil && b != nil && *a == *b
 }
 
 // Delete removes a volume and its data. A volume that is in use is not deleted; one that is not known is deleted already.
@@ -178,6 +203,9 @@ func (n *Node) Delete(ctx context.Context, id string) error {
 	if err := n.agents.Stop(ctx, id); err != nil {
 		return err
 	}
+	if err := n.mounter.Cleanup(n.settlePath(id)); err != nil {
+		return err
+	}
 	if err := n.destroy(ctx, manager, rec); err != nil {
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
@@ -187,6 +215,9 @@ func (n *Node) Delete(ctx context.Context, id string) error {
 
 // deleteLeftover removes a device whose state is lost; the caller has asked for exactly this ID to be deleted.
 func (n *Node) deleteLeftover(ctx context.Context, id string) error {
+	if err := n.mounter.Cleanup(n.settlePath(id)); err != nil {
+		return err
+	}
 	for _, m := range n.config.Managers {
 		if err := m.Delete(ctx, id); err != nil {
 			return fmt.Errorf("delete volume %s: %w", id, err)

@@ -41,8 +41,17 @@ func (c CLI) Prepare(ctx context.Context, root string) error {
 
 // Recover replays what the processes of the past left in the volume's logs.
 func (c CLI) Recover(ctx context.Context, root string) (*volume.Recovery, error) {
+	return c.replay(ctx, root, "--json")
+}
+
+// RecoverCopy does the same in a copy of a volume that was in use: the processes its logs name are those of the original.
+func (c CLI) RecoverCopy(ctx context.Context, root string) (*volume.Recovery, error) {
+	return c.replay(ctx, root, "--copy", "--json")
+}
+
+func (c CLI) replay(ctx context.Context, root string, options ...string) (*volume.Recovery, error) {
 	var r volume.Recovery
-	if err := command.RunJSON(ctx, &r, c.Binary, "recover", root, "--json"); err != nil {
+	if err := command.RunJSON(ctx, &r, c.Binary, append([]string{"recover", root}, options...)...); err != nil {
 		return nil, fmt.Errorf("recover the volume at %s: %w", root, err)
 	}
 	r.Time = time.Now().UTC().Truncate(time.Second)

@@ -81,7 +81,7 @@ func run(args []string) error {
 	case "prepare":
 		return prepare(root)
 	case "recover":
-		return replay(root)
+		return replay(root) // with --copy the double does the same: it knows no processes
 	case "status":
 		return status(root)
 	case "agent":

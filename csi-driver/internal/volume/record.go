@@ -40,6 +40,13 @@ type Record struct {
 	// Overhead is the pool and the logs, as configured when the volume was made.
 	Overhead int64 `json:"overhead"`
 
+	// Source is what the volume is a copy of; nil: it began empty. A snapshot has it too.
+	Source *Source `json:"source,omitempty"`
+	// Taken is when a snapshot was taken.
+	Taken time.Time `json:"taken,omitzero"`
+	// Frozen: the file system may be frozen, because a copy of it is being made.
+	Frozen bool `json:"frozen,omitempty"`
+
 	// Formatted is set once, after mkfs succeeded. A volume that has it is never formatted again, whatever its device looks like.
 	Formatted bool `json:"formatted,omitempty"`
 	// Measured is the promised size that was checked against the formatted file system.
@@ -55,6 +62,12 @@ type Record struct {
 
 	// read is the state file as it was read, for the fields in it that are not known here.
 	read any
+}
+
+// Source names what a copy was made of.
+type Source struct {
+	VolumeID   string `json:"volumeID,omitempty"`
+	SnapshotID string `json:"snapshotID,omitempty"`
 }
 
 // Quarantined counts what recovery by agents set aside.

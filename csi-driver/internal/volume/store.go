@@ -18,32 +18,41 @@ const recordSuffix = ".json"
 
 // Store keeps one state file per volume in a directory. A write that returned is on the medium; a reader sees the old or the new
 // record, never half of one. Callers hold the volume's lock.
-type Store struct{ dir string }
+type Store struct {
+	dir   string
+	what  string
+	valid func(id string) bool
+}
 
-// OpenStore opens the store in dir, which is created when it is not there.
-func OpenStore(dir string) (*Store, error) {
+// OpenStore opens the store of volumes in dir, which is created when it is not there.
+func OpenStore(dir string) (*Store, error) { return openStore(dir, "volume", ValidID) }
+
+// OpenSnapshots opens the store of snapshots, whose records are those of volumes nobody can use.
+func OpenSnapshots(dir string) (*Store, error) { return openStore(dir, "snapshot", ValidSnapshotID) }
+
+func openStore(dir, what string, valid func(id string) bool) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the state directory: %w", err)
 	}
 	if err := RemoveUnfinished(dir); err != nil {
 		return nil, err
 	}
-	return &Store{dir: dir}, nil
+	return &Store{dir: dir, what: what, valid: valid}, nil
 }
 
 func (s *Store) path(id string) string { return filepath.Join(s.dir, id+recordSuffix) }
 
 // Get returns a volume's record, or ErrNotFound.
 func (s *Store) Get(id string) (*Record, error) {
-	if !ValidID(id) {
-		return nil, fmt.Errorf("volume %q: %w on this node", id, ErrNotFound)
+	if !s.valid(id) {
+		return nil, fmt.Errorf("%s %q: %w on this node", s.what, id, ErrNotFound)
 	}
 	raw, err := os.ReadFile(s.path(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("volume %s: %w on this node", id, ErrNotFound)
+		return nil, fmt.Errorf("%s %s: %w on this node", s.what, id, ErrNotFound)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the state of volume %s: %w", id, err)
+		return nil, fmt.Errorf("read the state of %s %s: %w", s.what, id, err)
 	}
 	var r Record
 	if err := json.Unmarshal(raw, &r); err != nil {
@@ -120,7 +129,7 @@ func (s *Store) IDs() ([]string, error) {
 	}
 	var ids []string
 	for _, e := range entries {
-		if id, ok := strings.CutSuffix(e.Name(), recordSuffix); ok && ValidID(id) {
+		if id, ok := strings.CutSuffix(e.Name(), recordSuffix); ok && s.valid(id) {
 			ids = append(ids, id) // all else are temporary files of an interrupted write
 		}
 	}

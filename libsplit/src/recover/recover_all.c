@@ -172,7 +172,7 @@ static int one(const struct sfs_root *r, uint32_t id, const struct sfs_recover_h
 		sfs_lease_close(&lease);
 		return sfs_fail(why, fd, "open log %u of %s: %s", id, r->path, strerror(-fd));
 	}
-	if (sfs_lease_alive(&lease.head, fd)) {
+	if (!how->copy && sfs_lease_alive(&lease.head, fd)) {
 		(*living)++;
 		close(fd);
 		sfs_lease_close(&lease);

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import "context"
+
+// Copier is what a Manager can implement besides: with it there are snapshots and clones. Without it requests for them are refused.
+type Copier interface {
+	// Copy makes a device of at least size bytes that begins with what another one holds now. The caller sees to it that nobody
+	// writes to that one meanwhile. A device that is there already, of an earlier call that was interrupted, is replaced; it is not
+	// attached. volume.ErrExhausted when there is no room.
+	Copy(ctx context.Context, from, to string, size int64) error
+	// FinishCopy does what Copy could put off until the original may be written to again.
+	FinishCopy(ctx context.Context, to string) error
+}

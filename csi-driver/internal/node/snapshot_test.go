@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"splitfs.io/splitfs/csi-driver/internal/device"
+	"splitfs.io/splitfs/csi-driver/internal/filesystem"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// TestSnapshots: a snapshot of a volume in use holds what was there, whatever happens to the volume afterwards; volumes made of
+// it, and of the volume, can be used beside it at the same time, and may be larger.
+func TestSnapshots(t *testing.T) {
+	for _, fsType := range []string{volume.XFS, volume.Ext4} {
+		t.Run(fsType, func(t *testing.T) { snapshots(t, newFixture(t, ""), fsType) })
+	}
+}
+
+func (f *fixture) expectContent(path, want string) {
+	f.t.Helper()
+	if content, err := os.ReadFile(path); err != nil || string(content) != want {
+		f.t.Errorf("read %q, %v; wanted %q", content, err, want)
+	}
+}
+
+func (f *fixture) createCopy(name string, like *volume.Record, size int64, source volume.Source) *volume.Record {
+	f.t.Helper()
+	for range 2 { // the call is repeated
+		rec, err := f.Create(f.ctx, CreateRequest{
+			Name: name, FSType: like.FSType, Required: size, Source: &source,
+			Params: volume.Params{Mode: volume.ModePosix, Device: volume.DeviceEmulated},
+		})
+		f.must(err)
+		like = rec
+	}
+	return like
+}
+
+func snapshots(t *testing.T, f *fixture, fsType string) {
+	const size = 16 * volume.MiB
+	rec := f.create("one", fsType, size)
+	f.stageAt(rec)
+	f.publish(rec, f.target("one"), false)
+	file := filepath.Join(f.target("one"), "file")
+	f.must(os.WriteFile(file, []byte("before"), 0o644))
+	snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID)
+	f.must(err)
+	if again, err := f.CreateSnapshot(f.ctx, "snap", rec.ID); err != nil || again.ID != snapshot.ID || !again.Taken.Equal(snapshot.Taken) {
+		t.Errorf("a second call made %+v, %v", again, err)
+	}
+	f.must(os.WriteFile(file, []byte("after"), 0o644)) // it is not frozen any more
+
+	restored := f.createCopy("restored", rec, 3*size, volume.Source{SnapshotID: snapshot.ID})
+	clone := f.createCopy("clone", rec, 0, volume.Source{VolumeID: rec.ID})
+	if restored.Size != 3*size || clone.Size != size {
+		t.Errorf("the copies hold %d and %d", restored.Size, clone.Size)
+	}
+	for _, c := range []*volume.Record{restored, clone} {
+		f.stageAt(c)
+		f.publish(c, f.target(c.Name), false)
+	}
+	f.expectContent(filepath.Join(f.target("restored"), "file"), "before")
+	f.expectContent(filepath.Join(f.target("clone"), "file"), "after")
+	f.expectContent(file, "after")
+	usage, err := filesystem.Measure(f.staging("restored"))
+	f.must(err)
+	if usage.Available < 3*size+f.configs.Overhead-volume.MiB { // one small file is stored
+		t.Errorf("%d bytes are available in a copy of %d", usage.Available, 3*size)
+	}
+	f.must(os.WriteFile(filepath.Join(f.target("clone"), "file"), []byte("mine"), 0o644))
+	f.expectContent(file, "after")
+
+	// The original may go first.
+	f.remove(rec, f.target("one"))
+	f.must(f.DeleteSnapshot(f.ctx, snapshot.ID))
+	f.must(f.DeleteSnapshot(f.ctx, snapshot.ID))
+	f.expectContent(filepath.Join(f.target("restored"), "file"), "before")
+	f.remove(restored, f.target("restored"))
+	f.remove(clone, f.target("clone"))
+	if entries, err := os.ReadDir(filepath.Join(f.dir, "emulated")); err != nil || len(entries) != 0 {
+		t.Errorf("backing files left: %v, %v", entries, err)
+	}
+}
+
+// TestCopiesRefused: what cannot be is refused with the reason, and nothing is left of it.
+func TestCopiesRefused(t *testing.T) {
+	f := newFixture(t, "")
+	rec := f.create("one", volume.XFS, 16*volume.MiB)
+	snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID)
+	f.must(err)
+	other := f.create("other", volume.XFS, volume.MiB)
+	if _, err := f.CreateSnapshot(f.ctx, "snap", other.ID); !errors.Is(err, volume.ErrExists) {
+		t.Errorf("the same name for another volume: %v", err)
+	}
+	if _, err := f.CreateSnapshot(f.ctx, "none", volume.IDFromName("none")); !errors.Is(err, volume.ErrNotFound) {
+		t.Errorf("a snapshot of nothing: %v", err)
+	}
+	elsewhere := volume.SnapshotID("snap", "node-2")
+	if err := f.DeleteSnapshot(f.ctx, elsewhere); !errors.Is(err, volume.ErrPrecondition) {
+		t.Errorf("deleting a snapshot of another node: %v", err)
+	}
+	params := volume.Params{Mode: volume.ModePosix, Device: volume.DeviceEmulated}
+	for name, c := range map[string]struct {
+		req  CreateRequest
+		want error
+	}{
+		"another file system": {CreateRequest{FSType: volume.Ext4, Source: &volume.Source{SnapshotID: snapshot.ID}}, volume.ErrInvalid},
+		"a device":            {CreateRequest{Block: true, Source: &volume.Source{SnapshotID: snapshot.ID}}, volume.ErrInvalid},
+		"too small":           {CreateRequest{FSType: volume.XFS, Limit: 4 * volume.MiB, Source: &volume.Source{SnapshotID: snapshot.ID}}, volume.ErrOutOfRange},
+		"another node's":      {CreateRequest{FSType: volume.XFS, Source: &volume.Source{SnapshotID: elsewhere}}, volume.ErrExhausted},
+		"a volume elsewhere":  {CreateRequest{FSType: volume.XFS, Source: &volume.Source{VolumeID: volume.IDFromName("none")}}, volume.ErrExhausted},
+		"one that is gone":    {CreateRequest{FSType: volume.XFS, Source: &volume.Source{SnapshotID: volume.SnapshotID("gone", "node-1")}}, volume.ErrNotFound},
+	} {
+		c.req.Name, c.req.Params = name, params
+		if _, err := f.Create(f.ctx, c.req); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if list, err := f.store.List(); err != nil || len(list) != 2 {
+		t.Errorf("volumes: %v, %v", list, err)
+	}
+	f.config.Managers = device.NewManagers(plainManager{f.configs.Managers[volume.DeviceEmulated]})
+	if _, err := f.CreateSnapshot(f.ctx, "no", rec.ID); !errors.Is(err, volume.ErrInvalid) || !strings.Contains(err.Error(), "cannot be copied") {
+		t.Errorf("a device that cannot be copied: %v", err)
+	}
+	f.config.Managers = f.configs.Managers
+	f.must(errors.Join(f.DeleteSnapshot(f.ctx, snapshot.ID), f.Delete(f.ctx, rec.ID), f.Delete(f.ctx, other.ID)))
+}
+
+// plainManager is a manager that can do no more than it must.
+type plainManager struct{ device.Manager }
+
+// TestFrozenWhenKilled: the users of a volume that was frozen when the service died go on when the next one starts.
+func TestFrozenWhenKilled(t *testing.T) {
+	f := newFixture(t, "")
+	rec := f.create("one", volume.XFS, volume.MiB)
+	staging := f.stageAt(rec)
+	f.publish(rec, f.target("one"), false)
+	rec, err := f.store.Get(rec.ID)
+	f.must(err)
+	rec.Frozen = true
+	f.must(f.store.Put(rec))
+	f.must(filesystem.Freeze(staging))
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(filepath.Join(f.target("one"), "file"), []byte("x"), 0o644) }()
+	select {
+	case err := <-written:
+		t.Errorf("a frozen volume was written to: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	f.Shutdown()
+	f.start()
+	select {
+	case err := <-written:
+		f.must(err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the volume is still frozen")
+	}
+	f.remove(rec, f.target("one"))
+}
