@@ -18,9 +18,11 @@ RUN apt-get update \
 FROM debian AS csi-driver
 # trixie: the first Debian whose mkfs.xfs knows `-i exchange=1` (xfsprogs 6.10).
 # mount and losetup: package mount; blkid and wipefs: package util-linux; ndctl and lvm2: volumes on persistent memory. libedit2, libinih1 and liburcu8t64 are what the programs of xfsprogs link.
-RUN apt-get update \
- && apt-get install --yes --no-install-recommends e2fsprogs libedit2 libinih1 liburcu8t64 lvm2 mount ndctl util-linux \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log
+# The installation of lvm2 reads all disks that it sees, which here are the building machine's: it is given none.
+RUN mkdir /tmp/lvm && echo 'devices { filter = [ "r|.*|" ] }' >/tmp/lvm/lvm.conf \
+ && apt-get update \
+ && LVM_SYSTEM_DIR=/tmp/lvm apt-get install --yes --no-install-recommends e2fsprogs libedit2 libinih1 liburcu8t64 lvm2 mount ndctl util-linux \
+ && rm -rf /tmp/lvm /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log
 COPY --from=xfsprogs /usr/sbin/mkfs.xfs /usr/sbin/xfs_growfs /usr/sbin/xfs_repair /usr/sbin/xfs_db /usr/sbin/
 # A program whose library is missing must stop this build, not a volume.
 RUN mkfs.xfs -V && xfs_growfs -V && xfs_repair -V && xfs_db -V && mkfs.ext4 -V && e2fsck -V && resize2fs 2>&1 | grep -q Usage \
