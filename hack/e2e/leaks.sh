@@ -50,7 +50,7 @@ node_is_clean() {
     # A loop device is told by the file behind it, which this node must know; the devices themselves are shared by all nodes.
     while read -r device file; do
         [ -z "$file" ] || fail "$node: loop device $device holds a file that was deleted: $file"
-    done < <(on_node "$node" losetup --list --noheadings --output NAME,BACK-FILE | grep '(deleted)' | grep -F /splitfs/emulated/ || true)
+    done < <(on_node "$node" losetup --list --noheadings --output NAME,BACK-FILE | grep '(deleted)' | grep -F /emulated/splitfs- || true)
     # One agent for each volume that is mounted, and none besides.
     mounted=$(on_node "$node" sh -c 'grep -c " /var/lib/kubelet/plugins/kubernetes.io/csi/csi.splitfs.io/.*/globalmount " /proc/mounts; true') # 0 is told by the exit status, too
     # shellcheck disable=SC2016  # expanded by the shell on the node
