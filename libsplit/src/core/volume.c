@@ -449,7 +449,10 @@ int sfs_agent_release(struct sfs_volume *vol, struct sfs_inode *in)
 	return notify(vol, &m);
 }
 
-/* Service thread: the next event, -EAGAIN when there is none. */
+/*
+ * Service thread: the next event, -EAGAIN when there is none. What an agent asked that is gone counts no more: the next one may have
+ * recovered our log.
+ */
 int sfs_agent_event(struct sfs_volume *vol, struct sfs_msg *msg)
 {
 	struct pollfd p = {vol->event_fd, POLLIN, 0};
@@ -458,7 +461,7 @@ int sfs_agent_event(struct sfs_volume *vol, struct sfs_msg *msg)
 
 	if (r <= 0)
 		return -EAGAIN;
-	return sfs_msg_recv(vol->event_fd, msg, NULL, 0);
+	return p.revents & POLLHUP ? -ECONNRESET : sfs_msg_recv(vol->event_fd, msg, NULL, 0);
 }
 
 int sfs_agent_answer(struct sfs_volume *vol, const struct sfs_msg *msg)
