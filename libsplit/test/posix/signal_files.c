@@ -43,7 +43,7 @@ int main(void)
 	pid_t pid, parent = getpid();
 	FILE *f;
 
-	alarm(60);
+	alarm(240);
 	CHECK(block && (kept = open("/dev/null", O_RDONLY)) >= 0);
 	CHECK(sigaction(SIGUSR1, &(struct sigaction){.sa_handler = handler, .sa_flags = SA_RESTART}, NULL) == 0);
 	if ((pid = fork()) == 0) {
