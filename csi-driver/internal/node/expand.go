@@ -34,6 +34,9 @@ func (n *Node) Expand(ctx context.Context, id, path string, required, limit int6
 	if err != nil {
 		return 0, err
 	}
+	if err := growsRaw(manager, rec, size); err != nil {
+		return 0, err
+	}
 	if err := n.roomToGrow(ctx, manager, rec, size); err != nil {
 		return 0, err
 	}

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -45,6 +46,46 @@ func TestNoDAX(t *testing.T) {
 			f.must(f.Delete(f.ctx, rec.ID))
 		})
 	}
+}
+
+// TestRawBlockIsCleared: a raw block volume on persistent memory shows nothing of who had its extents before, keeps what is written
+// then, and does not grow.
+func TestRawBlockIsCleared(t *testing.T) {
+	const size = 8 * volume.MiB
+	f := newFixture(t, "")
+	rec, err := f.Create(f.ctx, CreateRequest{
+		Name: "raw", Block: true, Required: size, Params: volume.Params{Mode: volume.ModePosix, Device: volume.DeviceEmulated},
+	})
+	f.must(err)
+	emulated := f.configs.Managers[volume.DeviceEmulated]
+	dev, err := emulated.Attach(f.ctx, rec.ID)
+	f.must(err)
+	fill := func(c byte) {
+		f.must(os.WriteFile(dev, bytes.Repeat([]byte{c}, int(size)), 0))
+	}
+	fill('o')
+	f.Shutdown()
+	f.configs.Managers = device.NewManagers(claimsPM{emulated})
+	f.start()
+	stage := StageRequest{ID: rec.ID, Path: f.staging("raw"), Block: true}
+	f.must(f.Stage(f.ctx, stage))
+	got, err := os.ReadFile(dev)
+	f.must(err)
+	if i := bytes.IndexFunc(got, func(r rune) bool { return r != 0 }); int64(len(got)) != size || i >= 0 {
+		t.Errorf("%d bytes, the first that is not zero at %d", len(got), i)
+	}
+	fill('n')
+	f.must(f.Stage(f.ctx, stage))
+	if got, err = os.ReadFile(dev); err != nil || !bytes.Equal(got, bytes.Repeat([]byte{'n'}, int(size))) {
+		t.Errorf("staged again it does not hold what was written: %v", err)
+	}
+	f.must(f.Publish(f.ctx, PublishRequest{ID: rec.ID, StagingPath: stage.Path, Target: f.target("raw"), Block: true}))
+	if _, err := f.Expand(f.ctx, rec.ID, f.target("raw"), 2*size, 0); !errors.Is(err, volume.ErrInvalid) {
+		t.Errorf("grown: %v", err)
+	}
+	f.must(f.Unpublish(f.ctx, rec.ID, f.target("raw")))
+	f.must(f.Unstage(f.ctx, rec.ID, stage.Path))
+	f.must(f.Delete(f.ctx, rec.ID))
 }
 
 // TestMountOptionsReachTheMount: what is safe is passed on, what is not is refused before anything is made.

@@ -49,6 +49,8 @@ type Record struct {
 
 	// Formatted is set once, after mkfs succeeded. A volume that has it is never formatted again, whatever its device looks like.
 	Formatted bool `json:"formatted,omitempty"`
+	// Cleared: zeros were written over the device of a raw block volume on persistent memory before anybody saw it.
+	Cleared bool `json:"cleared,omitempty"`
 	// Measured is the promised size that was checked against the formatted file system.
 	Measured int64 `json:"measured,omitempty"`
 
