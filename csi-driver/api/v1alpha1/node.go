@@ -58,7 +58,7 @@ type SplitFSNodeStatus struct {
 	// Module is the kernel module ext4_splitfs.
 	// +optional
 	Module Module `json:"module,omitzero"`
-	// Relink says what volumes of each file system type that are staged now relink with, for example "ext4:copy,xfs:xfs-exchange".
+	// Relink says what volumes of each file system type that are staged now relink with, for example "ext4:copy,xfs:reflink".
 	// +optional
 	Relink string `json:"relink,omitempty"`
 	// Capacity is what all devices of the node hold together.

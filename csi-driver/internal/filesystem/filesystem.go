@@ -74,7 +74,7 @@ func xfsFeatures(ctx context.Context) []string {
 		major, minor int  // first kernel that mounts it
 		want         bool // use it when the kernel can
 	}{
-		{"exchange", 6, 10, true}, // XFS_IOC_EXCHANGE_RANGE, the best relink of a stock kernel
+		{"exchange", 6, 10, true}, // XFS_IOC_EXCHANGE_RANGE: relink where reflink is refused
 		{"nrext64", 5, 19, true},
 	} {
 		value := "0"
@@ -86,11 +86,6 @@ func xfsFeatures(ctx context.Context) []string {
 		}
 	}
 	return features
-}
-
-// CanExchange says whether XFS volumes of this node relink by exchanging ranges: mkfs and kernel must both know how.
-func CanExchange(ctx context.Context) bool {
-	return kernelAtLeast(6, 10) && mkfsXFSKnows(ctx, "exchange")
 }
 
 // mkfsXFSKnows asks mkfs.xfs itself, by a dry run on an empty temporary file.

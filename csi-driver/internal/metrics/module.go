@@ -3,7 +3,6 @@
 package metrics
 
 import (
-	"context"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,7 +13,7 @@ import (
 // ModuleSource is where the state of the kernel module comes from.
 type ModuleSource interface {
 	Status() module.Status
-	Providers(ctx context.Context) map[string]string
+	Providers() map[string]string
 }
 
 func moduleDesc(name, help string, labels ...string) *prometheus.Desc {
@@ -55,9 +54,7 @@ func (c *ModuleCollector) Collect(ch chan<- prometheus.Metric) {
 	if !s.Since.IsZero() {
 		ch <- gauge(moduleSince, float64(s.Since.Unix()))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
-	defer cancel()
-	for fsType, name := range c.source.Providers(ctx) {
+	for fsType, name := range c.source.Providers() {
 		ch <- gauge(provider, 1, fsType, name)
 	}
 }

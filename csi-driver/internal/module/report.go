@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"splitfs.io/splitfs/csi-driver/internal/filesystem"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
@@ -28,23 +27,21 @@ type Report struct {
 
 // Providers returns, for each file system type, what volumes that are staged on this node now relink with. Names are those of
 // `splitfs status`.
-func (m *Manager) Providers(ctx context.Context) map[string]string {
+func (m *Manager) Providers() map[string]string {
 	state := m.Status().State
 	m.providersMu.Lock()
 	defer m.providersMu.Unlock()
 	if m.providers == nil || m.providersFor != state {
-		m.providers, m.providersFor = providers(ctx, state), state
+		m.providers, m.providersFor = providers(state), state
 	}
 	return maps.Clone(m.providers)
 }
 
-func providers(ctx context.Context, state State) map[string]string {
+// providers: XFS volumes are made with reflink, which the library takes before exchange-range.
+func providers(state State) map[string]string {
 	p := map[string]string{volume.Ext4: "copy", volume.XFS: "reflink"}
 	if state == Ready {
 		p[volume.Ext4] = "ext4-relink"
-	}
-	if filesystem.CanExchange(ctx) {
-		p[volume.XFS] = "xfs-exchange"
 	}
 	return p
 }
@@ -101,7 +98,7 @@ func (m *Manager) Inspect(ctx context.Context) (Report, error) {
 		return r, err
 	}
 	m.observe(ctx, &r.Status)
-	r.Providers = providers(ctx, r.State)
+	r.Providers = providers(r.State)
 	return r, nil
 }
 

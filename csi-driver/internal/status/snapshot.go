@@ -41,7 +41,7 @@ type Node interface {
 // Module is where the state of the kernel module comes from.
 type Module interface {
 	Status() module.Status
-	Providers(ctx context.Context) map[string]string
+	Providers() map[string]string
 }
 
 // snapshot is all that there is to write.
@@ -61,7 +61,7 @@ func observe(ctx context.Context, name string, n Node, m Module) snapshot {
 	s.node = v1alpha1.SplitFSNodeStatus{
 		DriverVersion: driverinfo.Version,
 		Module:        moduleStatus(m.Status()),
-		Relink:        relink(m.Providers(ctx)),
+		Relink:        relink(m.Providers()),
 		VolumeCount:   int32(len(reports)),
 		Volumes:       summaries(s.volumes),
 	}

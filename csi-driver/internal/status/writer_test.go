@@ -65,8 +65,8 @@ func (s *state) Devices(context.Context) []node.DeviceReport {
 func (s *state) LibraryDigest() (string, error) { return "abc", s.library }
 func (s *state) Check(context.Context) error    { return nil }
 func (s *state) Status() module.Status          { return s.module }
-func (s *state) Providers(context.Context) map[string]string {
-	return map[string]string{"xfs": "xfs-exchange", "ext4": "copy"}
+func (s *state) Providers() map[string]string {
+	return map[string]string{"xfs": "reflink", "ext4": "copy"}
 }
 
 func (s *state) change(f func(*state)) {
@@ -87,7 +87,7 @@ func report(n int, staged bool, used int64) node.Report {
 			"/a": {Pod: volume.Pod{Namespace: "shop", Name: "db-0"}}, "/b": {Pod: volume.Pod{Namespace: "shop", Name: "db-0"}},
 		}
 		r.Agent = agent.State{Ready: true}
-		r.Status = &splitfs.Status{Provider: "xfs-exchange"}
+		r.Status = &splitfs.Status{Provider: "reflink"}
 		r.Status.Pool.Bytes, r.Status.Pool.FreeBytes = 128*volume.MiB, 128*volume.MiB-used
 	}
 	return r
@@ -227,7 +227,7 @@ func TestWriter(t *testing.T) {
 	started := f.clock.Now()
 	n := f.node()
 	if n.Status.VolumeCount != 2 || n.Status.Capacity.String() != "10Gi" || n.Status.Available.String() != "8Gi" || n.Status.Allocated.String() != "4Gi" ||
-		n.Status.Relink != "ext4:copy,xfs:xfs-exchange" || n.Status.Module.State != "NotConfigured" || n.Status.Library.SHA256 != "abc" ||
+		n.Status.Relink != "ext4:copy,xfs:reflink" || n.Status.Module.State != "NotConfigured" || n.Status.Library.SHA256 != "abc" ||
 		n.Status.Pool.Size.String() != "128Mi" || !n.Status.HeartbeatTime.Time.Equal(started) || len(n.OwnerReferences) != 1 || n.OwnerReferences[0].Kind != "Node" {
 		t.Errorf("SplitFSNode: %+v", n)
 	}
@@ -241,7 +241,7 @@ func TestWriter(t *testing.T) {
 	}
 	v := f.volumes()["pvc-1"]
 	if v.Name != volume.IDFromName("1") || v.Status.Claim != "shop/data-1" || v.Status.Phase != v1alpha1.VolumePublished || v.Status.Health != v1alpha1.HealthHealthy ||
-		v.Status.Provider != "xfs-exchange" || fmt.Sprint(v.Status.Pods) != "[shop/db-0]" || v.OwnerReferences[0].UID != n.UID || v.Labels["csi.splitfs.io/node"] != nodeName ||
+		v.Status.Provider != "reflink" || fmt.Sprint(v.Status.Pods) != "[shop/db-0]" || v.OwnerReferences[0].UID != n.UID || v.Labels["csi.splitfs.io/node"] != nodeName ||
 		!meta.IsStatusConditionFalse(v.Status.Conditions, v1alpha1.VolumePersistentMemory) {
 		t.Errorf("SplitFSVolume: %+v", v)
 	}

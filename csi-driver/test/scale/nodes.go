@@ -70,7 +70,7 @@ func (s *simulated) Status() module.Status {
 	return module.Status{State: module.NotConfigured, Message: "nobody asked for it"}
 }
 
-func (s *simulated) Providers(context.Context) map[string]string {
+func (s *simulated) Providers() map[string]string {
 	return map[string]string{volume.XFS: "reflink", volume.Ext4: "copy"}
 }
 
