@@ -50,10 +50,6 @@ type Manager struct {
 	status Status
 	told   Status // what OnChange knows
 
-	// providersMu guards what relink is done with in the state providersFor: finding out runs mkfs. It is taken last.
-	providersMu  sync.Mutex
-	providers    map[string]string
-	providersFor State
 }
 
 // failure is how the kernel refused one module's file. Trying the same again cannot end otherwise, but fills the kernel's log.

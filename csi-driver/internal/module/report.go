@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 
@@ -27,15 +26,7 @@ type Report struct {
 
 // Providers returns, for each file system type, what volumes that are staged on this node now relink with. Names are those of
 // `splitfs status`.
-func (m *Manager) Providers() map[string]string {
-	state := m.Status().State
-	m.providersMu.Lock()
-	defer m.providersMu.Unlock()
-	if m.providers == nil || m.providersFor != state {
-		m.providers, m.providersFor = providers(state), state
-	}
-	return maps.Clone(m.providers)
-}
+func (m *Manager) Providers() map[string]string { return providers(m.Status().State) }
 
 // providers: XFS volumes are made with reflink, which the library takes before exchange-range.
 func providers(state State) map[string]string {
