@@ -49,7 +49,6 @@ type Manager struct {
 	mu     sync.Mutex
 	status Status
 	told   Status // what OnChange knows
-
 }
 
 // failure is how the kernel refused one module's file. Trying the same again cannot end otherwise, but fills the kernel's log.
