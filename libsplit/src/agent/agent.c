@@ -288,7 +288,7 @@ static int start(struct agent *a, struct sfs_why *why)
 	err = agent_watch(a, a->worker.done_fd, EPOLLIN, &a->worker_src);
 	if (err)
 		return sfs_fail(why, err, "epoll: %s", strerror(-err));
-	err = outsider_start(a);
+	err = listener_start(a);
 	if (err)
 		return sfs_fail(why, err, "watch for programs without the library: %s", strerror(-err));
 	err = client_load_away(a, why);
@@ -431,7 +431,7 @@ static void stop(struct agent *a)
 		unlink(a->socket_path);
 	if (a->listen_fd >= 0)
 		close(a->listen_fd);
-	outsider_stop(a); /* first: the worker may be opening a file that the kernel asks us about */
+	listener_stop(a); /* first: the worker may be opening a file that the kernel asks us about */
 	worker_stop(a);
 	for (uint32_t i = 0; i < a->nspare_logs; i++) {
 		sfs_log_remove(&a->root, a->spare_logs[i].id);

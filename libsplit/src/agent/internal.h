@@ -2,7 +2,7 @@
 /*
  * The agent inside. One thread runs a loop over epoll and never waits for anything else; whatever takes time (filling staging
  * files, making logs, recovering the dead) is done by one worker thread. They share struct worker and nothing else. (A third
- * thread, outsider.c, reads what the kernel asks and hands it to the loop.)
+ * thread, listener.c, reads what the kernel asks and hands it to the loop.)
  *
  *   agent.c       start, loop, stop
  *   client.c      connections and their life
@@ -10,6 +10,7 @@
  *   delegation.c  who may cache and stage what
  *   worker.c      the worker thread
  *   outsider.c    programs without the library that open a file which clients have
+ *   listener.c    the thread that the kernel asks about them
  *   overdue.c     who waits too long for whom
  *   wire.c        messages with descriptors
  */
@@ -98,7 +99,7 @@ struct hold {
 	struct target target;
 };
 
-/* A client's entry in the table of processes that the thread of outsider.c reads. */
+/* A client's entry in the table of processes that the thread of listener.c reads. */
 struct peer {
 	struct peer *next;
 	int pid; /* 0: not in the table */
@@ -179,6 +180,11 @@ struct worker {
 	uint32_t nlogs, nchunks, logs_room, chunks_room;
 	int log_err, chunk_err; /* of the last try; cleared by the loop */
 	struct sfs_why log_why, chunk_why;
+};
+
+/* What the listener's thread passes on: somebody is about to open a file. fd: the kernel's, of the file. */
+struct question {
+	int fd, tid, pid;
 };
 
 /* What the kernel tells of programs without the library. */
@@ -305,12 +311,19 @@ void deleg_step_down(struct agent *a, struct hold *h, enum sfs_delegation to);
 /* No outsider has it open any more: the only client, if it is the only one, may have it EXCLUSIVE when it asks the next time. */
 void deleg_alone_again(struct agent *a, struct dnode *d);
 
-/* outsider.c */
-int outsider_start(struct agent *a);
-void outsider_stop(struct agent *a);
+/* listener.c */
+int listener_start(struct agent *a);
+/* The kernel lets everybody go on whose question was not answered. */
+void listener_stop(struct agent *a);
 /* A client, from when its process is known until it is one no longer; sock: its connection, or -1. */
-void outsider_add_peer(struct agent *a, struct peer *p, int pid, int sock);
-void outsider_del_peer(struct agent *a, struct peer *p);
+void listener_add_peer(struct agent *a, struct peer *p, int pid, int sock);
+void listener_del_peer(struct agent *a, struct peer *p);
+/* Is it a client's? One that has executed another program is none any more, also when the loop has not got round to it. */
+bool listener_is_client(struct outsiders *o, int pid);
+/* Let the open go on that the kernel asks about; fd: the kernel's, closed. */
+void listener_answer(const struct outsiders *o, int fd);
+
+/* outsider.c */
 /*
  * From now on the kernel asks before somebody opens the file to which `way` leads; fd: the file itself, or -1. Does nothing where it
  * can't be asked.
