@@ -320,6 +320,8 @@ void listener_add_peer(struct agent *a, struct peer *p, int pid, int sock);
 void listener_del_peer(struct agent *a, struct peer *p);
 /* Is it a client's? One that has executed another program is none any more, also when the loop has not got round to it. */
 bool listener_is_client(struct outsiders *o, int pid);
+/* A number in /proc/TID/status, 0 where there is none. */
+int listener_status(int tid, const char *field);
 /* Let the open go on that the kernel asks about; fd: the kernel's, closed. */
 void listener_answer(const struct outsiders *o, int fd);
 

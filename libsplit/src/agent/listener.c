@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -24,10 +25,11 @@
 
 /* ---- who ---- */
 
-static int process_of(int tid)
+int listener_status(int tid, const char *field)
 {
 	char path[48], line[128];
-	int pid = 0;
+	const size_t n = strlen(field);
+	int value = 0;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", tid);
@@ -35,10 +37,12 @@ static int process_of(int tid)
 	if (!f)
 		return 0;
 	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "Tgid: %d", &pid) == 1)
+		if (strncmp(line, field, n) == 0 && line[n] == ':') {
+			value = atoi(line + n + 1);
 			break;
+		}
 	fclose(f);
-	return pid;
+	return value;
 }
 
 static struct peer **bucket(struct outsiders *o, int pid)
@@ -152,7 +156,7 @@ static void *listen_thread(void *arg)
 			if (m->fd < 0)
 				continue;
 			if (!listener_is_client(o, q.tid))
-				q.pid = process_of(q.tid);
+				q.pid = listener_status(q.tid, "Tgid");
 			if (q.pid == getpid() || listener_is_client(o, q.pid) ||
 			    write(o->questions[1], &q, sizeof(q)) != (ssize_t)sizeof(q))
 				listener_answer(o, m->fd);

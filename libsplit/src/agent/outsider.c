@@ -192,6 +192,15 @@ bool outsider_settle(struct agent *a, struct dnode *d)
 	return !busy;
 }
 
+/* A debugger: while it holds a client still, that client can't answer, and must not be waited for in the debugger's own call. */
+static bool traces(const struct dnode *d, int pid)
+{
+	for (const struct hold *h = d->holds; h && pid > 0; h = h->dnode_next)
+		if (h->deleg == SFS_DELEG_EXCLUSIVE && listener_status(h->client->pid, "TracerPid") == pid)
+			return true;
+	return false;
+}
+
 static void opened(struct agent *a, const struct question *q)
 {
 	struct opening *o, **last;
@@ -200,7 +209,7 @@ static void opened(struct agent *a, const struct question *q)
 	uint32_t gen;
 
 	d = fstat(q->fd, &st) == 0 && sfs_generation(q->fd, &gen) == 0 ? deleg_find(a, st.st_ino, gen) : NULL;
-	o = d && d->marked ? calloc(1, sizeof(*o)) : NULL;
+	o = d && d->marked && !traces(d, q->pid) ? calloc(1, sizeof(*o)) : NULL;
 	if (!o) {
 		listener_answer(&a->outsiders, q->fd);
 		return;

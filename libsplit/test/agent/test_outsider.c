@@ -85,8 +85,9 @@ int main(void)
 	struct outsider o, o2;
 	struct sfs_msg m;
 	uint32_t chunk;
+	pid_t debugger;
 	char buf[100];
-	int fd;
+	int fd, status;
 
 	if (geteuid() != 0) {
 		printf("the kernel asks root only\n");
@@ -150,7 +151,26 @@ int main(void)
 	played_revoked(&c[0], &m, true);
 	CHECK_EQ(played_acquire(&c[0], &f, 0), SFS_DELEG_EXCLUSIVE);
 
-	/* So does an agent whose loop stands still: its disk does not answer. */
+	/* A debugger does not wait for a process that it holds still. */
+	fflush(NULL);
+	debugger = fork();
+	CHECK(debugger >= 0);
+	if (debugger == 0) {
+		char path[256];
+
+		alarm(2);
+		snprintf(path, sizeof(path), "%s/f", w.dir);
+		_exit(ptrace(PTRACE_SEIZE, getppid(), NULL, NULL) == 0 &&
+				      ptrace(PTRACE_INTERRUPT, getppid(), NULL, NULL) == 0 &&
+				      waitpid(getppid(), NULL, __WALL) == getppid() && open(path, O_RDONLY) >= 0 &&
+				      ptrace(PTRACE_DETACH, getppid(), NULL, NULL) == 0
+			      ? 0
+			      : 1);
+	}
+	CHECK_EQ(waitpid(debugger, &status, 0), debugger);
+	CHECK_EQ(status, 0);
+
+	/* An agent whose loop stands still, because its disk does not answer, holds it up for a while, too. */
 	CHECK_EQ(ptrace(PTRACE_SEIZE, a.pid, NULL, NULL), 0);
 	CHECK_EQ(ptrace(PTRACE_INTERRUPT, a.pid, NULL, NULL), 0);
 	CHECK_EQ(waitpid(a.pid, NULL, __WALL), a.pid);
