@@ -41,9 +41,9 @@ no_status_besides() {
 # node_is_clean NODE IDS
 node_is_clean() {
     local node=$1 known=$2 directory file device mounted agents
-    for directory in volumes emulated; do
+    for directory in volumes volumes/snapshots emulated; do
         while read -r file; do
-            [ -n "$file" ] || continue
+            [ -n "$file" ] && [ "$directory/$file" != volumes/snapshots ] || continue
             grep -qxF "${file%.*}" <<<"$known" || fail "$node: /var/lib/splitfs/$directory/$file belongs to no volume"
         done < <(on_node "$node" ls -A "/var/lib/splitfs/$directory")
     done
