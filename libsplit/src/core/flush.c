@@ -219,6 +219,19 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
 	return r;
 }
 
+int sfs_step_down(struct sfs_inode *in, unsigned to)
+{
+	const int r = sfs_flush(in, SFS_RETIRE);
+
+	if (r == 0) {
+		in->at_once = false;
+		/* Down, never up: an earlier question may have taken more. */
+		if (in->deleg > to)
+			in->deleg = to;
+	}
+	return r;
+}
+
 int sfs_flush_unlocked(struct sfs_inode *in, enum sfs_flush how)
 {
 	int r;

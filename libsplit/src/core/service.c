@@ -35,10 +35,7 @@ static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 	 */
 	if (!sfs_rwlock_trywrlock(&in->lock))
 		return load_acquire(&in->acquiring);
-	r = sfs_flush(in, SFS_RETIRE);
-	/* Down, never up: an earlier question may have taken more. */
-	if (r == 0 && in->deleg > in->revoke - 1u)
-		in->deleg = in->revoke - 1u;
+	r = sfs_step_down(in, in->revoke - 1u);
 	sfs_rwlock_wrunlock(&in->lock);
 	/* Relinked, but its records still count: they must go before others may write. */
 	if (r == -EAGAIN)

@@ -407,6 +407,8 @@ enum sfs_flush {
 /* -EAGAIN: relinked, but a checkpoint is due. */
 int sfs_flush(struct sfs_inode *in, enum sfs_flush how);
 /* Takes and releases the lock, and checkpoints when that is due. */
+/* RETIRE, then no higher than that delegation. Lock held exclusively; -EAGAIN: again, after a checkpoint. */
+int sfs_step_down(struct sfs_inode *in, unsigned to);
 int sfs_flush_unlocked(struct sfs_inode *in, enum sfs_flush how);
 void sfs_flush_all(struct sfs_volume *vol, enum sfs_flush how);
 /* posix on persistent memory, before a COMMIT record of the inode. */

@@ -450,21 +450,6 @@ static ssize_t write_without_staging(const struct request *q, off_t pos, ssize_t
 	return r == -EAGAIN ? why : r;
 }
 
-/*
- * The file was ours for this write only. Lock held exclusively; -EAGAIN: again, after a checkpoint. What can't be relinked now is
- * when the service thread answers the agent's REVOKE.
- */
-static int give_back(struct sfs_inode *in)
-{
-	const int r = sfs_flush(in, SFS_RETIRE);
-
-	if (r == 0) {
-		in->at_once = false;
-		in->deleg = SFS_DELEG_SHARED;
-	}
-	return r;
-}
-
 static ssize_t write_at(struct request *q, bool append, off_t pos, off_t *at)
 {
 	struct sfs_inode *in = q->ofd->inode;
@@ -479,8 +464,9 @@ static ssize_t write_at(struct request *q, bool append, off_t pos, off_t *at)
 			r = -EBADF; /* closed by another thread meanwhile */
 		else
 			r = write_once(q, append, pos, at);
+		/* It was ours for this write only. What can't be relinked now is when the service thread answers the agent's REVOKE. */
 		if (unlikely(in->at_once) && r >= 0)
-			given = give_back(in);
+			given = sfs_step_down(in, SFS_DELEG_SHARED);
 		sfs_rwlock_wrunlock(&in->lock);
 		if (likely(r >= 0))
 			break;
@@ -508,7 +494,7 @@ static ssize_t write_at(struct request *q, bool append, off_t pos, off_t *at)
 	}
 	while (unlikely(given == -EAGAIN) && sfs_log_checkpoint(in->vol, true) == 0) {
 		sfs_rwlock_wrlock(&in->lock);
-		given = in->at_once ? give_back(in) : 0;
+		given = in->at_once ? sfs_step_down(in, SFS_DELEG_SHARED) : 0;
 		sfs_rwlock_wrunlock(&in->lock);
 	}
 	if (r > 0 && ((q->ofd->flags & (O_DSYNC | O_SYNC)) || (q->flags & (RWF_DSYNC | RWF_SYNC)))) {
