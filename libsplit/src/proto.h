@@ -41,9 +41,11 @@ enum sfs_msg_type {
  * plain ACQUIRE of one of them revokes this one to SHARED. strict writes to a file that several processes have open.
  */
 #define SFS_ACQ_EXCLUSIVE 0x2u
-#define SFS_ACQ_AT_ONCE                                                                                                        \
-	0x1u /* in the reply: a program without the library may write to the file: the grant is for one call, which
-				returns when everything is in the file and no record counts any more; SHARED then */
+/*
+ * In the reply: a program without the library may write to the file. The grant is for one call, which returns when everything is in the
+ * file and no record counts any more; SHARED then.
+ */
+#define SFS_ACQ_AT_ONCE 0x1u
 #define SFS_ACQ_RECLAIM 0x1u /* after the agent restarted: the client held the inode EXCLUSIVE and still has data staged */
 
 enum sfs_delegation { SFS_DELEG_NONE = 0, SFS_DELEG_SHARED = 1, SFS_DELEG_EXCLUSIVE = 2 };

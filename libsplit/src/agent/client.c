@@ -66,7 +66,7 @@ static void drop_watched(struct agent *a, int *fd)
 
 static void disconnect(struct agent *a, struct client *c)
 {
-	listener_del_peer(a, &c->peer);
+	listener_del_client(a, c);
 	drop_watched(a, &c->sock);
 	drop_watched(a, &c->event);
 	drop_watched(a, &c->pidfd);
@@ -303,7 +303,7 @@ void client_accept(struct agent *a)
 	c->uid = cred.uid;
 	c->start = sfs_process_start(c->pid);
 	sfs_process_comm(c->pid, c->comm);
-	listener_add_peer(a, &c->peer, c->pid, sock);
+	listener_add_client(a, c);
 	c->pidfd = peer_pidfd(sock, c->pid);
 	if (c->pidfd >= 0 && (dead(c->pidfd) || agent_watch(a, c->pidfd, EPOLLIN, &c->pidfd_src))) {
 		client_drop(a, c, NULL);
@@ -418,7 +418,7 @@ static int load_one(struct agent *a, uint32_t id, struct sfs_why *why)
 	memcpy(c->comm, c->lease.head.comm, sizeof(c->comm));
 	a->leased_chunks += c->lease.head.nchunks;
 	if (c->pid > 0) {
-		listener_add_peer(a, &c->peer, c->pid, -1);
+		listener_add_client(a, c);
 		c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
 		if (c->pidfd >= 0)
 			fcntl(c->pidfd, F_SETFD, FD_CLOEXEC);

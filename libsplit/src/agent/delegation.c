@@ -128,31 +128,6 @@ static struct hold *hold_new(struct client *c, struct dnode *d)
 	return h;
 }
 
-int target_copy(struct target *t, const struct target *from)
-{
-	const size_t size = from->handle ? sizeof(*from->handle) + from->handle->handle_bytes : 0;
-
-	*t = (struct target){from->ino, from->gen, -1, NULL};
-	if (from->handle) {
-		t->handle = malloc(size);
-		if (!t->handle)
-			return -ENOMEM;
-		memcpy(t->handle, from->handle, size);
-		return 0;
-	}
-	t->fd = fcntl(from->fd, F_DUPFD_CLOEXEC, 3);
-	return t->fd < 0 ? -errno : 0;
-}
-
-void target_close(struct target *t)
-{
-	if (t->fd >= 0)
-		close(t->fd);
-	t->fd = -1;
-	free(t->handle);
-	t->handle = NULL;
-}
-
 static void hold_free(struct hold *h)
 {
 	struct hold **p = &h->dnode->holds;
@@ -324,7 +299,7 @@ static void process(struct agent *a, struct dnode *d)
 											   : SFS_DELEG_SHARED;
 		/* Whoever made it wait is gone. */
 		if (h->deleg == SFS_DELEG_EXCLUSIVE && h->lease_index >= 0)
-			outsider_mark(a, d, &h->target, -1);
+			outsider_mark(a, d, &h->target);
 		m.a = h->deleg;
 		m.b = h->deleg == SFS_DELEG_EXCLUSIVE && d->outsiders ? SFS_ACQ_AT_ONCE : 0;
 		client_set_state(a, c, C_READY);
@@ -357,35 +332,6 @@ static bool replayable(int fd)
 	long flags = 0;
 
 	return ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 || !((int)flags & (FS_APPEND_FL | FS_IMMUTABLE_FL));
-}
-
-void target_keep(struct agent *a, struct target *t, int fd)
-{
-	char path[32];
-	int mount;
-
-	if (t->fd >= 0 || t->handle)
-		return;
-	if (a->by_handle) {
-		t->handle = calloc(1, sizeof(*t->handle) + MAX_HANDLE_SZ);
-		if (!t->handle)
-			return;
-		t->handle->handle_bytes = MAX_HANDLE_SZ;
-		if (name_to_handle_at(fd, "", t->handle, &mount, AT_EMPTY_PATH) == 0) {
-			struct file_handle *fit = realloc(t->handle, sizeof(*fit) + t->handle->handle_bytes);
-
-			t->handle = fit ? fit : t->handle;
-			return;
-		}
-		free(t->handle);
-		t->handle = NULL;
-	}
-	/* Not for writing where we can open it so when that is needed: nobody could execute it meanwhile. */
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) == 0)
-		t->fd = open(path, O_PATH | O_CLOEXEC);
-	if (t->fd < 0)
-		t->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 
 /* 0 when fd is the regular file of this volume that the message names, opened for reading or writing. */
@@ -437,6 +383,8 @@ static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct h
 			if (o->open && o->deleg == SFS_DELEG_EXCLUSIVE && o->client->state != C_DYING)
 				deleg_step_down(a, o, SFS_DELEG_SHARED);
 	}
+	if (h->lease_index >= 0)
+		outsider_mark(a, d, &h->target);
 	client_reply(a, c, &m, NULL, 0);
 }
 
@@ -472,11 +420,8 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 				h->limited = true;
 			}
 		}
-		if (h->lease_index >= 0) {
+		if (h->lease_index >= 0)
 			target_keep(a, &h->target, *fd);
-			if ((m->c & SFS_ACQ_EXCLUSIVE) || !others_open(d, h))
-				outsider_mark(a, d, &h->target, *fd);
-		}
 	}
 	outsider_is_client(a, d, c->pid);
 	drop_fd(fd);

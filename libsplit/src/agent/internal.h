@@ -8,6 +8,7 @@
  *   client.c      connections and their life
  *   request.c     what clients ask for
  *   delegation.c  who may cache and stage what
+ *   target.c      the way back to a file that is open no more
  *   worker.c      the worker thread
  *   outsider.c    programs without the library that open a file which clients have
  *   listener.c    the thread that the kernel asks about them
@@ -99,19 +100,12 @@ struct hold {
 	struct target target;
 };
 
-/* A client's entry in the table of processes that the thread of listener.c reads. */
-struct peer {
-	struct peer *next;
-	int pid; /* 0: not in the table */
-	int sock;
-};
-
 struct client {
 	/* In order of arrival. `next` stays valid while C_GONE, so that whoever walks the list may drop clients. */
 	struct client *prev, *next, *next_gone;
+	struct client *next_of_pid; /* chain of the listener's table */
 	enum client_state state;
 	struct source request_src, event_src, pidfd_src;
-	struct peer peer;
 	int sock, event, pidfd;
 	int pid;
 	uint32_t uid;
@@ -199,7 +193,8 @@ struct outsiders {
 	struct source questions_src, closes_src;
 	uint32_t nopening; /* opens that wait for an answer */
 	pthread_mutex_t lock;
-	struct peer *peers[OUTSIDER_BUCKETS]; /* clients, by process; under the lock */
+	struct client
+		*clients[OUTSIDER_BUCKETS]; /* by process; under the lock, as are their pid and sock while they are in it */
 };
 
 struct agent {
@@ -302,35 +297,34 @@ int deleg_assume(struct agent *a, struct client *c);
 void deleg_retry_all(struct agent *a);
 /* Take the targets of c's holds for recovery. */
 struct target *deleg_take_targets(struct client *c, size_t *n);
-/* Keep a way back to the open file. Without one it is searched for, so nothing is wrong when this fails. */
-void target_keep(struct agent *a, struct target *t, int fd);
-int target_copy(struct target *t, const struct target *from);
-void target_close(struct target *t);
 struct dnode *deleg_find(const struct agent *a, uint64_t ino, uint32_t gen);
 void deleg_step_down(struct agent *a, struct hold *h, enum sfs_delegation to);
 /* No outsider has it open any more: the only client, if it is the only one, may have it EXCLUSIVE when it asks the next time. */
 void deleg_alone_again(struct agent *a, struct dnode *d);
 
+/* target.c */
+/* Keep a way back to the open file. Without one it is searched for, so nothing is wrong when this fails. */
+void target_keep(struct agent *a, struct target *t, int fd);
+int target_copy(struct target *t, const struct target *from);
+/* A descriptor (O_PATH, or the kept one) of the file, or a negative errno value; to be closed where `*mine` says so. */
+int target_open(const struct agent *a, const struct target *t, bool *mine);
+void target_close(struct target *t);
+
 /* listener.c */
 int listener_start(struct agent *a);
 /* The kernel lets everybody go on whose question was not answered. */
 void listener_stop(struct agent *a);
-/* A client, from when its process is known until it is one no longer; sock: its connection, or -1. */
-void listener_add_peer(struct agent *a, struct peer *p, int pid, int sock);
-void listener_del_peer(struct agent *a, struct peer *p);
+/* From when its process and connection are known until one of them is not; a client that was not added may be removed. */
+void listener_add_client(struct agent *a, struct client *c);
+void listener_del_client(struct agent *a, struct client *c);
 /* Is it a client's? One that has executed another program is none any more, also when the loop has not got round to it. */
 bool listener_is_client(struct outsiders *o, int pid);
-/* A number in /proc/TID/status, 0 where there is none. */
-int listener_status(int tid, const char *field);
 /* Let the open go on that the kernel asks about; fd: the kernel's, closed. */
 void listener_answer(const struct outsiders *o, int fd);
 
 /* outsider.c */
-/*
- * From now on the kernel asks before somebody opens the file to which `way` leads; fd: the file itself, or -1. Does nothing where it
- * can't be asked.
- */
-void outsider_mark(struct agent *a, struct dnode *d, const struct target *way, int fd);
+/* From now on the kernel asks before somebody opens the file to which `way` leads. Does nothing where it can't be asked. */
+void outsider_mark(struct agent *a, struct dnode *d, const struct target *way);
 void outsider_unmark(struct agent *a, struct dnode *d);
 /* Answer opens that wait. False: somebody still has to bring in what is staged; call again when that has changed. */
 bool outsider_settle(struct agent *a, struct dnode *d);

@@ -25,57 +25,35 @@
 
 /* ---- who ---- */
 
-int listener_status(int tid, const char *field)
+static struct client **bucket(struct outsiders *o, int pid)
 {
-	char path[48], line[128];
-	const size_t n = strlen(field);
-	int value = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", tid);
-	f = tid > 0 ? fopen(path, "re") : NULL;
-	if (!f)
-		return 0;
-	while (fgets(line, sizeof(line), f))
-		if (strncmp(line, field, n) == 0 && line[n] == ':') {
-			value = atoi(line + n + 1);
-			break;
-		}
-	fclose(f);
-	return value;
+	return &o->clients[(unsigned)pid % OUTSIDER_BUCKETS];
 }
 
-static struct peer **bucket(struct outsiders *o, int pid)
-{
-	return &o->peers[(unsigned)pid % OUTSIDER_BUCKETS];
-}
-
-void listener_add_peer(struct agent *a, struct peer *p, int pid, int sock)
+void listener_add_client(struct agent *a, struct client *c)
 {
 	struct outsiders *o = &a->outsiders;
+	struct client **p = bucket(o, c->pid);
 
-	if (pid <= 0)
+	if (c->pid <= 0)
 		return;
-	*p = (struct peer){*bucket(o, pid), pid, sock};
 	pthread_mutex_lock(&o->lock);
-	*bucket(o, pid) = p;
+	c->next_of_pid = *p;
+	*p = c;
 	pthread_mutex_unlock(&o->lock);
 }
 
-void listener_del_peer(struct agent *a, struct peer *p)
+void listener_del_client(struct agent *a, struct client *c)
 {
 	struct outsiders *o = &a->outsiders;
-	struct peer **q = bucket(o, p->pid);
+	struct client **p = bucket(o, c->pid);
 
-	if (p->pid <= 0)
-		return;
 	pthread_mutex_lock(&o->lock);
-	while (*q && *q != p)
-		q = &(*q)->next;
-	if (*q)
-		*q = p->next;
+	while (*p && *p != c)
+		p = &(*p)->next_of_pid;
+	if (*p)
+		*p = c->next_of_pid;
 	pthread_mutex_unlock(&o->lock);
-	p->pid = 0;
 }
 
 bool listener_is_client(struct outsiders *o, int pid)
@@ -83,10 +61,10 @@ bool listener_is_client(struct outsiders *o, int pid)
 	bool found = false;
 
 	pthread_mutex_lock(&o->lock);
-	for (const struct peer *p = pid > 0 ? *bucket(o, pid) : NULL; p && !found; p = p->next) {
-		struct pollfd alive = {p->sock, POLLRDHUP, 0};
+	for (const struct client *c = pid > 0 ? *bucket(o, pid) : NULL; c && !found; c = c->next_of_pid) {
+		struct pollfd alive = {c->sock, POLLRDHUP, 0};
 
-		found = p->pid == pid && (p->sock < 0 || poll(&alive, 1, 0) == 0);
+		found = c->pid == pid && (c->sock < 0 || poll(&alive, 1, 0) == 0);
 	}
 	pthread_mutex_unlock(&o->lock);
 	return found;
@@ -136,6 +114,17 @@ static int let_go_when_stuck(struct outsiders *o, struct progress *p)
 	return OUTSIDER_WAIT_MS / 4;
 }
 
+/* Has an outsider made this event? One of the agent's own, or of a client's, nobody has to be asked about. */
+static bool of_outsider(struct outsiders *o, const struct fanotify_event_metadata *m, struct question *q)
+{
+	*q = (struct question){m->fd, m->pid, m->pid};
+	/* The number of a first thread is its process's, which spares most a look into /proc. */
+	if (listener_is_client(o, q->tid))
+		return false;
+	q->pid = (int)sfs_process_number(q->tid, "Tgid");
+	return q->pid != getpid() && (q->pid == q->tid || !listener_is_client(o, q->pid));
+}
+
 static void *listen_thread(void *arg)
 {
 	struct outsiders *o = arg;
@@ -145,20 +134,15 @@ static void *listen_thread(void *arg)
 
 	while (poll(p, 2, let_go_when_stuck(o, &loop)) >= 0 || errno == EINTR) {
 		const struct fanotify_event_metadata *m = (void *)buf;
+		struct question q;
 		ssize_t n;
 
 		if (p[1].revents)
 			return NULL;
 		n = read(o->opens_fd, buf, sizeof(buf));
 		for (; n > 0 && FAN_EVENT_OK(m, n); m = FAN_EVENT_NEXT(m, n)) {
-			struct question q = {m->fd, m->pid, m->pid};
-
-			if (m->fd < 0)
-				continue;
-			if (!listener_is_client(o, q.tid))
-				q.pid = listener_status(q.tid, "Tgid");
-			if (q.pid == getpid() || listener_is_client(o, q.pid) ||
-			    write(o->questions[1], &q, sizeof(q)) != (ssize_t)sizeof(q))
+			if (m->fd >= 0 &&
+			    (!of_outsider(o, m, &q) || write(o->questions[1], &q, sizeof(q)) != (ssize_t)sizeof(q)))
 				listener_answer(o, m->fd);
 		}
 	}
@@ -183,9 +167,7 @@ int listener_start(struct agent *a)
 	if (o->opens_fd < 0 || o->closes_fd < 0) {
 		if (errno != EPERM)
 			agent_log(a,
-				  "the kernel does not ask before programs without the library open a file (fanotify: %s): "
-				  "they see "
-				  "what is written after the usual delay",
+				  "fanotify: %s: programs without the library see what is written only after the usual delay",
 				  strerror(errno));
 		drop_fd(&o->opens_fd);
 		return 0;

@@ -43,29 +43,25 @@ struct outsider {
 static int mark(const struct agent *a, int group, unsigned how, uint64_t mask, const struct target *t)
 {
 	char path[32];
-	int fd = t->fd, err;
+	bool mine;
+	int fd = target_open(a, t, &mine), err;
 
-	if (t->handle)
-		fd = open_by_handle_at(a->root.fd, t->handle, O_PATH | O_CLOEXEC);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	err = fanotify_mark(group, how, mask, AT_FDCWD, path) < 0 ? -errno : 0;
-	if (t->handle)
+	if (mine)
 		close(fd);
 	return err;
 }
 
-void outsider_mark(struct agent *a, struct dnode *d, const struct target *way, int fd)
+void outsider_mark(struct agent *a, struct dnode *d, const struct target *way)
 {
 	int err;
 
 	if (d->marked || a->outsiders.opens_fd < 0 || target_copy(&d->way, way))
 		return;
-	if (fd >= 0)
-		err = fanotify_mark(a->outsiders.opens_fd, FAN_MARK_ADD, FAN_OPEN_PERM, fd, NULL) < 0 ? -errno : 0;
-	else
-		err = mark(a, a->outsiders.opens_fd, FAN_MARK_ADD, FAN_OPEN_PERM, &d->way);
+	err = mark(a, a->outsiders.opens_fd, FAN_MARK_ADD, FAN_OPEN_PERM, &d->way);
 	if (err) {
 		agent_log(a, "watch inode %llu: %s", (unsigned long long)d->ino, strerror(-err));
 		target_close(&d->way);
@@ -114,19 +110,10 @@ void outsider_unmark(struct agent *a, struct dnode *d)
  */
 static bool opens_to_write(int tid)
 {
-	unsigned long arg[3] = {0};
-	char path[48];
-	long nr = -1;
-	FILE *f;
-	int n;
+	unsigned long arg[3];
+	const long nr = sfs_process_syscall(tid, arg);
 
-	snprintf(path, sizeof(path), "/proc/%d/syscall", tid);
-	f = tid > 0 ? fopen(path, "re") : NULL;
-	if (!f)
-		return true;
-	n = fscanf(f, "%ld 0x%lx 0x%lx 0x%lx", &nr, &arg[0], &arg[1], &arg[2]);
-	fclose(f);
-	if (n != 4)
+	if (nr < 0)
 		return true;
 	if (nr == SYS_openat || nr == SYS_open_by_handle_at)
 		return ((int)arg[2] & O_ACCMODE) != O_RDONLY || ((int)arg[2] & O_TRUNC);
@@ -139,12 +126,19 @@ static bool opens_to_write(int tid)
 
 /* ---- opens ---- */
 
-static void add_writer(struct agent *a, struct dnode *d, int pid)
+static struct outsider *find_writer(const struct dnode *d, int pid)
 {
 	struct outsider *w = d->outsiders;
 
 	while (w && w->pid != pid)
 		w = w->next;
+	return w;
+}
+
+static void add_writer(struct agent *a, struct dnode *d, int pid)
+{
+	struct outsider *w = find_writer(d, pid);
+
 	if (!w) {
 		w = calloc(1, sizeof(*w));
 		if (!w)
@@ -196,19 +190,25 @@ bool outsider_settle(struct agent *a, struct dnode *d)
 static bool traces(const struct dnode *d, int pid)
 {
 	for (const struct hold *h = d->holds; h && pid > 0; h = h->dnode_next)
-		if (h->deleg == SFS_DELEG_EXCLUSIVE && listener_status(h->client->pid, "TracerPid") == pid)
+		if (h->deleg == SFS_DELEG_EXCLUSIVE && sfs_process_number(h->client->pid, "TracerPid") == pid)
 			return true;
 	return false;
 }
 
-static void opened(struct agent *a, const struct question *q)
+/* Of the file that the kernel's descriptor is open on. */
+static struct dnode *dnode_of(const struct agent *a, int fd)
 {
-	struct opening *o, **last;
-	struct dnode *d;
 	struct stat st;
 	uint32_t gen;
 
-	d = fstat(q->fd, &st) == 0 && sfs_generation(q->fd, &gen) == 0 ? deleg_find(a, st.st_ino, gen) : NULL;
+	return fstat(fd, &st) == 0 && sfs_generation(fd, &gen) == 0 ? deleg_find(a, st.st_ino, gen) : NULL;
+}
+
+static void opened(struct agent *a, const struct question *q)
+{
+	struct dnode *d = dnode_of(a, q->fd);
+	struct opening *o, **last;
+
 	o = d && d->marked && !traces(d, q->pid) ? calloc(1, sizeof(*o)) : NULL;
 	if (!o) {
 		listener_answer(&a->outsiders, q->fd);
@@ -262,13 +262,11 @@ void outsider_closes(struct agent *a)
 	ssize_t n = read(a->outsiders.closes_fd, buf, sizeof(buf));
 
 	for (; n > 0 && FAN_EVENT_OK(m, n); m = FAN_EVENT_NEXT(m, n)) {
-		struct stat st;
 		struct dnode *d;
-		uint32_t gen;
 
 		if (m->fd < 0)
 			continue;
-		d = fstat(m->fd, &st) == 0 && sfs_generation(m->fd, &gen) == 0 ? deleg_find(a, st.st_ino, gen) : NULL;
+		d = dnode_of(a, m->fd);
 		close(m->fd);
 		if (d && d->outsiders && !listener_is_client(&a->outsiders, m->pid))
 			drop_writer(a, d, m->pid);
@@ -277,11 +275,9 @@ void outsider_closes(struct agent *a)
 
 void outsider_is_client(struct agent *a, struct dnode *d, int pid)
 {
-	struct outsider *w = d->outsiders;
+	struct outsider *w = pid > 0 ? find_writer(d, pid) : NULL;
 
-	while (w && w->pid != pid)
-		w = w->next;
-	if (w && pid > 0) {
+	if (w) {
 		w->opens = 1;
 		drop_writer(a, d, pid);
 	}
@@ -294,11 +290,10 @@ void outsider_timeouts(struct agent *a, uint64_t now)
 	for (uint32_t i = 0; i < a->table_size; i++) {
 		for (struct dnode *d = a->table[i]; d; d = d->next) {
 			while (d->opening && now - d->opening->since >= OUTSIDER_WAIT_MS) {
-				agent_log(a,
-					  "process %d, without the library, opens inode %llu before everything is in it: who "
-					  "has it did "
-					  "not bring it in within %d ms",
-					  d->opening->pid, (unsigned long long)d->ino, OUTSIDER_WAIT_MS);
+				agent_log(
+					a,
+					"process %d, without the library, waits no more for what inode %llu lacks after %d ms",
+					d->opening->pid, (unsigned long long)d->ino, OUTSIDER_WAIT_MS);
 				let_go(a, d);
 			}
 		}

@@ -78,6 +78,33 @@ void sfs_process_comm(int pid, char comm[16])
 	snprintf(comm, 16, "%.15s", buf);
 }
 
+long sfs_process_number(int pid, const char *field)
+{
+	char buf[4096];
+	const size_t n = strlen(field);
+
+	if (pid <= 0 || slurp(pid, "status", buf, sizeof(buf)) <= 0)
+		return 0;
+	/* The first line has the name, in which a line break is escaped. */
+	for (const char *p = buf; p; p = strchr(p, '\n')) {
+		p += *p == '\n';
+		if (strncmp(p, field, n) == 0 && p[n] == ':')
+			return strtol(p + n + 1, NULL, 10);
+	}
+	return 0;
+}
+
+long sfs_process_syscall(int tid, unsigned long arg[3])
+{
+	char buf[256];
+	long nr = -1;
+
+	if (tid <= 0 || slurp(tid, "syscall", buf, sizeof(buf)) <= 0 ||
+	    sscanf(buf, "%ld 0x%lx 0x%lx 0x%lx", &nr, &arg[0], &arg[1], &arg[2]) != 4)
+		return -1;
+	return nr;
+}
+
 bool sfs_process_maps(int pid, uint64_t ino)
 {
 	char path[64], *line = NULL;

@@ -116,6 +116,10 @@ uint64_t sfs_process_start(int pid);
 void sfs_process_comm(int pid, char comm[16]);
 /* As ps shows it: T stopped, D in the kernel, ...; '?' without such a process. */
 char sfs_process_state(int pid);
+/* The number in a field of /proc/PID/status; 0 without one. */
+long sfs_process_number(int pid, const char *field);
+/* The call that the thread stands in, and its first three arguments; -1: none, or it can't be seen. */
+long sfs_process_syscall(int tid, unsigned long arg[3]);
 /* Has the process mapped the file with this inode number? Yes, when we may not look: a program that was replaced by exec has not. */
 bool sfs_process_maps(int pid, uint64_t ino);
 
