@@ -17,7 +17,7 @@ RUN apt-get update \
 
 FROM debian AS csi-driver
 # trixie: the first Debian whose mkfs.xfs knows `-i exchange=1` (xfsprogs 6.10).
-# mount and losetup: package mount; blkid and wipefs: package util-linux; ndctl and lvm2: volumes on persistent memory. libedit2, libinih1 and liburcu8t64 are what the programs of xfsprogs link.
+# mount and losetup: package mount; blkid, wipefs and blkdiscard: package util-linux; ndctl and lvm2: volumes on persistent memory. libedit2, libinih1 and liburcu8t64 are what the programs of xfsprogs link.
 # The installation of lvm2 reads all disks that it sees, which here are the building machine's: it is given none.
 RUN mkdir /tmp/lvm && echo 'devices { filter = [ "r|.*|" ] }' >/tmp/lvm/lvm.conf \
  && apt-get update \
@@ -27,7 +27,7 @@ COPY --from=xfsprogs /usr/sbin/mkfs.xfs /usr/sbin/xfs_growfs /usr/sbin/xfs_repai
 # A program whose library is missing must stop this build, not a volume.
 RUN mkfs.xfs -V && xfs_growfs -V && xfs_repair -V && xfs_db -V && mkfs.ext4 -V && e2fsck -V && resize2fs 2>&1 | grep -q Usage \
  && tune2fs 2>&1 | grep -q Usage \
- && mount --version && losetup --version && blkid --version && wipefs --version && ndctl --version && lvm version
+ && mount --version && losetup --version && blkid --version && wipefs --version && blkdiscard --version && ndctl --version && lvm version
 # From what changes least to what changes most, so that a rebuilt library is a small new layer.
 COPY build/image/csi-driver/third-party/ /usr/local/bin/
 COPY build/image/csi-driver/driver/ /usr/local/bin/

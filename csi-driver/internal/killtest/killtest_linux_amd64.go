@@ -55,7 +55,7 @@ const (
 
 var ioctls = []uint32{
 	unix.LOOP_CTL_GET_FREE, unix.LOOP_CONFIGURE, unix.LOOP_CLR_FD, unix.LOOP_SET_CAPACITY, unix.LOOP_SET_DIRECT_IO,
-	unix.BLKROSET, unix.BLKDISCARD, unix.FICLONE, fiFreeze, fiThaw, xfsGrow, ext4Resize,
+	unix.BLKROSET, unix.BLKDISCARD, unix.BLKZEROOUT, unix.FICLONE, fiFreeze, fiThaw, xfsGrow, ext4Resize,
 }
 
 // RunIfCalled turns this process into the program it was asked to run under a filter. Call it first in TestMain.

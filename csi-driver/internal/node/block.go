@@ -5,20 +5,16 @@ package node
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/device"
+	"splitfs.io/splitfs/csi-driver/internal/filesystem"
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
-
-// clearAtOnce is how much of a device is cleared between two looks at whether the caller still waits.
-const clearAtOnce = 256 * volume.MiB
 
 // stageBlock attaches the device of a raw block volume. What is on it is its user's alone.
 func (n *Node) stageBlock(ctx context.Context, manager device.Manager, rec *volume.Record, path string) error {
@@ -44,37 +40,11 @@ func (n *Node) clear(ctx context.Context, dev string, rec *volume.Record) error 
 		return nil
 	}
 	klog.FromContext(ctx).V(2).Info("Clearing a new raw block volume", "device", dev, "bytes", rec.DeviceSize)
-	if err := zeroDevice(ctx, dev); err != nil {
+	if err := filesystem.Zero(ctx, dev); err != nil {
 		return err
 	}
 	rec.Cleared = true
 	return n.store.Put(rec)
-}
-
-// zeroDevice writes zeros over a whole block device and returns when they are on the medium.
-func zeroDevice(ctx context.Context, dev string) error {
-	f, err := os.OpenFile(dev, os.O_RDWR|unix.O_CLOEXEC|unix.O_EXCL, 0)
-	if err != nil {
-		return fmt.Errorf("clear the device: %w", err)
-	}
-	defer f.Close()
-	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return fmt.Errorf("clear %s: %w", dev, err)
-	}
-	for at := int64(0); at < size; at += clearAtOnce {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("clear %s: %w after %d of %d bytes", dev, err, at, size)
-		}
-		span := [2]uint64{uint64(at), uint64(min(clearAtOnce, size-at))}
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKZEROOUT, uintptr(unsafe.Pointer(&span))); errno != 0 {
-			return fmt.Errorf("clear %s at %d: %w", dev, at, errno)
-		}
-	}
-	if err := f.Sync(); err != nil {
-		return fmt.Errorf("clear %s: %w", dev, err)
-	}
-	return nil
 }
 
 // growsRaw refuses to grow a raw block volume on persistent memory: its user would see what the new extents held before anybody could
