@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -48,21 +49,14 @@ func (o *Orphans) Metric() prometheus.Collector { return o.gauge }
 
 // Run checks at every interval until ctx is done.
 func (o *Orphans) Run(ctx context.Context, interval time.Duration) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if o.view.Check(ctx) != nil {
-			continue // not synced yet: every node would look missing
+			return // not synced yet: every node would look missing
 		}
 		if err := o.check(ctx); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot check for volumes whose node is gone")
 		}
-	}
+	}, interval)
 }
 
 func (o *Orphans) check(ctx context.Context) error {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
@@ -69,21 +70,14 @@ func (s *Silent) Metric() prometheus.Collector { return s.gauge }
 // Run checks at every interval until ctx is done.
 func (s *Silent) Run(ctx context.Context, interval time.Duration) {
 	go s.informer.RunWithContext(ctx)
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if !s.informer.HasSynced() {
-			continue
+			return
 		}
 		if err := s.check(ctx); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot mark all nodes that are not heard of")
 		}
-	}
+	}, interval)
 }
 
 func (s *Silent) check(ctx context.Context) error {

@@ -200,11 +200,9 @@ func (m *Manager) List(ctx context.Context) ([]device.Found, error) {
 		return nil, err
 	}
 	var found []device.Found
-	for _, region := range inventory.Regions() {
-		for _, ns := range region.Used() {
-			if volume.ValidID(ns.Name) {
-				found = append(found, device.Found{ID: ns.Name, Where: ns.Dev + " in " + region.Dev})
-			}
+	for region, ns := range inventory.Used() {
+		if volume.ValidID(ns.Name) {
+			found = append(found, device.Found{ID: ns.Name, Where: ns.Dev + " in " + region.Dev})
 		}
 	}
 	return found, nil

@@ -4,7 +4,6 @@ package node
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -150,7 +149,7 @@ func (n *Node) LibraryDigest() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the library: %w", err)
 	}
-	return fmt.Sprintf("%x", sha256.Sum256(content)), nil
+	return digest(content), nil
 }
 
 // LibraryReady says whether pods find the library on this node.

@@ -174,7 +174,7 @@ func (l library) removeStaleSockets() error {
 		return fmt.Errorf("look for stale agent sockets: %w", err)
 	}
 	for _, socket := range sockets {
-		if err := removeIfThere(socket); err != nil {
+		if err := volume.RemoveIfThere(socket); err != nil {
 			return fmt.Errorf("remove a stale agent socket: %w", err)
 		}
 	}
@@ -183,15 +183,8 @@ func (l library) removeStaleSockets() error {
 
 // removeSocket removes the socket of the volume whose file system has these numbers: an agent that was killed leaves it behind.
 func (l library) removeSocket(major, minor uint32) error {
-	if err := removeIfThere(filepath.Join(l.agentsDir(), fmt.Sprintf("%d-%d.sock", major, minor))); err != nil {
+	if err := volume.RemoveIfThere(filepath.Join(l.agentsDir(), fmt.Sprintf("%d-%d.sock", major, minor))); err != nil {
 		return fmt.Errorf("remove an agent's socket: %w", err)
-	}
-	return nil
-}
-
-func removeIfThere(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
@@ -149,6 +150,19 @@ func (i Inventory) Regions() []Region {
 		}
 	}
 	return regions
+}
+
+// Used goes over the namespaces that hold space, in all regions.
+func (i Inventory) Used() iter.Seq2[Region, Namespace] {
+	return func(yield func(Region, Namespace) bool) {
+		for _, region := range i.Regions() {
+			for _, ns := range region.Used() {
+				if !yield(region, ns) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Kind is what brings the memory, in one word.

@@ -94,21 +94,19 @@ func (t *Tool) Destroy(ctx context.Context, ns Namespace) error {
 	if err != nil {
 		return err
 	}
-	for _, region := range inventory.Regions() {
-		for _, now := range region.Used() {
-			if now.Dev != ns.Dev {
-				continue
-			}
-			if now.Name != ns.Name || now.UUID != ns.UUID {
-				return fmt.Errorf("namespace %s was %q (%s) and is %q (%s) now; it is not destroyed", ns.Dev, ns.Name, ns.UUID, now.Name, now.UUID)
-			}
-			// --force is ndctl's word for a namespace that is enabled; one that is mounted or otherwise in use it refuses all the same.
-			if _, err := command.Run(ctx, "ndctl", "destroy-namespace", "--force", "--region="+region.Dev, ns.Dev); err != nil {
-				return fmt.Errorf("destroy namespace %s (%q): %w", ns.Dev, ns.Name, err)
-			}
-			klog.FromContext(ctx).V(2).Info("Destroyed a namespace", "namespace", ns.Dev, "name", ns.Name)
-			return nil
+	for region, now := range inventory.Used() {
+		if now.Dev != ns.Dev {
+			continue
 		}
+		if now.Name != ns.Name || now.UUID != ns.UUID {
+			return fmt.Errorf("namespace %s was %q (%s) and is %q (%s) now; it is not destroyed", ns.Dev, ns.Name, ns.UUID, now.Name, now.UUID)
+		}
+		// --force is ndctl's word for a namespace that is enabled; one that is mounted or otherwise in use it refuses all the same.
+		if _, err := command.Run(ctx, "ndctl", "destroy-namespace", "--force", "--region="+region.Dev, ns.Dev); err != nil {
+			return fmt.Errorf("destroy namespace %s (%q): %w", ns.Dev, ns.Name, err)
+		}
+		klog.FromContext(ctx).V(2).Info("Destroyed a namespace", "namespace", ns.Dev, "name", ns.Name)
+		return nil
 	}
 	return nil
 }
@@ -125,11 +123,9 @@ func (t *Tool) Enable(ctx context.Context, ns Namespace) (Namespace, error) {
 	if err != nil {
 		return ns, err
 	}
-	for _, region := range inventory.Regions() {
-		for _, now := range region.Used() {
-			if now.Dev == ns.Dev && now.Name == ns.Name {
-				return now, nil
-			}
+	for _, now := range inventory.Used() {
+		if now.Dev == ns.Dev && now.Name == ns.Name {
+			return now, nil
 		}
 	}
 	return ns, fmt.Errorf("namespace %s (%q) was enabled and is not there any more", ns.Dev, ns.Name)
@@ -152,16 +148,14 @@ type Named struct {
 // Find returns the namespace with a name, nil when there is none. Two with one name are an error: nobody knows which is meant.
 func (i Inventory) Find(name string) (*Named, error) {
 	var found *Named
-	for _, region := range i.Regions() {
-		for _, ns := range region.Used() {
-			if ns.Name != name {
-				continue
-			}
-			if found != nil {
-				return nil, fmt.Errorf("namespaces %s and %s are both named %q", found.Dev, ns.Dev, name)
-			}
-			found = &Named{ns, region}
+	for region, ns := range i.Used() {
+		if ns.Name != name {
+			continue
 		}
+		if found != nil {
+			return nil, fmt.Errorf("namespaces %s and %s are both named %q", found.Dev, ns.Dev, name)
+		}
+		found = &Named{ns, region}
 	}
 	return found, nil
 }

@@ -49,17 +49,15 @@ func (f Finding) String() string {
 // Find returns what is named as pmem-csi names things.
 func Find(inventory nvdimm.Inventory) []Finding {
 	var findings []Finding
-	for _, region := range inventory.Regions() {
-		for _, ns := range region.Used() {
-			if ns.Name != NamespaceName && !IsVolume(ns.Name) {
-				continue
-			}
-			f := Finding{Region: region.Dev, Namespace: ns.Dev, Name: ns.Name, Size: int64(ns.Size), Volume: ns.Name != NamespaceName}
-			if ns.BlockDev != "" {
-				f.Device = "/dev/" + ns.BlockDev
-			}
-			findings = append(findings, f)
+	for region, ns := range inventory.Used() {
+		if ns.Name != NamespaceName && !IsVolume(ns.Name) {
+			continue
 		}
+		f := Finding{Region: region.Dev, Namespace: ns.Dev, Name: ns.Name, Size: int64(ns.Size), Volume: ns.Name != NamespaceName}
+		if ns.BlockDev != "" {
+			f.Device = "/dev/" + ns.BlockDev
+		}
+		findings = append(findings, f)
 	}
 	return findings
 }

@@ -100,7 +100,7 @@ func (s *Store) Put(r *Record) error {
 
 // Remove forgets a volume. It is no error when the store does not know it.
 func (s *Store) Remove(id string) error {
-	if err := os.Remove(s.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := RemoveIfThere(s.path(id)); err != nil {
 		return fmt.Errorf("remove the state of volume %s: %w", id, err)
 	}
 	if err := SyncDir(s.dir); err != nil {
@@ -169,9 +169,17 @@ func RemoveUnfinished(dir string) error {
 		return fmt.Errorf("look for unfinished files in %s: %w", dir, err)
 	}
 	for _, path := range left {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := RemoveIfThere(path); err != nil {
 			return fmt.Errorf("remove an unfinished file: %w", err)
 		}
+	}
+	return nil
+}
+
+// RemoveIfThere removes a file. It is no error when there is none.
+func RemoveIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
@@ -197,7 +205,7 @@ func WriteFileDurable(path string, content []byte, mode fs.FileMode) error {
 func SetSymlink(target, path string) error {
 	dir := filepath.Dir(path)
 	tmp := filepath.Join(dir, "."+filepath.Base(path)+".link"+unfinishedSuffix)
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := RemoveIfThere(tmp); err != nil {
 		return err
 	}
 	if err := os.Symlink(target, tmp); err != nil {

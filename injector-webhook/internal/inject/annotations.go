@@ -57,7 +57,7 @@ func (w *wish[T]) read(pod *corev1.Pod, key, value string) (taken bool, err erro
 		return false, nil
 	}
 	if len(key) > maxAnnotationName {
-		return true, denied(ReasonAnnotation, "an annotation %s.... has a name of %d bytes; Kubernetes allows %d", w.annotation, len(key), maxAnnotationName)
+		return true, denied(ReasonAnnotation, "an annotation %s.CONTAINER has a name of %d bytes; Kubernetes allows %d", w.annotation, len(key), maxAnnotationName)
 	}
 	parsed, err := w.parse(value)
 	if err != nil {
