@@ -78,6 +78,39 @@ func TestCSIDriver(t *testing.T) {
 	}
 }
 
+// TestLibraryDelivery: everybody who has to do with the library's volume agrees on what kind of volume it is.
+func TestLibraryDelivery(t *testing.T) {
+	for delivery, inline := range map[string]bool{"csi": true, "ephemeral": false} {
+		objects := charttest.Render(t, "--set", "injector.library.delivery="+delivery)
+		driver := find[storagev1.CSIDriver](t, objects, "CSIDriver", "csi.splitfs.io")
+		_, labelled := driver.Labels["security.openshift.io/csi-ephemeral-volume-profile"]
+		if slices.Contains(driver.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral) != inline || labelled != inline ||
+			!slices.Contains(driver.Spec.VolumeLifecycleModes, storagev1.VolumeLifecyclePersistent) {
+			t.Errorf("%s: CSIDriver is %+v", delivery, driver)
+		}
+		injector := find[appsv1.Deployment](t, objects, "Deployment", "splitfs-injector").Spec.Template.Spec.Containers[0]
+		if !slices.Contains(injector.Args, "--library-delivery="+delivery) {
+			t.Errorf("%s: the injector's arguments are %q", delivery, injector.Args)
+		}
+		most := "--max-volumes=128"
+		if inline {
+			most = "--max-volumes=64"
+		}
+		if node := find[appsv1.DaemonSet](t, objects, "DaemonSet", "splitfs-node").Spec.Template.Spec.Containers[0]; !slices.Contains(node.Args, most) {
+			t.Errorf("%s: the node's arguments are %q", delivery, node.Args)
+		}
+		if !inline {
+			class := find[storagev1.StorageClass](t, objects, "StorageClass", "splitfs-library")
+			if class.Provisioner != "csi.splitfs.io" || !maps.Equal(class.Parameters, map[string]string{"splitfs.io/kind": "library"}) ||
+				*class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer || *class.AllowVolumeExpansion || *class.ReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+				t.Errorf("class is %+v", class)
+			}
+		} else if slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == "splitfs-library" }) {
+			t.Error("a class that nobody uses")
+		}
+	}
+}
+
 // TestBadValues: a wrong value is refused with the name of what is wrong.
 func TestBadValues(t *testing.T) {
 	for set, says := range map[string]string{
@@ -100,6 +133,7 @@ func TestBadValues(t *testing.T) {
 		"injector.timeoutSeconds=1":                                           "timeoutSeconds",
 		"injector.namespaces=some":                                            "namespaces",
 		"injector.requiredClasses={A_B}":                                      "requiredClasses",
+		"injector.library.delivery=hostPath":                                  "delivery",
 		"injector.certManager.issuer.name=x":                                  "issuer",
 		"injector.exemptNamespaces={other}":                                   "exemptNamespaces",
 		"node.resources.request.cpu=1":                                        "request",
@@ -152,6 +186,7 @@ var variants = map[string][]string{
 		"--set", "devices.emulated.enabled=false", "--set", "devices.lvm.enabled=true", "--set", "devices.namespace.enabled=true", "--set", "storageClasses.device=namespace",
 		"--set", "devices.regions={region0,0x2468ac00123456}", "--set", "devices.regionPercent=50", "--set", "devices.namespaceMap=mem",
 	},
+	"library by claim": {"--set", "injector.library.delivery=ephemeral"},
 	"nothing optional": {
 		"--set", "status.enabled=false",
 		"--set-json", "node.tolerations=[]", "--set-json", "node.nodeSelector=null", "--set-json", "injector.resources=null", "--set-json", "node.resources=null",

@@ -108,7 +108,9 @@ func TestControllerExpandVolume(t *testing.T) {
 }
 
 func TestOrphans(t *testing.T) {
-	client := fake.NewClientset(persistentVolume("one", "node-1"), persistentVolume("two", "node-2"), node("node-1"))
+	library := persistentVolume("library", "node-2")
+	library.Spec.CSI.VolumeAttributes = map[string]string{"splitfs.io/kind": "library"} // nothing is lost with it
+	client := fake.NewClientset(persistentVolume("one", "node-1"), persistentVolume("two", "node-2"), library, node("node-1"))
 	view := newView(t, client)
 	recorder := record.NewFakeRecorder(16)
 	clk := clocktesting.NewFakePassiveClock(time.Now())
@@ -146,7 +148,7 @@ func TestOrphans(t *testing.T) {
 	if len(orphans.missing) != 0 || len(orphans.reported) != 0 {
 		t.Errorf("a node that came back is still remembered: %v %v", orphans.missing, orphans.reported)
 	}
-	if pvs, err := client.CoreV1().PersistentVolumes().List(context.Background(), metav1.ListOptions{}); err != nil || len(pvs.Items) != 2 {
+	if pvs, err := client.CoreV1().PersistentVolumes().List(context.Background(), metav1.ListOptions{}); err != nil || len(pvs.Items) != 3 {
 		t.Errorf("volumes were touched: %v, %v", pvs, err)
 	}
 }

@@ -67,6 +67,11 @@ func ours(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driverinfo.Name
 }
 
+// isLibrary says whether a PersistentVolume of ours only shows a node's library to a pod: no data goes when that node goes.
+func isLibrary(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.CSI.VolumeAttributes[driverinfo.KindAttribute] == driverinfo.KindLibrary
+}
+
 // Start starts watching.
 func (v *View) Start(ctx context.Context) {
 	v.cluster.StartWithContext(ctx)

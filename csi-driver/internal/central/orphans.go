@@ -69,7 +69,7 @@ func (o *Orphans) check(ctx context.Context) error {
 	orphans := 0
 	for _, pv := range volumes {
 		nodeName := nodeOf(pv)
-		if !ours(pv) || nodeName == "" {
+		if !ours(pv) || isLibrary(pv) || nodeName == "" {
 			continue
 		}
 		if _, err := o.view.nodes.Get(nodeName); err == nil {

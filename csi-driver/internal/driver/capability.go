@@ -57,8 +57,8 @@ func parseCapability(c *csi.VolumeCapability) (capability, error) {
 	return out, nil
 }
 
-// parseCapabilities returns what all capabilities agree on: access type and file system type ("" when none names one), and the
-// mount options of all of them.
+// parseCapabilities returns what all capabilities agree on: access type, file system type ("" when none names one) and whether
+// only readers are meant; and the mount options of all of them.
 func parseCapabilities(list []*csi.VolumeCapability) (capability, error) {
 	var all capability
 	if len(list) == 0 {
@@ -80,6 +80,7 @@ func parseCapabilities(list []*csi.VolumeCapability) (capability, error) {
 			all.fsType = parsed.fsType
 		}
 		all.flags = append(all.flags, parsed.flags...)
+		all.readOnly = parsed.readOnly && (i == 0 || all.readOnly)
 	}
 	return all, nil
 }

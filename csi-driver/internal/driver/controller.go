@@ -58,6 +58,10 @@ func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if err != nil {
 		return nil, StatusOf(err)
 	}
+	if create.Params.Library {
+		resp, err := c.createLibrary(ctx, req, create.Params)
+		return resp, StatusOf(err)
+	}
 	release, err := c.locks.TryLock(volume.IDFromName(create.Name), "create")
 	if err != nil {
 		return nil, StatusOf(err)
@@ -98,14 +102,17 @@ func (c *Controller) createRequest(req *csi.CreateVolumeRequest) (node.CreateReq
 	if out.Params, err = volume.ParseParams(req.GetParameters()); err != nil {
 		return out, err
 	}
+	for key := range req.GetMutableParameters() {
+		return out, fmt.Errorf("%w: a volume has no attributes that can be changed later, but the VolumeAttributesClass sets %q", volume.ErrInvalid, key)
+	}
+	if out.Params.Library {
+		return out, nil
+	}
 	if out.FSType, err = chooseFSType(capability, out.Params.FSType); err != nil {
 		return out, err
 	}
 	if out.Source, err = contentSource(req.GetVolumeContentSource()); err != nil {
 		return out, err
-	}
-	for key := range req.GetMutableParameters() {
-		return out, fmt.Errorf("%w: a volume has no attributes that can be changed later, but the VolumeAttributesClass sets %q", volume.ErrInvalid, key)
 	}
 	return out, c.checkTopology(req.GetAccessibilityRequirements())
 }
@@ -196,6 +203,9 @@ func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 		if params, err = volume.ParseParams(nil); err != nil {
 			return nil, StatusOf(err)
 		}
+	}
+	if params.Library {
+		return libraryCapacity(), nil
 	}
 	block := false
 	if len(req.GetVolumeCapabilities()) > 0 {

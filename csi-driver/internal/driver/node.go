@@ -58,10 +58,14 @@ func (s *Node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 	if err != nil {
 		return nil, StatusOf(err)
 	}
-	if attributes, err := volume.ParseAttributes(req.GetVolumeContext()); err != nil {
+	attributes, err := volume.ParseAttributes(req.GetVolumeContext())
+	switch {
+	case err != nil:
 		return nil, StatusOf(err)
-	} else if attributes.Ephemeral {
+	case attributes.Ephemeral:
 		return nil, StatusOf(fmt.Errorf("%w: inline volumes are not staged", volume.ErrInvalid))
+	case attributes.Library: // there is nothing to prepare: it is mounted when it is published
+		return &csi.NodeStageVolumeResponse{}, nil
 	}
 	release, err := s.locks.TryLock(id, "stage")
 	if err != nil {
@@ -113,8 +117,8 @@ func (s *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 		return nil, StatusOf(err)
 	}
 	defer release()
-	if attributes.Ephemeral {
-		err = s.node.PublishLibrary(ctx, target, req.GetReadonly())
+	if attributes.Library {
+		err = s.publishLibrary(ctx, req, capability, attributes.Ephemeral)
 	} else if err = checkPath("staging target path", req.GetStagingTargetPath()); err == nil {
 		err = s.node.Publish(ctx, node.PublishRequest{
 			ID: id, StagingPath: req.GetStagingTargetPath(), Target: target, Block: capability.block,

@@ -10,7 +10,8 @@ const (
 	// TopologyKey names the one node that can reach a volume.
 	TopologyKey = Name + "/node"
 
-	// KindAttribute and KindLibrary select, in an inline volume's attributes, the volume that carries the library into a pod.
+	// KindAttribute and KindLibrary select, in an inline volume's attributes or in a StorageClass's parameters, the volume that
+	// carries the library into a pod.
 	KindAttribute = "splitfs.io/kind"
 	KindLibrary   = "library"
 )

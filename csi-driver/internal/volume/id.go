@@ -13,6 +13,7 @@ import (
 const (
 	idPrefix       = "splitfs-"
 	snapshotPrefix = "snapshot-"
+	libraryPrefix  = "library-"
 	// 128 bits of the name's digest: far beyond any chance of a collision, and short enough that "<id>.img" fits the 64 bytes
 	// the kernel keeps of a loop device's backing file name.
 	idHexLen = 32
@@ -30,6 +31,10 @@ var (
 func IDFromName(name string) string {
 	return idPrefix + digest(name, idHexLen)
 }
+
+// LibraryID derives the ID of a volume that shows the library from the name in the request. It is no ID of a volume (ValidID): the
+// node has neither state nor device for it.
+func LibraryID(name string) string { return libraryPrefix + digest(name, idHexLen) }
 
 func digest(s string, length int) string {
 	sum := sha256.Sum256([]byte(s))

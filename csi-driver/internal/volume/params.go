@@ -80,18 +80,23 @@ type Params struct {
 	FSType string // empty: the volume capability decides, then XFS
 	PVC    PVC
 	PV     string
+	// Library: no volume of anybody's data, but one that shows the library to a pod. Mode, device and file system are empty.
+	Library bool
 }
 
 // ParseParams reads the parameters of a StorageClass. Every key that is not known is an error: a misspelt "mode" must not
 // silently become the default.
 func ParseParams(in map[string]string) (Params, error) {
 	p := Params{Mode: ModePosix, Device: DeviceEmulated}
-	user := []string{keyMode, keyDevice, keyFSType}
+	internal := []string{keyPVName, keyPVCName, keyPVCNamespace}
+	if _, ok := in[driverinfo.KindAttribute]; ok {
+		return Params{Library: true}, checkKind("StorageClass parameter", in, internal)
+	}
 	in, err := withoutPMEMCSI(in)
 	if err != nil {
 		return p, err
 	}
-	if err := checkKeys("StorageClass parameter", in, user, []string{keyPVName, keyPVCName, keyPVCNamespace}); err != nil {
+	if err := checkKeys("StorageClass parameter", in, []string{keyMode, keyDevice, keyFSType}, internal); err != nil {
 		return p, err
 	}
 	if v, ok := in[keyMode]; ok {
@@ -121,6 +126,9 @@ func (p Params) check() error {
 
 // Attributes returns what goes into the PersistentVolume and comes back with every call for the volume.
 func (p Params) Attributes() map[string]string {
+	if p.Library {
+		return map[string]string{driverinfo.KindAttribute: driverinfo.KindLibrary}
+	}
 	return map[string]string{keyMode: string(p.Mode), keyDevice: p.Device}
 }
 
@@ -130,6 +138,8 @@ type Attributes struct {
 	Device    string
 	Pod       Pod
 	Ephemeral bool
+	// Library: the volume shows the library; an inline volume always does, a PersistentVolume when its class says so.
+	Library bool
 }
 
 // ParseAttributes reads the volume context of a PersistentVolume.
@@ -138,8 +148,17 @@ func ParseAttributes(in map[string]string) (Attributes, error) {
 		Mode: Mode(in[keyMode]), Device: in[keyDevice], Ephemeral: in[keyEphemeral] == "true",
 		Pod: Pod{Namespace: in[keyPodNamespace], Name: in[keyPodName], UID: in[keyPodUID]},
 	}
-	if a.Ephemeral {
-		return a, parseInline(in)
+	_, hasKind := in[driverinfo.KindAttribute]
+	switch {
+	case a.Ephemeral && !hasKind:
+		return a, fmt.Errorf("%w: an inline volume of %s needs the attribute %s: %s; use a PersistentVolumeClaim to store data",
+			ErrInvalid, driverinfo.Name, driverinfo.KindAttribute, driverinfo.KindLibrary)
+	case a.Ephemeral:
+		a.Library = true
+		return a, checkKind("inline volume attribute", in, podKeys)
+	case hasKind:
+		a.Library = true
+		return a, checkKind("volume attribute", in, append([]string{keyProvisioner}, podKeys...))
 	}
 	if err := checkKeys("volume attribute", in, []string{keyMode, keyDevice}, append([]string{keyProvisioner}, podKeys...)); err != nil {
 		return a, err
@@ -155,17 +174,12 @@ func ParseAttributes(in map[string]string) (Attributes, error) {
 	return a, nil
 }
 
-// parseInline checks the attributes of an inline volume. There is one kind of them: the one that carries the library.
-func parseInline(in map[string]string) error {
-	kind, ok := in[driverinfo.KindAttribute]
-	if !ok {
-		return fmt.Errorf("%w: an inline volume of %s needs the attribute %s: %s; use a PersistentVolumeClaim to store data",
-			ErrInvalid, driverinfo.Name, driverinfo.KindAttribute, driverinfo.KindLibrary)
-	}
-	if err := checkKeys("inline volume attribute", in, []string{driverinfo.KindAttribute}, podKeys); err != nil {
+// checkKind checks what names a kind of volume. There is one kind besides volumes for data: the one that carries the library.
+func checkKind(what string, in map[string]string, internal []string) error {
+	if err := checkKeys(what, in, []string{driverinfo.KindAttribute}, internal); err != nil {
 		return err
 	}
-	return oneOf("inline volume attribute "+driverinfo.KindAttribute, kind, []string{driverinfo.KindLibrary})
+	return oneOf(what+" "+driverinfo.KindAttribute, in[driverinfo.KindAttribute], []string{driverinfo.KindLibrary})
 }
 
 // CheckFSType refuses a file system type that volumes cannot be formatted with.

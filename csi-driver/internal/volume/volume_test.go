@@ -67,6 +67,8 @@ func TestAttributesRoundTrip(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("mode", "strict", "csi.storage.k8s.io/ephemeral", "true")
 	f.Add("splitfs.io/kind", "library", "csi.storage.k8s.io/ephemeral", "true")
+	f.Add("splitfs.io/kind", "library", "csi.storage.k8s.io/ephemeral", "false")
+	f.Add("splitfs.io/kind", "library", "mode", "strict")
 	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 string) {
 		in := map[string]string{k1: v1, k2: v2}
 		if p, err := ParseParams(in); err == nil {
@@ -110,7 +112,10 @@ func TestID(t *testing.T) {
 	if one != IDFromName("pvc-1") || one == IDFromName("pvc-2") || !ValidID(one) {
 		t.Errorf("ID %s is not a function of the name, or not valid", one)
 	}
-	for _, id := range []string{"", "splitfs-", one + "0", "../" + one, one[:len(one)-1] + "G", "csi-0123"} {
+	if library := LibraryID("pvc-1"); library != LibraryID("pvc-1") || library == LibraryID("pvc-2") {
+		t.Errorf("ID %s is not a function of the name", library)
+	}
+	for _, id := range []string{"", "splitfs-", LibraryID("pvc-1"), one + "0", "../" + one, one[:len(one)-1] + "G", "csi-0123"} {
 		if ValidID(id) {
 			t.Errorf("%q is taken for an ID", id)
 		}

@@ -38,6 +38,8 @@ import (
 
 	"splitfs.io/splitfs/injector-webhook/internal/certs"
 	"splitfs.io/splitfs/injector-webhook/internal/claims"
+	"splitfs.io/splitfs/injector-webhook/internal/inject"
+	"splitfs.io/splitfs/injector-webhook/internal/names"
 	"splitfs.io/splitfs/injector-webhook/internal/podhook"
 )
 
@@ -55,6 +57,7 @@ type Options struct {
 	HealthAddress    string
 	MetricsAddress   string
 	LookupTimeout    time.Duration
+	LibraryDelivery  string
 }
 
 // NewCommand builds the root command.
@@ -92,6 +95,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.HealthAddress, "health-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", ":8080", "address of /metrics, 0 turns it off")
 	flags.DurationVar(&o.LookupTimeout, "lookup-timeout", 3*time.Second, "time for reading claims and classes of one pod; must be shorter than the webhook's timeoutSeconds")
+	flags.StringVar(&o.LibraryDelivery, "library-delivery", string(inject.CSI), "volume that brings the library into a pod: csi (an inline volume) or ephemeral (a generic ephemeral volume of class "+names.LibraryClass+", for clusters that forbid inline volumes)")
 	klogFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(klogFlags)
 	if err := klogFlags.Set("v", "2"); err != nil {
@@ -111,6 +115,9 @@ func (o *Options) validate() error {
 	}
 	if o.LookupTimeout <= 0 {
 		return errors.New("--lookup-timeout must be positive")
+	}
+	if _, err := inject.ParseDelivery(o.LibraryDelivery); err != nil {
+		return fmt.Errorf("--library-delivery: %w", err)
 	}
 	return nil
 }
@@ -192,6 +199,7 @@ func (o *Options) addWebhook(ctx context.Context, mgr manager.Manager) error {
 		Recorder:         mgr.GetEventRecorder("splitfs-injector"),
 		Metrics:          counters,
 		LookupTimeout:    o.LookupTimeout,
+		Delivery:         inject.Delivery(o.LibraryDelivery), // validate has checked it
 	}})
 	return nil
 }

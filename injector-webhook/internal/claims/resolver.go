@@ -117,7 +117,7 @@ func (r *Resolver) resolveSpec(ctx context.Context, what string, spec *corev1.Pe
 	if class == nil {
 		return Verdict{Kind: Unknown, Reason: what + " is not bound and " + missing}, nil
 	}
-	if class.Provisioner != names.Driver {
+	if class.Provisioner != names.Driver || isLibrary(class.Parameters) {
 		return Verdict{Kind: Foreign}, nil
 	}
 	mode, err := parseMode(class.Parameters, fmt.Sprintf("parameter %q of StorageClass %q", names.ParameterMode, class.Name))
@@ -137,7 +137,7 @@ func (r *Resolver) resolveVolume(ctx context.Context, name string) (verdict Verd
 		}
 		return Verdict{}, false, fmt.Errorf("read PersistentVolume %q: %w", name, err)
 	}
-	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.Driver {
+	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.Driver || isLibrary(volume.Spec.CSI.VolumeAttributes) {
 		return Verdict{Kind: Foreign}, true, nil
 	}
 	if _, said := volume.Spec.CSI.VolumeAttributes[names.ParameterMode]; !said && volume.Spec.StorageClassName != "" {
@@ -210,6 +210,11 @@ func (r *Resolver) get(ctx context.Context, key client.ObjectKey, object client.
 		return false, err
 	}
 	return true, r.Live.Get(ctx, key, object)
+}
+
+// isLibrary says whether a class or volume of the driver only shows the library: nothing in it is to be served by the library.
+func isLibrary(values map[string]string) bool {
+	return values[names.VolumeKindAttribute] == names.VolumeKindLibrary
 }
 
 func parseMode(values map[string]string, what string) (modes.Mode, error) {

@@ -105,6 +105,8 @@ func TestResolve(t *testing.T) {
 		{name: "ephemeral", cached: []client.Object{strictClass}, volume: ephemeralVolume(to("fast")), want: Ours, mode: "strict"},
 		{name: "ephemeral with the default class", cached: []client.Object{defaultClass("d", ours, 0)}, volume: ephemeralVolume(nil), want: Ours, mode: "sync"},
 		{name: "ephemeral of another driver", cached: []client.Object{class("x", "other", nil)}, volume: ephemeralVolume(to("x")), want: Foreign},
+		{name: "ephemeral that shows the library", cached: []client.Object{class("l", ours, map[string]string{"splitfs.io/kind": "library"})}, volume: ephemeralVolume(to("l")), want: Foreign},
+		{name: "bound to a volume that shows the library", cached: []client.Object{claim(to("l"), "pv"), pv(ours, "l", map[string]string{"splitfs.io/kind": "library"})}, want: Foreign},
 		{name: "emptyDir", volume: &corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, want: Foreign},
 		{name: "claim without a name", volume: &corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}}, want: Foreign},
 		{name: "a claim name that is a path", volume: &corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "../secrets/x"}}}, want: Foreign},

@@ -41,12 +41,17 @@ func decodePod(t *testing.T, raw []byte) *corev1.Pod {
 // mutate runs the injector over a pod as the webhook does.
 func mutate(t *testing.T, raw []byte) (*Result, error) {
 	t.Helper()
+	return mutateWith(t, raw, CSI)
+}
+
+func mutateWith(t *testing.T, raw []byte, delivery Delivery) (*Result, error) {
+	t.Helper()
 	pod := decodePod(t, raw)
 	wishes, err := ReadWishes(pod)
 	if err != nil {
 		return nil, err
 	}
-	return Pod(raw, pod, wishes, ownVolumes)
+	return Pod(raw, pod, wishes, ownVolumes, delivery)
 }
 
 // security asks Kubernetes' own Pod Security policies whether a namespace of a level would admit a pod.
@@ -63,12 +68,17 @@ func security(t *testing.T, level api.Level, pod *corev1.Pod) policy.AggregateCh
 // which would have admitted the pod still does.
 func mutated(t *testing.T, raw []byte) ([]byte, *corev1.Pod, *Result) {
 	t.Helper()
-	result, err := mutate(t, raw)
+	return mutatedWith(t, raw, CSI)
+}
+
+func mutatedWith(t *testing.T, raw []byte, delivery Delivery) ([]byte, *corev1.Pod, *Result) {
+	t.Helper()
+	result, err := mutateWith(t, raw, delivery)
 	if err != nil {
 		t.Fatalf("mutate: %v", err)
 	}
 	after := apply(t, raw, result)
-	again, err := mutate(t, after)
+	again, err := mutateWith(t, after, delivery)
 	if err != nil {
 		t.Fatalf("second invocation: %v", err)
 	}

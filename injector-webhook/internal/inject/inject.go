@@ -26,7 +26,7 @@ type Result struct {
 
 // Pod computes the patch for a pod. volumes maps the names of the pod's volumes that are ours to their own modes. Running it on
 // its own result changes nothing.
-func Pod(raw []byte, pod *corev1.Pod, wishes *Wishes, volumes map[string]modes.Mode) (*Result, error) {
+func Pod(raw []byte, pod *corev1.Pod, wishes *Wishes, volumes map[string]modes.Mode, delivery Delivery) (*Result, error) {
 	doc, err := patch.Parse(raw)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func Pod(raw []byte, pod *corev1.Pod, wishes *Wishes, volumes map[string]modes.M
 	m.warnings = append(m.warnings, wishes.fsync.withoutEffect(m.status.Containers)...)
 	m.status.Injected = len(m.status.Containers) > 0
 	if m.status.Injected {
-		if err := m.volume(); err != nil {
+		if err := m.volume(delivery); err != nil {
 			return nil, err
 		}
 		if err := setStatus(doc, &m.status); err != nil {
@@ -97,41 +97,6 @@ type mutation struct {
 
 	status   Status
 	warnings []string
-}
-
-// findLibraryVolume finds the volume an earlier invocation added, or a name for a new one.
-func findLibraryVolume(pod *corev1.Pod) (string, int) {
-	taken := map[string]bool{}
-	for i := range pod.Spec.Volumes {
-		volume := &pod.Spec.Volumes[i]
-		if volume.CSI != nil && volume.CSI.Driver == names.Driver && volume.CSI.VolumeAttributes[names.VolumeKindAttribute] == names.VolumeKindLibrary {
-			return volume.Name, i
-		}
-		taken[volume.Name] = true
-	}
-	name := names.LibraryVolume
-	for n := 1; taken[name]; n++ {
-		name = fmt.Sprintf("%s-%d", names.LibraryVolume, n)
-	}
-	return name, -1
-}
-
-func (m *mutation) volume() error {
-	if m.libraryIndex >= 0 {
-		// Not read-only, kubelet would try to change ownership inside it.
-		return m.doc.Set(true, "spec", "volumes", m.libraryIndex, "csi", "readOnly")
-	}
-	readOnly := true
-	volume := corev1.Volume{Name: m.libraryVolume, VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
-		Driver: names.Driver, ReadOnly: &readOnly, VolumeAttributes: map[string]string{names.VolumeKindAttribute: names.VolumeKindLibrary},
-	}}}
-	if err := m.doc.EnsureArray("spec", "volumes"); err != nil {
-		return fmt.Errorf("add volume: %w", err)
-	}
-	if err := m.doc.Insert(volume, "spec", "volumes", len(m.pod.Spec.Volumes)); err != nil {
-		return fmt.Errorf("add volume: %w", err)
-	}
-	return nil
 }
 
 // container gives one container what it needs, if it mounts one of our volumes.

@@ -373,7 +373,7 @@ func TestShapesThatDoNotFitAreErrors(t *testing.T) {
 	// The text does not belong to the pod: each place an intent needs is missing or of another kind.
 	for _, raw := range []string{``, `null`, `[]`, `{}`, `{"spec":{}}`, `{"spec":{"containers":[]}}`, `{"spec":{"containers":{}}}`,
 		`{"spec":{"containers":[{"volumeMounts":[1],"env":"x"}],"volumes":[]}}`, `{} {}`} {
-		if _, err := Pod([]byte(raw), pod, wishes, ownVolumes); err == nil {
+		if _, err := Pod([]byte(raw), pod, wishes, ownVolumes, CSI); err == nil {
 			t.Errorf("text %s: no error", raw)
 		}
 	}
@@ -406,6 +406,9 @@ spec:
 	// A refusal after the injection fails in mutated.
 	if before := security(t, api.LevelRestricted, decodePod(t, raw)); !before.Allowed {
 		t.Fatalf("the test pod itself is not restricted: %s", before.ForbiddenDetail())
+	}
+	for _, delivery := range []Delivery{CSI, Ephemeral} {
+		mutatedWith(t, raw, delivery)
 	}
 	_, pod, _ := mutated(t, raw)
 	// The check can fail: a hostPath in place of our inline volume is refused.

@@ -24,9 +24,11 @@ const (
 
 	// LibraryVolume is the name of the volume added to a pod. A pod that uses the name for something else gets a numbered one.
 	LibraryVolume = "splitfs-library"
-	// VolumeKindAttribute and VolumeKindLibrary ask the node service for the inline volume that shows the library.
+	// VolumeKindAttribute and VolumeKindLibrary ask the node service for the volume that shows the library: as an attribute of an
+	// inline volume, or as the parameter of the StorageClass LibraryClass, for clusters that forbid inline volumes.
 	VolumeKindAttribute = AnnotationPrefix + "kind"
 	VolumeKindLibrary   = "library"
+	LibraryClass        = "splitfs-library"
 
 	// LibraryDir is where a container sees the library volume, LibraryPath the library in it, AgentsDir the agents' sockets.
 	LibraryDir  = "/opt/splitfs"

@@ -43,6 +43,8 @@ type Handler struct {
 	// LookupTimeout bounds all reads for one request. It must be shorter than the webhook's timeoutSeconds, so that the pod's
 	// author gets our error and not the API server's "context deadline exceeded".
 	LookupTimeout time.Duration
+	// Delivery is how pods get the library.
+	Delivery inject.Delivery
 }
 
 var _ admission.Handler = (*Handler)(nil)
@@ -184,7 +186,7 @@ func mountedVolumes(pod *corev1.Pod) sets.Set[string] {
 func (h *Handler) mutate(req *admission.Request, pod *corev1.Pod, wishes *inject.Wishes, ours map[string]modes.Mode, undecided []string) (*inject.Result, error) {
 	switch {
 	case len(ours) > 0:
-		return inject.Pod(req.Object.Raw, pod, wishes, ours)
+		return inject.Pod(req.Object.Raw, pod, wishes, ours, h.Delivery)
 	case len(undecided) > 0:
 		return inject.NotInjected(req.Object.Raw, undecided[0])
 	}

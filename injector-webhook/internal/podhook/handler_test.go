@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"splitfs.io/splitfs/injector-webhook/internal/claims"
+	"splitfs.io/splitfs/injector-webhook/internal/inject"
 )
 
 type recordedEvents struct{ texts []string }
@@ -58,7 +59,7 @@ func newHandler(tb testing.TB) (*Handler, *recordedEvents) {
 	}
 	events := &recordedEvents{}
 	return &Handler{Claims: &claims.Resolver{Cached: reader, Live: reader}, ExemptNamespaces: sets.New("kube-system", "splitfs-system"),
-		Recorder: events, Metrics: counters, LookupTimeout: time.Second}, events
+		Recorder: events, Metrics: counters, LookupTimeout: time.Second, Delivery: inject.CSI}, events
 }
 
 // podText renders a pod with one claim; metadata and spec are further members in YAML flow.
