@@ -111,6 +111,25 @@ func TestLibraryDelivery(t *testing.T) {
 	}
 }
 
+// TestNodesRequireTheLibrary: nodes refuse what webhook and policy refuse, with the same exceptions, and may look at what they need for it.
+func TestNodesRequireTheLibrary(t *testing.T) {
+	for policy, required := range map[string]bool{"Fail": true, "Ignore": false} {
+		objects := charttest.Render(t, "--set", "injector.failurePolicy="+policy, "--set", "injector.exemptNamespaces={kube-system,monitoring}")
+		args := find[appsv1.DaemonSet](t, objects, "DaemonSet", "splitfs-node").Spec.Template.Spec.Containers[0].Args
+		reads := slices.ContainsFunc(find[rbacv1.ClusterRole](t, objects, "ClusterRole", "splitfs-node").Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Equal(r.Resources, []string{"pods", "namespaces"}) && slices.Equal(r.Verbs, []string{"get"})
+		})
+		if slices.Contains(args, "--require-library=false") == required || reads != required {
+			t.Errorf("failurePolicy %s: arguments %q, reads pods: %v", policy, args, reads)
+		}
+		for _, namespace := range []string{"kube-system", "monitoring", charttest.Namespace} {
+			if slices.Contains(args, "--exempt-namespace="+namespace) != required {
+				t.Errorf("failurePolicy %s, namespace %s: arguments %q", policy, namespace, args)
+			}
+		}
+	}
+}
+
 // TestBadValues: a wrong value is refused with the name of what is wrong.
 func TestBadValues(t *testing.T) {
 	for set, says := range map[string]string{

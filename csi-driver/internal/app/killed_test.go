@@ -101,7 +101,7 @@ func (l *life) start(t *testing.T, killAt int) {
 		"--kubelet-dir="+filepath.Join(l.dir, "kubelet"), "--csi-endpoint="+l.endpoint(), "--register=false", "--data-dir="+filepath.Join(l.dir, "data"),
 		"--emulated-capacity=2Gi", "--emulated-min-free=0", "--pool-bytes=16Mi", "--log-reserve=16Mi",
 		"--splitfs-binary="+filepath.Join(l.dir, "splitfs"), "--library="+filepath.Join(l.dir, "libsplit.so"),
-		"--http-endpoint=", "--events=false", "--status=false", "--watch-interval=1h")
+		"--http-endpoint=", "--events=false", "--status=false", "--require-library=false", "--watch-interval=1h")
 	if err != nil {
 		t.Fatal(err)
 	}

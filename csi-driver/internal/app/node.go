@@ -25,6 +25,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/metrics"
 	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/csi-driver/internal/promise"
 	"splitfs.io/splitfs/csi-driver/internal/registration"
 	"splitfs.io/splitfs/csi-driver/internal/server"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
@@ -54,6 +55,8 @@ type nodeOptions struct {
 	moduleDirs      []string
 	watchInterval   time.Duration
 	kubeconfig      string
+	requireLibrary  bool
+	exempt          []string
 }
 
 func newNodeCommand() *cobra.Command {
@@ -89,6 +92,8 @@ func newNodeCommand() *cobra.Command {
 	f.BoolVar(&o.module, "module", false, "load the kernel module ext4_splitfs, and use it for ext4 volumes")
 	f.StringSliceVar(&o.moduleDirs, "module-dir", nil, moduleDirHelp)
 	f.DurationVar(&o.watchInterval, "watch-interval", 30*time.Second, "how often library, logs, processes of pods and kernel module are looked after")
+	f.BoolVar(&o.requireLibrary, "require-library", true, "show a volume to a pod only when the pod has the library, where the mode promises more than a kernel file system gives")
+	f.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespace whose pods may do without the library; may be repeated")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for a run outside the cluster")
 	return cmd
 }
@@ -219,6 +224,18 @@ func newCluster(ctx context.Context, o nodeOptions) (events.Recorder, node.Claim
 	return events.NewCluster(ctx, client, "splitfs-csi-node", o.nodeName), clusterClaims{client}, nil
 }
 
+// newPromises returns nil when pods may do without the library.
+func newPromises(o nodeOptions) (node.Promises, error) {
+	if !o.requireLibrary {
+		return nil, nil
+	}
+	client, err := kubeClient(o.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("%w (--require-library=false runs without)", err)
+	}
+	return promise.NewChecker(client, o.exempt), nil
+}
+
 // newStatusWriter returns nil when nobody wants the objects.
 func newStatusWriter(o nodeOptions, n *node.Node, modules *module.Manager) (*status.Writer, error) {
 	if !o.status {
@@ -261,6 +278,10 @@ func newNode(ctx context.Context, o nodeOptions, recorder events.Recorder, claim
 	if err != nil {
 		return nil, err
 	}
+	promises, err := newPromises(o)
+	if err != nil {
+		return nil, err
+	}
 	return node.New(ctx, node.Config{
 		Name:       o.nodeName,
 		StateDir:   filepath.Join(o.dataDir, "volumes"),
@@ -272,6 +293,7 @@ func newNode(ctx context.Context, o nodeOptions, recorder events.Recorder, claim
 		Managers:   managers,
 		Events:     recorder,
 		Claims:     claims,
+		Promises:   promises,
 		Module:     modules,
 	})
 }

@@ -54,6 +54,8 @@ type Config struct {
 	Sysfs string
 	// Claims is asked for volumes that the cluster has forgotten; nil: nobody is.
 	Claims Claims
+	// Promises is asked before a pod gets a volume; nil: nobody is.
+	Promises Promises
 	// Agent overrides timeouts of the agents' supervisor; Binary, Args and OnDeath are set here.
 	Agent agent.Config
 }

@@ -5,11 +5,13 @@ package node
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
+	"splitfs.io/splitfs/csi-driver/internal/promise"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
@@ -24,6 +26,12 @@ type PublishRequest struct {
 	// Exclusive refuses a second target while one is mounted.
 	Exclusive bool
 	Pod       volume.Pod
+}
+
+// Promises knows whether a pod has what it needs for what a volume's mode promises.
+type Promises interface {
+	// Check returns an error that says what to do when it has not.
+	Check(ctx context.Context, use promise.Use) error
 }
 
 // Publish bind-mounts the data directory of a staged volume. Ownership and modes are kubelet's business (fsGroupPolicy).
@@ -44,6 +52,9 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 	if rec.Block {
 		return n.publishBlock(ctx, rec, req)
 	}
+	if err := n.checkPromise(ctx, rec, req); err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
 	// Without its agent the application would run with its guarantee kept by slower means, or, in strict mode, could not write.
 	// An agent that was just restarted is worth waiting for; for a longer trouble kubelet calls again and the pod shows why.
 	wait, cancel := context.WithTimeout(ctx, publishWait)
@@ -52,6 +63,22 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 		return fmt.Errorf("publish volume %s: %w: %w", rec.ID, volume.ErrUnavailable, err)
 	}
 	return n.show(ctx, rec, req, n.data(rec))
+}
+
+// checkPromise refuses a writer without the library where the volume's mode needs it. A pod that has the volume keeps it: kubelet
+// repeats its calls when it was restarted.
+func (n *Node) checkPromise(ctx context.Context, rec *volume.Record, req PublishRequest) error {
+	if n.config.Promises == nil || req.ReadOnly {
+		return nil
+	}
+	if _, again := rec.Published[req.Target]; again {
+		if mounted, err := mounts.At(req.Target); err != nil || mounted != nil {
+			return err
+		}
+	}
+	// Kubelet's target path is .../<name of the PersistentVolume>/mount.
+	pv := filepath.Base(filepath.Dir(req.Target))
+	return n.config.Promises.Check(ctx, promise.Use{VolumeID: rec.ID, Mode: rec.Mode, PV: pv, Pod: req.Pod})
 }
 
 // show records a target and mounts source there.

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package promise
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// The contract with the injector; docs/architecture.md has it.
+const (
+	keyMode   = "splitfs.io/mode"
+	keyInject = "splitfs.io/inject"
+	keyStatus = "splitfs.io/status"
+
+	libraryDir  = "/opt/splitfs"
+	libraryPath = libraryDir + "/libsplit.so"
+	envPreload  = "LD_PRELOAD"
+	envConfig   = "SPLITFS_CONFIG"
+)
+
+// strength orders the modes: each gives all that the ones before it give.
+var strength = map[volume.Mode]int{volume.ModePosix: 0, volume.ModeSync: 1, volume.ModeStrict: 2}
+
+// needsLibrary: a kernel file system alone gives what posix promises, and no more.
+func needsLibrary(mode volume.Mode) bool { return strength[mode] > 0 }
+
+func optedOut(values map[string]string) bool { return values[keyInject] == "false" }
+
+// missing is the first place of a pod that would get less than it was promised.
+type missing struct {
+	container, path string
+	mode            volume.Mode
+}
+
+// shortfall looks at each place where a container can write into a claim's volume of a mode; nil: all of them have what they need.
+func shortfall(pod *corev1.Pod, claim string, mode volume.Mode) *missing {
+	volumes := volumesOf(pod, claim)
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			promised := promisedMode(pod, c.Name, mode)
+			if !needsLibrary(promised) {
+				continue
+			}
+			for _, mount := range c.VolumeMounts {
+				if mount.ReadOnly || !slices.Contains(volumes, mount.Name) {
+					continue
+				}
+				if given, ok := givenMode(c, path.Clean("/"+mount.MountPath)); !ok || strength[given] < strength[promised] {
+					return &missing{container: c.Name, path: mount.MountPath, mode: promised}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// volumesOf are the names of the pod's volumes that are the claim and that it can write to.
+func volumesOf(pod *corev1.Pod, claim string) []string {
+	var names []string
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		switch {
+		case v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim && !v.PersistentVolumeClaim.ReadOnly,
+			v.Ephemeral != nil && pod.Name+"-"+v.Name == claim: // Kubernetes names the claim so
+			names = append(names, v.Name)
+		}
+	}
+	return names
+}
+
+// promisedMode is what the annotations say for a container, else the volume's own mode. What is no mode is the injector's to refuse.
+func promisedMode(pod *corev1.Pod, container string, mode volume.Mode) volume.Mode {
+	for _, key := range []string{keyMode + "." + container, keyMode} {
+		if asked := volume.Mode(pod.Annotations[key]); asked != "" {
+			if _, known := strength[asked]; known {
+				return asked
+			}
+		}
+	}
+	return mode
+}
+
+// givenMode is the mode in which the library would serve a path of a container; not ok: it would not be there, or not serve it.
+func givenMode(c *corev1.Container, mountPath string) (volume.Mode, bool) {
+	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean("/"+m.MountPath) == libraryDir })
+	if !mounted || !slices.Contains(strings.FieldsFunc(variable(c, envPreload), func(r rune) bool { return r == ':' || r == ' ' }), libraryPath) {
+		return "", false
+	}
+	// MODE:PATH:AGENTSDIR, joined by ';'. Kubelet makes one '$' of two.
+	for entry := range strings.SplitSeq(strings.ReplaceAll(variable(c, envConfig), "$$", "$"), ";") {
+		if fields := strings.Split(entry, ":"); len(fields) == 3 && fields[1] == mountPath {
+			return volume.Mode(fields[0]), true
+		}
+	}
+	return "", false
+}
+
+// variable is the text of the entry that counts: of several with one name kubelet takes the last.
+func variable(c *corev1.Container, name string) string {
+	for _, v := range slices.Backward(c.Env) {
+		if v.Name == name {
+			return v.Value
+		}
+	}
+	return ""
+}
