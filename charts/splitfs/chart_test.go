@@ -138,6 +138,7 @@ func TestBadValues(t *testing.T) {
 		"storageClasses.fast.create=true":                                     "fast",
 		"storageClasses.strict.fstype=btrfs":                                  "fstype",
 		"storageClasses.device=nvdimm":                                        "device",
+		"storageClasses.erase=true":                                           "erase",
 		"storageClasses.strict.reclaimPolicy=Recycle":                         "reclaimPolicy",
 		"storageClasses.strict.create=maybe":                                  "create",
 		"emulated.capacity=much":                                              "capacity",
@@ -202,7 +203,7 @@ var variants = map[string][]string{
 		"--set", "module.signing.secretName=module-key", "--set", "module.build.image.tag=v1", "--set", "node.dataDir=/data/splitfs",
 	},
 	"persistent memory": {
-		"--set", "devices.emulated.enabled=false", "--set", "devices.lvm.enabled=true", "--set", "devices.namespace.enabled=true", "--set", "storageClasses.device=namespace",
+		"--set", "devices.emulated.enabled=false", "--set", "devices.lvm.enabled=true", "--set", "devices.namespace.enabled=true", "--set", "storageClasses.device=namespace", "--set", "storageClasses.erase=overwrite",
 		"--set", "devices.regions={region0,0x2468ac00123456}", "--set", "devices.regionPercent=50", "--set", "devices.namespaceMap=mem",
 	},
 	"library by claim": {"--set", "injector.library.delivery=ephemeral"},
@@ -351,8 +352,11 @@ func TestDevices(t *testing.T) {
 		}
 	}
 	class := find[storagev1.StorageClass](t, objects, "StorageClass", "splitfs-strict")
-	if class.Parameters["device"] != "namespace" || *class.AllowVolumeExpansion {
-		t.Errorf("namespaces do not grow, and the class is %+v", class)
+	if class.Parameters["device"] != "namespace" || class.Parameters["erase"] != "overwrite" || *class.AllowVolumeExpansion {
+		t.Errorf("namespaces do not grow, deleted volumes are to be overwritten, and the class is %+v", class)
+	}
+	if _, err := charttest.Template(t, append(slices.Clone(variants["persistent memory"]), "--set", "storageClasses.erase=discard")...); err == nil || !strings.Contains(err.Error(), "knows no discard") {
+		t.Errorf("discard of persistent memory: %v", err)
 	}
 	for _, v := range find[appsv1.DaemonSet](t, charttest.Render(t), "DaemonSet", "splitfs-node").Spec.Template.Spec.Volumes {
 		if strings.HasPrefix(v.Name, "lvm") {

@@ -70,6 +70,9 @@ type SplitFSNodeStatus struct {
 	// Available is what can still be given to volumes.
 	// +optional
 	Available *resource.Quantity `json:"available,omitempty"`
+	// Erasing is what deleted volumes and snapshots still take until their bytes are erased.
+	// +optional
+	Erasing *resource.Quantity `json:"erasing,omitempty"`
 	// Devices are the node's device managers and what each of them has.
 	// +optional
 	// +listType=map

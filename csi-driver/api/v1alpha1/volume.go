@@ -25,6 +25,8 @@ const (
 	// VolumeCreating and VolumeDeleting: the node is at it, or will go on with it when it is back.
 	VolumeCreating VolumePhase = "Creating"
 	VolumeDeleting VolumePhase = "Deleting"
+	// VolumeErasing: it was deleted, and its bytes are being erased before its space is given back.
+	VolumeErasing VolumePhase = "Erasing"
 	// VolumeAvailable: it exists and is not mounted.
 	VolumeAvailable VolumePhase = "Available"
 	// VolumeStaged: it is mounted and served, and no pod has it.

@@ -218,6 +218,11 @@ func (in *SplitFSNodeStatus) DeepCopyInto(out *SplitFSNodeStatus) {
 		x := (*in).DeepCopy()
 		*out = &x
 	}
+	if in.Erasing != nil {
+		in, out := &in.Erasing, &out.Erasing
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	if in.Devices != nil {
 		in, out := &in.Devices, &out.Devices
 		*out = make([]DeviceManager, len(*in))

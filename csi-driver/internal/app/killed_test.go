@@ -14,6 +14,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-lib-utils/connection"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"splitfs.io/splitfs/csi-driver/internal/killtest"
@@ -25,7 +26,7 @@ const everyStep = "SPLITFS_KILL_EVERY_STEP"
 
 // TestKilled kills `splitfs-csi node`, a real process, with all its children, just before each call by which a volume's life changes the
 // machine: from CreateVolume to DeleteVolume. A new process then gets the interrupted call again, as kubelet and the sidecars repeat
-// it, or is asked at once to undo everything. Either way the volume's life ends as it would have, its data is there as long as it
+// it, or is asked at once to undo everything. What is deleted is erased too, but for ext4. Either way the volume's life ends as it would have, its data is there as long as it
 // should be, and nothing is left: no mount, loop device, process, backing file or state.
 func TestKilled(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -90,6 +91,13 @@ func (l *life) capability() *csi.VolumeCapability {
 	c := mountCapability("")
 	c.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
 	return c
+}
+
+func (l *life) parameters() map[string]string {
+	if l.fsType == "ext4" {
+		return map[string]string{"mode": "strict"}
+	}
+	return map[string]string{"mode": "strict", "erase": "overwrite"}
 }
 
 func (l *life) endpoint() string { return "unix://" + filepath.Join(l.dir, "csi.sock") }
@@ -168,7 +176,7 @@ func (l *life) steps() []lifeStep {
 		{name: "create", makes: true, call: func(ctx context.Context, _ *testing.T) error {
 			resp, err := controller().CreateVolume(ctx, &csi.CreateVolumeRequest{
 				Name: "pvc-1", CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapabilities: []*csi.VolumeCapability{l.capability()},
-				Parameters: map[string]string{"mode": "strict"},
+				Parameters: l.parameters(),
 			})
 			if err == nil {
 				l.id, l.context = resp.GetVolume().GetVolumeId(), resp.GetVolume().GetVolumeContext()
@@ -220,7 +228,7 @@ func (l *life) steps() []lifeStep {
 			}
 			resp, err := controller().CreateVolume(ctx, &csi.CreateVolumeRequest{
 				Name: "pvc-2", CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * larger}, VolumeCapabilities: []*csi.VolumeCapability{l.capability()},
-				Parameters: map[string]string{"mode": "strict"}, VolumeContentSource: &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+				Parameters: l.parameters(), VolumeContentSource: &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 					Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: l.snapshot},
 				}},
 			})
@@ -253,6 +261,20 @@ func (l *life) steps() []lifeStep {
 		{name: "delete", undo: true, call: func(ctx context.Context, _ *testing.T) error {
 			_, err := controller().DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: l.id})
 			return err
+		}},
+		{name: "erase", undo: true, call: func(ctx context.Context, _ *testing.T) error {
+			for l.process.Killed() == "" {
+				left, err := filepath.Glob(filepath.Join(l.dir, "data", "emulated", "*"))
+				if err != nil || len(left) == 0 {
+					return err
+				}
+				select {
+				case <-ctx.Done():
+					return fmt.Errorf("not erased: %v", left)
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
+			return nil
 		}},
 	}
 }
@@ -339,6 +361,11 @@ func (l *life) run(t *testing.T, killAt int, abandon bool) (steps int) {
 			l.end(t)
 			l.restart(t)
 			i-- // the same call again, or the next one that takes the volume down
+			continue
+		}
+		if status.Code(err) == codes.Aborted { // it is busy, with erasing what the call before had begun
+			time.Sleep(20 * time.Millisecond)
+			i--
 			continue
 		}
 		if err != nil {

@@ -188,6 +188,7 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(ctx, grpcServer, listener) })
 	group.Go(func() error { n.Watch(ctx, locks, o.watchInterval); return nil })
+	group.Go(func() error { n.EraseDeleted(ctx, locks); return nil })
 	group.Go(func() error { verifier.Run(ctx, o.watchInterval); return nil })
 	group.Go(func() error { modules.Run(ctx, o.watchInterval); return nil })
 	if writer != nil {

@@ -27,24 +27,32 @@ func (m *Manager) FinishCopy(_ context.Context, to string) error {
 	}
 	info, err := target.Stat()
 	if err == nil {
-		err = unix.Fallocate(int(target.Fd()), unix.FALLOC_FL_UNSHARE_RANGE, 0, info.Size())
-	}
-	switch {
-	case errors.Is(err, unix.EOPNOTSUPP):
-		err = nil // no reflinks, so nothing is shared; or btrfs, which reserves nothing that is rewritten anyway
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		err = fmt.Errorf("%w in %s: %w", volume.ErrExhausted, m.config.Dir, err)
-	case err == nil:
-		err = target.Sync()
+		err = m.unshare(target, info.Size())
 	}
 	return errors.Join(err, target.Close())
+}
+
+// unshare gives a file blocks of its own in place of those that it shares with another.
+func (m *Manager) unshare(f *os.File, size int64) error {
+	switch err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_UNSHARE_RANGE, 0, size); {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return nil // no reflinks, so nothing is shared; or btrfs, which reserves nothing that is rewritten anyway
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return fmt.Errorf("%w in %s: %w", volume.ErrExhausted, m.config.Dir, err)
+	case err != nil:
+		return fmt.Errorf("unshare the blocks of %s: %w", f.Name(), err)
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", f.Name(), err)
+	}
+	return nil
 }
 
 // copyStep is how much is copied between two looks at the context.
 const copyStep = 64 * volume.MiB
 
-// Copy implements device.Copier. On a file system with reflinks it takes no time; anywhere else the bytes are copied.
-func (m *Manager) Copy(ctx context.Context, from, to string, size int64) error {
+// Copy implements device.Copier. On a file system with reflinks it takes no time, when the copy may share; else the bytes are copied.
+func (m *Manager) Copy(ctx context.Context, from, to string, size int64, share bool) error {
 	source, err := os.Open(m.path(from))
 	if err != nil {
 		return fmt.Errorf("open the backing file to copy: %w", err)
@@ -58,11 +66,11 @@ func (m *Manager) Copy(ctx context.Context, from, to string, size int64) error {
 	if err != nil {
 		return fmt.Errorf("create backing file: %w", err)
 	}
-	err = m.copyInto(ctx, source, target, info.Size(), max(size, info.Size()))
+	err = m.copyInto(ctx, source, target, info.Size(), max(size, info.Size()), share)
 	return errors.Join(err, target.Close())
 }
 
-func (m *Manager) copyInto(ctx context.Context, source, target *os.File, length, size int64) error {
+func (m *Manager) copyInto(ctx context.Context, source, target *os.File, length, size int64, share bool) error {
 	// What is written to the loop device and not to its file yet would not be copied.
 	if err := source.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", source.Name(), err)
@@ -71,15 +79,17 @@ func (m *Manager) copyInto(ctx context.Context, source, target *os.File, length,
 	if err := m.allocate(target, size); err != nil {
 		return err
 	}
-	err := unix.IoctlFileClone(int(target.Fd()), int(source.Fd()))
-	if err == nil {
-		// The clone took the place, and the size, of what was reserved.
-		return m.allocate(target, size)
+	if share {
+		err := unix.IoctlFileClone(int(target.Fd()), int(source.Fd()))
+		if err == nil {
+			// The clone took the place, and the size, of what was reserved.
+			return m.allocate(target, size)
+		}
+		if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTTY) && !errors.Is(err, unix.EXDEV) {
+			return fmt.Errorf("clone %s: %w", source.Name(), err)
+		}
 	}
-	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTTY) && !errors.Is(err, unix.EXDEV) {
-		return fmt.Errorf("clone %s: %w", source.Name(), err)
-	}
-	klog.FromContext(ctx).V(2).Info("The file system has no reflinks, copying a device byte by byte", "from", source.Name(), "to", target.Name(), "bytes", length)
+	klog.FromContext(ctx).V(2).Info("Copying a device byte by byte", "from", source.Name(), "to", target.Name(), "bytes", length, "may-share", share)
 	if err := copyBytes(ctx, source, target, length); err != nil {
 		return fmt.Errorf("copy %s: %w", source.Name(), err)
 	}

@@ -86,7 +86,7 @@ func testCopy(t *testing.T, dir string) {
 	write("a", size-4, "last")
 	must(os.WriteFile(m.path("b"), bytes.Repeat([]byte("old"), 1000), 0o600)) // an earlier call was interrupted
 	for range 2 {
-		must(m.Copy(ctx, "a", "b", size+volume.MiB))
+		must(m.Copy(ctx, "a", "b", size+volume.MiB, true))
 		must(m.FinishCopy(ctx, "b"))
 	}
 	write("a", 0, "later")
@@ -101,7 +101,7 @@ func testCopy(t *testing.T, dir string) {
 	if have, onDisk := allocated(t, m.path("b")); have != size+volume.MiB || onDisk < have {
 		t.Errorf("the copy's size is %d, on disk %d", have, onDisk)
 	}
-	if err := m.Copy(ctx, "a", "c", 100*volume.MiB); !errors.Is(err, volume.ErrExhausted) {
+	if err := m.Copy(ctx, "a", "c", 100*volume.MiB, true); !errors.Is(err, volume.ErrExhausted) {
 		t.Errorf("a copy beyond the capacity: %v", err)
 	}
 }

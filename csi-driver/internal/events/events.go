@@ -36,6 +36,8 @@ const (
 	ReasonLibraryNotLoaded = "LibraryNotLoaded"
 	// ReasonOrphan: something was found on the node that no volume accounts for.
 	ReasonOrphan = "OrphanFound"
+	// ReasonEraseFailed: the bytes of a deleted volume are still there.
+	ReasonEraseFailed = "EraseFailed"
 	// ReasonRegionUnusable: a region of persistent memory that was given to the driver cannot be used.
 	ReasonRegionUnusable = "RegionUnusable"
 	// ReasonPMEMCSI: volumes of pmem-csi are on the node.

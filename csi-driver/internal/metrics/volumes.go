@@ -45,6 +45,7 @@ type Source interface {
 	Reports(ctx context.Context) ([]node.Report, error)
 	LibraryReady() error
 	Orphans() []node.Orphan
+	Erasures() ([]node.Erasure, error)
 	Capacity(ctx context.Context, params volume.Params, block bool) (int64, error)
 }
 
@@ -78,6 +79,9 @@ var (
 	libraryInstalled = nodeDesc("node_library_installed", "1 when pods on this node find libsplit.so.")
 	availableBytes   = nodeDesc("node_emulated_available_bytes", "The most that one more emulated volume could hold.")
 	orphans          = prometheus.NewDesc(prefix+"node_orphans", "Things found on the node that no volume accounts for, by kind.", []string{"kind"}, nil)
+	erasing          = nodeDesc("node_erasing", "Deleted volumes and snapshots whose bytes are being erased, or wait for it.")
+	erasingBytes     = nodeDesc("node_erasing_bytes", "The space that these still take.")
+	eraseFailed      = nodeDesc("node_erase_failed", "How many of these could not be erased so far.")
 	reportErrors     = nodeDesc("node_report_errors", "1 when the last collection could not report on everything.")
 
 	counterDescs = func() []*prometheus.Desc {
@@ -109,7 +113,7 @@ func NewCollector(logger klog.Logger, source Source) *Collector {
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range append([]*prometheus.Desc{
 		volumeInfo, volumeSize, volumeDevice, volumeStaged, volumeProblem, volumeStatusUp, agentUp, agentRestarts, poolBytes, poolFreeBytes,
-		processes, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside, libraryInstalled, availableBytes, orphans, reportErrors,
+		processes, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside, libraryInstalled, availableBytes, orphans, erasing, erasingBytes, eraseFailed, reportErrors,
 	}, counterDescs...) {
 		ch <- d
 	}
@@ -131,6 +135,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- gauge(availableBytes, float64(available))
 	}
 	c.collectOrphans(ch)
+	c.collectErasures(ch)
 	for _, r := range reports {
 		c.collectVolume(ch, r)
 	}
@@ -144,6 +149,24 @@ func (c *Collector) collectOrphans(ch chan<- prometheus.Metric) {
 	for _, kind := range node.OrphanKinds {
 		ch <- gauge(orphans, float64(count[kind]), string(kind))
 	}
+}
+
+func (c *Collector) collectErasures(ch chan<- prometheus.Metric) {
+	list, err := c.source.Erasures()
+	if err != nil {
+		c.logger.Error(err, "Cannot report everything that is being erased")
+	}
+	var bytes int64
+	failed := 0
+	for _, e := range list {
+		bytes += e.Bytes
+		if e.Err != nil {
+			failed++
+		}
+	}
+	ch <- gauge(erasing, float64(len(list)))
+	ch <- gauge(erasingBytes, float64(bytes))
+	ch <- gauge(eraseFailed, float64(failed))
 }
 
 func (c *Collector) reports(ctx context.Context) ([]node.Report, error) {

@@ -44,7 +44,7 @@ func (n *Node) copyDevice(ctx context.Context, source, rec *volume.Record) error
 	if err := n.clearHalfMade(ctx, manager, rec.ID); err != nil {
 		return err
 	}
-	if err := n.whileFrozen(ctx, source, func() error { return copier.Copy(ctx, source.ID, rec.ID, rec.DeviceSize) }); err != nil {
+	if err := n.whileFrozen(ctx, source, func() error { return copier.Copy(ctx, source.ID, rec.ID, rec.DeviceSize, !rec.Erase.Wanted()) }); err != nil {
 		return err
 	}
 	if err := copier.FinishCopy(ctx, rec.ID); err != nil {

@@ -81,6 +81,7 @@ type Node struct {
 	mounter   *mounts.Mounter
 	agents    *agent.Supervisor
 	library   library
+	eraser    *eraser
 
 	orphansMu sync.Mutex
 	orphans   []Orphan
@@ -110,7 +111,7 @@ func New(ctx context.Context, config Config) (*Node, error) {
 	}
 	n := &Node{
 		config: config, store: store, snapshots: snapshots, mounter: mounts.New(),
-		library: library{source: config.Library, dir: config.InjectDir},
+		library: library{source: config.Library, dir: config.InjectDir}, eraser: newEraser(),
 	}
 	if err := n.library.prepareDirs(); err != nil {
 		return nil, err
@@ -162,6 +163,9 @@ func (n *Node) Resume(ctx context.Context) error {
 	if err := n.resumeSnapshots(ctx); err != nil {
 		logger.Error(err, "Cannot finish the deletion of snapshots")
 	}
+	if err := n.resumeErasing(); err != nil {
+		logger.Error(err, "Cannot go on with everything that was being erased")
+	}
 	for _, rec := range records {
 		if err := n.resumeVolume(ctx, rec); err != nil {
 			logger.Error(err, "Cannot resume a volume", "volume-id", rec.ID)
@@ -173,9 +177,12 @@ func (n *Node) Resume(ctx context.Context) error {
 
 func (n *Node) resumeVolume(ctx context.Context, rec *volume.Record) error {
 	logger := klog.FromContext(ctx)
-	if rec.Phase == volume.PhaseDeleting {
+	switch rec.Phase {
+	case volume.PhaseDeleting:
 		logger.Info("Finishing an interrupted deletion", "volume-id", rec.ID)
 		return n.Delete(ctx, rec.ID)
+	case volume.PhaseErasing:
+		return nil
 	}
 	if err := n.forgetUnmounted(rec); err != nil {
 		return err
@@ -217,8 +224,11 @@ func (n *Node) forgetUnmounted(rec *volume.Record) error {
 	return n.store.Put(rec)
 }
 
-// Shutdown stops all agents; volumes stay mounted and applications keep the leases they have.
-func (n *Node) Shutdown() { n.agents.Shutdown() }
+// Shutdown stops the eraser and all agents; volumes stay mounted and applications keep the leases they have.
+func (n *Node) Shutdown() {
+	n.eraser.queue.ShutDown()
+	n.agents.Shutdown()
+}
 
 // agentDied tells the users of a volume. The agent comes back by itself.
 func (n *Node) agentDied(ctx context.Context, id string, cause error) {
@@ -244,6 +254,9 @@ func (n *Node) get(id string) (*volume.Record, error) {
 	rec, err := n.store.Get(id)
 	if err != nil {
 		return nil, err
+	}
+	if rec.Phase == volume.PhaseErasing {
+		return nil, beingErased("volume " + id)
 	}
 	if rec.Phase != volume.PhaseReady {
 		return nil, fmt.Errorf("volume %s: %w: it is in phase %q", id, volume.ErrPrecondition, rec.Phase)

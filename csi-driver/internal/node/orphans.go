@@ -138,7 +138,7 @@ func (n *Node) volumesWithoutPV(ctx context.Context, records []*volume.Record) (
 	var orphans []Orphan
 	var errs []error
 	for _, rec := range records {
-		if rec.Phase == volume.PhaseDeleting {
+		if rec.Phase == volume.PhaseDeleting || rec.Phase == volume.PhaseErasing {
 			continue
 		}
 		age, err := n.store.Age(rec.ID)

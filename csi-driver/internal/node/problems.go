@@ -61,6 +61,9 @@ func (n *Node) problems(rec *volume.Record) ([]Problem, error) {
 	if rec.StageFailure != "" {
 		add(Inaccessible, reasonStageFailed, "the volume could not be made ready for its pods: "+rec.StageFailure)
 	}
+	if err := n.eraser.failure(rec.ID); err != nil {
+		add(Degraded, events.ReasonEraseFailed, eraseFailedMessage("the volume", n.config.Name, err))
+	}
 	if rec.Staged == nil {
 		return problems, nil
 	}

@@ -42,6 +42,9 @@ func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, e
 			return nil, err
 		}
 	}
+	if err := checkErase(manager, req.Params.Erase); err != nil {
+		return nil, err
+	}
 	id := volume.IDFromName(req.Name)
 	rec, err := n.store.Get(id)
 	switch {
@@ -51,6 +54,10 @@ func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, e
 		}
 		if rec.Phase == volume.PhaseReady {
 			return rec, nil
+		}
+		if mustErase(rec) {
+			// Beginning anew would give the space of what was copied so far back as it is.
+			return nil, errors.Join(n.beginErasing(ctx, n.store, rec), beingErased("an interrupted copy, volume "+id))
 		}
 	case errors.Is(err, volume.ErrNotFound):
 		if rec, err = n.plan(ctx, manager, id, req); err != nil {
@@ -66,7 +73,11 @@ func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, e
 		// Nobody has the volume's ID yet, so nobody would ever delete it.
 		cleanup, cancel := detached(ctx)
 		defer cancel()
-		return nil, errors.Join(fmt.Errorf("create volume %s: %w", id, err), n.mounter.Cleanup(n.settlePath(id)), n.destroy(cleanup, manager, rec))
+		err = fmt.Errorf("create volume %s: %w", id, err)
+		if mustErase(rec) {
+			return nil, errors.Join(err, n.beginErasing(cleanup, n.store, rec))
+		}
+		return nil, errors.Join(err, n.mounter.Cleanup(n.settlePath(id)), n.destroy(cleanup, manager, rec))
 	}
 	rec.Phase = volume.PhaseReady
 	if err := n.store.Put(rec); err != nil {
@@ -103,6 +114,9 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 	rec := &volume.Record{
 		ID: id, Name: req.Name, Phase: volume.PhaseCreating,
 		Mode: req.Params.Mode, Device: req.Params.Device, Block: req.Block, FSType: req.FSType, PVC: req.Params.PVC, Size: size,
+	}
+	if req.Params.Erase.Wanted() {
+		rec.Erase = req.Params.Erase
 	}
 	if !req.Block {
 		rec.Overhead = n.config.Overhead
@@ -153,12 +167,16 @@ func compatible(rec *volume.Record, req CreateRequest) error {
 	switch {
 	case rec.Phase == volume.PhaseDeleting:
 		return fmt.Errorf("volume %s: %w: it is being deleted", rec.ID, volume.ErrBusy)
+	case rec.Phase == volume.PhaseErasing:
+		return beingErased("volume " + rec.ID)
 	case !sameSource(rec.Source, req.Source):
 		return differs("source", rec.Source, req.Source)
 	case rec.Mode != req.Params.Mode:
 		return differs("mode", rec.Mode, req.Params.Mode)
 	case rec.Device != req.Params.Device:
 		return differs("device", rec.Device, req.Params.Device)
+	case rec.Erase.OrNone() != req.Params.Erase.OrNone():
+		return differs("erase policy", rec.Erase.OrNone(), req.Params.Erase.OrNone())
 	case rec.Block != req.Block:
 		return differs("volume mode", volumeMode(rec.Block), volumeMode(req.Block))
 	case rec.FSType != req.FSType:
@@ -175,7 +193,8 @@ func sameSource(a, b *volume.Source) bool {
 	return a == b || a != nil && b != nil && *a == *b
 }
 
-// Delete removes a volume and its data. A volume that is in use is not deleted; one that is not known is deleted already.
+// Delete removes a volume and its data, or leaves it to the eraser. A volume that is in use is not deleted; one that is not known is
+// deleted already.
 func (n *Node) Delete(ctx context.Context, id string) error {
 	if !volume.ValidID(id) {
 		return nil // none of ours: there is nothing to delete
@@ -187,6 +206,9 @@ func (n *Node) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	if rec.Phase == volume.PhaseErasing {
+		return n.beginErasing(ctx, n.store, rec)
+	}
 	if user, err := inUse(rec); err != nil {
 		return err
 	} else if user != "" {
@@ -196,11 +218,14 @@ func (n *Node) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	rec.Phase = volume.PhaseDeleting
-	if err := n.store.Put(rec); err != nil {
+	if err := n.agents.Stop(ctx, id); err != nil {
 		return err
 	}
-	if err := n.agents.Stop(ctx, id); err != nil {
+	if mustErase(rec) {
+		return n.beginErasing(ctx, n.store, rec)
+	}
+	rec.Phase = volume.PhaseDeleting
+	if err := n.store.Put(rec); err != nil {
 		return err
 	}
 	if err := n.mounter.Cleanup(n.settlePath(id)); err != nil {

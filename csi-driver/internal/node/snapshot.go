@@ -31,6 +31,12 @@ func (n *Node) CreateSnapshot(ctx context.Context, name, sourceID string) (*volu
 		if rec.Phase == volume.PhaseDeleting {
 			return nil, fmt.Errorf("snapshot %s: %w: it is being deleted", id, volume.ErrBusy)
 		}
+		if rec.Phase == volume.PhaseErasing {
+			return nil, beingErased("snapshot " + id)
+		}
+		if mustErase(rec) {
+			return nil, errors.Join(n.beginErasing(ctx, n.snapshots, rec), beingErased("an interrupted copy, snapshot "+id))
+		}
 	case !errors.Is(err, volume.ErrNotFound):
 		return nil, err
 	}
@@ -44,7 +50,7 @@ func (n *Node) CreateSnapshot(ctx context.Context, name, sourceID string) (*volu
 	}
 	rec = &volume.Record{
 		ID: id, Name: name, Phase: volume.PhaseCreating, Source: &volume.Source{VolumeID: sourceID}, Taken: time.Now().UTC(),
-		Mode: source.Mode, Device: source.Device, FSType: source.FSType, Block: source.Block, PVC: source.PVC,
+		Mode: source.Mode, Erase: source.Erase, Device: source.Device, FSType: source.FSType, Block: source.Block, PVC: source.PVC,
 		Size: source.Size, DeviceSize: source.DeviceSize, Overhead: source.Overhead, Formatted: source.Formatted, Measured: source.Measured,
 	}
 	if err := n.snapshots.Put(rec); err != nil {
@@ -54,7 +60,11 @@ func (n *Node) CreateSnapshot(ctx context.Context, name, sourceID string) (*volu
 		// Nobody has the snapshot's ID yet, so nobody would ever delete it.
 		cleanup, cancel := detached(ctx)
 		defer cancel()
-		return nil, errors.Join(fmt.Errorf("snapshot volume %s: %w", sourceID, err), n.clearHalfMade(cleanup, manager, id), n.snapshots.Remove(id))
+		err = fmt.Errorf("snapshot volume %s: %w", sourceID, err)
+		if mustErase(rec) {
+			return nil, errors.Join(err, n.beginErasing(cleanup, n.snapshots, rec))
+		}
+		return nil, errors.Join(err, n.clearHalfMade(cleanup, manager, id), n.snapshots.Remove(id))
 	}
 	rec.Phase = volume.PhaseReady
 	if err := n.snapshots.Put(rec); err != nil {
@@ -64,7 +74,7 @@ func (n *Node) CreateSnapshot(ctx context.Context, name, sourceID string) (*volu
 	return rec, nil
 }
 
-// DeleteSnapshot removes a snapshot. One that is not known is deleted already; one of another node is refused.
+// DeleteSnapshot removes a snapshot, or leaves it to the eraser. One that is not known is deleted already; one of another node is refused.
 func (n *Node) DeleteSnapshot(ctx context.Context, id string) error {
 	if !volume.ValidSnapshotID(id) {
 		return nil
@@ -75,6 +85,9 @@ func (n *Node) DeleteSnapshot(ctx context.Context, id string) error {
 	rec, err := n.snapshots.Get(id)
 	if err != nil {
 		return ignoreNotFound(err)
+	}
+	if mustErase(rec) {
+		return n.beginErasing(ctx, n.snapshots, rec)
 	}
 	manager, err := n.config.Managers.Get(rec.Device)
 	if err != nil {
@@ -145,6 +158,8 @@ func (n *Node) planCopy(rec *volume.Record, req CreateRequest) error {
 		return refuse("volume mode", volumeMode(source.Block), volumeMode(rec.Block))
 	case source.FSType != rec.FSType:
 		return refuse("file system type", source.FSType, rec.FSType)
+	case rec.Erase.WeakerThan(source.Erase):
+		return refuse("erase policy", source.Erase.OrNone(), rec.Erase.OrNone())
 	}
 	if _, _, err := n.copier(source.Device); err != nil {
 		return err

@@ -220,8 +220,8 @@ func (n *Node) Unstage(ctx context.Context, id, path string) error {
 	if err != nil {
 		return err
 	}
-	if rec.Staged != nil && rec.Staged.Path != path {
-		return n.mounter.Cleanup(path) // it was staged elsewhere since; only this path is to be cleaned
+	if rec.Staged != nil && rec.Staged.Path != path || rec.Phase == volume.PhaseErasing {
+		return n.mounter.Cleanup(path) // it was staged elsewhere since, or deleted; only this path is to be cleaned
 	}
 	manager, err := n.config.Managers.Get(rec.Device)
 	if err != nil {

@@ -34,6 +34,7 @@ const (
 type Node interface {
 	Reports(ctx context.Context) ([]node.Report, error)
 	Devices(ctx context.Context) []node.DeviceReport
+	Erasures() ([]node.Erasure, error)
 	LibraryDigest() (string, error)
 	Check(ctx context.Context) error
 }
@@ -68,6 +69,7 @@ func observe(ctx context.Context, name string, n Node, m Module) snapshot {
 	devices := n.Devices(ctx)
 	addDevices(&s.node, devices)
 	addVolumes(&s.node, reports)
+	addErasures(&s.node, n)
 	addLibrary(&s.node, n)
 	setDevicesReady(&s.node, devices)
 	setModuleReady(&s.node, m.Status())
@@ -132,6 +134,17 @@ func addVolumes(s *v1alpha1.SplitFSNodeStatus, reports []node.Report) {
 	s.Allocated = quantity(allocated)
 	if size > 0 {
 		s.Pool = &v1alpha1.Pool{Size: quantity(size), Used: quantity(used)}
+	}
+}
+
+func addErasures(s *v1alpha1.SplitFSNodeStatus, n Node) {
+	list, _ := n.Erasures() // records that cannot be read are in the condition VolumesHealthy already
+	var bytes int64
+	for _, e := range list {
+		bytes += e.Bytes
+	}
+	if bytes > 0 {
+		s.Erasing = quantity(bytes)
 	}
 }
 
@@ -258,6 +271,8 @@ func phase(rec *volume.Record) v1alpha1.VolumePhase {
 		return v1alpha1.VolumeCreating
 	case rec.Phase == volume.PhaseDeleting:
 		return v1alpha1.VolumeDeleting
+	case rec.Phase == volume.PhaseErasing:
+		return v1alpha1.VolumeErasing
 	case len(rec.Published) > 0:
 		return v1alpha1.VolumePublished
 	case rec.Staged != nil:
@@ -309,6 +324,8 @@ func setHealth(s *v1alpha1.SplitFSVolumeStatus, problems []node.Problem) {
 
 func setServed(s *v1alpha1.SplitFSVolumeStatus, r node.Report) {
 	switch {
+	case r.Record.Phase == volume.PhaseErasing:
+		set(&s.Conditions, v1alpha1.VolumeServed, false, "Erasing", "the volume was deleted; its space is given back when its bytes are erased")
 	case r.Record.Block:
 		set(&s.Conditions, v1alpha1.VolumeServed, false, "RawBlock", "a raw block volume has no file system: the library does not serve it, and it has no agent")
 	case r.Record.Staged == nil:

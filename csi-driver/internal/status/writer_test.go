@@ -62,6 +62,18 @@ func (s *state) Devices(context.Context) []node.DeviceReport {
 	}}
 }
 
+func (s *state) Erasures() ([]node.Erasure, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []node.Erasure
+	for _, r := range s.reports {
+		if r.Record.Phase == volume.PhaseErasing {
+			list = append(list, node.Erasure{ID: r.Record.ID, Bytes: r.Record.DeviceSize})
+		}
+	}
+	return list, nil
+}
+
 func (s *state) LibraryDigest() (string, error) { return "abc", s.library }
 func (s *state) Check(context.Context) error    { return nil }
 func (s *state) Status() module.Status          { return s.module }
@@ -307,6 +319,21 @@ func TestWriter(t *testing.T) {
 		f.sync()
 		if c := meta.FindStatusCondition(f.volumes()["pvc-3"].Status.Conditions, v1alpha1.VolumeServed); c == nil || c.Reason != "RawBlock" {
 			t.Errorf("condition Served: %+v", c)
+		}
+	})
+	t.Run("a volume that is being erased", func(t *testing.T) {
+		f.state.change(func(s *state) {
+			erased := report(4, false, 0)
+			erased.Record.Phase = volume.PhaseErasing
+			s.reports = append(s.reports, erased)
+		})
+		f.sync()
+		status := f.volumes()["pvc-4"].Status
+		if c := meta.FindStatusCondition(status.Conditions, v1alpha1.VolumeServed); status.Phase != v1alpha1.VolumeErasing || c == nil || c.Reason != "Erasing" {
+			t.Errorf("status: %+v", status)
+		}
+		if got := f.node().Status.Erasing; got == nil || got.String() != "2Gi" {
+			t.Errorf("the node's volumes that are erased: %v", got)
 		}
 	})
 	t.Run("a new node service", func(t *testing.T) {

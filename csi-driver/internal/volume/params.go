@@ -40,6 +40,7 @@ const (
 const (
 	keyMode         = "mode"
 	keyDevice       = "device"
+	keyErase        = "erase"
 	keyFSType       = "csi.storage.k8s.io/fstype"
 	keyPVName       = "csi.storage.k8s.io/pv/name"
 	keyPVCName      = "csi.storage.k8s.io/pvc/name"
@@ -77,6 +78,7 @@ type Pod struct {
 type Params struct {
 	Mode   Mode
 	Device string
+	Erase  Erase
 	FSType string // empty: the volume capability decides, then XFS
 	PVC    PVC
 	PV     string
@@ -87,7 +89,7 @@ type Params struct {
 // ParseParams reads the parameters of a StorageClass. Every key that is not known is an error: a misspelt "mode" must not
 // silently become the default.
 func ParseParams(in map[string]string) (Params, error) {
-	p := Params{Mode: ModePosix, Device: DeviceEmulated}
+	p := Params{Mode: ModePosix, Device: DeviceEmulated, Erase: EraseNone}
 	internal := []string{keyPVName, keyPVCName, keyPVCNamespace}
 	if _, ok := in[driverinfo.KindAttribute]; ok {
 		return Params{Library: true}, checkKind("StorageClass parameter", in, internal)
@@ -96,7 +98,7 @@ func ParseParams(in map[string]string) (Params, error) {
 	if err != nil {
 		return p, err
 	}
-	if err := checkKeys("StorageClass parameter", in, []string{keyMode, keyDevice, keyFSType}, internal); err != nil {
+	if err := checkKeys("StorageClass parameter", in, []string{keyMode, keyDevice, keyErase, keyFSType}, internal); err != nil {
 		return p, err
 	}
 	if v, ok := in[keyMode]; ok {
@@ -104,6 +106,9 @@ func ParseParams(in map[string]string) (Params, error) {
 	}
 	if v, ok := in[keyDevice]; ok {
 		p.Device = v
+	}
+	if v, ok := in[keyErase]; ok {
+		p.Erase = Erase(v)
 	}
 	p.FSType = in[keyFSType]
 	p.PV = in[keyPVName]
@@ -116,6 +121,9 @@ func (p Params) check() error {
 		return err
 	}
 	if err := oneOf("StorageClass parameter "+keyDevice, p.Device, devices); err != nil {
+		return err
+	}
+	if err := oneOf("StorageClass parameter "+keyErase, string(p.Erase), erases); err != nil {
 		return err
 	}
 	if p.FSType != "" {

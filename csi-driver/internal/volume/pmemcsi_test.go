@@ -26,7 +26,7 @@ func TestPMEMCSIParameters(t *testing.T) {
 		}
 	}
 	for key, values := range map[string][]string{
-		"persistencyModel": {"cache", "ephemeral", ""}, "eraseafter": {"true", "maybe", ""}, "eraseAfter": {"1"}, "kataContainers": {"true"},
+		"persistencyModel": {"cache", "ephemeral", ""}, "eraseafter": {"maybe", ""}, "kataContainers": {"true"},
 		"usage": {"FileIO", ""}, "nsmode": {"sector"},
 	} {
 		for _, value := range values {
@@ -34,6 +34,18 @@ func TestPMEMCSIParameters(t *testing.T) {
 			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "pmem-csi") || !strings.Contains(err.Error(), key) {
 				t.Errorf("%s: %q: %v", key, value, err)
 			}
+		}
+	}
+	for value, want := range map[string]Erase{"true": EraseOverwrite, "1": EraseOverwrite, "false": EraseNone} {
+		for _, more := range []map[string]string{{}, {"erase": string(want)}} {
+			more["eraseafter"] = value
+			if p, err := ParseParams(more); err != nil || p.Erase != want {
+				t.Errorf("%v: %+v, %v", more, p, err)
+			}
+		}
+		contradiction := map[string]string{"eraseAfter": value, "erase": string(EraseDiscard)}
+		if _, err := ParseParams(contradiction); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "contradict") {
+			t.Errorf("%v: %v", contradiction, err)
 		}
 	}
 	if _, err := ParseParams(map[string]string{"persistency": "normal"}); err == nil {

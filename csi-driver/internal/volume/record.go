@@ -12,12 +12,20 @@ type Phase string
 const (
 	PhaseCreating Phase = "creating"
 	PhaseReady    Phase = "ready"
+	// PhaseErasing: it was deleted, and what its device holds is being erased before its space is given back.
+	PhaseErasing  Phase = "erasing"
 	PhaseDeleting Phase = "deleting"
 )
 
 // recordVersion is the format of a state file. It changes only when an older driver would do harm by not knowing a field; other
 // fields are added without. A driver refuses a version above its own, and keeps fields it does not know.
-const recordVersion = 1
+const (
+	recordVersion = eraseVersion
+	firstVersion  = 1
+	// eraseVersion is that of a volume which is to be erased: an older driver would delete it and leave its bytes. All others keep the
+	// first version, so that an older driver serves them.
+	eraseVersion = 2
+)
 
 // Record is everything the node knows about a volume, one file per volume.
 type Record struct {
@@ -39,6 +47,11 @@ type Record struct {
 	DeviceSize int64 `json:"deviceSize"`
 	// Overhead is the pool and the logs, as configured when the volume was made.
 	Overhead int64 `json:"overhead"`
+
+	// Erase is what becomes of its bytes when it is deleted; empty: nothing.
+	Erase Erase `json:"erase,omitempty"`
+	// HalfMade: it is to be a copy whose making failed, so its device may hold a part of what the original holds, or not be there.
+	HalfMade bool `json:"halfMade,omitempty"`
 
 	// Source is what the volume is a copy of; nil: it began empty. A snapshot has it too.
 	Source *Source `json:"source,omitempty"`

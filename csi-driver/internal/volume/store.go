@@ -87,7 +87,10 @@ func encode(r *Record) ([]byte, error) {
 
 // Put makes r durable: a temporary file is written and synced, renamed over the old record, and the directory is synced.
 func (s *Store) Put(r *Record) error {
-	r.Version = recordVersion
+	r.Version = firstVersion
+	if r.Erase.Wanted() {
+		r.Version = eraseVersion
+	}
 	raw, err := encode(r)
 	if err != nil {
 		return fmt.Errorf("encode the state of volume %s: %w", r.ID, err)

@@ -18,20 +18,22 @@ func TestParseParams(t *testing.T) {
 		want    Params
 		message string // of the error, when one is expected
 	}{
-		{name: "defaults", want: Params{Mode: ModePosix, Device: DeviceEmulated}},
+		{name: "defaults", want: Params{Mode: ModePosix, Device: DeviceEmulated, Erase: EraseNone}},
 		{
 			name: "all",
 			in: map[string]string{
-				"mode": "strict", "device": "emulated", "csi.storage.k8s.io/fstype": "ext4", "csi.storage.k8s.io/pv/name": "pv",
+				"mode": "strict", "device": "emulated", "erase": "overwrite", "csi.storage.k8s.io/fstype": "ext4", "csi.storage.k8s.io/pv/name": "pv",
 				"csi.storage.k8s.io/pvc/name": "claim", "csi.storage.k8s.io/pvc/namespace": "ns",
 			},
-			want: Params{Mode: ModeStrict, Device: DeviceEmulated, FSType: Ext4, PV: "pv", PVC: PVC{Namespace: "ns", Name: "claim"}},
+			want: Params{Mode: ModeStrict, Device: DeviceEmulated, Erase: EraseOverwrite, FSType: Ext4, PV: "pv", PVC: PVC{Namespace: "ns", Name: "claim"}},
 		},
-		{name: "unknown", in: map[string]string{"moed": "strict", "zz": ""}, message: `unknown StorageClass parameter "moed"; allowed: mode, device, csi.storage.k8s.io/fstype`},
+		{name: "unknown", in: map[string]string{"moed": "strict", "zz": ""}, message: `unknown StorageClass parameter "moed"; allowed: mode, device, erase, csi.storage.k8s.io/fstype`},
 		{name: "case matters", in: map[string]string{"Mode": "strict"}, message: `unknown StorageClass parameter "Mode"`},
 		{name: "mode", in: map[string]string{"mode": "fast"}, message: `mode is "fast"; allowed: posix, sync, strict`},
 		{name: "empty mode", in: map[string]string{"mode": ""}, message: `mode is ""`},
 		{name: "device", in: map[string]string{"device": "nvdimm"}, message: `device is "nvdimm"; allowed: emulated, lvm, namespace`},
+		{name: "erase", in: map[string]string{"erase": "yes"}, message: `erase is "yes"; allowed: none, discard, overwrite`},
+		{name: "empty erase", in: map[string]string{"erase": ""}, message: `erase is ""`},
 		{name: "file system", in: map[string]string{"csi.storage.k8s.io/fstype": "btrfs"}, message: `is "btrfs"; allowed: xfs, ext4`},
 	} {
 		got, err := ParseParams(c.in)
@@ -141,6 +143,17 @@ func TestStore(t *testing.T) {
 	for _, id := range []string{IDFromName("b"), "../../etc/passwd", ""} {
 		if _, err := s.Get(id); !errors.Is(err, ErrNotFound) {
 			t.Errorf("Get(%q): %v", id, err)
+		}
+	}
+
+	// An older driver must not delete a volume that is to be erased; all others it may serve.
+	for how, version := range map[Erase]int{EraseOverwrite: 2, "": 1} {
+		rec.Erase = how
+		if err := s.Put(rec); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Get(rec.ID); err != nil || got.Version != version || got.Erase != how {
+			t.Errorf("erase %q: %+v, %v", how, got, err)
 		}
 	}
 
