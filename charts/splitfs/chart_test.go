@@ -144,6 +144,7 @@ func TestBadValues(t *testing.T) {
 		"emulated.capacity=much":                                              "capacity",
 		"emulated.dir=relative/path":                                          "dir",
 		"node.maxVolumes=0":                                                   "maxVolumes",
+		"node.runtimeSocket=run/x.sock":                                       "runtimeSocket",
 		"node.maxUnavailable=0":                                               "maxUnavailable",
 		"kubeletDir=/var/lib/kubelet/":                                        "kubeletDir",
 		"images.pullPolicy=Sometimes":                                         "pullPolicy",
@@ -192,7 +193,7 @@ var variants = map[string][]string{
 	"everything changed": {
 		"--set", "images.csiDriver.repository=registry.example.com:5000/a/csi", "--set", "images.csiDriver.tag=v1", "--set", "images.pullPolicy=Never", "--set", "images.pullSecrets={one,two}",
 		"--set", "kubeletDir=/data/kubelet", "--set", "emulated.dir=/mnt/fast", "--set", "emulated.capacity=100Gi", "--set", "node.dataDir=/data/splitfs",
-		"--set", "node.maxUnavailable=10%", "--set", "injector.replicas=1", "--set", "injector.failurePolicy=Ignore", "--set", "injector.timeoutSeconds=10",
+		"--set", "node.runtimeSocket=/run/k0s/containerd.sock", "--set", "node.maxUnavailable=10%", "--set", "injector.replicas=1", "--set", "injector.failurePolicy=Ignore", "--set", "injector.timeoutSeconds=10",
 		"--set", "injector.exemptNamespaces={kube-system,monitoring}", "--set", "injector.namespaces=labelled", "--set", "injector.requiredClasses={my-strict}", "--set-json", `injector.affinity={"nodeAffinity":{}}`,
 		"--set-json", `node.tolerations=[{"key":"pm","operator":"Exists"}]`, "--set", "node.podAnnotations.a=b", "--set", "controller.podAnnotations.a=b", "--set", "injector.podAnnotations.a=b",
 		"--set-json", `node.resources={"limits":{"cpu":2,"memory":"1Gi"}}`, "--set", "storageClasses.strict.reclaimPolicy=Retain",

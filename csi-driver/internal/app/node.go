@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/attach"
+	"splitfs.io/splitfs/csi-driver/internal/cri"
 	"splitfs.io/splitfs/csi-driver/internal/driver"
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/events"
@@ -55,6 +56,7 @@ type nodeOptions struct {
 	moduleDirs      []string
 	watchInterval   time.Duration
 	kubeconfig      string
+	runtimeSockets  []string
 	requireLibrary  bool
 	exempt          []string
 }
@@ -92,6 +94,7 @@ func newNodeCommand() *cobra.Command {
 	f.BoolVar(&o.module, "module", false, "load the kernel module ext4_splitfs, and use it for ext4 volumes")
 	f.StringSliceVar(&o.moduleDirs, "module-dir", nil, moduleDirHelp)
 	f.DurationVar(&o.watchInterval, "watch-interval", 30*time.Second, "how often library, logs, processes of pods and kernel module are looked after")
+	f.StringSliceVar(&o.runtimeSockets, "runtime-socket", cri.DefaultSockets, "where the node's container runtime may listen; it is asked what images preload by themselves; empty: nobody is")
 	f.BoolVar(&o.requireLibrary, "require-library", true, "show a volume to a pod only when the pod has the library, where the mode promises more than a kernel file system gives")
 	f.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespace whose pods may do without the library; may be repeated")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for a run outside the cluster")
@@ -162,7 +165,9 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	}
 	csiMetrics := csimetrics.NewCSIMetricsManagerForPlugin(driverinfo.Name)
 	registry := prometheus.NewRegistry()
-	verifier := attach.New(attach.Config{Source: n, Events: recorder, Proc: "/proc", Library: attach.DefaultLibrary})
+	runtime := cri.New(nodeRoot, o.runtimeSockets)
+	defer runtime.Close() //nolint:errcheck // nothing was written
+	verifier := attach.New(newVerifierConfig(o, n, recorder, runtime))
 	registry.MustRegister(metrics.NewCollector(logger, n), metrics.NewModuleCollector(modules), verifier)
 	csiMetrics.WithAdditionalRegistry(registry)
 	writer, err := newStatusWriter(o, n, modules)
@@ -211,6 +216,17 @@ func runNode(ctx context.Context, o nodeOptions) error {
 		group.Go(func() error { return errors.Join(server.ServeHTTP(ctx, o.httpEndpoint, mux), prober.Close()) })
 	}
 	return group.Wait()
+}
+
+// nodeRoot is the node's root directory, as a container sees it that shares the node's process IDs.
+const nodeRoot = "/proc/1/root"
+
+func newVerifierConfig(o nodeOptions, n *node.Node, recorder events.Recorder, runtime *cri.Client) attach.Config {
+	config := attach.Config{Source: n, Events: recorder, Proc: "/proc", Library: attach.DefaultLibrary}
+	if len(o.runtimeSockets) > 0 {
+		config.Images = runtime
+	}
+	return config
 }
 
 // newCluster connects to the cluster: for events, and for the question which volumes it still has.

@@ -6,6 +6,7 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -41,6 +42,8 @@ type Config struct {
 	Library string
 	// Owner says which pod and container a process belongs to, "" when none; nil: what its cgroup says.
 	Owner func(pid int) (pod, container string)
+	// Images is asked what the images of containers preload; nil: nobody is.
+	Images Images
 }
 
 // DefaultLibrary is where the injector mounts the library.
@@ -70,6 +73,8 @@ type Verifier struct {
 	// seen are the processes of the last scan; told is, by UID, what was said to the pods that are still there.
 	seen map[identity]bool
 	told map[string]map[message]bool
+	// compared are the containers, by ID, whose image was looked at.
+	compared map[string]bool
 
 	mu     sync.Mutex
 	counts map[group]int
@@ -90,7 +95,7 @@ type identity struct {
 
 // New returns a Verifier.
 func New(config Config) *Verifier {
-	v := &Verifier{config: config, seen: map[identity]bool{}, told: map[string]map[message]bool{}, counts: map[group]int{}}
+	v := &Verifier{config: config, seen: map[identity]bool{}, told: map[string]map[message]bool{}, compared: map[string]bool{}, counts: map[group]int{}}
 	if v.config.Owner == nil {
 		v.config.Owner = v.ownerByCgroup
 	}
@@ -122,6 +127,8 @@ func (v *Verifier) Scan(ctx context.Context) ([]Finding, error) {
 		err = fmt.Errorf("list the published volumes: %w", err)
 	}
 	findings, seen := []Finding(nil), map[identity]bool{}
+	containers := map[string]bool{}
+	var imageErr error
 	pods := byPod(volumes)
 	maps.DeleteFunc(v.told, func(uid string, _ map[message]bool) bool { _, there := pods[uid]; return !there })
 	if len(pods) > 0 {
@@ -136,15 +143,21 @@ func (v *Verifier) Scan(ctx context.Context) ([]Finding, error) {
 			if !ours {
 				continue
 			}
-			seen[p.identity] = true
-			if v.seen[p.identity] {
-				findings = append(findings, p.look(pod, container, mounts, v.config.Library)...)
+			seen[p.identity], containers[container] = true, true
+			if !v.seen[p.identity] {
+				continue
+			}
+			found := p.look(pod, container, mounts, v.config.Library)
+			findings = append(findings, found...)
+			if len(found) > 0 && found[0].State == Loaded && imageErr == nil { // a runtime that does not answer is asked once a scan
+				imageErr = v.comparePreload(ctx, pod.pod, container, found[0].Container, &p)
 			}
 		}
 	}
 	v.seen = seen
+	maps.DeleteFunc(v.compared, func(id string, _ bool) bool { return !containers[id] })
 	v.report(ctx, findings)
-	return findings, err
+	return findings, errors.Join(err, imageErr)
 }
 
 // podVolumes are the volumes of one pod.

@@ -220,7 +220,7 @@ func (p *process) state(seen *view, library string) (State, error) {
 	if err != nil {
 		return "", err
 	}
-	if !preloads(environment, library) {
+	if !slices.Contains(preloaded(strings.Split(string(environment), "\x00")), library) {
 		return Environment, nil
 	}
 	return Linker, nil
@@ -236,15 +236,6 @@ func mapsLibrary(maps []byte, library string) bool {
 		path = "/" + strings.TrimSuffix(strings.TrimRight(path, "\n"), " (deleted)")
 		if filepath.Base(path) == filepath.Base(library) && strings.HasPrefix(path, filepath.Dir(library)+"/") {
 			return true
-		}
-	}
-	return false
-}
-
-func preloads(environment []byte, library string) bool {
-	for variable := range bytes.SplitSeq(environment, []byte{0}) {
-		if value, ok := strings.CutPrefix(string(variable), "LD_PRELOAD="); ok {
-			return slices.Contains(strings.FieldsFunc(value, func(r rune) bool { return r == ':' || r == ' ' }), library)
 		}
 	}
 	return false

@@ -34,6 +34,8 @@ const (
 	ReasonLibraryMissing  = "LibraryMissing"
 	// ReasonLibraryNotLoaded: a process of the pod runs without the library.
 	ReasonLibraryNotLoaded = "LibraryNotLoaded"
+	// ReasonImagePreload: what the pod's image preloads by itself is lost.
+	ReasonImagePreload = "ImagePreloadReplaced"
 	// ReasonOrphan: something was found on the node that no volume accounts for.
 	ReasonOrphan = "OrphanFound"
 	// ReasonEraseFailed: the bytes of a deleted volume are still there.
