@@ -96,6 +96,22 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// TestSchemas: what is rendered here, and the examples, are objects by Kubernetes' own schemas.
+func TestSchemas(t *testing.T) {
+	schemas := charttest.LoadSchemas(t)
+	for _, file := range []string{"splitfs.yaml", filepath.Join("examples", "strict.yaml"), filepath.Join("examples", "sync.yaml"), filepath.Join("examples", "posix.yaml")} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range charttest.Objects(t, text) {
+			if err := schemas.Check(object); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+}
+
 // TestAPIServerAcceptsManifests applies the file in its order, as kubectl does, and tries the examples.
 func TestAPIServerAcceptsManifests(t *testing.T) {
 	env := charttest.StartAPIServer(t)
