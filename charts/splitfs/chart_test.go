@@ -42,6 +42,30 @@ func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name 
 	return nil
 }
 
+// TestVolumeAttributesClasses: one for each mode, when they are wanted, and everybody may read them who has to.
+func TestVolumeAttributesClasses(t *testing.T) {
+	const kind = "VolumeAttributesClass"
+	objects := charttest.Render(t, "--set", "volumeAttributesClasses.create=true")
+	for _, mode := range []string{"strict", "sync", "posix"} {
+		class := find[storagev1.VolumeAttributesClass](t, objects, kind, "splitfs-"+mode)
+		if class.DriverName != "csi.splitfs.io" || fmt.Sprint(class.Parameters) != fmt.Sprint(map[string]string{"mode": mode}) {
+			t.Errorf("class of mode %s is %+v", mode, class)
+		}
+	}
+	for _, object := range charttest.Render(t) {
+		if object.GetKind() == kind {
+			t.Errorf("%s was not wanted", object.GetName())
+		}
+	}
+	for _, role := range []string{"splitfs-node", "splitfs-injector", "splitfs-controller"} {
+		if !slices.ContainsFunc(find[rbacv1.ClusterRole](t, objects, "ClusterRole", role).Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.Resources, "volumeattributesclasses") && slices.Contains(r.Verbs, "get")
+		}) {
+			t.Errorf("%s cannot read them", role)
+		}
+	}
+}
+
 func TestLint(t *testing.T) {
 	output, err := exec.CommandContext(t.Context(), charttest.Helm(t), "lint", "--strict", filepath.Join(charttest.Root(t), "charts", "splitfs")).CombinedOutput()
 	if err != nil || strings.Contains(string(output), "[WARNING]") {

@@ -115,7 +115,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	grpcServer := server.NewGRPC(logger, csiMetrics)
 	// The view is no condition of Probe: csi-resizer would wait for an API server that it needs itself. /readyz asks for it.
 	csi.RegisterIdentityServer(grpcServer, driver.Identity{Check: func(context.Context) error { return nil }})
-	csi.RegisterControllerServer(grpcServer, central.NewController(view))
+	csi.RegisterControllerServer(grpcServer, central.NewController(view, client))
 
 	group, ctx := errgroup.WithContext(ctx)
 	view.Start(ctx)

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/attach"
@@ -24,6 +25,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/metrics"
+	"splitfs.io/splitfs/csi-driver/internal/modify"
 	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/node"
 	"splitfs.io/splitfs/csi-driver/internal/promise"
@@ -87,7 +89,7 @@ func newNodeCommand() *cobra.Command {
 	f.StringVar(&o.binary, "splitfs-binary", "/usr/local/bin/splitfs", "the splitfs program")
 	f.StringVar(&o.library, "library", "/usr/local/lib/splitfs/libsplit.so", "the preload library that pods get")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9810", "address of /healthz, /readyz and /metrics; empty: not served")
-	f.BoolVar(&o.events, "events", true, "send Kubernetes events, and report volumes that the cluster has no PersistentVolume for")
+	f.BoolVar(&o.events, "events", true, "send Kubernetes events, report volumes that the cluster has no PersistentVolume for, and make the changes that the controller asks for")
 	f.BoolVar(&o.status, "status", true, "show the node and its volumes as SplitFSNode and SplitFSVolume objects")
 	f.DurationVar(&o.statusInterval, "status-interval", 30*time.Second, "how often the node is looked at for --status, besides after CSI calls")
 	f.DurationVar(&o.statusHeartbeat, "status-heartbeat", 5*time.Minute, "how often the SplitFSNode is written when nothing changes")
@@ -141,16 +143,17 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	ctx = klog.NewContext(ctx, logger)
 	logger.Info("Starting", "driver", driverinfo.Name, "version", driverinfo.Version, "endpoint", o.endpoint)
 
-	recorder, claims, err := newCluster(ctx, o)
+	cluster, err := newCluster(ctx, o)
 	if err != nil {
 		return err
 	}
+	recorder := cluster.recorder
 	modules, err := newModules(o, recorder)
 	if err != nil {
 		return err
 	}
 	modules.Ensure(ctx) // before any volume is served: a mounted one keeps the ext4 it was mounted with
-	n, err := newNode(ctx, o, recorder, claims, modules)
+	n, err := newNode(ctx, o, cluster, modules)
 	if err != nil {
 		return err
 	}
@@ -191,6 +194,13 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	csi.RegisterNodeServer(grpcServer, driver.NewNode(n, locks))
 
 	group, ctx := errgroup.WithContext(ctx)
+	if cluster.client != nil {
+		worker, err := modify.NewWorker(cluster.client, n, locks)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { worker.Run(ctx); return nil })
+	}
 	group.Go(func() error { return server.Serve(ctx, grpcServer, listener) })
 	group.Go(func() error { n.Watch(ctx, locks, o.watchInterval); return nil })
 	group.Go(func() error { n.EraseDeleted(ctx, locks); return nil })
@@ -229,16 +239,23 @@ func newVerifierConfig(o nodeOptions, n *node.Node, recorder events.Recorder, ru
 	return config
 }
 
-// newCluster connects to the cluster: for events, and for the question which volumes it still has.
-func newCluster(ctx context.Context, o nodeOptions) (events.Recorder, node.Claims, error) {
+// cluster is what a node has of its cluster: somebody to tell events, and the question which volumes are still wanted. client is nil in
+// a run without a cluster.
+type cluster struct {
+	client   kubernetes.Interface
+	recorder events.Recorder
+	claims   node.Claims
+}
+
+func newCluster(ctx context.Context, o nodeOptions) (cluster, error) {
 	if !o.events {
-		return events.Discard{}, nil, nil
+		return cluster{recorder: events.Discard{}}, nil
 	}
 	client, err := kubeClient(o.kubeconfig)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w (--events=false runs without)", err)
+		return cluster{}, fmt.Errorf("%w (--events=false runs without)", err)
 	}
-	return events.NewCluster(ctx, client, "splitfs-csi-node", o.nodeName), clusterClaims{client}, nil
+	return cluster{client, events.NewCluster(ctx, client, "splitfs-csi-node", o.nodeName), clusterClaims{client}}, nil
 }
 
 // newPromises returns nil when pods may do without the library.
@@ -290,8 +307,8 @@ func newModules(o nodeOptions, recorder events.Recorder) (*module.Manager, error
 }
 
 // newNode builds the node's core.
-func newNode(ctx context.Context, o nodeOptions, recorder events.Recorder, claims node.Claims, modules *module.Manager) (*node.Node, error) {
-	managers, err := o.devices.managers(ctx, o.nodeName, recorder)
+func newNode(ctx context.Context, o nodeOptions, cluster cluster, modules *module.Manager) (*node.Node, error) {
+	managers, err := o.devices.managers(ctx, o.nodeName, cluster.recorder)
 	if err != nil {
 		return nil, err
 	}
@@ -308,8 +325,8 @@ func newNode(ctx context.Context, o nodeOptions, recorder events.Recorder, claim
 		Overhead:   int64(o.poolBytes) + int64(o.logReserve),
 		MaxVolumes: o.maxVolumes,
 		Managers:   managers,
-		Events:     recorder,
-		Claims:     claims,
+		Events:     cluster.recorder,
+		Claims:     cluster.claims,
 		Promises:   promises,
 		Module:     modules,
 	})

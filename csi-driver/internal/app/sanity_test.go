@@ -20,10 +20,6 @@ var explainedSkips = map[string]string{
 	"VolumeGroupSnapshots not supported": "snapshots are of one volume at a time",
 	"GroupControllerService":             "snapshots are of one volume at a time",
 
-	"Modify volume not supported":          "a volume has no attributes that can change",
-	"Modify Volume not supported":          "a volume has no attributes that can change",
-	"ControllerModifyVolume not supported": "a volume has no attributes that can change",
-
 	"ControllerPublishVolume":                       "a volume is on its node already: nothing is attached (attachRequired: false)",
 	"ControllerUnpublishVolume":                     "a volume is on its node already: nothing is attached (attachRequired: false)",
 	"Controller Publish, UnpublishVolume":           "a volume is on its node already: nothing is attached (attachRequired: false)",
@@ -43,6 +39,7 @@ func TestSanity(t *testing.T) {
 	config.TestVolumeSize = 16 << 20
 	config.TestVolumeExpandSize = 32 << 20
 	config.TestVolumeParameters = map[string]string{"mode": "strict", "device": "emulated"}
+	config.TestVolumeMutableParameters = map[string]string{"mode": "sync", "erase": "overwrite"}
 	config.IdempotentCount = 3
 	ginkgo.ReportAfterSuite("every skip is explained", func(report ginkgo.Report) {
 		ran := 0

@@ -79,7 +79,8 @@ func TestControllerExpandVolume(t *testing.T) {
 		persistentVolume("one", "node-1"), persistentVolume("two", "node-2"), persistentVolume("lost", ""),
 		capacity("c1", "node-1", "2Gi"), capacity("c3", "node-3", "1Ti"),
 	}
-	controller := NewController(newView(t, fake.NewClientset(objects...)))
+	client := fake.NewClientset(objects...)
+	controller := NewController(newView(t, client), client)
 	const gib = int64(1) << 30
 	for _, c := range []struct {
 		name, id string

@@ -142,16 +142,20 @@ func (v *View) available(className, nodeName string) (bytes int64, known bool, e
 // Controller is the CSI Controller service for csi-resizer.
 type Controller struct {
 	csi.UnimplementedControllerServer
-	view *View
+	view   *View
+	client kubernetes.Interface
 }
 
 // NewController returns the service.
-func NewController(view *View) *Controller { return &Controller{view: view} }
+func NewController(view *View, client kubernetes.Interface) *Controller {
+	return &Controller{view: view, client: client}
+}
 
 // ControllerGetCapabilities implements csi.ControllerServer.
 func (*Controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	return driver.ControllerCapabilities(
 		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+		csi.ControllerServiceCapability_RPC_MODIFY_VOLUME,
 		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	), nil
 }

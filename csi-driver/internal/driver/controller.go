@@ -38,6 +38,7 @@ func (*Controller) ControllerGetCapabilities(context.Context, *csi.ControllerGet
 		csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
 		csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
 		csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
+		csi.ControllerServiceCapability_RPC_MODIFY_VOLUME,
 	), nil
 }
 
@@ -102,12 +103,17 @@ func (c *Controller) createRequest(req *csi.CreateVolumeRequest) (node.CreateReq
 	if out.Params, err = volume.ParseParams(req.GetParameters()); err != nil {
 		return out, err
 	}
-	for key := range req.GetMutableParameters() {
-		return out, fmt.Errorf("%w: a volume has no attributes that can be changed later, but the VolumeAttributesClass sets %q", volume.ErrInvalid, key)
+	changes, err := volume.ParseChanges(req.GetMutableParameters())
+	if err != nil {
+		return out, err
 	}
 	if out.Params.Library {
+		if changes != (volume.Changes{}) {
+			return out, fmt.Errorf("%w: a volume of this StorageClass shows the library and has no mode; remove volumeAttributesClassName from the claim", volume.ErrInvalid)
+		}
 		return out, nil
 	}
+	out.Params = out.Params.With(changes)
 	if out.FSType, err = chooseFSType(capability, out.Params.FSType); err != nil {
 		return out, err
 	}

@@ -115,9 +115,7 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 		ID: id, Name: req.Name, Phase: volume.PhaseCreating,
 		Mode: req.Params.Mode, Device: req.Params.Device, Block: req.Block, FSType: req.FSType, PVC: req.Params.PVC, Size: size,
 	}
-	if req.Params.Erase.Wanted() {
-		rec.Erase = req.Params.Erase
-	}
+	rec.SetErase(req.Params.Erase)
 	if !req.Block {
 		rec.Overhead = n.config.Overhead
 	}

@@ -79,6 +79,13 @@ type Record struct {
 	read any
 }
 
+// SetErase sets what becomes of the volume's bytes; none is written as no field, so that older drivers know the volume.
+func (r *Record) SetErase(how Erase) {
+	if r.Erase = how; !how.Wanted() {
+		r.Erase = ""
+	}
+}
+
 // Source names what a copy was made of.
 type Source struct {
 	VolumeID   string `json:"volumeID,omitempty"`

@@ -213,3 +213,28 @@ func TestLocks(t *testing.T) {
 		release()
 	}
 }
+
+// TestParseChanges: what a VolumeAttributesClass may say goes before the StorageClass, and everything else is refused by name.
+func TestParseChanges(t *testing.T) {
+	class := Params{Mode: ModePosix, Device: DeviceLVM, Erase: EraseOverwrite}
+	for _, c := range []struct {
+		in      map[string]string
+		want    Params
+		message string
+	}{
+		{in: nil, want: class},
+		{in: map[string]string{"mode": "strict"}, want: Params{Mode: ModeStrict, Device: DeviceLVM, Erase: EraseOverwrite}},
+		{in: map[string]string{"mode": "sync", "erase": "none"}, want: Params{Mode: ModeSync, Device: DeviceLVM, Erase: EraseNone}},
+		{in: map[string]string{"mode": ""}, message: `parameter mode is ""; allowed: posix, sync, strict`},
+		{in: map[string]string{"erase": "true"}, message: `parameter erase is "true"; allowed: none, discard, overwrite`},
+		{in: map[string]string{"erase": "none", "device": "lvm"}, message: `unknown VolumeAttributesClass parameter "device"; allowed: mode, erase`},
+	} {
+		changes, err := ParseChanges(c.in)
+		switch {
+		case c.message == "" && (err != nil || class.With(changes) != c.want):
+			t.Errorf("%v: %+v, %v", c.in, class.With(changes), err)
+		case c.message != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.message)):
+			t.Errorf("%v: error %v", c.in, err)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -124,11 +125,43 @@ func (r *Resolver) resolveSpec(ctx context.Context, what string, spec *corev1.Pe
 	if err != nil {
 		return Verdict{}, err
 	}
+	changed, missing, err := r.attributesClass(ctx, spec.VolumeAttributesClassName)
+	switch {
+	case err != nil:
+		return Verdict{}, err
+	case missing != "":
+		return Verdict{Kind: Unknown, Reason: what + " is not bound and " + missing}, nil
+	case changed != "":
+		mode = changed
+	}
 	return Verdict{Kind: Ours, Mode: mode}, nil
 }
 
-// resolveVolume judges a bound PersistentVolume. What it was provisioned with counts; the class is asked only when the volume
-// does not say, and may be gone by then.
+// attributesClass returns the mode that a volume will be made with by its VolumeAttributesClass, "" when that says nothing, or why it
+// cannot be told. These classes are few and asked for only until a volume is bound, so they are read from the API server; one that does
+// not know them has none.
+func (r *Resolver) attributesClass(ctx context.Context, name *string) (mode modes.Mode, missing string, err error) {
+	if name == nil || *name == "" {
+		return "", "", nil
+	}
+	if len(validation.IsDNS1123Subdomain(*name)) > 0 {
+		return "", "its VolumeAttributesClass " + modes.Name(*name) + " cannot exist", nil
+	}
+	class := &storagev1.VolumeAttributesClass{}
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: *name}, class); apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return "", fmt.Sprintf("its VolumeAttributesClass %q does not exist; create the class before the pod", *name), nil
+	} else if err != nil {
+		return "", "", fmt.Errorf("read VolumeAttributesClass %q: %w", *name, err)
+	}
+	if _, says := class.Parameters[names.ParameterMode]; !says {
+		return "", "", nil
+	}
+	mode, err = parseMode(class.Parameters, fmt.Sprintf("parameter %q of VolumeAttributesClass %q", names.ParameterMode, class.Name))
+	return mode, "", err
+}
+
+// resolveVolume judges a bound PersistentVolume. What it was changed to counts, then what it was provisioned with; the class is asked
+// only when the volume does not say, and may be gone by then.
 func (r *Resolver) resolveVolume(ctx context.Context, name string) (verdict Verdict, found bool, err error) {
 	volume := &corev1.PersistentVolume{}
 	if _, err := r.get(ctx, client.ObjectKey{Name: name}, volume); err != nil {
@@ -139,6 +172,10 @@ func (r *Resolver) resolveVolume(ctx context.Context, name string) (verdict Verd
 	}
 	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.Driver || isLibrary(volume.Spec.CSI.VolumeAttributes) {
 		return Verdict{Kind: Foreign}, true, nil
+	}
+	if changed, ok := volume.Annotations[names.AnnotationVolumeMode]; ok {
+		mode, err := parseMode(map[string]string{names.ParameterMode: changed}, fmt.Sprintf("annotation %q of PersistentVolume %q", names.AnnotationVolumeMode, name))
+		return Verdict{Kind: Ours, Mode: mode}, true, err
 	}
 	if _, said := volume.Spec.CSI.VolumeAttributes[names.ParameterMode]; !said && volume.Spec.StorageClassName != "" {
 		class, _, err := r.class(ctx, &volume.Spec.StorageClassName)

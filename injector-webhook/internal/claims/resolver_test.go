@@ -67,6 +67,15 @@ func TestResolve(t *testing.T) {
 	block := claim(to("fast"), "")
 	block.Spec.VolumeMode = to(corev1.PersistentVolumeBlock)
 	strictClass := class("fast", ours, map[string]string{"mode": "strict"})
+	attributes := func(name string, parameters map[string]string) client.Object {
+		return &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: ours, Parameters: parameters}
+	}
+	withAttributes := func(c *corev1.PersistentVolumeClaim, name string) *corev1.PersistentVolumeClaim {
+		c.Spec.VolumeAttributesClassName = &name
+		return c
+	}
+	changed := pv(ours, "fast", map[string]string{"mode": "strict"})
+	changed.Annotations = map[string]string{"csi.splitfs.io/mode": "sync"}
 	localVolume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
 
 	tests := []struct {
@@ -85,6 +94,14 @@ func TestResolve(t *testing.T) {
 		{name: "a driver whose name contains ours", cached: []client.Object{claim(to("x"), ""), class("x", "csi.splitfs.io.example.com", nil)}, want: Foreign},
 		{name: "raw block", cached: []client.Object{block, strictClass}, want: Foreign},
 		{name: "bound, the volume says the mode", cached: []client.Object{claim(to("fast"), "pv"), pv(ours, "fast", map[string]string{"mode": "sync"}), strictClass}, want: Ours, mode: "sync"},
+		{name: "bound, the volume was changed", cached: []client.Object{withAttributes(claim(to("fast"), "pv"), "other"), changed, strictClass}, want: Ours, mode: "sync"},
+		{name: "a VolumeAttributesClass says the mode", cached: []client.Object{withAttributes(claim(to("fast"), ""), "slow"), strictClass, attributes("slow", map[string]string{"mode": "posix"})},
+			want: Ours, mode: "posix", liveGets: 1},
+		{name: "a VolumeAttributesClass says something else", cached: []client.Object{withAttributes(claim(to("fast"), ""), "slow"), strictClass, attributes("slow", map[string]string{"erase": "none"})},
+			want: Ours, mode: "strict", liveGets: 1},
+		{name: "a VolumeAttributesClass that does not exist", cached: []client.Object{withAttributes(claim(to("fast"), ""), "slow"), strictClass},
+			want: Unknown, reason: `VolumeAttributesClass "slow" does not exist`, liveGets: 3},
+		{name: "a name of a VolumeAttributesClass that is a path", cached: []client.Object{withAttributes(claim(to("fast"), ""), "../x"), strictClass}, want: Unknown, reason: "cannot exist", liveGets: 1},
 		{name: "bound, the class says the mode", cached: []client.Object{claim(to("fast"), "pv"), pv(ours, "fast", nil), strictClass}, want: Ours, mode: "strict"},
 		{name: "bound, the class is gone", cached: []client.Object{claim(to("gone"), "pv"), pv(ours, "gone", map[string]string{"mode": "sync"})}, want: Ours, mode: "sync"},
 		{name: "bound without class", cached: []client.Object{claim(to(""), "pv"), pv(ours, "", nil)}, want: Ours, mode: "posix"},
@@ -142,9 +159,16 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+func withWrongAttributes(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	c.Spec.VolumeAttributesClassName = to("bad")
+	return c
+}
+
 func TestResolveWrongMode(t *testing.T) {
 	for name, objects := range map[string][]client.Object{
-		"class":  {claim(to("bad"), ""), class("bad", ours, map[string]string{"mode": "turbo"})},
+		"class": {claim(to("bad"), ""), class("bad", ours, map[string]string{"mode": "turbo"})},
+		"attributes class": {withWrongAttributes(claim(to("fast"), "")), class("fast", ours, nil),
+			&storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Parameters: map[string]string{"mode": "turbo"}}},
 		"volume": {claim(to("gone"), "pv"), pv(ours, "gone", map[string]string{"mode": "turbo"})},
 	} {
 		reader := fake.NewClientBuilder().WithObjects(objects...).Build()

@@ -19,7 +19,10 @@ const (
 	// AnnotationStatus is written by the injector: what it did, as JSON.
 	AnnotationStatus = AnnotationPrefix + "status"
 
-	// ParameterMode is the StorageClass parameter that names the mode of a class.
+	// AnnotationVolumeMode is written on a PersistentVolume by its node: the mode after a VolumeAttributesClass changed it.
+	AnnotationVolumeMode = Driver + "/mode"
+
+	// ParameterMode is the parameter of a StorageClass or VolumeAttributesClass that names the mode.
 	ParameterMode = "mode"
 
 	// LibraryVolume is the name of the volume added to a pod. A pod that uses the name for something else gets a numbered one.

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+// Changes are what a VolumeAttributesClass says of a volume; what it does not name stays as it is.
+type Changes struct {
+	Mode  Mode  `json:"mode,omitempty"`
+	Erase Erase `json:"erase,omitempty"`
+}
+
+// ParseChanges reads the parameters of a VolumeAttributesClass: what can be changed while a volume exists, and nothing else.
+func ParseChanges(in map[string]string) (Changes, error) {
+	c := Changes{Mode: Mode(in[keyMode]), Erase: Erase(in[keyErase])}
+	const what = "VolumeAttributesClass parameter"
+	if err := checkKeys(what, in, []string{keyMode, keyErase}, nil); err != nil {
+		return c, err
+	}
+	if _, ok := in[keyMode]; ok {
+		if err := oneOf(what+" "+keyMode, string(c.Mode), modes); err != nil {
+			return c, err
+		}
+	}
+	if _, ok := in[keyErase]; ok {
+		return c, oneOf(what+" "+keyErase, string(c.Erase), erases)
+	}
+	return c, nil
+}
+
+// With returns p with changes in place of what the StorageClass says.
+func (p Params) With(c Changes) Params {
+	if c.Mode != "" {
+		p.Mode = c.Mode
+	}
+	if c.Erase != "" {
+		p.Erase = c.Erase
+	}
+	return p
+}
