@@ -3,9 +3,10 @@
 # A Redis server on one of our volumes and a client beside it that writes down every write Redis has acknowledged.
 # Used by the end-to-end tests and the quickstart. To be sourced after lib.sh.
 
-# redis_pod NAME CLAIM [APPENDFSYNC]: the client is in a container of its own, on no volume of ours: what it has written down outlives the
-# server. It stops at the first write that is not acknowledged.
+# redis_pod NAME CLAIM [APPENDFSYNC [SOURCE]]: SOURCE is another volume source than the claim. The client is in a container of its own, on
+# no volume of ours: what it has written down outlives the server. It stops at the first write that is not acknowledged.
 redis_pod() {
+    local source=${4:-"persistentVolumeClaim: {claimName: $2}"}
     k apply -f - <<EOF >/dev/null
 apiVersion: v1
 kind: Pod
@@ -14,7 +15,7 @@ spec:
   terminationGracePeriodSeconds: 0
   securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 1000}
   volumes:
-  - {name: data, persistentVolumeClaim: {claimName: $2}}
+  - {name: data, $source}
   - {name: acknowledged, emptyDir: {}}
   containers:
   - name: redis
