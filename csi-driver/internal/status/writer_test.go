@@ -156,7 +156,7 @@ func newFixture(t *testing.T) *fixture {
 	charttest.CreateNamespace(t, c, charttest.Namespace)
 	for _, object := range charttest.Render(t) {
 		switch object.GetKind() {
-		case "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding":
+		case "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 			if err := charttest.Apply(t.Context(), c, object); err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +164,10 @@ func newFixture(t *testing.T) *fixture {
 	}
 	f.must(c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}))
 	f.config = rest.CopyConfig(env.Config)
-	f.config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + charttest.Namespace + ":splitfs-node"}
+	f.config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + charttest.Namespace + ":splitfs-node",
+		Extra:    map[string][]string{"authentication.kubernetes.io/node-name": {nodeName}},
+	}
 	f.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		f.http.next = next
 		return f.http

@@ -36,6 +36,9 @@ var askers = []asker{
 	{"splitfs-node", "splitfsvolumes"}, {"splitfs-node", "splitfsnodes"}, {"splitfs-controller", ""}, {"splitfs-injector", ""},
 }
 
+// nodeRestriction asks for tokens that are bound to a node; here one user with a certificate acts for all nodes.
+const nodeRestriction = "splitfs-node-restriction"
+
 type asker struct{ account, resource string }
 
 func (a asker) String() string {
@@ -214,6 +217,9 @@ func (c *cluster) apply(ctx context.Context, file string) error {
 		}
 		switch object.GetKind() {
 		case "", "Deployment", "DaemonSet", "PodDisruptionBudget":
+			continue
+		}
+		if object.GetName() == nodeRestriction {
 			continue
 		}
 		if err := direct.Create(ctx, object); err != nil {
