@@ -35,7 +35,7 @@ static const char *const metric_names[METRIC_COUNT] = {
 static const struct {
 	const char *name;
 	unsigned count;
-} slices[] = {{"files", 20}, {"appends", 500}, {"appends-10", 200}, {"overwrites", 500}, {"reads", 500}};
+} slices[] = {{"files", 20}, {"names", 20}, {"appends", 500}, {"appends-10", 200}, {"overwrites", 500}, {"reads", 500}};
 
 /* What the project aims at, as kernel over library; everything else is printed without a judgement. */
 static const struct {
@@ -272,7 +272,8 @@ static void relinks(FILE *json)
 static void report(const char *counters)
 {
 	static const enum metric table1[] = {M_APPEND_ONLY, M_FSYNC_ALL, M_APPEND_CLOSE};
-	static const enum metric table6[] = {M_CREATE, M_OPEN, M_CLOSE, M_APPEND, M_FSYNC, M_READ, M_UNLINK, M_FILE};
+	static const enum metric table6[] = {M_CREATE, M_OPEN,	 M_CLOSE, M_APPEND,	   M_FSYNC,
+					     M_READ,   M_UNLINK, M_FILE,  M_CREATE_FORCED, M_UNLINK_FORCED};
 	static const enum metric figure3[] = {M_OVERWRITE_10, M_APPEND_10, M_FSYNC_10, M_OVERWRITE, M_READ_SEQ, M_READ_RANDOM};
 	char *text = NULL;
 	size_t size;

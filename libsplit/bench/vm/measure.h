@@ -17,6 +17,8 @@
 	X(M_READ, "read 16 KiB")                                                                                               \
 	X(M_UNLINK, "unlink")                                                                                                  \
 	X(M_FILE, "one file, all of the above")                                                                                \
+	X(M_CREATE_FORCED, "open, creating; fsync of the directory")                                                           \
+	X(M_UNLINK_FORCED, "unlink; fsync of the directory")                                                                   \
 	X(M_APPEND_ONLY, "append 4 KiB, no fsync")                                                                             \
 	X(M_APPEND_10, "append 4 KiB, fsync every 10")                                                                         \
 	X(M_FSYNC_10, "fsync after 10 appends")                                                                                \

@@ -120,6 +120,27 @@ static void one_file(unsigned number)
 	took(M_FILE, all);
 }
 
+/* Names that survive a power loss when the call after them returns; in sync and strict they do before it. */
+static void names(unsigned count)
+{
+	const int dir = open_file(".", O_RDONLY | O_DIRECTORY);
+
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t t = __rdtsc();
+		const int fd = open_file("name", O_RDWR | O_CREAT | O_EXCL);
+
+		force(dir);
+		took(M_CREATE_FORCED, t);
+		close_file(fd);
+		t = __rdtsc();
+		if (unlink("name") < 0)
+			fail("unlink");
+		force(dir);
+		took(M_UNLINK_FORCED, t);
+	}
+	close_file(dir);
+}
+
 /* `count` appends to a new file, forced after each `every` of them (0: at the end only). */
 static void appends(unsigned count, unsigned every)
 {
@@ -222,6 +243,8 @@ int worker_main(void)
 		if (!strcmp(name, "files"))
 			for (unsigned i = 0; i < count; i++)
 				one_file(i);
+		else if (!strcmp(name, "names"))
+			names(count);
 		else if (!strcmp(name, "appends"))
 			appends(count, 0);
 		else if (!strcmp(name, "appends-10"))
