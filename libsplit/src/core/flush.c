@@ -39,10 +39,12 @@ static int relink_run(struct sfs_inode *in, uint64_t blk, uint64_t n, sfs_block 
 	if (ret < 0 ? moved > 0 : !(ret & RELINK_DONOR_KEEPS))
 		c->holes = true;
 	if (vol->dax && !in->kept)
-		in->kept = ret < 0 || (ret & RELINK_DONOR_KEEPS) || left_behind(c->fd, r.donor_off, r.donor_off + r.len);
+		in->kept = ret < 0 || (ret & RELINK_DONOR_KEEPS) ||
+			   (!(ret & RELINK_DONOR_EMPTIED) && left_behind(c->fd, r.donor_off, r.donor_off + r.len));
 	*done_blocks = ret < 0 ? moved / SFS_BLOCK : n; /* after an error, whole blocks from the start may have gone over */
 	if (ret < 0)
 		return ret;
+	in->touched = false; /* whatever moved or copied the bytes has set the file's times */
 	count(vol, relink_ops, 1);
 	count(vol, relink_bytes, end - off);
 	return 0;

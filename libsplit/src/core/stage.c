@@ -215,6 +215,8 @@ static int space(struct sfs_volume *vol, int fd, uint64_t blocks)
  */
 static void populate(const struct sfs_volume *vol, uint8_t *p, size_t n)
 {
+	if (vol->dax)
+		return; /* huge pages have it; page by page the kernel takes as long for them now as at the faults */
 	if (!vol->tmpfs) {
 		sfs_map_populate(p, n);
 		return;

@@ -199,8 +199,11 @@ static int pieces(struct move *m)
 		head += n;
 		whole = whole > n ? whole - n : 0;
 		err = 0;
-		if (head == r->len)
-			return 0; /* the size is set, too */
+		if (head == r->len) { /* the size is set, too */
+			if (n == r->len)
+				m->flags |= RELINK_DONOR_EMPTIED;
+			return 0;
+		}
 	}
 	if (!err)
 		err = present(m, head, whole,

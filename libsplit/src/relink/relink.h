@@ -68,7 +68,9 @@ struct relink_range {
 	uint64_t size;	     /* the target's size must be at least this afterwards; never shrinks the target */
 };
 
-#define RELINK_DONOR_KEEPS 0x1 /* result flag: no block left the donor; all of them may be written again */
+/* Result flags. Neither of them: some blocks may have left the donor, and some may be there. */
+#define RELINK_DONOR_KEEPS   0x1 /* no block left the donor; all of them may be written again */
+#define RELINK_DONOR_EMPTIED 0x2 /* the donor has a hole where the range was */
 
 /*
  * Make [donor_off, +len) of the donor the content of [target_off, +len) of the target. Whole blocks are moved, the parts of

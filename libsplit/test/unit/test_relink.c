@@ -68,7 +68,7 @@ static void model(enum relink_provider provider, int must_move, const char *dono
 {
 	static struct relink_case c;
 	uint64_t rnd = test_seed(5), moved, left, blocks_left = 0;
-	int donor, target, flags;
+	int donor, target, flags, emptied = 0;
 
 	for (int i = 0; i < ROUNDS; i++) {
 		donor = test_file(donor_dir, "donor");
@@ -84,6 +84,12 @@ static void model(enum relink_provider provider, int must_move, const char *dono
 			CHECK_EQ(left, 0);
 		else
 			CHECK(left > 0);
+		if (flags & RELINK_DONOR_EMPTIED) {
+			const off_t data = lseek(donor, (off_t)c.r.donor_off, SEEK_DATA);
+
+			CHECK(data < 0 || (uint64_t)data >= c.r.donor_off + c.r.len);
+			emptied++;
+		}
 		if (provider == RELINK_COPY)
 			CHECK(flags & RELINK_DONOR_KEEPS);
 		blocks_left += left;
@@ -100,7 +106,10 @@ static void model(enum relink_provider provider, int must_move, const char *dono
 	/* The provider did its work, and not the one it falls back to. */
 	if (must_move)
 		CHECK(blocks_left > 0);
-	printf("%s: %d ranges, %llu blocks moved\n", relink_provider_name(provider), ROUNDS, (unsigned long long)blocks_left);
+	if (must_move && provider == RELINK_EXT4)
+		CHECK(emptied > 0);
+	printf("%s: %d ranges, %llu blocks moved, %d donors known to be empty\n", relink_provider_name(provider), ROUNDS,
+	       (unsigned long long)blocks_left, emptied);
 }
 
 static void refuses(const char *dir)
