@@ -6,6 +6,7 @@
 
 #include "base/sys.h"
 #include "core/durable.h"
+#include "core/map.h"
 
 #define SLAB_BYTES (64ul << 10)
 #define LINGER_MAX 128u
@@ -23,8 +24,7 @@ static uint8_t *fresh;
 /* The table covers every number a descriptor can have; only the pages in use are resident. */
 int sfs_fds_make(void)
 {
-	void *p = sys_mmap(NULL, FDS_MAX * (sizeof(*sfs_fds) + sizeof(*fresh)), PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *p = sfs_map_sparse(FDS_MAX * (sizeof(*sfs_fds) + sizeof(*fresh)));
 
 	if (sys_is_err(p))
 		return (int)(long)p;

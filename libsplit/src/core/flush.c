@@ -64,8 +64,8 @@ static int done(struct sfs_inode *in, bool durable)
 }
 
 /*
- * posix on persistent memory, before a COMMIT: what the kernel has done to the file, relinks whose records are retired among it, must
- * not be lost when what was staged on top of it is kept.
+ * What the kernel has done to the file, relinks whose records are retired among it, becomes durable. In posix on persistent memory that
+ * comes before a COMMIT: it must not be lost when what was staged on top of it is kept.
  */
 int sfs_commit_base(struct sfs_inode *in)
 {
@@ -198,7 +198,7 @@ int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
  *
  * On persistent memory what this process wrote needs no journal: its records are durable (in posix with the COMMIT), stores in place
  * were fenced and their blocks mapped with MAP_SYNC. Anything else there may be to commit (a file just made, a truncate, writes
- * by the kernel) is what kdirty is for.
+ * by the kernel) is what kdirty is for, and goes first, once.
  */
 int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
 {
@@ -207,8 +207,10 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
 	int r;
 
 	in->fsyncs = true;
-	if (in->vol->dax && (pending || in->touched) && sfs_inode_served(in) && !in->kdirty && !ofd->kernel_off) {
-		r = commit(in);
+	if (in->vol->dax && (pending || in->touched) && sfs_inode_served(in) && in->fd >= 0 && !ofd->kernel_off) {
+		r = sfs_commit_base(in);
+		if (r == 0)
+			r = commit(in);
 		return r < 0 || sfs.fsync_records ? r : sfs_flush(in, SFS_PUBLISH);
 	}
 	if (pending)

@@ -18,6 +18,15 @@ void *sfs_map_file(const struct sfs_volume *vol, uint64_t len, int prot, int fd)
 	return sys_mmap(NULL, len, prot, vol->dax ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED, fd, 0);
 }
 
+void *sfs_map_sparse(uint64_t len)
+{
+	void *p = sys_mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (!sys_is_err(p))
+		sys_madvise(p, len, MADV_NOHUGEPAGE); /* EINVAL: a kernel that has none */
+	return p;
+}
+
 /* One fault for each 2 MiB that can be mapped as one; madvise would walk through them page by page. The store changes nothing. */
 static void touch(uint8_t *p, uint64_t len)
 {

@@ -20,6 +20,12 @@ void *sfs_map_file(const struct sfs_volume *vol, uint64_t len, int prot, int fd)
  */
 void *sfs_map_staging(const struct sfs_volume *vol, uint64_t len, int fd);
 
+/*
+ * Zeros, for a large table of which few pages are ever touched: never by huge pages, each of which would be 2 MiB to clear and to keep.
+ * Returns an address or a negative errno value.
+ */
+void *sfs_map_sparse(uint64_t len);
+
 /* Page tables for stores to [p, p + n), page aligned, at once. A kernel before 5.14 refuses, and faults when it comes to that. */
 static inline void sfs_map_populate(uint8_t *p, uint64_t n)
 {

@@ -33,8 +33,7 @@ int sfs_stage_table(struct sfs_inode *in, uint64_t blocks)
 		p = (void *)sys_call5(SYS_mremap, (long)in->table, (long)(in->table_blocks * sizeof(sfs_block)),
 				      (long)(want * sizeof(sfs_block)), MREMAP_MAYMOVE, 0);
 	else
-		p = sys_mmap(NULL, want * sizeof(sfs_block), PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		p = sfs_map_sparse(want * sizeof(sfs_block));
 	if (sys_is_err(p))
 		return (int)(long)p;
 	in->table = p;
