@@ -137,6 +137,7 @@ func realLife(t *testing.T, d realDevice) {
 		t.Fatal("the manager deleted a device that is mounted")
 	}
 	s.must(s.unpublish("csi-0", inject), s.unpublish(v.id, v.target), s.unpublish(v.id, v.target), s.unstage(v), s.unstage(v))
+	eraseReal(t, s, d, manager)
 
 	// What a later boot is to find.
 	kept, err := s.createReal(d, "kept", realSize)
@@ -149,6 +150,45 @@ func realLife(t *testing.T, d realDevice) {
 		t.Errorf("a deleted volume is attached as %s", path)
 	}
 	s.must(s.unpublish(kept.id, kept.target), s.unstage(kept))
+}
+
+// eraseReal looks at what a deleted volume leaves in the memory, through the next device that is made there: everything, unless its class
+// says that it is to be overwritten.
+func eraseReal(t *testing.T, s *service, d realDevice, manager device.Manager) {
+	t.Helper()
+	ctx := context.Background()
+	for erase, left := range map[string]bool{"none": true, "overwrite": false} {
+		resp, err := csi.NewControllerClient(s.conn).CreateVolume(ctx, &csi.CreateVolumeRequest{
+			Name: "erase-" + erase, CapacityRange: &csi.CapacityRange{RequiredBytes: realSize}, VolumeCapabilities: []*csi.VolumeCapability{mountCapability(d.fsType)},
+			Parameters: map[string]string{"mode": "posix", "device": d.device, "erase": erase},
+		})
+		s.must(err)
+		v := volumeOnNode{
+			id: resp.GetVolume().GetVolumeId(), context: resp.GetVolume().GetVolumeContext(), fsType: d.fsType,
+			staging: filepath.Join(s.dir, "staging-erase"), target: filepath.Join(s.dir, "target-erase"),
+		}
+		s.must(s.stage(v), s.publish(v))
+		secret := []byte("secret of " + erase + ".......")
+		s.must(os.WriteFile(filepath.Join(v.target, "file"), bytes.Repeat(secret, 8<<20/len(secret)), 0o644))
+		s.must(s.unpublish(v.id, v.target), s.unstage(v), s.delete(v), s.delete(v))
+		eventually(t, "the device of a deleted volume is gone", func() error {
+			if path, err := manager.Attach(ctx, v.id); err == nil {
+				return fmt.Errorf("it is %s", path)
+			}
+			return nil
+		})
+		next := volume.IDFromName("after-" + erase)
+		s.must(manager.Create(ctx, next, realSize+128*volume.MiB))
+		dev, err := manager.Attach(ctx, next)
+		s.must(err)
+		content, err := os.ReadFile(dev)
+		s.must(err, manager.Detach(ctx, next), manager.Delete(ctx, next))
+		found := bytes.Count(content, secret)
+		t.Logf("erase %s: found what was stored %d times", erase, found)
+		if found > 0 != left {
+			t.Errorf("erase %s: what was stored is there %d times", erase, found)
+		}
+	}
 }
 
 // migrateReal copies an old volume with the commands of docs/migrate-pmem-csi.md.

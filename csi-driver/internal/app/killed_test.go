@@ -345,6 +345,7 @@ func (l *life) run(t *testing.T, killAt int, abandon bool) (steps int) {
 		l.restart(t)
 	}
 	killedIn := ""
+	deadline := time.Now().Add(10 * time.Minute)
 	todo := l.steps()
 	for i := 0; i < len(todo); i++ {
 		step := todo[i]
@@ -363,7 +364,7 @@ func (l *life) run(t *testing.T, killAt int, abandon bool) (steps int) {
 			i-- // the same call again, or the next one that takes the volume down
 			continue
 		}
-		if status.Code(err) == codes.Aborted { // it is busy, with erasing what the call before had begun
+		if status.Code(err) == codes.Aborted && time.Now().Before(deadline) { // it is busy, with erasing what the call before had begun
 			time.Sleep(20 * time.Millisecond)
 			i--
 			continue

@@ -34,6 +34,9 @@ func (m *Manager) FinishCopy(_ context.Context, to string) error {
 
 // unshare gives a file blocks of its own in place of those that it shares with another.
 func (m *Manager) unshare(f *os.File, size int64) error {
+	if size == 0 {
+		return nil // a copy that was interrupted before it had any; the kernel refuses to unshare nothing
+	}
 	switch err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_UNSHARE_RANGE, 0, size); {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return nil // no reflinks, so nothing is shared; or btrfs, which reserves nothing that is rewritten anyway

@@ -97,6 +97,11 @@ func TestErase(t *testing.T) {
 	if available, err := m.Available(ctx); err != nil || available != 92*volume.MiB {
 		t.Errorf("available %d, %v", available, err)
 	}
+	for _, how := range []volume.Erase{volume.EraseDiscard, volume.EraseOverwrite} { // a copy that was interrupted at once
+		if err := errors.Join(os.WriteFile(m.path("empty"), nil, 0o600), m.Erase(ctx, "empty", how)); err != nil {
+			t.Errorf("%s of an empty file: %v", how, err)
+		}
+	}
 	if err := m.Erase(ctx, "b", volume.EraseDiscard); !errors.Is(err, volume.ErrNotFound) {
 		t.Errorf("a device that is not there: %v", err)
 	}
