@@ -186,6 +186,14 @@ func TestCluster(t *testing.T) {
 		first.stop(t)
 		c.point(t, second)
 	})
+	t.Run("library by claim", func(t *testing.T) {
+		third := startReplica(t, path, file, "--library-delivery=ephemeral")
+		third.waitReady(t)
+		c.point(t, third)
+		testLibraryByClaim(t, c)
+		third.stop(t)
+		c.point(t, second)
+	})
 	t.Run("certificate is lost", func(t *testing.T) { testLostCertificate(t, c) })
 	t.Run("certificate by somebody else", func(t *testing.T) {
 		testForeignCertificate(t, c, startReplica(t, path, file, "--issue-certificates=false"))
@@ -245,6 +253,50 @@ func testInjection(t *testing.T, c *cluster) {
 	}
 	if len(plain.Annotations) != 0 || len(plain.Spec.Volumes) != 1 || len(plain.Spec.Containers[0].Env) != 0 {
 		t.Errorf("a pod without our volumes was changed: %+v", plain)
+	}
+}
+
+// testLibraryByClaim: a restricted namespace admits a pod that gets the library by a claim, and the claim is not taken for a volume of
+// the pod's own, also when the pod is made anew from its own text.
+func testLibraryByClaim(t *testing.T, c *cluster) {
+	for _, object := range charttest.Render(t, "--set", "injector.library.delivery=ephemeral") {
+		if object.GetKind() == "StorageClass" && object.GetName() == "splitfs-library" {
+			if err := charttest.Apply(t.Context(), c.client, object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const namespace = "restricted"
+	if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}); err != nil {
+		t.Fatalf("create namespace: %v", err)
+	}
+	claim := claimWith("ours", new("splitfs-strict"))
+	claim.Namespace = namespace
+	if err := c.client.Create(t.Context(), claim); err != nil {
+		t.Fatalf("create claim: %v", err)
+	}
+	pod := podWith("first", "ours")
+	pod.Namespace = namespace
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+	for _, name := range []string{"first", "again"} {
+		pod.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: name}
+		if err := c.client.Create(t.Context(), pod); err != nil {
+			t.Fatalf("create pod %s: %v", name, err)
+		}
+		if text := c.warnings.take(); text != "" {
+			t.Errorf("pod %s: warnings %s", name, text)
+		}
+		if len(pod.Spec.Volumes) != 2 || pod.Spec.Volumes[1].Ephemeral == nil || *pod.Spec.Volumes[1].Ephemeral.VolumeClaimTemplate.Spec.StorageClassName != "splitfs-library" {
+			t.Fatalf("pod %s: volumes %+v", name, pod.Spec.Volumes)
+		}
+		if status := pod.Annotations["splitfs.io/status"]; status != `{"injected":true,"containers":{"app":{"/data":"strict"}}}` {
+			t.Errorf("pod %s: status %s", name, status)
+		}
+		if mounts := pod.Spec.Containers[0].VolumeMounts; len(mounts) != 2 || mounts[1].MountPath != "/opt/splitfs" || !mounts[1].ReadOnly {
+			t.Errorf("pod %s: mounts %+v", name, mounts)
+		}
 	}
 }
 
