@@ -11,10 +11,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"splitfs.io/splitfs/charts/charttest"
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
@@ -136,5 +141,78 @@ func TestWorker(t *testing.T) {
 	}
 	if len(node.changed) != 3 {
 		t.Errorf("changed %v", node.changed)
+	}
+}
+
+// TestAPIServer: with a real API server the node's watch shows what it is asked for and nothing else, and an answer to what is not asked for
+// any more is not written.
+func TestAPIServer(t *testing.T) {
+	env := charttest.StartAPIServer(t)
+	client, err := kubernetes.NewForConfig(env.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	volumes := client.CoreV1().PersistentVolumes()
+	for _, id := range []string{"one", "other"} {
+		pv := persistentVolume(id)
+		pv.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+		pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+		if _, err := volumes.Create(ctx, pv, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patchWith := func(content []byte, err error) error {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = volumes.Patch(ctx, "pv-one", types.MergePatchType, content, metav1.PatchOptions{})
+		return err
+	}
+	sync, strict := volume.Changes{Mode: volume.ModeSync}, volume.Changes{Mode: volume.ModeStrict}
+	if err := patchWith(Ask("node-1", sync)); err != nil {
+		t.Fatal(err)
+	}
+	old, err := volumes.Get(ctx, "pv-one", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := patchWith(Ask("node-1", strict)); err != nil {
+		t.Fatal(err)
+	}
+	if err := patchWith(reply(old, Answer{Request: sync}, volume.ModeSync)); !apierrors.IsConflict(err) {
+		t.Errorf("an answer to an earlier request: %v", err)
+	}
+	node := &fakeNode{}
+	worker, err := NewWorker(client, node, &volume.Locks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go worker.Run(ctx)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		pv, err := volumes.Get(ctx, "pv-one", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer, ok := Answered(pv, strict); ok {
+			if answer.Refused != "" || pv.Annotations[modeAnnotation] != "strict" || pv.Labels[Label] != "" {
+				t.Errorf("%+v; labels %v, annotations %v", answer, pv.Labels, pv.Annotations)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no answer: labels %v, annotations %v", pv.Labels, pv.Annotations)
+		}
+	}
+	if list, err := worker.volumes.List(labels.Everything()); err != nil || len(list) > 1 {
+		t.Errorf("the node watches %v, %v", list, err)
+	}
+	if err := patchWith(Forget()); err != nil {
+		t.Fatal(err)
+	}
+	pv, err := volumes.Get(ctx, "pv-one", metav1.GetOptions{})
+	if _, asked, _ := Requested(pv); err != nil || asked || pv.Annotations[modeAnnotation] != "strict" {
+		t.Errorf("after it was forgotten: %v, %v", pv.Annotations, err)
 	}
 }
