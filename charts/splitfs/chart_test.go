@@ -66,6 +66,35 @@ func TestVolumeAttributesClasses(t *testing.T) {
 	}
 }
 
+// TestSnapshots: a snapshotter on each node, and the controller, unless the cluster brings one itself.
+func TestSnapshots(t *testing.T) {
+	names := func(set ...string) (containers []string, controller bool) {
+		t.Helper()
+		objects := charttest.Render(t, set...)
+		for _, c := range find[appsv1.DaemonSet](t, objects, "DaemonSet", "splitfs-node").Spec.Template.Spec.Containers {
+			containers = append(containers, c.Name)
+		}
+		for _, o := range objects {
+			controller = controller || o.GetKind() == "Deployment" && o.GetName() == "splitfs-snapshot-controller"
+		}
+		return containers, controller
+	}
+	if containers, controller := names(); slices.Contains(containers, "csi-snapshotter") || controller {
+		t.Errorf("not wanted: %v, %v", containers, controller)
+	}
+	const api = "--api-versions=snapshot.storage.k8s.io/v1"
+	if containers, controller := names(api, "--set", "snapshots.enabled=true"); !slices.Contains(containers, "csi-snapshotter") || !controller {
+		t.Errorf("wanted: %v, %v", containers, controller)
+	}
+	containers, controller := names(api, "--set", "snapshots.enabled=true,snapshots.controller.enabled=false")
+	if !slices.Contains(containers, "csi-snapshotter") || controller {
+		t.Errorf("on a cluster that has a controller: %v, %v", containers, controller)
+	}
+	if _, err := charttest.Template(t, "--set", "snapshots.enabled=true"); err == nil || !strings.Contains(err.Error(), "install those of kubernetes-csi/external-snapshotter") {
+		t.Errorf("without the custom resources: %v", err)
+	}
+}
+
 func TestLint(t *testing.T) {
 	output, err := exec.CommandContext(t.Context(), charttest.Helm(t), "lint", "--strict", filepath.Join(charttest.Root(t), "charts", "splitfs")).CombinedOutput()
 	if err != nil || strings.Contains(string(output), "[WARNING]") {
@@ -231,7 +260,8 @@ var variants = map[string][]string{
 		"--set", "devices.emulated.enabled=false", "--set", "devices.lvm.enabled=true", "--set", "devices.namespace.enabled=true", "--set", "storageClasses.device=namespace", "--set", "storageClasses.erase=overwrite",
 		"--set", "devices.regions={region0,0x2468ac00123456}", "--set", "devices.regionPercent=50", "--set", "devices.namespaceMap=mem",
 	},
-	"library by claim": {"--set", "injector.library.delivery=ephemeral"},
+	"library by claim":                   {"--set", "injector.library.delivery=ephemeral"},
+	"snapshots and classes to change to": {"--api-versions=snapshot.storage.k8s.io/v1", "--set", "snapshots.enabled=true", "--set", "volumeAttributesClasses.create=true"},
 	"nothing optional": {
 		"--set", "status.enabled=false",
 		"--set-json", "node.tolerations=[]", "--set-json", "node.nodeSelector=null", "--set-json", "injector.resources=null", "--set-json", "node.resources=null",
