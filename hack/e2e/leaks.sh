@@ -41,11 +41,14 @@ no_status_besides() {
 # node_is_clean NODE IDS
 node_is_clean() {
     local node=$1 known=$2 directory file device mounted agents
-    for directory in volumes volumes/snapshots emulated; do
+    # Copies are settled in a directory that is there after the first of them.
+    for directory in volumes volumes/snapshots volumes/settle emulated; do
         while read -r file; do
-            [ -n "$file" ] && [ "$directory/$file" != volumes/snapshots ] || continue
+            case $directory/$file in
+            */ | volumes/snapshots | volumes/settle) continue ;;
+            esac
             grep -qxF "${file%.*}" <<<"$known" || fail "$node: /var/lib/splitfs/$directory/$file belongs to no volume"
-        done < <(on_node "$node" ls -A "/var/lib/splitfs/$directory")
+        done < <(on_node "$node" sh -c "[ ! -d /var/lib/splitfs/$directory ] || ls -A /var/lib/splitfs/$directory")
     done
     # A loop device is told by the file behind it, which this node must know; the devices themselves are shared by all nodes.
     while read -r device file; do
