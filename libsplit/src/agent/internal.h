@@ -193,8 +193,8 @@ struct outsiders {
 	struct source questions_src, closes_src;
 	uint32_t nopening; /* opens that wait for an answer */
 	pthread_mutex_t lock;
-	struct client
-		*clients[OUTSIDER_BUCKETS]; /* by process; under the lock, as are their pid and sock while they are in it */
+	/* By process; under the lock, as are their pid and sock while they are in here. */
+	struct client *clients[OUTSIDER_BUCKETS];
 };
 
 struct agent {
