@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -57,15 +56,12 @@ func (c *Controller) modify(ctx context.Context, req *csi.ControllerModifyVolume
 	if changes == (volume.Changes{}) {
 		return nil
 	}
-	requested, asked, err := modify.Requested(pv)
-	if err != nil || !asked || requested != changes {
-		if err := c.patch(ctx, pv.Name, func() ([]byte, error) { return modify.Ask(nodeName, changes) }); err != nil {
-			return fmt.Errorf("ask node %s to change volume %s: %w", nodeName, id, err)
-		}
-	}
-	answer, err := c.waitForAnswer(ctx, pv, changes)
-	if err != nil {
+	answer, err := c.ask(ctx, pv.Name, nodeName, changes)
+	if wait.Interrupted(err) {
 		return fmt.Errorf("volume %s: %w: its node, %s, has not changed it yet; it does as soon as its node service runs and the volume is not busy", id, volume.ErrUnavailable, nodeName)
+	}
+	if err != nil {
+		return fmt.Errorf("ask node %s to change volume %s: %w", nodeName, id, err)
 	}
 	if answer.Refused == "" {
 		return nil
@@ -76,15 +72,24 @@ func (c *Controller) modify(ctx context.Context, req *csi.ControllerModifyVolume
 	return fmt.Errorf("%w: node %s refused: %s", volume.ErrInvalid, nodeName, answer.Refused)
 }
 
-func (c *Controller) waitForAnswer(ctx context.Context, pv *corev1.PersistentVolume, changes volume.Changes) (answer modify.Answer, err error) {
-	err = wait.PollUntilContextTimeout(ctx, answerPoll, answerTimeout, true, func(context.Context) (bool, error) {
-		now, err := c.view.volumes.Get(pv.Name)
+// ask returns the node's answer to a request, which it makes unless it has been made. What is seen of the PersistentVolume may be old: a
+// request that seems to be there can be one that was refused and is about to be forgotten, so it is looked for until it is answered.
+func (c *Controller) ask(ctx context.Context, pvName, nodeName string, changes volume.Changes) (answer modify.Answer, err error) {
+	made := false
+	err = wait.PollUntilContextTimeout(ctx, answerPoll, answerTimeout, true, func(ctx context.Context) (bool, error) {
+		pv, err := c.view.volumes.Get(pvName)
 		if err != nil {
 			return false, err
 		}
 		var answered bool
-		answer, answered = modify.Answered(now, changes)
-		return answered, nil
+		if answer, answered = modify.Answered(pv, changes); answered || made {
+			return answered, nil
+		}
+		if requested, asked, err := modify.Requested(pv); err == nil && asked && requested == changes {
+			return false, nil
+		}
+		made = true
+		return false, c.patch(ctx, pvName, func() ([]byte, error) { return modify.Ask(nodeName, changes) })
 	})
 	return answer, err
 }
