@@ -28,6 +28,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/modify"
 	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/csi-driver/internal/preload"
 	"splitfs.io/splitfs/csi-driver/internal/promise"
 	"splitfs.io/splitfs/csi-driver/internal/registration"
 	"splitfs.io/splitfs/csi-driver/internal/server"
@@ -232,7 +233,7 @@ func runNode(ctx context.Context, o nodeOptions) error {
 const nodeRoot = "/proc/1/root"
 
 func newVerifierConfig(o nodeOptions, n *node.Node, recorder events.Recorder, runtime *cri.Client) attach.Config {
-	config := attach.Config{Source: n, Events: recorder, Proc: "/proc", Library: attach.DefaultLibrary}
+	config := attach.Config{Source: n, Events: recorder, Proc: "/proc", Library: preload.Library}
 	if len(o.runtimeSockets) > 0 {
 		config.Images = runtime
 	}

@@ -46,9 +46,6 @@ type Config struct {
 	Images Images
 }
 
-// DefaultLibrary is where the injector mounts the library.
-const DefaultLibrary = "/opt/splitfs/libsplit.so"
-
 // Finding is one process that has one of our volumes mounted.
 type Finding struct {
 	Volume    Volume

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"splitfs.io/splitfs/csi-driver/internal/events"
+	"splitfs.io/splitfs/csi-driver/internal/preload"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
@@ -279,7 +280,7 @@ func TestCgroups(t *testing.T) {
 // TestScanIsCheap: the processes of other pods cost one small read each.
 func TestScanIsCheap(t *testing.T) {
 	volumes := source{{ID: "vol", Device: 1, Pods: []volume.Pod{{UID: "nobody"}}}}
-	v := New(Config{Source: &volumes, Events: &recorder{}, Proc: "/proc", Library: DefaultLibrary})
+	v := New(Config{Source: &volumes, Events: &recorder{}, Proc: "/proc", Library: preload.Library})
 	start := time.Now()
 	if findings, err := v.Scan(t.Context()); err != nil || len(findings) != 0 {
 		t.Fatalf("%v %v", findings, err)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/events"
+	"splitfs.io/splitfs/csi-driver/internal/preload"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
@@ -62,8 +63,8 @@ func (v *Verifier) comparePreload(ctx context.Context, pod volume.Pod, id, conta
 // preloaded are the elements of LD_PRELOAD in an environment.
 func preloaded(environment []string) []string {
 	for _, variable := range environment {
-		if value, ok := strings.CutPrefix(variable, "LD_PRELOAD="); ok {
-			return strings.FieldsFunc(value, func(r rune) bool { return r == ':' || r == ' ' })
+		if value, ok := strings.CutPrefix(variable, preload.Variable+"="); ok {
+			return preload.Elements(value)
 		}
 	}
 	return nil

@@ -205,7 +205,7 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	if err := m.Detach(ctx, id); err != nil {
 		return err
 	}
-	if err := os.Remove(m.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := volume.RemoveIfThere(m.path(id)); err != nil {
 		return fmt.Errorf("remove backing file: %w", err)
 	}
 	return volume.SyncDir(m.config.Dir)

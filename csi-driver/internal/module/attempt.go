@@ -42,7 +42,7 @@ func (a attempt) begin(sha256 string) error {
 
 // end forgets it: the kernel survived.
 func (a attempt) end() error {
-	if err := os.Remove(a.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := volume.RemoveIfThere(a.path); err != nil {
 		return fmt.Errorf("forget an attempt to load the module: %w", err)
 	}
 	return nil

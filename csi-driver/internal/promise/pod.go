@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"splitfs.io/splitfs/csi-driver/internal/preload"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
@@ -18,10 +19,7 @@ const (
 	keyInject = "splitfs.io/inject"
 	keyStatus = "splitfs.io/status"
 
-	libraryDir  = "/opt/splitfs"
-	libraryPath = libraryDir + "/libsplit.so"
-	envPreload  = "LD_PRELOAD"
-	envConfig   = "SPLITFS_CONFIG"
+	envConfig = "SPLITFS_CONFIG"
 )
 
 // strength orders the modes: each gives all that the ones before it give.
@@ -89,8 +87,8 @@ func promisedMode(pod *corev1.Pod, container string, mode volume.Mode) volume.Mo
 
 // givenMode is the mode in which the library would serve a path of a container; not ok: it would not be there, or not serve it.
 func givenMode(c *corev1.Container, mountPath string) (volume.Mode, bool) {
-	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean("/"+m.MountPath) == libraryDir })
-	if !mounted || !slices.Contains(strings.FieldsFunc(variable(c, envPreload), func(r rune) bool { return r == ':' || r == ' ' }), libraryPath) {
+	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean("/"+m.MountPath) == preload.Dir })
+	if !mounted || !slices.Contains(preload.Elements(variable(c, preload.Variable)), preload.Library) {
 		return "", false
 	}
 	// MODE:PATH:AGENTSDIR, joined by ';'. Kubelet makes one '$' of two.
