@@ -23,6 +23,7 @@
 #define SFS_LOG_MAGIC	 0x31474f4c53464653ull /* "SFSLOG1" */
 #define SFS_LEASE_MAGIC	 0x3153414553464653ull
 #define SFS_BLOCK	 4096u
+#define SFS_CHUNK_ALIGN	 (2ull << 20) /* bytes of a huge page: staging files are made of whole ones */
 
 enum sfs_mode { SFS_POSIX = 0, SFS_SYNC = 1, SFS_STRICT = 2 };
 

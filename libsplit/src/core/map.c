@@ -11,8 +11,6 @@
 #define MAP_SHARED_VALIDATE 0x3
 #endif
 
-#define HUGE (2u << 20) /* bytes of a huge page */
-
 void *sfs_map_file(const struct sfs_volume *vol, uint64_t len, int prot, int fd)
 {
 	return sys_mmap(NULL, len, prot, vol->dax ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED, fd, 0);
@@ -30,7 +28,7 @@ void *sfs_map_sparse(uint64_t len)
 /* One fault for each 2 MiB that can be mapped as one; madvise would walk through them page by page. The store changes nothing. */
 static void touch(uint8_t *p, uint64_t len)
 {
-	for (const uint8_t *end = p + len; p < end; p += HUGE)
+	for (const uint8_t *end = p + len; p < end; p += SFS_CHUNK_ALIGN)
 		__atomic_fetch_or(p, 0, __ATOMIC_RELAXED);
 }
 

@@ -16,7 +16,6 @@
 #define SFS_DEFAULT_POOL_BYTES	(256ull << 20)
 #define SFS_DEFAULT_CHUNK_BYTES (16ull << 20)
 #define SFS_DEFAULT_LOG_BYTES	(4ull << 20)
-#define SFS_CHUNK_ALIGN		(2ull << 20)
 
 /* Sorted list of numbers. */
 struct sfs_numbers {
