@@ -20,6 +20,10 @@ static const char help[] =
 	"  --chunk-bytes N      size of one staging file, a multiple of 2M (default 16M)\n"
 	"  --log-bytes N        records of one process's log (default 4M)\n"
 	"  --client-chunks N    staging files one process may have (default: half of the pool, at least 2)\n"
+	"  --fill-percent P     while a quarter of the pool is ready and nobody waits, filling it takes at most P percent of "
+	"a\n"
+	"                       processor (default 25)\n"
+	"  --fill-lock FILE     agents with the same FILE share that budget; it is made when it is missing\n"
 	"  --report-after S     say so when a process has waited S seconds for a file that another one does not give up "
 	"(default 30)\n"
 	"  --private            used by 'splitfs run': DIR is this agent's own and is removed with it, and SIGTERM means to "
@@ -36,6 +40,8 @@ static int run(int argc, char **argv)
 						{"chunk-bytes", required_argument, NULL, OPT_CHUNK},
 						{"log-bytes", required_argument, NULL, OPT_LOG},
 						{"client-chunks", required_argument, NULL, OPT_CLIENT_CHUNKS},
+						{"fill-lock", required_argument, NULL, OPT_FILL_LOCK},
+						{"fill-percent", required_argument, NULL, OPT_FILL_PERCENT},
 						{"report-after", required_argument, NULL, OPT_REPORT_AFTER},
 						{"private", no_argument, NULL, OPT_PRIVATE},
 						{0}};
@@ -72,6 +78,14 @@ static int run(int argc, char **argv)
 			if (!cli_bytes(optarg, &n) || n == 0 || n > SFS_LEASE_CHUNKS)
 				return cli_usage(&cmd_agent, "--client-chunks must be from 1 to %u", SFS_LEASE_CHUNKS);
 			c.client_chunks = (uint32_t)n;
+			break;
+		case OPT_FILL_LOCK:
+			c.fill_lock = optarg;
+			break;
+		case OPT_FILL_PERCENT:
+			if (!cli_bytes(optarg, &n) || n == 0 || n > 100)
+				return cli_usage(&cmd_agent, "--fill-percent must be from 1 to 100");
+			c.fill_percent = (uint32_t)n;
 			break;
 		case OPT_REPORT_AFTER:
 			if (!cli_bytes(optarg, &n) || n == 0 || n > 86400)

@@ -46,6 +46,7 @@ type nodeOptions struct {
 	dataDir         string
 	devices         deviceOptions
 	poolBytes       quantity
+	poolFillPercent int
 	logReserve      quantity
 	maxVolumes      int64
 	binary          string
@@ -85,6 +86,7 @@ func newNodeCommand() *cobra.Command {
 	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, "directory for state, emulated devices and what pods see of the library")
 	o.devices.addTo(f)
 	f.Var(&o.poolBytes, "pool-bytes", "staging pool of each volume, on top of what was asked for")
+	f.IntVar(&o.poolFillPercent, "pool-fill-percent", 25, "percent of one processor that filling the pools of all volumes may take while none runs short (1 to 100)")
 	f.Var(&o.logReserve, "log-reserve", "room for operation logs of each volume, on top as well")
 	f.Int64Var(&o.maxVolumes, "max-volumes", 64, "volumes this node can have published")
 	f.StringVar(&o.binary, "splitfs-binary", "/usr/local/bin/splitfs", "the splitfs program")
@@ -127,6 +129,9 @@ func (o *nodeOptions) complete() error {
 	if o.status && (o.statusInterval <= 0 || o.statusHeartbeat < o.statusInterval) {
 		return fmt.Errorf("--status-interval is %s and --status-heartbeat is %s; the first must be more than 0, the second not less than the first",
 			o.statusInterval, o.statusHeartbeat)
+	}
+	if o.poolFillPercent < 1 || o.poolFillPercent > 100 {
+		return fmt.Errorf("--pool-fill-percent is %d; it must be from 1 to 100", o.poolFillPercent)
 	}
 	if o.maxVolumes < 1 {
 		return fmt.Errorf("--max-volumes is %d; it must be at least 1", o.maxVolumes)
@@ -318,11 +323,14 @@ func newNode(ctx context.Context, o nodeOptions, cluster cluster, modules *modul
 		return nil, err
 	}
 	return node.New(ctx, node.Config{
-		Name:       o.nodeName,
-		StateDir:   filepath.Join(o.dataDir, "volumes"),
-		InjectDir:  filepath.Join(o.dataDir, "inject"),
-		Library:    o.library,
-		CLI:        splitfs.CLI{Binary: o.binary, PoolBytes: int64(o.poolBytes)},
+		Name:      o.nodeName,
+		StateDir:  filepath.Join(o.dataDir, "volumes"),
+		InjectDir: filepath.Join(o.dataDir, "inject"),
+		Library:   o.library,
+		CLI: splitfs.CLI{
+			Binary: o.binary, PoolBytes: int64(o.poolBytes),
+			FillPercent: o.poolFillPercent, FillLock: filepath.Join(o.dataDir, "fill.lock"),
+		},
 		Overhead:   int64(o.poolBytes) + int64(o.logReserve),
 		MaxVolumes: o.maxVolumes,
 		Managers:   managers,

@@ -21,6 +21,10 @@ type CLI struct {
 	Binary string
 	// PoolBytes is the size of each volume's staging pool.
 	PoolBytes int64
+	// FillPercent of one processor is what filling pools may take on the node while nobody runs short; zero: the program's default.
+	FillPercent int
+	// FillLock is the file by which the node's agents share that; pods must not be able to open it.
+	FillLock string
 }
 
 // Check says whether the program can be run.
@@ -97,5 +101,12 @@ func (c CLI) Status(ctx context.Context, root string) (*Status, error) {
 
 // AgentArgs are the arguments that serve a volume.
 func (c CLI) AgentArgs(root, agentsDir string) []string {
-	return []string{"agent", root, "--agents-dir", agentsDir, "--pool-bytes", strconv.FormatInt(c.PoolBytes, 10)}
+	args := []string{"agent", root, "--agents-dir", agentsDir, "--pool-bytes", strconv.FormatInt(c.PoolBytes, 10)}
+	if c.FillPercent != 0 {
+		args = append(args, "--fill-percent", strconv.Itoa(c.FillPercent))
+	}
+	if c.FillLock != "" {
+		args = append(args, "--fill-lock", c.FillLock)
+	}
+	return args
 }

@@ -281,6 +281,9 @@ static int start(struct agent *a, struct sfs_why *why)
 	a->worker.chunk_bytes = cf->chunk_bytes;
 	a->spare_target = SPARE_LOGS;
 	a->worker.log_slots = (uint32_t)(cf->log_bytes / sizeof(struct sfs_record));
+	err = fill_start(&a->worker.fill, cf->fill_lock, cf->fill_percent, why);
+	if (err)
+		return err;
 	err = worker_start(a);
 	if (err)
 		return sfs_fail(why, err, "start a thread: %s", strerror(-err));
@@ -433,6 +436,7 @@ static void stop(struct agent *a)
 		close(a->listen_fd);
 	listener_stop(a); /* first: the worker may be opening a file that the kernel asks us about */
 	worker_stop(a);
+	fill_stop(&a->worker.fill);
 	for (uint32_t i = 0; i < a->nspare_logs; i++) {
 		sfs_log_remove(&a->root, a->spare_logs[i].id);
 		close(a->spare_logs[i].fd);
@@ -461,6 +465,7 @@ int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
 			  .listen_fd = -1,
 			  .signal_fd = -1,
 			  .dir_fd = -1,
+			  .worker.fill.lock_fd = -1,
 			  .outsiders = {.opens_fd = -1,
 					.closes_fd = -1,
 					.stop_fd = -1,

@@ -8,7 +8,8 @@
 
 #include "volume/why.h"
 
-#define SFS_SPARE_LOGS_MAX 8 /* so many logs are kept ready, where programs start one after the other */
+#define SFS_DEFAULT_FILL_PERCENT 25u
+#define SFS_SPARE_LOGS_MAX	 8 /* so many logs are kept ready, where programs start one after the other */
 
 struct sfs_agent_config {
 	const char *root;
@@ -17,7 +18,13 @@ struct sfs_agent_config {
 	uint64_t chunk_bytes;	/* size of a staging file, a multiple of 2 MiB */
 	uint64_t log_bytes;	/* records of one log */
 	uint32_t client_chunks; /* staging files one client may have; 0: half of the pool, at least 2 */
-	uint64_t overdue_ms;	/* a client that waits longer for another one is reported; 0: 30 seconds */
+	/*
+	 * Percent of one processor that filling the pool may take while nobody runs short, 0: SFS_DEFAULT_FILL_PERCENT; for all
+	 * agents with the same fill_lock together (a file, made when it is missing), or NULL: for this one.
+	 */
+	const char *fill_lock;
+	uint32_t fill_percent;
+	uint64_t overdue_ms; /* a client that waits longer for another one is reported; 0: 30 seconds */
 	/*
 	 * For `splitfs run`: the directory of the socket is ours alone and goes with us; SIGTERM means "stop when nobody uses
 	 * the volume any more": no client is connected and nobody holds the lock of `users` in the directory.

@@ -10,6 +10,7 @@
  *   delegation.c  who may cache and stage what
  *   target.c      the way back to a file that is open no more
  *   worker.c      the worker thread
+ *   fill.c        how much of a processor it takes to fill the pool
  *   outsider.c    programs without the library that open a file which clients have
  *   listener.c    the thread that the kernel asks about them
  *   overdue.c     who waits too long for whom
@@ -147,6 +148,14 @@ struct made {
 	int fd; /* of a log */
 };
 
+/* The budget of filling the pool; the worker's. Times are nanoseconds of CLOCK_MONOTONIC. */
+struct fill {
+	unsigned percent; /* of one processor */
+	int lock_fd;	  /* held by the agent whose turn it is; or -1 */
+	bool turn;
+	uint64_t rest_until; /* of what was spent last */
+};
+
 struct worker {
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -163,7 +172,9 @@ struct worker {
 	/* to do */
 	struct recovery_job *recover_first, *recover_last;
 	uint32_t logs_wanted, chunks_wanted;
+	uint32_t chunks_now; /* so many of them at once, the others within the budget */
 	bool log_urgent, chunk_urgent;
+	struct fill fill;	   /* the thread's */
 	uint64_t reserve;	   /* bytes that what is leased may need in the files: no staging file is made of them */
 	struct sfs_numbers remove; /* staging files that were renamed away */
 	uint32_t remove_room;
@@ -341,11 +352,22 @@ void overdue_check(struct agent *a, uint64_t now);
 int worker_start(struct agent *a);
 void worker_stop(struct agent *a);
 void worker_recover(struct agent *a, struct recovery_job *job);
-void worker_want(struct agent *a, uint32_t logs, bool log_urgent, uint32_t chunks, bool chunk_urgent);
+void worker_want(struct agent *a, uint32_t logs, bool log_urgent, uint32_t chunks, uint32_t chunks_now, bool chunk_urgent);
 /* Remove a staging file that has been renamed to NNNNNN.tmp. */
 void worker_remove(struct agent *a, uint32_t chunk);
 /* Collect what is done. */
 void worker_collect(struct agent *a);
+
+/* fill.c */
+/* lock: a file that the agents of a node share, or NULL: the budget is this agent's own. percent: 1 to 100, or 0 for the default. */
+int fill_start(struct fill *f, const char *lock, unsigned percent, struct sfs_why *why);
+void fill_stop(struct fill *f);
+/* When a staging file that nobody waits for may be made: 0 for now, and then it is our turn until fill_rest(); else look again then. */
+uint64_t fill_wait(struct fill *f, uint64_t now);
+/* A staging file took `cpu` nanoseconds of processor time. */
+void fill_spent(struct fill *f, uint64_t now, uint64_t cpu);
+/* Nothing to fill for now: others may fill theirs. */
+void fill_rest(struct fill *f);
 
 /* wire.c */
 int wire_send(int sock, const struct sfs_msg *m, const int *fds, int nfds);

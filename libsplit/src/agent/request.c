@@ -276,13 +276,20 @@ void request_refill(struct agent *a)
 	const uint32_t waiting_logs = client_count(a, C_WAIT_LOG), waiting_chunks = client_count(a, C_WAIT_CHUNK);
 	const uint64_t pool = a->config->pool_bytes / a->config->chunk_bytes;
 	uint32_t ready = pool > a->leased_chunks ? (uint32_t)(pool - a->leased_chunks) : 0;
+	uint32_t low = (uint32_t)(pool / 4);
 
 	if (ready < SPARE_CHUNKS)
 		ready = SPARE_CHUNKS;
+	if (low < SPARE_CHUNKS)
+		low = SPARE_CHUNKS;
 	/* A log that waits for space to be replayed gets it first. */
 	if (client_count(a, C_DYING) > 0)
 		ready = 0;
+	if (low > ready)
+		low = ready;
 	ready += waiting_chunks;
+	low += waiting_chunks;
 	worker_want(a, waiting_logs + a->spare_target > a->nspare_logs ? waiting_logs + a->spare_target - a->nspare_logs : 0,
-		    waiting_logs > 0, ready > a->nfree_chunks ? ready - a->nfree_chunks : 0, waiting_chunks > 0);
+		    waiting_logs > 0, ready > a->nfree_chunks ? ready - a->nfree_chunks : 0,
+		    low > a->nfree_chunks ? low - a->nfree_chunks : 0, waiting_chunks > 0);
 }

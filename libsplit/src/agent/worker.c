@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/internal.h"
@@ -142,18 +143,30 @@ static int space_for(struct worker *w, struct sfs_why *why)
 	return 0;
 }
 
+static uint64_t nanoseconds(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
 static void make_chunk(struct worker *w)
 {
 	struct made m = {w->next_chunk++, -1};
 	struct sfs_why why = {0};
+	uint64_t cpu;
 	int err;
 
 	pthread_mutex_unlock(&w->lock);
+	cpu = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
 	err = space_for(w, &why);
 	if (!err)
 		err = sfs_chunk_create(w->root, m.id, w->chunk_bytes, &why);
+	fill_spent(&w->fill, nanoseconds(CLOCK_MONOTONIC), nanoseconds(CLOCK_THREAD_CPUTIME_ID) - cpu);
 	pthread_mutex_lock(&w->lock);
 	w->chunks_wanted -= w->chunks_wanted > 0;
+	w->chunks_now -= w->chunks_now > 0;
 	if (!err) {
 		err = made_add(&w->chunks, &w->nchunks, &w->chunks_room, m);
 		if (err) {
@@ -164,7 +177,7 @@ static void make_chunk(struct worker *w)
 	if (err) {
 		w->chunk_err = err;
 		w->chunk_why = why;
-		w->chunks_wanted = 0;
+		w->chunks_wanted = w->chunks_now = 0;
 	}
 }
 
@@ -185,15 +198,32 @@ static void remove_chunks(struct worker *w)
 	pthread_mutex_lock(&w->lock);
 }
 
+/* lock held. Waits for work; for a staging file that can wait, at most until the budget has it. */
+static void wait_for_work(struct worker *w, uint64_t until)
+{
+	const struct timespec ts = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+
+	if (until)
+		pthread_cond_timedwait(&w->work, &w->lock, &ts);
+	else
+		pthread_cond_wait(&w->work, &w->lock);
+}
+
 static void *work(void *arg)
 {
 	struct worker *w = arg;
 	const uint64_t one = 1;
+	uint64_t until;
 
 	pthread_mutex_lock(&w->lock);
 	while (!w->stop) {
 		struct recovery_job *job = w->recover_first;
 
+		until = 0;
+		if (job || !w->chunks_wanted)
+			fill_rest(&w->fill);
+		else if (w->chunks_wanted > w->chunks_now)
+			until = fill_wait(&w->fill, nanoseconds(CLOCK_MONOTONIC));
 		if (job) {
 			w->recover_first = job->next;
 			if (!w->recover_first)
@@ -205,7 +235,7 @@ static void *work(void *arg)
 			w->recovered = job;
 		} else if (w->logs_wanted && (w->log_urgent || !w->chunk_urgent)) {
 			make_log(w);
-		} else if (w->chunks_wanted) {
+		} else if (w->chunks_now || (w->chunks_wanted && !until)) {
 			/* Space that is about to come back counts for who needs it now. */
 			if (w->remove.n)
 				remove_chunks(w);
@@ -214,7 +244,7 @@ static void *work(void *arg)
 			remove_chunks(w);
 			continue;
 		} else {
-			pthread_cond_wait(&w->work, &w->lock);
+			wait_for_work(w, until);
 			continue;
 		}
 		if (write(w->done_fd, &one, sizeof(one)) < 0)
@@ -227,6 +257,7 @@ static void *work(void *arg)
 int worker_start(struct agent *a)
 {
 	struct worker *w = &a->worker;
+	pthread_condattr_t attr;
 	sigset_t all, old;
 	int err;
 
@@ -234,7 +265,10 @@ int worker_start(struct agent *a)
 	if (w->done_fd < 0)
 		return -errno;
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->work, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->work, &attr);
+	pthread_condattr_destroy(&attr);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = -pthread_create(&w->thread, NULL, work, w);
@@ -297,7 +331,7 @@ void worker_recover(struct agent *a, struct recovery_job *job)
 	pthread_mutex_unlock(&w->lock);
 }
 
-void worker_want(struct agent *a, uint32_t logs, bool log_urgent, uint32_t chunks, bool chunk_urgent)
+void worker_want(struct agent *a, uint32_t logs, bool log_urgent, uint32_t chunks, uint32_t chunks_now, bool chunk_urgent)
 {
 	struct worker *w = &a->worker;
 
@@ -305,6 +339,7 @@ void worker_want(struct agent *a, uint32_t logs, bool log_urgent, uint32_t chunk
 	/* What is done and not collected yet is on its way. */
 	w->logs_wanted = logs > w->nlogs ? logs - w->nlogs : 0;
 	w->chunks_wanted = chunks > w->nchunks ? chunks - w->nchunks : 0;
+	w->chunks_now = chunks_now > w->nchunks ? chunks_now - w->nchunks : 0;
 	/* Where relink copies, staged bytes need room a second time: a full volume is to say so to the write, not to the relink. */
 	__atomic_store_n(&w->reserve, a->provider == RELINK_COPY ? (uint64_t)a->leased_chunks * w->chunk_bytes : 0,
 			 __ATOMIC_RELAXED);
