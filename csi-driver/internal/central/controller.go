@@ -40,8 +40,8 @@ const handleIndex = "volume-handle"
 // NewView returns a View; namespace is where csi-provisioner keeps its CSIStorageCapacity objects.
 func NewView(client kubernetes.Interface, namespace string) (*View, error) {
 	v := &View{
-		cluster:    informers.NewSharedInformerFactory(client, 0),
-		namespaced: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace)),
+		cluster:    informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(keepNeeded)),
+		namespaced: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), informers.WithTransform(keepNeeded)),
 	}
 	volumes := v.cluster.Core().V1().PersistentVolumes()
 	nodes := v.cluster.Core().V1().Nodes()

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -59,6 +60,31 @@ func claimVolume() *corev1.Volume {
 func ephemeralVolume(class *string) *corev1.Volume {
 	return &corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
 		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: class}}}}}
+}
+
+// trimmed is how the informers keep objects.
+func trimmed(t *testing.T, objects []client.Object) []client.Object {
+	t.Helper()
+	kept := make([]client.Object, 0, len(objects))
+	for _, object := range objects {
+		o, err := Trim(object.DeepCopyObject())
+		if err != nil {
+			t.Fatalf("Trim: %v", err)
+		}
+		kept = append(kept, o.(client.Object))
+	}
+	return kept
+}
+
+// What a cluster has of other drivers costs little more than its name.
+func TestTrimForeign(t *testing.T) {
+	foreign := pv("other", "fast", map[string]string{"key": "value"})
+	foreign.Labels = map[string]string{"some": "label"}
+	foreign.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+	want := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
+	if got := trimmed(t, []client.Object{foreign})[0]; !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("kept %+v", got)
+	}
 }
 
 func to[T any](v T) *T { return &v }
@@ -137,7 +163,7 @@ func TestResolve(t *testing.T) {
 				live = test.cached
 			}
 			server := &countingReader{Reader: fake.NewClientBuilder().WithObjects(live...).Build()}
-			resolver := &Resolver{Cached: fake.NewClientBuilder().WithObjects(test.cached...).Build(), Live: server}
+			resolver := &Resolver{Cached: fake.NewClientBuilder().WithObjects(trimmed(t, test.cached)...).Build(), Live: server}
 			volume := test.volume
 			if volume == nil {
 				volume = claimVolume()
