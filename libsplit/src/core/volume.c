@@ -110,6 +110,8 @@ static int log_map(struct sfs_volume *vol, int fd)
 	}
 	/* A child of fork gets a log of its own. */
 	sys_madvise(p, (size_t)st.st_size, MADV_DONTFORK);
+	/* Read ahead would fill pages with zeros that nobody stores to, and make recovery look at them. */
+	sys_madvise(p, (size_t)st.st_size, MADV_RANDOM);
 	vol->log = p;
 	vol->log_len = (size_t)st.st_size;
 	vol->log_fd = fd;

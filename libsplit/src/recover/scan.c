@@ -2,6 +2,7 @@
 #include "recover/scan.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,14 +90,22 @@ static int take(struct sfs_scan *s, struct collect *g, const struct sfs_record *
 	return add(s, g, rec);
 }
 
-static int read_window(const struct sfs_scan *s, struct sfs_record *buf, uint32_t from, uint32_t n)
+/* The next place at or behind `at` with data, or where a run of it ends: `whence`. `end` when there is none before it. */
+static off_t seek(const struct sfs_scan *s, off_t at, off_t end, int whence)
 {
-	const size_t want = n * sizeof(*buf);
+	const off_t to = lseek(s->fd, at, whence);
+
+	if (to < 0)
+		return errno == ENXIO || whence == SEEK_HOLE ? end : at; /* a file system that can't tell: all of it is data */
+	return to < end ? to : end;
+}
+
+static int read_run(const struct sfs_scan *s, char *buf, off_t at, size_t want)
+{
 	size_t done = 0;
 
 	while (done < want) {
-		const off_t at = (off_t)(SFS_LOG_RECORDS_OFFSET + (uint64_t)from * sizeof(*buf) + done);
-		const ssize_t r = pread(s->fd, (char *)buf + done, want - done, at);
+		const ssize_t r = pread(s->fd, buf + done, want - done, at + (off_t)done);
 
 		if (r < 0 && errno == EINTR)
 			continue;
@@ -106,8 +115,29 @@ static int read_window(const struct sfs_scan *s, struct sfs_record *buf, uint32_
 			break;
 		done += (size_t)r;
 	}
-	memset((char *)buf + done, 0, want - done); /* cut off meanwhile */
+	memset(buf + done, 0, want - done); /* cut off meanwhile */
 	return 0;
+}
+
+/*
+ * Slots from `from` on, `n` of them at most; *have: behind so many there is nothing. A log that was hardly used is hardly read:
+ * where nobody ever stored it is allocated, and a hole to SEEK_DATA.
+ */
+static int read_window(const struct sfs_scan *s, struct sfs_record *buf, uint32_t from, uint32_t n, uint32_t *have)
+{
+	const off_t start = (off_t)(SFS_LOG_RECORDS_OFFSET + (uint64_t)from * sizeof(*buf)),
+		    end = start + (off_t)(n * sizeof(*buf));
+	off_t filled = start;
+	int err = 0;
+
+	for (off_t at = seek(s, start, end, SEEK_DATA), stop; !err && at < end; at = seek(s, stop, end, SEEK_DATA)) {
+		stop = seek(s, at, end, SEEK_HOLE);
+		memset((char *)buf + (filled - start), 0, (size_t)(at - filled));
+		err = read_run(s, (char *)buf + (at - start), at, (size_t)(stop - at));
+		filled = stop;
+	}
+	*have = (uint32_t)((size_t)(filled - start) / sizeof(*buf));
+	return err;
 }
 
 int sfs_scan(struct sfs_scan *s)
@@ -117,11 +147,15 @@ int sfs_scan(struct sfs_scan *s)
 	int err = buf && g ? 0 : -ENOMEM;
 
 	s->records = s->incomplete = 0;
+	posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM); /* what is read ahead would count as filled in the next pass */
 	for (uint32_t end = s->slots; !err && end > 0;) {
 		const uint32_t n = end < WINDOW ? end : WINDOW, from = end - n;
+		uint32_t have = 0;
 
-		err = read_window(s, buf, from, n);
-		for (uint32_t i = n; !err && i-- > 0;) {
+		err = read_window(s, buf, from, n, &have);
+		if (!err && have < n)
+			give_up(s, g);
+		for (uint32_t i = have; !err && i-- > 0;) {
 			const bool valid = sfs_record_valid(&buf[i], s->seed, s->epoch, from + i);
 
 			s->records += valid;
