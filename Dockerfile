@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Every container image of SplitFS, one target each: csi-driver, injector-webhook, module-builder, apps.
+# Every container image of SplitFS, one target each: csi-driver, injector-webhook, module-builder, apps, suite.
 #
 # Programs come from build/image/, which `hack/images --stage` fills; hack/images then builds all targets with buildah over a
 # Debian base made from packages. With Docker and its public base image the same file is used like this:
@@ -56,3 +56,14 @@ FROM debian AS apps
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends busybox fio redis-server redis-tools sqlite3 \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log
+
+# What the pods of the Kubernetes storage suite run (hack/storage-suite): dynamically linked programs, which the library can serve. Some of
+# its scripts use "let", which BusyBox's shell knows and Debian's does not.
+FROM debian AS suite
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends busybox e2fsprogs mount util-linux \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log \
+ && ln -sf busybox /usr/bin/sh && sh -c 'let i=1'
+COPY build/image/suite/ /
+ENTRYPOINT ["/agnhost"]
+CMD ["pause"]

@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X splitfs.io/splitfs/csi-driver/internal/driverinfo.Version
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e test-arm64 chaos scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images lint generate format clean help
+.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images lint generate format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector ## build the library, the command line, the CSI driver and the injector into build/
@@ -51,6 +51,9 @@ test-e2e: ## a local cluster of its own, the chart, real applications in pods; t
 
 chaos: ## a cluster of three nodes: volumes are made, written, verified and removed while daemons are killed; CHAOS_ARGS="--cycles N --seed N ..."
 	@set -e; export CLUSTER_NAME=chaos NODES=3; trap 'hack/cluster down' EXIT; hack/quickstart; hack/chaos/run --cycles 200 --seed 0 $(CHAOS_ARGS)
+
+storage-suite: ## the external storage tests of Kubernetes' own end-to-end suite, on a cluster of their own; SUITE_ARGS="--mode MODE --focus REGEX ..."
+	@set -e; export CLUSTER_NAME=suite; trap 'hack/cluster down' EXIT; hack/quickstart; hack/storage-suite $(SUITE_ARGS)
 
 scale: ## 1,000 simulated nodes and 10,000 volumes on a real control plane: memory, requests and latency; SCALE_ARGS="--nodes N --steps N,N ..."
 	hack/scale $(SCALE_ARGS)

@@ -7,19 +7,25 @@ our_volumes() {
     kube get pv -o json | jq --raw-output ".items[] | select(.spec.csi.driver == \"csi.splitfs.io\" and (.spec.claimRef.namespace | $1)) | $2"
 }
 
-# no_volumes_of PREFIX: no PersistentVolume of a claim in a namespace that begins with PREFIX is left.
+# no_volumes_of FILTER: no PersistentVolume of a claim in such a namespace is left.
 no_volumes_of() {
     local names
-    names=$(our_volumes "startswith(\"$1\")" .metadata.name)
+    names=$(our_volumes "$1" .metadata.name)
     printf 'left: %s\n' "$names"
     [ -z "$names" ]
 }
 
-# nothing_left_of PREFIX [SECONDS]: neither objects nor, on any node, files, mounts, loop devices or agents of volumes of these namespaces.
+# nothing_left_of PREFIX [SECONDS]: neither objects nor, on any node, files, mounts, loop devices or agents of volumes of namespaces that
+# begin so.
 nothing_left_of() {
-    local prefix=$1 known node
-    wait_until "${2:-90}" "deletion of the volumes of $prefix*" no_volumes_of "$prefix" || fail "volumes are left: $(our_volumes "startswith(\"$prefix\")" .metadata.name)"
-    known=$(our_volumes "startswith(\"$prefix\") | not" .spec.csi.volumeHandle)
+    nothing_left_where "startswith(\"$1\")" "${2:-90}"
+}
+
+# nothing_left_where FILTER SECONDS: the same for namespaces that pass the jq FILTER.
+nothing_left_where() {
+    local known node
+    wait_until "$2" "deletion of the volumes" no_volumes_of "$1" || fail "volumes are left: $(our_volumes "$1" .metadata.name)"
+    known=$(our_volumes "$1 | not" .spec.csi.volumeHandle)
     wait_until 60 "end of the status of volumes that are gone" no_status_besides "$known" || fail "SplitFSVolumes of volumes that are gone: $(kube get splitfsvolumes -o name | tr '\n' ' ')"
     for node in $(kube get nodes -o jsonpath='{.items[*].metadata.name}'); do
         node_is_clean "$node" "$known"
