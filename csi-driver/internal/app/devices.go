@@ -74,6 +74,12 @@ func (o *deviceOptions) managers(ctx context.Context, nodeName string, recorder 
 	if slices.Contains(o.devices, volume.DeviceLVM) || slices.Contains(o.devices, volume.DeviceNamespace) {
 		tellPMEMCSI(ctx, tool, nodeName, recorder)
 	}
+	unusable := func(device string) func(context.Context, string) {
+		return func(ctx context.Context, message string) {
+			recorder.OnNode(ctx, nodeName, true, events.ReasonRegionUnusable,
+				"persistent memory that was given to SplitFS cannot be used for "+device+" volumes: "+message)
+		}
+	}
 	var managers []device.Manager
 	add := func(m device.Manager, err error) error {
 		managers = append(managers, m)
@@ -84,14 +90,9 @@ func (o *deviceOptions) managers(ctx context.Context, nodeName string, recorder 
 		case volume.DeviceEmulated:
 			err = add(emulated.New(emulated.Config{Dir: o.emulatedDir, Capacity: int64(o.emulatedCapacity), MinFree: int64(o.emulatedMinFree)}))
 		case volume.DeviceLVM:
-			err = add(lvm.New(lvm.Config{
-				Regions: regions, Percent: o.regionPercent, Map: where,
-				OnProblem: func(ctx context.Context, message string) {
-					recorder.OnNode(ctx, nodeName, true, events.ReasonRegionUnusable, "persistent memory that was given to SplitFS cannot be used: "+message)
-				},
-			}, tool))
+			err = add(lvm.New(lvm.Config{Regions: regions, Percent: o.regionPercent, Map: where, OnProblem: unusable(name)}, tool))
 		case volume.DeviceNamespace:
-			err = add(namespace.New(namespace.Config{Regions: regions, Percent: o.regionPercent, Map: where}, tool))
+			err = add(namespace.New(namespace.Config{Regions: regions, Percent: o.regionPercent, Map: where, OnProblem: unusable(name)}, tool))
 		}
 		if err != nil {
 			return nil, err

@@ -85,7 +85,9 @@ func reportRegion(ctx context.Context, region nvdimm.Region, selector nvdimm.Sel
 		Region: region.Dev, Provider: region.Provider, InterleaveSet: string(region.ISetID), Size: int64(region.Size),
 		LargestRoom: region.LargestRoom(), Selected: selector.Selects(region), Namespaces: []namespaceReport{},
 	}
-	if !region.Labeled() {
+	if err := region.Unfit(); err != nil {
+		r.Note = "never used: " + err.Error()
+	} else if !region.Labeled() {
 		r.Note = "no labels: it is one namespace that nobody can mark; usable for lvm only, once it has mode fsdax and is blank"
 	}
 	for _, ns := range region.Used() {
@@ -138,6 +140,14 @@ func printRegions(out io.Writer, reports []regionReport, findings []pmemcsi.Find
 	}
 	if err := table.Flush(); err != nil {
 		return err
+	}
+	for _, r := range reports {
+		if r.Note == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(out, "%s: %s\n", r.Region, r.Note); err != nil {
+			return err
+		}
 	}
 	for _, f := range findings {
 		if _, err := fmt.Fprintf(out, "pmem-csi: %s; it is left alone. docs/migrate-pmem-csi.md says how to bring its data over\n", f); err != nil {

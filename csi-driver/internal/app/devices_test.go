@@ -67,7 +67,7 @@ func TestReportRegion(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	var out strings.Builder
-	if err := printRegions(&out, []regionReport{r}, nil); err != nil || !strings.Contains(out.String(), "(no labels)") || !strings.Contains(out.String(), "postgres") {
+	if err := printRegions(&out, []regionReport{r}, nil); err != nil || !strings.Contains(out.String(), "(no labels)") || !strings.Contains(out.String(), "\nregion0: no labels: ") || !strings.Contains(out.String(), "postgres") {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
 	out.Reset()

@@ -4,7 +4,6 @@ package lvm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -46,15 +45,9 @@ func groupName(ns nvdimm.Namespace) (string, error) {
 	return "splitfs-" + ns.UUID[:8], nil
 }
 
-// problem is why a region that the operator selected cannot be used.
-type problem struct {
-	region string
-	err    error
-}
-
 // groups returns the volume groups of ours. With create it makes those that are missing in selected regions; a region where that
 // cannot be done is left out and told by problems. An error is something that hides volumes that may be there.
-func (m *Manager) groups(ctx context.Context, create bool) (found []group, problems []problem, err error) {
+func (m *Manager) groups(ctx context.Context, create bool) (found []group, problems nvdimm.Problems, err error) {
 	inventory, err := m.tool.List(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -64,20 +57,22 @@ func (m *Manager) groups(ctx context.Context, create bool) (found []group, probl
 		if !selected && !region.Labeled() {
 			continue // nothing there can be known as ours
 		}
-		if selected && !region.Synchronous() {
-			problems = append(problems, problem{region.Dev, fmt.Errorf("it is of %s, where a store is durable only after fsync (no MAP_SYNC): no mode could keep its promise there", region.Provider)})
+		if err := region.Unfit(); err != nil {
+			if selected {
+				problems = append(problems, nvdimm.Problem{Region: region.Dev, Err: err})
+			}
 			continue
 		}
 		ns, fresh, err := m.namespaceOf(ctx, region, create && selected)
 		if err != nil {
-			problems = append(problems, problem{region.Dev, err})
+			problems = append(problems, nvdimm.Problem{Region: region.Dev, Err: err})
 		}
 		if ns == nil {
 			continue
 		}
 		g, err := m.groupOn(ctx, region, *ns, create && selected, fresh)
 		if err != nil {
-			problems = append(problems, problem{region.Dev, err})
+			problems = append(problems, nvdimm.Problem{Region: region.Dev, Err: err})
 			if region.Labeled() && !create { // the namespace is ours by its name, so what is on it should be
 				return nil, nil, fmt.Errorf("volume group in %s: %w", region.Dev, err)
 			}
@@ -105,12 +100,13 @@ func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region, create 
 				return nil, false, err
 			}
 		}
-		if candidate.Mode == nvdimm.ModeFSDAX {
+		// Memory that the kernel maps anyhow (memmap=) has the mode without a header, and then no UUID.
+		if candidate.Mode == nvdimm.ModeFSDAX && (region.Labeled() || candidate.UUID != "") {
 			return &candidate, false, nil
 		}
 		if !region.Labeled() {
-			return nil, false, fmt.Errorf("it has no labels and its namespace %s has mode %q; if nobody needs what is on it, make it usable on the node: ndctl create-namespace --force --reconfig=%s --mode=fsdax --align=2M",
-				candidate.Dev, candidate.Mode, candidate.Dev)
+			return nil, false, fmt.Errorf("it has no labels and its namespace %s has mode %q, UUID %q; if nobody needs what is on it, make it usable on the node: ndctl create-namespace --force --reconfig=%s --mode=fsdax --align=2M",
+				candidate.Dev, candidate.Mode, candidate.UUID, candidate.Dev)
 		}
 		if !create {
 			return nil, false, nil
@@ -213,23 +209,3 @@ func (m *Manager) mayInitialize(ctx context.Context, region nvdimm.Region, devic
 }
 
 func bytesArg(n int64) string { return strconv.FormatInt(n, 10) + "b" }
-
-// tell logs what is wrong with regions, when that changes.
-func (m *Manager) tell(ctx context.Context, problems []problem) {
-	errs := make([]error, 0, len(problems))
-	for _, p := range problems {
-		errs = append(errs, fmt.Errorf("%s: %w", p.region, p.err))
-	}
-	err := errors.Join(errs...)
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text != m.told && err != nil {
-		klog.FromContext(ctx).Error(err, "Regions that were given to the driver cannot be used")
-		if m.config.OnProblem != nil {
-			m.config.OnProblem(ctx, text)
-		}
-	}
-	m.told = text
-}

@@ -41,7 +41,7 @@ type Manager struct {
 	// mu lets one call at a time change volumes: "is there room" and "take it" are one step.
 	mu      sync.Mutex
 	checked time.Time
-	told    string
+	teller  nvdimm.Teller
 }
 
 var (
@@ -58,7 +58,7 @@ func New(config Config, tool *nvdimm.Tool) (*Manager, error) {
 	if err := nvdimm.CheckPercent(config.Percent); err != nil {
 		return nil, err
 	}
-	return &Manager{config: config, tool: tool}, nil
+	return &Manager{config: config, tool: tool, teller: nvdimm.Teller{OnProblem: config.OnProblem}}, nil
 }
 
 // Name implements device.Manager.
@@ -91,7 +91,7 @@ func (m *Manager) groupsToFill(ctx context.Context) ([]group, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.tell(ctx, problems)
+	m.teller.Tell(ctx, m.Name(), problems)
 	var selected []group
 	for _, g := range all {
 		if g.selected {
@@ -197,8 +197,8 @@ func (m *Manager) Create(ctx context.Context, id string, size int64) error {
 	size = roundUp(size)
 	if g.free < size {
 		err := fmt.Errorf("%w in the volume groups of this node: %d MiB are needed, the roomiest has %d MiB", volume.ErrExhausted, size/volume.MiB, g.free/volume.MiB)
-		if m.told != "" {
-			err = fmt.Errorf("%w; not usable: %s", err, m.told)
+		if told := m.teller.Told(); told != "" {
+			err = fmt.Errorf("%w; not usable: %s", err, told)
 		}
 		return err
 	}

@@ -106,3 +106,26 @@ func TestNew(t *testing.T) {
 		}
 	}
 }
+
+// TestNamespaceWithoutLabels: what cannot be used yet is refused with the command that helps, and left alone.
+func TestNamespaceWithoutLabels(t *testing.T) {
+	all, err := nvdimm.ParseSelector([]string{nvdimm.All})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(Config{Regions: all, Percent: 100}, &nvdimm.Tool{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const advice = "ndctl create-namespace --force --reconfig=namespace0.0 --mode=fsdax --align=2M"
+	for _, c := range []struct {
+		mode, uuid string
+		usable     bool
+	}{{"raw", "", false}, {"sector", "8b4e0a5b", false}, {"fsdax", "", false}, {"fsdax", "8b4e0a5b", true}} {
+		region := nvdimm.Region{Dev: "region0", Namespaces: []nvdimm.Namespace{{Dev: "namespace0.0", Mode: c.mode, UUID: c.uuid, Size: 1 << 30}}}
+		ns, fresh, err := m.namespaceOf(context.Background(), region, true)
+		if fresh || (ns != nil) != c.usable || (err == nil) != c.usable || err != nil && !strings.Contains(err.Error(), advice) {
+			t.Errorf("%s, UUID %q: %+v, %t, %v", c.mode, c.uuid, ns, fresh, err)
+		}
+	}
+}

@@ -21,6 +21,8 @@ type Config struct {
 	// Percent is the most of each region that the driver takes.
 	Percent int
 	Map     nvdimm.Map
+	// OnProblem is told when a selected region cannot be used.
+	OnProblem func(ctx context.Context, message string)
 }
 
 // Manager is a device.Manager.
@@ -28,7 +30,8 @@ type Manager struct {
 	config Config
 	tool   *nvdimm.Tool
 	// mu makes "is there room" and "take it" one step.
-	mu sync.Mutex
+	mu     sync.Mutex
+	teller nvdimm.Teller
 }
 
 var (
@@ -45,7 +48,7 @@ func New(config Config, tool *nvdimm.Tool) (*Manager, error) {
 	if err := nvdimm.CheckPercent(config.Percent); err != nil {
 		return nil, err
 	}
-	return &Manager{config: config, tool: tool}, nil
+	return &Manager{config: config, tool: tool, teller: nvdimm.Teller{OnProblem: config.OnProblem}}, nil
 }
 
 // Name implements device.Manager.
@@ -54,12 +57,47 @@ func (m *Manager) Name() string { return volume.DeviceNamespace }
 // Emulated implements device.Manager.
 func (m *Manager) Emulated() bool { return false }
 
-// Check implements device.Manager.
-func (m *Manager) Check(ctx context.Context) error { return m.tool.Check(ctx) }
+// Check implements device.Manager. A region that cannot be used makes the node smaller, not unusable.
+func (m *Manager) Check(ctx context.Context) error {
+	_, err := m.list(ctx)
+	return err
+}
+
+// list returns the node's memory, and tells what of the selected cannot be used.
+func (m *Manager) list(ctx context.Context) (nvdimm.Inventory, error) {
+	inventory, err := m.tool.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m.teller.Tell(ctx, m.Name(), m.problems(inventory))
+	return inventory, nil
+}
+
+// problems are those of the selected regions.
+func (m *Manager) problems(inventory nvdimm.Inventory) nvdimm.Problems {
+	var problems nvdimm.Problems
+	for _, region := range m.config.Regions.Of(inventory) {
+		if err := unusable(region); err != nil {
+			problems = append(problems, nvdimm.Problem{Region: region.Dev, Err: err})
+		}
+	}
+	return problems
+}
+
+// unusable says why no namespace can be made in a region, however much of it is free.
+func unusable(region nvdimm.Region) error {
+	if err := region.Unfit(); err != nil {
+		return err
+	}
+	if !region.Labeled() {
+		return fmt.Errorf("it has no labels, so it is one namespace that cannot be divided; make labels on the node, as docs/devices.md says, or use it for %s", volume.DeviceLVM)
+	}
+	return nil
+}
 
 // Available implements device.Manager. A namespace is contiguous: what counts is the largest extent.
 func (m *Manager) Available(ctx context.Context) (int64, error) {
-	inventory, err := m.tool.List(ctx)
+	inventory, err := m.list(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -72,7 +110,7 @@ func (m *Manager) Available(ctx context.Context) (int64, error) {
 
 // room is how large a namespace can be that is made in the region now, as it is counted there.
 func (m *Manager) room(region nvdimm.Region) int64 {
-	if !region.Labeled() {
+	if unusable(region) != nil {
 		return 0
 	}
 	return min(region.LargestRoom(), region.Budget(m.config.Percent, m.config.Map))
@@ -91,8 +129,12 @@ func (m *Manager) choose(inventory nvdimm.Inventory, size int64) (region nvdimm.
 		}
 	}
 	if best < 0 {
-		return region, 0, fmt.Errorf("%w in the regions of this node: a namespace of %d MiB is needed, the largest that can be made has %d MiB",
+		err := fmt.Errorf("%w in the regions of this node: a namespace of %d MiB is needed, the largest that can be made has %d MiB",
 			volume.ErrExhausted, size/volume.MiB, largest/volume.MiB)
+		if unused := m.problems(inventory).Err(); unused != nil {
+			err = fmt.Errorf("%w; not usable: %w", err, unused)
+		}
+		return region, 0, err
 	}
 	return region, raw, nil
 }

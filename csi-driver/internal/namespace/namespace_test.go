@@ -4,6 +4,7 @@ package namespace
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
@@ -23,11 +24,13 @@ func newManager(t *testing.T, percent int, regions ...string) *Manager {
 	return m
 }
 
-// regions of 16 MiB steps: a has one extent of 512 MiB free, b of 128 MiB, c cannot be divided.
+// regions of 16 MiB steps: a has one extent of 512 MiB free, b of 128 MiB, c cannot be divided, d keeps no promise.
 var regions = nvdimm.Inventory{{Regions: []nvdimm.Region{
 	{Dev: "region0", ISetID: "0x1", Size: 1 << 30, Align: 16 << 20, MaxAvailableExtent: 512 << 20},
 	{Dev: "region1", ISetID: "0x2", Size: 1 << 30, Align: 16 << 20, MaxAvailableExtent: 128<<20 + 4096},
 	{Dev: "region2", Size: 1 << 30, Align: 16 << 20, MaxAvailableExtent: 1 << 30},
+}}, {Provider: "virtio-pmem", Regions: []nvdimm.Region{
+	{Dev: "region3", ISetID: "0x3", Size: 1 << 30, Align: 16 << 20, MaxAvailableExtent: 512 << 20},
 }}}
 
 func TestChoose(t *testing.T) {
@@ -47,8 +50,10 @@ func TestChoose(t *testing.T) {
 	if region, _, err := newManager(t, 100, "0x1").choose(regions, 1); err != nil || region.Dev != "region0" {
 		t.Errorf("only region0 was given, chosen was %s, %v", region.Dev, err)
 	}
-	if region, _, err := newManager(t, 100, "region2").choose(regions, 1); !errors.Is(err, volume.ErrExhausted) {
-		t.Errorf("a region without labels was chosen: %s, %v", region.Dev, err)
+	for name, why := range map[string]string{"region2": "region2: it has no labels", "region3": "region3: it is of virtio-pmem"} {
+		if region, _, err := newManager(t, 100, name).choose(regions, 1); !errors.Is(err, volume.ErrExhausted) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s was chosen, or nothing says why not: %v", region.Dev, err)
+		}
 	}
 }
 

@@ -61,6 +61,9 @@ type Namespace struct {
 // ModeFSDAX is the mode of a namespace that file systems with DAX live on.
 const ModeFSDAX = "fsdax"
 
+// providerVirtio brings virtio-pmem.
+const providerVirtio = "virtio-pmem"
+
 // typePMEM is the type of regions that are memory; others are reached through windows and have no DAX.
 const typePMEM = "pmem"
 
@@ -172,10 +175,6 @@ func (r Region) Kind() string {
 	}
 	return typePMEM
 }
-
-// Synchronous says whether what was stored and flushed by a program is durable. On virtio-pmem it is only when the host has been asked to
-// write it, which no program can do for a mapping: the kernel refuses MAP_SYNC there.
-func (r Region) Synchronous() bool { return r.Provider != "virtio-pmem" }
 
 // Labeled says whether the region has labels: only then can it be divided, and its namespaces have names.
 func (r Region) Labeled() bool { return r.ISetID != "" }

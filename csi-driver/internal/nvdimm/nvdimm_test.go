@@ -59,8 +59,10 @@ func TestParse(t *testing.T) {
 	if r := read(t, "killed.json").Regions()[0]; len(r.Used()) != len(r.Namespaces) || r.Used()[0].Enabled() {
 		t.Errorf("an interrupted namespace: %+v", r)
 	}
-	if r := read(t, "no-labels.json").Regions()[0]; !r.Synchronous() || (Region{Provider: "virtio-pmem"}).Synchronous() {
-		t.Error("which regions are synchronous")
+	for provider, fit := range map[string]bool{"ACPI.NFIT": true, "CXL": true, "e820": true, "virtio-pmem": false} {
+		if err := (Region{Provider: provider}).Unfit(); (err == nil) != fit {
+			t.Errorf("%s: %v", provider, err)
+		}
 	}
 	if empty, err := Parse([]byte("\n")); len(empty) != 0 || err != nil {
 		t.Errorf("nothing is %+v, %v", empty, err)

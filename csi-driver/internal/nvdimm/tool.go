@@ -159,9 +159,3 @@ func (i Inventory) Find(name string) (*Named, error) {
 	}
 	return found, nil
 }
-
-// Check says whether ndctl can be run.
-func (t *Tool) Check(ctx context.Context) error {
-	_, err := t.List(ctx)
-	return err
-}
