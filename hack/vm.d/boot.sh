@@ -34,29 +34,30 @@ SHARE_WRITE=rw,cache=none
 
 # vm_start: starts the machine in the background. Sets vm_pid.
 vm_start() {
-    local accel image n=0 share dir options words command labels=''
+    local accel n=0 share dir options words command memory machine=q35,nvdimm=on cpu=max
     need_commands "run hack/install-deps vm" qemu-system-x86_64 setpriv
     get_kernel "$vm_kernel"
     get_root
     get_initrd
     accel=$(choose_accel) || exit
+    if [ ${#vm_cxl[@]} -gt 0 ]; then
+        machine+=,cxl=on
+        # A kernel that knows it is a guest refuses to make regions of CXL memory: only on hardware it can empty all caches.
+        cpu+=,hypervisor=off
+        # Nor does it take a device whose events have no interrupts, as this QEMU's, unless it has to do without any for all.
+        vm_append+=(pci=nomsi vm.load=cxl_acpi vm.load=cxl_pci vm.load=cxl_port vm.load=cxl_mem vm.load=cxl_pmem)
+    fi
+    [ ${#vm_virtio[@]} = 0 ] || vm_append+=(vm.load=virtio_pmem)
     # An emulated processor gets no time for seconds when the machine is busy: no reason to doubt the timer or to cry lockup.
     words=(console=ttyS0 panic=-1 loglevel=5 quiet no_timer_check nosoftlockup rcupdate.rcu_cpu_stall_suppress=1 "run=$vm_run" "start=$VM_PARTS/guest/start" "vm.line=$vm_kernel" "${vm_append[@]}")
-    command=(-name "splitfs-vm $vm_run" -accel "$accel" -cpu max -smp "$vm_cpus" -m "$vm_memory,slots=8,maxmem=64G"
-        -machine q35,nvdimm=on -nodefaults -nographic -no-reboot -net none
+    command=(-name "splitfs-vm $vm_run" -accel "$accel" -cpu "$cpu" -smp "$vm_cpus" -m "$vm_memory,slots=8,maxmem=64G"
+        -machine "$machine" -nodefaults -nographic -no-reboot -net none
         -chardev "file,id=console,path=$vm_run/console.log" -serial chardev:console
         -device virtio-serial -chardev "file,id=job,path=$vm_run/output.log" -device virtserialport,chardev=job,name=job
         -drive "file=$root_image,format=raw,if=none,id=root,readonly=on" -device virtio-blk-pci,drive=root
         -kernel "$kernel_image/boot/vmlinuz-$kernel_release" -initrd "$initrd_image")
     [ -z "$vm_uefi" ] || command+=(-drive "if=pflash,format=raw,unit=0,readonly=on,file=$VM_UEFI_CODE"
         -drive "if=pflash,format=raw,unit=1,file=$vm_uefi")
-    # QEMU refuses a size of 0.
-    [ "$vm_labels" = 0 ] || labels=,label-size=$vm_labels
-    for image in "${vm_pmem[@]}"; do
-        command+=(-object "memory-backend-file,id=pm$n,share=on,mem-path=$image,size=$(stat -c %s "$image"),align=2M"
-            -device "nvdimm,id=nv$n,memdev=pm$n,unarmed=off$labels")
-        n=$((n + 1))
-    done
     n=0
     for share in "$SHARE_READ:$kernel_modules/lib/modules=/usr/lib/modules" "${vm_shares[@]}" "$SHARE_WRITE:$vm_run"; do
         options=${share%%:*}
@@ -66,6 +67,9 @@ vm_start() {
         words+=("share.s$n=$options:${dir#*=}")
         n=$((n + 1))
     done
+    # At last: what is plugged in nowhere in particular would be put on a CXL host bridge, if there was one.
+    mapfile -t memory < <(memory_words)
+    command+=("${memory[@]}")
     rm -f "$vm_run"/{console.log,output.log,started,status,status.new,dmesg.log,qemu.log}
     : >"$vm_run/output.log"
     # The kernel's signal, not ours, ends the machine when this script is killed.

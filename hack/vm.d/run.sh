@@ -27,24 +27,6 @@ claim_run() {
     mkdir -p "$vm_run"
 }
 
-# pmem_image PATH SIZE [MORE]: an NVDIMM's image of SIZE and MORE bytes; one that exists keeps its size.
-pmem_image() {
-    local path=$1 size=$2 bytes
-    bytes=$(numfmt --from=iec "$size" 2>/dev/null) || die "'$size' is not a size (like 1G)"
-    if [ $((bytes % (2 << 20))) != 0 ] || [ "$bytes" -lt $((64 << 20)) ]; then
-        die "an NVDIMM of $size: must be a multiple of 2M and at least 64M"
-    fi
-    bytes=$((bytes + ${3:-0}))
-    if [ -f "$path" ]; then
-        [ "$(stat -c %s "$path")" = "$bytes" ] ||
-            die "$path exists with $(stat -c %s "$path") bytes, not $size; remove it or ask for its size"
-    else
-        mkdir -p "$(dirname "$path")"
-        truncate -s "$bytes" "$path.new"
-        mv "$path.new" "$path"
-    fi
-}
-
 # write_job COMMAND...: what guest/start runs.
 write_job() {
     {
@@ -68,6 +50,18 @@ default_shares() {
     esac
 }
 
+# image_path PERSIST KIND N: where a memory's image is. Of an earlier run nothing is left there, unless it was to be kept.
+image_path() {
+    case $1,$2 in
+    ,*)
+        printf '%s\n' "$vm_run/$2$3.img"
+        rm -f "$vm_run/$2$3.img" "$vm_run/$2$3.img.labels"
+        ;;
+    *,pmem) printf '%s\n' "$VM_CACHE/pmem/$1-$3.img" ;;
+    *) printf '%s\n' "$VM_CACHE/pmem/$1-$2-$3.img" ;;
+    esac
+}
+
 run_usage() {
     cat <<EOF
 Usage: hack/vm run [OPTION]... -- COMMAND [ARGUMENT]...
@@ -85,7 +79,10 @@ namespace; "pmem-mount --help" (inside) makes file systems there.
   --labels         NVDIMMs with a label area, initialized, without which they can have neither several namespaces nor
                    names for them; SIZE must be a multiple of 16M
   --no-namespaces  leave the NVDIMMs as they are; COMMAND makes what namespaces it wants
-  --persist NAME   keep the NVDIMMs' content under this name for later runs
+  --virtio-pmem SIZE  size of a virtio-pmem device; may be repeated
+  --cxl SIZE       size of a CXL memory device, a multiple of 256M; may be repeated. Its region is COMMAND's to make.
+                   With either of them the machine has only the NVDIMMs that --pmem names
+  --persist NAME   keep the memories' content under this name for later runs
   --share DIR      show DIR inside, writable; may be repeated
   --env NAME=VALUE set a variable for COMMAND; may be repeated
   --timeout S      seconds for COMMAND, without the boot [$VM_TIMEOUT]
@@ -99,8 +96,9 @@ EOF
 }
 
 vm_run_command() {
-    local sizes=() persist='' name='' timeout=$VM_TIMEOUT dir n size tail_pid status
+    local sizes=() virtio=() cxl=() persist='' name='' timeout=$VM_TIMEOUT dir size tail_pid status
     vm_kernel=$VM_KERNEL_DEFAULT vm_memory=$VM_MEMORY vm_cpus=$VM_CPUS vm_append=() vm_env=() vm_uefi='' vm_labels=0
+    vm_pmem=() vm_virtio=() vm_cxl=()
     default_shares
     while [ $# -gt 0 ]; do
         case $1 in
@@ -117,11 +115,13 @@ vm_run_command() {
             vm_labels=$LABEL_AREA
             vm_append+=(vm.labels=yes)
             ;;
-        --kernel | --pmem | --persist | --share | --env | --timeout | --memory | --cpus | --append | --uefi | --name)
+        --kernel | --pmem | --virtio-pmem | --cxl | --persist | --share | --env | --timeout | --memory | --cpus | --append | --uefi | --name)
             [ $# -ge 2 ] || usage_error "$1 wants a value"
             case $1 in
             --kernel) vm_kernel=$2 ;;
             --pmem) sizes+=("$2") ;;
+            --virtio-pmem) virtio+=("$2") ;;
+            --cxl) cxl+=("$2") ;;
             --persist) persist=$2 ;;
             --share)
                 dir=$(realpath -e "$2") || die "--share: there is no directory $2"
@@ -147,31 +147,31 @@ vm_run_command() {
     [ $# -gt 0 ] || usage_error "run: no command; put it behind --"
     known_line "$vm_kernel"
     case $timeout in *[!0-9]* | '') usage_error "--timeout wants seconds, not '$timeout'" ;; esac
-    [ ${#sizes[@]} -gt 0 ] || sizes=("$VM_PMEM")
+    [ $((${#sizes[@]} + ${#virtio[@]} + ${#cxl[@]})) -gt 0 ] || sizes=("$VM_PMEM")
 
     claim_run "${name:-run}" "${name:+1}"
     if [ -n "$vm_uefi" ] && [ ! -f "$vm_uefi" ]; then
         cp "$VM_UEFI_VARS" "$vm_uefi" || die "no variables for UEFI firmware: run hack/install-deps vm (package ovmf)"
     fi
-    vm_pmem=()
-    n=0
     if [ -n "$persist" ]; then
         case $persist in */* | .* | *[[:space:],]*) usage_error "--persist wants a plain word, not '$persist'" ;; esac
         mkdir -p "$VM_CACHE/pmem"
         exec {pmem_lock}>"$VM_CACHE/pmem/.$persist.lock"
-        flock -n "$pmem_lock" || die "the NVDIMMs '$persist' are in use by another run"
+        flock -n "$pmem_lock" || die "the memories '$persist' are in use by another run"
     fi
     for size in "${sizes[@]}"; do
-        if [ -n "$persist" ]; then
-            vm_pmem+=("$VM_CACHE/pmem/$persist-$n.img")
-        else
-            vm_pmem+=("$vm_run/pmem$n.img")
-            rm -f "$vm_run/pmem$n.img"
-            TEMPORARY+=("$vm_run/pmem$n.img")
-        fi
-        pmem_image "${vm_pmem[n]}" "$size" "$vm_labels"
-        n=$((n + 1))
+        vm_pmem+=("$(image_path "$persist" pmem ${#vm_pmem[@]})")
+        pmem_image "${vm_pmem[-1]}" "$size" "$vm_labels"
     done
+    for size in "${virtio[@]}"; do
+        vm_virtio+=("$(image_path "$persist" virtio ${#vm_virtio[@]})")
+        pmem_image "${vm_virtio[-1]}" "$size"
+    done
+    for size in "${cxl[@]}"; do
+        vm_cxl+=("$(image_path "$persist" cxl ${#vm_cxl[@]})")
+        cxl_image "${vm_cxl[-1]}" "$size"
+    done
+    if [ -z "$persist" ]; then TEMPORARY+=("${vm_pmem[@]}" "${vm_virtio[@]}" "${vm_cxl[@]}" "${vm_cxl[@]/%/.labels}"); fi
     write_job "$@"
     vm_start
     tail -s 0.2 -n +1 -f --pid="$vm_pid" "$vm_run/output.log" &
