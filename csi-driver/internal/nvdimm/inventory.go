@@ -56,6 +56,25 @@ type Namespace struct {
 	BlockDev string `json:"blockdev"`
 	State    string `json:"state"`
 	Name     string `json:"name"`
+	// Claimed: it holds space, and how much is not listed, because a mode has been chosen whose driver is not there. Making it was
+	// interrupted, or its driver gave up: it may hold data.
+	Claimed bool `json:"-"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler. ndctl leaves out the size of a namespace that is claimed and says 0 for one that has none.
+func (n *Namespace) UnmarshalJSON(in []byte) error {
+	type plain Namespace
+	var sized struct {
+		Size *Bytes `json:"size"`
+	}
+	if err := json.Unmarshal(in, &sized); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(in, (*plain)(n)); err != nil {
+		return err
+	}
+	n.Claimed = sized.Size == nil && !n.Enabled()
+	return nil
 }
 
 // ModeFSDAX is the mode of a namespace that file systems with DAX live on.
@@ -184,7 +203,7 @@ func (r Region) Labeled() bool { return r.ISetID != "" }
 func (r Region) Used() []Namespace {
 	var used []Namespace
 	for _, ns := range r.Namespaces {
-		if ns.Size > 0 {
+		if ns.Size > 0 || ns.Claimed {
 			used = append(used, ns)
 		}
 	}

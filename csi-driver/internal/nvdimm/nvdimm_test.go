@@ -64,6 +64,14 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", provider, err)
 		}
 	}
+	// One that was interrupted later, or whose driver gave up, is listed without its size: the space is not free.
+	claimed := read(t, "claimed.json")
+	if r := claimed.Regions()[0]; len(r.Used()) != 1 || !r.Used()[0].Claimed || r.Used()[0].Enabled() {
+		t.Errorf("a claimed namespace: %+v", r)
+	}
+	if ns, err := claimed.Find("splitfs-ffffffffffffffffffffffffffffffff"); err != nil || ns == nil {
+		t.Errorf("a claimed namespace was not found: %v, %v", ns, err)
+	}
 	if empty, err := Parse([]byte("\n")); len(empty) != 0 || err != nil {
 		t.Errorf("nothing is %+v, %v", empty, err)
 	}

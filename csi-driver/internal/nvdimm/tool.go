@@ -65,7 +65,16 @@ func (t *Tool) Create(ctx context.Context, region Region, name string, raw int64
 // namespace of the last one is enabled: one that was interrupted before that keeps all others from being made. Ours are enabled;
 // what is not ours is left alone, and the error of ndctl (no space) would mislead.
 func makeRoom(ctx context.Context, region Region) error {
-	if len(region.Used()) < len(region.Namespaces) {
+	released := false
+	for _, ns := range region.Used() {
+		if ns.Claimed && Own(ns.Name) { // it holds the seed of what claims namespaces, too
+			if err := enable(ctx, ns); err != nil {
+				return err
+			}
+			released = true
+		}
+	}
+	if released || len(region.Used()) < len(region.Namespaces) {
 		return nil
 	}
 	var foreign []string
@@ -132,6 +141,12 @@ func (t *Tool) Enable(ctx context.Context, ns Namespace) (Namespace, error) {
 }
 
 func enable(ctx context.Context, ns Namespace) error {
+	if ns.Claimed {
+		// ndctl enables none that is claimed. Disabling gives up the claim and leaves alone what the namespace holds.
+		if _, err := command.Run(ctx, "ndctl", "disable-namespace", ns.Dev); err != nil {
+			return fmt.Errorf("release namespace %s (%q): %w", ns.Dev, ns.Name, err)
+		}
+	}
 	if _, err := command.Run(ctx, "ndctl", "enable-namespace", ns.Dev); err != nil {
 		return fmt.Errorf("enable namespace %s (%q): %w", ns.Dev, ns.Name, err)
 	}
