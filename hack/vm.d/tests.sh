@@ -17,7 +17,9 @@ VM_TESTS=(
     "relink | 6.1 6.12 | 1800 | relink $WATCHED | conformance of relink, e2fsck after each kind of file system"
     "relink-stress | 6.1 6.12 | 900 | relink $WATCHED | relink against faults, truncates and itself from several processes, e2fsck after each"
     "module | 6.1 6.12 | 0 | | the node's module manager: what it loads, refuses and reports (builds what it needs)"
-    "devices | 6.12 | 0 | | the CSI driver's volumes on LVM and on namespaces, killed half made and after a reboot (builds what it needs)"
+    "devices | 6.1 6.12 | 0 | | the CSI driver's volumes on LVM and on namespaces, killed half made and after a reboot (builds what it needs)"
+    "devices-plain | 6.1 6.12 | 0 | | volumes on memory without labels; virtio-pmem and memory that holds something refused (builds what it needs)"
+    "devices-cxl | 6.1 6.12 | 0 | | volumes on CXL memory, before and after a reboot (builds what it needs)"
     "libsplit-ext4 | 6.1 6.12 | 2400 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
     "libsplit-xfs | 6.12 | 2400 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
     "power-cut-ext4 | 6.1 6.12 | 0 | programs module libsplit | power cuts on ext4 with our module, recovery, every acknowledged write"
@@ -69,5 +71,8 @@ power_cut_test() {
 test_patches() { exec "$REPO_DIR/kernel-patch/test/check" "$1"; }
 test_power_cut_ext4() { power_cut_test ext4_splitfs "$1"; }
 test_module() { exec "$REPO_DIR/csi-driver/test/vm-module" --kernel "$1"; }
-test_devices() { exec "$REPO_DIR/csi-driver/test/vm-devices" --kernel "$1"; }
+devices_test() { exec "$REPO_DIR/csi-driver/test/vm-devices" --kernel "$2" "$1"; }
+test_devices() { devices_test labels "$1"; }
+test_devices_plain() { devices_test plain "$1"; }
+test_devices_cxl() { devices_test cxl "$1"; }
 test_power_cut_xfs() { power_cut_test xfs-exchange "$1"; }

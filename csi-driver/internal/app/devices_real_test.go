@@ -30,7 +30,7 @@ import (
 const (
 	envRegions = "SPLITFS_TEST_REGIONS" // device=region of each kind, comma separated
 	envDir     = "SPLITFS_TEST_DIR"     // survives the machine's reboot
-	envOld     = "SPLITFS_TEST_OLD"     // device=path of volumes of pmem-csi to copy, comma separated
+	envOld     = "SPLITFS_TEST_OLD"     // device=path of volumes of pmem-csi to copy, comma separated; none, where the variable is not set
 	envDAX     = "SPLITFS_TEST_DAX"     // the program dax_check
 	envCall    = "SPLITFS_TEST_CALL"    // this process makes or deletes a device
 )
@@ -139,17 +139,33 @@ func realLife(t *testing.T, d realDevice) {
 	s.must(s.unpublish("csi-0", inject), s.unpublish(v.id, v.target), s.unpublish(v.id, v.target), s.unstage(v), s.unstage(v))
 	eraseReal(t, s, d, manager)
 
-	// What a later boot is to find.
-	kept, err := s.createReal(d, "kept", realSize)
-	s.must(err, s.stage(v), s.publish(v))
+	s.must(s.stage(v), s.publish(v))
 	checkSize(t, filepath.Join(v.target, "appended"), 64*4096)
-	s.must(s.stage(kept), s.publish(kept))
-	s.must(os.WriteFile(filepath.Join(kept.target, "file"), []byte("from another boot"), 0o644))
+	keepReal(s, d)
 	s.must(s.unpublish(v.id, v.target), s.unstage(v), s.delete(v), s.delete(v))
 	if path, err := manager.Attach(context.Background(), v.id); err == nil {
 		t.Errorf("a deleted volume is attached as %s", path)
 	}
-	s.must(s.unpublish(kept.id, kept.target), s.unstage(kept))
+}
+
+// keepReal makes a volume that a later boot is to find.
+func keepReal(s *service, d realDevice) {
+	s.t.Helper()
+	kept, err := s.createReal(d, "kept", realSize)
+	s.must(err, s.stage(kept), s.publish(kept))
+	checkRealDAX(s.t, kept)
+	inject := filepath.Join(s.dir, "inject-kept")
+	s.must(s.publishLibrary(inject))
+	runWithLibrary(s.t, inject, "strict", kept.target, "python3", "-c", appendBlocks, kept.target+"/appended", "8")
+	s.must(os.WriteFile(filepath.Join(kept.target, "file"), []byte("from another boot"), 0o644))
+	s.must(s.unpublish("csi-0", inject), s.unpublish(kept.id, kept.target), s.unstage(kept))
+}
+
+// TestRealDevicesKept is the least of a volume's life, for memory whose emulation is too slow for all of it.
+func TestRealDevicesKept(t *testing.T) {
+	for _, d := range realDevices(t) {
+		t.Run(d.device, func(t *testing.T) { keepReal(serveDevices(t, d), d) })
+	}
 }
 
 // eraseReal looks at what a deleted volume leaves in the memory, through the next device that is made there: everything, unless its class
@@ -194,7 +210,11 @@ func eraseReal(t *testing.T, s *service, d realDevice, manager device.Manager) {
 // migrateReal copies an old volume with the commands of docs/migrate-pmem-csi.md.
 func migrateReal(t *testing.T, d realDevice, v volumeOnNode) {
 	t.Helper()
-	for word := range strings.SplitSeq(os.Getenv(envOld), ",") {
+	volumes, any := os.LookupEnv(envOld)
+	if !any {
+		return
+	}
+	for word := range strings.SplitSeq(volumes, ",") {
 		kind, old, _ := strings.Cut(word, "=")
 		if kind != d.device {
 			continue
@@ -245,18 +265,24 @@ func expandReal(t *testing.T, s *service, d realDevice, v volumeOnNode) {
 	checkRealDAX(t, v)
 }
 
-// checkRealDAX runs the program that counts huge page faults, on what a pod sees.
+// checkRealDAX runs the program that counts huge page faults, on what a pod sees and on the volume's pool, which is in whole 2 MiB.
 func checkRealDAX(t *testing.T, v volumeOnNode) {
 	t.Helper()
 	source, err := exec.Command("findmnt", "--noheadings", "--output", "SOURCE", "--target", v.staging).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(os.Getenv(envDAX), "dax", v.target, strings.TrimSpace(string(source))).CombinedOutput()
+	pool, err := filepath.Glob(filepath.Join(v.staging, ".splitfs", "pool", "*"))
 	if err != nil {
-		t.Errorf("dax_check: %v: %s", err, out)
+		t.Fatal(err)
 	}
-	t.Logf("%s", out)
+	for _, args := range [][]string{{"used", v.target, strings.TrimSpace(string(source))}, append([]string{"huge"}, pool...)} {
+		out, err := exec.Command(os.Getenv(envDAX), args...).CombinedOutput()
+		if err != nil {
+			t.Errorf("dax_check: %v", err)
+		}
+		t.Logf("dax_check %s: %s", args[0], out)
+	}
 }
 
 // TestRealDevicesAgain runs after a reboot: the volumes that were left are there, with what is in them.
@@ -270,6 +296,7 @@ func TestRealDevicesAgain(t *testing.T) {
 			if err != nil || string(content) != "from another boot" {
 				t.Errorf("read %q, %v", content, err)
 			}
+			checkSize(t, filepath.Join(kept.target, "appended"), 8*4096)
 			checkRealDAX(t, kept)
 			s.must(s.unpublish(kept.id, kept.target), s.unstage(kept), s.delete(kept))
 		})
@@ -335,11 +362,15 @@ func realKills(t *testing.T, d realDevice) {
 	making, deleting := d.device+"="+d.region, "delete:"+d.device+"="+d.region
 	must(m.Create(ctx, killID, 64*volume.MiB)) // the first one makes what the others find
 	must(m.Delete(ctx, killID))
-	begun := time.Now()
-	if killDuring(t, making, time.Hour) {
-		t.Fatal("killed after an hour")
+	whole := time.Hour
+	for range 2 { // the machine may have been busy with something else
+		must(m.Delete(ctx, killID))
+		begun := time.Now()
+		if killDuring(t, making, time.Hour) {
+			t.Fatal("killed after an hour")
+		}
+		whole = min(whole, time.Since(begun))
 	}
-	whole := time.Since(begun)
 	killed := 0
 	const moments = 9
 	for moment := range moments {
