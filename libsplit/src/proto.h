@@ -24,7 +24,8 @@ enum sfs_msg_type {
 	SFS_MSG_HELLO = 1, /* a = mode, b = log id to resume or 0; fd: any file or directory of the volume.
 	                      reply: a = log id, b = flags, c = pool chunk size in bytes, d = enum relink_provider that works
 	                      on this volume (probed by the agent when it starts); fds: log, event socket */
-	SFS_MSG_CHUNK,	   /* lease a staging file. reply: a = its number, b = bytes; fd: the file, O_RDWR */
+	SFS_MSG_CHUNK,	   /* lease a staging file. a = bytes that are about to be staged, or 0: a full-size file.
+			    reply: a = its number, b = bytes; fd: the file, O_RDWR */
 	SFS_MSG_RETURN,	   /* a = number of the staging file that no live record names; no reply */
 	SFS_MSG_ACQUIRE,   /* a = ino, b = gen, c = SFS_ACQ_*; fd: the file as the application opened it. reply: a = delegation,
 			    b = SFS_ACQ_AT_ONCE or 0 */

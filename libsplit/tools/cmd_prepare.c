@@ -69,6 +69,7 @@ static bool room_for(const struct sfs_root *r, uint64_t bytes)
 
 static int fill(const struct sfs_root *r, uint64_t pool_bytes, uint64_t chunk_bytes, struct sfs_why *why)
 {
+	const struct sfs_pool_plan plan = sfs_pool_plan(pool_bytes, chunk_bytes);
 	struct sfs_numbers chunks, used;
 	struct cli_progress progress;
 	uint32_t next = 1, good = 0;
@@ -85,7 +86,7 @@ static int fill(const struct sfs_root *r, uint64_t pool_bytes, uint64_t chunk_by
 			next = chunks.v[i] + 1;
 		if (has(&used, chunks.v[i]) || sfs_chunk_whole(r, chunks.v[i], chunk_bytes))
 			good++;
-		else
+		else if (!plan.small || !sfs_chunk_whole(r, chunks.v[i], SFS_SMALL_CHUNK)) /* those are the agent's to make */
 			err = sfs_chunk_remove(r, chunks.v[i]);
 	}
 	sfs_numbers_free(&chunks);
@@ -93,12 +94,13 @@ static int fill(const struct sfs_root *r, uint64_t pool_bytes, uint64_t chunk_by
 	if (err)
 		return sfs_fail(why, err, "remove a staging file of %s: %s", r->path, strerror(-err));
 	cli_progress_init(&progress, "filling the pool");
-	for (; good < pool_bytes / chunk_bytes && !err; good++) {
+	for (; good < plan.full && !err; good++) {
 		if (!room_for(r, chunk_bytes))
 			break;
 		err = sfs_chunk_create(r, next++, chunk_bytes, why);
 		cli_progress(&progress, "filling the pool: %llu of %llu MiB",
-			     (unsigned long long)((good + 1) * chunk_bytes >> 20), (unsigned long long)(pool_bytes >> 20));
+			     (unsigned long long)((good + 1) * chunk_bytes >> 20),
+			     (unsigned long long)(plan.full * chunk_bytes >> 20));
 	}
 	cli_progress_end(&progress);
 	return err;

@@ -152,6 +152,8 @@ static int load_pool(struct agent *a, struct sfs_why *why)
 			continue;
 		if (a->free_chunks_room && sfs_chunk_whole(&a->root, chunks.v[i], a->config->chunk_bytes))
 			a->free_chunks[a->nfree_chunks++] = chunks.v[i];
+		else if (a->nsmall < SMALL_MAX && a->plan.small && sfs_chunk_whole(&a->root, chunks.v[i], SFS_SMALL_CHUNK))
+			a->small[a->nsmall++] = chunks.v[i];
 		else
 			sfs_chunk_remove(&a->root, chunks.v[i]);
 	}
@@ -479,6 +481,7 @@ int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
 		return sfs_fail(why, -EINVAL, "the size of a staging file must be a multiple of 2 MiB, at most 1 TiB");
 	if (config->log_bytes < 8192 || config->log_bytes % 4096 || config->log_bytes > (1ull << 36))
 		return sfs_fail(why, -EINVAL, "the size of a log must be a multiple of 4096 bytes, from 8192 bytes to 64 GiB");
+	a.plan = sfs_pool_plan(config->pool_bytes, config->chunk_bytes);
 	most = config->pool_bytes / config->chunk_bytes / 2;
 	if (config->client_chunks)
 		most = config->client_chunks;

@@ -205,15 +205,18 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 {
 	struct client *c = job->client;
 	const struct sfs_recovery *s = &job->result;
+	uint32_t full;
 
 	for (size_t i = 0; i < job->ntargets; i++)
 		target_close(&job->targets[i]);
 	free(job->targets);
 	c->queued = false;
-	if (job->err == -ENOSPC && a->nfree_chunks > 0) {
+	if (job->err == -ENOSPC && a->nfree_chunks + a->nsmall > 0) {
 		/* What was acknowledged comes before staging space for what may come. */
 		agent_log(a, "recover log %u of process %d (%s): %s; giving up %u spare staging files for it", c->log_id,
-			  c->pid, c->comm, job->why.text, a->nfree_chunks);
+			  c->pid, c->comm, job->why.text, a->nfree_chunks + a->nsmall);
+		while (a->nsmall > 0)
+			sfs_chunk_remove(&a->root, a->small[--a->nsmall]);
 		while (a->nfree_chunks > 0)
 			sfs_chunk_remove(&a->root, a->free_chunks[--a->nfree_chunks]);
 		c->deadline = agent_now();
@@ -235,7 +238,8 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 			(unsigned long long)s->files, (unsigned long long)s->quarantined);
 	if (job->totals_err)
 		agent_log(a, "write the totals: %s", strerror(-job->totals_err));
-	a->leased_chunks -= c->lease.head.nchunks < a->leased_chunks ? c->lease.head.nchunks : a->leased_chunks;
+	full = c->lease.head.nchunks - (c->small != 0);
+	a->leased_chunks -= full < a->leased_chunks ? full : a->leased_chunks;
 	free(job);
 	client_gone(a, c);
 	deleg_retry_all(a);
@@ -416,7 +420,7 @@ static int load_one(struct agent *a, uint32_t id, struct sfs_why *why)
 	c->uid = c->lease.head.uid;
 	c->mode = (enum sfs_mode)c->lease.head.mode;
 	memcpy(c->comm, c->lease.head.comm, sizeof(c->comm));
-	a->leased_chunks += c->lease.head.nchunks;
+	a->leased_chunks += c->lease.head.nchunks; /* a small one counts as a full one from now on */
 	if (c->pid > 0) {
 		listener_add_client(a, c);
 		c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);

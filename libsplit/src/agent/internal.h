@@ -42,6 +42,7 @@
 #define OUTSIDER_WAIT_MS 3000 /* so long a program without the library waits in open for who has the file */
 #define SPARE_LOGS	 2u
 #define SPARE_CHUNKS	 2u /* at least so many staging files are kept ready, also when the pool is leased out */
+#define SMALL_MAX	 SFS_SPARE_LOGS_MAX /* small staging files that are ready: one with each log */
 
 /* What an epoll event is about. */
 enum source_kind { SRC_LISTEN, SRC_SIGNAL, SRC_WORKER, SRC_OPENS, SRC_CLOSES, SRC_REQUEST, SRC_EVENT, SRC_PIDFD };
@@ -120,6 +121,9 @@ struct client {
 	uint32_t log_id; /* 0: none */
 	int log_fd;
 	struct sfs_leasefile lease;
+	uint32_t small;	  /* the small one of its staging files; 0: none */
+	bool given;	  /* it has had a staging file */
+	bool wants_small; /* C_WAIT_CHUNK: a small one will do */
 
 	struct hold *holds;
 	uint32_t nholds;
@@ -148,6 +152,14 @@ struct made {
 	int fd; /* of a log */
 };
 
+/* What is to be made, and what is waited for. */
+struct wanted {
+	uint32_t logs;
+	uint32_t chunks, chunks_now; /* the latter at once, the others within the budget */
+	uint32_t small;
+	bool log_urgent, chunk_urgent;
+};
+
 /* The budget of filling the pool; the worker's. Times are nanoseconds of CLOCK_MONOTONIC. */
 struct fill {
 	unsigned percent; /* of one processor */
@@ -171,9 +183,7 @@ struct worker {
 
 	/* to do */
 	struct recovery_job *recover_first, *recover_last;
-	uint32_t logs_wanted, chunks_wanted;
-	uint32_t chunks_now; /* so many of them at once, the others within the budget */
-	bool log_urgent, chunk_urgent;
+	struct wanted want;
 	struct fill fill;	   /* the thread's */
 	uint64_t reserve;	   /* bytes that what is leased may need in the files: no staging file is made of them */
 	struct sfs_numbers remove; /* staging files that were renamed away */
@@ -183,6 +193,7 @@ struct worker {
 	struct recovery_job *recovered;
 	struct made *logs, *chunks;
 	uint32_t nlogs, nchunks, logs_room, chunks_room;
+	uint32_t small[SMALL_MAX], nsmall;
 	int log_err, chunk_err; /* of the last try; cleared by the loop */
 	struct sfs_why log_why, chunk_why;
 };
@@ -234,8 +245,11 @@ struct agent {
 	uint32_t spare_target; /* how many there should be: more once somebody had to wait for one */
 	uint32_t *free_chunks;
 	uint32_t nfree_chunks, free_chunks_room;
-	uint32_t leased_chunks;
+	uint32_t leased_chunks; /* full-size ones */
 	uint32_t client_chunks_max;
+	struct sfs_pool_plan plan;
+	uint32_t small[SMALL_MAX]; /* ready ones */
+	uint32_t nsmall;
 
 	struct worker worker;
 	struct outsiders outsiders;
@@ -352,7 +366,7 @@ void overdue_check(struct agent *a, uint64_t now);
 int worker_start(struct agent *a);
 void worker_stop(struct agent *a);
 void worker_recover(struct agent *a, struct recovery_job *job);
-void worker_want(struct agent *a, uint32_t logs, bool log_urgent, uint32_t chunks, uint32_t chunks_now, bool chunk_urgent);
+void worker_want(struct agent *a, const struct wanted *want);
 /* Remove a staging file that has been renamed to NNNNNN.tmp. */
 void worker_remove(struct agent *a, uint32_t chunk);
 /* Collect what is done. */

@@ -109,6 +109,13 @@ static void resume(struct agent *a, struct client *c, uint32_t log_id, int *proo
 	welcome(a, c);
 }
 
+/* Programs start faster than what each of them needs is made. */
+static void keep_more_spare(struct agent *a)
+{
+	if (a->spare_target < SFS_SPARE_LOGS_MAX)
+		a->spare_target *= 2;
+}
+
 static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)
 {
 	struct stat st;
@@ -133,17 +140,17 @@ static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, in
 	drop_fd(fd);
 	client_set_state(a, c, C_WAIT_LOG);
 	request_serve_waiting(a);
-	if (c->state == C_WAIT_LOG && a->spare_target < SFS_SPARE_LOGS_MAX)
-		a->spare_target *= 2; /* programs start faster than logs are made */
+	if (c->state == C_WAIT_LOG)
+		keep_more_spare(a);
 	request_refill(a);
 }
 
 /* ---- staging files ---- */
 
-static void give_chunk(struct agent *a, struct client *c)
+/* A file that is ready becomes the client's, or goes, and the client is told why. */
+static void give(struct agent *a, struct client *c, uint32_t id, uint64_t bytes)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK};
-	uint32_t id = a->free_chunks[--a->nfree_chunks];
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK, .a = id, .b = bytes};
 	int fd, err;
 
 	fd = sfs_chunk_open(&a->root, id);
@@ -155,27 +162,45 @@ static void give_chunk(struct agent *a, struct client *c)
 		return;
 	}
 	err = sfs_lease_add_chunk(&c->lease, id);
+	client_set_state(a, c, C_READY);
 	if (err) {
 		close(fd);
-		a->free_chunks[a->nfree_chunks++] = id;
-		client_set_state(a, c, C_READY);
+		sfs_chunk_remove(&a->root, id);
 		client_reply_error(a, c, SFS_MSG_CHUNK, err, "lease can't be written");
 		return;
 	}
-	a->leased_chunks++;
-	m.a = id;
-	m.b = a->config->chunk_bytes;
-	client_set_state(a, c, C_READY);
+	c->given = true;
+	if (bytes == a->config->chunk_bytes)
+		a->leased_chunks++;
+	else
+		c->small = id;
 	client_reply(a, c, &m, &fd, 1);
 	close(fd);
 }
 
-static void chunk(struct agent *a, struct client *c)
+static bool small_will_do(const struct agent *a, const struct client *c)
 {
-	if (c->lease.head.nchunks >= a->client_chunks_max) {
+	return c->wants_small && a->nsmall > 0;
+}
+
+static void give_chunk(struct agent *a, struct client *c)
+{
+	if (small_will_do(a, c))
+		give(a, c, a->small[--a->nsmall], SFS_SMALL_CHUNK);
+	else
+		give(a, c, a->free_chunks[--a->nfree_chunks], a->config->chunk_bytes);
+}
+
+static void chunk(struct agent *a, struct client *c, uint64_t bytes)
+{
+	if (c->lease.head.nchunks - (c->small != 0) >= a->client_chunks_max || c->lease.head.nchunks >= SFS_LEASE_CHUNKS) {
 		client_reply_error(a, c, SFS_MSG_CHUNK, -ENOSPC, "staging limit reached");
 		return;
 	}
+	/* The first few bytes of a program are often all. */
+	c->wants_small = !c->given && bytes > 0 && bytes <= SFS_SMALL_CHUNK / 2;
+	if (c->wants_small && !a->nsmall)
+		keep_more_spare(a);
 	client_set_state(a, c, C_WAIT_CHUNK);
 	request_serve_waiting(a);
 	request_refill(a);
@@ -206,7 +231,10 @@ static void give_back(struct agent *a, struct client *c, uint64_t id)
 	err = sfs_lease_del_chunk(&c->lease, (uint32_t)id);
 	if (err)
 		agent_log(a, "write the lease of log %u: %s", c->log_id, strerror(-err));
-	a->leased_chunks--;
+	if (c->small == (uint32_t)id)
+		c->small = 0;
+	else
+		a->leased_chunks--;
 	worker_remove(a, (uint32_t)id);
 	request_refill(a);
 }
@@ -228,7 +256,7 @@ void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, 
 		hello(a, c, m, fd);
 		break;
 	case SFS_MSG_CHUNK:
-		chunk(a, c);
+		chunk(a, c, m->a);
 		break;
 	case SFS_MSG_RETURN:
 		give_back(a, c, m->a);
@@ -252,7 +280,7 @@ void request_serve_waiting(struct agent *a)
 		next = c->next;
 		if (c->state == C_WAIT_LOG && a->nspare_logs)
 			give_log(a, c);
-		else if (c->state == C_WAIT_CHUNK && a->nfree_chunks)
+		else if (c->state == C_WAIT_CHUNK && (a->nfree_chunks || small_will_do(a, c)))
 			give_chunk(a, c);
 	}
 }
@@ -271,12 +299,16 @@ void request_fail_waiting(struct agent *a, enum client_state state, int err)
 	}
 }
 
+static uint32_t missing(uint32_t want, uint32_t have)
+{
+	return want > have ? want - have : 0;
+}
+
 void request_refill(struct agent *a)
 {
 	const uint32_t waiting_logs = client_count(a, C_WAIT_LOG), waiting_chunks = client_count(a, C_WAIT_CHUNK);
-	const uint64_t pool = a->config->pool_bytes / a->config->chunk_bytes;
-	uint32_t ready = pool > a->leased_chunks ? (uint32_t)(pool - a->leased_chunks) : 0;
-	uint32_t low = (uint32_t)(pool / 4);
+	uint32_t ready = missing(a->plan.full, a->leased_chunks), low = a->plan.full / 4;
+	uint32_t small = a->spare_target < a->plan.small ? a->spare_target : a->plan.small;
 
 	if (ready < SPARE_CHUNKS)
 		ready = SPARE_CHUNKS;
@@ -284,12 +316,15 @@ void request_refill(struct agent *a)
 		low = SPARE_CHUNKS;
 	/* A log that waits for space to be replayed gets it first. */
 	if (client_count(a, C_DYING) > 0)
-		ready = 0;
+		ready = small = 0;
 	if (low > ready)
 		low = ready;
-	ready += waiting_chunks;
-	low += waiting_chunks;
-	worker_want(a, waiting_logs + a->spare_target > a->nspare_logs ? waiting_logs + a->spare_target - a->nspare_logs : 0,
-		    waiting_logs > 0, ready > a->nfree_chunks ? ready - a->nfree_chunks : 0,
-		    low > a->nfree_chunks ? low - a->nfree_chunks : 0, waiting_chunks > 0);
+	worker_want(a, &(struct wanted){
+			       .logs = missing(waiting_logs + a->spare_target, a->nspare_logs),
+			       .log_urgent = waiting_logs > 0,
+			       .chunks = missing(ready + waiting_chunks, a->nfree_chunks),
+			       .chunks_now = missing(low + waiting_chunks, a->nfree_chunks),
+			       .chunk_urgent = waiting_chunks > 0,
+			       .small = missing(small, a->nsmall),
+		       });
 }

@@ -118,7 +118,7 @@ static void make_log(struct worker *w)
 	pthread_mutex_unlock(&w->lock);
 	m.fd = sfs_log_create(w->root, m.id, w->log_slots, &why);
 	pthread_mutex_lock(&w->lock);
-	w->logs_wanted -= w->logs_wanted > 0;
+	w->want.logs -= w->want.logs > 0;
 	if (m.fd >= 0 && made_add(&w->logs, &w->nlogs, &w->logs_room, m)) {
 		sfs_log_remove(w->root, m.id);
 		close(m.fd);
@@ -127,18 +127,17 @@ static void make_log(struct worker *w)
 	if (m.fd < 0) {
 		w->log_err = m.fd;
 		w->log_why = why;
-		w->logs_wanted = 0;
+		w->want.logs = 0;
 	}
 }
 
-static int space_for(struct worker *w, struct sfs_why *why)
+static int space_for(struct worker *w, uint64_t bytes, struct sfs_why *why)
 {
 	struct statvfs sv;
 
 	if (fstatvfs(w->root->pool, &sv) < 0)
 		return sfs_fail(why, -errno, "statvfs %s: %s", w->root->path, strerror(errno));
-	if ((uint64_t)sv.f_bavail * sv.f_frsize <
-	    w->chunk_bytes + SPACE_MARGIN + __atomic_load_n(&w->reserve, __ATOMIC_RELAXED))
+	if ((uint64_t)sv.f_bavail * sv.f_frsize < bytes + SPACE_MARGIN + __atomic_load_n(&w->reserve, __ATOMIC_RELAXED))
 		return sfs_fail(why, -ENOSPC, "%s has no space left for another staging file", w->root->path);
 	return 0;
 }
@@ -151,22 +150,37 @@ static uint64_t nanoseconds(clockid_t clock)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static void make_chunk(struct worker *w)
+/* lock held; released while working. */
+static int make_chunk_of(struct worker *w, uint32_t id, uint64_t bytes, struct sfs_why *why)
 {
-	struct made m = {w->next_chunk++, -1};
-	struct sfs_why why = {0};
 	uint64_t cpu;
 	int err;
 
 	pthread_mutex_unlock(&w->lock);
 	cpu = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
-	err = space_for(w, &why);
+	err = space_for(w, bytes, why);
 	if (!err)
-		err = sfs_chunk_create(w->root, m.id, w->chunk_bytes, &why);
+		err = sfs_chunk_create(w->root, id, bytes, why);
 	fill_spent(&w->fill, nanoseconds(CLOCK_MONOTONIC), nanoseconds(CLOCK_THREAD_CPUTIME_ID) - cpu);
 	pthread_mutex_lock(&w->lock);
-	w->chunks_wanted -= w->chunks_wanted > 0;
-	w->chunks_now -= w->chunks_now > 0;
+	return err;
+}
+
+static void chunk_failed(struct worker *w, int err, const struct sfs_why *why)
+{
+	w->chunk_err = err;
+	w->chunk_why = *why;
+	w->want.chunks = w->want.chunks_now = w->want.small = 0;
+}
+
+static void make_chunk(struct worker *w)
+{
+	struct made m = {w->next_chunk++, -1};
+	struct sfs_why why = {0};
+	int err = make_chunk_of(w, m.id, w->chunk_bytes, &why);
+
+	w->want.chunks -= w->want.chunks > 0;
+	w->want.chunks_now -= w->want.chunks_now > 0;
 	if (!err) {
 		err = made_add(&w->chunks, &w->nchunks, &w->chunks_room, m);
 		if (err) {
@@ -174,11 +188,23 @@ static void make_chunk(struct worker *w)
 			sfs_fail(&why, err, "not enough memory for a staging file");
 		}
 	}
-	if (err) {
-		w->chunk_err = err;
-		w->chunk_why = why;
-		w->chunks_wanted = w->chunks_now = 0;
-	}
+	if (err)
+		chunk_failed(w, err, &why);
+}
+
+static void make_small(struct worker *w)
+{
+	const uint32_t id = w->next_chunk++;
+	struct sfs_why why = {0};
+	const int err = make_chunk_of(w, id, SFS_SMALL_CHUNK, &why);
+
+	w->want.small -= w->want.small > 0;
+	if (err)
+		chunk_failed(w, err, &why);
+	else if (w->nsmall < SMALL_MAX)
+		w->small[w->nsmall++] = id;
+	else
+		sfs_chunk_remove(w->root, id);
 }
 
 static void remove_chunks(struct worker *w)
@@ -220,9 +246,9 @@ static void *work(void *arg)
 		struct recovery_job *job = w->recover_first;
 
 		until = 0;
-		if (job || !w->chunks_wanted)
+		if (job || !w->want.chunks)
 			fill_rest(&w->fill);
-		else if (w->chunks_wanted > w->chunks_now)
+		else if (w->want.chunks > w->want.chunks_now)
 			until = fill_wait(&w->fill, nanoseconds(CLOCK_MONOTONIC));
 		if (job) {
 			w->recover_first = job->next;
@@ -233,9 +259,11 @@ static void *work(void *arg)
 			pthread_mutex_lock(&w->lock);
 			job->next = w->recovered;
 			w->recovered = job;
-		} else if (w->logs_wanted && (w->log_urgent || !w->chunk_urgent)) {
+		} else if (w->want.logs && (w->want.log_urgent || !w->want.chunk_urgent)) {
 			make_log(w);
-		} else if (w->chunks_now || (w->chunks_wanted && !until)) {
+		} else if (w->want.small && !w->want.chunk_urgent) {
+			make_small(w);
+		} else if (w->want.chunks_now || (w->want.chunks && !until)) {
 			/* Space that is about to come back counts for who needs it now. */
 			if (w->remove.n)
 				remove_chunks(w);
@@ -331,21 +359,26 @@ void worker_recover(struct agent *a, struct recovery_job *job)
 	pthread_mutex_unlock(&w->lock);
 }
 
-void worker_want(struct agent *a, uint32_t logs, bool log_urgent, uint32_t chunks, uint32_t chunks_now, bool chunk_urgent)
+static uint32_t more(uint32_t want, uint32_t have)
+{
+	return want > have ? want - have : 0;
+}
+
+void worker_want(struct agent *a, const struct wanted *want)
 {
 	struct worker *w = &a->worker;
 
 	pthread_mutex_lock(&w->lock);
+	w->want = *want;
 	/* What is done and not collected yet is on its way. */
-	w->logs_wanted = logs > w->nlogs ? logs - w->nlogs : 0;
-	w->chunks_wanted = chunks > w->nchunks ? chunks - w->nchunks : 0;
-	w->chunks_now = chunks_now > w->nchunks ? chunks_now - w->nchunks : 0;
+	w->want.logs = more(want->logs, w->nlogs);
+	w->want.chunks = more(want->chunks, w->nchunks);
+	w->want.chunks_now = more(want->chunks_now, w->nchunks);
+	w->want.small = more(want->small, w->nsmall);
 	/* Where relink copies, staged bytes need room a second time: a full volume is to say so to the write, not to the relink. */
 	__atomic_store_n(&w->reserve, a->provider == RELINK_COPY ? (uint64_t)a->leased_chunks * w->chunk_bytes : 0,
 			 __ATOMIC_RELAXED);
-	w->log_urgent = log_urgent;
-	w->chunk_urgent = chunk_urgent;
-	if (w->logs_wanted || w->chunks_wanted)
+	if (w->want.logs || w->want.chunks || w->want.small)
 		pthread_cond_signal(&w->work);
 	pthread_mutex_unlock(&w->lock);
 }
@@ -402,6 +435,8 @@ void worker_collect(struct agent *a)
 	w->nlogs -= a->nspare_logs - (uint32_t)n;
 	take(&chunks, &nchunks, w->chunks, w->nchunks);
 	w->nchunks -= nchunks;
+	while (w->nsmall && a->nsmall < SMALL_MAX)
+		a->small[a->nsmall++] = w->small[--w->nsmall];
 	log_err = w->log_err;
 	chunk_err = w->chunk_err;
 	log_why = w->log_why;

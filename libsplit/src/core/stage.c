@@ -166,7 +166,7 @@ int sfs_stage_lease(struct sfs_volume *vol, uint64_t blocks)
 
 	sfs_mutex_lock(&vol->lease);
 	if (!sfs_stage_room(vol, blocks))
-		r = sfs_agent_chunk(vol, &id, &len, &fd);
+		r = sfs_agent_chunk(vol, blocks * SFS_BLOCK, &id, &len, &fd);
 	if (r < 0 || fd < 0) {
 		sfs_mutex_unlock(&vol->lease);
 		return r;

@@ -292,7 +292,7 @@ void sfs_volumes_parse(const char *config);
 struct sfs_volume *sfs_volume_of(dev_t dev);
 int sfs_volume_connect(struct sfs_volume *vol, int proof_fd);
 void sfs_volume_forget(struct sfs_volume *vol);
-int sfs_agent_chunk(struct sfs_volume *vol, uint32_t *id, uint64_t *len, int *fd);
+int sfs_agent_chunk(struct sfs_volume *vol, uint64_t wanted, uint32_t *id, uint64_t *len, int *fd);
 int sfs_agent_return(struct sfs_volume *vol, uint32_t id);
 int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_inode *in, int fd, unsigned flags);
 int sfs_agent_release(struct sfs_volume *vol, struct sfs_inode *in);

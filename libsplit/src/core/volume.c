@@ -407,10 +407,13 @@ static int notify(struct sfs_volume *vol, const struct sfs_msg *m)
 	return r;
 }
 
-/* Lease a staging file: its number, length in bytes and descriptor. -ENOSPC when the pool is empty. */
-int sfs_agent_chunk(struct sfs_volume *vol, uint32_t *id, uint64_t *len, int *fd)
+/*
+ * Lease a staging file: its number, length in bytes and descriptor. -ENOSPC when the pool is empty. `wanted`: bytes that are about to be
+ * staged; it may have fewer.
+ */
+int sfs_agent_chunk(struct sfs_volume *vol, uint64_t wanted, uint32_t *id, uint64_t *len, int *fd)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK};
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK, .a = wanted};
 	int fds[1], r = request(vol, &m, -1, fds, 1, NULL);
 
 	if (r < 0)

@@ -16,6 +16,17 @@ static void name_of(char name[32], uint32_t id, const char *suffix)
 	snprintf(name, 32, "%06u%s", id, suffix);
 }
 
+struct sfs_pool_plan sfs_pool_plan(uint64_t pool_bytes, uint64_t chunk_bytes)
+{
+	struct sfs_pool_plan plan = {.full = (uint32_t)(pool_bytes / chunk_bytes)};
+
+	if (plan.full >= 4 && chunk_bytes >= 4 * SFS_SMALL_CHUNK) {
+		plan.full--;
+		plan.small = (uint32_t)(chunk_bytes / SFS_SMALL_CHUNK);
+	}
+	return plan;
+}
+
 int sfs_chunk_create(const struct sfs_root *r, uint32_t id, uint64_t bytes, struct sfs_why *why)
 {
 	char tmp[32], name[32];

@@ -79,6 +79,17 @@ bool sfs_lease_alive(const struct sfs_lease *head, int logfd);
 /* --- staging files (pool.c) */
 
 /*
+ * Where a full-size staging file is much larger than this, one of them is kept as a few small ones: a program that stages a few
+ * bytes and ends costs one of these to fill and not a full one.
+ */
+#define SFS_SMALL_CHUNK (2ull << 20)
+struct sfs_pool_plan {
+	uint32_t full;	/* full-size staging files */
+	uint32_t small; /* at most so many of SFS_SMALL_CHUNK; 0: none */
+};
+struct sfs_pool_plan sfs_pool_plan(uint64_t pool_bytes, uint64_t chunk_bytes);
+
+/*
  * Make staging file `id`: allocated, filled with zeros (so that its blocks are data and not holes, see relink.h), its pages in
  * memory; on persistent memory durable, and aligned for 2 MiB mappings where the free space allows. It appears under its name only
  * when it is complete.

@@ -188,10 +188,10 @@ static inline void played_close(struct played *c)
 	close(c->log_fd);
 }
 
-/* Lease a staging file: its descriptor, or the error. */
-static inline int played_chunk(struct played *c, uint32_t *id)
+/* Lease a staging file for so many bytes: its descriptor, or the error. */
+static inline int played_chunk_for(struct played *c, uint64_t wanted, uint32_t *id, uint64_t *bytes)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK};
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK, .a = wanted};
 	int fd;
 
 	CHECK_EQ(played_send(c->sock, &m, sizeof(m), NULL, 0), 0);
@@ -200,8 +200,18 @@ static inline int played_chunk(struct played *c, uint32_t *id)
 	if (m.status < 0)
 		return m.status;
 	CHECK(fd >= 0);
-	CHECK_EQ(m.b, c->chunk_bytes);
+	*bytes = m.b;
 	*id = (uint32_t)m.a;
+	return fd;
+}
+
+/* A full-size one. */
+static inline int played_chunk(struct played *c, uint32_t *id)
+{
+	uint64_t bytes = c->chunk_bytes;
+	const int fd = played_chunk_for(c, 0, id, &bytes);
+
+	CHECK_EQ(bytes, c->chunk_bytes);
 	return fd;
 }
 
