@@ -4,6 +4,8 @@
 def name: [.ContainerHierarchyTexts[]?, .LeafNodeText] | join(" ");
 # Without what all names begin with.
 def short: name | sub("^External Storage "; "") | sub("\\[Driver: [^]]*\\] "; "");
+# The part of the suite: some tests have a group of their own in it, without a name even.
+def part: [.ContainerHierarchyTexts[] | select(startswith("[Testpattern"))][0] // "";
 def seconds: . / 1e9 | round;
 def grouped: group_by(.why) | map({why: .[0].why, number: length}) | sort_by(-.number)[] | "  \(.number)\t\(.why)";
 
@@ -26,5 +28,5 @@ def grouped: group_by(.why) | map({why: .[0].why, number: length}) | sort_by(-.n
   (if ($skipped | length) > 0 then "", "Skipped, as the suite puts it:", ($skipped | map({why: .Failure.Message}) | grouped) else empty end),
   (if ($never | length) > 0 then "", "Excluded (hack/storage-suite.d/excluded):", ($never | grouped) else empty end),
   "", "Passed, by part of the suite:",
-  ($passed | group_by(.ContainerHierarchyTexts[-1])[] | "  \(length)\t\(.[0].ContainerHierarchyTexts[-1])\t\(map(.RunTime) | add | seconds) s"),
+  ($passed | group_by(part)[] | "  \(length)\t\(.[0] | part)\t\(map(.RunTime) | add | seconds) s"),
   "", "Slowest:", ($passed | sort_by(-.RunTime)[0:5][] | "  \(.RunTime | seconds) s\t\(short)")
