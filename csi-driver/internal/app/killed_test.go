@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -264,8 +265,10 @@ func (l *life) steps() []lifeStep {
 		}},
 		{name: "erase", undo: true, call: func(ctx context.Context, _ *testing.T) error {
 			for l.process.Killed() == "" {
-				left, err := filepath.Glob(filepath.Join(l.dir, "data", "emulated", "*"))
-				if err != nil || len(left) == 0 {
+				devices, err := filepath.Glob(filepath.Join(l.dir, "data", "emulated", "*"))
+				states, stateErr := filepath.Glob(filepath.Join(l.dir, "data", "volumes", "*.json"))
+				left := slices.Concat(devices, states)
+				if err = errors.Join(err, stateErr); err != nil || len(left) == 0 {
 					return err
 				}
 				select {
