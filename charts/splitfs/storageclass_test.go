@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package splitfs
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"splitfs.io/splitfs/charts/charttest"
+)
+
+// TestStorageClassPolicy: on a real API server a class of the driver that can never provide a volume is refused, with what to do; those of
+// others, and the chart's own, are not.
+func TestStorageClassPolicy(t *testing.T) {
+	env := charttest.StartAPIServer(t)
+	admin := charttest.NewClient(t, env.Config)
+	objects := charttest.Render(t, "--set", "injector.library.delivery=ephemeral")
+	for _, object := range objects {
+		if object.GetName() == "splitfs-storageclass" {
+			if err := charttest.Apply(t.Context(), admin, object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	make := func(provisioner string, binding *storagev1.VolumeBindingMode, parameters map[string]string) error {
+		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Provisioner: provisioner, VolumeBindingMode: binding, Parameters: parameters}
+		return admin.Create(t.Context(), class, client.DryRunAll)
+	}
+	immediate, waiting := storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer
+	const ours = "csi.splitfs.io"
+	// A policy has effect a moment after it was accepted.
+	for deadline := time.Now().Add(time.Minute); make(ours, &immediate, nil) == nil; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the policy has no effect")
+		}
+	}
+	for _, test := range []struct {
+		name, provisioner string
+		binding           *storagev1.VolumeBindingMode
+		parameters        map[string]string
+		refused           string
+	}{
+		{"immediate", ours, &immediate, nil, "set volumeBindingMode to WaitForFirstConsumer"},
+		{"by default immediate", ours, nil, map[string]string{"mode": "strict"}, "set volumeBindingMode to WaitForFirstConsumer"},
+		{"a mode that is none", ours, &waiting, map[string]string{"mode": "turbo"}, "posix, sync or strict"},
+		{"a mode", ours, &waiting, map[string]string{"mode": "sync"}, ""},
+		{"no mode", ours, &waiting, nil, ""},
+		{"another driver's", "other.example.com", &immediate, map[string]string{"mode": "turbo"}, ""},
+	} {
+		err := make(test.provisioner, test.binding, test.parameters)
+		if (err != nil) != (test.refused != "") || (err != nil && !strings.Contains(err.Error(), test.refused)) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+	for _, object := range objects {
+		if object.GetKind() == "StorageClass" {
+			if err := charttest.Apply(t.Context(), admin, object); err != nil {
+				t.Errorf("the chart's class %s: %v", object.GetName(), err)
+			}
+		}
+	}
+}
