@@ -211,6 +211,7 @@ static void check_dax(const char *dir, const char *device, bool used)
 	size_t whole = len / HUGE;
 	struct faults f;
 	char path[4096];
+	long refused;
 	char *map;
 	int fd;
 
@@ -227,7 +228,9 @@ static void check_dax(const char *dir, const char *device, bool used)
 	if (used)
 		whole = whole_units(fd, path, len);
 	printf("%zu MiB touched: %ld faults, %ld of them 2 MiB, %ld refused as 2 MiB\n", len >> 20, f.all, f.huge, f.fallback);
-	if (f.huge != (long)whole || f.fallback != (long)(len / HUGE - whole) ||
+	refused = (long)(len / HUGE - whole);
+	/* Some kernels try a place that they refused a second time. */
+	if (f.huge != (long)whole || f.fallback < refused || (refused == 0 && f.fallback > 0) ||
 	    (whole == len / HUGE && f.all > (long)whole + 8))
 		FAIL("expected %zu of %zu mappings to be of 2 MiB, as many as the file has whole", whole, len / HUGE);
 	check_memory_is_device(fd, path, map, device);
