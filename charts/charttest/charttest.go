@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -128,4 +129,18 @@ func StartAPIServer(tb testing.TB) *envtest.Environment {
 		}
 	})
 	return env
+}
+
+// Eventually calls condition until it returns nil, for a minute: types, rights and policies have effect a moment after they were accepted.
+func Eventually(tb testing.TB, what string, condition func() error) {
+	tb.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("%s: %v", what, err)
+		}
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -92,17 +91,6 @@ func TestCertManager(t *testing.T) {
 		if !strings.HasPrefix(object.GetAPIVersion(), "cert-manager.io/") {
 			continue
 		}
-		// A type is served a moment after its definition was accepted.
-		deadline := time.Now().Add(time.Minute)
-		for {
-			err := charttest.Apply(t.Context(), c, object)
-			if err == nil {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatal(err)
-			}
-			time.Sleep(200 * time.Millisecond)
-		}
+		charttest.Eventually(t, "apply "+object.GetName(), func() error { return charttest.Apply(t.Context(), c, object) })
 	}
 }

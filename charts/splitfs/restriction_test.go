@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -92,21 +91,8 @@ func TestNodeServiceWritesItsOwn(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// Types, rights and policies have effect a moment after they were accepted.
-	wait := func(what string, condition func() error) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-			err := condition()
-			if err == nil {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %v", what, err)
-			}
-		}
-	}
-	wait("node 1 makes its object", func() error { return apply(one, "SplitFSNode", "node-1", "") })
-	wait("the policy has effect", func() error {
+	charttest.Eventually(t, "node 1 makes its object", func() error { return apply(one, "SplitFSNode", "node-1", "") })
+	charttest.Eventually(t, "the policy has effect", func() error {
 		if err := apply(nobody, "SplitFSNode", "probe", ""); err == nil || !strings.Contains(err.Error(), "SplitFS: ") {
 			return fmt.Errorf("not denied: %v", err)
 		}

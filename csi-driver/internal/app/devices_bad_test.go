@@ -52,10 +52,7 @@ func realBad(t *testing.T, d realDevice) {
 	s.must(s.publishLibrary(inject))
 	runWithLibrary(t, inject, "strict", v.target, "python3", "-c", appendBlocks, v.target+"/appended", "8")
 	// In a program with the library what is read is a mapping, and the kernel's word for a bad page of one is a signal.
-	read := exec.Command("cat", filepath.Join(v.target, "broken"))
-	read.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(inject, "libsplit.so"),
-		"SPLITFS_CONFIG=strict:"+v.target+":"+filepath.Join(inject, "agents"))
-	out, err := read.Output()
+	out, err := commandWithLibrary(inject, "strict", v.target, "cat", filepath.Join(v.target, "broken")).Output()
 	t.Logf("a program with the library read %d bytes: %v", len(out), err)
 	if err == nil || !bytes.HasPrefix(content, out) {
 		t.Errorf("a program with the library read %d bytes around a bad block, %v", len(out), err)

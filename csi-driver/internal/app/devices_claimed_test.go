@@ -25,28 +25,22 @@ func TestRealDevicesClaimed(t *testing.T) {
 func realClaimed(t *testing.T, d realDevice) {
 	ctx := context.Background()
 	m, err := manager(d)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(err)
+	must(t, err)
 	room, err := m.Available(ctx)
-	must(err)
-	const other, half, size = "splitfs-eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee", killID, 64 * volume.MiB
+	must(t, err)
+	const half, size = killID, 64 * volume.MiB
 
 	halfMake(t, d.region, half)
-	must(m.Create(ctx, other, size))
-	must(m.Delete(ctx, other))
-	must(m.Delete(ctx, half))
+	must(t, m.Create(ctx, otherID, size))
+	must(t, m.Delete(ctx, otherID))
+	must(t, m.Delete(ctx, half))
 	halfMake(t, d.region, half)
-	must(m.Create(ctx, half, size))
+	must(t, m.Create(ctx, half, size))
 	path, err := m.Attach(ctx, half)
-	must(err)
+	must(t, err)
 	content := bytes.Repeat([]byte("sixteen bytes..."), 1<<16)
-	must(os.WriteFile(path, content, 0))
-	must(exec.Command("sync", path).Run())
+	must(t, os.WriteFile(path, content, 0))
+	must(t, exec.Command("sync", path).Run())
 
 	script(t, `
 namespace=$(ndctl list --namespaces | jq -er --arg name "$1" '.. | objects | select(.name == $name) | .dev')
@@ -57,11 +51,11 @@ for file in /sys/bus/nd/devices/pfn*/namespace; do
 done
 ! ndctl list --namespaces | grep -q "$1"`, half)
 	path, err = m.Attach(ctx, half)
-	must(err)
+	must(t, err)
 	if got, err := os.ReadFile(path); err != nil || !bytes.HasPrefix(got, content) {
 		t.Errorf("a namespace that lost its driver lost its data: %d bytes, %v", len(got), err)
 	}
-	must(m.Delete(ctx, half))
+	must(t, m.Delete(ctx, half))
 	if after, err := m.Available(ctx); err != nil || after != room {
 		t.Errorf("%d bytes available before, %d after, %v", room, after, err)
 	}

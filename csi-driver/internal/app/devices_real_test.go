@@ -312,7 +312,10 @@ func manager(d realDevice) (device.Manager, error) {
 	return managers.Get(d.device)
 }
 
-const killID = "splitfs-ffffffffffffffffffffffffffffffff"
+const (
+	killID  = "splitfs-ffffffffffffffffffffffffffffffff"
+	otherID = "splitfs-eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee"
+)
 
 // runDeviceCallIfAsked makes this process one that makes or deletes a device, to be killed meanwhile.
 func runDeviceCallIfAsked() {
@@ -345,26 +348,19 @@ func TestRealDevicesKilled(t *testing.T) {
 func realKills(t *testing.T, d realDevice) {
 	ctx := context.Background()
 	m, err := manager(d)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(err)
-	must(m.Check(ctx))
+	must(t, err)
+	must(t, m.Check(ctx))
 	room, err := m.Available(ctx)
-	must(err)
+	must(t, err)
 	if room == 0 {
 		t.Fatal("no room")
 	}
-	const other = "splitfs-eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee"
 	making, deleting := d.device+"="+d.region, "delete:"+d.device+"="+d.region
-	must(m.Create(ctx, killID, 64*volume.MiB)) // the first one makes what the others find
-	must(m.Delete(ctx, killID))
+	must(t, m.Create(ctx, killID, 64*volume.MiB)) // the first one makes what the others find
+	must(t, m.Delete(ctx, killID))
 	whole := time.Hour
 	for range 2 { // the machine may have been busy with something else
-		must(m.Delete(ctx, killID))
+		must(t, m.Delete(ctx, killID))
 		begun := time.Now()
 		if killDuring(t, making, time.Hour) {
 			t.Fatal("killed after an hour")
@@ -376,22 +372,22 @@ func realKills(t *testing.T, d realDevice) {
 	for moment := range moments {
 		at := whole * time.Duration(moment) / (moments - 1)
 		killDuring(t, deleting, at)
-		must(m.Delete(ctx, killID))
+		must(t, m.Delete(ctx, killID))
 		if killDuring(t, making, at) {
 			killed++
 		}
 		if moment%2 == 0 {
-			must(m.Create(ctx, other, 32*volume.MiB))
-			must(m.Delete(ctx, other))
+			must(t, m.Create(ctx, otherID, 32*volume.MiB))
+			must(t, m.Delete(ctx, otherID))
 		}
-		must(m.Create(ctx, killID, 64*volume.MiB))
+		must(t, m.Create(ctx, killID, 64*volume.MiB))
 		path, err := m.Attach(ctx, killID)
-		must(err)
+		must(t, err)
 		if size := blockSize(t, path); size < 64*volume.MiB {
 			t.Errorf("%s has %d bytes", path, size)
 		}
 	}
-	must(m.Delete(ctx, killID))
+	must(t, m.Delete(ctx, killID))
 	if killed < moments/2 {
 		t.Errorf("killed only %d times", killed)
 	}

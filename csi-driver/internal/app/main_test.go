@@ -4,6 +4,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -140,6 +141,13 @@ func checkNoLeaks(t *testing.T, dir string) {
 		if content, err := os.ReadFile(file); err == nil && strings.HasPrefix(string(content), dir+"/") {
 			t.Errorf("loop device left behind: %s of %s", file, content)
 		}
+	}
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -163,9 +163,7 @@ func (s *service) delete(v volumeOnNode) error {
 
 func (s *service) must(errs ...error) {
 	s.t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, errs...)
 }
 
 func TestMetrics(t *testing.T) {

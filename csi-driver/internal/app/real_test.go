@@ -109,14 +109,19 @@ func (s *service) publishLibrary(target string) error {
 	return err
 }
 
-// runWithLibrary runs a program with the environment that the injector gives a container.
-func runWithLibrary(t *testing.T, inject, mode, mountPath, program string, args ...string) {
-	t.Helper()
+// commandWithLibrary returns a program with the environment that the injector gives a container.
+func commandWithLibrary(inject, mode, mountPath, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(),
 		"LD_PRELOAD="+filepath.Join(inject, "libsplit.so"),
 		"SPLITFS_CONFIG="+mode+":"+mountPath+":"+filepath.Join(inject, "agents"))
-	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+	return cmd
+}
+
+// runWithLibrary runs a program that commandWithLibrary describes, and fails the test when it fails or prints something.
+func runWithLibrary(t *testing.T, inject, mode, mountPath, program string, args ...string) {
+	t.Helper()
+	if out, err := commandWithLibrary(inject, mode, mountPath, program, args...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("%s %v: %v: %s", program, args, err, out)
 	}
 }

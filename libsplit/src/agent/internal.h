@@ -160,6 +160,11 @@ struct wanted {
 	bool log_urgent, chunk_urgent;
 };
 
+static inline uint32_t missing(uint32_t want, uint32_t have)
+{
+	return want > have ? want - have : 0;
+}
+
 /* The budget of filling the pool; the worker's. Times are nanoseconds of CLOCK_MONOTONIC. */
 struct fill {
 	unsigned percent; /* of one processor */

@@ -153,16 +153,15 @@ static void give(struct agent *a, struct client *c, uint32_t id, uint64_t bytes)
 	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK, .a = id, .b = bytes};
 	int fd, err;
 
+	client_set_state(a, c, C_READY);
 	fd = sfs_chunk_open(&a->root, id);
 	if (fd < 0) {
 		agent_log(a, "open staging file %u: %s", id, strerror(-fd));
 		sfs_chunk_remove(&a->root, id);
-		client_set_state(a, c, C_READY);
 		client_reply_error(a, c, SFS_MSG_CHUNK, fd, "staging file unusable");
 		return;
 	}
 	err = sfs_lease_add_chunk(&c->lease, id);
-	client_set_state(a, c, C_READY);
 	if (err) {
 		close(fd);
 		sfs_chunk_remove(&a->root, id);
@@ -297,11 +296,6 @@ void request_fail_waiting(struct agent *a, enum client_state state, int err)
 		client_reply_error(a, c, state == C_WAIT_LOG ? SFS_MSG_HELLO : SFS_MSG_CHUNK, err,
 				   err == -ENOSPC ? "volume is full" : "agent failed, see log");
 	}
-}
-
-static uint32_t missing(uint32_t want, uint32_t have)
-{
-	return want > have ? want - have : 0;
 }
 
 void request_refill(struct agent *a)

@@ -359,11 +359,6 @@ void worker_recover(struct agent *a, struct recovery_job *job)
 	pthread_mutex_unlock(&w->lock);
 }
 
-static uint32_t more(uint32_t want, uint32_t have)
-{
-	return want > have ? want - have : 0;
-}
-
 void worker_want(struct agent *a, const struct wanted *want)
 {
 	struct worker *w = &a->worker;
@@ -371,10 +366,10 @@ void worker_want(struct agent *a, const struct wanted *want)
 	pthread_mutex_lock(&w->lock);
 	w->want = *want;
 	/* What is done and not collected yet is on its way. */
-	w->want.logs = more(want->logs, w->nlogs);
-	w->want.chunks = more(want->chunks, w->nchunks);
-	w->want.chunks_now = more(want->chunks_now, w->nchunks);
-	w->want.small = more(want->small, w->nsmall);
+	w->want.logs = missing(want->logs, w->nlogs);
+	w->want.chunks = missing(want->chunks, w->nchunks);
+	w->want.chunks_now = missing(want->chunks_now, w->nchunks);
+	w->want.small = missing(want->small, w->nsmall);
 	/* Where relink copies, staged bytes need room a second time: a full volume is to say so to the write, not to the relink. */
 	__atomic_store_n(&w->reserve, a->provider == RELINK_COPY ? (uint64_t)a->leased_chunks * w->chunk_bytes : 0,
 			 __ATOMIC_RELAXED);

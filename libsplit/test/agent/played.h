@@ -215,6 +215,20 @@ static inline int played_chunk(struct played *c, uint32_t *id)
 	return fd;
 }
 
+/* How many whole staging files of this size the pool has, leased ones included. */
+static inline int pool_files(const struct world *w, uint64_t bytes)
+{
+	struct sfs_numbers l;
+	struct sfs_why why = {0};
+	int n = 0;
+
+	CHECK_EQ(sfs_chunk_list(&w->root, &l, false, &why), 0);
+	for (uint32_t i = 0; i < l.n; i++)
+		n += sfs_chunk_whole(&w->root, l.v[i], bytes);
+	sfs_numbers_free(&l);
+	return n;
+}
+
 static inline void played_notify(struct played *c, uint16_t type, uint64_t x, uint64_t y)
 {
 	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = type, .a = x, .b = y};

@@ -43,25 +43,12 @@ static void arithmetic(const char *lock)
 	fill_stop(&f);
 }
 
-static int pool_files(struct world *w)
-{
-	int n = 0, dup = openat(w->root.pool, ".", O_RDONLY | O_DIRECTORY);
-	DIR *d = fdopendir(dup);
-	struct dirent *e;
-
-	CHECK(d);
-	while ((e = readdir(d)))
-		n += e->d_name[0] != '.' && !strchr(e->d_name, '.');
-	closedir(d);
-	return n;
-}
-
 static void settle_at(struct world *w, int files)
 {
-	for (int i = 0; i < PATIENCE / 10 && pool_files(w) < files; i++)
+	for (int i = 0; i < PATIENCE / 10 && pool_files(w, WORLD_CHUNK) < files; i++)
 		usleep(10000);
 	usleep(300000); /* it is to stay so */
-	CHECK_EQ(pool_files(w), files);
+	CHECK_EQ(pool_files(w, WORLD_CHUNK), files);
 }
 
 int main(void)

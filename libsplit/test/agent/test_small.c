@@ -23,22 +23,14 @@ static uint64_t lease(struct played *c, uint64_t wanted, uint32_t *id)
 /* Files of the pool by size, once there are so many; more small ones once somebody had to wait for a log. */
 static void settle_at(struct world *w, int full, int small)
 {
-	int n[2] = {0};
+	int nfull = 0, nsmall = 0;
 
-	for (int i = 0; i < PATIENCE / 10 && (n[0] != full || n[1] < small); i++, usleep(10000)) {
-		struct sfs_numbers l;
-		struct sfs_why why = {0};
-
-		CHECK_EQ(sfs_chunk_list(&w->root, &l, false, &why), 0);
-		n[0] = n[1] = 0;
-		for (uint32_t k = 0; k < l.n; k++) {
-			n[0] += sfs_chunk_whole(&w->root, l.v[k], FULL);
-			n[1] += sfs_chunk_whole(&w->root, l.v[k], SFS_SMALL_CHUNK);
-		}
-		sfs_numbers_free(&l);
+	for (int i = 0; i < PATIENCE / 10 && (nfull != full || nsmall < small); i++, usleep(10000)) {
+		nfull = pool_files(w, FULL);
+		nsmall = pool_files(w, SFS_SMALL_CHUNK);
 	}
-	CHECK_EQ(n[0], full);
-	CHECK(n[1] >= small && n[1] <= SFS_SPARE_LOGS_MAX);
+	CHECK_EQ(nfull, full);
+	CHECK(nsmall >= small && nsmall <= SFS_SPARE_LOGS_MAX);
 }
 
 int main(void)
