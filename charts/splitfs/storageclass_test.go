@@ -50,6 +50,12 @@ func TestStorageClassPolicy(t *testing.T) {
 		{"a mode that is none", ours, &waiting, map[string]string{"mode": "turbo"}, "posix, sync or strict"},
 		{"a mode", ours, &waiting, map[string]string{"mode": "sync"}, ""},
 		{"no mode", ours, &waiting, nil, ""},
+		{"a pool", ours, &waiting, map[string]string{"pool": "1.5Gi"}, ""},
+		{"the smallest pool", ours, &waiting, map[string]string{"pool": "32Mi"}, ""},
+		{"the largest pool", ours, &waiting, map[string]string{"pool": "1Ti"}, ""},
+		{"a pool that is too small", ours, &waiting, map[string]string{"pool": "31Mi"}, "from 32Mi to 1Ti"},
+		{"a pool that is too large", ours, &waiting, map[string]string{"pool": "1025Gi"}, "from 32Mi to 1Ti"},
+		{"a pool of no size", ours, &waiting, map[string]string{"pool": "large"}, "from 32Mi to 1Ti"},
 		{"another driver's", "other.example.com", &immediate, map[string]string{"mode": "turbo"}, ""},
 	} {
 		err := create(test.provisioner, test.binding, test.parameters)

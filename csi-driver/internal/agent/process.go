@@ -31,7 +31,7 @@ func (s *Supervisor) run(ctx context.Context, w *worker) error {
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.config.Binary, s.config.Args(w.root)...)
+	cmd := exec.CommandContext(ctx, s.config.Binary, s.config.Args(w.volume)...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

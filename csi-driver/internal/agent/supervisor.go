@@ -16,8 +16,8 @@ import (
 // Config of a Supervisor. Only Binary and Args are required.
 type Config struct {
 	Binary string
-	// Args returns the arguments that serve the volume whose root is given.
-	Args func(root string) []string
+	// Args returns the arguments that serve a volume.
+	Args func(v Volume) []string
 	// ReadyTimeout is how long an agent may take for preparing and recovering its volume.
 	ReadyTimeout time.Duration
 	// StopTimeout is how long it may take to end after SIGTERM before it is killed.
@@ -39,6 +39,14 @@ func (c Config) withDefaults() Config {
 	set(&c.MinBackoff, 500*time.Millisecond)
 	set(&c.MaxBackoff, 30*time.Second)
 	return c
+}
+
+// Volume is what an agent needs to know of the volume it serves.
+type Volume struct {
+	// Root is where it is mounted.
+	Root string
+	// Pool is the size of its staging pool in bytes.
+	Pool int64
 }
 
 // State of a volume's agent.
@@ -63,9 +71,10 @@ type Supervisor struct {
 
 // worker keeps one volume served.
 type worker struct {
-	id, root string
-	cancel   context.CancelFunc
-	done     chan struct{}
+	id     string
+	volume Volume
+	cancel context.CancelFunc
+	done   chan struct{}
 
 	mu      sync.Mutex
 	state   State
@@ -79,25 +88,25 @@ func New(ctx context.Context, config Config) *Supervisor {
 }
 
 // Watch keeps a volume served and returns at once. Watching a volume that is watched changes nothing.
-func (s *Supervisor) Watch(id, root string) error {
-	_, err := s.watch(id, root)
+func (s *Supervisor) Watch(id string, v Volume) error {
+	_, err := s.watch(id, v)
 	return err
 }
 
-func (s *Supervisor) watch(id, root string) (*worker, error) {
+func (s *Supervisor) watch(id string, v Volume) (*worker, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
 		return nil, errors.New("the node service is stopping")
 	}
 	if w, ok := s.agents[id]; ok {
-		if w.root != root {
-			return nil, fmt.Errorf("an agent serves volume %s at %s already", id, w.root)
+		if w.volume != v {
+			return nil, fmt.Errorf("an agent serves volume %s at %s already, with a pool of %d bytes", id, w.volume.Root, w.volume.Pool)
 		}
 		return w, nil
 	}
 	ctx, cancel := context.WithCancel(klog.NewContext(s.ctx, klog.LoggerWithValues(klog.FromContext(s.ctx), "volume-id", id)))
-	w := &worker{id: id, root: root, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{})}
+	w := &worker{id: id, volume: v, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{})}
 	s.agents[id] = w
 	s.wg.Add(1)
 	go func() {
@@ -110,8 +119,8 @@ func (s *Supervisor) watch(id, root string) (*worker, error) {
 
 // Start keeps a volume served and waits until its agent is ready. When the first agent fails the volume is not kept, and the
 // error says how it failed: the caller must be able to say why a volume cannot be used.
-func (s *Supervisor) Start(ctx context.Context, id, root string) error {
-	w, err := s.watch(id, root)
+func (s *Supervisor) Start(ctx context.Context, id string, v Volume) error {
+	w, err := s.watch(id, v)
 	if err != nil {
 		return err
 	}

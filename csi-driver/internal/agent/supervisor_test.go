@@ -58,7 +58,7 @@ func newSupervisor(t *testing.T, change func(*Config)) (*Supervisor, context.Con
 	ctx, cancel := context.WithTimeout(klog.NewContext(context.Background(), logger), 30*time.Second)
 	t.Cleanup(cancel)
 	config := Config{
-		Binary: binary, Args: func(root string) []string { return []string{root} },
+		Binary: binary, Args: func(v Volume) []string { return []string{v.Root} },
 		ReadyTimeout: 5 * time.Second, StopTimeout: 2 * time.Second, MinBackoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond,
 	}
 	if change != nil {
@@ -74,7 +74,7 @@ func gone(pid int) bool { return syscall.Kill(pid, 0) != nil }
 func TestStartAndStop(t *testing.T) {
 	s, ctx := newSupervisor(t, nil)
 	for range 2 {
-		if err := s.Start(ctx, "v", "serve"); err != nil {
+		if err := s.Start(ctx, "v", Volume{Root: "serve"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestStartAndStop(t *testing.T) {
 	if !ok || !state.Ready || state.PID == 0 || state.Restarts != 0 {
 		t.Fatalf("state %+v", state)
 	}
-	if err := s.Start(ctx, "v", "other root"); err == nil {
+	if err := s.Start(ctx, "v", Volume{Root: "other root"}); err == nil {
 		t.Error("one volume was served at two places")
 	}
 	for range 2 {
@@ -97,7 +97,7 @@ func TestStartAndStop(t *testing.T) {
 
 func TestStubbornAgentIsKilled(t *testing.T) {
 	s, ctx := newSupervisor(t, func(c *Config) { c.StopTimeout = 100 * time.Millisecond })
-	if err := s.Start(ctx, "v", "stubborn"); err != nil {
+	if err := s.Start(ctx, "v", Volume{Root: "stubborn"}); err != nil {
 		t.Fatal(err)
 	}
 	state, _ := s.State("v")
@@ -112,7 +112,7 @@ func TestStubbornAgentIsKilled(t *testing.T) {
 func TestStartSaysWhyItFailed(t *testing.T) {
 	s, ctx := newSupervisor(t, func(c *Config) { c.ReadyTimeout = 200 * time.Millisecond })
 	for root, want := range map[string]string{"fail": "the volume is on fire; call somebody", "mute": "not ready after 200ms"} {
-		err := s.Start(ctx, root, root)
+		err := s.Start(ctx, root, Volume{Root: root})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, wanted %q", root, err, want)
 		}
@@ -132,7 +132,7 @@ func TestDeadAgentsAreRestarted(t *testing.T) {
 			deaths.Add(1)
 		}
 	})
-	if err := s.Watch("v", "die"); err != nil {
+	if err := s.Watch("v", Volume{Root: "die"}); err != nil {
 		t.Fatal(err)
 	}
 	for deaths.Load() < 3 {
@@ -156,7 +156,7 @@ func TestDeadAgentsAreRestarted(t *testing.T) {
 
 func TestShutdown(t *testing.T) {
 	s, ctx := newSupervisor(t, nil)
-	if err := s.Start(ctx, "v", "serve"); err != nil {
+	if err := s.Start(ctx, "v", Volume{Root: "serve"}); err != nil {
 		t.Fatal(err)
 	}
 	state, _ := s.State("v")
@@ -164,7 +164,7 @@ func TestShutdown(t *testing.T) {
 	if !gone(state.PID) {
 		t.Error("the agent outlives the supervisor")
 	}
-	if err := s.Watch("w", "serve"); err == nil {
+	if err := s.Watch("w", Volume{Root: "serve"}); err == nil {
 		t.Error("an agent was started after Shutdown")
 	}
 }

@@ -85,7 +85,7 @@ func newNodeCommand() *cobra.Command {
 	f.BoolVar(&o.register, "register", true, "register with kubelet through <kubelet-dir>/plugins_registry")
 	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, "directory for state, emulated devices and what pods see of the library")
 	o.devices.addTo(f)
-	f.Var(&o.poolBytes, "pool-bytes", "staging pool of each volume, on top of what was asked for")
+	f.Var(&o.poolBytes, "pool-bytes", "staging pool of a volume whose class has no parameter pool, on top of what was asked for")
 	f.IntVar(&o.poolFillPercent, "pool-fill-percent", 25, "percent of one processor that filling the pools of all volumes may take while none runs short (1 to 100)")
 	f.Var(&o.logReserve, "log-reserve", "room for operation logs of each volume, on top as well")
 	f.Int64Var(&o.maxVolumes, "max-volumes", 64, "volumes this node can have published")
@@ -328,10 +328,10 @@ func newNode(ctx context.Context, o nodeOptions, cluster cluster, modules *modul
 		InjectDir: filepath.Join(o.dataDir, "inject"),
 		Library:   o.library,
 		CLI: splitfs.CLI{
-			Binary: o.binary, PoolBytes: int64(o.poolBytes),
-			FillPercent: o.poolFillPercent, FillLock: filepath.Join(o.dataDir, "fill.lock"),
+			Binary: o.binary, FillPercent: o.poolFillPercent, FillLock: filepath.Join(o.dataDir, "fill.lock"),
 		},
-		Overhead:   int64(o.poolBytes) + int64(o.logReserve),
+		Pool:       int64(o.poolBytes),
+		LogReserve: int64(o.logReserve),
 		MaxVolumes: o.maxVolumes,
 		Managers:   managers,
 		Events:     cluster.recorder,

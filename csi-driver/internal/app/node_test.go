@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -118,10 +119,17 @@ func mountCapability(fsType string) *csi.VolumeCapability {
 
 func (s *service) create(name, mode string) volumeOnNode {
 	s.t.Helper()
+	return s.createOfClass(name, map[string]string{"mode": mode})
+}
+
+func (s *service) createOfClass(name string, class map[string]string) volumeOnNode {
+	s.t.Helper()
+	parameters := map[string]string{"csi.storage.k8s.io/pvc/name": name, "csi.storage.k8s.io/pvc/namespace": "default"}
+	maps.Copy(parameters, class)
 	resp, err := csi.NewControllerClient(s.conn).CreateVolume(context.Background(), &csi.CreateVolumeRequest{
 		Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: 64 << 20},
 		VolumeCapabilities: []*csi.VolumeCapability{mountCapability("xfs")},
-		Parameters:         map[string]string{"mode": mode, "csi.storage.k8s.io/pvc/name": name, "csi.storage.k8s.io/pvc/namespace": "default"},
+		Parameters:         parameters,
 	})
 	if err != nil {
 		s.t.Fatal(err)

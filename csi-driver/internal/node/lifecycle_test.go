@@ -39,7 +39,7 @@ func lifecycle(t *testing.T, f *fixture, fsType string) {
 	// What was promised is there, on top of the overhead (nothing of which is used by the test double).
 	usage, err := filesystem.Measure(staging)
 	f.must(err)
-	if want := size + f.configs.Overhead; usage.Available < want {
+	if want := size + rec.Overhead; usage.Available < want {
 		t.Errorf("%d bytes are available, promised are %d and overhead", usage.Available, want)
 	}
 
@@ -105,7 +105,7 @@ func testExpand(t *testing.T, f *fixture, rec *volume.Record, target string, siz
 	}
 	usage, err := filesystem.Measure(target)
 	f.must(err)
-	if usage.Available < size+f.configs.Overhead-volume.MiB { // one small file is stored
+	if usage.Available < size+rec.Overhead-volume.MiB { // one small file is stored
 		t.Errorf("%d bytes are available after the expansion to %d", usage.Available, size)
 	}
 	if again, err := f.Expand(f.ctx, rec.ID, target, size, 0); err != nil || again != size {

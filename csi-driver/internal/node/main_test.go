@@ -125,7 +125,7 @@ func newFixture(t *testing.T, binary string) *fixture {
 	const pool, logs = 32 * volume.MiB, 16 * volume.MiB
 	f.configs = Config{
 		Name: "node-1", StateDir: filepath.Join(dir, "volumes"), InjectDir: filepath.Join(dir, "inject"), Library: library,
-		CLI: splitfs.CLI{Binary: binary, PoolBytes: pool}, Overhead: pool + logs, MaxVolumes: 8,
+		CLI: splitfs.CLI{Binary: binary}, Pool: pool, LogReserve: logs, MaxVolumes: 8,
 		Managers: device.NewManagers(devices), Events: f.events,
 		Agent: agent.Config{ReadyTimeout: 30 * time.Second, StopTimeout: 5 * time.Second, MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second},
 	}

@@ -5,6 +5,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +44,10 @@ type Config struct {
 	InjectDir string
 	Library   string
 	CLI       splitfs.CLI
-	// Overhead is what every volume has on top of the promised size: the staging pool and the logs.
-	Overhead   int64
+	// Pool is the size of the staging pool of volumes whose class does not say it; LogReserve is the room for operation logs of each.
+	// Both come on top of the promised size.
+	Pool, LogReserve int64
+
 	MaxVolumes int64
 	Managers   device.Managers
 	// Module says how file systems are mounted; nil: as what they are.
@@ -121,7 +124,7 @@ func New(ctx context.Context, config Config) (*Node, error) {
 	}
 	supervisor := config.Agent
 	supervisor.Binary = config.CLI.Binary
-	supervisor.Args = func(root string) []string { return config.CLI.AgentArgs(root, n.library.agentsDir()) }
+	supervisor.Args = func(v agent.Volume) []string { return config.CLI.AgentArgs(v.Root, n.library.agentsDir(), v.Pool) }
 	supervisor.OnDeath = n.agentDied
 	n.agents = agent.New(ctx, supervisor)
 	return n, nil
@@ -202,7 +205,7 @@ func (n *Node) resumeVolume(ctx context.Context, rec *volume.Record) error {
 		return nil
 	}
 	logger.Info("Starting the agent of a staged volume", "volume-id", rec.ID, "path", rec.Staged.Path)
-	return n.agents.Watch(rec.ID, rec.Staged.Path)
+	return n.agents.Watch(rec.ID, n.served(rec))
 }
 
 // forgetUnmounted drops targets that are not mounted any more from a volume's record.
@@ -265,6 +268,11 @@ func (n *Node) get(id string) (*volume.Record, error) {
 }
 
 func (n *Node) root(rec *volume.Record) string { return rec.Staged.Path }
+
+// served is what the agent of a staged volume needs to know of it.
+func (n *Node) served(rec *volume.Record) agent.Volume {
+	return agent.Volume{Root: n.root(rec), Pool: cmp.Or(rec.Pool, n.config.Pool)}
+}
 
 func (n *Node) data(rec *volume.Record) string { return filepath.Join(n.root(rec), dataDir) }
 

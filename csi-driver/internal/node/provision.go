@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,8 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 	}
 	rec.SetErase(req.Params.Erase)
 	if !req.Block {
-		rec.Overhead = n.config.Overhead
+		rec.Pool = n.poolOf(req.Params)
+		rec.Overhead = rec.Pool + n.config.LogReserve
 	}
 	rec.DeviceSize = deviceSize(rec, size)
 	if req.Source != nil {
@@ -138,7 +140,7 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 // tooLarge says in the user's terms, the size of a claim, what would have fitted.
 func (n *Node) tooLarge(rec *volume.Record, available int64) error {
 	return fmt.Errorf("%w on node %s: the volume would hold %d MiB, the largest that fits now holds %d MiB; ask for less, delete volumes, or raise the node's capacity",
-		volume.ErrExhausted, n.config.Name, rec.Size/volume.MiB, n.largest(rec.Block, rec.FSType, available)/volume.MiB)
+		volume.ErrExhausted, n.config.Name, rec.Size/volume.MiB, largest(rec, available)/volume.MiB)
 }
 
 // deviceSize returns how large a volume's device must be for the volume to hold size bytes.
@@ -149,12 +151,15 @@ func deviceSize(rec *volume.Record, size int64) int64 {
 	return filesystem.DeviceSize(rec.FSType, size+rec.Overhead)
 }
 
+// poolOf returns the size of the staging pool of a new volume.
+func (n *Node) poolOf(params volume.Params) int64 { return cmp.Or(params.Pool, n.config.Pool) }
+
 // largest returns the most a volume can hold in available bytes of device.
-func (n *Node) largest(block bool, fsType string, available int64) int64 {
-	if block {
+func largest(rec *volume.Record, available int64) int64 {
+	if rec.Block {
 		return available / volume.MiB * volume.MiB
 	}
-	return max(0, filesystem.LargestSize(fsType, available)-n.config.Overhead)
+	return max(0, filesystem.LargestSize(rec.FSType, available)-rec.Overhead)
 }
 
 // compatible says whether a volume is what a request asks for.
@@ -175,6 +180,8 @@ func compatible(rec *volume.Record, req CreateRequest) error {
 		return differs("device", rec.Device, req.Params.Device)
 	case rec.Erase.OrNone() != req.Params.Erase.OrNone():
 		return differs("erase policy", rec.Erase.OrNone(), req.Params.Erase.OrNone())
+	case rec.Pool != 0 && req.Params.Pool != 0 && rec.Pool != req.Params.Pool: // what the node chose may be another after a restart
+		return differs("staging pool", rec.Pool, req.Params.Pool)
 	case rec.Block != req.Block:
 		return differs("volume mode", volumeMode(rec.Block), volumeMode(req.Block))
 	case rec.FSType != req.FSType:
@@ -315,11 +322,8 @@ func (n *Node) Capacity(ctx context.Context, params volume.Params, block bool) (
 	if err != nil {
 		return 0, err
 	}
-	fsType := params.FSType
-	if fsType == "" {
-		fsType = volume.XFS
-	}
-	return n.largest(block, fsType, available), nil
+	rec := &volume.Record{Block: block, FSType: cmp.Or(params.FSType, volume.XFS), Overhead: n.poolOf(params) + n.config.LogReserve}
+	return largest(rec, available), nil
 }
 
 // CheckExpand says whether a volume could grow, and to what size, without doing it.

@@ -71,7 +71,7 @@ func snapshots(t *testing.T, f *fixture, fsType string) {
 	f.expectContent(file, "after")
 	usage, err := filesystem.Measure(f.staging("restored"))
 	f.must(err)
-	if usage.Available < 3*size+f.configs.Overhead-volume.MiB { // one small file is stored
+	if usage.Available < 3*size+rec.Overhead-volume.MiB { // one small file is stored
 		t.Errorf("%d bytes are available in a copy of %d", usage.Available, 3*size)
 	}
 	f.must(os.WriteFile(filepath.Join(f.target("clone"), "file"), []byte("mine"), 0o644))

@@ -177,10 +177,11 @@ func (n *Node) serve(ctx context.Context, rec *volume.Record) error {
 	if err := n.agents.Stop(ctx, rec.ID); err != nil {
 		return err
 	}
-	if err := n.config.CLI.Prepare(ctx, n.root(rec)); err != nil {
+	served := n.served(rec)
+	if err := n.config.CLI.Prepare(ctx, served.Root, served.Pool); err != nil {
 		return err
 	}
-	result, err := n.config.CLI.Recover(ctx, n.root(rec))
+	result, err := n.config.CLI.Recover(ctx, served.Root)
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (n *Node) serve(ctx context.Context, rec *volume.Record) error {
 		return err
 	}
 	n.reportRecovery(ctx, rec)
-	return n.agents.Start(ctx, rec.ID, n.root(rec))
+	return n.agents.Start(ctx, rec.ID, served)
 }
 
 func (n *Node) reportRecovery(ctx context.Context, rec *volume.Record) {

@@ -19,8 +19,6 @@ import (
 type CLI struct {
 	// Binary is its path.
 	Binary string
-	// PoolBytes is the size of each volume's staging pool.
-	PoolBytes int64
 	// FillPercent of one processor is what filling pools may take on the node while nobody runs short; zero: the program's default.
 	FillPercent int
 	// FillLock is the file by which the node's agents share that; pods must not be able to open it.
@@ -35,9 +33,9 @@ func (c CLI) Check() error {
 	return nil
 }
 
-// Prepare creates or checks the control directory of a volume and fills its pool.
-func (c CLI) Prepare(ctx context.Context, root string) error {
-	if _, err := command.Run(ctx, c.Binary, "prepare", root, "--pool-bytes", strconv.FormatInt(c.PoolBytes, 10)); err != nil {
+// Prepare creates or checks the control directory of a volume and fills its pool, of so many bytes.
+func (c CLI) Prepare(ctx context.Context, root string, pool int64) error {
+	if _, err := command.Run(ctx, c.Binary, "prepare", root, "--pool-bytes", strconv.FormatInt(pool, 10)); err != nil {
 		return fmt.Errorf("prepare the volume at %s: %w", root, err)
 	}
 	return nil
@@ -99,9 +97,9 @@ func (c CLI) Status(ctx context.Context, root string) (*Status, error) {
 	return &s, nil
 }
 
-// AgentArgs are the arguments that serve a volume.
-func (c CLI) AgentArgs(root, agentsDir string) []string {
-	args := []string{"agent", root, "--agents-dir", agentsDir, "--pool-bytes", strconv.FormatInt(c.PoolBytes, 10)}
+// AgentArgs are the arguments that serve a volume with a pool of so many bytes.
+func (c CLI) AgentArgs(root, agentsDir string, pool int64) []string {
+	args := []string{"agent", root, "--agents-dir", agentsDir, "--pool-bytes", strconv.FormatInt(pool, 10)}
 	if c.FillPercent != 0 {
 		args = append(args, "--fill-percent", strconv.Itoa(c.FillPercent))
 	}

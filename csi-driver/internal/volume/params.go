@@ -41,6 +41,7 @@ const (
 	keyMode         = "mode"
 	keyDevice       = "device"
 	keyErase        = "erase"
+	keyPool         = "pool"
 	keyFSType       = "csi.storage.k8s.io/fstype"
 	keyPVName       = "csi.storage.k8s.io/pv/name"
 	keyPVCName      = "csi.storage.k8s.io/pvc/name"
@@ -80,8 +81,10 @@ type Params struct {
 	Device string
 	Erase  Erase
 	FSType string // empty: the volume capability decides, then XFS
-	PVC    PVC
-	PV     string
+	// Pool is the size of the staging pool in bytes; 0: the node decides.
+	Pool int64
+	PVC  PVC
+	PV   string
 	// Library: no volume of anybody's data, but one that shows the library to a pod. Mode, device and file system are empty.
 	Library bool
 }
@@ -98,7 +101,7 @@ func ParseParams(in map[string]string) (Params, error) {
 	if err != nil {
 		return p, err
 	}
-	if err := checkKeys("StorageClass parameter", in, []string{keyMode, keyDevice, keyErase, keyFSType}, internal); err != nil {
+	if err := checkKeys("StorageClass parameter", in, []string{keyMode, keyDevice, keyErase, keyPool, keyFSType}, internal); err != nil {
 		return p, err
 	}
 	if v, ok := in[keyMode]; ok {
@@ -109,6 +112,11 @@ func ParseParams(in map[string]string) (Params, error) {
 	}
 	if v, ok := in[keyErase]; ok {
 		p.Erase = Erase(v)
+	}
+	if v, ok := in[keyPool]; ok {
+		if p.Pool, err = parsePool("StorageClass parameter "+keyPool, v); err != nil {
+			return p, err
+		}
 	}
 	p.FSType = in[keyFSType]
 	p.PV = in[keyPVName]

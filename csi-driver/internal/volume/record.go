@@ -45,8 +45,10 @@ type Record struct {
 	// Size is what the user was promised; DeviceSize adds the pool, the logs and the file system's own needs.
 	Size       int64 `json:"size"`
 	DeviceSize int64 `json:"deviceSize"`
-	// Overhead is the pool and the logs, as configured when the volume was made.
+	// Overhead is the pool and the logs, as chosen when the volume was made.
 	Overhead int64 `json:"overhead"`
+	// Pool is the pool alone; 0 for raw block volumes, and for those of drivers that had one size for all.
+	Pool int64 `json:"pool,omitempty"`
 
 	// Erase is what becomes of its bytes when it is deleted; empty: nothing.
 	Erase Erase `json:"erase,omitempty"`

@@ -22,18 +22,24 @@ func TestParseParams(t *testing.T) {
 		{
 			name: "all",
 			in: map[string]string{
-				"mode": "strict", "device": "emulated", "erase": "overwrite", "csi.storage.k8s.io/fstype": "ext4", "csi.storage.k8s.io/pv/name": "pv",
+				"mode": "strict", "device": "emulated", "erase": "overwrite", "pool": "1Gi", "csi.storage.k8s.io/fstype": "ext4", "csi.storage.k8s.io/pv/name": "pv",
 				"csi.storage.k8s.io/pvc/name": "claim", "csi.storage.k8s.io/pvc/namespace": "ns",
 			},
-			want: Params{Mode: ModeStrict, Device: DeviceEmulated, Erase: EraseOverwrite, FSType: Ext4, PV: "pv", PVC: PVC{Namespace: "ns", Name: "claim"}},
+			want: Params{Mode: ModeStrict, Device: DeviceEmulated, Erase: EraseOverwrite, Pool: GiB, FSType: Ext4, PV: "pv", PVC: PVC{Namespace: "ns", Name: "claim"}},
 		},
-		{name: "unknown", in: map[string]string{"moed": "strict", "zz": ""}, message: `unknown StorageClass parameter "moed"; allowed: mode, device, erase, csi.storage.k8s.io/fstype`},
+		{name: "unknown", in: map[string]string{"moed": "strict", "zz": ""}, message: `unknown StorageClass parameter "moed"; allowed: mode, device, erase, pool, csi.storage.k8s.io/fstype`},
 		{name: "case matters", in: map[string]string{"Mode": "strict"}, message: `unknown StorageClass parameter "Mode"`},
 		{name: "mode", in: map[string]string{"mode": "fast"}, message: `mode is "fast"; allowed: posix, sync, strict`},
 		{name: "empty mode", in: map[string]string{"mode": ""}, message: `mode is ""`},
 		{name: "device", in: map[string]string{"device": "nvdimm"}, message: `device is "nvdimm"; allowed: emulated, lvm, namespace`},
 		{name: "erase", in: map[string]string{"erase": "yes"}, message: `erase is "yes"; allowed: none, discard, overwrite`},
 		{name: "empty erase", in: map[string]string{"erase": ""}, message: `erase is ""`},
+		{name: "pool", in: map[string]string{"pool": "large"}, message: `pool is "large", which is no quantity`},
+		{name: "pool that is no MiB", in: map[string]string{"pool": "33554433"}, want: Params{Mode: ModePosix, Device: DeviceEmulated, Erase: EraseNone, Pool: 33 * MiB}},
+		{name: "small pool", in: map[string]string{"pool": "16Mi"}, message: `pool is "16Mi"; allowed: 32Mi to 1Ti`},
+		{name: "large pool", in: map[string]string{"pool": "99Ei"}, message: `pool is "99Ei"; allowed: 32Mi to 1Ti`},
+		{name: "negative pool", in: map[string]string{"pool": "-1Gi"}, message: `allowed: 32Mi to 1Ti`},
+		{name: "empty pool", in: map[string]string{"pool": ""}, message: `pool is ""`},
 		{name: "file system", in: map[string]string{"csi.storage.k8s.io/fstype": "btrfs"}, message: `is "btrfs"; allowed: xfs, ext4`},
 	} {
 		got, err := ParseParams(c.in)
