@@ -4,7 +4,8 @@ package device
 
 import "context"
 
-// Copier is what a Manager can implement besides: with it there are snapshots and clones. Without it requests for them are refused.
+// Copier is what a Manager can implement that has a better way to copy a device, for snapshots and clones, than byte by byte from one
+// device node to another.
 type Copier interface {
 	// Copy makes a device of at least size bytes that begins with what another one holds now. The caller sees to it that nobody
 	// writes to that one meanwhile. A device that is there already, of an earlier call that was interrupted, is replaced; it is not

@@ -42,7 +42,7 @@ func Format(ctx context.Context, device, fsType string) error {
 const xfsSmall = volume.GiB
 
 func formatXFS(ctx context.Context, device string) error {
-	size, err := deviceSize(device)
+	size, err := DeviceLength(device)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,8 @@ func formatXFS(ctx context.Context, device string) error {
 	return err
 }
 
-func deviceSize(device string) (int64, error) {
+// DeviceLength returns how many bytes a block device has.
+func DeviceLength(device string) (int64, error) {
 	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, err

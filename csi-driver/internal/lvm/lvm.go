@@ -317,7 +317,7 @@ func (m *Manager) List(ctx context.Context) ([]device.Found, error) {
 	}
 	var list []device.Found
 	for i := range all {
-		if volume.ValidID(all[i].Name) {
+		if volume.ValidID(all[i].Name) || volume.ValidSnapshotID(all[i].Name) {
 			list = append(list, device.Found{ID: all[i].Name, Where: all[i].path(), Node: all[i].node()})
 		}
 	}

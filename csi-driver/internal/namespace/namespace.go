@@ -243,7 +243,7 @@ func (m *Manager) List(ctx context.Context) ([]device.Found, error) {
 	}
 	var found []device.Found
 	for region, ns := range inventory.Used() {
-		if volume.ValidID(ns.Name) {
+		if volume.ValidID(ns.Name) || volume.ValidSnapshotID(ns.Name) {
 			found = append(found, device.Found{ID: ns.Name, Where: ns.Dev + " in " + region.Dev})
 		}
 	}

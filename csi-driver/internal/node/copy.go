@@ -21,39 +21,71 @@ import (
 // controlDir is the directory of a volume's root that the library's logs are in.
 const controlDir = ".splitfs"
 
-// copier returns what copies devices of a kind, or a refusal.
-func (n *Node) copier(name string) (device.Manager, device.Copier, error) {
-	manager, err := n.config.Managers.Get(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	if copier, ok := manager.(device.Copier); ok {
-		return manager, copier, nil
-	}
-	return nil, nil, fmt.Errorf("%w: %s devices cannot be copied, so there are neither snapshots nor clones of their volumes; back the files up instead",
-		volume.ErrInvalid, name)
-}
-
 // copyDevice makes the device of rec out of that of source, as it is at one moment. Nobody can use rec yet. When it fails, or is
 // interrupted, it is done again from the beginning.
 func (n *Node) copyDevice(ctx context.Context, source, rec *volume.Record) error {
-	manager, copier, err := n.copier(source.Device)
+	manager, err := n.config.Managers.Get(source.Device)
 	if err != nil {
 		return err
 	}
 	if err := n.clearHalfMade(ctx, manager, rec.ID); err != nil {
 		return err
 	}
-	if err := n.whileFrozen(ctx, source, func() error { return copier.Copy(ctx, source.ID, rec.ID, rec.DeviceSize, !rec.Erase.Wanted()) }); err != nil {
-		return err
+	if copier, ok := manager.(device.Copier); ok {
+		err = n.copyShared(ctx, copier, source, rec)
+	} else {
+		err = n.copyBytes(ctx, manager, source, rec)
 	}
-	if err := copier.FinishCopy(ctx, rec.ID); err != nil {
+	if err != nil {
 		return err
 	}
 	if !rec.Formatted {
 		return nil // raw, or nothing is on it yet
 	}
 	return n.settle(ctx, manager, source, rec)
+}
+
+// copyShared leaves the copying to a manager that has a better way than byte by byte.
+func (n *Node) copyShared(ctx context.Context, copier device.Copier, source, rec *volume.Record) error {
+	if err := n.whileFrozen(ctx, source, func() error { return copier.Copy(ctx, source.ID, rec.ID, rec.DeviceSize, !rec.Erase.Wanted()) }); err != nil {
+		return err
+	}
+	return copier.FinishCopy(ctx, rec.ID)
+}
+
+// copyBytes copies from one device node to the other. What is behind the original's bytes is zero afterwards. Both stay attached only
+// if they are used otherwise.
+func (n *Node) copyBytes(ctx context.Context, manager device.Manager, source, rec *volume.Record) (err error) {
+	from, err := manager.Attach(ctx, source.ID)
+	if err != nil {
+		return err
+	}
+	detach := func(id string) {
+		cleanup, cancel := detached(ctx)
+		defer cancel()
+		err = errors.Join(err, manager.Detach(cleanup, id))
+	}
+	if source.Staged == nil {
+		defer detach(source.ID)
+	}
+	length, err := filesystem.DeviceLength(from)
+	if err != nil {
+		return err
+	}
+	// A device can be larger than it was asked for, and its file system with it.
+	if err := manager.Create(ctx, rec.ID, max(rec.DeviceSize, length)); err != nil {
+		return err
+	}
+	if !source.Formatted && !source.Cleared && !manager.Emulated() {
+		return nil // nobody has had it yet, so what is on it is nobody's
+	}
+	to, err := manager.Attach(ctx, rec.ID)
+	if err != nil {
+		return err
+	}
+	defer detach(rec.ID)
+	klog.FromContext(ctx).V(2).Info("Copying a device byte by byte", "from", source.ID, "to", rec.ID, "bytes", length)
+	return n.whileFrozen(ctx, source, func() error { return filesystem.CopyDevice(ctx, from, to) })
 }
 
 // clearHalfMade takes away what an interrupted copyDevice left.

@@ -198,6 +198,9 @@ func (n *Node) erase(ctx context.Context, manager device.Manager, rec *volume.Re
 	eraser, ok := manager.(device.Eraser)
 	if !ok {
 		dev, err := manager.Attach(ctx, rec.ID)
+		if rec.HalfMade && errors.Is(err, volume.ErrNotFound) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

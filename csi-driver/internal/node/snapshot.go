@@ -44,14 +44,14 @@ func (n *Node) CreateSnapshot(ctx context.Context, name, sourceID string) (*volu
 	if err != nil {
 		return nil, err
 	}
-	manager, _, err := n.copier(source.Device)
+	manager, err := n.config.Managers.Get(source.Device)
 	if err != nil {
 		return nil, err
 	}
 	rec = &volume.Record{
 		ID: id, Name: name, Phase: volume.PhaseCreating, Source: &volume.Source{VolumeID: sourceID}, Taken: time.Now().UTC(),
 		Mode: source.Mode, Erase: source.Erase, Device: source.Device, FSType: source.FSType, Block: source.Block, PVC: source.PVC,
-		Size: source.Size, DeviceSize: source.DeviceSize, Overhead: source.Overhead, Formatted: source.Formatted, Measured: source.Measured,
+		Size: source.Size, DeviceSize: source.DeviceSize, Overhead: source.Overhead, Formatted: source.Formatted, Cleared: source.Cleared, Measured: source.Measured,
 	}
 	if err := n.snapshots.Put(rec); err != nil {
 		return nil, err
@@ -161,15 +161,12 @@ func (n *Node) planCopy(rec *volume.Record, req CreateRequest) error {
 	case rec.Erase.WeakerThan(source.Erase):
 		return refuse("erase policy", source.Erase.OrNone(), rec.Erase.OrNone())
 	}
-	if _, _, err := n.copier(source.Device); err != nil {
-		return err
-	}
 	if req.Required == 0 || rec.Size < source.Size {
 		if rec.Size = source.Size; req.Limit > 0 && rec.Size > req.Limit {
 			return fmt.Errorf("%w: the original, %s, holds %d bytes, the copy must not hold more than %d", volume.ErrOutOfRange, source.ID, source.Size, req.Limit)
 		}
 	}
-	rec.Source, rec.Formatted = req.Source, source.Formatted
+	rec.Source, rec.Formatted, rec.Cleared = req.Source, source.Formatted, source.Cleared
 	rec.Overhead = max(rec.Overhead, source.Overhead)
 	rec.DeviceSize = max(deviceSize(rec, rec.Size), source.DeviceSize)
 	if source.Measured > 0 {

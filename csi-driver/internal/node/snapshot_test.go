@@ -3,10 +3,13 @@
 package node
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +23,11 @@ import (
 func TestSnapshots(t *testing.T) {
 	for _, fsType := range []string{volume.XFS, volume.Ext4} {
 		t.Run(fsType, func(t *testing.T) { snapshots(t, newFixture(t, ""), fsType) })
+		t.Run(fsType+" byte by byte", func(t *testing.T) {
+			f := newFixture(t, "")
+			f.use(plainManager{f.configs.Managers[volume.DeviceEmulated]})
+			snapshots(t, f, fsType)
+		})
 	}
 }
 
@@ -126,16 +134,100 @@ func TestCopiesRefused(t *testing.T) {
 	if list, err := f.store.List(); err != nil || len(list) != 2 {
 		t.Errorf("volumes: %v, %v", list, err)
 	}
-	f.config.Managers = device.NewManagers(plainManager{f.configs.Managers[volume.DeviceEmulated]})
-	if _, err := f.CreateSnapshot(f.ctx, "no", rec.ID); !errors.Is(err, volume.ErrInvalid) || !strings.Contains(err.Error(), "cannot be copied") {
-		t.Errorf("a device that cannot be copied: %v", err)
-	}
-	f.config.Managers = f.configs.Managers
 	f.must(errors.Join(f.DeleteSnapshot(f.ctx, snapshot.ID), f.Delete(f.ctx, rec.ID), f.Delete(f.ctx, other.ID)))
 }
 
 // plainManager is a manager that can do no more than it must.
 type plainManager struct{ device.Manager }
+
+// Attach says of a device that is not there what managers of persistent memory say.
+func (m plainManager) Attach(ctx context.Context, id string) (string, error) {
+	path, err := m.Manager.Attach(ctx, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", volume.ErrNotFound, err)
+	}
+	return path, err
+}
+
+// use starts the node service anew, with a manager in place of that of emulated devices.
+func (f *fixture) use(m device.Manager) {
+	f.t.Helper()
+	f.Shutdown()
+	f.configs.Managers = device.NewManagers(m)
+	f.start()
+}
+
+// TestCopiesOfRawMemory: a copy of a raw block volume on persistent memory holds what its original was written to, and behind it nothing;
+// a copy of one that nobody has seen shows nothing of what was in the memory before.
+func TestCopiesOfRawMemory(t *testing.T) {
+	const size = 5 * volume.MiB // no multiple of what is copied at once
+	f := newFixture(t, "")
+	emulated := f.configs.Managers[volume.DeviceEmulated]
+	f.use(claimsPM{emulated})
+	request := CreateRequest{Name: "raw", Block: true, Required: size, Params: volume.Params{Mode: volume.ModePosix, Device: volume.DeviceEmulated}}
+	rec, err := f.Create(f.ctx, request)
+	f.must(err)
+	fill := func(id string, c byte) {
+		dev, err := emulated.Attach(f.ctx, id)
+		f.must(errors.Join(err, os.WriteFile(dev, bytes.Repeat([]byte{c}, int(size)), 0), emulated.Detach(f.ctx, id)))
+	}
+	// copied returns what the pod of a copy of twice the size sees.
+	copied := func(name string, source volume.Source) []byte {
+		request := request
+		request.Name, request.Required, request.Source = name, 2*size, &source
+		made, err := f.Create(f.ctx, request)
+		f.must(err)
+		f.must(f.Stage(f.ctx, StageRequest{ID: made.ID, Path: f.staging(name), Block: true}))
+		f.must(f.Publish(f.ctx, PublishRequest{ID: made.ID, StagingPath: f.staging(name), Target: f.target(name), Block: true}))
+		got, err := os.ReadFile(f.target(name))
+		f.must(err)
+		f.remove(made, f.target(name))
+		return got
+	}
+	fill(rec.ID, 'o') // what its memory held before
+	if got := copied("unseen", volume.Source{VolumeID: rec.ID}); !bytes.Equal(got, make([]byte, 2*size)) {
+		t.Error("a copy of what nobody has seen shows what was there before")
+	}
+	f.must(f.Stage(f.ctx, StageRequest{ID: rec.ID, Path: f.staging("raw"), Block: true}))
+	f.must(f.Unstage(f.ctx, rec.ID, f.staging("raw")))
+	fill(rec.ID, 'n')
+	snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID)
+	f.must(err)
+	fill(rec.ID, 'x')
+	for c, source := range map[byte]volume.Source{'n': {SnapshotID: snapshot.ID}, 'x': {VolumeID: rec.ID}} {
+		got := copied(string(c), source)
+		if !bytes.Equal(got, append(bytes.Repeat([]byte{c}, int(size)), make([]byte, size)...)) {
+			t.Errorf("a copy of %c holds %d bytes, %d of them right", c, len(got), bytes.Count(got, []byte{c}))
+		}
+	}
+	f.must(errors.Join(f.DeleteSnapshot(f.ctx, snapshot.ID), f.Delete(f.ctx, rec.ID)))
+	if entries, err := os.ReadDir(filepath.Join(f.dir, "emulated")); err != nil || len(entries) != 0 {
+		t.Errorf("backing files left: %v, %v", entries, err)
+	}
+}
+
+// TestInterruptedCopyErased: a copy byte by byte that ends half way is erased as its class says, whether its device was made or not.
+func TestInterruptedCopyErased(t *testing.T) {
+	f := newFixture(t, "")
+	f.use(plainManager{f.configs.Managers[volume.DeviceEmulated]})
+	rec := f.create("one", volume.XFS, volume.MiB)
+	for _, made := range []bool{false, true} {
+		half := &volume.Record{
+			ID: volume.IDFromName("half"), Name: "half", Phase: volume.PhaseCreating, Mode: volume.ModePosix, Device: volume.DeviceEmulated, FSType: volume.XFS,
+			Source: &volume.Source{VolumeID: rec.ID}, Erase: volume.EraseOverwrite, DeviceSize: rec.DeviceSize,
+		}
+		f.must(f.store.Put(half))
+		if made {
+			f.must(f.config.Managers[volume.DeviceEmulated].Create(f.ctx, half.ID, half.DeviceSize))
+		}
+		f.must(f.Delete(f.ctx, half.ID))
+		f.must(f.eraseDeleted(f.ctx, &volume.Locks{}, half.ID))
+		if _, err := f.store.Get(half.ID); !errors.Is(err, volume.ErrNotFound) {
+			t.Errorf("its device made: %t; it is still known: %v", made, err)
+		}
+	}
+	f.must(f.Delete(f.ctx, rec.ID))
+}
 
 // TestFrozenWhenKilled: the users of a volume that was frozen when the service died go on when the next one starts.
 func TestFrozenWhenKilled(t *testing.T) {
