@@ -32,7 +32,8 @@ type Manager interface {
 	Attach(ctx context.Context, id string) (string, error)
 	// Detach undoes Attach.
 	Detach(ctx context.Context, id string) error
-	// Delete detaches the device and gives its space back.
+	// Delete detaches the device and gives its space back. That there is none is no error, that it cannot be known is one: who is told
+	// that a volume is deleted never asks again.
 	Delete(ctx context.Context, id string) error
 }
 

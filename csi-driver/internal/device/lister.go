@@ -16,5 +16,6 @@ type Found struct {
 
 // Lister is what a Manager can implement besides: with it devices are found that no volume's state knows.
 type Lister interface {
+	// List returns what it finds, and beside that an error when it could not look everywhere.
 	List(ctx context.Context) ([]Found, error)
 }

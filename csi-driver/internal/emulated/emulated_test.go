@@ -123,3 +123,29 @@ func TestConfig(t *testing.T) {
 		t.Errorf("a directory that cannot be made: %v", err)
 	}
 }
+
+// TestHidden: while the directory cannot be looked at, no backing file is said to be gone.
+func TestHidden(t *testing.T) {
+	ctx, m := context.Background(), newManager(t, 100*volume.MiB)
+	id := volume.IDFromName("hidden")
+	if err := m.Delete(ctx, id); err != nil {
+		t.Errorf("a backing file that is not there: %v", err)
+	}
+	for what, replace := range map[string]func() error{
+		"no directory": func() error { return nil },
+		"a file":       func() error { return os.WriteFile(m.config.Dir, nil, 0o600) },
+	} {
+		if err := errors.Join(os.RemoveAll(m.config.Dir), replace()); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Delete(ctx, id); err == nil {
+			t.Errorf("%s: the backing file is said to be deleted", what)
+		}
+		if err := m.Erase(ctx, id, volume.EraseOverwrite); err == nil {
+			t.Errorf("%s: the backing file is said to be erased", what)
+		}
+		if found, err := m.List(ctx); err == nil {
+			t.Errorf("%s: it lists %v", what, found)
+		}
+	}
+}

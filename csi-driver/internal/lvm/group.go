@@ -5,8 +5,11 @@ package lvm
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"strconv"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/blank"
@@ -24,6 +27,8 @@ const (
 	minGroup = 64 << 20
 	// signature of a physical volume, as wipefs names it.
 	lvmMember = "LVM2_member"
+	// unreadableGroup is what lvm calls the group of a physical volume whose metadata it cannot make out.
+	unreadableGroup = "[unknown]"
 )
 
 // group is a volume group of ours.
@@ -32,8 +37,8 @@ type group struct {
 	// region is where it is, kind what that is.
 	region, kind string
 	size, free   int64
-	// selected: new volumes may go there. An operator can take a region back; what is there stays usable.
-	selected bool
+	// own: it is in a namespace that is this driver's by its name.
+	own bool
 }
 
 // groupName names a volume group after the namespace that it is on, not after the region, whose name may change at a boot. So a
@@ -45,8 +50,18 @@ func groupName(ns nvdimm.Namespace) (string, error) {
 	return "splitfs-" + ns.UUID[:8], nil
 }
 
-// groups returns the volume groups of ours. With create it makes those that are missing in selected regions; a region where that
-// cannot be done is left out and told by problems. An error is something that hides volumes that may be there.
+// hidden says that volumes may be where nobody could look.
+type hidden struct {
+	error
+	// own: the namespace is this driver's by its name, so they most likely are.
+	own bool
+}
+
+func (h hidden) Unwrap() error { return h.error }
+
+// groups returns the volume groups of ours. With create only regions count that the operator gives to the driver, and groups that are
+// missing there are made. Without, all are looked at: an operator can take a region back, and what is there stays usable. Why a region
+// has none to offer is in problems; hidden are those that could not be looked at.
 func (m *Manager) groups(ctx context.Context, create bool) (found []group, problems nvdimm.Problems, err error) {
 	inventory, err := m.tool.List(ctx)
 	if err != nil {
@@ -54,50 +69,48 @@ func (m *Manager) groups(ctx context.Context, create bool) (found []group, probl
 	}
 	for _, region := range inventory.Regions() {
 		selected := m.config.Regions.Selects(region)
-		if !selected && !region.Labeled() {
-			continue // nothing there can be known as ours
-		}
-		if err := region.Unfit(); err != nil {
-			if selected {
-				problems = append(problems, nvdimm.Problem{Region: region.Dev, Err: err})
-			}
+		if create && !selected {
 			continue
 		}
-		ns, fresh, err := m.namespaceOf(ctx, region, create && selected)
+		g, err := m.groupIn(ctx, region, selected, create)
 		if err != nil {
 			problems = append(problems, nvdimm.Problem{Region: region.Dev, Err: err})
-		}
-		if ns == nil {
-			continue
-		}
-		g, err := m.groupOn(ctx, region, *ns, create && selected, fresh)
-		if err != nil {
-			problems = append(problems, nvdimm.Problem{Region: region.Dev, Err: err})
-			if region.Labeled() && !create { // the namespace is ours by its name, so what is on it should be
-				return nil, nil, fmt.Errorf("volume group in %s: %w", region.Dev, err)
-			}
 		}
 		if g != nil {
-			g.selected = selected
 			found = append(found, *g)
 		}
 	}
 	return found, problems, nil
 }
 
+// groupIn returns the volume group in a region, nil when there is none.
+func (m *Manager) groupIn(ctx context.Context, region nvdimm.Region, selected, create bool) (*group, error) {
+	if err := region.Unfit(); err != nil {
+		return nil, err
+	}
+	ns, fresh, err := m.namespaceOf(ctx, region, selected, create)
+	if err != nil || ns == nil {
+		return nil, err
+	}
+	return m.groupOn(ctx, region, *ns, create, fresh)
+}
+
 // namespaceOf returns the namespace of a region that a volume group is on, or may be made on. A region with labels has one of ours,
 // made from free space. One without labels is a single namespace that nobody can mark as ours: making it fsdax is the operator's.
-func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region, create bool) (ns *nvdimm.Namespace, fresh bool, err error) {
+func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region, selected, create bool) (ns *nvdimm.Namespace, fresh bool, err error) {
 	for _, candidate := range region.Used() {
 		if region.Labeled() && candidate.Name != namespaceName {
 			continue
 		}
 		if !candidate.Enabled() {
 			if !region.Labeled() {
+				if selected {
+					err = hidden{fmt.Errorf("its namespace %s is disabled, so nothing says what is on it; enable it on the node: ndctl enable-namespace %s", candidate.Dev, candidate.Dev), false}
+				}
 				continue // not known to be ours
 			}
 			if candidate, err = m.tool.Enable(ctx, candidate); err != nil {
-				return nil, false, err
+				return nil, false, hidden{err, true}
 			}
 		}
 		// Memory that the kernel maps anyhow (memmap=) has the mode without a header, and then no UUID.
@@ -108,17 +121,23 @@ func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region, create 
 			return nil, false, fmt.Errorf("it has no labels and its namespace %s has mode %q, UUID %q; if nobody needs what is on it, make it usable on the node: ndctl create-namespace --force --reconfig=%s --mode=fsdax --align=2M",
 				candidate.Dev, candidate.Mode, candidate.UUID, candidate.Dev)
 		}
+		// Enabled, and no info block of an fsdax namespace: making it was interrupted, before there could be a volume group. Where that
+		// block cannot be read the kernel says the same.
+		if candidate.BlockDev != "" {
+			if err := readable("/dev/" + candidate.BlockDev); err != nil {
+				return nil, false, hidden{err, true}
+			}
+		}
 		if !create {
 			return nil, false, nil
 		}
-		// Enabled, and no info block of an fsdax namespace: making it was interrupted, before there could be a volume group.
 		if err := m.tool.Destroy(ctx, candidate); err != nil {
 			return nil, false, err
 		}
 		break
 	}
 	if !create || !region.Labeled() {
-		return nil, false, nil
+		return nil, false, err
 	}
 	inventory, err := m.tool.List(ctx) // what was destroyed is free now
 	if err != nil {
@@ -140,13 +159,18 @@ func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region, create 
 
 // groupOn returns the volume group on a namespace, nil when there is none.
 func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.Namespace, create, fresh bool) (*group, error) {
+	hide := func(err error) error { return hidden{err, region.Labeled()} }
 	device, err := ns.Path()
 	if err != nil {
-		return nil, err
+		return nil, hide(err)
 	}
 	name, err := groupName(ns)
 	if err != nil {
-		return nil, err
+		return nil, hide(err)
+	}
+	// Of a device that it cannot read lvm says that nothing is on it.
+	if err := readable(device); err != nil {
+		return nil, hide(err)
 	}
 	if fresh {
 		// Whatever shows here was left by a namespace that is gone.
@@ -156,15 +180,18 @@ func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.N
 	}
 	physical, _, err := list(ctx, []string{device}, "pvs", physicalFields)
 	if err != nil {
-		return nil, fmt.Errorf("look for a volume group on %s: %w", device, err)
+		return nil, hide(fmt.Errorf("look for a volume group on %s: %w", device, err))
 	}
 	for _, pv := range physical {
 		if pv.Group == name && pv.GroupTags.has(ownTag) {
 			if int64(pv.Start)%extentSize != 0 || int64(pv.ExtentSize)%extentSize != 0 {
-				return nil, fmt.Errorf("volume group %s begins at byte %d with extents of %d bytes: not multiples of 2 MiB, so huge pages would never be mapped",
-					name, pv.Start, pv.ExtentSize)
+				return nil, hide(fmt.Errorf("volume group %s begins at byte %d with extents of %d bytes: not multiples of 2 MiB, so huge pages would never be mapped",
+					name, pv.Start, pv.ExtentSize))
 			}
-			return &group{name: name, device: device, region: region.Dev, kind: region.Kind(), size: int64(pv.Size), free: int64(pv.Free)}, nil
+			return &group{name: name, device: device, region: region.Dev, kind: region.Kind(), size: int64(pv.Size), free: int64(pv.Free), own: region.Labeled()}, nil
+		}
+		if pv.Group == unreadableGroup {
+			return nil, hide(fmt.Errorf("the metadata of the volume group on %s is damaged; see `vgck` and `vgcfgrestore`", device))
 		}
 		if pv.Group != "" {
 			if !create {
@@ -185,6 +212,22 @@ func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.N
 	}
 	klog.FromContext(ctx).Info("Made a volume group", "volume-group", name, "device", device, "region", region.Dev)
 	return m.groupOn(ctx, region, ns, false, false)
+}
+
+// readable reads where a volume group's metadata is, from the device and not from what the kernel remembers of it.
+func readable(device string) error {
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("look for a volume group: %w", err)
+	}
+	defer f.Close()
+	if err := unix.Fadvise(int(f.Fd()), 0, extentSize, unix.FADV_DONTNEED); err != nil {
+		return fmt.Errorf("look for a volume group on %s: %w", device, err)
+	}
+	if _, err := io.CopyN(io.Discard, f, extentSize); err != nil {
+		return fmt.Errorf("look for a volume group on %s: %w", device, err)
+	}
+	return nil
 }
 
 // mayInitialize says whether a device may become a physical volume. With our own namespace name on it, one that is a physical volume

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -92,13 +93,7 @@ func (m *Manager) groupsToFill(ctx context.Context) ([]group, error) {
 		return nil, err
 	}
 	m.teller.Tell(ctx, m.Name(), problems)
-	var selected []group
-	for _, g := range all {
-		if g.selected {
-			selected = append(selected, g)
-		}
-	}
-	return selected, nil
+	return all, nil
 }
 
 // Available implements device.Manager. A volume does not span groups.
@@ -136,17 +131,23 @@ func (f *found) run(ctx context.Context, args ...string) error {
 	return err
 }
 
-// volumes returns the logical volumes of all groups.
-func (m *Manager) volumes(ctx context.Context) ([]found, error) {
-	groups, _, err := m.groups(ctx, false)
+// volumes returns the logical volumes of all groups, and of which regions nothing is known (hidden): there may be more.
+func (m *Manager) volumes(ctx context.Context) (all []found, unknown nvdimm.Problems, err error) {
+	groups, problems, err := m.groups(ctx, false)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var all []found
+	for _, p := range problems {
+		if errors.As(p.Err, &hidden{}) {
+			unknown = append(unknown, p)
+		}
+	}
 	for _, g := range groups {
-		_, logical, err := list(ctx, []string{g.device}, "lvs", logicalFields)
+		// Asked for a group, lvm says so when it does not find it.
+		_, logical, err := list(ctx, []string{g.device}, "lvs", logicalFields, g.name)
 		if err != nil {
-			return nil, fmt.Errorf("list the logical volumes of %s: %w", g.name, err)
+			err = fmt.Errorf("list the logical volumes of %s: %w", g.name, err)
+			unknown = append(unknown, nvdimm.Problem{Region: g.region, Err: hidden{err, g.own}})
 		}
 		for _, lv := range logical {
 			if lv.Group == g.name && lv.Tags.has(ownTag) {
@@ -154,28 +155,46 @@ func (m *Manager) volumes(ctx context.Context) ([]found, error) {
 			}
 		}
 	}
-	return all, nil
+	return all, unknown, nil
 }
 
-// find returns the logical volume of a volume, nil when there is none.
+// find returns the logical volume of a volume, nil when it is nowhere. That some place could not be looked at is an error.
 func (m *Manager) find(ctx context.Context, id string) (*found, error) {
-	all, err := m.volumes(ctx)
+	lv, unknown, err := m.findSeen(ctx, id)
+	if err == nil && lv == nil {
+		err = notEverywhere(id, unknown)
+	}
+	return lv, err
+}
+
+// findSeen is find among what could be looked at.
+func (m *Manager) findSeen(ctx context.Context, id string) (*found, nvdimm.Problems, error) {
+	all, unknown, err := m.volumes(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i := range all {
 		if all[i].Name == id {
-			return &all[i], nil
+			return &all[i], unknown, nil
 		}
 	}
-	return nil, nil
+	return nil, unknown, nil
+}
+
+// notEverywhere is the error of a search that found nothing and could not look everywhere; nil when it could.
+func notEverywhere(id string, unknown nvdimm.Problems) error {
+	if len(unknown) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: whether there is a logical volume of volume %s is not known, because not every region could be looked at: %w",
+		volume.ErrUnavailable, id, unknown.Err())
 }
 
 // mustFind is find for a volume that has to be there.
 func (m *Manager) mustFind(ctx context.Context, id string) (*found, error) {
 	lv, err := m.find(ctx, id)
 	if err == nil && lv == nil {
-		err = fmt.Errorf("the logical volume of volume %s: %w in any volume group of this driver; if its region has no labels, it must be one of --regions", id, volume.ErrNotFound)
+		err = fmt.Errorf("the logical volume of volume %s: %w in any volume group of this driver", id, volume.ErrNotFound)
 	}
 	return lv, err
 }
@@ -184,10 +203,20 @@ func (m *Manager) mustFind(ctx context.Context, id string) (*found, error) {
 func (m *Manager) Create(ctx context.Context, id string, size int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if lv, err := m.find(ctx, id); err != nil {
+	lv, unknown, err := m.findSeen(ctx, id)
+	if err != nil {
 		return err
-	} else if lv != nil {
+	}
+	if lv != nil {
 		return grow(ctx, lv, size)
+	}
+	// What is not the driver's by its name and cannot be looked at makes the node smaller, not unusable.
+	unknown = slices.DeleteFunc(unknown, func(p nvdimm.Problem) bool {
+		var h hidden
+		return errors.As(p.Err, &h) && !h.own
+	})
+	if err := notEverywhere(id, unknown); err != nil {
+		return err
 	}
 	groups, err := m.groupsToFill(ctx)
 	if err != nil {
@@ -307,11 +336,11 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	return nil
 }
 
-// List implements device.Lister.
+// List implements device.Lister. Beside the error of what it could not look at it returns what it found.
 func (m *Manager) List(ctx context.Context) ([]device.Found, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all, err := m.volumes(ctx)
+	all, unknown, err := m.volumes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +350,7 @@ func (m *Manager) List(ctx context.Context) ([]device.Found, error) {
 			list = append(list, device.Found{ID: all[i].Name, Where: all[i].path(), Node: all[i].node()})
 		}
 	}
-	return list, nil
+	return list, unknown.Err()
 }
 
 // Regions implements device.Inventory. What a group holds is what the region can: the rest is not the driver's.

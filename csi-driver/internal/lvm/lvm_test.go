@@ -35,7 +35,7 @@ func TestParseReport(t *testing.T) {
 	if lv := (found{logicalVolume: logical[1]}); lv.node() != "" || lv.Tags.has("") || lv.Size != 0 {
 		t.Errorf("%+v", lv)
 	}
-	for _, bad := range []string{``, `{`, `[]`, `{"report":[{"lv":[{"lv_size":"2 GiB"}]}]}`, `{"report":[{"lv":[{"lv_tags":["a"]}]}]}`} {
+	for _, bad := range []string{``, `{`, `[]`, `{}`, `{"report":[]}`, `{"report":[{"lv":[{"lv_size":"2 GiB"}]}]}`, `{"report":[{"lv":[{"lv_tags":["a"]}]}]}`} {
 		if _, _, err := parseReport([]byte(bad)); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}
@@ -123,7 +123,7 @@ func TestNamespaceWithoutLabels(t *testing.T) {
 		usable     bool
 	}{{"raw", "", false}, {"sector", "8b4e0a5b", false}, {"fsdax", "", false}, {"fsdax", "8b4e0a5b", true}} {
 		region := nvdimm.Region{Dev: "region0", Namespaces: []nvdimm.Namespace{{Dev: "namespace0.0", Mode: c.mode, UUID: c.uuid, Size: 1 << 30}}}
-		ns, fresh, err := m.namespaceOf(context.Background(), region, true)
+		ns, fresh, err := m.namespaceOf(context.Background(), region, true, true)
 		if fresh || (ns != nil) != c.usable || (err == nil) != c.usable || err != nil && !strings.Contains(err.Error(), advice) {
 			t.Errorf("%s, UUID %q: %+v, %t, %v", c.mode, c.uuid, ns, fresh, err)
 		}

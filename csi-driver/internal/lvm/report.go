@@ -5,6 +5,7 @@ package lvm
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -100,6 +101,9 @@ func parseReport(out []byte) (physical []physicalVolume, logical []logicalVolume
 	if err := json.Unmarshal(out, &r); err != nil {
 		return nil, nil, fmt.Errorf("decode the report of lvm: %w", err)
 	}
+	if len(r.Report) == 0 {
+		return nil, nil, errors.New("decode the report of lvm: there is none")
+	}
 	for _, part := range r.Report {
 		physical = append(physical, part.Physical...)
 		logical = append(logical, part.Logical...)
@@ -107,12 +111,13 @@ func parseReport(out []byte) (physical []physicalVolume, logical []logicalVolume
 	return physical, logical, nil
 }
 
-// list runs pvs or lvs.
-func list(ctx context.Context, devices []string, what, fields string) ([]physicalVolume, []logicalVolume, error) {
+// list runs pvs or lvs, for all or for those that names say.
+func list(ctx context.Context, devices []string, what, fields string, names ...string) ([]physicalVolume, []logicalVolume, error) {
 	if len(devices) == 0 {
 		return nil, nil, nil
 	}
-	out, err := run(ctx, devices, what, "--options", fields, "--units", "b", "--nosuffix", "--reportformat", "json")
+	args := append([]string{what}, names...)
+	out, err := run(ctx, devices, append(args, "--options", fields, "--units", "b", "--nosuffix", "--reportformat", "json")...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -3,7 +3,10 @@
 package namespace
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -60,5 +63,32 @@ func TestChoose(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	if _, err := New(Config{Percent: 100}, &nvdimm.Tool{}); err == nil {
 		t.Error("no region was accepted")
+	}
+}
+
+// TestHidden: while nobody can look, no namespace is said to be gone.
+func TestHidden(t *testing.T) {
+	ctx, id, m := context.Background(), volume.IDFromName("hidden"), newManager(t, 100, nvdimm.All)
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	disabled := `[{"provider":"ACPI.NFIT","regions":[{"dev":"region0","iset_id":1,"namespaces":[{"dev":"namespace0.0","mode":"fsdax","state":"disabled","name":"` + id + `"}]}]}]`
+	for script, wrong := range map[string]string{
+		"exit 0":                                 "",
+		"echo broken memory >&2; exit 1":         "broken memory",
+		"echo '[{'":                              "decode the list",
+		"echo '" + disabled + "'; [ $1 = list ]": "release namespace namespace0.0",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "ndctl"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		_, attach := m.Attach(ctx, id)
+		for call, err := range map[string]error{"delete": m.Delete(ctx, id), "attach": attach} {
+			switch {
+			case wrong != "" && (err == nil || errors.Is(err, volume.ErrNotFound) || !strings.Contains(err.Error(), wrong)):
+				t.Errorf("%s after %q: %v; wanted %q", call, script, err, wrong)
+			case wrong == "" && (call == "delete") != (err == nil):
+				t.Errorf("%s where there is no persistent memory: %v", call, err)
+			}
+		}
 	}
 }

@@ -243,17 +243,19 @@ func (n *Node) Delete(ctx context.Context, id string) error {
 	return nil
 }
 
-// deleteLeftover removes a device whose state is lost; the caller has asked for exactly this ID to be deleted.
+// deleteLeftover removes a device whose state is lost; the caller has asked for exactly this ID to be deleted. Nothing says what kind of
+// device it would be: only when no kind has one there is none.
 func (n *Node) deleteLeftover(ctx context.Context, id string) error {
 	if err := n.mounter.Cleanup(n.settlePath(id)); err != nil {
 		return err
 	}
-	for _, m := range n.config.Managers {
+	var errs []error
+	for name, m := range n.config.Managers {
 		if err := m.Delete(ctx, id); err != nil {
-			return fmt.Errorf("delete volume %s: %w", id, err)
+			errs = append(errs, fmt.Errorf("delete %s, of which this node has no state, from %s devices: %w", id, name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (n *Node) destroy(ctx context.Context, manager device.Manager, rec *volume.Record) error {

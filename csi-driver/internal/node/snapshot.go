@@ -83,8 +83,11 @@ func (n *Node) DeleteSnapshot(ctx context.Context, id string) error {
 		return fmt.Errorf("snapshot %s: %w: it is on another node than %s, which has to be asked", id, volume.ErrPrecondition, n.config.Name)
 	}
 	rec, err := n.snapshots.Get(id)
+	if errors.Is(err, volume.ErrNotFound) {
+		return n.deleteLeftover(ctx, id)
+	}
 	if err != nil {
-		return ignoreNotFound(err)
+		return err
 	}
 	if mustErase(rec) {
 		return n.beginErasing(ctx, n.snapshots, rec)
