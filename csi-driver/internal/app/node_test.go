@@ -124,18 +124,21 @@ func (s *service) create(name, mode string) volumeOnNode {
 
 func (s *service) createOfClass(name string, class map[string]string) volumeOnNode {
 	s.t.Helper()
+	return s.createFrom(name, "xfs", class, nil)
+}
+
+// createFrom makes a volume, as a copy unless source is nil.
+func (s *service) createFrom(name, fsType string, class map[string]string, source *csi.VolumeContentSource) volumeOnNode {
+	s.t.Helper()
 	parameters := map[string]string{"csi.storage.k8s.io/pvc/name": name, "csi.storage.k8s.io/pvc/namespace": "default"}
 	maps.Copy(parameters, class)
 	resp, err := csi.NewControllerClient(s.conn).CreateVolume(context.Background(), &csi.CreateVolumeRequest{
 		Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: 64 << 20},
-		VolumeCapabilities: []*csi.VolumeCapability{mountCapability("xfs")},
-		Parameters:         parameters,
+		VolumeCapabilities: []*csi.VolumeCapability{mountCapability(fsType)}, Parameters: parameters, VolumeContentSource: source,
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(err)
 	return volumeOnNode{
-		id: resp.GetVolume().GetVolumeId(), context: resp.GetVolume().GetVolumeContext(),
+		id: resp.GetVolume().GetVolumeId(), context: resp.GetVolume().GetVolumeContext(), fsType: fsType,
 		staging: filepath.Join(s.dir, "staging-"+name), target: filepath.Join(s.dir, "target-"+name),
 	}
 }

@@ -62,6 +62,7 @@ first_boot() {
     use_regions
     run_tests TestRealDevicesKilled 3
     run_tests TestRealDevicesClaimed 2
+    run_tests TestRealDevicesCopied 3
     run_tests 'TestRealDevices$' 3
     is "what is left for the next boot" "$(ours | tr '\n' ' ')" "$kept splitfs-lvm $kept "
     [ "$before" = "$(foreign)" ] || fail "something that is not ours changed:
