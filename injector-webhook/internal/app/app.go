@@ -189,6 +189,9 @@ func (o *Options) addWebhook(ctx context.Context, mgr manager.Manager) error {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
 	}
+	if err := mgr.GetCache().IndexField(ctx, &corev1.PersistentVolume{}, claims.ReservedIndex, claims.ReservedFor); err != nil {
+		return fmt.Errorf("index PersistentVolumes: %w", err)
+	}
 	counters, err := podhook.NewMetrics(metrics.Registry)
 	if err != nil {
 		return err

@@ -45,6 +45,18 @@ type InvalidError struct{ Message string }
 
 func (e *InvalidError) Error() string { return e.Message }
 
+// ReservedIndex is an index of PersistentVolumes that Cached must have: by the claim that each is reserved for, or bound to.
+const ReservedIndex = "claim"
+
+// ReservedFor is what ReservedIndex has of a volume: its claim, as namespace/name.
+func ReservedFor(object client.Object) []string {
+	volume, ok := object.(*corev1.PersistentVolume)
+	if !ok || volume.Spec.ClaimRef == nil {
+		return nil
+	}
+	return []string{volume.Spec.ClaimRef.Namespace + "/" + volume.Spec.ClaimRef.Name}
+}
+
 // Resolver reads claims, volumes and classes. Cached reads come from informers; Live goes to the API server and is asked at most
 // once for an object, only when the cache cannot answer.
 type Resolver struct {
@@ -84,7 +96,7 @@ func (r *Resolver) resolveClaim(ctx context.Context, namespace, name string) (Ve
 	if err != nil {
 		return Verdict{}, fmt.Errorf("read %s: %w", what, err)
 	}
-	verdict, err := r.resolveSpec(ctx, what, &claim.Spec)
+	verdict, err := r.judge(ctx, what, claim)
 	if err != nil || verdict.Kind != Unknown || live {
 		return verdict, err
 	}
@@ -96,7 +108,34 @@ func (r *Resolver) resolveClaim(ctx context.Context, namespace, name string) (Ve
 		}
 		return Verdict{}, fmt.Errorf("read %s: %w", what, err)
 	}
+	return r.judge(ctx, what, claim)
+}
+
+func (r *Resolver) judge(ctx context.Context, what string, claim *corev1.PersistentVolumeClaim) (Verdict, error) {
+	if err := r.addReserved(ctx, claim); err != nil {
+		return Verdict{}, err
+	}
 	return r.resolveSpec(ctx, what, &claim.Spec)
+}
+
+// addReserved completes a claim that is not bound yet: a volume made by hand may be reserved for it, and then nothing else will be bound
+// to it, whatever its class says. Only volumes of ours are looked for, and only in the cache.
+func (r *Resolver) addReserved(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	if claim.Spec.VolumeName != "" {
+		return nil
+	}
+	list := &corev1.PersistentVolumeList{}
+	if err := r.Cached.List(ctx, list, client.MatchingFields{ReservedIndex: claim.Namespace + "/" + claim.Name}); err != nil {
+		return fmt.Errorf("list the volumes reserved for PersistentVolumeClaim %q: %w", claim.Namespace+"/"+claim.Name, err)
+	}
+	for i := range list.Items {
+		// One that was bound to an earlier claim of this name stays with that one.
+		if ref := list.Items[i].Spec.ClaimRef; ref.UID == "" || ref.UID == claim.UID {
+			claim.Spec.VolumeName = list.Items[i].Name
+			return nil
+		}
+	}
+	return nil
 }
 
 // resolveSpec judges a claim: by its volume once it is bound, by its class before.

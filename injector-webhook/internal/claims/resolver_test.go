@@ -13,6 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -62,6 +63,11 @@ func ephemeralVolume(class *string) *corev1.Volume {
 		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: class}}}}}
 }
 
+// indexed has the index that a Resolver's cache must have.
+func indexed(objects ...client.Object) client.Reader {
+	return fake.NewClientBuilder().WithObjects(objects...).WithIndex(&corev1.PersistentVolume{}, ReservedIndex, ReservedFor).Build()
+}
+
 // trimmed is how the informers keep objects.
 func trimmed(t *testing.T, objects []client.Object) []client.Object {
 	t.Helper()
@@ -102,6 +108,11 @@ func TestResolve(t *testing.T) {
 	}
 	changed := pv(ours, "fast", map[string]string{"mode": "strict"})
 	changed.Annotations = map[string]string{"csi.splitfs.io/mode": "sync"}
+	reserved := func(volume *corev1.PersistentVolume, name string, uid types.UID) *corev1.PersistentVolume {
+		volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: name, UID: uid}
+		return volume
+	}
+	strictVolume := func() *corev1.PersistentVolume { return pv(ours, "gone", map[string]string{"mode": "strict"}) }
 	localVolume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
 
 	tests := []struct {
@@ -134,6 +145,12 @@ func TestResolve(t *testing.T) {
 		{name: "bound to another driver, class of ours", cached: []client.Object{claim(to("fast"), "pv"), pv("other", "fast", nil), strictClass}, want: Foreign},
 		{name: "bound to no CSI volume", cached: []client.Object{claim(to("fast"), "pv"), localVolume, strictClass}, want: Foreign},
 		{name: "bound to a volume nobody knows", cached: []client.Object{claim(to("fast"), "pv"), strictClass}, want: Ours, mode: "strict", liveGets: 1},
+		{name: "a volume is reserved for it, its class does not exist", cached: []client.Object{claim(to("gone"), ""), reserved(strictVolume(), "c", "")}, want: Ours, mode: "strict"},
+		{name: "a volume is reserved for it, no class wanted", cached: []client.Object{claim(to(""), ""), reserved(strictVolume(), "c", "")}, want: Ours, mode: "strict"},
+		{name: "a reserved volume says more than the class", cached: []client.Object{claim(to("plain"), ""), class("plain", ours, nil), reserved(strictVolume(), "c", "")}, want: Ours, mode: "strict"},
+		{name: "a volume is reserved for another claim", cached: []client.Object{claim(to(""), ""), reserved(strictVolume(), "d", "")}, want: Unknown, reason: "asks for no StorageClass", liveGets: 1},
+		{name: "a volume was bound to an earlier claim of the name", cached: []client.Object{claim(to(""), ""), reserved(strictVolume(), "c", "earlier")},
+			want: Unknown, reason: "asks for no StorageClass", liveGets: 1},
 		{name: "default class", cached: []client.Object{claim(nil, ""), defaultClass("d", ours, 0)}, want: Ours, mode: "sync"},
 		{name: "the newest default class", cached: []client.Object{claim(nil, ""), defaultClass("a-old", ours, time.Hour), defaultClass("b-new", "other", 0)}, want: Foreign},
 		{name: "of equally old default classes the first by name", cached: []client.Object{claim(nil, ""), defaultClass("b", "other", 0), defaultClass("a", ours, 0)}, want: Ours, mode: "sync"},
@@ -163,7 +180,7 @@ func TestResolve(t *testing.T) {
 				live = test.cached
 			}
 			server := &countingReader{Reader: fake.NewClientBuilder().WithObjects(live...).Build()}
-			resolver := &Resolver{Cached: fake.NewClientBuilder().WithObjects(trimmed(t, test.cached)...).Build(), Live: server}
+			resolver := &Resolver{Cached: indexed(trimmed(t, test.cached)...), Live: server}
 			volume := test.volume
 			if volume == nil {
 				volume = claimVolume()
@@ -197,7 +214,7 @@ func TestResolveWrongMode(t *testing.T) {
 			&storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Parameters: map[string]string{"mode": "turbo"}}},
 		"volume": {claim(to("gone"), "pv"), pv(ours, "gone", map[string]string{"mode": "turbo"})},
 	} {
-		reader := fake.NewClientBuilder().WithObjects(objects...).Build()
+		reader := indexed(objects...)
 		_, err := (&Resolver{Cached: reader, Live: reader}).Resolve(t.Context(), "ns", claimVolume())
 		var invalid *InvalidError
 		if !errors.As(err, &invalid) || !strings.Contains(err.Error(), "turbo") || !strings.Contains(err.Error(), "posix, sync, strict") {
@@ -218,7 +235,7 @@ func (brokenReader) List(context.Context, client.ObjectList, ...client.ListOptio
 
 // TestResolveFailedRead: a volume that cannot be read is neither ours nor foreign.
 func TestResolveFailedRead(t *testing.T) {
-	empty := fake.NewClientBuilder().Build()
+	empty := indexed()
 	for name, resolver := range map[string]*Resolver{
 		"cache":      {Cached: brokenReader{}, Live: empty},
 		"API server": {Cached: empty, Live: brokenReader{}},

@@ -40,6 +40,9 @@ func trimVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 		metav1.SetMetaDataAnnotation(&kept.ObjectMeta, names.AnnotationVolumeMode, mode)
 	}
 	kept.Spec.StorageClassName = pv.Spec.StorageClassName
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		kept.Spec.ClaimRef = &corev1.ObjectReference{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
+	}
 	kept.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: names.Driver}
 	for _, key := range []string{names.ParameterMode, names.VolumeKindAttribute} {
 		if value, said := pv.Spec.CSI.VolumeAttributes[key]; said {

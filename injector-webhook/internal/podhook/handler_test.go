@@ -52,7 +52,7 @@ func newHandler(tb testing.TB) (*Handler, *recordedEvents) {
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Provisioner: "other.example.com"},
 		claimOf("ours", "splitfs-strict"), claimOf("broken", "broken"), claimOf("foreign", "other"),
 	}
-	reader := fake.NewClientBuilder().WithObjects(objects...).Build()
+	reader := fake.NewClientBuilder().WithObjects(objects...).WithIndex(&corev1.PersistentVolume{}, claims.ReservedIndex, claims.ReservedFor).Build()
 	counters, err := NewMetrics(prometheus.NewRegistry())
 	if err != nil {
 		tb.Fatal(err)
