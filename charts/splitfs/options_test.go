@@ -55,10 +55,22 @@ func TestSnapshots(t *testing.T) {
 		}
 		return containers, controller
 	}
+	labels := func(set ...string) bool {
+		t.Helper()
+		for _, c := range find[appsv1.Deployment](t, charttest.Render(t, set...), "Deployment", "splitfs-controller").Spec.Template.Spec.Containers {
+			if slices.Contains(c.Args, "--snapshots") {
+				return true
+			}
+		}
+		return false
+	}
 	if containers, controller := names(); slices.Contains(containers, "csi-snapshotter") || controller {
 		t.Errorf("not wanted: %v, %v", containers, controller)
 	}
 	const api = "--api-versions=snapshot.storage.k8s.io/v1"
+	if labels() || !labels(api, "--set", "snapshots.enabled=true") {
+		t.Error("the controller watches VolumeSnapshotContents where there are none, or does not where there are")
+	}
 	if containers, controller := names(api, "--set", "snapshots.enabled=true"); !slices.Contains(containers, "csi-snapshotter") || !controller {
 		t.Errorf("wanted: %v, %v", containers, controller)
 	}

@@ -35,6 +35,7 @@ type controllerOptions struct {
 	orphanInterval time.Duration
 	orphanGrace    time.Duration
 	nodeSilence    time.Duration
+	snapshots      bool
 	httpEndpoint   string
 	kubeconfig     string
 }
@@ -43,7 +44,7 @@ func newControllerCommand() *cobra.Command {
 	var o controllerOptions
 	cmd := &cobra.Command{
 		Use:   "controller",
-		Short: "Serve csi-resizer and report volumes whose node is gone",
+		Short: "Serve csi-resizer, report volumes whose node is gone, label VolumeSnapshotContents made by hand",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
@@ -58,6 +59,7 @@ func newControllerCommand() *cobra.Command {
 	f.DurationVar(&o.orphanInterval, "orphan-interval", time.Minute, "how often volumes are checked for a node that is gone")
 	f.DurationVar(&o.orphanGrace, "orphan-grace", 10*time.Minute, "how long a node must be missing before its volumes are reported")
 	f.DurationVar(&o.nodeSilence, "node-silence", 20*time.Minute, "how long a node service must not be heard of before its SplitFSNode says so; 0: never")
+	f.BoolVar(&o.snapshots, "snapshots", false, "label VolumeSnapshotContents that were made by hand with the node that has their snapshot; the cluster must have their CustomResourceDefinition")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9810", "address of /healthz, /readyz and /metrics; empty: not served")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for a run outside the cluster")
 	return cmd
@@ -103,12 +105,22 @@ func runController(ctx context.Context, o controllerOptions) error {
 	csiMetrics := csimetrics.NewCSIMetricsManagerForPlugin(driverinfo.Name)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(orphans.Metric())
+	objects, err := dynamicClient(o.kubeconfig)
+	if err != nil {
+		return err
+	}
 	var silent *central.Silent
 	if o.nodeSilence > 0 {
-		if silent, err = newSilent(o); err != nil {
+		if silent, err = central.NewSilent(objects, o.nodeSilence, clock.RealClock{}); err != nil {
 			return err
 		}
 		registry.MustRegister(silent.Metric())
+	}
+	var contents *central.Contents
+	if o.snapshots {
+		if contents, err = central.NewContents(objects, view, recorder); err != nil {
+			return err
+		}
 	}
 	csiMetrics.WithAdditionalRegistry(registry)
 
@@ -124,6 +136,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if silent != nil {
 		group.Go(func() error { silent.Run(ctx, min(o.nodeSilence, time.Minute)); return nil })
 	}
+	if contents != nil {
+		group.Go(func() error { contents.Run(ctx); return nil })
+	}
 	if o.httpEndpoint != "" {
 		prober := &server.Prober{Endpoint: o.endpoint}
 		mux := server.NewMux([]server.Check{prober.Probe}, []server.Check{view.Check}, csiMetrics)
@@ -132,8 +147,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 	return group.Wait()
 }
 
-func newSilent(o controllerOptions) (*central.Silent, error) {
-	config, err := restConfig(o.kubeconfig)
+// dynamicClient returns a client for custom resources.
+func dynamicClient(kubeconfig string) (dynamic.Interface, error) {
+	config, err := restConfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
@@ -141,5 +157,5 @@ func newSilent(o controllerOptions) (*central.Silent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	return central.NewSilent(client, o.nodeSilence, clock.RealClock{})
+	return client, nil
 }

@@ -26,6 +26,8 @@ const (
 	ReasonRecovered   = "RecoveryReplayed"
 	ReasonAgentDied   = "AgentDied"
 	ReasonNodeGone    = "VolumeNodeGone"
+	// ReasonSnapshotNodeUnknown: nobody serves a VolumeSnapshotContent that was made by hand, because its snapshot is on no node.
+	ReasonSnapshotNodeUnknown = "SnapshotNodeUnknown"
 	// ReasonRawBlock: the volume is a device, which the library does not serve.
 	ReasonRawBlock = "RawBlockVolume"
 	// ReasonStockExt4: the volume is served without the kernel module that its node has.
