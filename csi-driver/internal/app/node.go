@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/attach"
@@ -29,7 +28,6 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/node"
 	"splitfs.io/splitfs/csi-driver/internal/preload"
-	"splitfs.io/splitfs/csi-driver/internal/promise"
 	"splitfs.io/splitfs/csi-driver/internal/registration"
 	"splitfs.io/splitfs/csi-driver/internal/server"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
@@ -179,10 +177,7 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	verifier := attach.New(newVerifierConfig(o, n, recorder, runtime))
 	registry.MustRegister(metrics.NewCollector(logger, n), metrics.NewModuleCollector(modules), verifier)
 	csiMetrics.WithAdditionalRegistry(registry)
-	writer, err := newStatusWriter(o, n, modules)
-	if err != nil {
-		return err
-	}
+	writer := newStatusWriter(o, cluster, n, modules)
 	var interceptors []grpc.UnaryServerInterceptor
 	if writer != nil {
 		registry.MustRegister(writer.Metrics()...)
@@ -200,7 +195,7 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	csi.RegisterNodeServer(grpcServer, driver.NewNode(n, locks))
 
 	group, ctx := errgroup.WithContext(ctx)
-	if cluster.client != nil {
+	if o.events {
 		worker, err := modify.NewWorker(cluster.client, n, locks)
 		if err != nil {
 			return err
@@ -245,53 +240,14 @@ func newVerifierConfig(o nodeOptions, n *node.Node, recorder events.Recorder, ru
 	return config
 }
 
-// cluster is what a node has of its cluster: somebody to tell events, and the question which volumes are still wanted. client is nil in
-// a run without a cluster.
-type cluster struct {
-	client   kubernetes.Interface
-	recorder events.Recorder
-	claims   node.Claims
-}
-
-func newCluster(ctx context.Context, o nodeOptions) (cluster, error) {
-	if !o.events {
-		return cluster{recorder: events.Discard{}}, nil
-	}
-	client, err := kubeClient(o.kubeconfig)
-	if err != nil {
-		return cluster{}, fmt.Errorf("%w (--events=false runs without)", err)
-	}
-	return cluster{client, events.NewCluster(ctx, client, "splitfs-csi-node", o.nodeName), clusterClaims{client}}, nil
-}
-
-// newPromises returns nil when pods may do without the library.
-func newPromises(o nodeOptions) (node.Promises, error) {
-	if !o.requireLibrary {
-		return nil, nil
-	}
-	client, err := kubeClient(o.kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("%w (--require-library=false runs without)", err)
-	}
-	return promise.NewChecker(client, o.exempt), nil
-}
-
 // newStatusWriter returns nil when nobody wants the objects.
-func newStatusWriter(o nodeOptions, n *node.Node, modules *module.Manager) (*status.Writer, error) {
-	if !o.status {
-		return nil, nil
-	}
-	config, err := restConfig(o.kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("%w (--status=false runs without)", err)
-	}
-	cluster, err := status.NewCluster(config)
-	if err != nil {
-		return nil, err
+func newStatusWriter(o nodeOptions, cluster cluster, n *node.Node, modules *module.Manager) *status.Writer {
+	if cluster.objects == nil {
+		return nil
 	}
 	return status.NewWriter(status.Config{
-		NodeName: o.nodeName, Node: n, Module: modules, Cluster: cluster, Interval: o.statusInterval, Heartbeat: o.statusHeartbeat,
-	}), nil
+		NodeName: o.nodeName, Node: n, Module: modules, Cluster: cluster.objects, Interval: o.statusInterval, Heartbeat: o.statusHeartbeat,
+	})
 }
 
 // newModules builds the manager of the kernel module, which tells the node's readers what becomes of it.
@@ -318,10 +274,6 @@ func newNode(ctx context.Context, o nodeOptions, cluster cluster, modules *modul
 	if err != nil {
 		return nil, err
 	}
-	promises, err := newPromises(o)
-	if err != nil {
-		return nil, err
-	}
 	return node.New(ctx, node.Config{
 		Name:      o.nodeName,
 		StateDir:  filepath.Join(o.dataDir, "volumes"),
@@ -336,7 +288,7 @@ func newNode(ctx context.Context, o nodeOptions, cluster cluster, modules *modul
 		Managers:   managers,
 		Events:     cluster.recorder,
 		Claims:     cluster.claims,
-		Promises:   promises,
+		Promises:   cluster.promises,
 		Module:     modules,
 	})
 }
