@@ -45,7 +45,7 @@ type Source interface {
 	Reports(ctx context.Context) ([]node.Report, error)
 	LibraryReady() error
 	Orphans() []node.Orphan
-	Erasures() ([]node.Erasure, error)
+	Erasures(reports []node.Report) ([]node.Erasure, error)
 	Capacity(ctx context.Context, params volume.Params, block bool) (int64, error)
 }
 
@@ -135,7 +135,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- gauge(availableBytes, float64(available))
 	}
 	c.collectOrphans(ch)
-	c.collectErasures(ch)
+	c.collectErasures(ch, reports)
 	for _, r := range reports {
 		c.collectVolume(ch, r)
 	}
@@ -151,8 +151,8 @@ func (c *Collector) collectOrphans(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (c *Collector) collectErasures(ch chan<- prometheus.Metric) {
-	list, err := c.source.Erasures()
+func (c *Collector) collectErasures(ch chan<- prometheus.Metric, reports []node.Report) {
+	list, err := c.source.Erasures(reports)
 	if err != nil {
 		c.logger.Error(err, "Cannot report everything that is being erased")
 	}

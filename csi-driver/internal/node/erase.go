@@ -233,27 +233,35 @@ type Erasure struct {
 	Err error
 }
 
-// Erasures returns what is being erased, or waits for it.
-func (n *Node) Erasures() ([]Erasure, error) {
+// Erasures returns what is being erased, or waits for it: of the volumes that were reported, and of all snapshots.
+func (n *Node) Erasures(reports []Report) ([]Erasure, error) {
+	snapshots, err := n.snapshots.List()
 	var list []Erasure
+	add := func(rec *volume.Record) {
+		if rec.Phase == volume.PhaseErasing {
+			list = append(list, Erasure{ID: rec.ID, Bytes: rec.DeviceSize, Err: n.eraser.failure(rec.ID)})
+		}
+	}
+	for _, r := range reports {
+		add(r.Record)
+	}
+	for _, rec := range snapshots {
+		add(rec)
+	}
+	return list, err
+}
+
+// resumeErasing gives the eraser what a service that ended had left to it.
+func (n *Node) resumeErasing() error {
 	var errs []error
 	for _, store := range []*volume.Store{n.store, n.snapshots} {
 		records, err := store.List()
 		errs = append(errs, err)
 		for _, rec := range records {
 			if rec.Phase == volume.PhaseErasing {
-				list = append(list, Erasure{ID: rec.ID, Bytes: rec.DeviceSize, Err: n.eraser.failure(rec.ID)})
+				n.eraser.queue.Add(rec.ID)
 			}
 		}
 	}
-	return list, errors.Join(errs...)
-}
-
-// resumeErasing gives the eraser what a service that ended had left to it.
-func (n *Node) resumeErasing() error {
-	left, err := n.Erasures()
-	for _, e := range left {
-		n.eraser.queue.Add(e.ID)
-	}
-	return err
+	return errors.Join(errs...)
 }

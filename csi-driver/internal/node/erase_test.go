@@ -117,7 +117,7 @@ func TestErased(t *testing.T) {
 					t.Errorf("%s: byte %d was not erased", file.Name(), i)
 				}
 			}
-			if list, err := f.Erasures(); err != nil || len(list) != 0 {
+			if list, err := f.erasures(); err != nil || len(list) != 0 {
 				t.Errorf("still being erased: %v, %v", list, err)
 			}
 			_, err = f.createErased("one", how, nil)
@@ -149,7 +149,7 @@ func (f *fixture) refusedWhileErased(rec, snapshot *volume.Record) {
 	if list, err := f.Snapshots("", ""); err != nil || len(list) != 0 {
 		f.t.Errorf("snapshots: %v, %v", list, err)
 	}
-	list, err := f.Erasures()
+	list, err := f.erasures()
 	if err != nil || len(list) != 2 || list[0].Bytes != rec.DeviceSize || list[1].ID != snapshot.ID {
 		f.t.Errorf("being erased: %+v, %v", list, err)
 	}
@@ -210,7 +210,7 @@ func TestEraseFails(t *testing.T) {
 		})
 	})
 	bad.broken <- failure
-	if list, err := f.Erasures(); err != nil || len(list) != 1 || !errors.Is(list[0].Err, failure) {
+	if list, err := f.erasures(); err != nil || len(list) != 1 || !errors.Is(list[0].Err, failure) {
 		t.Errorf("being erased: %+v, %v", list, err)
 	}
 	close(bad.broken)
@@ -314,5 +314,24 @@ func TestErasePersistentMemory(t *testing.T) {
 	f.must(err)
 	if slices.ContainsFunc(content, func(b byte) bool { return b != 0 }) {
 		t.Error("the device was not overwritten")
+	}
+}
+
+// erasures is what monitoring sees.
+func (f *fixture) erasures() ([]Erasure, error) {
+	reports, err := f.Reports(f.ctx)
+	if err != nil {
+		return nil, err
+	}
+	return f.Erasures(reports)
+}
+
+// TestErasuresOfReports: records that were read for the reports are not read again.
+func TestErasuresOfReports(t *testing.T) {
+	f := newFixture(t, "")
+	rec := &volume.Record{ID: volume.IDFromName("nowhere"), Phase: volume.PhaseErasing, DeviceSize: 7}
+	list, err := f.Erasures([]Report{{Record: rec}, {Record: &volume.Record{ID: "ready", Phase: volume.PhaseReady}}})
+	if want := (Erasure{ID: rec.ID, Bytes: 7}); err != nil || len(list) != 1 || list[0] != want {
+		t.Errorf("being erased: %+v, %v", list, err)
 	}
 }

@@ -34,7 +34,7 @@ const (
 type Node interface {
 	Reports(ctx context.Context) ([]node.Report, error)
 	Devices(ctx context.Context) []node.DeviceReport
-	Erasures() ([]node.Erasure, error)
+	Erasures(reports []node.Report) ([]node.Erasure, error)
 	LibraryDigest() (string, error)
 	Check(ctx context.Context) error
 }
@@ -69,7 +69,7 @@ func observe(ctx context.Context, name string, n Node, m Module) snapshot {
 	devices := n.Devices(ctx)
 	addDevices(&s.node, devices)
 	addVolumes(&s.node, reports)
-	addErasures(&s.node, n)
+	addErasures(&s.node, n, reports)
 	addLibrary(&s.node, n)
 	setDevicesReady(&s.node, devices)
 	setModuleReady(&s.node, m.Status())
@@ -137,8 +137,8 @@ func addVolumes(s *v1alpha1.SplitFSNodeStatus, reports []node.Report) {
 	}
 }
 
-func addErasures(s *v1alpha1.SplitFSNodeStatus, n Node) {
-	list, _ := n.Erasures() // records that cannot be read are in the condition VolumesHealthy already
+func addErasures(s *v1alpha1.SplitFSNodeStatus, n Node, reports []node.Report) {
+	list, _ := n.Erasures(reports) // the search for orphans tells of snapshots whose records cannot be read
 	var bytes int64
 	for _, e := range list {
 		bytes += e.Bytes

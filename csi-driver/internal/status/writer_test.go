@@ -62,11 +62,9 @@ func (s *state) Devices(context.Context) []node.DeviceReport {
 	}}
 }
 
-func (s *state) Erasures() ([]node.Erasure, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (*state) Erasures(reports []node.Report) ([]node.Erasure, error) {
 	var list []node.Erasure
-	for _, r := range s.reports {
+	for _, r := range reports {
 		if r.Record.Phase == volume.PhaseErasing {
 			list = append(list, node.Erasure{ID: r.Record.ID, Bytes: r.Record.DeviceSize})
 		}

@@ -60,7 +60,7 @@ func (s *simulated) Reports(context.Context) ([]node.Report, error) {
 	return append([]node.Report(nil), s.reports...), nil
 }
 
-func (*simulated) Erasures() ([]node.Erasure, error) { return nil, nil }
+func (*simulated) Erasures([]node.Report) ([]node.Erasure, error) { return nil, nil }
 
 func (s *simulated) Devices(context.Context) []node.DeviceReport {
 	return []node.DeviceReport{{Name: volume.DeviceEmulated, Emulated: true, Available: nodeCapacity}}
