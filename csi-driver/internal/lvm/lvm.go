@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,6 +119,25 @@ func roomiest(groups []group) group {
 	return best
 }
 
+// snapshotPrefix comes before the IDs of snapshots: lvm keeps names that begin with "snapshot" for itself.
+const snapshotPrefix = "splitfs-"
+
+// logicalName returns the name of the logical volume of a volume or snapshot.
+func logicalName(id string) string {
+	if volume.ValidSnapshotID(id) {
+		return snapshotPrefix + id
+	}
+	return id
+}
+
+// idOf is the inverse of logicalName; ours is false for names of nobody's.
+func idOf(name string) (id string, ours bool) {
+	if id := strings.TrimPrefix(name, snapshotPrefix); volume.ValidSnapshotID(id) {
+		return id, id != name
+	}
+	return name, volume.ValidID(name)
+}
+
 // found is a logical volume and the group it is in.
 type found struct {
 	logicalVolume
@@ -174,7 +194,7 @@ func (m *Manager) findSeen(ctx context.Context, id string) (*found, nvdimm.Probl
 		return nil, nil, err
 	}
 	for i := range all {
-		if all[i].Name == id {
+		if all[i].Name == logicalName(id) {
 			return &all[i], unknown, nil
 		}
 	}
@@ -232,12 +252,12 @@ func (m *Manager) Create(ctx context.Context, id string, size int64) error {
 		return err
 	}
 	if _, err := run(ctx, []string{g.device}, "lvcreate", "--yes", "--type", "linear", "--wipesignatures", "y", "--zero", "y",
-		"--size", bytesArg(size), "--addtag", ownTag, "--name", id, g.name); err != nil {
+		"--size", bytesArg(size), "--addtag", ownTag, "--name", logicalName(id), g.name); err != nil {
 		return fmt.Errorf("make logical volume %s in %s: %w", id, g.name, err)
 	}
 	klog.FromContext(ctx).V(2).Info("Made a logical volume", "volume-id", id, "volume-group", g.name, "region", g.region, "size", size)
 	// It had to be active to lose old signatures; nobody has attached it.
-	made := &found{logicalVolume{Name: id, Group: g.name}, g}
+	made := &found{logicalVolume{Name: logicalName(id), Group: g.name}, g}
 	return made.deactivate(ctx)
 }
 
@@ -346,8 +366,8 @@ func (m *Manager) List(ctx context.Context) ([]device.Found, error) {
 	}
 	var list []device.Found
 	for i := range all {
-		if volume.ValidID(all[i].Name) || volume.ValidSnapshotID(all[i].Name) {
-			list = append(list, device.Found{ID: all[i].Name, Where: all[i].path(), Node: all[i].node()})
+		if id, ours := idOf(all[i].Name); ours {
+			list = append(list, device.Found{ID: id, Where: all[i].path(), Node: all[i].node()})
 		}
 	}
 	return list, unknown.Err()

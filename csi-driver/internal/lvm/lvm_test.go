@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
 func TestParseReport(t *testing.T) {
@@ -126,6 +127,21 @@ func TestNamespaceWithoutLabels(t *testing.T) {
 		ns, fresh, err := m.namespaceOf(context.Background(), region, true, true)
 		if fresh || (ns != nil) != c.usable || (err == nil) != c.usable || err != nil && !strings.Contains(err.Error(), advice) {
 			t.Errorf("%s, UUID %q: %+v, %t, %v", c.mode, c.uuid, ns, fresh, err)
+		}
+	}
+}
+
+// TestNames: lvm refuses names that begin with "snapshot", which IDs of snapshots do.
+func TestNames(t *testing.T) {
+	for _, id := range []string{volume.IDFromName("pvc-1"), volume.SnapshotID("snap", "node-1")} {
+		name := logicalName(id)
+		if got, ours := idOf(name); got != id || !ours || strings.HasPrefix(name, "snapshot") || len(name) > 100 {
+			t.Errorf("%s is named %s, which is %s, %t", id, name, got, ours)
+		}
+	}
+	for _, name := range []string{"root", volume.SnapshotID("snap", "node-1"), "splitfs-", "splitfs-pool"} {
+		if id, ours := idOf(name); ours {
+			t.Errorf("%s is taken for %s", name, id)
 		}
 	}
 }
