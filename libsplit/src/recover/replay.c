@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
+#include "recover/holes.h"
 
 #define OPEN_MAX_   256u
 #define SHORT_RANGE (1u << 20)
@@ -103,15 +104,16 @@ struct sfs_chunk_ref *sfs_chunks_get(struct sfs_chunks *c, uint32_t id, int *err
 /* The first data in [*from, end): 1 and [*from, *to), or 0. */
 static int next_data(int fd, uint64_t *from, uint64_t *to, uint64_t end)
 {
-	off_t data = lseek(fd, (off_t)*from, SEEK_DATA), hole;
+	const off_t data = sfs_seek_data(fd, (off_t)*from);
+	off_t hole;
 
 	if (data < 0)
-		return errno == ENXIO ? 0 : -errno;
+		return data == -ENXIO ? 0 : (int)data;
 	if ((uint64_t)data >= end)
 		return 0;
-	hole = lseek(fd, data, SEEK_HOLE);
+	hole = sfs_seek_hole(fd, data);
 	if (hole < 0)
-		return -errno;
+		return (int)hole;
 	*from = (uint64_t)data;
 	*to = (uint64_t)hole < end ? (uint64_t)hole : end;
 	return 1;
@@ -145,13 +147,13 @@ static int all_data(int fd, uint64_t from, uint64_t end)
 	off_t at;
 
 	if (end - from > SHORT_RANGE) {
-		at = lseek(fd, (off_t)from, SEEK_HOLE);
-		return at < 0 ? (errno == ENXIO ? 0 : -errno) : (uint64_t)at >= end;
+		at = sfs_seek_hole(fd, (off_t)from);
+		return at < 0 ? (at == -ENXIO ? 0 : (int)at) : (uint64_t)at >= end;
 	}
 	for (; from < end; from = (from | (SFS_BLOCK - 1)) + 1) {
-		at = lseek(fd, (off_t)from, SEEK_DATA);
+		at = sfs_seek_data(fd, (off_t)from);
 		if (at < 0)
-			return errno == ENXIO ? 0 : -errno;
+			return at == -ENXIO ? 0 : (int)at;
 		if ((uint64_t)at != from)
 			return 0;
 	}

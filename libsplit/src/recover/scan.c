@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
+#include "recover/holes.h"
 
 #define WINDOW 16384u /* records, 1 MiB */
 
@@ -90,14 +91,22 @@ static int take(struct sfs_scan *s, struct collect *g, const struct sfs_record *
 	return add(s, g, rec);
 }
 
-/* The next place at or behind `at` with data, or where a run of it ends: `whence`. `end` when there is none before it. */
-static off_t seek(const struct sfs_scan *s, off_t at, off_t end, int whence)
+/* The next data at or behind `at`, or `end`. */
+static off_t next_data(const struct sfs_scan *s, off_t at, off_t end)
 {
-	const off_t to = lseek(s->fd, at, whence);
+	const off_t to = sfs_seek_data(s->fd, at);
 
 	if (to < 0)
-		return errno == ENXIO || whence == SEEK_HOLE ? end : at; /* a file system that can't tell: all of it is data */
+		return to == -ENXIO ? end : at; /* a file system that can't tell: all of it is data */
 	return to < end ? to : end;
+}
+
+/* Where the data at `at` ends, or `end`. */
+static off_t next_hole(const struct sfs_scan *s, off_t at, off_t end)
+{
+	const off_t to = sfs_seek_hole(s->fd, at);
+
+	return to < 0 || to > end ? end : to;
 }
 
 static int read_run(const struct sfs_scan *s, char *buf, off_t at, size_t want)
@@ -130,8 +139,8 @@ static int read_window(const struct sfs_scan *s, struct sfs_record *buf, uint32_
 	off_t filled = start;
 	int err = 0;
 
-	for (off_t at = seek(s, start, end, SEEK_DATA), stop; !err && at < end; at = seek(s, stop, end, SEEK_DATA)) {
-		stop = seek(s, at, end, SEEK_HOLE);
+	for (off_t at = next_data(s, start, end), stop; !err && at < end; at = next_data(s, stop, end)) {
+		stop = next_hole(s, at, end);
 		memset((char *)buf + (filled - start), 0, (size_t)(at - filled));
 		err = read_run(s, (char *)buf + (at - start), at, (size_t)(stop - at));
 		filled = stop;
