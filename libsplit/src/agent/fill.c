@@ -16,6 +16,8 @@
 /* One staging file never keeps the pool waiting for longer: a machine that was asleep, a budget of 1 % and a slow device. */
 #define REST_MAX  (10000 * NS_PER_MS)
 #define TURN_POLL (100 * NS_PER_MS) /* while another agent fills */
+/* A pool that is used as fast as it is filled is never full: after so long the turn is another agent's, if one is waiting. */
+#define TURN_MAX (2000 * NS_PER_MS)
 
 int fill_start(struct fill *f, const char *lock, unsigned percent, struct sfs_why *why)
 {
@@ -35,17 +37,26 @@ uint64_t fill_wait(struct fill *f, uint64_t now)
 {
 	if (now < f->rest_until)
 		return f->rest_until;
+	if (f->turn && f->lock_fd >= 0 && now >= f->turn_until) {
+		fill_rest(f);
+		f->rest_until = now + 2 * TURN_POLL; /* whoever waits looks again in this time */
+		return f->rest_until;
+	}
 	if (!f->turn && f->lock_fd >= 0 && flock(f->lock_fd, LOCK_EX | LOCK_NB) < 0)
 		return now + TURN_POLL;
+	if (!f->turn)
+		f->turn_until = now + TURN_MAX;
 	f->turn = true;
 	return 0;
 }
 
 void fill_spent(struct fill *f, uint64_t now, uint64_t cpu)
 {
-	const uint64_t rest = cpu / f->percent * (100 - f->percent);
+	const uint64_t rest = cpu / f->percent * (100 - f->percent), until = now + (rest < REST_MAX ? rest : REST_MAX);
 
-	f->rest_until = now + (rest < REST_MAX ? rest : REST_MAX);
+	/* What could not wait does not end the rest that lets another agent have its turn. */
+	if (until > f->rest_until)
+		f->rest_until = until;
 }
 
 void fill_rest(struct fill *f)

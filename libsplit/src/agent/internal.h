@@ -170,6 +170,7 @@ struct fill {
 	unsigned percent; /* of one processor */
 	int lock_fd;	  /* held by the agent whose turn it is; or -1 */
 	bool turn;
+	uint64_t turn_until; /* then others may have it */
 	uint64_t rest_until; /* of what was spent last */
 };
 

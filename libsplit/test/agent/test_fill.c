@@ -37,10 +37,40 @@ static void arithmetic(const char *lock)
 	f.percent = 1;
 	fill_spent(&f, 2 * S, 3600 * S);
 	CHECK_EQ(fill_wait(&f, 2 * S), 12 * S);
+	fill_rest(&f);
 	f.percent = 100;
 	fill_spent(&f, 12 * S, 3600 * S);
 	CHECK_EQ(fill_wait(&f, 12 * S), 0);
 	fill_stop(&f);
+}
+
+/* Two agents whose pools are never full, because they are used as fast: each gets its turn. */
+static void takes_turns(const char *lock)
+{
+	struct sfs_why why = {0};
+	uint64_t filled[2] = {0}, next[2] = {0};
+	struct fill f[2];
+
+	CHECK_EQ(fill_start(&f[0], lock, 25, &why), 0);
+	CHECK_EQ(fill_start(&f[1], lock, 25, &why), 0);
+	/* A staging file takes 10 ms, and some are made at once beside those of the budget, because somebody waits for them. */
+	for (uint64_t now = S, ms = 0; now < 61 * S; now += 1000000, ms++) {
+		for (int i = 0; i < 2; i++) {
+			if (ms % 100 == 0)
+				fill_spent(&f[i], now, 1000000);
+			if (now < next[i] || (next[i] = fill_wait(&f[i], now)))
+				continue;
+			filled[i]++;
+			fill_spent(&f[i], now + 10000000, 10000000);
+		}
+	}
+	CHECK(filled[0] > (filled[0] + filled[1]) / 3);
+	CHECK(filled[1] > (filled[0] + filled[1]) / 3);
+	/* Together they take what one would. */
+	CHECK(filled[0] + filled[1] <= 60000 / 40);
+	CHECK(filled[0] + filled[1] > 60000 / 40 * 8 / 10);
+	fill_stop(&f[0]);
+	fill_stop(&f[1]);
 }
 
 static void settle_at(struct world *w, int files)
@@ -69,6 +99,7 @@ int main(void)
 	turn = mkstemp(lock);
 	CHECK(turn >= 0);
 	arithmetic(lock);
+	takes_turns(lock);
 	/* While another agent fills its pool, ours has a quarter ready, and whoever wants more gets it. */
 	CHECK_EQ(flock(turn, LOCK_EX), 0);
 	agent_start_with(&a, &w, &config);
