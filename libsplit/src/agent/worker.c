@@ -359,6 +359,16 @@ void worker_recover(struct agent *a, struct recovery_job *job)
 	pthread_mutex_unlock(&w->lock);
 }
 
+/* Bytes of the staging files that clients have. */
+static uint64_t leased_bytes(const struct agent *a)
+{
+	uint64_t bytes = (uint64_t)a->leased_chunks * a->config->chunk_bytes;
+
+	for (const struct client *c = a->clients; c; c = c->next)
+		bytes += c->small ? SFS_SMALL_CHUNK : 0;
+	return bytes;
+}
+
 void worker_want(struct agent *a, const struct wanted *want)
 {
 	struct worker *w = &a->worker;
@@ -371,8 +381,7 @@ void worker_want(struct agent *a, const struct wanted *want)
 	w->want.chunks_now = missing(want->chunks_now, w->nchunks);
 	w->want.small = missing(want->small, w->nsmall);
 	/* Where relink copies, staged bytes need room a second time: a full volume is to say so to the write, not to the relink. */
-	__atomic_store_n(&w->reserve, a->provider == RELINK_COPY ? (uint64_t)a->leased_chunks * w->chunk_bytes : 0,
-			 __ATOMIC_RELAXED);
+	__atomic_store_n(&w->reserve, a->provider == RELINK_COPY ? leased_bytes(a) : 0, __ATOMIC_RELAXED);
 	if (w->want.logs || w->want.chunks || w->want.small)
 		pthread_cond_signal(&w->work);
 	pthread_mutex_unlock(&w->lock);
