@@ -5,7 +5,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -271,7 +270,16 @@ func (n *Node) root(rec *volume.Record) string { return rec.Staged.Path }
 
 // served is what the agent of a staged volume needs to know of it.
 func (n *Node) served(rec *volume.Record) agent.Volume {
-	return agent.Volume{Root: n.root(rec), Pool: cmp.Or(rec.Pool, n.config.Pool)}
+	return agent.Volume{Root: n.root(rec), Pool: n.poolServed(rec)}
+}
+
+// poolServed returns the size of a volume's staging pool. Of one whose record does not say it, what was promised for pool and logs together
+// bounds it: a node's pool that was raised since must not take the room of the volume's user.
+func (n *Node) poolServed(rec *volume.Record) int64 {
+	if rec.Pool != 0 {
+		return rec.Pool
+	}
+	return min(n.config.Pool, max(rec.Overhead-n.config.LogReserve, volume.MinPool))
 }
 
 func (n *Node) data(rec *volume.Record) string { return filepath.Join(n.root(rec), dataDir) }

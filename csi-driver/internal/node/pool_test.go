@@ -69,5 +69,51 @@ func TestPoolOfOldVolume(t *testing.T) {
 	if got := f.served(rec).Pool; got != f.configs.Pool {
 		t.Errorf("it is served with a pool of %d", got)
 	}
+	f.Shutdown()
+	made := f.configs.Pool
+	f.configs.Pool *= 2
+	f.start()
+	rec, err = f.Volume(rec.ID)
+	f.must(err)
+	if got := f.served(rec).Pool; got != made {
+		t.Errorf("made with a pool of %d, it is served with one of %d after the node's was raised", made, got)
+	}
 	f.remove(rec)
+}
+
+// TestPoolOfCopy: a copy has the pool of its class, and room for its original's files of the pool, which come with it.
+func TestPoolOfCopy(t *testing.T) {
+	for _, fsType := range []string{volume.XFS, volume.Ext4} {
+		t.Run(fsType, func(t *testing.T) {
+			f := newFixture(t, "")
+			const size, pool = 128 * volume.MiB, 256 * volume.MiB
+			params := volume.Params{Mode: volume.ModeStrict, Device: volume.DeviceEmulated}
+			small := f.create("small", fsType, size)
+			f.stageAt(small)
+			params.Pool = pool
+			large, err := f.Create(f.ctx, CreateRequest{Name: "large", FSType: fsType, Required: size, Params: params})
+			f.must(err)
+			f.stageAt(large)
+			for _, c := range []struct {
+				name string
+				of   *volume.Record
+				pool int64
+			}{{"larger", small, pool}, {"smaller", large, 0}} {
+				params.Pool = c.pool
+				rec, err := f.Create(f.ctx, CreateRequest{Name: c.name, FSType: fsType, Required: size, Params: params, Source: &volume.Source{VolumeID: c.of.ID}})
+				f.must(err)
+				usage, err := filesystem.Measure(f.stageAt(rec))
+				f.must(err)
+				if want := size + max(c.pool, c.of.Pool) + f.configs.LogReserve; usage.Available < want-volume.MiB {
+					t.Errorf("%s: %d bytes are available, wanted %d", c.name, usage.Available, want)
+				}
+				if want := max(c.pool, f.configs.Pool); rec.Pool != want {
+					t.Errorf("%s: a pool of %d, wanted %d", c.name, rec.Pool, want)
+				}
+				f.remove(rec)
+			}
+			f.remove(small)
+			f.remove(large)
+		})
+	}
 }

@@ -11,7 +11,7 @@ import (
 // Bounds of a staging pool. A process is leased at least two staging files, of 16 MiB each, and nobody waits for more than is here to be
 // zeroed before a volume is shown.
 const (
-	minPool = 32 * MiB
+	MinPool = 32 * MiB
 	maxPool = 1024 * GiB
 )
 
@@ -21,7 +21,7 @@ func parsePool(what, value string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w: %s is %q, which is no quantity like 512Mi or 1Gi", ErrInvalid, what, value)
 	}
-	if q.CmpInt64(minPool) < 0 || q.CmpInt64(maxPool) > 0 {
+	if q.CmpInt64(MinPool) < 0 || q.CmpInt64(maxPool) > 0 {
 		return 0, fmt.Errorf("%w: %s is %q; allowed: 32Mi to 1Ti", ErrInvalid, what, value)
 	}
 	return RoundUp(q.Value()), nil
