@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
@@ -72,5 +74,39 @@ func TestRealPool(t *testing.T) {
 		Name: "refused", VolumeCapabilities: []*csi.VolumeCapability{mountCapability("xfs")}, Parameters: map[string]string{"pool": "1Mi"},
 	}); err == nil || !strings.Contains(err.Error(), "allowed: 32Mi to 1Ti") {
 		t.Errorf("a pool of 1 MiB: %v", err)
+	}
+}
+
+// TestExpandBesideLargePool: a volume can grow on a node that has no room for another one of its class, with a pool of its own; and by as
+// much as the node offers, which is what the controller goes by.
+func TestExpandBesideLargePool(t *testing.T) {
+	for _, fsType := range []string{volume.XFS, volume.Ext4} {
+		t.Run(fsType, func(t *testing.T) {
+			s := startNode(t, "", "")
+			class := map[string]string{"pool": "2600Mi", "csi.storage.k8s.io/fstype": fsType}
+			offered := func() *csi.GetCapacityResponse {
+				resp, err := csi.NewControllerClient(s.conn).GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: class})
+				s.must(err)
+				return resp
+			}
+			v := s.createFrom("large-pool", fsType, class, nil)
+			s.must(s.stage(v), s.publish(v))
+			if largest := offered().GetMaximumVolumeSize().GetValue(); largest != 0 {
+				t.Errorf("another volume of %d bytes could be made", largest)
+			}
+			growth := offered().GetAvailableCapacity()
+			if growth < 64*volume.MiB {
+				t.Errorf("volumes can grow by %d", growth)
+			}
+			for more, want := range map[int64]codes.Code{growth: codes.OK, growth + 16*volume.MiB: codes.OutOfRange} {
+				_, err := csi.NewControllerClient(s.conn).ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{
+					VolumeId: v.id, CapacityRange: &csi.CapacityRange{RequiredBytes: 64*volume.MiB + more},
+				})
+				if status.Code(err) != want {
+					t.Errorf("%d are offered, growing by %d: %v", growth, more, err)
+				}
+			}
+			s.must(s.unpublish(v.id, v.target), s.unstage(v), s.delete(v))
+		})
 	}
 }

@@ -117,7 +117,7 @@ func nodeOf(pv *corev1.PersistentVolume) string {
 	return ""
 }
 
-// available returns what the node of a volume can still take for its StorageClass; known is false when nobody has published it.
+// available returns how much the volumes of a StorageClass can still grow on a node; known is false when nobody has published it.
 func (v *View) available(className, nodeName string) (bytes int64, known bool, err error) {
 	list, err := v.capacities.List(labels.Everything())
 	if err != nil {

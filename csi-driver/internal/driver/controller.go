@@ -224,13 +224,18 @@ func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 		}
 		block = capability.block
 	}
-	available, err := c.node.Capacity(ctx, params, block)
+	largest, err := c.node.Capacity(ctx, params, block)
+	if err != nil {
+		return nil, StatusOf(err)
+	}
+	growth, err := c.node.RoomToGrow(ctx, params, block)
 	if err != nil {
 		return nil, StatusOf(err)
 	}
 	return &csi.GetCapacityResponse{
-		AvailableCapacity: available,
-		MaximumVolumeSize: wrapperspb.Int64(available),
+		// The scheduler goes by the largest volume, which counts pool and logs; an expansion, by this.
+		AvailableCapacity: growth,
+		MaximumVolumeSize: wrapperspb.Int64(largest),
 		MinimumVolumeSize: wrapperspb.Int64(volume.MiB),
 	}, nil
 }

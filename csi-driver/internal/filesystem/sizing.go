@@ -42,3 +42,13 @@ func LargestSize(fsType string, deviceSize int64) int64 {
 	}
 	return low * volume.MiB
 }
+
+// LargestGrowth is how many more bytes a file system is sure to have room for when its device gets more of them, 0 when none.
+func LargestGrowth(fsType string, more int64) int64 {
+	share := int64(xfsShare)
+	if fsType == volume.Ext4 {
+		share = ext4Share
+	}
+	more -= volume.MiB // devices are rounded up
+	return max(0, more/(share+1)*share/volume.MiB*volume.MiB)
+}

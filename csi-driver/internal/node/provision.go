@@ -328,6 +328,20 @@ func (n *Node) Capacity(ctx context.Context, params volume.Params, block bool) (
 	return largest(rec, available), nil
 }
 
+// RoomToGrow returns how much the volumes of this node that are made with these parameters can grow, all together. It is more than a new
+// volume can hold, for which a pool, logs and a file system's own needs come on top.
+func (n *Node) RoomToGrow(ctx context.Context, params volume.Params, block bool) (int64, error) {
+	manager, err := n.config.Managers.Get(params.Device)
+	if err != nil {
+		return 0, err
+	}
+	available, err := manager.Available(ctx)
+	if err != nil || block {
+		return available / volume.MiB * volume.MiB, err
+	}
+	return filesystem.LargestGrowth(cmp.Or(params.FSType, volume.XFS), available), nil
+}
+
 // CheckExpand says whether a volume could grow, and to what size, without doing it.
 func (n *Node) CheckExpand(ctx context.Context, id string, required, limit int64) (int64, error) {
 	rec, err := n.get(id)
