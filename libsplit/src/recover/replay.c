@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
-#include "recover/holes.h"
+#include "base/holes.h"
 
 #define OPEN_MAX_   256u
 #define SHORT_RANGE (1u << 20)

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
-#include "recover/holes.h"
+#include "base/holes.h"
 
 #define WINDOW 16384u /* records, 1 MiB */
 

@@ -7,6 +7,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/holes.h"
 #include "base/sys.h"
 #include "relink/provider.h"
 
@@ -30,7 +31,7 @@ int relink_next_data(int fd, uint64_t *from, uint64_t *to, uint64_t end)
 {
 	off_t data, hole;
 
-	data = sys_lseek(fd, (off_t)*from, SEEK_DATA);
+	data = sfs_seek_data(fd, (off_t)*from);
 	if (data == -ENXIO)
 		return 0;
 	if (data == -EINVAL || data == -EOPNOTSUPP) {
@@ -41,7 +42,7 @@ int relink_next_data(int fd, uint64_t *from, uint64_t *to, uint64_t end)
 		return (int)data;
 	if ((uint64_t)data >= end)
 		return 0;
-	hole = sys_lseek(fd, data, SEEK_HOLE);
+	hole = sfs_seek_hole(fd, data);
 	if (hole < 0)
 		return (int)hole;
 	*from = (uint64_t)data > *from ? (uint64_t)data : *from;

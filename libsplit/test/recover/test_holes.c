@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "recover/holes.h"
+#include "base/holes.h"
 #include "world.h"
 
 #define BYTES	(1u << 20)
