@@ -18,7 +18,7 @@ func Trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.PersistentVolumeClaim:
 		return &corev1.PersistentVolumeClaim{ObjectMeta: trimMeta(&o.ObjectMeta), Spec: corev1.PersistentVolumeClaimSpec{
-			VolumeMode: o.Spec.VolumeMode, VolumeName: o.Spec.VolumeName,
+			VolumeMode: o.Spec.VolumeMode, VolumeName: o.Spec.VolumeName, DataSource: o.Spec.DataSource,
 			StorageClassName: o.Spec.StorageClassName, VolumeAttributesClassName: o.Spec.VolumeAttributesClassName,
 		}}, nil
 	case *corev1.PersistentVolume:

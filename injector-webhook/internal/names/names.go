@@ -8,6 +8,9 @@ const (
 	// Driver is the CSI driver whose volumes are served by the library, and StorageClass.provisioner of our classes.
 	Driver = "csi.splitfs.io"
 
+	// TopologyKey is the label of nodes that names the node, for volumes that are on one.
+	TopologyKey = Driver + "/node"
+
 	// AnnotationPrefix starts every pod annotation of the product.
 	AnnotationPrefix = "splitfs.io/"
 	// AnnotationMode sets the mode of all containers of a pod.

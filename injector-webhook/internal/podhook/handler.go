@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,6 +113,14 @@ func (h *Handler) handle(ctx context.Context, req *admission.Request) (admission
 		return admission.Response{}, err
 	}
 	warnings := append(wishes.Warnings, result.Warnings...)
+	placed, warning, err := h.place(ctx, req, pod)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	result.Operations = append(result.Operations, placed...)
+	if warning != "" {
+		warnings = append(warnings, warning)
+	}
 	if len(ours) == 0 && wishes.AsksForMode() {
 		warnings = append(warnings, fmt.Sprintf("annotation %s has no effect: no container mounts a SplitFS volume", names.AnnotationMode))
 	}
@@ -169,6 +178,26 @@ func (h *Handler) judge(ctx context.Context, namespace string, pod *corev1.Pod) 
 		}
 	}
 	return ours, undecided, nil
+}
+
+// place keeps the pod of a volume that is to be a copy on the node that the copy can be made on. Where that cannot be told, the scheduler
+// chooses as for any pod: it can be right by chance.
+func (h *Handler) place(ctx context.Context, req *admission.Request, pod *corev1.Pod) ([]jsonpatch.Operation, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.LookupTimeout)
+	defer cancel()
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		if !claims.IsCandidate(volume) {
+			continue
+		}
+		node, err := h.Claims.Place(ctx, req.Namespace, volume)
+		if err != nil {
+			klog.FromContext(ctx).Info("Pod is left to the scheduler", "volume", volume.Name, "err", err)
+		} else if node != "" {
+			return inject.Place(req.Object.Raw, pod, volume.Name, node)
+		}
+	}
+	return nil, "", nil
 }
 
 func mountedVolumes(pod *corev1.Pod) sets.Set[string] {

@@ -44,13 +44,28 @@ func claimOf(name, class string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class}}
 }
 
+func copyOf(name string, mode corev1.PersistentVolumeMode) *corev1.PersistentVolumeClaim {
+	c := claimOf(name, "splitfs-strict")
+	c.Spec.VolumeMode = &mode
+	c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "original"}
+	return c
+}
+
 func newHandler(tb testing.TB) (*Handler, *recordedEvents) {
 	tb.Helper()
+	original := claimOf("original", "splitfs-strict")
+	original.Spec.VolumeName = "pv"
 	objects := []client.Object{
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "splitfs-strict"}, Provisioner: "csi.splitfs.io", Parameters: map[string]string{"mode": "strict"}},
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "broken"}, Provisioner: "csi.splitfs.io", Parameters: map[string]string{"mode": "turbo"}},
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Provisioner: "other.example.com"},
 		claimOf("ours", "splitfs-strict"), claimOf("broken", "broken"), claimOf("foreign", "other"),
+		copyOf("copy", corev1.PersistentVolumeFilesystem), copyOf("block-copy", corev1.PersistentVolumeBlock), original, &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.splitfs.io"}},
+				NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "csi.splitfs.io/node", Operator: corev1.NodeSelectorOpIn, Values: []string{"n3"}}}}}}},
+			}},
 	}
 	reader := fake.NewClientBuilder().WithObjects(objects...).WithIndex(&corev1.PersistentVolume{}, claims.ReservedIndex, claims.ReservedFor).Build()
 	counters, err := NewMetrics(prometheus.NewRegistry())
@@ -243,6 +258,21 @@ func TestMessagesAreBounded(t *testing.T) {
 		response := handler.Handle(t.Context(), request([]byte(strings.ReplaceAll(pod, "LONG", long))))
 		if response.Allowed || response.Result.Message == "" || len(response.Result.Message) > 1000 {
 			t.Errorf("%s: allowed %v with %d bytes of message", name, response.Allowed, len(response.Result.Message))
+		}
+	}
+}
+
+// TestHandlePlaces: the pod of a claim that is to be a copy is kept where its original is, whether it is injected or not.
+func TestHandlePlaces(t *testing.T) {
+	h, _ := newHandler(t)
+	for claim, injected := range map[string]bool{"copy": true, "block-copy": false} {
+		response := h.Handle(t.Context(), request(podText(t, "", "", claim)))
+		placed := false
+		for _, o := range response.Patches {
+			placed = placed || o.Path == "/spec/nodeSelector/csi.splitfs.io~1node" && fmt.Sprintf("%s", o.Value) == `"n3"`
+		}
+		if !response.Allowed || !placed || (len(response.Patches) > 2) != injected {
+			t.Errorf("%s: %+v", claim, response)
 		}
 	}
 }
