@@ -106,7 +106,8 @@ static off_t next_hole(const struct sfs_scan *s, off_t at, off_t end)
 {
 	const off_t to = sfs_seek_hole(s->fd, at);
 
-	return to < 0 || to > end ? end : to;
+	/* Behind `at` in any case: what is no hole is read, and this gets on. */
+	return to <= at || to > end ? end : to;
 }
 
 static int read_run(const struct sfs_scan *s, char *buf, off_t at, size_t want)
