@@ -224,18 +224,14 @@ func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 		}
 		block = capability.block
 	}
-	largest, err := c.node.Capacity(ctx, params, block)
-	if err != nil {
-		return nil, StatusOf(err)
-	}
-	growth, err := c.node.RoomToGrow(ctx, params, block)
+	capacity, err := c.node.Capacity(ctx, params, block)
 	if err != nil {
 		return nil, StatusOf(err)
 	}
 	return &csi.GetCapacityResponse{
 		// The scheduler goes by the largest volume, which counts pool and logs; an expansion, by this.
-		AvailableCapacity: growth,
-		MaximumVolumeSize: wrapperspb.Int64(largest),
+		AvailableCapacity: capacity.Growth,
+		MaximumVolumeSize: wrapperspb.Int64(capacity.Largest),
 		MinimumVolumeSize: wrapperspb.Int64(volume.MiB),
 	}, nil
 }

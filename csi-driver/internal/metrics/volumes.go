@@ -46,7 +46,7 @@ type Source interface {
 	LibraryReady() error
 	Orphans() []node.Orphan
 	Erasures(reports []node.Report) ([]node.Erasure, error)
-	Capacity(ctx context.Context, params volume.Params, block bool) (int64, error)
+	Capacity(ctx context.Context, params volume.Params, block bool) (node.Capacity, error)
 }
 
 var volumeLabels = []string{"volume_id", "namespace", "persistentvolumeclaim"}
@@ -129,10 +129,10 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- gauge(reportErrors, boolean(err != nil))
 	ch <- gauge(libraryInstalled, boolean(c.source.LibraryReady() == nil))
-	if available, err := c.source.Capacity(ctx, volume.Params{Device: volume.DeviceEmulated}, false); err != nil {
+	if capacity, err := c.source.Capacity(ctx, volume.Params{Device: volume.DeviceEmulated}, false); err != nil {
 		c.logger.Error(err, "Cannot report the capacity")
 	} else {
-		ch <- gauge(availableBytes, float64(available))
+		ch <- gauge(availableBytes, float64(capacity.Largest))
 	}
 	c.collectOrphans(ch)
 	c.collectErasures(ch, reports)

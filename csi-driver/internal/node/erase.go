@@ -195,25 +195,25 @@ func (n *Node) erase(ctx context.Context, manager device.Manager, rec *volume.Re
 	if err := n.mounter.Cleanup(n.settlePath(rec.ID)); err != nil { // a copy may have been interrupted there
 		return err
 	}
-	eraser, ok := manager.(device.Eraser)
-	if !ok {
-		dev, err := manager.Attach(ctx, rec.ID)
-		if rec.HalfMade && errors.Is(err, volume.ErrNotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := setReadOnly(dev, false); err != nil { // a raw block volume's last reader may have left it so
-			return err
-		}
-		return filesystem.Zero(ctx, dev)
-	}
-	err := eraser.Erase(ctx, rec.ID, rec.Erase)
+	err := eraseDevice(ctx, manager, rec)
 	if rec.HalfMade {
 		return ignoreNotFound(err)
 	}
 	return err
+}
+
+func eraseDevice(ctx context.Context, manager device.Manager, rec *volume.Record) error {
+	if eraser, ok := manager.(device.Eraser); ok {
+		return eraser.Erase(ctx, rec.ID, rec.Erase)
+	}
+	dev, err := manager.Attach(ctx, rec.ID)
+	if err != nil {
+		return err
+	}
+	if err := setReadOnly(dev, false); err != nil { // a raw block volume's last reader may have left it so
+		return err
+	}
+	return filesystem.Zero(ctx, dev)
 }
 
 // storeOf returns where the record of a volume or snapshot is.

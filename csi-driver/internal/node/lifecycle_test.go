@@ -257,8 +257,9 @@ func TestQuarantine(t *testing.T) {
 func TestCapacity(t *testing.T) {
 	f := newFixture(t, "")
 	params := volume.Params{Device: volume.DeviceEmulated}
-	capacity, err := f.Capacity(f.ctx, params, false)
+	offered, err := f.Capacity(f.ctx, params, false)
 	f.must(err)
+	capacity := offered.Largest
 	_, err = f.Create(f.ctx, CreateRequest{Name: "large", FSType: volume.XFS, Required: capacity + volume.MiB, Params: params})
 	if !errors.Is(err, volume.ErrExhausted) || !strings.Contains(err.Error(), fmt.Sprintf("holds %d MiB", capacity/volume.MiB)) {
 		t.Errorf("a volume larger than the node: %v", err)
@@ -268,16 +269,16 @@ func TestCapacity(t *testing.T) {
 	}
 	rec := f.create("all", volume.XFS, capacity)
 	f.stageAt(rec)
-	if left, err := f.Capacity(f.ctx, params, false); err != nil || left != 0 {
-		t.Errorf("%d left, %v", left, err)
+	if left, err := f.Capacity(f.ctx, params, false); err != nil || left.Largest != 0 {
+		t.Errorf("%d left, %v", left.Largest, err)
 	}
 	_, err = f.Expand(f.ctx, rec.ID, f.staging("all"), 2*capacity, 0)
 	if !errors.Is(err, volume.ErrOutOfRange) {
 		t.Errorf("expanding beyond the node: %v", err)
 	}
 	f.remove(rec)
-	if back, err := f.Capacity(f.ctx, params, false); err != nil || back != capacity {
-		t.Errorf("%d of %d came back, %v", back, capacity, err)
+	if back, err := f.Capacity(f.ctx, params, false); err != nil || back.Largest != capacity {
+		t.Errorf("%d of %d came back, %v", back.Largest, capacity, err)
 	}
 }
 

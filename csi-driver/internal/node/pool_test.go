@@ -20,11 +20,11 @@ func TestPoolOfVolume(t *testing.T) {
 	params.Pool = pool
 	large, err := f.Capacity(f.ctx, params, false)
 	f.must(err)
-	if small-large != pool-f.configs.Pool {
-		t.Errorf("the node offers %d with a pool of %d, %d with one of %d", small, f.configs.Pool, large, pool)
+	if small.Largest-large.Largest != pool-f.configs.Pool {
+		t.Errorf("the node offers %d with a pool of %d, %d with one of %d", small.Largest, f.configs.Pool, large.Largest, pool)
 	}
-	if block, err := f.Capacity(f.ctx, params, true); err != nil || block <= small {
-		t.Errorf("the node offers %d as a raw block volume, which has no pool, %v", block, err)
+	if block, err := f.Capacity(f.ctx, params, true); err != nil || block.Largest <= small.Largest {
+		t.Errorf("the node offers %d as a raw block volume, which has no pool, %v", block.Largest, err)
 	}
 
 	request := CreateRequest{Name: "large", FSType: volume.XFS, Required: size, Params: params}

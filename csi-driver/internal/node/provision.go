@@ -314,32 +314,31 @@ func volumeMode(block bool) string {
 // Volume returns a volume that exists.
 func (n *Node) Volume(id string) (*volume.Record, error) { return n.get(id) }
 
-// Capacity returns the most that a new volume of these parameters can hold.
-func (n *Node) Capacity(ctx context.Context, params volume.Params, block bool) (int64, error) {
-	manager, err := n.config.Managers.Get(params.Device)
-	if err != nil {
-		return 0, err
-	}
-	available, err := manager.Available(ctx)
-	if err != nil {
-		return 0, err
-	}
-	rec := &volume.Record{Block: block, FSType: cmp.Or(params.FSType, volume.XFS), Overhead: n.poolOf(params) + n.config.LogReserve}
-	return largest(rec, available), nil
+// Capacity is what a node still offers to the volumes of a class.
+type Capacity struct {
+	// Largest is the most that a new volume can hold: a pool, logs and a file system's own needs come on top of it.
+	Largest int64
+	// Growth is how much the volumes that are there can grow, all together.
+	Growth int64
 }
 
-// RoomToGrow returns how much the volumes of this node that are made with these parameters can grow, all together. It is more than a new
-// volume can hold, for which a pool, logs and a file system's own needs come on top.
-func (n *Node) RoomToGrow(ctx context.Context, params volume.Params, block bool) (int64, error) {
+// Capacity returns what the node offers to volumes of these parameters.
+func (n *Node) Capacity(ctx context.Context, params volume.Params, block bool) (Capacity, error) {
 	manager, err := n.config.Managers.Get(params.Device)
 	if err != nil {
-		return 0, err
+		return Capacity{}, err
 	}
 	available, err := manager.Available(ctx)
-	if err != nil || block {
-		return available / volume.MiB * volume.MiB, err
+	if err != nil {
+		return Capacity{}, err
 	}
-	return filesystem.LargestGrowth(cmp.Or(params.FSType, volume.XFS), available), nil
+	rec := &volume.Record{Block: block, FSType: cmp.Or(params.FSType, volume.XFS), Overhead: n.poolOf(params) + n.config.LogReserve}
+	c := Capacity{Largest: largest(rec, available)}
+	c.Growth = c.Largest
+	if !block {
+		c.Growth = filesystem.LargestGrowth(rec.FSType, available)
+	}
+	return c, nil
 }
 
 // CheckExpand says whether a volume could grow, and to what size, without doing it.
