@@ -28,7 +28,7 @@ const labelManagedBy = "snapshot.storage.kubernetes.io/managed-by"
 func (r *Resolver) Place(ctx context.Context, namespace string, volume *corev1.Volume) (string, error) {
 	var spec *corev1.PersistentVolumeClaimSpec
 	switch {
-	case volume.PersistentVolumeClaim != nil:
+	case volume.PersistentVolumeClaim != nil && canExist(volume.PersistentVolumeClaim.ClaimName):
 		claim := &corev1.PersistentVolumeClaim{}
 		if _, err := r.get(ctx, client.ObjectKey{Namespace: namespace, Name: volume.PersistentVolumeClaim.ClaimName}, claim); err != nil {
 			return "", ignoreUnknown(err)
@@ -37,7 +37,7 @@ func (r *Resolver) Place(ctx context.Context, namespace string, volume *corev1.V
 	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:
 		spec = &volume.Ephemeral.VolumeClaimTemplate.Spec
 	}
-	if spec == nil || spec.VolumeName != "" || spec.DataSource == nil {
+	if spec == nil || spec.VolumeName != "" || spec.DataSource == nil || !canExist(spec.DataSource.Name) {
 		return "", nil
 	}
 	group := ""

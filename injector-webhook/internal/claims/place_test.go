@@ -92,6 +92,14 @@ func TestPlace(t *testing.T) {
 	if _, err := (&Resolver{Cached: reader, Live: brokenReader{}}).Place(t.Context(), "ns", claimVolume()); err == nil {
 		t.Error("a failed read: no error")
 	}
+	path, source := claimVolume(), ephemeralVolume(to("fast"))
+	path.PersistentVolumeClaim.ClaimName = "../secrets/x"
+	source.Ephemeral.VolumeClaimTemplate.Spec.DataSource = copyOf(group, "VolumeSnapshot", "../../secrets/x", "").Spec.DataSource
+	for _, volume := range []*corev1.Volume{path, source} {
+		if node, err := (&Resolver{Cached: brokenReader{}, Live: brokenReader{}}).Place(t.Context(), "ns", volume); node != "" || err != nil {
+			t.Errorf("a name that is a path was asked for: %q, %v", node, err)
+		}
+	}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: "volumesnapshots"}, "snap", errors.New("RBAC"))
 	if err := ignoreUnknown(forbidden); err != nil {
 		t.Errorf("without the right to look: %v", err)

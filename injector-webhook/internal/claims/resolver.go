@@ -82,7 +82,7 @@ func (r *Resolver) Resolve(ctx context.Context, namespace string, volume *corev1
 }
 
 func (r *Resolver) resolveClaim(ctx context.Context, namespace, name string) (Verdict, error) {
-	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+	if !canExist(name) {
 		// There is no such claim. The API server refuses the pod by itself, with a better message, after us.
 		return Verdict{Kind: Foreign}, nil
 	}
@@ -183,7 +183,7 @@ func (r *Resolver) attributesClass(ctx context.Context, name *string) (mode mode
 	if name == nil || *name == "" {
 		return "", "", nil
 	}
-	if len(validation.IsDNS1123Subdomain(*name)) > 0 {
+	if !canExist(*name) {
 		return "", "its VolumeAttributesClass " + modes.Name(*name) + " cannot exist", nil
 	}
 	class := &storagev1.VolumeAttributesClass{}
@@ -238,7 +238,7 @@ func (r *Resolver) class(ctx context.Context, name *string) (*storagev1.StorageC
 	if *name == "" {
 		return nil, "asks for no StorageClass; wait until it is bound to a volume, then create the pod", nil
 	}
-	if len(validation.IsDNS1123Subdomain(*name)) > 0 {
+	if !canExist(*name) {
 		return nil, "its StorageClass " + modes.Name(*name) + " cannot exist", nil
 	}
 	class := &storagev1.StorageClass{}
@@ -279,6 +279,9 @@ const (
 	annotationDefaultClass     = "storageclass.kubernetes.io/is-default-class"
 	annotationBetaDefaultClass = "storageclass.beta.kubernetes.io/is-default-class"
 )
+
+// canExist says whether an object can have a name at all. One that cannot is somebody's path, and not asked for.
+func canExist(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
 
 // get asks the cache and, only when the object is not there, the API server once. It says whether the answer is live.
 func (r *Resolver) get(ctx context.Context, key client.ObjectKey, object client.Object) (live bool, err error) {

@@ -100,7 +100,9 @@ func (h *Handler) handle(ctx context.Context, req *admission.Request) (admission
 		h.Metrics.pod(resultOptOut, "")
 		return admission.Allowed(""), nil
 	}
-	ours, undecided, err := h.judge(ctx, req.Namespace, pod)
+	lookups, cancel := context.WithTimeout(ctx, h.LookupTimeout)
+	defer cancel()
+	ours, undecided, err := h.judge(lookups, req.Namespace, pod)
 	if err != nil {
 		return admission.Response{}, err
 	}
@@ -113,7 +115,7 @@ func (h *Handler) handle(ctx context.Context, req *admission.Request) (admission
 		return admission.Response{}, err
 	}
 	warnings := append(wishes.Warnings, result.Warnings...)
-	placed, warning, err := h.place(ctx, req, pod)
+	placed, warning, err := h.place(lookups, req, pod)
 	if err != nil {
 		return admission.Response{}, err
 	}
@@ -152,8 +154,6 @@ func decode(req *admission.Request) (*corev1.Pod, error) {
 
 // judge looks at each volume that a container mounts: which are ours, and why some cannot be judged.
 func (h *Handler) judge(ctx context.Context, namespace string, pod *corev1.Pod) (ours map[string]modes.Mode, undecided []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, h.LookupTimeout)
-	defer cancel()
 	mounted := mountedVolumes(pod)
 	ours = map[string]modes.Mode{}
 	for i := range pod.Spec.Volumes {
@@ -183,8 +183,6 @@ func (h *Handler) judge(ctx context.Context, namespace string, pod *corev1.Pod) 
 // place keeps the pod of a volume that is to be a copy on the node that the copy can be made on. Where that cannot be told, the scheduler
 // chooses as for any pod: it can be right by chance.
 func (h *Handler) place(ctx context.Context, req *admission.Request, pod *corev1.Pod) ([]jsonpatch.Operation, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, h.LookupTimeout)
-	defer cancel()
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
 		if !claims.IsCandidate(volume) {
