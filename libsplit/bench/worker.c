@@ -9,9 +9,9 @@
  *   fsync | close                                                               -> ok THREAD-NS PROCESS-NS WALL-NS
  *   smaps                                                                       -> ok ANONYMOUS-KIB
  *
- * OP: append, overwrite, overwrite-random, read, read-random; memcpy and nt copy into a mapping of the open file instead (from its
- * start, populated before), which is what no file system can beat. Sequential operations go on where the last ones ended and
- * start again at the end of the file. THREAD-NS and PROCESS-NS are CPU time, user and system.
+ * OP: append, overwrite, read; raw-read (memcpy from a mapping of the open file, populated before), raw-nt (non-temporal copies into it) and
+ * raw-nt-fence (the same, each with a fence) are what no file system can beat. All but append also with "-random" behind them. Others go
+ * on where the last ones ended and start again at the end of the file. THREAD-NS and PROCESS-NS are CPU time, user and system.
  *
  *   worker --once FILE            open FILE, write 64 bytes, close, exit: what start-up costs
  */
@@ -31,7 +31,7 @@
 
 static char *buffer;
 static int fd = -1;
-static char *map; /* of the open file, for memcpy and nt */
+static char *map; /* of the open file, for the raw ones */
 static uint64_t position, size;
 static struct {
 	uint64_t thread, process, wall;
@@ -122,8 +122,9 @@ static void do_close(void)
 
 static void do_ops(const char *op, size_t block, uint64_t count, uint64_t seed)
 {
-	const int raw = !strcmp(op, "memcpy") || !strcmp(op, "nt"), reads = !strncmp(op, "read", 4);
-	const int appends = !strcmp(op, "append"), random = strstr(op, "random") != NULL, nt = !strcmp(op, "nt");
+	const int raw = !strncmp(op, "raw-", 4), reads = !strncmp(op, "read", 4), appends = !strcmp(op, "append");
+	const int raw_reads = !strncmp(op, "raw-read", 8), fences = strstr(op, "fence") != NULL,
+		  random = strstr(op, "random") != NULL;
 	ssize_t n;
 
 	if (fd < 0 || !block || block > BUFFER || (!appends && size < block)) {
@@ -142,10 +143,12 @@ static void do_ops(const char *op, size_t block, uint64_t count, uint64_t seed)
 		else if (!appends && position + block > size)
 			position = 0;
 		if (raw) {
-			if (nt)
-				nt_copy(map + position, buffer, block);
+			if (raw_reads)
+				memcpy(buffer, map + position, block);
 			else
-				memcpy(map + position, buffer, block);
+				nt_copy(map + position, buffer, block);
+			if (fences)
+				_mm_sfence();
 			n = (ssize_t)block;
 		} else if (appends) {
 			n = write(fd, buffer, block);

@@ -6,14 +6,26 @@ uint32_t sfs_cpu_cache;
 #if defined(__x86_64__)
 
 #include <cpuid.h>
+#include <stdbool.h>
 
 #define BIT_ERMS (1u << 9)
+#define XCR0_AVX 6u /* the kernel saves the SSE and the AVX halves of the registers */
+
+static uint32_t xcr0(void)
+{
+	uint32_t low, high;
+
+	__asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+	return low;
+}
 
 static uint32_t detect(void)
 {
 	uint32_t a, b, c, d, f = 0;
+	bool avx;
 
 	__cpuid(1, a, b, c, d);
+	avx = (c & bit_OSXSAVE) && (xcr0() & XCR0_AVX) == XCR0_AVX;
 	f |= c & bit_SSE4_2 ? SFS_CPU_CRC32C : 0;
 	f |= c & bit_PCLMUL ? SFS_CPU_CLMUL : 0;
 	/* A processor with XSAVE has leaf 13, so it has leaf 7; asking for the last leaf would be one more trap. */
@@ -22,6 +34,7 @@ static uint32_t detect(void)
 		f |= b & BIT_ERMS ? SFS_CPU_ERMS : 0;
 		f |= b & bit_CLFLUSHOPT ? SFS_CPU_CLFLUSHOPT : 0;
 		f |= b & bit_CLWB ? SFS_CPU_CLWB : 0;
+		f |= avx && (b & bit_AVX2) && (c & bit_VPCLMULQDQ) ? SFS_CPU_VCLMUL : 0;
 	}
 	return f;
 }

@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "base/crc32c.h"
 #include "base/sys.h"
 #include "core/iov.h"
 #include "core/state.h"
@@ -78,7 +77,7 @@ static inline void grown(struct sfs_inode *in, size_t n)
 /* Small ones that need the next block, and whole blocks. */
 static __attribute__((noinline)) bool grow_blocks(struct sfs_inode *in, const void *buf, size_t n)
 {
-	if (!in->grow || sfs_near_limit(in, n) || !extend(in, n))
+	if (sfs_near_limit(in, n) || !extend(in, n))
 		return false;
 	if (n <= SFS_STORE_MAX) {
 		pm_store(in->grow_at, buf, n);
@@ -114,7 +113,6 @@ static __attribute__((noinline)) bool append_record(struct sfs_inode *in, const 
 	struct sfs_volume *vol = in->vol;
 	const uint64_t pos = in->size;
 	const uint32_t slot = in->slot_next;
-	uint8_t bounce[SFS_CRC_MAX];
 	struct sfs_record rec;
 	sfs_block first;
 	uint8_t *dst;
@@ -126,17 +124,15 @@ static __attribute__((noinline)) bool append_record(struct sfs_inode *in, const 
 	first = in->hot_block - (in->hot - pos / SFS_BLOCK);
 	rec = sfs_record_write(in, pos, n, first, SFS_REC_DURABLE);
 	rec.size = pos + n;
-	if (n <= SFS_CRC_MAX) {
-		memcpy(bounce, buf, n);
+	if (n <= pm_crc_max()) {
 		rec.flags |= SFS_REC_DATA_CRC;
-		rec.data_crc = crc32c(0, bounce, n);
-		pm_copy(dst, bounce, n);
+		rec.data_crc = pm_copy_crc(0, dst, buf, n);
 	} else {
 		pm_copy(dst, buf, n);
 		pm_fence();
 	}
 	in->slot_next++;
-	sfs_log_write(vol, slot, &rec);
+	sfs_log_write(vol, slot, rec);
 	pm_fence();
 	in->size = pos + n;
 	in->hot_to = (uint32_t)((in->size - 1) % SFS_BLOCK) + 1;
@@ -145,8 +141,7 @@ static __attribute__((noinline)) bool append_record(struct sfs_inode *in, const 
 	count(vol, append_bytes, n);
 	count(vol, staged_bytes, n);
 	/* The next locked instruction waits until all stores have their lines: fetch those of later appends now. */
-	__builtin_prefetch(&vol->records[slot + SFS_PREFETCH], 1);
-	if (n <= SFS_STORE_MAX)
+	if (n <= SFS_STORE_MAX && !pm_whole_lines(dst, n))
 		__builtin_prefetch(dst + SFS_PREFETCH * n, 1);
 	if (unlikely(!vol->dirty))
 		sfs_service_wake(vol);
@@ -170,7 +165,7 @@ bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
 		if (likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) && !ofd->kernel_off &&
 		    (ofd->flags & O_ACCMODE) != O_RDONLY && !(ofd->flags & (O_SYNC | O_DSYNC)) &&
 		    ((ofd->flags & O_APPEND) || ofd->off == (int64_t)in->size)) {
-			done = append_grow(in, buf, n) || append_record(in, buf, n);
+			done = in->grow ? append_grow(in, buf, n) : append_record(in, buf, n);
 			if (done)
 				ofd->off = (int64_t)in->size;
 		}

@@ -53,31 +53,30 @@ int sfs_log_slots(struct sfs_inode *in, uint32_t n, uint32_t *slot)
 	return 0;
 }
 
-/*
- * Complete the record (seq, crc) and store it, not fenced. In posix mode on an emulated volume it is not even written back: there it
- * counts while the boot lasts, and what it promises ends with the next fsync.
- */
-void sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec)
+uint32_t sfs_log_store(struct sfs_volume *vol, uint32_t slot, uint64_t word[8])
 {
-	rec->seq = vol->epoch << 32 | slot;
-	if (rec->flags & SFS_REC_GROWS) {
-		rec->crc = crc32c(vol->seed, (const char *)rec + sizeof(rec->crc),
-				  offsetof(struct sfs_record, size) - sizeof(rec->crc));
-		rec->size = sfs_grow_word(rec->crc, rec->len);
-	} else {
-		rec->crc = crc32c(vol->seed, (const char *)rec + sizeof(rec->crc), sizeof(*rec) - sizeof(rec->crc));
-	}
-	if (!vol->dax && vol->mode == SFS_POSIX)
-		pm_store(&vol->records[slot], rec, sizeof(*rec));
+	const uint8_t flags = (uint8_t)(word[0] >> 40);
+	const size_t tail = sizeof(struct sfs_record) - (flags & SFS_REC_GROWS ? 16 : 8);
+	uint32_t crc;
+
+	word[1] = vol->epoch << 32 | slot;
+	crc = crc32c(crc32c(vol->seed, (const char *)word + 4, 4), word + 1, tail);
+	word[0] |= crc;
+	if (flags & SFS_REC_GROWS)
+		word[7] = sfs_grow_word(crc, (uint32_t)word[5]);
+	/* What grows is stored to again by the next append, and written back by sfs_grow_end(). */
+	if ((flags & SFS_REC_GROWS) || (!vol->dax && vol->mode == SFS_POSIX))
+		pm_store(&vol->records[slot], word, sizeof(struct sfs_record));
 	else
-		pm_copy_line(&vol->records[slot], rec);
+		pm_copy_line(&vol->records[slot], word);
 	count(vol, records, 1);
+	return crc;
 }
 
 /* A record that counts, also after a power loss, when this returns. */
-static void write_fenced(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec)
+static void write_fenced(struct sfs_volume *vol, uint32_t slot, const struct sfs_record *rec)
 {
-	sfs_log_write(vol, slot, rec);
+	sfs_log_write(vol, slot, *rec);
 	pm_fence();
 }
 
@@ -148,7 +147,7 @@ static int commit_all(struct sfs_volume *vol)
 	if (r < 0)
 		return r;
 	pm_fence();
-	sfs_log_write(vol, vol->closed_at, &rec); /* every flush fences before it relinks */
+	sfs_log_write(vol, vol->closed_at, rec); /* every flush fences before it relinks */
 	return 0;
 }
 

@@ -365,7 +365,32 @@ static inline void sfs_log_drop_slots(struct sfs_inode *in)
 	in->slot_next = in->slot_end = in->slot_batch = 0;
 	sfs_grow_end(in);
 }
-void sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec);
+/*
+ * Complete the record, given as its eight words, with seq and crc and store it, not fenced. What grows is not even written back, nor
+ * is anything in posix mode on an emulated volume: there it counts while the boot lasts, and what it promises ends with the next fsync.
+ * Returns the CRC.
+ */
+uint32_t sfs_log_store(struct sfs_volume *vol, uint32_t slot, uint64_t word[8]);
+/*
+ * The same, of a record without them. The fields become words in registers: a word that is read while narrower stores to it are on
+ * their way waits until those have gone, and they stand behind the data.
+ */
+static inline uint32_t sfs_log_write(struct sfs_volume *vol, uint32_t slot, const struct sfs_record rec)
+{
+	uint64_t word[8] = {
+		(uint64_t)rec.type << 32 | (uint64_t)rec.flags << 40 | (uint64_t)rec.group_pos << 48 |
+			(uint64_t)rec.group_left << 56,
+		0,
+		rec.ino,
+		(uint64_t)rec.data_crc << 32 | rec.gen,
+		rec.off,
+		(uint64_t)rec.stage_file << 32 | rec.len,
+		rec.stage_off,
+		rec.size,
+	};
+
+	return sfs_log_store(vol, slot, word);
+}
 void sfs_log_commit(struct sfs_inode *in, uint32_t slot);
 void sfs_log_done(struct sfs_inode *in, uint32_t slot, bool durable);
 void sfs_log_cut(struct sfs_inode *in, uint32_t slot, uint64_t size);
@@ -425,7 +450,6 @@ void sfs_fds_shared(void);
 bool sfs_was_mapped(const struct sfs_inode *in);
 
 /* write.c, append.c */
-#define SFS_CRC_MAX    1024u	   /* bytes: up to here a checksum in the record is cheaper than a second fence */
 #define SFS_STORE_MAX  512u	   /* shorter copies are not worth non-temporal stores */
 #define SFS_APPEND_MAX (64u << 10) /* bytes: what longer ones save is nothing beside the copy */
 #define SFS_PREFETCH   6u	   /* small appends ahead */
@@ -434,9 +458,9 @@ bool sfs_was_mapped(const struct sfs_inode *in);
 struct sfs_ofd *sfs_ofd_of(int fd);
 int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd);
 /* The window or the file, not what is staged: [off, off + n) as the kernel has it, zeros beyond its end. */
+int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n);
 /* The same, always by pread. */
 int sfs_read_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n);
-int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n);
 
 /* service.c */
 int sfs_service_start(void);

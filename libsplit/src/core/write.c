@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/crc32c.h"
 #include "base/sys.h"
 #include "core/iov.h"
 #include "core/map.h"
@@ -75,6 +74,34 @@ static void copy_in(uint8_t *dst, struct sfs_cursor *c, size_t n, bool durable)
 		dst += got;
 		n -= got;
 	}
+}
+
+/* As copy_in(), durable, with the checksum. Short pieces are gathered: storing to a line that is being written back takes its time. */
+static uint32_t copy_in_crc(uint8_t *dst, struct sfs_cursor *c, size_t n)
+{
+	uint8_t gathered[SFS_STORE_MAX];
+	uint32_t crc = 0;
+
+	while (n > 0) {
+		size_t got;
+		const void *src = sfs_cursor_next(c, n, &got);
+
+		if (got < n && got < sizeof(gathered)) {
+			const size_t most = n < sizeof(gathered) ? n : sizeof(gathered);
+
+			memcpy(gathered, src, got);
+			for (size_t some = got; some < most; some += got) {
+				src = sfs_cursor_next(c, most - some, &got);
+				memcpy(gathered + some, src, got);
+			}
+			src = gathered;
+			got = most;
+		}
+		crc = pm_copy_crc(crc, dst, src, got);
+		dst += got;
+		n -= got;
+	}
+	return crc;
 }
 
 static bool any_staged(const struct sfs_inode *in, uint64_t pos, size_t n)
@@ -260,9 +287,8 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	const bool fenced = vol->mode != SFS_POSIX;
 	struct extent ext[EXTENTS_MAX];
 	struct sfs_record rec;
-	uint8_t bounce[SFS_CRC_MAX];
 	uint64_t covered = pos, size;
-	uint32_t slot, data_crc = 0;
+	uint32_t slot, data_crc = 0, rec_crc = 0;
 	/* posix promises that an overwrite survives when it returns: here, as everything before it, by a COMMIT. */
 	const bool commits = vol->dax && !fenced && pos < in->size;
 	bool crc, grows;
@@ -286,8 +312,8 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 		return r;
 	n = (size_t)(covered - pos);
 	size = pos + n > in->size ? pos + n : in->size;
-	crc = fenced && k == 1 && n <= SFS_CRC_MAX;
-	grows = !fenced && k == 1 && pos == in->size;
+	crc = fenced && k == 1 && n <= pm_crc_max();
+	grows = !fenced && k == 1 && pos == in->size && !sfs_near_limit(in, n);
 
 	for (int i = 0; i < k; i++) {
 		r = carry_edges(in, &ext[i]);
@@ -298,18 +324,10 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	for (int i = 0; i < k; i++) {
 		uint8_t *dst = sfs_block_addr(vol, ext[i].b) + ext[i].off % SFS_BLOCK;
 
-		if (crc) {
-			/* Checksum what is stored, even if another thread changes the caller's buffer meanwhile. */
-			for (size_t done = 0, got; done < n; done += got) {
-				const void *src = sfs_cursor_next(c, n - done, &got);
-
-				memcpy(bounce + done, src, got);
-			}
-			data_crc = crc32c(0, bounce, n);
-			pm_copy(dst, bounce, n);
-		} else {
+		if (crc)
+			data_crc = copy_in_crc(dst, c, n);
+		else
 			copy_in(dst, c, ext[i].len, fenced || vol->dax);
-		}
 	}
 	if (fenced && !crc)
 		pm_fence();
@@ -321,7 +339,7 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 		rec.group_left = (uint8_t)(k - 1 - i);
 		rec.data_crc = data_crc;
 		rec.size = size;
-		sfs_log_write(vol, slot + (uint32_t)i, &rec);
+		rec_crc = sfs_log_write(vol, slot + (uint32_t)i, rec);
 	}
 	if (fenced)
 		pm_fence();
@@ -339,9 +357,9 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 		count(vol, overwrite_bytes, n);
 	}
 	count(vol, staged_bytes, n);
-	if (grows && !sfs_near_limit(in, 0)) {
+	if (grows) {
 		in->grow = &vol->records[slot];
-		in->grow_crc = rec.crc;
+		in->grow_crc = rec_crc;
 		in->grow_base = sfs_block_addr(vol, ext[0].b) + ext[0].off % SFS_BLOCK;
 		in->grow_at = in->grow_dirty = in->grow_base + n;
 		in->grow_limit = in->grow_at + -(pos + n) % SFS_BLOCK;
@@ -349,7 +367,6 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 		/* The next locked instruction waits until all stores have their lines: fetch those of the next small append now. */
 		const uint8_t *end = sfs_block_addr(vol, ext[k - 1].b) + ext[k - 1].off % SFS_BLOCK + ext[k - 1].len;
 
-		__builtin_prefetch(&vol->records[slot + SFS_PREFETCH], 1);
 		for (size_t i = 0; i < n; i += 64)
 			__builtin_prefetch(end + SFS_PREFETCH * n + i, 1);
 	}

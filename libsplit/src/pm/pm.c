@@ -7,13 +7,17 @@
  */
 #include "pm/pm.h"
 
-#include <stdbool.h>
+#include <string.h>
 
 #include "base/cpu.h"
+#include "base/crc32c.h"
 #include "base/sys.h"
+#include "pm/lines_crc.h"
 
-#define LINE	  64u
-#define PM_NT_MIN 512u
+#define LINE	   64u
+#define PM_NT_MIN  512u
+#define BOUNCE	   1024u  /* bytes: a checksum of its own pass takes as long as a fence from here on */
+#define CRC_BESIDE 16384u /* bytes: see pm_crc_max() */
 
 typedef uint8_t v16 __attribute__((vector_size(16)));
 typedef v16 v16_any __attribute__((aligned(1), may_alias));
@@ -78,6 +82,11 @@ static inline void store_line(char *dst, v16 a, v16 b, v16 c, v16 d)
 	_mm_stream_si128((__m128i *)dst + 3, (__m128i)d);
 }
 
+static inline void store_word(char *dst, uint64_t v)
+{
+	_mm_stream_si64((long long *)dst, (long long)v);
+}
+
 /* Non-temporal stores go past the caches. */
 static inline void lines_stored(const char *dst, size_t n)
 {
@@ -135,6 +144,11 @@ static inline void store_line(char *dst, v16 a, v16 b, v16 c, v16 d)
 			 :
 			 : "r"(dst), "w"(a), "w"(b), "w"(c), "w"(d)
 			 : "memory");
+}
+
+static inline void store_word(char *dst, uint64_t v)
+{
+	*(volatile u64_any *)dst = v;
 }
 
 /* Non-temporal is a hint here: the lines are in the caches as any others. */
@@ -263,6 +277,53 @@ void pm_copy(void *dst, const void *src, size_t n)
 	copy(dst, src, n);
 }
 
+static bool crc_beside_stores(void)
+{
+	const uint32_t all = SFS_CPU_VCLMUL | SFS_CPU_CLMUL | SFS_CPU_CRC32C;
+
+	return (sfs_cpu() & all) == all;
+}
+
+size_t pm_crc_max(void)
+{
+	return crc_beside_stores() ? CRC_BESIDE : BOUNCE;
+}
+
+/* By way of a buffer of our own: the caller's may change between two passes. */
+static uint32_t copy_bounced(uint32_t crc, char *dst, const char *src, size_t n)
+{
+	char bounce[BOUNCE];
+
+	for (size_t done = 0, some; done < n; done += some) {
+		some = n - done < sizeof(bounce) ? n - done : sizeof(bounce);
+		memcpy(bounce, src + done, some);
+		crc = crc32c(crc, bounce, some);
+		if (pm_whole_lines(dst + done, some))
+			copy_nt(dst + done, bounce, some);
+		else
+			copy(dst + done, bounce, some);
+	}
+	return crc;
+}
+
+uint32_t pm_copy_crc(uint32_t crc, void *dst, const void *src, size_t n)
+{
+	const size_t head = -(uintptr_t)dst & (LINE - 1);
+	const size_t body = n < PM_NT_MIN || !crc_beside_stores() ? 0 : (n - head) & ~(size_t)(PM_LINES_CRC - 1);
+	char *d = dst;
+	const char *s = src;
+
+	if (!body)
+		return copy_bounced(crc, d, s, n);
+	if (head)
+		crc = copy_bounced(crc, d, s, head);
+	record(PM_EV_NT, d + head, s + head, body);
+	crc = pm_lines_crc(crc, d + head, s + head, body);
+	if (n > head + body)
+		crc = copy_bounced(crc, d + head + body, s + head + body, n - head - body);
+	return crc;
+}
+
 void pm_store(void *dst, const void *src, size_t n)
 {
 	record(PM_EV_STORE, dst, src, n);
@@ -274,9 +335,13 @@ void pm_zero(void *dst, size_t n)
 	copy(dst, NULL, n);
 }
 
+/* From words: see sfs_log_write() (core/state.h), whose words they are. */
 void pm_copy_line(void *dst, const void *src)
 {
-	copy_cached(dst, src, LINE);
+	record(PM_EV_NT, dst, src, LINE);
+	for (size_t i = 0; i < LINE; i += 8)
+		store_word((char *)dst + i, *(const volatile u64_any *)((const char *)src + i));
+	lines_stored(dst, LINE);
 }
 
 #ifdef PM_RECORD

@@ -19,7 +19,7 @@ extern __typeof__(sfs_cover_gaps) __real_sfs_cover_gaps, __wrap_sfs_cover_gaps;
 extern __typeof__(sfs_scan) __real_sfs_scan, __wrap_sfs_scan;
 extern __typeof__(sfs_recover_log) __real_sfs_recover_log, __wrap_sfs_recover_log;
 extern __typeof__(sfs_stage_alloc) __real_sfs_stage_alloc, __wrap_sfs_stage_alloc;
-extern __typeof__(sfs_log_write) __real_sfs_log_write, __wrap_sfs_log_write;
+extern __typeof__(sfs_log_store) __real_sfs_log_store, __wrap_sfs_log_store;
 extern __typeof__(sfs_io_prepare) __real_sfs_io_prepare, __wrap_sfs_io_prepare;
 extern __typeof__(crc32c) __real_crc32c, __wrap_crc32c;
 
@@ -148,15 +148,19 @@ sfs_block __wrap_sfs_stage_alloc(struct sfs_inode *in, uint32_t *n, int *err)
 	return b;
 }
 
-void __real_sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec);
-void __wrap_sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec);
-void __wrap_sfs_log_write(struct sfs_volume *vol, uint32_t slot, struct sfs_record *rec)
+uint32_t __real_sfs_log_store(struct sfs_volume *vol, uint32_t slot, uint64_t word[8]);
+uint32_t __wrap_sfs_log_store(struct sfs_volume *vol, uint32_t slot, uint64_t word[8]);
+uint32_t __wrap_sfs_log_store(struct sfs_volume *vol, uint32_t slot, uint64_t word[8])
 {
-	if (is(MUT_NO_DATA_CRC) && rec->type == SFS_REC_WRITE)
-		rec->flags &= (uint8_t)~SFS_REC_DATA_CRC;
+	struct sfs_record rec;
+
+	memcpy(&rec, word, sizeof(rec));
+	if (is(MUT_NO_DATA_CRC) && rec.type == SFS_REC_WRITE)
+		rec.flags &= (uint8_t)~SFS_REC_DATA_CRC;
 	if (is(MUT_PARTS_COUNT))
-		rec->group_pos = rec->group_left = 0;
-	__real_sfs_log_write(vol, is(MUT_SLOT_REUSED) ? slot & ~1u : slot, rec);
+		rec.group_pos = rec.group_left = 0;
+	memcpy(word, &rec, sizeof(rec));
+	return __real_sfs_log_store(vol, is(MUT_SLOT_REUSED) ? slot & ~1u : slot, word);
 }
 
 int __real_sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd);

@@ -320,6 +320,13 @@ void record_free(struct trace *t)
 	}
 
 PM_WRAP(pm_copy, (void *dst, const void *src, size_t n), (dst, src, n))
+uint32_t __real_pm_copy_crc(uint32_t crc, void *dst, const void *src, size_t n);
+uint32_t __wrap_pm_copy_crc(uint32_t crc, void *dst, const void *src, size_t n);
+uint32_t __wrap_pm_copy_crc(uint32_t crc, void *dst, const void *src, size_t n)
+{
+	pm_site = __builtin_return_address(0);
+	return __real_pm_copy_crc(crc, dst, src, n);
+}
 PM_WRAP(pm_store, (void *dst, const void *src, size_t n), (dst, src, n))
 PM_WRAP(pm_zero, (void *dst, size_t n), (dst, n))
 PM_WRAP(pm_copy_line, (void *dst, const void *src), (dst, src))

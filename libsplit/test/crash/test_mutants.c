@@ -355,7 +355,7 @@ int main(int argc, char **argv)
 	for (int i = only >= 0 ? only : 0; i < nbugs && (only < 0 || i == only); i++) {
 		unsigned k = 0;
 
-		if (!all && only < 0 && !strstr(bugs[i].what, "write_staged") && !strstr(bugs[i].what, "sfs_log_write"))
+		if (!all && only < 0 && !strstr(bugs[i].what, "write_staged") && !strstr(bugs[i].what, "sfs_log_store"))
 			continue;
 
 		fflush(stdout);

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pm_copy and pm_zero leave exactly the bytes that libpmem leaves, at every small length, alignment and around the switch. Where
- * libpmem is not there for the target, the C library's functions must do.
+ * libpmem is not there for the target, the C library's functions must do. pm_copy_crc leaves the same, and its sum is that of what it
+ * left, whatever happens to the source meanwhile.
  */
 #include "pm/pm.h"
 
 #include <sys/mman.h>
 
+#include <pthread.h>
+#include <stdbool.h>
+
 #include "base/cpu.h"
+#include "base/crc32c.h"
 #include "harness.h"
 
 #ifdef HAVE_LIBPMEM
@@ -28,8 +33,14 @@ static void one(uint64_t *rnd, size_t n)
 {
 	size_t to = GUARD + test_below(rnd, 128), from = test_below(rnd, 128);
 	uint64_t value = test_random(rnd);
+	uint32_t crc = (uint32_t)test_random(rnd);
 
 	pm_copy(ours + to, src + from, n);
+	pmem_memcpy(theirs + to, src + from, n, PMEM_F_MEM_NODRAIN);
+	CHECK_MEM(ours, theirs, SIZE + 2 * GUARD);
+
+	to = GUARD + test_below(rnd, 128), from = test_below(rnd, 128);
+	CHECK_EQ(pm_copy_crc(crc, ours + to, src + from, n), crc32c_table(crc, src + from, n));
 	pmem_memcpy(theirs + to, src + from, n, PMEM_F_MEM_NODRAIN);
 	CHECK_MEM(ours, theirs, SIZE + 2 * GUARD);
 
@@ -54,6 +65,37 @@ static void one(uint64_t *rnd, size_t n)
 	CHECK_MEM(ours, theirs, SIZE + 2 * GUARD);
 }
 
+static bool stop;
+
+static void *change_source(void *arg)
+{
+	uint64_t rnd = 1;
+
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
+		__atomic_store_n((uint64_t *)arg + test_below(&rnd, SIZE / 8), test_random(&rnd), __ATOMIC_RELAXED);
+	return NULL;
+}
+
+/* Until the source was seen to change under a copy often enough. */
+static void changing_source(void)
+{
+	static uint64_t source[SIZE / 8];
+	pthread_t thread;
+	int changed = 0;
+
+	CHECK_EQ(pthread_create(&thread, NULL, change_source, source), 0);
+	while (changed < 100) {
+		const uint32_t before = crc32c(0, source, SIZE), crc = pm_copy_crc(0, ours, source, SIZE);
+
+		CHECK_EQ(crc, crc32c(0, ours, SIZE));
+		changed += crc != before && crc != crc32c(0, source, SIZE);
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	memcpy(theirs, ours, SIZE);
+	stop = false;
+}
+
 int main(void)
 {
 	uint64_t rnd = test_seed(3);
@@ -74,6 +116,7 @@ int main(void)
 			one(&rnd, n);
 		for (int i = 0; i < 200; i++)
 			one(&rnd, test_below(&rnd, SIZE - 128));
+		changing_source();
 	}
 	return 0;
 }
