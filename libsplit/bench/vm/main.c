@@ -35,7 +35,7 @@ static const char *const metric_names[METRIC_COUNT] = {
 static const struct {
 	const char *name;
 	unsigned count;
-} slices[] = {{"files", 20}, {"names", 20}, {"appends", 500}, {"appends-10", 200}, {"overwrites", 500}, {"reads", 500}};
+} slices[] = {{"files", 20}, {"names", 20}, {"appends", 500}, {"appends-10", 2000}, {"overwrites", 500}, {"reads", 500}};
 
 /* What the project aims at, as kernel over library; everything else is printed without a judgement. */
 static const struct {

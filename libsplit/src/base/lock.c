@@ -41,29 +41,26 @@ static void **slot(void)
 	return &blocked[((uintptr_t)sfs_self() >> 6) * 0x9e3779b97f4a7c15ull >> 56].self;
 }
 
-enum { HANDLERS_UNKNOWN, HANDLERS_NONE, HANDLERS_SEEN };
-static int handlers;
+int sfs_handlers;
 
 void sfs_handlers_none(void)
 {
-	int unknown = HANDLERS_UNKNOWN;
+	int unknown = SFS_HANDLERS_UNKNOWN;
 
-	__atomic_compare_exchange_n(&handlers, &unknown, HANDLERS_NONE, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+	__atomic_compare_exchange_n(&sfs_handlers, &unknown, SFS_HANDLERS_NONE, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 
 bool sfs_handlers_seen(void)
 {
-	return __atomic_exchange_n(&handlers, HANDLERS_SEEN, __ATOMIC_SEQ_CST) != HANDLERS_SEEN;
+	return __atomic_exchange_n(&sfs_handlers, SFS_HANDLERS_SEEN, __ATOMIC_SEQ_CST) != SFS_HANDLERS_SEEN;
 }
 
-uint64_t sfs_signals_block(void)
+uint64_t sfs_signals_block_all(void)
 {
 	const uint64_t most = ~FAULTS;
 	void **mine = slot();
 	uint64_t mask = 0;
 
-	if (__atomic_load_n(&handlers, __ATOMIC_RELAXED) == HANDLERS_NONE)
-		return SFS_SIGNALS_BLOCKED;
 	if (__atomic_load_n(mine, __ATOMIC_RELAXED) == sfs_self())
 		return SFS_SIGNALS_BLOCKED;
 	sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&most, (long)&mask, sizeof(mask));
@@ -71,12 +68,10 @@ uint64_t sfs_signals_block(void)
 	return mask;
 }
 
-void sfs_signals_restore(uint64_t mask)
+void sfs_signals_restore_mask(uint64_t mask)
 {
 	void **mine = slot();
 
-	if (mask == SFS_SIGNALS_BLOCKED)
-		return;
 	if (__atomic_load_n(mine, __ATOMIC_RELAXED) == sfs_self())
 		__atomic_store_n(mine, NULL, __ATOMIC_RELAXED);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);

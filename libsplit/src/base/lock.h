@@ -28,8 +28,23 @@
  */
 
 #define SFS_SIGNALS_BLOCKED (1ull << 8) /* SIGKILL, which no mask has: they were blocked already */
-uint64_t sfs_signals_block(void);
-void sfs_signals_restore(uint64_t mask);
+enum { SFS_HANDLERS_UNKNOWN, SFS_HANDLERS_NONE, SFS_HANDLERS_SEEN };
+extern int sfs_handlers __attribute__((visibility("hidden")));
+uint64_t sfs_signals_block_all(void);
+void sfs_signals_restore_mask(uint64_t mask);
+
+static inline uint64_t sfs_signals_block(void)
+{
+	return __atomic_load_n(&sfs_handlers, __ATOMIC_RELAXED) == SFS_HANDLERS_NONE ? SFS_SIGNALS_BLOCKED
+										     : sfs_signals_block_all();
+}
+
+static inline void sfs_signals_restore(uint64_t mask)
+{
+	if (mask != SFS_SIGNALS_BLOCKED)
+		sfs_signals_restore_mask(mask);
+}
+
 void sfs_signals_forget(void); /* in the child of a fork: the other threads are gone */
 void sfs_handlers_none(void);
 /* False: it is known already. Sections that began before go on without: see sfs_handler_installed(). */

@@ -116,7 +116,7 @@ static bool rests(const struct sfs_inode *in)
 static int ofd_put_blocked(struct sfs_ofd *ofd)
 {
 	struct sfs_inode *in = ofd->inode;
-	bool last, many;
+	bool last, gone = false, many = false, publish = false, touched = false;
 	int r = 0;
 
 	sfs_mutex_lock(&sfs.lock);
@@ -124,15 +124,21 @@ static int ofd_put_blocked(struct sfs_ofd *ofd)
 	if (last) {
 		ofd->next_free = sfs.free_ofds;
 		sfs.free_ofds = ofd;
+		/* Records that go on counting keep the inode, and its descriptor: not too many. */
+		many = load_acquire(&in->vol->live) > LINGER_MAX;
+		publish = (in->live || in->staged > 0) && (many || !rests(in));
+		touched = in->touched && in->staged == 0;
+		if (!publish && !touched)
+			gone = sfs_inode_put_locked(in);
 	}
 	sfs_mutex_unlock(&sfs.lock);
-	if (!last)
+	if (gone)
+		sfs_inode_end(in);
+	if (!publish && !touched)
 		return 0;
-	/* Records that go on counting keep the inode, and its descriptor: not too many. */
-	many = load_acquire(&in->vol->live) > LINGER_MAX;
-	if ((in->live || in->staged > 0) && (many || !rests(in)))
+	if (publish)
 		r = sfs_flush_unlocked(in, many ? SFS_RETIRE : SFS_PUBLISH);
-	else if (in->touched && in->staged == 0)
+	else
 		times(in);
 	sfs_inode_put(in);
 	return r;

@@ -132,16 +132,13 @@ bool sfs_inode_parks(const struct sfs_inode *in)
 }
 
 /*
- * Give a reference back. With the last one the inode goes; whoever drops it has flushed before (a flush that failed keeps
- * the data staged and its records live: then the inode stays, for the agent to recover when the process ends).
+ * Give a reference back. With the last one the inode goes (sfs_inode_end() when true is returned); whoever drops it has flushed before (a
+ * flush that failed keeps the data staged and its records live: then the inode stays, for the agent to recover when the process ends).
  */
-static void put(struct sfs_inode *in, bool walk)
+static bool put_locked(struct sfs_inode *in, bool walk)
 {
-	struct sfs_inode **p;
-	uint64_t *op;
 	bool stays, last;
 
-	sfs_mutex_lock(&sfs.lock);
 	in->walks -= walk;
 	/* Not open any more, or it was not: may it stay? */
 	stays = in->refs - in->walks == 1 && sfs_inode_parks(in);
@@ -152,9 +149,20 @@ static void put(struct sfs_inode *in, bool walk)
 	last = in->refs == 1 && !stays;
 	if (!last)
 		in->refs--;
-	sfs_mutex_unlock(&sfs.lock);
-	if (!last)
-		return;
+	return last;
+}
+
+bool sfs_inode_put_locked(struct sfs_inode *in)
+{
+	return put_locked(in, false);
+}
+
+void sfs_inode_end(struct sfs_inode *in)
+{
+	struct sfs_inode **p;
+	uint64_t *op;
+	bool last;
+
 	if (unlikely(!sfs_op_begin(in, &op))) {
 		/* A signal handler has left the call that has the lock by a jump: it stays as it is. */
 		sfs_mutex_lock(&sfs.lock);
@@ -193,6 +201,17 @@ static void put(struct sfs_inode *in, bool walk)
 	in->next = sfs.free_inodes;
 	sfs.free_inodes = in;
 	sfs_mutex_unlock(&sfs.lock);
+}
+
+static void put(struct sfs_inode *in, bool walk)
+{
+	bool last;
+
+	sfs_mutex_lock(&sfs.lock);
+	last = put_locked(in, walk);
+	sfs_mutex_unlock(&sfs.lock);
+	if (last)
+		sfs_inode_end(in);
 }
 
 void sfs_inode_put(struct sfs_inode *in)

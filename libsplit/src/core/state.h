@@ -309,6 +309,9 @@ void sfs_private_close(int fd);
 struct sfs_inode *sfs_inode_find_locked(dev_t dev, ino_t ino);
 struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino);
 void sfs_inode_put(struct sfs_inode *in);
+/* The same with sfs.lock held, by who has flushed; true: sfs_inode_end() is to follow without it. */
+bool sfs_inode_put_locked(struct sfs_inode *in);
+void sfs_inode_end(struct sfs_inode *in);
 void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, void *arg), void *arg);
 #define SFS_AGE_OLD 128u /* goes with the next tick */
 /* Would it stay after the last close? */
