@@ -94,6 +94,8 @@ ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off);
  * sfs_write() does it.
  */
 bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n);
+/* The same of read(2) and pread(2), at the file offset when off is negative: true when n bytes were one copy from the window. */
+bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off);
 off_t sfs_lseek(int fd, off_t off, int whence);
 int sfs_fsync(int fd, bool data_only);
 /* sync(2), syncfs(2): everything staged is relinked; the caller then makes the real call. */

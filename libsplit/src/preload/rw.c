@@ -4,8 +4,18 @@
 
 #include <unistd.h>
 
+/* At the file offset when off is negative. */
+static inline bool read_at_once(int fd, void *buf, size_t n, off_t off)
+{
+	struct sfs_ofd *ofd = sfs_known(fd);
+
+	return ofd && likely(!pl_bad_buffer(buf, n) && !pl_cancel_used) && sfs_read_window(ofd, fd, buf, n, off);
+}
+
 WRAPPER ssize_t w_read(int fd, void *buf, size_t n)
 {
+	if (read_at_once(fd, buf, n, -1))
+		return (ssize_t)n;
 	SERVE(fd, unlikely(pl_bad_buffer(buf, n)) ? -EFAULT : sfs_read(fd, buf, n, -1), REAL(read)(fd, buf, n));
 }
 EXPORT(read, w_read);
@@ -25,6 +35,8 @@ EXPORT(__write, w_write);
 /* A negative offset would mean "at the file offset" to the core; here it is an error, and the real call knows which. */
 WRAPPER ssize_t w_pread(int fd, void *buf, size_t n, off_t off)
 {
+	if (off >= 0 && read_at_once(fd, buf, n, off))
+		return (ssize_t)n;
 	SERVE(fd,
 	      off < 0				? SFS_PASS
 	      : unlikely(pl_bad_buffer(buf, n)) ? -EFAULT
