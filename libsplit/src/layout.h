@@ -78,10 +78,14 @@ struct sfs_counters {
 #undef SFS_COUNTER_FIELD
 };
 
-/* Page 1 of a log. */
-struct sfs_log_stats {
+/* Page 1 of a log: added up, they are the client's. Each thread has a place, so that two seldom store to the same line. */
+#define SFS_COUNTER_PLACES 32u
+struct sfs_counter_place {
 	struct sfs_counters counters;
-	uint8_t pad[4096 - sizeof(struct sfs_counters)];
+	uint8_t pad[128 - sizeof(struct sfs_counters)];
+};
+struct sfs_log_stats {
+	struct sfs_counter_place place[SFS_COUNTER_PLACES];
 };
 _Static_assert(sizeof(struct sfs_log_stats) == 4096, "counters take one page");
 

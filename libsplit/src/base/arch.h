@@ -3,6 +3,7 @@
 #ifndef SFS_ARCH_H
 #define SFS_ARCH_H
 
+#include <stdint.h>
 #include <sys/syscall.h>
 
 #if defined(__x86_64__)
@@ -115,5 +116,13 @@ static inline long sys_clone_thread(unsigned long flags, void *stack_top, void *
 #else
 #error "libsplit runs on x86-64 and arm64"
 #endif
+
+#define SFS_HASH_FACTOR 0x9e3779b97f4a7c15ull /* 2^64 over the golden ratio */
+
+/* 16 bits that differ from thread to thread, where thread pointers differ in a few. */
+static inline uint32_t sfs_thread_hash(void)
+{
+	return (uint32_t)(((unsigned long)sfs_self() >> 6) * SFS_HASH_FACTOR >> 48);
+}
 
 #endif

@@ -38,7 +38,7 @@ static struct {
 
 static void **slot(void)
 {
-	return &blocked[((uintptr_t)sfs_self() >> 6) * 0x9e3779b97f4a7c15ull >> 56].self;
+	return &blocked[sfs_thread_hash() % (sizeof(blocked) / sizeof(blocked[0]))].self;
 }
 
 int sfs_handlers;
@@ -161,4 +161,36 @@ void sfs_rwlock_wake(struct sfs_rwlock *l, uint32_t state)
 		futex_wake(&l->state, 1, WAIT_WRITERS);
 	if (state & SFS_RW_READERS_WAIT)
 		futex_wake(&l->state, 0x7fffffff, WAIT_READERS);
+}
+
+struct sfs_spread_place sfs_spread_places[SFS_SPREAD_PLACES];
+
+bool sfs_spread_end(struct sfs_rwlock *l, bool wait)
+{
+	const struct timespec pause = {0, 50000};
+
+	__atomic_exchange_n(&l->spread, 0, __ATOMIC_SEQ_CST);
+	for (unsigned i = 0; i < SFS_SPREAD_PLACES; i++) {
+		for (unsigned n = 0; __atomic_load_n(&sfs_spread_places[i].lock, __ATOMIC_SEQ_CST) == l; n++) {
+			if (!wait) {
+				/* Who takes the word next has to look for that reader, too. */
+				__atomic_store_n(&l->spread, 1, __ATOMIC_SEQ_CST);
+				return false;
+			}
+			/* A reader may wait for the disk, or for the processor that we have. */
+			if (n < SPINS)
+				sfs_relax();
+			else
+				sys_call2(SYS_nanosleep, (long)&pause, 0);
+		}
+	}
+	__atomic_store_n(&l->shared_turns, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&l->spread_ends, l->spread_ends + 1, __ATOMIC_RELAXED);
+	return true;
+}
+
+void sfs_spread_forget(void)
+{
+	for (unsigned i = 0; i < SFS_SPREAD_PLACES; i++)
+		sfs_spread_places[i] = (struct sfs_spread_place){};
 }

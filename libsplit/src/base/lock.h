@@ -149,11 +149,33 @@ static inline void sfs_mutex_unlock(struct sfs_mutex *m)
 
 /* --- shared or exclusive: a waiting writer keeps new readers out; a release lets waiting readers and one writer compete */
 
+/*
+ * Readers that do nothing but count themselves in one word take longer for that, on several processors, than for a small read. So a lock
+ * that many have taken shared in a row is *spread*: a reader announces itself in a place of its thread instead, and a writer, when it
+ * has the word, ends that and looks for the lock in all places (as BRAVO does, Dice and Kogan, USENIX ATC'19). Each time it happens doubles
+ * the number of turns until the next. A lock that is biased is not spread, and the other way round.
+ */
 struct sfs_rwlock {
-	uint32_t state;	      /* SFS_RW_* bits over the number of readers */
-	uint32_t writers;     /* that wait */
+	uint32_t state;	       /* SFS_RW_* bits over the number of readers */
+	uint32_t writers;      /* that wait */
+	uint32_t spread;       /* set by who has the word shared, cleared by who has it exclusively */
+	uint32_t shared_turns; /* since then; about right is enough, like the next */
+	uint32_t spread_ends;
 	struct sfs_bias bias; /* held through it: exclusively, whatever was asked for */
 };
+
+#define SFS_SPREAD_TURNS  512u
+#define SFS_SPREAD_PLACES 128u
+struct sfs_spread_place {
+	const struct sfs_rwlock *lock; /* that a thread of this place has shared */
+	void *thread;		       /* the one that has; its own between taking and giving the place */
+	uint8_t pad[64 - 2 * sizeof(void *)];
+};
+extern struct sfs_spread_place sfs_spread_places[SFS_SPREAD_PLACES] __attribute__((visibility("hidden")));
+
+/* The word was taken exclusively. False: somebody still reads and `wait` was not wanted; release the word. */
+bool sfs_spread_end(struct sfs_rwlock *l, bool wait);
+void sfs_spread_forget(void); /* in the child of a fork */
 #define SFS_RWLOCK_INIT                                                                                                        \
 	{                                                                                                                      \
 		0                                                                                                              \
@@ -207,9 +229,53 @@ static inline void sfs_rwlock_unlock_word(struct sfs_rwlock *l)
 		sfs_rwlock_wake(l, s);
 }
 
+static inline bool sfs_spread_take(struct sfs_rwlock *l)
+{
+	const struct sfs_rwlock *nobody = NULL;
+	struct sfs_spread_place *p;
+
+	if (!__atomic_load_n(&l->spread, __ATOMIC_RELAXED))
+		return false;
+	p = &sfs_spread_places[sfs_thread_hash() % SFS_SPREAD_PLACES];
+	/* Taken by another thread, or by this one for another lock: the word will do. */
+	if (__atomic_load_n(&p->lock, __ATOMIC_RELAXED) ||
+	    !__atomic_compare_exchange_n(&p->lock, &nobody, l, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+		return false;
+	/* Either we see that it is over, or who ended it sees us. */
+	if (__builtin_expect(__atomic_load_n(&l->spread, __ATOMIC_SEQ_CST), 1)) {
+		__atomic_store_n(&p->thread, sfs_self(), __ATOMIC_RELAXED);
+		return true;
+	}
+	__atomic_store_n(&p->lock, NULL, __ATOMIC_RELEASE);
+	return false;
+}
+
+static inline bool sfs_spread_drop(struct sfs_rwlock *l)
+{
+	struct sfs_spread_place *p = &sfs_spread_places[sfs_thread_hash() % SFS_SPREAD_PLACES];
+
+	if (__atomic_load_n(&p->thread, __ATOMIC_RELAXED) != sfs_self() || __atomic_load_n(&p->lock, __ATOMIC_RELAXED) != l)
+		return false;
+	__atomic_store_n(&p->thread, NULL, __ATOMIC_RELAXED);
+	__atomic_store_n(&p->lock, NULL, __ATOMIC_RELEASE);
+	return true;
+}
+
+/* The word is held shared and about to be released. */
+static inline void sfs_spread_count(struct sfs_rwlock *l)
+{
+	const uint32_t turns = __atomic_load_n(&l->shared_turns, __ATOMIC_RELAXED) + 1;
+	const uint32_t ends = __atomic_load_n(&l->spread_ends, __ATOMIC_RELAXED);
+
+	if (turns <= SFS_SPREAD_TURNS << (ends < 12 ? ends : 12))
+		__atomic_store_n(&l->shared_turns, turns, __ATOMIC_RELAXED);
+	else if (!__atomic_load_n(&l->bias.owner, __ATOMIC_ACQUIRE))
+		__atomic_store_n(&l->spread, 1, __ATOMIC_RELEASE);
+}
+
 static inline bool sfs_rwlock_tryrdlock(struct sfs_rwlock *l)
 {
-	if (sfs_bias_take(&l->bias))
+	if (sfs_bias_take(&l->bias) || sfs_spread_take(l))
 		return true;
 	if (!sfs_rwlock_try_word_shared(l))
 		return false;
@@ -221,7 +287,7 @@ static inline bool sfs_rwlock_tryrdlock(struct sfs_rwlock *l)
 
 static inline void sfs_rwlock_rdlock(struct sfs_rwlock *l)
 {
-	if (sfs_bias_take(&l->bias))
+	if (sfs_bias_take(&l->bias) || sfs_spread_take(l))
 		return;
 	if (__builtin_expect(!sfs_rwlock_try_word_shared(l), 0))
 		sfs_rwlock_rdlock_slow(l);
@@ -230,8 +296,17 @@ static inline void sfs_rwlock_rdlock(struct sfs_rwlock *l)
 
 static inline void sfs_rwlock_rdunlock(struct sfs_rwlock *l)
 {
-	if (!sfs_bias_drop(&l->bias))
-		sfs_rwlock_unlock_word_shared(l);
+	if (sfs_bias_drop(&l->bias) || sfs_spread_drop(l))
+		return;
+	sfs_spread_count(l);
+	sfs_rwlock_unlock_word_shared(l);
+}
+
+/* The lock proper was taken exclusively: end what lets others in without it. */
+static inline bool sfs_rwlock_alone(struct sfs_rwlock *l, bool wait)
+{
+	return sfs_bias_end(&l->bias, wait) &&
+	       (__builtin_expect(!__atomic_load_n(&l->spread, __ATOMIC_ACQUIRE), 1) || sfs_spread_end(l, wait));
 }
 
 static inline bool sfs_rwlock_trywrlock(struct sfs_rwlock *l)
@@ -240,7 +315,7 @@ static inline bool sfs_rwlock_trywrlock(struct sfs_rwlock *l)
 		return true;
 	if (!sfs_rwlock_try_word(l))
 		return false;
-	if (sfs_bias_end(&l->bias, false))
+	if (sfs_rwlock_alone(l, false))
 		return true;
 	sfs_rwlock_unlock_word(l);
 	return false;
@@ -252,7 +327,7 @@ static inline void sfs_rwlock_wrlock(struct sfs_rwlock *l)
 		return;
 	if (__builtin_expect(!sfs_rwlock_try_word(l), 0))
 		sfs_rwlock_wrlock_slow(l);
-	sfs_bias_end(&l->bias, true);
+	sfs_rwlock_alone(l, true);
 }
 
 static inline void sfs_rwlock_wrunlock(struct sfs_rwlock *l)

@@ -146,6 +146,7 @@ void sfs_fork_child(void)
 	sfs_limit_child();
 	memset(sfs_ops, 0, sizeof(sfs_ops));
 	sfs_signals_forget();
+	sfs_spread_forget();
 	for (int i = 0; i < SFS_HASH; i++) {
 		for (struct sfs_inode *in = sfs.hash[i]; in; in = in->next) {
 			memset(&in->lock, 0, sizeof(in->lock));

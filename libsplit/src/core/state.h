@@ -73,8 +73,7 @@ struct sfs_volume {
 	uint8_t *log;
 	size_t log_len;
 	struct sfs_record *records;
-	struct sfs_counters *counters;
-	struct sfs_counters no_counters; /* before there is a log */
+	struct sfs_log_stats *counters; /* the log's, or some that nobody reads */
 	uint32_t seed;
 	uint32_t slots;
 	uint64_t epoch;
@@ -237,7 +236,12 @@ struct sfs_state {
 
 extern struct sfs_state sfs __attribute__((visibility("hidden")));
 
-#define count(vol, what, n) ((vol)->counters->what += (uint64_t)(n))
+/* Plain additions: two threads that share a place may lose one. */
+static inline struct sfs_counters *sfs_counters_here(const struct sfs_volume *vol)
+{
+	return &vol->counters->place[sfs_thread_hash() % SFS_COUNTER_PLACES].counters;
+}
+#define count(vol, what, n) (sfs_counters_here(vol)->what += (uint64_t)(n))
 
 /*
  * Which thread works on which inode: a signal handler that interrupts a call and makes one on the same inode would wait for itself for
@@ -253,9 +257,8 @@ extern uint64_t sfs_ops[SFS_OPS + SFS_OP_PROBES] __attribute__((visibility("hidd
 /* False: this thread is inside a call on the inode already. *op is for sfs_op_end(). */
 static inline bool sfs_op_begin(struct sfs_inode *in, uint64_t **op)
 {
-	const uint64_t self = (uintptr_t)sfs_self(), spread = 0x9e3779b97f4a7c15ull;
-	const uint64_t mark = (self * spread ^ (uintptr_t)in) | 1;
-	uint64_t *slot = &sfs_ops[(self >> 6) * spread >> 54];
+	const uint64_t mark = ((uintptr_t)sfs_self() * SFS_HASH_FACTOR ^ (uintptr_t)in) | 1;
+	uint64_t *slot = &sfs_ops[sfs_thread_hash() % SFS_OPS];
 
 	*op = NULL;
 	if (unlikely(sfs_bias_mine(&in->lock.bias)))

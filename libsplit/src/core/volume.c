@@ -43,6 +43,8 @@ static const char *find(const char *s, char c)
 	return s;
 }
 
+static struct sfs_log_stats no_counters; /* before there is a log */
+
 /* SPLITFS_CONFIG: MODE:DIR:AGENTSDIR joined by ';'. An entry that does not parse is a volume that stays the kernel's. */
 void sfs_volumes_parse(const char *config)
 {
@@ -64,7 +66,7 @@ void sfs_volumes_parse(const char *config)
 			ok = false;
 		if (ok) {
 			vol->request_fd = vol->event_fd = vol->log_fd = -1;
-			vol->counters = &vol->no_counters;
+			vol->counters = &no_counters;
 			sfs.nvolumes++;
 		}
 		s = *end ? end + 1 : end;
@@ -116,7 +118,7 @@ static int log_map(struct sfs_volume *vol, int fd)
 	vol->log_len = (size_t)st.st_size;
 	vol->log_fd = fd;
 	vol->records = (struct sfs_record *)(vol->log + SFS_LOG_RECORDS_OFFSET);
-	vol->counters = (struct sfs_counters *)(vol->log + SFS_BLOCK);
+	vol->counters = (struct sfs_log_stats *)(vol->log + SFS_BLOCK);
 	vol->seed = h->seed;
 	vol->slots = h->slots;
 	vol->epoch = h->epoch;
@@ -231,7 +233,7 @@ void sfs_volume_forget(struct sfs_volume *vol)
 			sfs_private_close(vol->chunks[i].fd);
 	vol->nchunks = vol->current = 0;
 	vol->request_fd = vol->event_fd = vol->log_fd = -1;
-	vol->counters = &vol->no_counters;
+	vol->counters = &no_counters;
 	vol->log = NULL;
 	vol->records = NULL;
 	vol->live = 0;
@@ -345,7 +347,7 @@ static void volume_lost(struct sfs_volume *vol)
 	vol->nchunks = vol->current = 0;
 	sfs_mutex_unlock(&vol->stage);
 	/* The old log stays mapped: a thread may be counting in it. */
-	vol->counters = &vol->no_counters;
+	vol->counters = &no_counters;
 	store_release(&vol->state, VOL_UNKNOWN);
 	sfs_private_close(vol->log_fd);
 	vol->log_fd = -1;

@@ -95,12 +95,21 @@ int sfs_log_list(const struct sfs_root *r, struct sfs_numbers *logs, struct sfs_
 	return err ? sfs_fail(why, err, "list the logs of %s: %s", r->path, strerror(-err)) : 0;
 }
 
+void sfs_log_stats_sum(const struct sfs_log_stats *stats, struct sfs_counters *c)
+{
+	memset(c, 0, sizeof(*c));
+	for (unsigned i = 0; i < SFS_COUNTER_PLACES; i++)
+		sfs_counters_add(c, &stats->place[i].counters);
+}
+
 int sfs_log_counters(int logfd, struct sfs_counters *c)
 {
-	ssize_t n = pread(logfd, c, sizeof(*c), SFS_BLOCK);
+	struct sfs_log_stats stats;
+	const ssize_t n = pread(logfd, &stats, sizeof(stats), SFS_BLOCK);
 
-	if (n == (ssize_t)sizeof(*c))
-		return 0;
 	memset(c, 0, sizeof(*c));
-	return n < 0 ? -errno : -EINVAL;
+	if (n != (ssize_t)sizeof(stats))
+		return n < 0 ? -errno : -EINVAL;
+	sfs_log_stats_sum(&stats, c);
+	return 0;
 }

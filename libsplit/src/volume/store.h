@@ -44,7 +44,8 @@ uint32_t sfs_log_seed(const uint8_t uuid[16], uint32_t id);
 int sfs_log_remove(const struct sfs_root *r, uint32_t id);
 /* Numbers of all logs, and of all leases. */
 int sfs_log_list(const struct sfs_root *r, struct sfs_numbers *logs, struct sfs_numbers *leases, struct sfs_why *why);
-/* The counters page. */
+/* The counters page, added up. */
+void sfs_log_stats_sum(const struct sfs_log_stats *stats, struct sfs_counters *c);
 int sfs_log_counters(int logfd, struct sfs_counters *c);
 
 /* --- leases (lease.c) */

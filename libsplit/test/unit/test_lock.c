@@ -192,6 +192,70 @@ static void biased(void *kind)
 	CHECK_EQ(handed[0], total);
 }
 
+/*
+ * Readers that seldom see a writer: the lock is spread over their threads, over and over, and still keeps both sides apart. More threads
+ * than places, so that some find theirs taken.
+ */
+#define CROWD  (SFS_SPREAD_PLACES + 32)
+#define WRITES 200
+static struct sfs_rwlock shared = SFS_RWLOCK_INIT;
+static uint64_t kept[2];
+static uint32_t writes_done;
+
+static void *reads_on(void *arg)
+{
+	(void)arg;
+	while (__atomic_load_n(&writes_done, __ATOMIC_RELAXED) < WRITES) {
+		for (int i = 0; i < 50; i++) {
+			if (i % 5 || !sfs_rwlock_tryrdlock(&shared))
+				sfs_rwlock_rdlock(&shared);
+			CHECK_EQ(kept[0], kept[1]);
+			if (i == 0)
+				sched_yield();
+			CHECK_EQ(kept[0], kept[1]);
+			sfs_rwlock_rdunlock(&shared);
+		}
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void spread(unsigned threads)
+{
+	pthread_t t[CROWD];
+
+	writes_done = 0;
+	shared = (struct sfs_rwlock)SFS_RWLOCK_INIT;
+	for (unsigned i = 0; i < threads; i++)
+		CHECK_EQ(pthread_create(&t[i], NULL, reads_on, NULL), 0);
+	for (int i = 0; i < WRITES; i++) {
+		/* Not before the readers have it to themselves, the first times; later that takes them too long. */
+		while (i < 4 && !__atomic_load_n(&shared.spread, __ATOMIC_RELAXED))
+			sched_yield();
+		if (i % 2 == 0 || !sfs_rwlock_trywrlock(&shared))
+			sfs_rwlock_wrlock(&shared);
+		CHECK_EQ(shared.spread, 0);
+		kept[0]++;
+		sched_yield();
+		kept[1]++;
+		if (i % 3) {
+			sfs_rwlock_wrunlock(&shared);
+		} else {
+			sfs_rwlock_downgrade(&shared);
+			CHECK_EQ(kept[0], kept[1]);
+			sfs_rwlock_rdunlock(&shared);
+		}
+		__atomic_store_n(&writes_done, i + 1, __ATOMIC_RELAXED);
+		sched_yield();
+	}
+	for (unsigned i = 0; i < threads; i++)
+		CHECK_EQ(pthread_join(t[i], NULL), 0);
+	CHECK(shared.spread_ends >= 4);
+	CHECK_EQ(shared.state, 0);
+	for (unsigned i = 0; i < SFS_SPREAD_PLACES; i++)
+		CHECK(!sfs_spread_places[i].lock && !sfs_spread_places[i].thread);
+}
+
 static void *once(void *arg)
 {
 	sfs_mutex_lock(arg);
@@ -257,6 +321,8 @@ int main(void)
 	CHECK(most_readers > 1);
 
 	writer_is_not_starved();
+	spread(4);
+	spread(CROWD);
 
 	err = sfs_bias_enable();
 	if (err == 0) {
