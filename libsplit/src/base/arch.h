@@ -119,10 +119,12 @@ static inline long sys_clone_thread(unsigned long flags, void *stack_top, void *
 
 #define SFS_HASH_FACTOR 0x9e3779b97f4a7c15ull /* 2^64 over the golden ratio */
 
-/* 16 bits that differ from thread to thread, where thread pointers differ in a few. */
+/* 16 bits for each thread, all of them as good as random though thread pointers lie in a regular pattern. */
 static inline uint32_t sfs_thread_hash(void)
 {
-	return (uint32_t)(((unsigned long)sfs_self() >> 6) * SFS_HASH_FACTOR >> 48);
+	const uint64_t h = ((unsigned long)sfs_self() >> 6) * SFS_HASH_FACTOR;
+
+	return (uint32_t)((h ^ h >> 32) * SFS_HASH_FACTOR >> 48);
 }
 
 #endif

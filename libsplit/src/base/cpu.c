@@ -15,7 +15,7 @@ static uint32_t xcr0(void)
 {
 	uint32_t low, high;
 
-	__asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
 	return low;
 }
 

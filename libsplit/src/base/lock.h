@@ -151,7 +151,7 @@ static inline void sfs_mutex_unlock(struct sfs_mutex *m)
 
 /*
  * Readers that do nothing but count themselves in one word take longer for that, on several processors, than for a small read. So a lock
- * that many have taken shared in a row is *spread*: a reader announces itself in a place of its thread instead, and a writer, when it
+ * that was taken shared many times is *spread*: a reader announces itself in a place of its thread instead, and a writer, when it
  * has the word, ends that and looks for the lock in all places (as BRAVO does, Dice and Kogan, USENIX ATC'19). Each time it happens doubles
  * the number of turns until the next. A lock that is biased is not spread, and the other way round.
  */

@@ -64,27 +64,45 @@ struct sfs_ofd *sfs_ofd_of(int fd)
 	return sfs_ours(fd) ? sfs_known(fd) : NULL;
 }
 
+/*
+ * A free one, its lock held. A call may still be at work with one that was closed under it, and would leave its offset there: that one is
+ * passed over.
+ */
+static struct sfs_ofd *ofd_free_locked(void)
+{
+	for (struct sfs_ofd **p = &sfs.free_ofds; *p; p = &(*p)->next_free) {
+		struct sfs_ofd *ofd = *p;
+
+		if (sfs_mutex_trylock(&ofd->lock)) {
+			*p = ofd->next_free;
+			return ofd;
+		}
+	}
+	return NULL;
+}
+
 static struct sfs_ofd *ofd_new_locked(struct sfs_inode *in, int flags)
 {
-	struct sfs_ofd *ofd = sfs.free_ofds;
+	struct sfs_ofd *ofd = ofd_free_locked();
 
 	if (!ofd) {
 		ofd = sys_mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (sys_is_err(ofd))
 			return NULL;
 		for (size_t i = 0; i < SLAB_BYTES / sizeof(*ofd); i++) {
+			/* On the path of every read and write: sfs_op_begin() knows who is inside. */
+			ofd[i].lock.brief = true;
 			ofd[i].next_free = sfs.free_ofds;
 			sfs.free_ofds = &ofd[i];
 		}
-		ofd = sfs.free_ofds;
+		ofd = ofd_free_locked();
 	}
-	sfs.free_ofds = ofd->next_free;
 	ofd->inode = in;
 	ofd->refs = 1;
 	ofd->flags = flags;
-	ofd->lock.brief = true; /* on the path of every read and write: sfs_op_begin() knows who is inside */
 	ofd->kernel_off = false;
 	ofd->off = 0;
+	sfs_mutex_unlock(&ofd->lock);
 	return ofd;
 }
 

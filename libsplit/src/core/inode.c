@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files that this process has open on our volumes. */
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -78,19 +79,18 @@ static struct sfs_inode *slab(void)
 }
 
 /* The inode with one more reference; new ones know nothing but their name yet. NULL without memory. */
+_Static_assert(offsetof(struct sfs_inode, lock) == 0, "what follows the lock is cleared");
+
 struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino)
 {
 	struct sfs_inode *in = sfs_inode_find_locked(dev, ino);
 
 	if (!in) {
-		struct sfs_rwlock lock;
-
 		in = slab();
 		if (!in)
 			return NULL;
-		lock = in->lock; /* a stale pointer may be waiting for it */
-		memset(in, 0, sizeof(*in));
-		in->lock = lock;
+		/* Not the lock: a stale pointer may be waiting for it. */
+		memset((char *)in + sizeof(in->lock), 0, sizeof(*in) - sizeof(in->lock));
 		in->vol = vol;
 		in->dev = dev;
 		in->ino = ino;

@@ -241,6 +241,7 @@ static inline bool in_window(const struct sfs_inode *in, uint64_t pos, size_t n)
 bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off)
 {
 	struct sfs_inode *in = ofd->inode;
+	struct sfs_volume *vol = NULL;
 	const bool at_offset = off < 0;
 	bool done = false;
 	uint64_t *op;
@@ -254,8 +255,10 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 				off = ofd->off;
 			done = load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in && !(at_offset && ofd->kernel_off) &&
 			       (ofd->flags & O_ACCMODE) != O_WRONLY && in_window(in, (uint64_t)off, n);
-			if (likely(done))
+			if (likely(done)) {
 				memcpy(buf, in->win + off, n);
+				vol = in->vol; /* the inode may be another file's when it is unlocked */
+			}
 			sfs_rwlock_rdunlock(&in->lock);
 		}
 		if (at_offset) {
@@ -266,8 +269,8 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 	}
 	sfs_op_end(op);
 	if (done) {
-		count(in->vol, read_ops, 1);
-		count(in->vol, read_bytes, n);
+		count(vol, read_ops, 1);
+		count(vol, read_bytes, n);
 	}
 	return done;
 }

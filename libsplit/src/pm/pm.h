@@ -30,8 +30,8 @@ static inline bool pm_whole_lines(const void *dst, size_t n)
 }
 
 /*
- * pm_copy() to a place that nobody has read or stored to lately, and the CRC32C (begun with crc, 0 for the first piece) of the bytes that were stored, even where another thread changes the
- * source meanwhile.
+ * pm_copy() to a place that nobody has read or stored to lately, and the CRC32C (begun with crc, 0 for the first piece) of the bytes
+ * that were stored, even where another thread changes the source meanwhile.
  */
 uint32_t pm_copy_crc(uint32_t crc, void *dst, const void *src, size_t n);
 
