@@ -19,11 +19,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A turn is to be long beside the start of its threads; all appends together fit into the pool. */
-enum { TURNS = 15, APPENDS = 2000, CALLS = 20000, BLOCK = 4096, BLOCKS = 4096 };
+/*
+ * A turn is to be long beside what the kernel needs to give each thread a processor of its own, milliseconds; all appends together are to fit
+ * into the pool.
+ */
+enum { TURNS = 15, APPENDS = 5000, CALLS = 100000, SMALL_CALLS = 1000000, BLOCK = 4096, BLOCKS = 4096 };
 
 struct thread {
-	int fd, number;
+	int fd, number, calls;
 	char *memory, *buffer;
 	void (*work)(struct thread *);
 	double end; /* when it was done */
@@ -61,7 +64,7 @@ static off_t place(const struct thread *t, int i)
 
 static void copies(struct thread *t)
 {
-	for (int i = 0; i < CALLS; i++) {
+	for (int i = 0; i < t->calls; i++) {
 		char *dst = t->memory + place(t, i);
 
 		for (int k = 0; k < BLOCK; k += 16)
@@ -71,7 +74,7 @@ static void copies(struct thread *t)
 
 static void copies_out(struct thread *t)
 {
-	for (int i = 0; i < CALLS; i++) {
+	for (int i = 0; i < t->calls; i++) {
 		memcpy(t->buffer, t->memory + place(t, i), BLOCK);
 		__asm__ volatile("" : : "r"(t->buffer) : "memory");
 	}
@@ -79,21 +82,21 @@ static void copies_out(struct thread *t)
 
 static void appends(struct thread *t)
 {
-	for (int i = 0; i < APPENDS; i++)
+	for (int i = 0; i < t->calls; i++)
 		if (write(t->fd, t->buffer, BLOCK) != BLOCK)
 			fail("write");
 }
 
 static void overwrites(struct thread *t)
 {
-	for (int i = 0; i < CALLS; i++)
+	for (int i = 0; i < t->calls; i++)
 		if (pwrite(t->fd, t->buffer, BLOCK, place(t, i)) != BLOCK)
 			fail("pwrite");
 }
 
 static void reads(struct thread *t)
 {
-	for (int i = 0; i < CALLS; i++)
+	for (int i = 0; i < t->calls; i++)
 		if (pread(t->fd, t->buffer, BLOCK, place(t, i)) != BLOCK)
 			fail("pread");
 }
@@ -101,7 +104,7 @@ static void reads(struct thread *t)
 /* Little to copy: what is seen is how the threads are kept apart. */
 static void small_reads(struct thread *t)
 {
-	for (int i = 0; i < CALLS; i++)
+	for (int i = 0; i < t->calls; i++)
 		if (pread(t->fd, t->buffer, 64, place(t, i)) != 64)
 			fail("pread");
 }
@@ -117,7 +120,7 @@ static void *run(void *arg)
 }
 
 /* Nanoseconds that n threads take from the moment all are there to when the last is done. */
-static double turn(unsigned n, void (*work)(struct thread *))
+static double turn(unsigned n, void (*work)(struct thread *), int calls)
 {
 	pthread_t id[2];
 	double from, to = 0;
@@ -126,6 +129,7 @@ static double turn(unsigned n, void (*work)(struct thread *))
 		fail("pthread_barrier_init");
 	for (unsigned i = 0; i < n; i++) {
 		threads[i].work = work;
+		threads[i].calls = calls;
 		errno = pthread_create(&id[i], NULL, run, &threads[i]);
 		if (errno)
 			fail("pthread_create");
@@ -140,19 +144,19 @@ static double turn(unsigned n, void (*work)(struct thread *))
 	return to - from;
 }
 
-static void measure(const char *what, void (*work)(struct thread *))
+static void measure(const char *what, void (*work)(struct thread *), int calls)
 {
 	static double one[TURNS], ratio[TURNS];
 
-	turn(2, work); /* warms up, and gives both threads' files what they grow by */
+	turn(2, work, calls); /* warms up, and gives both threads' files what they grow by */
 	for (int i = 0; i < TURNS; i++) {
-		one[i] = turn(1, work);
-		ratio[i] = 2 * one[i] / turn(2, work);
+		one[i] = turn(1, work, calls);
+		ratio[i] = 2 * one[i] / turn(2, work, calls);
 	}
 	qsort(one, TURNS, sizeof(*one), by_value);
 	qsort(ratio, TURNS, sizeof(*ratio), by_value);
-	printf("  %-34s %8.0f %9.2f   %.2f..%.2f\n", what, one[TURNS / 2] / (work == appends ? APPENDS : CALLS),
-	       ratio[TURNS / 2], ratio[TURNS / 4], ratio[3 * TURNS / 4]);
+	printf("  %-34s %8.0f %9.2f   %.2f..%.2f\n", what, one[TURNS / 2] / calls, ratio[TURNS / 2], ratio[TURNS / 4],
+	       ratio[3 * TURNS / 4]);
 	fflush(stdout);
 }
 
@@ -196,17 +200,17 @@ static int measured(const char *name, const char *dir)
 		if (memory == MAP_FAILED)
 			fail("mmap");
 		threads[0].memory = threads[1].memory = memory;
-		measure("non-temporal copies into it", copies);
-		measure("memcpy from it", copies_out);
+		measure("non-temporal copies into it", copies, CALLS);
+		measure("memcpy from it", copies_out, CALLS);
 		return 0;
 	}
 	threads[0].fd = a = open_at(dir, "a", O_APPEND);
 	threads[1].fd = b = open_at(dir, "b", O_APPEND);
-	measure("append, each a file", appends);
+	measure("append, each a file", appends, APPENDS);
 	close_and_remove(dir, "b", b);
 	close_and_remove(dir, "a", a);
 	threads[0].fd = threads[1].fd = a = open_at(dir, "a", O_APPEND);
-	measure("append, the same file", appends);
+	measure("append, the same file", appends, APPENDS);
 	close_and_remove(dir, "a", a);
 	threads[0].fd = threads[1].fd = a = open_at(dir, "a", 0);
 	for (int i = 0; i < BLOCKS; i++)
@@ -214,9 +218,9 @@ static int measured(const char *name, const char *dir)
 			fail("pwrite");
 	if (fsync(a))
 		fail("fsync");
-	measure("overwrite, the same file", overwrites);
-	measure("read, the same file", reads);
-	measure("read of 64 bytes, the same file", small_reads);
+	measure("overwrite, the same file", overwrites, CALLS);
+	measure("read, the same file", reads, CALLS);
+	measure("read of 64 bytes, the same file", small_reads, SMALL_CALLS);
 	close_and_remove(dir, "a", a);
 	return 0;
 }
@@ -254,7 +258,7 @@ int main(int argc, char **argv)
 	spawn((char *[]){self, "--measure", "memory", argv[3], NULL});
 	spawn((char *[]){self, "--measure", "kernel", argv[3], NULL});
 	for (int i = 0; i < 3; i++)
-		spawn((char *[]){argv[2], "run", "--mode", modes[i], "--dir", argv[3], "--pool-bytes", "1G", "--library",
+		spawn((char *[]){argv[2], "run", "--mode", modes[i], "--dir", argv[3], "--pool-bytes", "2G", "--library",
 				 argv[1], "--", self, "--measure", modes[i], argv[3], NULL});
 	return 0;
 }
