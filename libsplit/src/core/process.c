@@ -66,11 +66,9 @@ void sfs_init(char *const *envp)
 	const char *fsync = env(envp, "SPLITFS_FSYNC");
 	void *p;
 
-	if (sfs.configured)
+	if (!config || !*config || sfs.configured) /* an idle process pays for each page that is touched */
 		return;
 	sfs.configured = true;
-	if (!config || !*config)
-		return;
 	sfs.wake_fd = sfs.fd_max = -1;
 	sfs.visibility_ms = VISIBILITY_MS;
 	if (ms && *ms >= '0' && *ms <= '9') {

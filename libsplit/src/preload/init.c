@@ -42,11 +42,11 @@ static char **environment(int argc, char **argv, char **envp)
 
 __attribute__((constructor)) static void start(int argc, char **argv, char **envp)
 {
-	sfs_handlers_none();
 	sfs_init(environment(argc, argv, envp));
 	pl_resolve_early(sfs_active());
 	if (!sfs_active())
 		return;
+	sfs_handlers_none();
 	pl_stdout_start();
 	for (int fd = 0; fd <= 2; fd++)
 		pl_adopt(fd);
