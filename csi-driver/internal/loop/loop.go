@@ -111,8 +111,8 @@ func Find(file string) (string, error) {
 		}
 		// The name is read first, because opening a device that is somebody else's would keep it busy.
 		name, err := os.ReadFile(filepath.Join(sysBlock, e.Name(), "loop", "backing_file"))
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENXIO) {
-			continue // not attached
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) {
+			continue // not attached, or just detached
 		}
 		if err != nil {
 			return "", fmt.Errorf("look for the loop device of %s: %w", file, err)
