@@ -34,12 +34,17 @@ SHARE_WRITE=rw,cache=none
 
 # vm_start: starts the machine in the background. Sets vm_pid.
 vm_start() {
-    local accel n=0 share dir options words command memory machine=q35,nvdimm=on cpu=max
+    vm_again=0
+    vm_power_on
+}
+
+vm_power_on() {
+    local n=0 share dir options words command memory machine=q35,nvdimm=on cpu=max
     need_commands "run hack/install-deps vm" qemu-system-x86_64 setpriv
     get_kernel "$vm_kernel"
     get_root
     get_initrd
-    accel=$(choose_accel) || exit
+    vm_accel=$(choose_accel) || exit
     if [ ${#vm_cxl[@]} -gt 0 ]; then
         machine+=,cxl=on
         # A kernel that knows it is a guest refuses to make regions of CXL memory: only on hardware it can empty all caches.
@@ -50,7 +55,7 @@ vm_start() {
     [ ${#vm_virtio[@]} = 0 ] || vm_append+=(vm.load=virtio_pmem)
     # An emulated processor gets no time for seconds when the machine is busy: no reason to doubt the timer or to cry lockup.
     words=(console=ttyS0 panic=-1 loglevel=5 quiet no_timer_check nosoftlockup rcupdate.rcu_cpu_stall_suppress=1 "run=$vm_run" "start=$VM_PARTS/guest/start" "vm.line=$vm_kernel" "${vm_append[@]}")
-    command=(-name "splitfs-vm $vm_run" -accel "$accel" -cpu "$cpu" -smp "$vm_cpus" -m "$vm_memory,slots=8,maxmem=64G"
+    command=(-name "splitfs-vm $vm_run" -accel "$vm_accel" -cpu "$cpu" -smp "$vm_cpus" -m "$vm_memory,slots=8,maxmem=64G"
         -machine "$machine" -nodefaults -nographic -no-reboot -net none
         -chardev "file,id=console,path=$vm_run/console.log" -serial chardev:console
         -device virtio-serial -chardev "file,id=job,path=$vm_run/output.log" -device virtserialport,chardev=job,name=job
@@ -86,8 +91,17 @@ vm_kill() {
     vm_pid=
 }
 
-# vm_alive: still running?
-vm_alive() { [ -n "${vm_pid:-}" ] && kill -0 "$vm_pid" 2>/dev/null; }
+# vm_alive: still running? The emulator lets a processor see half of an instruction that another one is changing, as the kernel does
+# while it starts: a machine that has died of that, before it did anything, is started again.
+vm_alive() {
+    [ -n "${vm_pid:-}" ] || return 1
+    ! kill -0 "$vm_pid" 2>/dev/null || return 0
+    [ "$vm_accel" = tcg ] && [ ! -e "$vm_run/started" ] && [ "$vm_again" -lt 3 ] && grep -q 'Oops: int3' "$vm_run/console.log" || return 1
+    vm_again=$((vm_again + 1))
+    progress "the emulator has tripped over the kernel's start: once more"
+    wait "$vm_pid" 2>/dev/null || true # a panic is no good status
+    vm_power_on
+}
 
 # vm_wait SECONDS: waits for the machine's end; 0 when it ended with its job done, else says why not on standard error.
 vm_wait() {
