@@ -33,11 +33,11 @@ static void *const fallbacks[] = {PL_REALS(PL_CALL_PTR, PL_FN_PTR)};
  */
 void *pl_resolve(int index)
 {
-	void *fn = dlsym ? dlsym(PL_RTLD_NEXT, names[index]) : pl_elf_next(names[index]);
+	void *fn = dlsym ? dlsym(PL_RTLD_NEXT, names[index]) : NULL;
 
 	/* A library that came by dlopen (old librt, libaio, liburing) is not behind us for dlsym. */
-	if (!fn && dlsym)
-		fn = pl_elf_next(names[index]);
+	if (!fn)
+		pl_elf_next(&names[index], 1, &fn);
 	if (!fn)
 		fn = fallbacks[index];
 	__atomic_store_n(&pl_table[index], fn, __ATOMIC_RELEASE);
@@ -52,13 +52,29 @@ static void clear_dlerror(void)
 		dlerror(); /* names this C library does not have must not show up in the program's own dlerror() */
 }
 
+/* In a process that has no volume: what allocators call with locks held under which dlsym would allocate. */
+static void resolve_first(void)
+{
+	static const short first[] = {PL_mmap, PL_open, PL_openat, PL_read, PL_write, PL_close, PL_fstat};
+	enum { N = sizeof(first) / sizeof(first[0]) };
+	const char *wanted[N];
+	void *found[N];
+
+	for (int i = 0; i < N; i++)
+		wanted[i] = names[first[i]];
+	pl_elf_next(wanted, N, found);
+	for (int i = 0; i < N; i++) {
+		if (found[i])
+			__atomic_store_n(&pl_table[first[i]], found[i], __ATOMIC_RELEASE);
+		else
+			pl_resolve(first[i]);
+	}
+}
+
 void pl_resolve_early(int everything)
 {
-	static const short early[] = {PL_mmap, PL_open, PL_openat, PL_read, PL_write, PL_close, PL_fstat};
-
 	if (!everything) {
-		for (size_t i = 0; i < sizeof(early) / sizeof(early[0]); i++)
-			pl_real(early[i]);
+		resolve_first();
 		return;
 	}
 	for (int i = 0; i < PL_REAL_COUNT; i++) {

@@ -94,8 +94,12 @@ void *pl_resolve(int index) __attribute__((visibility("hidden"), cold));
  */
 void pl_resolve_early(int everything) __attribute__((visibility("hidden"), cold));
 
-/* The function behind us that has this name, without dlsym: old C libraries keep dlsym in a library of its own. */
-void *pl_elf_next(const char *name) __attribute__((visibility("hidden"), cold));
+/*
+ * The functions behind us that have these names, up to PL_NEXT_MAX, without dlsym, which old C libraries keep in a library of its own, and
+ * which takes longer for one. NULL: there is none.
+ */
+#define PL_NEXT_MAX 8
+void pl_elf_next(const char *const *names, int n, void **found) __attribute__((visibility("hidden"), cold));
 
 static inline void *pl_real(int index)
 {
