@@ -16,37 +16,11 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "timing.h"
+
 enum { TURNS = 401, CALLS = 10000, STARTS = 601 };
-
-static void fail(const char *what)
-{
-	fprintf(stderr, "interpose: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static int by_value(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *v, size_t n)
-{
-	qsort(v, n, sizeof(*v), by_value);
-	return v[n / 2];
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 static int fd;
 static FILE *file;
@@ -94,11 +68,11 @@ static void by_memcpy(void)
 
 static double slice(void (*call)(void))
 {
-	const double from = now();
+	const double from = now_ns(CLOCK_THREAD_CPUTIME_ID);
 
 	for (int i = 0; i < CALLS; i++)
 		call();
-	return (now() - from) / CALLS;
+	return (now_ns(CLOCK_THREAD_CPUTIME_ID) - from) / CALLS;
 }
 
 static void compare(const char *what, void (*a)(void), void (*b)(void))

@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "timing.h"
 
 enum way { NOTHING, FSYNC_DIR, FSYNC_FILE, SYNCFS, SYNCFS_BUSY, WAYS };
 static const char *const ways[WAYS] = {"nothing", "fsync(dir)", "fsync(file)", "syncfs", "syncfs, 16 MiB dirty"};
@@ -25,18 +26,8 @@ static int dir, sub, busy;
 
 static void must(int ok, const char *what)
 {
-	if (ok)
-		return;
-	fprintf(stderr, "metadata: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+	if (!ok)
+		fail(what);
 }
 
 static double once(enum call call, enum way way, int i)
@@ -58,7 +49,7 @@ static double once(enum call call, enum way way, int i)
 	} else {
 		must(syncfs(dir) == 0, "syncfs");
 	}
-	start = now();
+	start = now_ns(CLOCK_MONOTONIC);
 	switch (call) {
 	case CREATE:
 		file = openat(dir, name, O_CREAT | O_EXCL | O_WRONLY, 0644);
@@ -84,19 +75,12 @@ static double once(enum call call, enum way way, int i)
 	} else if (way == SYNCFS || way == SYNCFS_BUSY) {
 		must(syncfs(dir) == 0, "syncfs");
 	}
-	start = now() - start;
+	start = (now_ns(CLOCK_MONOTONIC) - start) / 1e3;
 	if (file >= 0)
 		close(file);
 	if (call == CREATE || call == CHMOD || call == MKDIR)
 		must(unlinkat(dir, name, call == MKDIR ? AT_REMOVEDIR : 0) == 0, name);
 	return start;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
 }
 
 int main(int argc, char **argv)
@@ -125,12 +109,11 @@ int main(int argc, char **argv)
 	for (int c = 0; c < CALLS; c++) {
 		printf("\n| %s |", calls[c]);
 		for (int w = 0; w < WAYS; w++) {
-			qsort(took[c][w], (size_t)rounds, sizeof(double), by_value);
 			/* fsync of the directory does nothing for attributes, and there is no file to mkdir. */
 			if ((c == CHMOD && w == FSYNC_DIR) || (c == MKDIR && w == FSYNC_FILE))
 				printf(" - |");
 			else
-				printf(" %.0f |", took[c][w][rounds / 2]);
+				printf(" %.0f |", median(took[c][w], (size_t)rounds));
 		}
 	}
 	printf("\n");

@@ -10,20 +10,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "timing.h"
 
 /*
  * A turn is to be long beside what the kernel needs to give each thread a processor of its own, milliseconds; all appends together are to fit
  * into the pool.
  */
-enum { TURNS = 15, APPENDS = 5000, CALLS = 100000, SMALL_CALLS = 1000000, BLOCK = 4096, BLOCKS = 4096 };
+enum { TURNS = 15, APPENDS = 5000, CALLS = 100000, SMALL_CALLS = 1000000, BLOCK = 4096, BLOCKS = 4096, PIECE = 1 << 20 };
 
 struct thread {
 	int fd, number, calls;
@@ -33,28 +35,8 @@ struct thread {
 };
 
 static struct thread threads[2];
+static double from; /* when the turn began */
 static pthread_barrier_t begin;
-
-static void fail(const char *what)
-{
-	fprintf(stderr, "threads: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
 
 /* Each thread has its half of a file. */
 static off_t place(const struct thread *t, int i)
@@ -109,13 +91,29 @@ static void small_reads(struct thread *t)
 			fail("pread");
 }
 
+static bool reads_done;
+
+/* What readers of the file would wait for. */
+static void long_overwrites(struct thread *t)
+{
+	while (!__atomic_load_n(&reads_done, __ATOMIC_RELAXED))
+		if (pwrite(t->fd, t->buffer, PIECE, (off_t)BLOCKS / 2 * BLOCK) != PIECE)
+			fail("pwrite");
+}
+
+static void reads_beside(struct thread *t)
+{
+	reads(t);
+	__atomic_store_n(&reads_done, true, __ATOMIC_RELAXED);
+}
+
 static void *run(void *arg)
 {
 	struct thread *t = arg;
 
 	pthread_barrier_wait(&begin);
 	t->work(t);
-	t->end = now();
+	t->end = now_ns(CLOCK_MONOTONIC);
 	return NULL;
 }
 
@@ -123,18 +121,18 @@ static void *run(void *arg)
 static double turn(unsigned n, void (*work)(struct thread *), int calls)
 {
 	pthread_t id[2];
-	double from, to = 0;
+	double to = 0;
 
 	if (pthread_barrier_init(&begin, NULL, n + 1))
 		fail("pthread_barrier_init");
 	for (unsigned i = 0; i < n; i++) {
-		threads[i].work = work;
+		threads[i].work = i && work == reads_beside ? long_overwrites : work;
 		threads[i].calls = calls;
 		errno = pthread_create(&id[i], NULL, run, &threads[i]);
 		if (errno)
 			fail("pthread_create");
 	}
-	from = now();
+	from = now_ns(CLOCK_MONOTONIC);
 	pthread_barrier_wait(&begin);
 	for (unsigned i = 0; i < n; i++) {
 		pthread_join(id[i], NULL);
@@ -144,20 +142,38 @@ static double turn(unsigned n, void (*work)(struct thread *), int calls)
 	return to - from;
 }
 
+static void show(const char *what, double *one, double *ratio)
+{
+	printf("  %-34s %8.0f", what, median(one, TURNS));
+	printf(" %9.2f", median(ratio, TURNS));
+	printf("   %.2f..%.2f\n", ratio[TURNS / 4], ratio[3 * TURNS / 4]);
+	fflush(stdout);
+}
+
+/* Reads while the other thread writes, beside reads alone. */
+static void measure_beside(const char *what, int calls)
+{
+	static double one[TURNS], ratio[TURNS];
+
+	for (int i = 0; i < TURNS; i++) {
+		one[i] = turn(1, reads, calls) / calls;
+		reads_done = false;
+		turn(2, reads_beside, calls);
+		ratio[i] = one[i] * calls / (threads[0].end - from);
+	}
+	show(what, one, ratio);
+}
+
 static void measure(const char *what, void (*work)(struct thread *), int calls)
 {
 	static double one[TURNS], ratio[TURNS];
 
 	turn(2, work, calls); /* warms up, and gives both threads' files what they grow by */
 	for (int i = 0; i < TURNS; i++) {
-		one[i] = turn(1, work, calls);
-		ratio[i] = 2 * one[i] / turn(2, work, calls);
+		one[i] = turn(1, work, calls) / calls;
+		ratio[i] = 2 * one[i] * calls / turn(2, work, calls);
 	}
-	qsort(one, TURNS, sizeof(*one), by_value);
-	qsort(ratio, TURNS, sizeof(*ratio), by_value);
-	printf("  %-34s %8.0f %9.2f   %.2f..%.2f\n", what, one[TURNS / 2] / calls, ratio[TURNS / 2], ratio[TURNS / 4],
-	       ratio[3 * TURNS / 4]);
-	fflush(stdout);
+	show(what, one, ratio);
 }
 
 static int open_at(const char *dir, const char *name, int flags)
@@ -188,10 +204,10 @@ static int measured(const char *name, const char *dir)
 	printf("%s\n", name);
 	for (int i = 0; i < 2; i++) {
 		threads[i].number = i;
-		threads[i].buffer = aligned_alloc(BLOCK, BLOCK);
+		threads[i].buffer = aligned_alloc(BLOCK, PIECE);
 		if (!threads[i].buffer)
 			fail("malloc");
-		memset(threads[i].buffer, 'x', BLOCK);
+		memset(threads[i].buffer, 'x', PIECE);
 	}
 	if (!strcmp(name, "memory")) {
 		char *memory = mmap(NULL, (size_t)BLOCKS * BLOCK, PROT_READ | PROT_WRITE,
@@ -221,6 +237,7 @@ static int measured(const char *name, const char *dir)
 	measure("overwrite, the same file", overwrites, CALLS);
 	measure("read, the same file", reads, CALLS);
 	measure("read of 64 bytes, the same file", small_reads, SMALL_CALLS);
+	measure_beside("read beside writes of 1 MiB", CALLS / 5);
 	close_and_remove(dir, "a", a);
 	return 0;
 }

@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../timing.h"
 #include "measure.h"
 
 #define ROUNDS_MAX 200
@@ -71,16 +72,9 @@ static void __attribute__((noreturn, format(printf, 1, 2))) die(const char *fmt,
 	exit(1);
 }
 
-static int compare(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 void spread(double *v, unsigned n, double result[3])
 {
-	qsort(v, n, sizeof(*v), compare);
+	qsort(v, n, sizeof(*v), by_value);
 	result[0] = n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 	result[1] = v[0];
 	result[2] = v[n - 1];

@@ -9,17 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../timing.h"
 #include "measure.h"
 #include "relink/relink.h"
 #include "volume/store.h"
-
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
 
 static int scratch(const char *dir)
 {
@@ -42,12 +35,12 @@ static int one(const char *dir, enum relink_provider provider, struct relink_tim
 	if (!r && (fsync(donor) < 0 || fsync(target) < 0 || fsync(copy) < 0))
 		r = -errno;
 	if (!r) {
-		from = now_us();
+		from = now_ns(CLOCK_MONOTONIC);
 		r = relink(provider, &range, NULL);
-		relink_took[round] = now_us() - from;
+		relink_took[round] = (now_ns(CLOCK_MONOTONIC) - from) / 1e3;
 	}
 	if (r >= 0) {
-		from = now_us();
+		from = now_ns(CLOCK_MONOTONIC);
 		for (uint64_t at = 0; at < t->bytes && r >= 0;) {
 			const uint64_t left = t->bytes - at;
 			const ssize_t n = pwrite(copy, content, left < (2u << 20) ? left : 2u << 20, (off_t)at);
@@ -55,7 +48,7 @@ static int one(const char *dir, enum relink_provider provider, struct relink_tim
 			r = n <= 0 ? -errno : r;
 			at += n > 0 ? (uint64_t)n : 0;
 		}
-		write_took[round] = now_us() - from;
+		write_took[round] = (now_ns(CLOCK_MONOTONIC) - from) / 1e3;
 	}
 	close(donor);
 	close(target);

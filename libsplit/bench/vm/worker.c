@@ -3,6 +3,7 @@
  * The measured process of vm_bench: POSIX calls on files, with or without the library in front of them. Time is the processor's time
  * stamp counter, because reading a clock may cost more than a call where the machine is emulated.
  */
+#include "../timing.h"
 #include "measure.h"
 
 #include <errno.h>
@@ -20,27 +21,13 @@ static double ns_per_tick;
 static struct slice out;
 static unsigned done[METRIC_COUNT];
 
-static void fail(const char *what)
-{
-	fprintf(stderr, "vm_bench: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static double now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 static void calibrate(void)
 {
-	const double from = now_ns();
+	const double from = now_ns(CLOCK_MONOTONIC);
 	const uint64_t ticks = __rdtsc();
 	double to;
 
-	while ((to = now_ns()) < from + 2e7)
+	while ((to = now_ns(CLOCK_MONOTONIC)) < from + 2e7)
 		;
 	ns_per_tick = (to - from) / (double)(__rdtsc() - ticks);
 }

@@ -23,11 +23,12 @@
 #include <unistd.h>
 
 #include "agent/internal.h"
+#include "base/hash.h"
 #include "identity.h"
 
 static struct dnode **slot(const struct agent *a, uint64_t ino, uint32_t gen)
 {
-	struct dnode **p = &a->table[(ino * 0x9e3779b97f4a7c15ull >> 20) & (a->table_size - 1)];
+	struct dnode **p = &a->table[(ino * SFS_HASH_FACTOR >> 20) & (a->table_size - 1)];
 
 	while (*p && ((*p)->ino != ino || (*p)->gen != gen))
 		p = &(*p)->next;

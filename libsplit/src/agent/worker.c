@@ -161,6 +161,12 @@ static int make_chunk_of(struct worker *w, uint32_t id, uint64_t bytes, struct s
 	err = space_for(w, bytes, why);
 	if (!err)
 		err = sfs_chunk_create(w->root, id, bytes, why);
+	/* Meanwhile somebody may have leased and staged what needs the space that was still there. */
+	if (!err) {
+		err = space_for(w, 0, why);
+		if (err)
+			sfs_chunk_remove(w->root, id);
+	}
 	fill_spent(&w->fill, nanoseconds(CLOCK_MONOTONIC), nanoseconds(CLOCK_THREAD_CPUTIME_ID) - cpu);
 	pthread_mutex_lock(&w->lock);
 	return err;

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <sys/syscall.h>
 
+#include "base/hash.h"
+
 #if defined(__x86_64__)
 
 static inline long sys_trap6(long n, long a, long b, long c, long d, long e, long f)
@@ -116,8 +118,6 @@ static inline long sys_clone_thread(unsigned long flags, void *stack_top, void *
 #else
 #error "libsplit runs on x86-64 and arm64"
 #endif
-
-#define SFS_HASH_FACTOR 0x9e3779b97f4a7c15ull /* 2^64 over the golden ratio */
 
 /* 16 bits for each thread, all of them as good as random though thread pointers lie in a regular pattern. */
 static inline uint32_t sfs_thread_hash(void)

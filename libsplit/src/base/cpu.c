@@ -34,7 +34,8 @@ static uint32_t detect(void)
 		f |= b & BIT_ERMS ? SFS_CPU_ERMS : 0;
 		f |= b & bit_CLFLUSHOPT ? SFS_CPU_CLFLUSHOPT : 0;
 		f |= b & bit_CLWB ? SFS_CPU_CLWB : 0;
-		f |= avx && (b & bit_AVX2) && (c & bit_VPCLMULQDQ) ? SFS_CPU_VCLMUL : 0;
+		avx = avx && (b & bit_AVX2) && (c & bit_VPCLMULQDQ);
+		f |= avx && (f & SFS_CPU_CRC32C) && (f & SFS_CPU_CLMUL) ? SFS_CPU_VCLMUL : 0;
 	}
 	return f;
 }

@@ -11,7 +11,7 @@
 #define SFS_CPU_CLMUL	   0x08u /* carry-less multiplication of 64-bit words: pclmulqdq, pmull */
 #define SFS_CPU_ERMS	   0x10u /* x86: rep movsb is fast */
 #define SFS_CPU_DCPOP	   0x20u /* arm64: dc cvap, clean to the point of persistence */
-#define SFS_CPU_VCLMUL	   0x40u /* x86: the same of two pairs at once, in AVX registers that the kernel saves: vpclmulqdq, AVX2 */
+#define SFS_CPU_VCLMUL	   0x40u /* x86: both, and vpclmulqdq and AVX2 in registers that the kernel saves */
 #define SFS_CPU_KNOWN	   0x80000000u
 
 extern uint32_t sfs_cpu_cache __attribute__((visibility("hidden")));

@@ -4,10 +4,12 @@
 
 #include <linux/futex.h>
 #include <signal.h>
+#include <string.h>
 
 #include "base/sys.h"
 
-#define SPINS 100
+#define SPINS	   100
+#define TURN_SPINS 2000 /* turns go to and fro: to be put to sleep and woken at each takes longer than what is waited for */
 /* Wake-up classes of one reader-writer lock; both sleep on its state word. */
 #define WAIT_READERS 1u
 #define WAIT_WRITERS 2u
@@ -33,8 +35,7 @@ static void futex_wake(uint32_t *word, int count, uint32_t who)
  */
 static struct {
 	void *self;
-	uint8_t pad[64 - sizeof(void *)];
-} blocked[256];
+} __attribute__((aligned(64))) blocked[256];
 
 static void **slot(void)
 {
@@ -76,12 +77,6 @@ void sfs_signals_restore_mask(uint64_t mask)
 		__atomic_store_n(mine, NULL, __ATOMIC_RELAXED);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
-}
-
-void sfs_signals_forget(void)
-{
-	for (size_t i = 0; i < sizeof(blocked) / sizeof(blocked[0]); i++)
-		__atomic_store_n(&blocked[i].self, NULL, __ATOMIC_RELAXED);
 }
 
 void sfs_mutex_lock_slow(struct sfs_mutex *m)
@@ -163,6 +158,28 @@ void sfs_rwlock_wake(struct sfs_rwlock *l, uint32_t state)
 		futex_wake(&l->state, 0x7fffffff, WAIT_READERS);
 }
 
+void sfs_turns_wait_slow(struct sfs_turns *t, uint32_t mine)
+{
+	uint32_t now;
+
+	for (int i = 0; i < TURN_SPINS; i++) {
+		if (__atomic_load_n(&t->now, __ATOMIC_ACQUIRE) == mine)
+			return;
+		sfs_relax();
+	}
+	/* Either who passes sees us, or we see that it has. */
+	__atomic_add_fetch(&t->waiters, 1, __ATOMIC_SEQ_CST);
+	while ((now = __atomic_load_n(&t->now, __ATOMIC_SEQ_CST)) != mine)
+		futex_wait(&t->now, now, FUTEX_BITSET_MATCH_ANY);
+	__atomic_sub_fetch(&t->waiters, 1, __ATOMIC_RELAXED);
+}
+
+/* Few wait at a time, and which of them is next they know best. */
+void sfs_turns_wake(struct sfs_turns *t)
+{
+	futex_wake(&t->now, 0x7fffffff, FUTEX_BITSET_MATCH_ANY);
+}
+
 struct sfs_spread_place sfs_spread_places[SFS_SPREAD_PLACES];
 
 bool sfs_spread_end(struct sfs_rwlock *l, bool wait)
@@ -189,8 +206,8 @@ bool sfs_spread_end(struct sfs_rwlock *l, bool wait)
 	return true;
 }
 
-void sfs_spread_forget(void)
+void sfs_locks_forget(void)
 {
-	for (unsigned i = 0; i < SFS_SPREAD_PLACES; i++)
-		sfs_spread_places[i] = (struct sfs_spread_place){};
+	memset(blocked, 0, sizeof(blocked));
+	memset(sfs_spread_places, 0, sizeof(sfs_spread_places));
 }

@@ -45,7 +45,6 @@ static inline void sfs_signals_restore(uint64_t mask)
 		sfs_signals_restore_mask(mask);
 }
 
-void sfs_signals_forget(void); /* in the child of a fork: the other threads are gone */
 void sfs_handlers_none(void);
 /* False: it is known already. Sections that began before go on without: see sfs_handler_installed(). */
 bool sfs_handlers_seen(void);
@@ -169,13 +168,13 @@ struct sfs_rwlock {
 struct sfs_spread_place {
 	const struct sfs_rwlock *lock; /* that a thread of this place has shared */
 	void *thread;		       /* the one that has; its own between taking and giving the place */
-	uint8_t pad[64 - 2 * sizeof(void *)];
-};
+} __attribute__((aligned(64)));
 extern struct sfs_spread_place sfs_spread_places[SFS_SPREAD_PLACES] __attribute__((visibility("hidden")));
 
 /* The word was taken exclusively. False: somebody still reads and `wait` was not wanted; release the word. */
 bool sfs_spread_end(struct sfs_rwlock *l, bool wait);
-void sfs_spread_forget(void); /* in the child of a fork */
+/* In the child of a fork, where the other threads are gone: what they had announced, readers and blocked signals. */
+void sfs_locks_forget(void);
 #define SFS_RWLOCK_INIT                                                                                                        \
 	{                                                                                                                      \
 		0                                                                                                              \
@@ -217,7 +216,10 @@ static inline void sfs_rwlock_unlock_word_shared(struct sfs_rwlock *l)
 {
 	uint32_t s = __atomic_sub_fetch(&l->state, 1, __ATOMIC_RELEASE);
 
-	if (__builtin_expect(!(s & SFS_RW_READERS) && (s & SFS_RW_WRITER_WAITS), 0))
+	/* All ones: nobody had it. A fork in a signal handler below the section has made the lock a new one. */
+	if (__builtin_expect(s == ~0u, 0))
+		__atomic_store_n(&l->state, 0, __ATOMIC_RELAXED);
+	else if (__builtin_expect(!(s & SFS_RW_READERS) && (s & SFS_RW_WRITER_WAITS), 0))
 		sfs_rwlock_wake(l, SFS_RW_WRITER_WAITS);
 }
 
@@ -348,6 +350,38 @@ static inline void sfs_rwlock_downgrade(struct sfs_rwlock *l)
 	s = __atomic_exchange_n(&l->state, 1, __ATOMIC_RELEASE);
 	if (__builtin_expect(s != SFS_RW_WRITER, 0))
 		sfs_rwlock_wake(l, s);
+}
+
+/* --- turns: who drew them does something at the same time, and ends it one after the other, in the order in which they were drawn */
+
+struct sfs_turns {
+	uint32_t next; /* to be drawn; by who holds a lock for it */
+	uint32_t now;  /* whose turn it is */
+	uint32_t waiters;
+};
+
+void sfs_turns_wait_slow(struct sfs_turns *t, uint32_t mine);
+void sfs_turns_wake(struct sfs_turns *t);
+
+/* Has every turn that was drawn ended? */
+static inline bool sfs_turns_over(const struct sfs_turns *t)
+{
+	return __atomic_load_n(&t->now, __ATOMIC_ACQUIRE) == t->next;
+}
+
+/* Everything done in earlier turns is visible when it returns. */
+static inline void sfs_turns_wait(struct sfs_turns *t, uint32_t mine)
+{
+	if (__builtin_expect(__atomic_load_n(&t->now, __ATOMIC_ACQUIRE) != mine, 0))
+		sfs_turns_wait_slow(t, mine);
+}
+
+/* It is my turn, and it ends. */
+static inline void sfs_turns_pass(struct sfs_turns *t)
+{
+	__atomic_add_fetch(&t->now, 1, __ATOMIC_SEQ_CST);
+	if (__builtin_expect(__atomic_load_n(&t->waiters, __ATOMIC_SEQ_CST), 0))
+		sfs_turns_wake(t);
 }
 
 #endif

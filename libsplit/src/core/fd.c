@@ -199,6 +199,24 @@ static bool open_here(const struct sfs_inode *in)
 	return false;
 }
 
+/* With nothing staged the kernel knows the size: is it another one than when we looked last? */
+static bool outdated(const struct sfs_inode *in, const struct stat *st)
+{
+	return in->staged == 0 && (uint64_t)st->st_size != in->ksize;
+}
+
+/* Is the inode as one more description with these flags needs it? */
+static bool has_all(struct sfs_inode *in, const struct stat *st, int flags)
+{
+	bool yes;
+
+	sfs_rwlock_rdlock(&in->lock);
+	yes = sfs_io_prepared(in) && !in->lost && ((flags & O_ACCMODE) == O_RDONLY || in->writable) && !outdated(in, st) &&
+	      !sfs_was_mapped(in);
+	sfs_rwlock_rdunlock(&in->lock);
+	return yes;
+}
+
 /* Make fd ours if it is a regular file of a volume. Returns 1 when it is, 0 when not, or a negative errno value. */
 static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 {
@@ -231,6 +249,10 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 		return -ENOMEM;
 	}
 	ofd->kernel_off = kernel_off;
+	if (!known && has_all(in, st, flags)) {
+		enter(fd, ofd);
+		return 1;
+	}
 	/* Ask for the file now: whoever has staged data of it relinks, and fstat tells the truth from the start. */
 	sfs_rwlock_wrlock(&in->lock);
 	if (unlikely(in->lost))
@@ -238,7 +260,7 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 	r = sfs_inode_ready(in, fd, flags);
 	if (r == 0 && unlikely(sfs_was_mapped(in)))
 		in->kernel_only = true;
-	if (known)
+	if (known || outdated(in, st))
 		sfs_inode_reload(in); /* while it was not open here somebody else may have changed it */
 	sfs_rwlock_wrunlock(&in->lock);
 	enter(fd, ofd);

@@ -248,14 +248,24 @@ int sfs_flush_unlocked(struct sfs_inode *in, enum sfs_flush how)
 	return r;
 }
 
+struct flushes {
+	enum sfs_flush how;
+	int err; /* the first one */
+};
+
 static int flush_one(struct sfs_inode *in, void *arg)
 {
-	if (in->live || in->staged > 0)
-		sfs_flush_unlocked(in, *(enum sfs_flush *)arg);
+	struct flushes *all = arg;
+	const int r = in->live || in->staged > 0 ? sfs_flush_unlocked(in, all->how) : 0;
+
+	all->err = all->err ? all->err : r;
 	return 0;
 }
 
-void sfs_flush_all(struct sfs_volume *vol, enum sfs_flush how)
+int sfs_flush_all(struct sfs_volume *vol, enum sfs_flush how)
 {
-	sfs_inodes_each(vol, flush_one, &how);
+	struct flushes all = {how, 0};
+
+	sfs_inodes_each(vol, flush_one, &all);
+	return all.err;
 }

@@ -78,9 +78,9 @@ static struct sfs_inode *slab(void)
 	return in;
 }
 
-/* The inode with one more reference; new ones know nothing but their name yet. NULL without memory. */
 _Static_assert(offsetof(struct sfs_inode, lock) == 0, "what follows the lock is cleared");
 
+/* The inode with one more reference; new ones know nothing but their name yet. NULL without memory. */
 struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino)
 {
 	struct sfs_inode *in = sfs_inode_find_locked(dev, ino);
@@ -95,6 +95,7 @@ struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t 
 		in->dev = dev;
 		in->ino = ino;
 		in->fd = in->fd_readonly = -1;
+		in->flights.lock.brief = true;
 		in->kdirty = true;
 		in->next = sfs.hash[bucket(dev, ino)];
 		sfs.hash[bucket(dev, ino)] = in;

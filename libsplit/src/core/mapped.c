@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "base/hash.h"
 #include "base/sys.h"
 #include "core/state.h"
 
@@ -23,7 +24,7 @@ static uint32_t room, entries;
 
 static struct mapped *place(struct mapped *in, uint32_t n, const struct mapped *key)
 {
-	const uint64_t hash = (key->ino ^ key->dev << 32 ^ (uint64_t)key->gen << 16) * 0x9e3779b97f4a7c15ull;
+	const uint64_t hash = (key->ino ^ key->dev << 32 ^ (uint64_t)key->gen << 16) * SFS_HASH_FACTOR;
 	uint32_t i = (uint32_t)(hash >> 32) & (n - 1);
 
 	while (in[i].used && (in[i].dev != key->dev || in[i].ino != key->ino || in[i].gen != key->gen))

@@ -119,7 +119,7 @@ struct walk {
 static bool take(struct sfs_inode *in, const struct walk *w)
 {
 	if (!w->wait)
-		return sfs_rwlock_trywrlock(&in->lock);
+		return sfs_lock_soon(in);
 	sfs_rwlock_wrlock(&in->lock);
 	return true;
 }

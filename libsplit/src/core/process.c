@@ -142,12 +142,13 @@ void sfs_fork_child(void)
 	memset(&sfs.adopt, 0, sizeof(sfs.adopt));
 	memset(&sfs.numbers, 0, sizeof(sfs.numbers));
 	sfs_limit_child();
+	sfs.forks++;
 	memset(sfs_ops, 0, sizeof(sfs_ops));
-	sfs_signals_forget();
-	sfs_spread_forget();
+	sfs_locks_forget();
 	for (int i = 0; i < SFS_HASH; i++) {
 		for (struct sfs_inode *in = sfs.hash[i]; in; in = in->next) {
 			memset(&in->lock, 0, sizeof(in->lock));
+			in->flights = (struct sfs_flights){.lock.brief = true};
 			if (in->staged > 0)
 				memset(&in->table[in->first], 0, (in->last - in->first) * sizeof(sfs_block));
 			in->staged = in->first = in->last = 0;

@@ -11,10 +11,10 @@
 #include "core/iov.h"
 #include "core/state.h"
 
-#define COLD_MAX (128ull << 10)
+#define COLD_MAX  (128ull << 10)
+#define LOOKS_MAX 3 /* tries of a read beside writers that change what it reads */
 
-/* Is everything there that a read needs besides the lock? */
-static bool readable(const struct sfs_inode *in)
+bool sfs_io_prepared(const struct sfs_inode *in)
 {
 	return sfs_inode_served(in) && in->dense_known && ((in->win && in->win_len >= in->ksize) || in->win_tried == in->ksize);
 }
@@ -75,21 +75,23 @@ int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
 	return 0;
 }
 
-/* [off, off + n) below in->size into the iovec. Lock held shared. */
+/* [off, off + n) below in->size into the iovec. Lock held. */
 static int copy_out(struct sfs_inode *in, struct sfs_cursor c, uint64_t off, size_t n)
 {
+	const bool staged = __atomic_load_n(&in->staged, __ATOMIC_RELAXED) > 0;
+
 	while (n > 0) {
 		const uint64_t blk = off / SFS_BLOCK, at = off % SFS_BLOCK;
-		const sfs_block b = in->staged ? sfs_block_get(in, blk) : 0;
+		const sfs_block b = staged ? sfs_block_get(in, blk) : 0;
 		uint64_t run = 1, bytes;
 
 		/* The longest run of blocks in one place. */
 		while (run * SFS_BLOCK - at < n) {
-			const sfs_block next = in->staged ? sfs_block_get(in, blk + run) : 0;
+			const sfs_block next = staged ? sfs_block_get(in, blk + run) : 0;
 
 			if (b ? next != b + run : next != 0)
 				break;
-			if (!in->staged) {
+			if (!staged) {
 				run = (at + n + SFS_BLOCK - 1) / SFS_BLOCK;
 				break;
 			}
@@ -116,32 +118,38 @@ static int copy_out(struct sfs_inode *in, struct sfs_cursor c, uint64_t off, siz
 	return 0;
 }
 
-/* The read itself at `pos`, however the file is served. */
-static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, uint64_t pos, size_t total)
+/*
+ * What a read needs, and the lock: shared, or exclusively with `alone`. 0; or, without the lock, KERNEL or an error.
+ */
+#define KERNEL 1
+static int enter(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t end, bool alone)
 {
-	struct sfs_inode *in = ofd->inode;
 	struct sfs_volume *vol = in->vol;
-	const struct sfs_cursor c = {iov, 0};
 	bool looked = false;
-	ssize_t r;
+	int r;
 
-	sfs_rwlock_rdlock(&in->lock);
+	if (alone)
+		sfs_rwlock_wrlock(&in->lock);
+	else
+		sfs_rwlock_rdlock(&in->lock);
 	for (;;) {
 		if (unlikely(load_acquire(&sfs_fds[fd]) != ofd || ofd->inode != in)) {
-			sfs_rwlock_rdunlock(&in->lock);
-			return -EBADF; /* closed by another thread meanwhile */
-		}
-		if (likely(readable(in)) && (pos + total <= in->size || looked || in->staged > 0))
+			r = -EBADF; /* closed by another thread meanwhile */
 			break;
+		}
+		if (likely(sfs_io_prepared(in)) &&
+		    (end <= load_acquire(&in->size) || looked || __atomic_load_n(&in->staged, __ATOMIC_RELAXED) > 0))
+			return 0;
 		if (in->ready && in->deleg != SFS_DELEG_NONE && !sfs_inode_served(in) && in->staged == 0) {
-			sfs_rwlock_rdunlock(&in->lock);
-			count(vol, passthrough_ops, 1);
-			return sys_preadv2(fd, iov, cnt, (off_t)pos, 0);
+			r = KERNEL;
+			break;
 		}
 		/* Prepare it, and before end of file is believed look whether somebody without the library wrote more. */
-		looked = readable(in);
-		sfs_rwlock_rdunlock(&in->lock);
-		sfs_rwlock_wrlock(&in->lock);
+		looked = sfs_io_prepared(in);
+		if (!alone) {
+			sfs_rwlock_rdunlock(&in->lock);
+			sfs_rwlock_wrlock(&in->lock);
+		}
 		if (load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) {
 			if (looked)
 				sfs_inode_reload(in);
@@ -152,25 +160,58 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 				sfs_rwlock_wrunlock(&in->lock);
 				if (r == -EAGAIN)
 					r = sfs_log_checkpoint(vol, true);
-				if (r < 0)
-					return r;
-				sfs_rwlock_rdlock(&in->lock);
-				continue;
+				return r < 0 ? r : enter(ofd, in, fd, end, alone);
 			}
 		}
-		sfs_rwlock_downgrade(&in->lock);
+		if (!alone)
+			sfs_rwlock_downgrade(&in->lock);
 	}
-	if (pos >= in->size)
-		total = 0;
-	else if (total > in->size - pos)
-		total = (size_t)(in->size - pos);
-	r = total ? copy_out(in, c, pos, total) : 0;
-	sfs_rwlock_rdunlock(&in->lock);
+	if (alone)
+		sfs_rwlock_wrunlock(&in->lock);
+	else
+		sfs_rwlock_rdunlock(&in->lock);
+	return r;
+}
+
+/* The read itself at `pos`, however the file is served. */
+static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, uint64_t pos, size_t total)
+{
+	struct sfs_inode *in = ofd->inode;
+	struct sfs_volume *vol = in->vol;
+	const struct sfs_cursor c = {iov, 0};
+	bool done = false;
+	size_t n = 0;
+	int r = 0;
+
+	/* Where writers change what is being read, at last with the file to ourselves. */
+	for (int tries = 0; !done; tries++) {
+		const bool alone = tries == LOOKS_MAX;
+		uint64_t seen, size;
+
+		r = enter(ofd, in, fd, pos + total, alone);
+		if (r == KERNEL) {
+			count(vol, passthrough_ops, 1);
+			return sys_preadv2(fd, iov, cnt, (off_t)pos, 0);
+		}
+		if (r < 0)
+			return r;
+		done = sfs_look_begin(in, &seen) || alone || !sfs_flights_over(in, pos, total);
+		size = load_acquire(&in->size);
+		n = pos >= size ? 0 : total > size - pos ? (size_t)(size - pos) : total;
+		if (done && n > 0)
+			r = copy_out(in, c, pos, n);
+		if (alone) {
+			sfs_rwlock_wrunlock(&in->lock);
+		} else {
+			done = done && sfs_look_end(in, seen);
+			sfs_rwlock_rdunlock(&in->lock);
+		}
+	}
 	if (r < 0)
 		return r;
 	count(vol, read_ops, 1);
-	count(vol, read_bytes, total);
-	return (ssize_t)total;
+	count(vol, read_bytes, n);
+	return (ssize_t)n;
 }
 
 static ssize_t readv_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, off_t off)
@@ -230,36 +271,44 @@ ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags
 /* Is [pos, pos + n) in the window, and nowhere else? Lock held shared. */
 static inline bool in_window(const struct sfs_inode *in, uint64_t pos, size_t n)
 {
-	return readable(in) && in->dense && in->win && in->staged == 0 && pos + n <= in->size && pos + n <= in->ksize &&
-	       pos + n <= in->win_len && (in->ksize > COLD_MAX || in->cold >= in->ksize);
+	return sfs_io_prepared(in) && in->dense && in->win && __atomic_load_n(&in->staged, __ATOMIC_RELAXED) == 0 &&
+	       pos + n <= __atomic_load_n(&in->size, __ATOMIC_RELAXED) && pos + n <= in->ksize && pos + n <= in->win_len &&
+	       (in->ksize > COLD_MAX || in->cold >= in->ksize);
 }
 
 /*
  * A read that is one copy from the window: what read_at() does, without everything that can't be the case. Waits for nothing, so the
- * order of the locks is free. At the file offset when off is negative. False: nothing was done.
+ * order of the locks is free; where the inode's is this thread's own that says also who is inside (see sfs_op_begin()). At the file offset
+ * when off is negative. False: nothing was done.
  */
 bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off)
 {
 	struct sfs_inode *in = ofd->inode;
 	struct sfs_volume *vol = NULL;
 	const bool at_offset = off < 0;
-	bool done = false;
-	uint64_t *op;
+	bool own, done = false;
+	uint64_t *op = NULL, seen = 0;
 
 	sfs_check_fork();
-	if (n - 1 >= SFS_IO_MAX || unlikely(!sfs_op_begin(in, &op)))
+	if (n - 1 >= SFS_IO_MAX)
+		return false;
+	own = sfs_bias_take(&in->lock.bias);
+	if (!own && unlikely(!sfs_op_begin(in, &op)))
 		return false;
 	if (likely(!at_offset || sfs_mutex_trylock(&ofd->lock))) {
-		if (likely(sfs_rwlock_tryrdlock(&in->lock))) {
+		if (own || likely(sfs_rwlock_tryrdlock(&in->lock))) {
 			if (at_offset)
 				off = ofd->off;
 			done = load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in && !(at_offset && ofd->kernel_off) &&
-			       (ofd->flags & O_ACCMODE) != O_WRONLY && in_window(in, (uint64_t)off, n);
+			       (ofd->flags & O_ACCMODE) != O_WRONLY && (own || sfs_look_begin(in, &seen)) &&
+			       in_window(in, (uint64_t)off, n);
 			if (likely(done)) {
 				memcpy(buf, in->win + off, n);
 				vol = in->vol; /* the inode may be another file's when it is unlocked */
+				done = own || sfs_look_end(in, seen);
 			}
-			sfs_rwlock_rdunlock(&in->lock);
+			if (!own)
+				sfs_rwlock_rdunlock(&in->lock);
 		}
 		if (at_offset) {
 			if (done)
@@ -267,7 +316,10 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 			sfs_mutex_unlock(&ofd->lock);
 		}
 	}
-	sfs_op_end(op);
+	if (own)
+		sfs_bias_drop(&in->lock.bias);
+	else
+		sfs_op_end(op);
 	if (done) {
 		count(vol, read_ops, 1);
 		count(vol, read_bytes, n);

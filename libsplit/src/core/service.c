@@ -33,7 +33,7 @@ static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 	 * Whoever is about to ask for the file has nothing staged, and its question makes the agent forget ours. Once it has
 	 * asked, the answer may be on its way: then only the lock tells.
 	 */
-	if (!sfs_rwlock_trywrlock(&in->lock))
+	if (!sfs_lock_soon(in))
 		return load_acquire(&in->acquiring);
 	r = sfs_step_down(in, in->revoke - 1u);
 	sfs_rwlock_wrunlock(&in->lock);
@@ -88,7 +88,7 @@ static int publish_one(struct sfs_inode *in, void *arg)
 	int r;
 
 	(void)arg;
-	if (!(in->live || in->staged > 0) || !sfs_rwlock_trywrlock(&in->lock))
+	if (!(in->live || in->staged > 0) || !sfs_lock_soon(in))
 		return 0;
 	how = !in->busy || in->blocked || in->region_taken > RETIRE_BLOCKS ? SFS_RETIRE : SFS_PUBLISH;
 	in->busy = false;
@@ -142,7 +142,6 @@ bool sfs_service_turn(bool timed)
 	}
 	if (!timed)
 		return pending;
-	/* An event may have cut the wait short: then the delay is shorter, never longer. */
 	for (int i = 0; i < sfs.nvolumes; i++) {
 		struct sfs_volume *vol = &sfs.volumes[i];
 
@@ -163,19 +162,27 @@ bool sfs_service_turn(bool timed)
 	return pending;
 }
 
+static int64_t now_ns(void)
+{
+	struct timespec t = {0, 0};
+
+	sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
 static void serve(void)
 {
 	bool pending = false;
+	int64_t due = 0; /* when the next timed turn is; 0: it is not decided */
 	uint64_t clean;
 
 	for (;;) {
 		struct pollfd p[SFS_VOLUMES_MAX + 1];
-		struct timespec wait = {sfs.visibility_ms / 1000, (long)(sfs.visibility_ms % 1000) * 1000000};
+		int64_t now = now_ns(), wait = pending ? RETRY_NS : sfs.visibility_ms * 1000000ll;
+		struct timespec left;
 		bool timed = pending;
 		int n = 1;
 
-		if (pending)
-			wait = (struct timespec){0, RETRY_NS};
 		p[0] = (struct pollfd){sfs.wake_fd, POLLIN, 0};
 		for (int i = 0; i < sfs.nvolumes; i++) {
 			struct sfs_volume *vol = &sfs.volumes[i];
@@ -188,9 +195,19 @@ static void serve(void)
 				timed = true; /* the agent is away */
 			timed = timed || vol->dirty || vol->nchunks > 1 || load_acquire(&sfs.parked) > 0;
 		}
-		sys_call5(SYS_ppoll, (long)p, n, timed ? (long)&wait : 0, 0, 8);
+		/* What wakes us before is no reason to relink what was staged just now, nor to put it off. */
+		if (!timed)
+			due = 0;
+		else if (due == 0 || now + wait < due)
+			due = now + wait;
+		wait = due > now ? due - now : 0;
+		left = (struct timespec){wait / 1000000000, wait % 1000000000};
+		sys_call5(SYS_ppoll, (long)p, n, timed ? (long)&left : 0, 0, 8);
 		if (p[0].revents)
 			sys_read(sfs.wake_fd, &clean, sizeof(clean));
+		timed = timed && now_ns() >= due;
+		if (timed)
+			due = 0;
 		pending = sfs_service_turn(timed);
 	}
 }

@@ -43,18 +43,20 @@ int sfs_stage_table(struct sfs_inode *in, uint64_t blocks)
 
 void sfs_stage_set(struct sfs_inode *in, uint64_t blk, sfs_block b)
 {
-	if (in->staged == 0) {
-		in->first = blk;
-		in->last = blk + 1;
-	} else {
-		if (blk < in->first)
-			in->first = blk;
-		if (blk >= in->last)
-			in->last = blk + 1;
-	}
+	const bool none = in->staged == 0;
+
+	/*
+	 * Readers may look meanwhile, and a fork may take a copy of it as it is: no entry is outside first and last at any time. Before the
+	 * first one there is none at all, and it does not matter where they are.
+	 */
+	if (none || blk >= in->last)
+		__atomic_store_n(&in->last, blk + 1, __ATOMIC_RELAXED);
+	if (none || blk < in->first)
+		__atomic_store_n(&in->first, blk, __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (in->table[blk] == 0)
-		in->staged++;
-	in->table[blk] = b;
+		__atomic_store_n(&in->staged, in->staged + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&in->table[blk], b, __ATOMIC_RELAXED);
 }
 
 /* The inode is about to get its first record since the last one was retired. */

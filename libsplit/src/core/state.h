@@ -5,7 +5,9 @@
  * Locks, in the order in which they are taken:
  *   volume.checkpoint  one checkpoint at a time
  *   ofd.lock           file offset of one open file description
- *   inode.lock         size, block table, window, delegation of one file; shared by reads, exclusive for everything else
+ *   inode.lock         size, block table, window, delegation of one file; shared by reads and by writes in flight, exclusive for
+ *                      everything else
+ *   inode.flights.lock what writes in flight change of it; short, under inode.lock
  *   sfs.adopt          making an unknown descriptor ours
  *   sfs.lock           descriptor table changes, inode hash, the slabs (open, close, dup; never on read or write)
  *   volume.request     one request to the agent and its reply
@@ -98,6 +100,29 @@ struct sfs_volume {
  */
 typedef uint64_t sfs_block;
 
+/*
+ * Writes to one file at the same time (flight.c). Who is in flight holds inode.lock shared, and this lock for the moments in which it
+ * changes the inode: everybody who has inode.lock exclusively finds nobody in flight.
+ */
+#define SFS_FLIGHTS_MAX 16
+struct sfs_flights {
+	struct sfs_mutex lock;
+	struct sfs_turns turns; /* of staged writes: their records count in the order in which they took their places */
+	uint64_t end;		/* where the next append goes, while turns are not over */
+	uint32_t aloft;		/* ranges, atomic */
+	uint32_t held;		/* who waits for inode.lock, but not for long (sfs_lock_soon()); atomic */
+	struct sfs_range {
+		uint64_t from, to; /* bytes of the file that one writes; whole blocks when it stages them. Empty: free */
+		bool append;	   /* then others may follow in its last block */
+		bool store;	   /* in place: readers see it happen */
+	} range[SFS_FLIGHTS_MAX];
+	/*
+	 * Bytes that readers see are being changed: by so many writers now (the low 8 bits), and how often that has begun, above. Atomic;
+	 * see sfs_look_begin().
+	 */
+	uint64_t changes;
+};
+
 struct sfs_inode {
 	struct sfs_rwlock lock;
 	struct sfs_inode *next; /* hash chain or free list */
@@ -186,6 +211,8 @@ struct sfs_inode {
 	uint32_t hot_from;
 	uint32_t hot_to;
 
+	struct sfs_flights flights;
+
 	/* Region of a staging file that belongs to this inode and has not been written. */
 	uint32_t region_chunk;
 	uint32_t region_next;
@@ -216,6 +243,7 @@ struct sfs_state {
 	bool configured;
 	int nvolumes;
 	uint32_t visibility_ms;
+	uint32_t forks;	    /* that this process comes from, since the library began */
 	bool fsync_records; /* fsync leaves the relink to the service thread where a record is enough */
 	struct sfs_mutex lock;
 	struct sfs_mutex adopt;
@@ -335,14 +363,17 @@ void sfs_inode_reload(struct sfs_inode *in);
 void sfs_inode_map(struct sfs_inode *in);
 bool sfs_inode_dense(struct sfs_inode *in);
 void sfs_inode_times(struct sfs_inode *in);
-/* stage.c; inode.lock held exclusively */
+/* stage.c; inode.lock held exclusively, or shared with flights.lock */
 static inline uint8_t *sfs_block_addr(const struct sfs_volume *vol, sfs_block b)
 {
 	return vol->chunks[(b >> 32) - 1].base + (uint64_t)(uint32_t)b * SFS_BLOCK;
 }
 static inline sfs_block sfs_block_get(const struct sfs_inode *in, uint64_t blk)
 {
-	return blk >= in->first && blk < in->last ? in->table[blk] : 0;
+	/* A write in flight may enter others meanwhile. */
+	return blk >= __atomic_load_n(&in->first, __ATOMIC_RELAXED) && blk < __atomic_load_n(&in->last, __ATOMIC_RELAXED)
+		       ? __atomic_load_n(&in->table[blk], __ATOMIC_RELAXED)
+		       : 0;
 }
 int sfs_stage_table(struct sfs_inode *in, uint64_t blocks);
 void sfs_stage_set(struct sfs_inode *in, uint64_t blk, sfs_block b);
@@ -359,7 +390,7 @@ void sfs_stage_idle(struct sfs_volume *vol);
 #define SFS_LOG_HEADROOM 64u
 /* n consecutive slots, or -EAGAIN: unlock the inode, checkpoint, start again. `last_resort` may use the headroom. */
 int sfs_log_reserve(struct sfs_volume *vol, uint32_t n, bool last_resort, uint32_t *slot);
-/* The same for records of one inode, from its own slots; inode.lock held exclusively. */
+/* The same for records of one inode, from its own slots; inode.lock held exclusively, or shared with flights.lock. */
 int sfs_log_slots(struct sfs_inode *in, uint32_t n, uint32_t *slot);
 /* append.c: from here on the last record keeps its length */
 void sfs_grow_end(struct sfs_inode *in);
@@ -441,7 +472,8 @@ int sfs_flush(struct sfs_inode *in, enum sfs_flush how);
 /* RETIRE, then no higher than that delegation. Lock held exclusively; -EAGAIN: again, after a checkpoint. */
 int sfs_step_down(struct sfs_inode *in, unsigned to);
 int sfs_flush_unlocked(struct sfs_inode *in, enum sfs_flush how);
-void sfs_flush_all(struct sfs_volume *vol, enum sfs_flush how);
+/* All files of the volume; the first error, after all have been tried. */
+int sfs_flush_all(struct sfs_volume *vol, enum sfs_flush how);
 /* posix on persistent memory, before a COMMIT record of the inode. */
 int sfs_commit_base(struct sfs_inode *in);
 /* What fsync(2) promises, visible to everybody. -EAGAIN: a checkpoint makes it so. */
@@ -460,9 +492,42 @@ bool sfs_was_mapped(const struct sfs_inode *in);
 #define SFS_APPEND_MAX (64u << 10) /* bytes: what longer ones save is nothing beside the copy */
 #define SFS_PREFETCH   6u	   /* small appends ahead */
 
+/* flight.c */
+#define SFS_FLY_MIN (16u << 10) /* bytes: waiting for a shorter copy takes no longer than passing turns on */
+/*
+ * A write beside others, total > 0 bytes at pos, or at the end with `append`. No lock of the inode held. Returns the bytes written, all of
+ * them, and in *at where; a negative errno value; or 0 when it can't be done so, or need not because the lock is this thread's own anyway.
+ */
+ssize_t sfs_fly(struct sfs_ofd *ofd, int fd, const struct iovec *iov, size_t total, bool append, off_t pos, off_t *at);
+/* Is somebody storing in place in [off, off + n)? inode.lock held. If not, nothing that was begun before changes these bytes any more. */
+bool sfs_flights_over(struct sfs_inode *in, uint64_t off, uint64_t n);
+/*
+ * inode.lock exclusively, if it is to be had within half a millisecond. Writes to a file can keep it taken for ever, one beginning before the other
+ * ends: they step back for so long.
+ */
+bool sfs_lock_soon(struct sfs_inode *in);
+
+/*
+ * For readers, with inode.lock shared: what is copied between these two is from one moment, if both are true. False at the beginning:
+ * someone may be changing the bytes; at the end: someone has begun to, meanwhile.
+ */
+static inline bool sfs_look_begin(const struct sfs_inode *in, uint64_t *seen)
+{
+	*seen = load_acquire(&in->flights.changes);
+	return !(*seen & 0xff);
+}
+
+static inline bool sfs_look_end(const struct sfs_inode *in, uint64_t seen)
+{
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return (__atomic_load_n(&in->flights.changes, __ATOMIC_RELAXED) ^ seen) >> 8 == 0;
+}
+
 /* read.c, write.c */
 struct sfs_ofd *sfs_ofd_of(int fd);
 int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd);
+/* Is everything there that sfs_io_prepare() provides, without asking anybody? */
+bool sfs_io_prepared(const struct sfs_inode *in);
 /* The window or the file, not what is staged: [off, off + n) as the kernel has it, zeros beyond its end. */
 int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n);
 /* The same, always by pread. */

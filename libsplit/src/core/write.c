@@ -11,27 +11,19 @@
 #include <string.h>
 
 #include "base/sys.h"
-#include "core/iov.h"
 #include "core/map.h"
+#include "core/staged.h"
 #include "pm/pm.h"
 
-#define EXTENTS_MAX 64u /* of one atomic operation: at least 1 GiB with the default staging files */
-#define POPULATE    (256ul << 10)
-#define SPAN_MAX    (1ull << 18) /* blocks: 1 GiB */
-#define LEASES_MAX  16u		 /* tries of one write to get staging space */
-#define FILE_MAX    (1ull << 43)
+#define POPULATE   (256ul << 10)
+#define OUTRUN_MAX 64u /* times that one write relinks everything and others take the space */
+#define LEASES_MAX 16u /* tries of one write to get staging space */
 
 #ifndef RWF_DSYNC
 #define RWF_DSYNC  0x2
 #define RWF_SYNC   0x4
 #define RWF_APPEND 0x10
 #endif
-
-struct extent {
-	uint64_t off; /* in the file */
-	uint64_t len; /* bytes of this operation */
-	sfs_block b;  /* where block off / SFS_BLOCK is staged; the following blocks follow */
-};
 
 /* How a write is to go: what the caller asked for, in one place. */
 struct request {
@@ -60,185 +52,40 @@ static ssize_t kernel_write(const struct request *q, off_t pos)
 	return r;
 }
 
-/* durable: the next fence is to make it so. Without, short pieces stay in the cache. */
-static void copy_in(uint8_t *dst, struct sfs_cursor *c, size_t n, bool durable)
-{
-	while (n > 0) {
-		size_t got;
-		const void *src = sfs_cursor_next(c, n, &got);
-
-		if (!durable && got < SFS_STORE_MAX)
-			pm_store(dst, src, got);
-		else
-			pm_copy(dst, src, got);
-		dst += got;
-		n -= got;
-	}
-}
-
-/* As copy_in(), durable, with the checksum. Short pieces are gathered: storing to a line that is being written back takes its time. */
-static uint32_t copy_in_crc(uint8_t *dst, struct sfs_cursor *c, size_t n)
-{
-	uint8_t gathered[SFS_STORE_MAX];
-	uint32_t crc = 0;
-
-	while (n > 0) {
-		size_t got;
-		const void *src = sfs_cursor_next(c, n, &got);
-
-		if (got < n && got < sizeof(gathered)) {
-			const size_t most = n < sizeof(gathered) ? n : sizeof(gathered);
-
-			memcpy(gathered, src, got);
-			for (size_t some = got; some < most; some += got) {
-				src = sfs_cursor_next(c, most - some, &got);
-				memcpy(gathered + some, src, got);
-			}
-			src = gathered;
-			got = most;
-		}
-		crc = pm_copy_crc(crc, dst, src, got);
-		dst += got;
-		n -= got;
-	}
-	return crc;
-}
-
-static bool any_staged(const struct sfs_inode *in, uint64_t pos, size_t n)
-{
-	if (in->staged == 0)
-		return false;
-	for (uint64_t blk = pos / SFS_BLOCK; blk <= (pos + n - 1) / SFS_BLOCK; blk++)
-		if (sfs_block_get(in, blk))
-			return true;
-	return false;
-}
-
 /* May the write go in place? unretired: a valid record names bytes that are in the file already; replaying it would undo us. */
-static bool in_place(struct sfs_inode *in, uint64_t pos, size_t n)
+bool sfs_in_place(struct sfs_inode *in, uint64_t pos, size_t n)
 {
 	if (in->vol->mode == SFS_STRICT || pos + n > in->ksize || !in->win || pos + n > in->win_len || !in->writable ||
-	    !in->dense || any_staged(in, pos, n))
+	    !in->dense || sfs_any_staged(in, pos, n))
 		return false;
 	in->blocked = in->unretired;
 	return !in->unretired;
 }
 
+struct sfs_range sfs_ahead(struct sfs_inode *in, uint64_t pos, size_t n)
+{
+	struct sfs_range pages = {pos / SFS_BLOCK * SFS_BLOCK, (pos + n + POPULATE) / SFS_BLOCK * SFS_BLOCK, false, false};
+
+	if (pos != in->last_end || pos + n <= in->populated)
+		return (struct sfs_range){0};
+	if (pages.to > in->ksize)
+		pages.to = (in->ksize + SFS_BLOCK - 1) / SFS_BLOCK * SFS_BLOCK;
+	in->populated = pages.to;
+	return pages;
+}
+
 static void write_in_place(struct sfs_inode *in, struct sfs_cursor c, uint64_t pos, size_t n)
 {
-	/* A program that writes on and on does not pay a fault per page. */
-	if (pos == in->last_end && pos + n > in->populated) {
-		const uint64_t from = pos / SFS_BLOCK * SFS_BLOCK;
-		uint64_t to = (pos + n + POPULATE) / SFS_BLOCK * SFS_BLOCK;
+	const struct sfs_range ahead = sfs_ahead(in, pos, n);
 
-		if (to > in->ksize)
-			to = (in->ksize + SFS_BLOCK - 1) / SFS_BLOCK * SFS_BLOCK;
-		sfs_map_populate(in->win + from, to - from);
-		in->populated = to;
-	}
-	copy_in(in->win + pos, &c, n, true);
+	if (ahead.to)
+		sfs_map_populate(in->win + ahead.from, ahead.to - ahead.from);
+	sfs_copy_in(in->win + pos, &c, n, true);
 	pm_fence();
 	in->last_end = pos + n;
 	in->touched = true;
 	count(in->vol, overwrite_ops, 1);
 	count(in->vol, overwrite_bytes, n);
-}
-
-/* What a block holds now, bytes [from, to) of it, into its new place. */
-static int carry(struct sfs_inode *in, uint64_t blk, uint32_t from, uint32_t to, uint8_t *dst)
-{
-	const sfs_block old = sfs_block_get(in, blk);
-	uint8_t buf[SFS_BLOCK];
-	const uint64_t off = blk * SFS_BLOCK + from;
-	int r;
-
-	if (from >= to)
-		return 0;
-	if (old) {
-		/* Bytes behind the end of the file are not content. */
-		const uint64_t end = in->size > off ? in->size - off : 0;
-		const uint32_t have = end < to - from ? (uint32_t)end : to - from;
-
-		pm_copy(dst + from, sfs_block_addr(in->vol, old) + from, have);
-		pm_zero(dst + from + have, to - from - have);
-		return 0;
-	}
-	/* By the kernel and not from the window: somebody without the library may just have truncated the file (copytruncate). */
-	r = sfs_read_kernel(in, buf, off, to - from);
-	if (r == 0)
-		pm_copy(dst + from, buf, to - from);
-	return r;
-}
-
-/*
- * May bytes [pos, end) be written into the block where pos's block is staged? Only bytes that no record names: behind the end of
- * the file, or carried along (see `hot`). end lies in the same block or the write goes on behind it.
- */
-static bool continues(const struct sfs_inode *in, uint64_t pos, uint64_t end)
-{
-	const uint64_t blk = pos / SFS_BLOCK;
-	const uint32_t from = pos % SFS_BLOCK;
-	const uint32_t to = end - blk * SFS_BLOCK < SFS_BLOCK ? (uint32_t)(end - blk * SFS_BLOCK) : SFS_BLOCK;
-
-	if (from == 0 && to == SFS_BLOCK)
-		return false; /* a whole block: nothing would be carried */
-	if (!sfs_block_get(in, blk))
-		return false;
-	return pos >= in->size ||
-	       (in->hot == blk && in->hot_block == sfs_block_get(in, blk) && (from >= in->hot_to || to <= in->hot_from));
-}
-
-/* Find staging space for [pos, end): fills ext, returns the number of extents; *covered is how far they reach, less
- * than asked only with `part`. */
-static int place(struct sfs_inode *in, uint64_t pos, uint64_t end, bool part, struct extent *ext, uint64_t *covered)
-{
-	const uint64_t need = (end - 1) / SFS_BLOCK - pos / SFS_BLOCK + 1, left = in->region_end - in->region_next;
-	int n = 0, err = 0;
-
-	if (!part && need > left && !sfs_stage_room(in->vol, need - left))
-		return -ENOBUFS;
-
-	while (pos < end) {
-		const uint64_t blk = pos / SFS_BLOCK;
-		uint32_t blocks = (uint32_t)((end - 1) / SFS_BLOCK - blk + 1);
-		uint64_t stop;
-		sfs_block b;
-
-		if ((n == 0 || pos / SFS_BLOCK == (end - 1) / SFS_BLOCK) && continues(in, pos, end)) {
-			b = sfs_block_get(in, blk);
-			blocks = 1;
-		} else {
-			b = sfs_stage_alloc(in, &blocks, &err);
-			if (!b && (n == 0 || !part))
-				return err;
-			if (!b)
-				break;
-		}
-		stop = (blk + blocks) * SFS_BLOCK < end ? (blk + blocks) * SFS_BLOCK : end;
-		if (n > 0 && b == ext[n - 1].b + (blk - ext[n - 1].off / SFS_BLOCK)) {
-			ext[n - 1].len += stop - pos;
-		} else {
-			if (n == (int)EXTENTS_MAX)
-				break;
-			ext[n++] = (struct extent){pos, stop - pos, b};
-		}
-		pos = stop;
-	}
-	*covered = pos;
-	return n;
-}
-
-/* Bytes around the new ones in blocks that are newly staged, so that an entry always stands for a whole block. */
-static int carry_edges(struct sfs_inode *in, const struct extent *e)
-{
-	const uint64_t first = e->off / SFS_BLOCK, end = e->off + e->len, last = (end - 1) / SFS_BLOCK;
-	int r = 0;
-
-	if (e->off % SFS_BLOCK && sfs_block_get(in, first) != e->b)
-		r = carry(in, first, 0, e->off % SFS_BLOCK, sfs_block_addr(in->vol, e->b));
-	if (r == 0 && end % SFS_BLOCK && end < in->size && sfs_block_get(in, last) != e->b + (last - first))
-		r = carry(in, last, end % SFS_BLOCK, SFS_BLOCK, sfs_block_addr(in->vol, e->b + (last - first)));
-	return r;
 }
 
 /* A write behind the end makes what lies between part of the file: zeros, also in the staged last block. */
@@ -252,47 +99,21 @@ static void zero_gap(struct sfs_inode *in, uint64_t pos)
 		pm_zero(sfs_block_addr(in->vol, b) + in->size % SFS_BLOCK, to - in->size);
 }
 
-/* Enter the extent into the table, and remember which bytes of its last block records name now. */
-static void enter(struct sfs_inode *in, const struct extent *e)
-{
-	const uint64_t first = e->off / SFS_BLOCK, end = e->off + e->len, last = (end - 1) / SFS_BLOCK;
-	const sfs_block b = e->b + (last - first);
-	const bool fresh = sfs_block_get(in, last) != b;
-	uint32_t from = e->off > last * SFS_BLOCK ? (uint32_t)(e->off - last * SFS_BLOCK) : 0;
-	uint32_t to = (uint32_t)(end - last * SFS_BLOCK);
-
-	for (uint64_t blk = first; blk <= last; blk++)
-		sfs_stage_set(in, blk, e->b + (blk - first));
-	if (!fresh) {
-		/* Earlier records name bytes of it too: known ones, or anything before ours. */
-		const bool known = in->hot == last && in->hot_block == b;
-
-		from = !known ? 0 : from < in->hot_from ? from : in->hot_from;
-		to = known && to < in->hot_to ? in->hot_to : to;
-	}
-	in->hot = last;
-	in->hot_block = b;
-	in->hot_from = from;
-	in->hot_to = to;
-}
-
 /*
- * One atomic operation. Returns the bytes written, less than n only where an operation needs more than EXTENTS_MAX extents or
+ * One atomic operation. Returns the bytes written, less than n only where an operation needs more than SFS_EXTENTS_MAX extents or
  * more staging space than there is;
  * -EAGAIN: the log is full; -ENOSPC: no staging space.
  */
 static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t pos, size_t n, bool part)
 {
 	struct sfs_volume *vol = in->vol;
-	const bool fenced = vol->mode != SFS_POSIX;
-	struct extent ext[EXTENTS_MAX];
-	struct sfs_record rec;
-	uint64_t covered = pos, size;
-	uint32_t slot, data_crc = 0, rec_crc = 0;
 	/* posix promises that an overwrite survives when it returns: here, as everything before it, by a COMMIT. */
-	const bool commits = vol->dax && !fenced && pos < in->size;
-	bool crc, grows;
-	int k, r;
+	const bool commits = vol->dax && vol->mode == SFS_POSIX && pos < in->size;
+	struct sfs_staged st;
+	uint32_t rec_crc;
+	uint64_t size;
+	bool grows;
+	int r;
 
 	sfs_grow_end(in);
 	if (commits) {
@@ -304,50 +125,22 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	if (r < 0)
 		return r;
 	sfs_stage_live(in);
-	k = place(in, pos, pos + n, part, ext, &covered);
-	if (k < 0)
-		return k;
-	r = sfs_log_slots(in, (uint32_t)k + commits, &slot);
+	r = sfs_staged_place(in, pos, n, part ? SFS_PLACE_PART : SFS_PLACE_ALL, commits, &st);
+	if (r == 0)
+		r = sfs_staged_carry(in, &st);
 	if (r < 0)
 		return r;
-	n = (size_t)(covered - pos);
+	n = st.n;
 	size = pos + n > in->size ? pos + n : in->size;
-	crc = fenced && k == 1 && n <= pm_crc_max();
-	grows = !fenced && k == 1 && pos == in->size && !sfs_near_limit(in, n);
-
-	for (int i = 0; i < k; i++) {
-		r = carry_edges(in, &ext[i]);
-		if (r < 0)
-			return r; /* the slots stay empty, which recovery takes for calls that did not return */
-	}
+	grows = !st.fenced && st.extents == 1 && pos == in->size && !sfs_near_limit(in, n);
 	zero_gap(in, pos);
-	for (int i = 0; i < k; i++) {
-		uint8_t *dst = sfs_block_addr(vol, ext[i].b) + ext[i].off % SFS_BLOCK;
-
-		if (crc)
-			data_crc = copy_in_crc(dst, c, n);
-		else
-			copy_in(dst, c, ext[i].len, fenced || vol->dax);
-	}
-	if (fenced && !crc)
-		pm_fence();
-	for (int i = 0; i < k; i++) {
-		rec = sfs_record_write(
-			in, ext[i].off, ext[i].len, ext[i].b,
-			(uint8_t)((crc ? SFS_REC_DATA_CRC : 0) | (fenced ? SFS_REC_DURABLE : 0) | (grows ? SFS_REC_GROWS : 0)));
-		rec.group_pos = (uint8_t)i;
-		rec.group_left = (uint8_t)(k - 1 - i);
-		rec.data_crc = data_crc;
-		rec.size = size;
-		rec_crc = sfs_log_write(vol, slot + (uint32_t)i, rec);
-	}
-	if (fenced)
+	sfs_staged_copy(vol, &st, c);
+	rec_crc = sfs_staged_records(in, &st, size, grows);
+	if (st.fenced)
 		pm_fence();
 	else if (commits)
-		sfs_log_commit(in, slot + (uint32_t)k);
-
-	for (int i = 0; i < k; i++)
-		enter(in, &ext[i]);
+		sfs_log_commit(in, st.slot + (uint32_t)st.extents);
+	sfs_staged_enter(in, &st);
 	if (size > in->size) {
 		count(vol, append_ops, 1);
 		count(vol, append_bytes, n);
@@ -358,20 +151,21 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	}
 	count(vol, staged_bytes, n);
 	if (grows) {
-		in->grow = &vol->records[slot];
+		in->grow = &vol->records[st.slot];
 		in->grow_crc = rec_crc;
-		in->grow_base = sfs_block_addr(vol, ext[0].b) + ext[0].off % SFS_BLOCK;
+		in->grow_base = sfs_block_addr(vol, st.ext[0].b) + pos % SFS_BLOCK;
 		in->grow_at = in->grow_dirty = in->grow_base + n;
 		in->grow_limit = in->grow_at + -(pos + n) % SFS_BLOCK;
 	} else if (n <= SFS_STORE_MAX) {
 		/* The next locked instruction waits until all stores have their lines: fetch those of the next small append now. */
-		const uint8_t *end = sfs_block_addr(vol, ext[k - 1].b) + ext[k - 1].off % SFS_BLOCK + ext[k - 1].len;
+		const struct sfs_extent *e = &st.ext[st.extents - 1];
+		const uint8_t *end = sfs_block_addr(vol, e->b) + e->off % SFS_BLOCK + e->len;
 
 		for (size_t i = 0; i < n; i += 64)
 			__builtin_prefetch(end + SFS_PREFETCH * n + i, 1);
 	}
 	in->touched = in->busy = true;
-	in->uncommitted = !fenced && !commits;
+	in->uncommitted = !st.fenced && !commits;
 	if (unlikely(!vol->dirty))
 		sfs_service_wake(vol);
 	return (ssize_t)n;
@@ -425,15 +219,13 @@ static ssize_t write_once(const struct request *q, bool append, off_t pos, off_t
 	if (append && sfs_inode_served(in))
 		pos = (off_t)in->size;
 	*at = pos;
-	if (!sfs_inode_served(in) || (uint64_t)pos + q->total > sfs.fsize_limit || (uint64_t)pos + q->total > FILE_MAX)
+	if (!sfs_inode_served(in) || (uint64_t)pos + q->total > sfs.fsize_limit || (uint64_t)pos + q->total > SFS_FILE_MAX)
 		return write_unserved(q, append, pos, at);
-	if (in_place(in, (uint64_t)pos, q->total)) {
+	if (sfs_in_place(in, (uint64_t)pos, q->total)) {
 		write_in_place(in, c, (uint64_t)pos, q->total);
 		return (ssize_t)q->total;
 	}
-	/* Entries far apart would make the block table long to walk. */
-	if (in->staged > 0 &&
-	    ((uint64_t)pos / SFS_BLOCK + SPAN_MAX < in->first || (uint64_t)pos / SFS_BLOCK > in->last + SPAN_MAX)) {
+	if (sfs_far_apart(in, (uint64_t)pos)) {
 		r = sfs_flush(in, SFS_PUBLISH);
 		if (r < 0)
 			return r;
@@ -443,6 +235,9 @@ static ssize_t write_once(const struct request *q, bool append, off_t pos, off_t
 		if (r < 0)
 			return done > 0 ? (ssize_t)done : r;
 		done += (size_t)r;
+		/* What others give back meanwhile would make it two operations. */
+		if (q->part && in->vol->mode == SFS_STRICT)
+			break;
 	}
 	return (ssize_t)done;
 }
@@ -467,10 +262,12 @@ static ssize_t write_without_staging(const struct request *q, off_t pos, ssize_t
 	return r == -EAGAIN ? why : r;
 }
 
-static ssize_t write_at(struct request *q, bool append, off_t pos, off_t *at)
+/* The file to itself, whatever that takes. */
+static ssize_t write_alone(struct request *q, bool append, off_t pos, off_t *at)
 {
 	struct sfs_inode *in = q->ofd->inode;
-	unsigned leases = 0;
+	const uint64_t blocks = q->total / SFS_BLOCK + 2;
+	unsigned leases = 0, outrun = 0;
 	bool emptied = false;
 	int given = 0;
 	ssize_t r;
@@ -493,13 +290,15 @@ static ssize_t write_at(struct request *q, bool append, off_t pos, off_t *at)
 				break;
 		} else if (r == -ENOBUFS && in->vol->state == VOL_READY && !q->part) {
 			/* Other threads may take what we lease: not for ever. */
-			r = leases++ < LEASES_MAX ? sfs_stage_lease(in->vol, q->total / SFS_BLOCK + 2) : -ENOSPC;
+			r = leases++ < LEASES_MAX ? sfs_stage_lease(in->vol, blocks) : -ENOSPC;
 			if (r == 0)
 				continue;
 			q->part = emptied;
-			emptied = true;
 			leases = 0;
-			sfs_flush_all(in->vol, SFS_RETIRE);
+			/* There is space now, but other threads may take it first. In strict there is no other way to write. */
+			if (sfs_flush_all(in->vol, SFS_RETIRE) < 0 || in->vol->mode != SFS_STRICT || outrun++ == OUTRUN_MAX ||
+			    !(sfs_stage_room(in->vol, blocks) || __atomic_load_n(&in->vol->region_blocks, __ATOMIC_RELAXED)))
+				emptied = true;
 		} else if (r == -ENOSPC && !emptied && in->vol->state == VOL_READY) {
 			emptied = true;
 			sfs_flush_all(in->vol, SFS_RETIRE);
@@ -514,6 +313,16 @@ static ssize_t write_at(struct request *q, bool append, off_t pos, off_t *at)
 		given = in->at_once ? sfs_step_down(in, SFS_DELEG_SHARED) : 0;
 		sfs_rwlock_wrunlock(&in->lock);
 	}
+	return r;
+}
+
+static ssize_t write_at(struct request *q, bool append, off_t pos, off_t *at)
+{
+	struct sfs_inode *in = q->ofd->inode;
+	ssize_t r = sfs_fly(q->ofd, q->fd, q->iov, q->total, append, pos, at);
+
+	if (r == 0)
+		r = write_alone(q, append, pos, at);
 	if (r > 0 && ((q->ofd->flags & (O_DSYNC | O_SYNC)) || (q->flags & (RWF_DSYNC | RWF_SYNC)))) {
 		int err;
 

@@ -10,7 +10,7 @@
 
 /*
  * Copy n > 0 bytes, a multiple of PM_LINES_CRC, by non-temporal stores to dst, aligned to a line. Returns the CRC32C, begun with crc, of the
- * bytes that were stored. Only where the processor has SFS_CPU_VCLMUL, SFS_CPU_CLMUL and SFS_CPU_CRC32C.
+ * bytes that were stored. Only where the processor has SFS_CPU_VCLMUL.
  */
 uint32_t pm_lines_crc(uint32_t crc, char *dst, const char *src, size_t n);
 

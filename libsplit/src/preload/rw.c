@@ -4,17 +4,19 @@
 
 #include <unistd.h>
 
-/* At the file offset when off is negative. */
-static inline bool read_at_once(int fd, void *buf, size_t n, off_t off)
+/* The description behind fd where a short way may be tried: it is known, and nothing about the call needs a look. */
+static inline struct sfs_ofd *quick(int fd, const void *buf, size_t n)
 {
 	struct sfs_ofd *ofd = sfs_known(fd);
 
-	return ofd && likely(!pl_bad_buffer(buf, n) && !pl_cancel_used) && sfs_read_window(ofd, fd, buf, n, off);
+	return ofd && likely(!pl_bad_buffer(buf, n) && !pl_cancel_used) ? ofd : NULL;
 }
 
 WRAPPER ssize_t w_read(int fd, void *buf, size_t n)
 {
-	if (read_at_once(fd, buf, n, -1))
+	struct sfs_ofd *ofd = quick(fd, buf, n);
+
+	if (ofd && sfs_read_window(ofd, fd, buf, n, -1))
 		return (ssize_t)n;
 	SERVE(fd, unlikely(pl_bad_buffer(buf, n)) ? -EFAULT : sfs_read(fd, buf, n, -1), REAL(read)(fd, buf, n));
 }
@@ -23,9 +25,9 @@ EXPORT(__read, w_read);
 
 WRAPPER ssize_t w_write(int fd, const void *buf, size_t n)
 {
-	struct sfs_ofd *ofd = sfs_known(fd);
+	struct sfs_ofd *ofd = quick(fd, buf, n);
 
-	if (ofd && likely(!pl_bad_buffer(buf, n) && !pl_cancel_used) && sfs_append(ofd, fd, buf, n))
+	if (ofd && sfs_append(ofd, fd, buf, n))
 		return (ssize_t)n;
 	SERVE(fd, unlikely(pl_bad_buffer(buf, n)) ? -EFAULT : sfs_write(fd, buf, n, -1), REAL(write)(fd, buf, n));
 }
@@ -35,7 +37,9 @@ EXPORT(__write, w_write);
 /* A negative offset would mean "at the file offset" to the core; here it is an error, and the real call knows which. */
 WRAPPER ssize_t w_pread(int fd, void *buf, size_t n, off_t off)
 {
-	if (off >= 0 && read_at_once(fd, buf, n, off))
+	struct sfs_ofd *ofd = quick(fd, buf, n);
+
+	if (ofd && off >= 0 && sfs_read_window(ofd, fd, buf, n, off))
 		return (ssize_t)n;
 	SERVE(fd,
 	      off < 0				? SFS_PASS

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "recover/cover.h"
 #include "recover/lookup.h"
 #include "recover/replay.h"
@@ -82,7 +83,7 @@ void sfs_recovery_add(struct sfs_recovery *to, const struct sfs_recovery *from)
 
 static struct file **slot(struct recovery *rv, uint64_t ino, uint32_t gen)
 {
-	struct file **p = &rv->table[((ino ^ gen) * 0x9e3779b97f4a7c15ull >> 20) & (rv->table_size - 1)];
+	struct file **p = &rv->table[((ino ^ gen) * SFS_HASH_FACTOR >> 20) & (rv->table_size - 1)];
 
 	while (*p && ((*p)->id.ino != ino || (*p)->id.gen != gen))
 		p = &(*p)->next;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
+#include "base/hash.h"
 #include "base/holes.h"
 
 #define OPEN_MAX_   256u
@@ -164,7 +165,7 @@ static int all_data(int fd, uint64_t from, uint64_t end)
 static const struct sfs_window *window(struct sfs_chunks *c, const struct sfs_chunk_ref *ref, uint64_t off, int *err)
 {
 	const uint64_t at = off - off % SFS_WINDOW_BYTES, key = off / SFS_WINDOW_BYTES ^ (uint64_t)ref->id << 40;
-	struct sfs_window *set = c->window[(key * 0x9e3779b97f4a7c15ull >> 32) % SFS_WINDOW_SETS], w;
+	struct sfs_window *set = c->window[(key * SFS_HASH_FACTOR >> 32) % SFS_WINDOW_SETS], w;
 	uint32_t i = 0;
 	ssize_t got;
 

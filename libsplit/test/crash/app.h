@@ -42,6 +42,8 @@ void app_other(struct app *a, const char *path, enum kern_type type, bool make);
 void app_chmod(struct app *a, int slot, mode_t mode);
 void app_fsync_dir(struct app *a);
 /* The service thread's turns, on a processor of its own. `busy`: another thread is just emptying the log. */
+void app_company(struct app *a, int s);
+bool app_has_company(const struct app *a, int s);
 void app_service(struct app *a, int turns, bool busy);
 /* Records of files that are not looked at take all slots of the log that there are. */
 void app_fill_log(struct app *a);

@@ -57,6 +57,7 @@ static const struct {
 	{'m', "fchmod A"},
 	{'z', "append 64 bytes to A until the log is full"},
 	{'Q', "other files' records fill the log to its last slot"},
+	{'|', "from here on another thread writes to A, somewhere else: writes go beside others"},
 	{'E', "the service thread has a turn while another thread holds the lock of checkpoints"},
 };
 
@@ -163,9 +164,9 @@ static bool pointless(const struct app *a, char letter)
 	const bool named = a->slot[A].path[0] != 0;
 
 	return now(a)->file[a->slot[A].file].size > (KERN_FILE_BLOCKS - 12) * KERN_BLOCK ||
-	       (!named && strchr("crRlXUq234567", letter)) || (a->slot[OTHER].fd >= 0 && strchr("RXU", letter)) ||
-	       (letter == '7' && a->slot[OTHER].fd < 0) || (letter == 'n' && a->slot[B].fd >= 0) ||
-	       (letter == 'j' && there(a, "J")) || (letter == 'l' && there(a, "L")) ||
+	       (!named && strchr("crRlXUq234567", letter)) || (letter == '|' && app_has_company(a, A)) ||
+	       (a->slot[OTHER].fd >= 0 && strchr("RXU", letter)) || (letter == '7' && a->slot[OTHER].fd < 0) ||
+	       (letter == 'n' && a->slot[B].fd >= 0) || (letter == 'j' && there(a, "J")) || (letter == 'l' && there(a, "L")) ||
 	       (letter == 'r' && strcmp(a->slot[A].path, "E/A") == 0) ||
 	       (letter == 'q' && (strcmp(a->slot[A].path, "A") != 0 || there(a, "E")));
 }
@@ -241,6 +242,9 @@ bool operate(struct app *a, char letter)
 	case 'K':
 	case 'E':
 		app_service(a, letter == 'K' ? 2 : 1, letter == 'E');
+		break;
+	case '|':
+		app_company(a, A);
 		break;
 	case 'Q':
 		app_fill_log(a);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The crash explorer. Without options: what `make test` does, some 20,000 states. docs/crash-testing.md explains it.
+ * The crash explorer. Without options: what `make test` does, some 25,000 states. docs/crash-testing.md explains it.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -25,7 +25,7 @@ static const char usage[] =
 	"  --length N         all sequences of up to N operations (default 1)\n"
 	"  --core N           all sequences of up to N of the operations marked * by --operations (default 0)\n"
 	"  --sample N         so many of the sequences of one more than --length (default 60)\n"
-	"  --states N         end when so many distinct states have been checked (default 20000, 0: no limit)\n"
+	"  --states N         end when so many distinct states have been checked (default 25000, 0: no limit)\n"
 	"  --seconds N        end after so many seconds\n"
 	"  --jobs N           processes (default 1)\n"
 	"  --seed N           for what is sampled (default 20261121, or TEST_SEED)\n"
@@ -52,7 +52,7 @@ static struct {
 	struct explore_how how;
 } opt = {.length = 1,
 	 .sample = 60,
-	 .states = 20000,
+	 .states = 25000,
 	 .jobs = 1,
 	 .seed = SEED,
 	 .mode = -1,
@@ -102,6 +102,15 @@ static void sampled(unsigned length, unsigned how_many)
 			s[i] = letters[test_below(&rnd, strlen(letters))];
 		add(s, length);
 	}
+}
+
+/* Writes beside others: what can be seen of them with one thread, and a while of it. */
+static void company(void)
+{
+	static const char *const of[] = {"|o", "|O", "a|a", "u|p", "p|u", "o|o", "o|O", "o|w", "a|af", "o|Ok", "a|ao"};
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+		add(of[i], (unsigned)strlen(of[i]));
 }
 
 static void traces(void)
@@ -358,6 +367,7 @@ int main(int argc, char **argv)
 	/* The programs take longest; where there is a limit the others come first. */
 	if (!opt.states)
 		traces();
+	company();
 	for (unsigned n = 1; n <= opt.length; n++)
 		sequences(workload_letters(), n);
 	for (unsigned n = opt.length + 1; n <= opt.core; n++)

@@ -69,6 +69,7 @@ static const struct {
 	 "the other one of the two, and then the lease's, commit the journal, which is in order"},
 	{"no fence", "commit_all oplog.c",
 	 "syncfs has made durable what is before the COMMIT, and sfs_flush() fences before it relinks what is behind it"},
+	{"no fence", "bytes_first flight.c", "a COMMIT fences too; here it is for readers"},
 	{"stored too late", "sfs_block_addr(in->vol, old)",
 	 "what is carried is named by earlier records; the call's own fence and the relink's are behind it"},
 	{"stored too late", "pm_zero(dst + from", "what is behind the end of the file is zeroed again when it grows"},
@@ -103,13 +104,14 @@ static size_t use; /* so many of the workloads */
 
 /* Short ones first; together they come upon every place in the code that stores, flushes, fences or syncs. */
 static const char *const workloads[] = {
-	"a",	  "p",	   "o",	   "O",	   "e",	   "h",	  "v",	  "y",	   "t",	  "T",	 "F",	"f",   "c",   "k",    "K",
-	"n",	  "r",	   "l",	   "D",	   "m",	   "X",	  "U",	  "j",	   "q",	  "4",	 "34",	"a3a", "aa",  "aap",  "oo",
-	"aw",	  "pk",	   "ok",   "af",   "aK",   "an",  "pf",	  "ao",	   "Tf",  "Td",	 "nR",	"ook", "aQb", "pkaw", "akbaw",
-	"pkanLk", "pkaQb", "aQEw", "oQo",  "eQKw", "anL", "fpaf", "faapf", "GLk", "LQb", "tf",	"td",  "nb",  "ng",   "x",
-	"u",	  "uX",	   "aX",   "aU",   "pK",   "kao", "aaf",  "afa",   "afo", "ako", "L",	"z",   "vf",  "uf",   "Lf",
-	"Lk",	  "LK",	   "GLf",  "GLK",  "za",   "zz",  "nbR",  "Lfo",   "Lko", "zKa", "azf", "zfa", "afz", "zkz",  "LKo",
-	"uuk",	  "afaf",  "pko",  "nBgR", "XaX",  "aXa", "ofk",  "hko",   "LfL", "GaK", "GLc", "zfz", "pXf", "2a",
+	"a",   "p",    "o",	"O",	  "e",	   "h",	   "v",	  "y",	  "t",	 "T",	 "F",	  "f",	  "c",	 "k",
+	"K",   "n",    "r",	"l",	  "D",	   "m",	   "X",	  "U",	  "j",	 "q",	 "4",	  "34",	  "a3a", "aa",
+	"aap", "oo",   "aw",	"pk",	  "ok",	   "af",   "aK",  "an",	  "pf",	 "ao",	 "Tf",	  "Td",	  "nR",	 "ook",
+	"aQb", "pkaw", "akbaw", "pkanLk", "pkaQb", "aQEw", "oQo", "eQKw", "anL", "fpaf", "faapf", "GLk",  "LQb", "tf",
+	"td",  "nb",   "ng",	"x",	  "u",	   "uX",   "aX",  "aU",	  "pK",	 "kao",	 "aaf",	  "afa",  "afo", "ako",
+	"L",   "z",    "vf",	"uf",	  "Lf",	   "Lk",   "LK",  "GLf",  "GLK", "za",	 "zz",	  "nbR",  "Lfo", "Lko",
+	"zKa", "azf",  "zfa",	"afz",	  "zkz",   "LKo",  "uuk", "afaf", "pko", "nBgR", "XaX",	  "aXa",  "ofk", "hko",
+	"LfL", "GaK",  "GLc",	"zfz",	  "pXf",   "2a",   "|o",  "a|a",  "o|O", "u|p",	 "o|w",	  "a|uf",
 };
 
 /* The line of source at "FILE:N", without what is before and behind it. */

@@ -5,6 +5,7 @@
  * thread syncs. Not built with the thread sanitizer: the service thread has no thread-local storage for it.
  */
 #include "harness.h"
+#include "core/state.h"
 #include "unit/core_agent.h"
 
 #define APPENDERS 3
@@ -96,6 +97,32 @@ static void count_lines(void)
 	close(fd);
 }
 
+/* A file that is closed is cut off by somebody without the library, and opened while somebody looks at what is known of it. */
+static void opened_again(void)
+{
+	static char buf[100000];
+	char path[400];
+	struct stat st;
+	struct sfs_inode *in;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/again", a.root);
+	fd = sfs_openat(AT_FDCWD, path, O_RDWR | O_CREAT, 0644);
+	CHECK_EQ(sfs_write(fd, buf, sizeof(buf), 0), sizeof(buf));
+	CHECK_EQ(sfs_fsync(fd, false), 0);
+	CHECK_EQ(sfs_close(fd), 0);
+	CHECK_EQ(truncate(path, 4096), 0);
+	CHECK_EQ(stat(path, &st), 0);
+	in = sfs_inode_ref(st.st_dev, st.st_ino);
+	fd = sfs_openat(AT_FDCWD, path, O_RDWR, 0);
+	CHECK_EQ(sfs_lseek(fd, 0, SEEK_CUR), 0);
+	CHECK_EQ(sfs_read(fd, buf, sizeof(buf), 0), 4096);
+	CHECK_EQ(sfs_read(fd, buf, 10, 50000), 0);
+	if (in)
+		sfs_inode_put(in);
+	CHECK_EQ(sfs_close(fd), 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const modes[] = {"posix", "sync", "strict"};
@@ -111,6 +138,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	core_agent_start(&a, argv[1]);
+	opened_again();
 	snprintf(shared, sizeof(shared), "%s/shared", a.root);
 	shared_fd = sfs_openat(AT_FDCWD, shared, O_RDWR | O_CREAT | O_APPEND, 0644);
 	CHECK(shared_fd >= 0);

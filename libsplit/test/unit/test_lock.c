@@ -9,6 +9,7 @@
 
 #define THREADS 6
 #define ROUNDS	20000
+#define TURNS	1000
 
 static struct sfs_mutex mutex = SFS_MUTEX_INIT;
 static struct sfs_rwlock rwlock = SFS_RWLOCK_INIT;
@@ -306,6 +307,42 @@ static void not_twice(void)
 	sfs_mutex_unlock(&m);
 }
 
+static struct sfs_turns turns;
+static uint32_t order[THREADS * TURNS];
+static uint32_t ended; /* by who has the turn */
+
+static void *turn_worker(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < TURNS; i++) {
+		uint32_t mine;
+
+		sfs_mutex_lock(&mutex);
+		mine = turns.next++;
+		sfs_mutex_unlock(&mutex);
+		if (i % 64 == 0)
+			usleep(100); /* the others go to sleep */
+		sfs_turns_wait(&turns, mine);
+		order[ended++] = mine;
+		sfs_turns_pass(&turns);
+	}
+	return NULL;
+}
+
+/* One after the other, each sees what was done before, and all come to an end. The numbers begin again from 0 meanwhile. */
+static void in_turns(void)
+{
+	const uint32_t first = -1000u;
+
+	turns = (struct sfs_turns){.next = first, .now = first};
+	run(turn_worker);
+	CHECK_EQ(ended, THREADS * TURNS);
+	for (uint32_t i = 0; i < ended; i++)
+		CHECK_EQ(order[i], first + i);
+	CHECK(sfs_turns_over(&turns));
+	CHECK_EQ(turns.waiters, 0);
+}
+
 int main(void)
 {
 	int err;
@@ -321,6 +358,7 @@ int main(void)
 	CHECK(most_readers > 1);
 
 	writer_is_not_starved();
+	in_turns();
 	spread(4);
 	spread(CROWD);
 
