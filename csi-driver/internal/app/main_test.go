@@ -75,7 +75,7 @@ func startNode(t *testing.T, binary, library string) *service {
 	}
 	s.options = nodeOptions{
 		nodeName: "node-1", kubeletDir: filepath.Join(dir, "kubelet"), register: true, dataDir: filepath.Join(dir, "data"),
-		devices:   deviceOptions{devices: []string{volume.DeviceEmulated}, emulatedCapacity: quantity(4 * volume.GiB), regionPercent: 100, namespaceMap: "dev"},
+		devices:   deviceOptions{devices: []string{volume.DeviceEmulated}, emulatedCapacity: quantity(16 * volume.GiB), regionPercent: 100, namespaceMap: "dev"},
 		poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB), poolFillPercent: 25,
 		maxVolumes: 16, watchInterval: time.Second, binary: binary, library: library, httpEndpoint: freeAddress(t),
 	}

@@ -38,7 +38,7 @@ func TestSanity(t *testing.T) {
 	config.StagingPath = filepath.Join(s.dir, "staging")
 	config.TestVolumeSize = 16 << 20
 	config.TestVolumeExpandSize = 32 << 20
-	config.TestVolumeParameters = map[string]string{"mode": "strict", "device": "emulated", "pool": "32Mi"} // ten of them are to fit at a time
+	config.TestVolumeParameters = map[string]string{"mode": "strict", "device": "emulated"}
 	config.TestVolumeMutableParameters = map[string]string{"mode": "sync", "erase": "overwrite"}
 	config.IdempotentCount = 3
 	ginkgo.ReportAfterSuite("every skip is explained", func(report ginkgo.Report) {
