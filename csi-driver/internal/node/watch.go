@@ -17,8 +17,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// Watch looks after what no call of kubelet's would notice, until ctx is done. It takes the volumes' locks itself; a volume that is
-// busy is looked at the next time.
+// Watch looks after what no call of kubelet's would notice, until ctx is done. It takes the volumes' locks itself and leaves them to
+// whoever calls; a volume that is busy is looked at the next time.
 func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Duration) {
 	libraryFailed := false
 	looked := time.Now() // Resume did
@@ -106,7 +106,7 @@ func (l library) restore() (why string, err error) {
 
 // watchQuarantine tells the users of a volume when its agent has set aside something that a dead program had left.
 func (n *Node) watchQuarantine(ctx context.Context, locks *volume.Locks, id string) error {
-	release, err := locks.TryLock(id, "look for quarantined logs")
+	look, release, err := locks.TryLockYielding(ctx, id, "look for quarantined logs")
 	if err != nil {
 		return err
 	}
@@ -118,9 +118,12 @@ func (n *Node) watchQuarantine(ctx context.Context, locks *volume.Locks, id stri
 	if rec.Staged == nil {
 		return nil
 	}
-	statusCtx, cancel := context.WithTimeout(ctx, statusTimeout)
+	statusCtx, cancel := context.WithTimeout(look, statusTimeout)
 	defer cancel()
 	status, err := n.config.CLI.Status(statusCtx, rec.Staged.Path)
+	if look.Err() != nil {
+		return fmt.Errorf("volume %s: %w: a call came in between", id, volume.ErrBusy)
+	}
 	if err != nil {
 		return err
 	}

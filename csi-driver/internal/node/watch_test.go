@@ -90,7 +90,7 @@ func TestQuarantineWhileInUse(t *testing.T) {
 		t.Errorf("health: %+v", problems)
 	}
 	f.must(splitfstest.Quarantine(staging, 0))
-	release, err = lockWhenFree(locks, rec.ID)
+	release, err = locks.TryLock(rec.ID, "a test")
 	f.must(err)
 	f.must(f.Unpublish(f.ctx, rec.ID, f.target("one")))
 	f.must(f.Unstage(f.ctx, rec.ID, staging))
@@ -99,20 +99,10 @@ func TestQuarantineWhileInUse(t *testing.T) {
 	if problems, err = f.Health(rec.ID); err != nil || len(problems) != 0 {
 		t.Errorf("health after staging again: %+v, %v", problems, err)
 	}
-	release, err = lockWhenFree(locks, rec.ID)
+	release, err = locks.TryLock(rec.ID, "a test")
 	f.must(err)
 	defer release()
 	f.remove(rec)
-}
-
-func lockWhenFree(locks *volume.Locks, id string) (release func(), err error) {
-	for range 1000 {
-		if release, err = locks.TryLock(id, "a test"); err == nil {
-			return release, nil
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return nil, err
 }
 
 // fakeModule says what it is told to say of the kernel module.

@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestParseParams(t *testing.T) {
@@ -218,6 +220,33 @@ func TestLocks(t *testing.T) {
 	} else {
 		release()
 	}
+}
+
+// TestLocksYielding: a call gets the lock from who only looks, when that has let go of it; two that only look do not push each other away.
+func TestLocksYielding(t *testing.T) {
+	var l Locks
+	looking, release, err := l.TryLockYielding(t.Context(), "a", "look")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := l.TryLockYielding(t.Context(), "a", "look again"); !errors.Is(err, ErrBusy) || looking.Err() != nil {
+		t.Errorf("a second look: %v, the first: %v", err, looking.Err())
+	}
+	var letGo atomic.Bool
+	go func() {
+		<-looking.Done()
+		time.Sleep(10 * time.Millisecond)
+		letGo.Store(true)
+		release()
+	}()
+	stage, err := l.TryLock("a", "stage")
+	if err != nil || !letGo.Load() {
+		t.Fatalf("a call beside a look: %v; the look has let go: %v", err, letGo.Load())
+	}
+	if _, _, err := l.TryLockYielding(t.Context(), "a", "look"); !errors.Is(err, ErrBusy) {
+		t.Errorf("a look beside a call: %v", err)
+	}
+	stage()
 }
 
 // TestParseChanges: what a VolumeAttributesClass may say goes before the StorageClass, and everything else is refused by name.
