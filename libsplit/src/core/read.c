@@ -118,8 +118,17 @@ static int copy_out(struct sfs_inode *in, struct sfs_cursor c, uint64_t off, siz
 	return 0;
 }
 
+static void leave(struct sfs_inode *in, bool alone)
+{
+	if (alone)
+		sfs_rwlock_wrunlock(&in->lock);
+	else
+		sfs_rwlock_rdunlock(&in->lock);
+}
+
 /*
- * What a read needs, and the lock: shared, or exclusively with `alone`. 0; or, without the lock, KERNEL or an error.
+ * What a read needs, and the lock: shared, or exclusively with `alone`. 0: from the window and staged blocks. KERNEL: by the kernel, with the
+ * lock: as long as this read goes on we do not give up the delegation, and nobody stages what it would miss. An error: without the lock.
  */
 #define KERNEL 1
 static int enter(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t end, bool alone)
@@ -140,10 +149,8 @@ static int enter(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t end
 		if (likely(sfs_io_prepared(in)) &&
 		    (end <= load_acquire(&in->size) || looked || __atomic_load_n(&in->staged, __ATOMIC_RELAXED) > 0))
 			return 0;
-		if (in->ready && in->deleg != SFS_DELEG_NONE && !sfs_inode_served(in) && in->staged == 0) {
-			r = KERNEL;
-			break;
-		}
+		if (in->ready && in->deleg != SFS_DELEG_NONE && !sfs_inode_served(in) && in->staged == 0)
+			return KERNEL;
 		/* Prepare it, and before end of file is believed look whether somebody without the library wrote more. */
 		looked = sfs_io_prepared(in);
 		if (!alone) {
@@ -166,10 +173,7 @@ static int enter(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t end
 		if (!alone)
 			sfs_rwlock_downgrade(&in->lock);
 	}
-	if (alone)
-		sfs_rwlock_wrunlock(&in->lock);
-	else
-		sfs_rwlock_rdunlock(&in->lock);
+	leave(in, alone);
 	return r;
 }
 
@@ -190,8 +194,11 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 
 		r = enter(ofd, in, fd, pos + total, alone);
 		if (r == KERNEL) {
+			const ssize_t got = sys_preadv2(fd, iov, cnt, (off_t)pos, 0);
+
+			leave(in, alone);
 			count(vol, passthrough_ops, 1);
-			return sys_preadv2(fd, iov, cnt, (off_t)pos, 0);
+			return got;
 		}
 		if (r < 0)
 			return r;
@@ -200,12 +207,8 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 		n = pos >= size ? 0 : total > size - pos ? (size_t)(size - pos) : total;
 		if (done && n > 0)
 			r = copy_out(in, c, pos, n);
-		if (alone) {
-			sfs_rwlock_wrunlock(&in->lock);
-		} else {
-			done = done && sfs_look_end(in, seen);
-			sfs_rwlock_rdunlock(&in->lock);
-		}
+		done = alone || (done && sfs_look_end(in, seen));
+		leave(in, alone);
 	}
 	if (r < 0)
 		return r;
