@@ -83,11 +83,16 @@ vm_power_on() {
     vm_started=$SECONDS
 }
 
+# vm_reap: waits for the machine's process; its status says nothing that its files do not.
+vm_reap() {
+    wait "$vm_pid" 2>/dev/null || true
+}
+
 # vm_kill: the machine loses its power now.
 vm_kill() {
     [ -n "${vm_pid:-}" ] || return 0
     kill -KILL "$vm_pid" 2>/dev/null || true # it may have ended by itself
-    wait "$vm_pid" 2>/dev/null || true       # its status says only that it was killed
+    vm_reap
     vm_pid=
 }
 
@@ -99,7 +104,7 @@ vm_alive() {
     [ "$vm_accel" = tcg ] && [ ! -e "$vm_run/started" ] && [ "$vm_again" -lt 3 ] && grep -q 'Oops: int3' "$vm_run/console.log" || return 1
     vm_again=$((vm_again + 1))
     progress "the emulator has tripped over the kernel's start: once more"
-    wait "$vm_pid" 2>/dev/null || true # a panic is no good status
+    vm_reap
     vm_power_on
 }
 
@@ -123,7 +128,7 @@ vm_wait() {
         fi
         sleep 0.1
     done
-    wait "$vm_pid" 2>/dev/null || true # the job's status is what counts
+    vm_reap
     vm_pid=
     [ -e "$vm_run/status" ] && return 0
     vm_trouble "the machine ended before its job did"

@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,16 +117,17 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Nanoseconds that n threads take from the moment all are there to when the last is done. */
-static double turn(unsigned n, void (*work)(struct thread *), int calls)
+/* Nanoseconds that a thread, or two, take from the moment all are there to when the last is done. second: NULL for one. */
+static double turn(void (*first)(struct thread *), void (*second)(struct thread *), int calls)
 {
+	const unsigned n = second ? 2 : 1;
 	pthread_t id[2];
 	double to = 0;
 
 	if (pthread_barrier_init(&begin, NULL, n + 1))
 		fail("pthread_barrier_init");
 	for (unsigned i = 0; i < n; i++) {
-		threads[i].work = i && work == reads_beside ? long_overwrites : work;
+		threads[i].work = i ? second : first;
 		threads[i].calls = calls;
 		errno = pthread_create(&id[i], NULL, run, &threads[i]);
 		if (errno)
@@ -156,9 +157,9 @@ static void measure_beside(const char *what, int calls)
 	static double one[TURNS], ratio[TURNS];
 
 	for (int i = 0; i < TURNS; i++) {
-		one[i] = turn(1, reads, calls) / calls;
+		one[i] = turn(reads, NULL, calls) / calls;
 		reads_done = false;
-		turn(2, reads_beside, calls);
+		turn(reads_beside, long_overwrites, calls);
 		ratio[i] = one[i] * calls / (threads[0].end - from);
 	}
 	show(what, one, ratio);
@@ -168,10 +169,10 @@ static void measure(const char *what, void (*work)(struct thread *), int calls)
 {
 	static double one[TURNS], ratio[TURNS];
 
-	turn(2, work, calls); /* warms up, and gives both threads' files what they grow by */
+	turn(work, work, calls); /* warms up, and gives both threads' files what they grow by */
 	for (int i = 0; i < TURNS; i++) {
-		one[i] = turn(1, work, calls) / calls;
-		ratio[i] = 2 * one[i] * calls / turn(2, work, calls);
+		one[i] = turn(work, NULL, calls) / calls;
+		ratio[i] = 2 * one[i] * calls / turn(work, work, calls);
 	}
 	show(what, one, ratio);
 }

@@ -3,7 +3,6 @@
 
 #include <linux/membarrier.h>
 #include <sched.h>
-#include <time.h>
 
 #include "base/sys.h"
 
@@ -37,13 +36,6 @@ void sfs_bias_grant(struct sfs_bias *b)
 	__atomic_store_n(&b->owner, sfs_self(), __ATOMIC_RELEASE);
 }
 
-static void nap(long ns)
-{
-	const struct timespec t = {0, ns};
-
-	sys_call2(SYS_nanosleep, (long)&t, 0);
-}
-
 /* Every other thread of the process has executed a full barrier when this returns. */
 static void all_threads_fence(void)
 {
@@ -54,7 +46,7 @@ static void all_threads_fence(void)
 		return;
 	/* No bias from now on; for this one: store buffers empty themselves within microseconds, at the next tick for certain. */
 	__atomic_store_n(&enabled, 0, __ATOMIC_RELEASE);
-	nap(20 * 1000 * 1000);
+	sys_nap(20 * 1000 * 1000);
 }
 
 /* Called with the lock proper held, by several threads at once when it is held shared: each does it all. */
@@ -72,7 +64,7 @@ void sfs_bias_revoke(struct sfs_bias *b, bool wait)
 		else if (i < 110)
 			sys_call0(SYS_sched_yield);
 		else
-			nap(i < 200 ? 50 * 1000 : 1000 * 1000);
+			sys_nap(i < 200 ? 50 * 1000 : 1000 * 1000);
 	}
 	all_threads_fence();
 	if (__atomic_load_n(&b->uses, __ATOMIC_RELAXED) < WORTH_IT)

@@ -9,6 +9,7 @@
 #include "base/sys.h"
 
 #define SPINS	   100
+#define PAUSE_NS   50000
 #define TURN_SPINS 2000 /* turns go to and fro: to be put to sleep and woken at each takes longer than what is waited for */
 /* Wake-up classes of one reader-writer lock; both sleep on its state word. */
 #define WAIT_READERS 1u
@@ -184,8 +185,6 @@ struct sfs_spread_place sfs_spread_places[SFS_SPREAD_PLACES];
 
 bool sfs_spread_end(struct sfs_rwlock *l, bool wait)
 {
-	const struct timespec pause = {0, 50000};
-
 	__atomic_exchange_n(&l->spread, 0, __ATOMIC_SEQ_CST);
 	for (unsigned i = 0; i < SFS_SPREAD_PLACES; i++) {
 		for (unsigned n = 0; __atomic_load_n(&sfs_spread_places[i].lock, __ATOMIC_SEQ_CST) == l; n++) {
@@ -198,7 +197,7 @@ bool sfs_spread_end(struct sfs_rwlock *l, bool wait)
 			if (n < SPINS)
 				sfs_relax();
 			else
-				sys_call2(SYS_nanosleep, (long)&pause, 0);
+				sys_nap(PAUSE_NS);
 		}
 	}
 	__atomic_store_n(&l->shared_turns, 0, __ATOMIC_RELAXED);

@@ -81,6 +81,13 @@ static inline int sys_fallocate(int fd, int mode, off_t off, off_t len)
 {
 	return (int)sys_call4(SYS_fallocate, fd, mode, off, len);
 }
+/* ns: below a second. A signal ends it early. */
+static inline void sys_nap(long ns)
+{
+	const struct timespec t = {0, ns};
+
+	sys_call2(SYS_nanosleep, (long)&t, 0);
+}
 static inline int sys_fsync(int fd)
 {
 	return (int)sys_call1(SYS_fsync, fd);

@@ -77,7 +77,7 @@ static inline void grown(struct sfs_inode *in, size_t n)
 /* Small ones that need the next block, and whole blocks. */
 static __attribute__((noinline)) bool grow_blocks(struct sfs_inode *in, const void *buf, size_t n)
 {
-	if (sfs_near_limit(in, n) || !extend(in, n))
+	if (sfs_near_limit(in->size + n) || !extend(in, n))
 		return false;
 	if (n <= SFS_STORE_MAX) {
 		pm_store(in->grow_at, buf, n);
@@ -118,7 +118,7 @@ static __attribute__((noinline)) bool append_record(struct sfs_inode *in, const 
 	uint8_t *dst;
 
 	if (vol->mode == SFS_POSIX || !sfs_inode_served(in) || slot == in->slot_end || !in->live || in->size == 0 ||
-	    in->hot != (pos - 1) / SFS_BLOCK || sfs_block_get(in, in->hot) != in->hot_block || sfs_near_limit(in, n) ||
+	    in->hot != (pos - 1) / SFS_BLOCK || sfs_block_get(in, in->hot) != in->hot_block || sfs_near_limit(in->size + n) ||
 	    !(dst = extend(in, n)))
 		return false;
 	first = in->hot_block - (in->hot - pos / SFS_BLOCK);
@@ -137,8 +137,7 @@ static __attribute__((noinline)) bool append_record(struct sfs_inode *in, const 
 	in->size = pos + n;
 	in->hot_to = (uint32_t)((in->size - 1) % SFS_BLOCK) + 1;
 	in->touched = in->busy = true;
-	count(vol, append_ops, 1);
-	count(vol, append_bytes, n);
+	sfs_count_write(vol, true, n);
 	count(vol, staged_bytes, n);
 	/* The next locked instruction waits until all stores have their lines: fetch those of later appends now. */
 	if (n <= SFS_STORE_MAX && !pm_whole_lines(dst, n))

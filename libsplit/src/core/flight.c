@@ -14,7 +14,6 @@
  * Writes that overlap, and all that are not plain (see take_place()), have the file to themselves (write.c).
  */
 #include <errno.h>
-#include <time.h>
 
 #include "base/sys.h"
 #include "core/map.h"
@@ -22,9 +21,9 @@
 #include "pm/pm.h"
 
 #define PAUSES	 10
-#define PAUSE_NS 50000l
+#define PAUSE_NS 50000
 
-enum kind { GROUNDED, APPEND, OVERWRITE, STORE };
+enum kind { APPEND, OVERWRITE, STORE };
 
 struct flight {
 	struct sfs_inode *in;
@@ -38,12 +37,9 @@ struct flight {
 	struct sfs_staged st;
 };
 
-static bool over(const struct sfs_flights *f, const struct sfs_range *r)
+static bool meets(const struct sfs_range *r, uint64_t from, uint64_t to)
 {
-	for (int i = 0; i < SFS_FLIGHTS_MAX; i++)
-		if (r->from < f->range[i].to && f->range[i].from < r->to && !(r->append && f->range[i].append))
-			return true;
-	return false;
+	return from < r->to && r->from < to;
 }
 
 bool sfs_flights_over(struct sfs_inode *in, uint64_t off, uint64_t n)
@@ -54,7 +50,7 @@ bool sfs_flights_over(struct sfs_inode *in, uint64_t off, uint64_t n)
 	/* Blocks that are staged are entered under this lock. */
 	sfs_mutex_lock(&f->lock);
 	for (int i = 0; i < SFS_FLIGHTS_MAX; i++)
-		yes = yes || (f->range[i].store && off < f->range[i].to && f->range[i].from < off + n);
+		yes = yes || (f->range[i].store && meets(&f->range[i], off, off + n));
 	sfs_mutex_unlock(&f->lock);
 	return yes;
 }
@@ -63,10 +59,11 @@ bool sfs_flights_over(struct sfs_inode *in, uint64_t off, uint64_t n)
 static bool claim(struct flight *fl, uint64_t from, uint64_t to)
 {
 	struct sfs_flights *f = &fl->in->flights;
-	const struct sfs_range r = {from, to, fl->kind == APPEND, fl->kind == STORE};
+	const struct sfs_range r = {.from = from, .to = to, .append = fl->kind == APPEND, .store = fl->kind == STORE};
 
-	if (over(f, &r))
-		return false;
+	for (int i = 0; i < SFS_FLIGHTS_MAX; i++)
+		if (meets(&f->range[i], from, to) && !(r.append && f->range[i].append))
+			return false;
 	for (int i = 0; i < SFS_FLIGHTS_MAX; i++) {
 		if (f->range[i].to == 0) {
 			f->range[i] = r;
@@ -124,7 +121,7 @@ static bool stage(struct flight *fl)
 	return true;
 }
 
-/* flights.lock held. False: GROUNDED. */
+/* flights.lock held. False: the write is to have the file to itself. */
 static bool take_place(struct flight *fl, bool append, uint64_t pos)
 {
 	struct sfs_inode *in = fl->in;
@@ -135,15 +132,14 @@ static bool take_place(struct flight *fl, bool append, uint64_t pos)
 		f->end = in->size;
 	end = f->end;
 	fl->pos = append ? end : pos;
-	if (fl->pos + fl->n > sfs.fsize_limit || fl->pos + fl->n > SFS_FILE_MAX)
+	if (sfs_too_far(fl->pos + fl->n))
 		return false;
 	if (fl->pos == end) {
 		/*
 		 * With nothing staged the kernel is to be asked for the end first. The rest of a last block that is not staged would have to
 		 * be carried to where this one begins.
 		 */
-		if (in->staged == 0 || (end % SFS_BLOCK && !sfs_block_get(in, end / SFS_BLOCK)) ||
-		    end + fl->n + 2 * SFS_BLOCK > sfs.fsize_limit)
+		if (in->staged == 0 || (end % SFS_BLOCK && !sfs_block_get(in, end / SFS_BLOCK)) || sfs_near_limit(end + fl->n))
 			return false;
 		fl->kind = APPEND;
 		return stage(fl);
@@ -158,7 +154,6 @@ static bool take_place(struct flight *fl, bool append, uint64_t pos)
 	if (!sfs_in_place(in, fl->pos, fl->n) || !claim(fl, fl->pos, fl->pos + fl->n))
 		return false;
 	fl->ahead = sfs_ahead(in, fl->pos, fl->n);
-	in->last_end = fl->pos + fl->n;
 	change_begin(f);
 	return true;
 }
@@ -173,12 +168,8 @@ static bool in_child(const struct flight *fl)
 static void store(struct flight *fl, struct sfs_cursor *c)
 {
 	struct sfs_inode *in = fl->in;
-	struct sfs_volume *vol = in->vol;
 
-	if (fl->ahead.to)
-		sfs_map_populate(in->win + fl->ahead.from, fl->ahead.to - fl->ahead.from);
-	sfs_copy_in(in->win + fl->pos, c, fl->n, true);
-	pm_fence();
+	sfs_store(in, fl->ahead, c, fl->pos, fl->n);
 	if (in_child(fl))
 		return;
 	sfs_mutex_lock(&in->flights.lock);
@@ -186,8 +177,7 @@ static void store(struct flight *fl, struct sfs_cursor *c)
 	disclaim(fl);
 	sfs_mutex_unlock(&in->flights.lock);
 	change_end(&in->flights);
-	count(vol, overwrite_ops, 1);
-	count(vol, overwrite_bytes, fl->n);
+	sfs_count_write(in->vol, false, fl->n);
 }
 
 /*
@@ -235,13 +225,7 @@ static int publish(struct flight *fl, struct sfs_cursor *c)
 	sfs_turns_pass(&f->turns);
 	if (r < 0)
 		return r;
-	if (append) {
-		count(vol, append_ops, 1);
-		count(vol, append_bytes, fl->n);
-	} else {
-		count(vol, overwrite_ops, 1);
-		count(vol, overwrite_bytes, fl->n);
-	}
+	sfs_count_write(vol, append, fl->n);
 	count(vol, staged_bytes, fl->n);
 	if (unlikely(!vol->dirty))
 		sfs_service_wake(vol);
@@ -291,14 +275,13 @@ static bool alone(struct sfs_rwlock *l)
 
 bool sfs_lock_soon(struct sfs_inode *in)
 {
-	const struct timespec pause = {0, PAUSE_NS};
 	bool got = sfs_rwlock_trywrlock(&in->lock);
 
 	if (got)
 		return true;
 	__atomic_add_fetch(&in->flights.held, 1, __ATOMIC_RELAXED);
 	for (int i = 0; i < PAUSES && !got; i++) {
-		sys_call2(SYS_nanosleep, (long)&pause, 0);
+		sys_nap(PAUSE_NS);
 		got = sfs_rwlock_trywrlock(&in->lock);
 	}
 	__atomic_sub_fetch(&in->flights.held, 1, __ATOMIC_RELAXED);
@@ -308,11 +291,10 @@ bool sfs_lock_soon(struct sfs_inode *in)
 ssize_t sfs_fly(struct sfs_ofd *ofd, int fd, const struct iovec *iov, size_t total, bool append, off_t pos, off_t *at)
 {
 	struct sfs_inode *in = ofd->inode;
-	const struct timespec pause = {0, PAUSE_NS};
 	bool company;
 
 	for (int i = 0; i < PAUSES && unlikely(__atomic_load_n(&in->flights.held, __ATOMIC_RELAXED)); i++)
-		sys_call2(SYS_nanosleep, (long)&pause, 0);
+		sys_nap(PAUSE_NS);
 	company = __atomic_load_n(&in->flights.aloft, __ATOMIC_RELAXED) > 0;
 	if (__atomic_load_n(&in->lock.bias.owner, __ATOMIC_RELAXED) == sfs_self() || (total < SFS_FLY_MIN && !company) ||
 	    (!company && alone(&in->lock)))

@@ -307,12 +307,10 @@ void sfs_inodes_age(struct sfs_volume *vol)
 
 void sfs_inodes_unpark(void)
 {
-	const struct timespec nap = {0, NAP_NS};
-
 	/* The service thread may just be looking at one, which goes when it has. */
 	for (int n = 0; load_acquire(&sfs.parked) > 0 && n < NAPS; n++) {
 		if (n > 0)
-			sys_call2(SYS_nanosleep, (long)&nap, 0);
+			sys_nap(NAP_NS);
 		for (int i = 0; i < sfs.nvolumes; i++)
 			sfs_inodes_each(&sfs.volumes[i], unpark_one, NULL);
 	}

@@ -57,6 +57,12 @@ void sfs_staged_enter(struct sfs_inode *in, const struct sfs_staged *st);
 void sfs_copy_in(uint8_t *dst, struct sfs_cursor *c, size_t n, bool durable);
 bool sfs_any_staged(const struct sfs_inode *in, uint64_t pos, size_t n);
 
+/* Is a write that ends there the kernel's, which knows the limit and what to do about it? */
+static inline bool sfs_too_far(uint64_t end)
+{
+	return end > sfs.fsize_limit || end > SFS_FILE_MAX;
+}
+
 #define SFS_SPAN_MAX (1ull << 18) /* blocks: 1 GiB */
 /* Entries far apart would make the block table long to walk. */
 static inline bool sfs_far_apart(const struct sfs_inode *in, uint64_t pos)
@@ -71,5 +77,7 @@ bool sfs_in_place(struct sfs_inode *in, uint64_t pos, size_t n);
  * nothing.
  */
 struct sfs_range sfs_ahead(struct sfs_inode *in, uint64_t pos, size_t n);
+/* The store in place, durable when it returns. No lock is needed but for the window's sake. */
+void sfs_store(const struct sfs_inode *in, struct sfs_range ahead, struct sfs_cursor *c, uint64_t pos, size_t n);
 
 #endif

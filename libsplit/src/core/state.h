@@ -271,6 +271,15 @@ static inline struct sfs_counters *sfs_counters_here(const struct sfs_volume *vo
 }
 #define count(vol, what, n) (sfs_counters_here(vol)->what += (uint64_t)(n))
 
+/* One write of n bytes; append: it made the file longer. */
+static inline void sfs_count_write(const struct sfs_volume *vol, bool append, uint64_t n)
+{
+	struct sfs_counters *here = sfs_counters_here(vol);
+
+	*(append ? &here->append_ops : &here->overwrite_ops) += 1;
+	*(append ? &here->append_bytes : &here->overwrite_bytes) += n;
+}
+
 /*
  * Which thread works on which inode: a signal handler that interrupts a call and makes one on the same inode would wait for itself for
  * ever, and gets -EDEADLK instead. There is no thread-local storage for us, so it is a table of marks, each a thread pointer and an
@@ -451,10 +460,10 @@ static inline struct sfs_record sfs_record_write(const struct sfs_inode *in, uin
 	};
 }
 
-/* Might n more bytes, and one more block, reach RLIMIT_FSIZE? */
-static inline bool sfs_near_limit(const struct sfs_inode *in, size_t n)
+/* Might a file that ends there, and one more block, reach RLIMIT_FSIZE? */
+static inline bool sfs_near_limit(uint64_t end)
 {
-	return in->size + n + 2 * SFS_BLOCK > sfs.fsize_limit;
+	return end + 2 * SFS_BLOCK > sfs.fsize_limit;
 }
 
 /* flush.c; inode.lock held exclusively */
@@ -468,9 +477,9 @@ enum sfs_flush {
 };
 /* -EAGAIN: relinked, but a checkpoint is due. */
 int sfs_flush(struct sfs_inode *in, enum sfs_flush how);
-/* Takes and releases the lock, and checkpoints when that is due. */
 /* RETIRE, then no higher than that delegation. Lock held exclusively; -EAGAIN: again, after a checkpoint. */
 int sfs_step_down(struct sfs_inode *in, unsigned to);
+/* Takes and releases the lock, and checkpoints when that is due. */
 int sfs_flush_unlocked(struct sfs_inode *in, enum sfs_flush how);
 /* All files of the volume; the first error, after all have been tried. */
 int sfs_flush_all(struct sfs_volume *vol, enum sfs_flush how);

@@ -253,7 +253,6 @@ void sfs_volume_forget(struct sfs_volume *vol)
  */
 static int resume(struct sfs_volume *vol, int tries)
 {
-	const struct timespec pause = {0, RECONNECT_PAUSE_NS};
 	int r = -ECONNREFUSED;
 
 	sfs_mutex_lock(&vol->conn);
@@ -267,7 +266,7 @@ static int resume(struct sfs_volume *vol, int tries)
 		r = hello(vol, vol->log_fd, vol->log_id);
 		if (r == 0 || r == -ESTALE || tries == 0)
 			break;
-		sys_call2(SYS_nanosleep, (long)&pause, 0);
+		sys_nap(RECONNECT_PAUSE_NS);
 	}
 	if (r < 0)
 		return r;

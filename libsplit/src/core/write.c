@@ -64,9 +64,11 @@ bool sfs_in_place(struct sfs_inode *in, uint64_t pos, size_t n)
 
 struct sfs_range sfs_ahead(struct sfs_inode *in, uint64_t pos, size_t n)
 {
-	struct sfs_range pages = {pos / SFS_BLOCK * SFS_BLOCK, (pos + n + POPULATE) / SFS_BLOCK * SFS_BLOCK, false, false};
+	struct sfs_range pages = {.from = pos / SFS_BLOCK * SFS_BLOCK, .to = (pos + n + POPULATE) / SFS_BLOCK * SFS_BLOCK};
+	const bool goes_on = pos == in->last_end;
 
-	if (pos != in->last_end || pos + n <= in->populated)
+	in->last_end = pos + n;
+	if (!goes_on || pos + n <= in->populated)
 		return (struct sfs_range){0};
 	if (pages.to > in->ksize)
 		pages.to = (in->ksize + SFS_BLOCK - 1) / SFS_BLOCK * SFS_BLOCK;
@@ -74,18 +76,12 @@ struct sfs_range sfs_ahead(struct sfs_inode *in, uint64_t pos, size_t n)
 	return pages;
 }
 
-static void write_in_place(struct sfs_inode *in, struct sfs_cursor c, uint64_t pos, size_t n)
+void sfs_store(const struct sfs_inode *in, struct sfs_range ahead, struct sfs_cursor *c, uint64_t pos, size_t n)
 {
-	const struct sfs_range ahead = sfs_ahead(in, pos, n);
-
 	if (ahead.to)
 		sfs_map_populate(in->win + ahead.from, ahead.to - ahead.from);
-	sfs_copy_in(in->win + pos, &c, n, true);
+	sfs_copy_in(in->win + pos, c, n, true);
 	pm_fence();
-	in->last_end = pos + n;
-	in->touched = true;
-	count(in->vol, overwrite_ops, 1);
-	count(in->vol, overwrite_bytes, n);
 }
 
 /* A write behind the end makes what lies between part of the file: zeros, also in the staged last block. */
@@ -132,7 +128,7 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 		return r;
 	n = st.n;
 	size = pos + n > in->size ? pos + n : in->size;
-	grows = !st.fenced && st.extents == 1 && pos == in->size && !sfs_near_limit(in, n);
+	grows = !st.fenced && st.extents == 1 && pos == in->size && !sfs_near_limit(pos + n);
 	zero_gap(in, pos);
 	sfs_staged_copy(vol, &st, c);
 	rec_crc = sfs_staged_records(in, &st, size, grows);
@@ -141,14 +137,8 @@ static ssize_t write_staged(struct sfs_inode *in, struct sfs_cursor *c, uint64_t
 	else if (commits)
 		sfs_log_commit(in, st.slot + (uint32_t)st.extents);
 	sfs_staged_enter(in, &st);
-	if (size > in->size) {
-		count(vol, append_ops, 1);
-		count(vol, append_bytes, n);
-		in->size = size;
-	} else {
-		count(vol, overwrite_ops, 1);
-		count(vol, overwrite_bytes, n);
-	}
+	sfs_count_write(vol, size > in->size, n);
+	in->size = size;
 	count(vol, staged_bytes, n);
 	if (grows) {
 		in->grow = &vol->records[st.slot];
@@ -219,10 +209,12 @@ static ssize_t write_once(const struct request *q, bool append, off_t pos, off_t
 	if (append && sfs_inode_served(in))
 		pos = (off_t)in->size;
 	*at = pos;
-	if (!sfs_inode_served(in) || (uint64_t)pos + q->total > sfs.fsize_limit || (uint64_t)pos + q->total > SFS_FILE_MAX)
+	if (!sfs_inode_served(in) || sfs_too_far((uint64_t)pos + q->total))
 		return write_unserved(q, append, pos, at);
 	if (sfs_in_place(in, (uint64_t)pos, q->total)) {
-		write_in_place(in, c, (uint64_t)pos, q->total);
+		sfs_store(in, sfs_ahead(in, (uint64_t)pos, q->total), &c, (uint64_t)pos, q->total);
+		in->touched = true;
+		sfs_count_write(in->vol, false, q->total);
 		return (ssize_t)q->total;
 	}
 	if (sfs_far_apart(in, (uint64_t)pos)) {
