@@ -48,6 +48,12 @@ type service struct {
 // startNode starts the service with real sockets, loop devices and mounts. binary is the splitfs program, "" for the test double.
 func startNode(t *testing.T, binary, library string) *service {
 	t.Helper()
+	return startNodeWith(t, binary, library, 4*volume.GiB)
+}
+
+// startNodeWith is startNode with so many bytes for all volumes.
+func startNodeWith(t *testing.T, binary, library string, capacity int64) *service {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: attaches loop devices and mounts file systems")
 	}
@@ -75,7 +81,7 @@ func startNode(t *testing.T, binary, library string) *service {
 	}
 	s.options = nodeOptions{
 		nodeName: "node-1", kubeletDir: filepath.Join(dir, "kubelet"), register: true, dataDir: filepath.Join(dir, "data"),
-		devices:   deviceOptions{devices: []string{volume.DeviceEmulated}, emulatedCapacity: quantity(16 * volume.GiB), regionPercent: 100, namespaceMap: "dev"},
+		devices:   deviceOptions{devices: []string{volume.DeviceEmulated}, emulatedCapacity: quantity(capacity), regionPercent: 100, namespaceMap: "dev"},
 		poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB), poolFillPercent: 25,
 		maxVolumes: 16, watchInterval: time.Second, binary: binary, library: library, httpEndpoint: freeAddress(t),
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
+
+	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
 // explainedSkips are the parts of csi-sanity that do not apply, by the message they are skipped with. Any other skip fails the test.
@@ -31,7 +33,7 @@ var explainedSkips = map[string]string{
 
 // TestSanity runs csi-sanity against the whole service over its socket, with emulated devices.
 func TestSanity(t *testing.T) {
-	s := startNode(t, "", "")
+	s := startNodeWith(t, "", "", 16*volume.GiB) // ten volumes at a time, while others are still being erased
 	config := sanity.NewTestConfig()
 	config.Address = s.options.endpoint
 	config.TargetPath = filepath.Join(s.dir, "target")
