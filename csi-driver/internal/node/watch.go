@@ -122,7 +122,7 @@ func (n *Node) watchQuarantine(ctx context.Context, locks *volume.Locks, id stri
 	defer cancel()
 	status, err := n.config.CLI.Status(statusCtx, rec.Staged.Path)
 	if look.Err() != nil {
-		return fmt.Errorf("volume %s: %w: a call came in between", id, volume.ErrBusy)
+		return fmt.Errorf("volume %s: %w: given up for a call or the end of the service", id, volume.ErrBusy)
 	}
 	if err != nil {
 		return err

@@ -247,6 +247,16 @@ func TestLocksYielding(t *testing.T) {
 		t.Errorf("a look beside a call: %v", err)
 	}
 	stage()
+
+	// One that cannot end.
+	_, release, err = l.TryLockYielding(t.Context(), "a", "look")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if _, err := l.TryLock("a", "stage"); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "look") {
+		t.Errorf("a call beside a look that does not end: %v", err)
+	}
 }
 
 // TestParseChanges: what a VolumeAttributesClass may say goes before the StorageClass, and everything else is refused by name.
