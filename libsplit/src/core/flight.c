@@ -273,6 +273,12 @@ static bool alone(struct sfs_rwlock *l)
 	return __atomic_load_n(&l->bias.owner, __ATOMIC_RELAXED) == sfs_self();
 }
 
+void sfs_step_back(struct sfs_inode *in)
+{
+	for (int i = 0; i < PAUSES && unlikely(__atomic_load_n(&in->flights.held, __ATOMIC_RELAXED)); i++)
+		sys_nap(PAUSE_NS);
+}
+
 bool sfs_lock_soon(struct sfs_inode *in)
 {
 	bool got = sfs_rwlock_trywrlock(&in->lock);
@@ -293,8 +299,7 @@ ssize_t sfs_fly(struct sfs_ofd *ofd, int fd, const struct iovec *iov, size_t tot
 	struct sfs_inode *in = ofd->inode;
 	bool company;
 
-	for (int i = 0; i < PAUSES && unlikely(__atomic_load_n(&in->flights.held, __ATOMIC_RELAXED)); i++)
-		sys_nap(PAUSE_NS);
+	sfs_step_back(in);
 	company = __atomic_load_n(&in->flights.aloft, __ATOMIC_RELAXED) > 0;
 	if (__atomic_load_n(&in->lock.bias.owner, __ATOMIC_RELAXED) == sfs_self() || (total < SFS_FLY_MIN && !company) ||
 	    (!company && alone(&in->lock)))

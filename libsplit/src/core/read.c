@@ -126,17 +126,18 @@ static void leave(struct sfs_inode *in, bool alone)
 		sfs_rwlock_rdunlock(&in->lock);
 }
 
+#define KERNEL 1
 /*
  * What a read needs, and the lock: shared, or exclusively with `alone`. 0: from the window and staged blocks. KERNEL: by the kernel, with the
  * lock: as long as this read goes on we do not give up the delegation, and nobody stages what it would miss. An error: without the lock.
  */
-#define KERNEL 1
 static int enter(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t end, bool alone)
 {
 	struct sfs_volume *vol = in->vol;
 	bool looked = false;
 	int r;
 
+	sfs_step_back(in);
 	if (alone)
 		sfs_rwlock_wrlock(&in->lock);
 	else
@@ -293,7 +294,7 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 	uint64_t *op = NULL, seen = 0;
 
 	sfs_check_fork();
-	if (n - 1 >= SFS_IO_MAX)
+	if (n - 1 >= SFS_IO_MAX || unlikely(__atomic_load_n(&in->flights.held, __ATOMIC_RELAXED)))
 		return false;
 	own = sfs_bias_take(&in->lock.bias);
 	if (!own && unlikely(!sfs_op_begin(in, &op)))

@@ -511,10 +511,11 @@ ssize_t sfs_fly(struct sfs_ofd *ofd, int fd, const struct iovec *iov, size_t tot
 /* Is somebody storing in place in [off, off + n)? inode.lock held. If not, nothing that was begun before changes these bytes any more. */
 bool sfs_flights_over(struct sfs_inode *in, uint64_t off, uint64_t n);
 /*
- * inode.lock exclusively, if it is to be had within half a millisecond. Writes to a file can keep it taken for ever, one beginning before the other
- * ends: they step back for so long.
+ * inode.lock exclusively, if it is to be had within half a millisecond. Reads and writes of a file can keep it taken for ever, one beginning
+ * before the other ends: they step back for so long.
  */
 bool sfs_lock_soon(struct sfs_inode *in);
+void sfs_step_back(struct sfs_inode *in);
 
 /*
  * For readers, with inode.lock shared: what is copied between these two is from one moment, if both are true. False at the beginning:

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A read by the kernel, which a file that others have open too is read by, is held up in the middle: until it has ended the process
- * keeps its delegation, so that nobody stages bytes meanwhile that the read would miss, or see a part of.
+ * keeps its delegation, so that nobody stages bytes meanwhile that the read would miss, or see a part of. Readers without a pause, one
+ * beginning before the other has ended, keep it no longer than that.
  */
 #include "harness.h"
 #include "core/state.h"
@@ -12,11 +13,12 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
-enum { N = 64 << 10, PAGE = 4096 };
+enum { N = 64 << 10, READERS = 8, TIMES = 20 };
 
 static struct core_agent a;
 static uint8_t content[N];
 static int fd;
+static bool enough;
 
 static void *read_main(void *buf)
 {
@@ -43,6 +45,34 @@ static bool answered(unsigned to, int ms)
 	CHECK_EQ(recv(a.events, &m, sizeof(m), 0), sizeof(m));
 	CHECK(m.type == SFS_MSG_REVOKED && m.c == to && m.d == to + 100);
 	return true;
+}
+
+static void *reads_main(void *arg)
+{
+	static uint8_t buf[READERS][N];
+	uint8_t *mine = buf[(long)arg];
+
+	while (!__atomic_load_n(&enough, __ATOMIC_RELAXED))
+		CHECK_EQ(sfs_read(fd, mine, N, 0), N);
+	CHECK_MEM(mine, content, N);
+	return NULL;
+}
+
+static void readers(const struct stat *st)
+{
+	pthread_t thread[READERS];
+
+	for (long i = 0; i < READERS; i++)
+		CHECK_EQ(pthread_create(&thread[i], NULL, reads_main, (void *)i), 0);
+	for (int i = 0; i < TIMES; i++) {
+		ask(st, SFS_DELEG_SHARED);
+		CHECK(answered(SFS_DELEG_SHARED, 5000));
+		ask(st, SFS_DELEG_NONE);
+		CHECK(answered(SFS_DELEG_NONE, 5000));
+	}
+	__atomic_store_n(&enough, true, __ATOMIC_RELAXED);
+	for (int i = 0; i < READERS; i++)
+		CHECK_EQ(pthread_join(thread[i], NULL), 0);
 }
 
 int main(void)
@@ -86,6 +116,7 @@ int main(void)
 	CHECK_MEM(slow, content, N);
 	CHECK(answered(SFS_DELEG_NONE, 10000));
 	CHECK_EQ(in->deleg, SFS_DELEG_NONE);
+	readers(&st);
 	sfs_inode_put(in);
 	CHECK_EQ(sfs_close(fd), 0);
 	core_agent_remove(&a);
