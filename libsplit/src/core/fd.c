@@ -7,6 +7,7 @@
 #include "base/sys.h"
 #include "core/durable.h"
 #include "core/map.h"
+#include "core/reopen.h"
 
 #define SLAB_BYTES (64ul << 10)
 #define LINGER_MAX 128u
@@ -16,10 +17,11 @@
 struct sfs_ofd **sfs_fds;
 int sfs_fds_len;
 /*
- * 1: opened by the application and not used yet. The table has no entry; at its first use the descriptor becomes ours as any
- * unknown one does, but its offset is still 0 and nobody shares it. So open and close cost what they cost the kernel.
+ * By which name the application has opened a descriptor (core/reopen.h) that it has not used yet; else 0. The table has no entry; at its first
+ * use the descriptor becomes ours as any unknown one does, but its offset is still 0 and nobody shares it. So open and close cost what
+ * they cost the kernel.
  */
-static uint8_t *fresh;
+static uint32_t *fresh;
 
 /* The table covers every number a descriptor can have; only the pages in use are resident. */
 int sfs_fds_make(void)
@@ -29,7 +31,7 @@ int sfs_fds_make(void)
 	if (sys_is_err(p))
 		return (int)(long)p;
 	sfs_fds = p;
-	fresh = (uint8_t *)(sfs_fds + FDS_MAX);
+	fresh = (uint32_t *)(sfs_fds + FDS_MAX);
 	store_release(&sfs_fds_len, FDS_MAX);
 	return 0;
 }
@@ -54,7 +56,7 @@ void sfs_fds_shared(void)
 {
 	for (int fd = 0; fd <= load_acquire(&sfs.fd_max); fd++)
 		if (fresh[fd])
-			store_release(&fresh[fd], (uint8_t)0);
+			store_release(&fresh[fd], 0);
 }
 
 /* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. */
@@ -217,13 +219,17 @@ static bool has_all(struct sfs_inode *in, const struct stat *st, int flags)
 	return yes;
 }
 
-/* Make fd ours if it is a regular file of a volume. Returns 1 when it is, 0 when not, or a negative errno value. */
-static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
+/*
+ * Make fd ours if it is a regular file of a volume. Returns 1 when it is, 0 when not, or a negative errno value. *file: the inode, which may be
+ * another file's when another thread closes fd meanwhile.
+ */
+static int attach(int fd, const struct stat *st, int flags, bool kernel_off, struct sfs_inode **file)
 {
 	struct sfs_volume *vol = S_ISREG(st->st_mode) ? sfs_volume_of(st->st_dev) : NULL;
 	struct sfs_inode *in;
 	struct sfs_ofd *ofd = NULL;
 	bool known = false;
+	uint64_t *op;
 	int r;
 
 	if (!vol || (flags & O_PATH) || fd >= sfs_fds_len)
@@ -236,7 +242,7 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 	sfs_mutex_lock(&sfs.lock);
 	in = sfs_inode_get_locked(vol, st->st_dev, st->st_ino);
 	if (in) {
-		known = in->ready && in->refs == 1;
+		known = in->ready && in->refs - in->walks == 1;
 		/* Who may execute it must not find it open for writing. */
 		in->keep = !(st->st_mode & 0111);
 		ofd = ofd_new_locked(in, flags);
@@ -248,8 +254,15 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 		sfs_inode_put(in);
 		return -ENOMEM;
 	}
+	*file = in;
 	ofd->kernel_off = kernel_off;
+	/* A signal handler in the middle of a call on this file, which has prepared it: the lock is its thread's. */
+	if (unlikely(!sfs_op_begin(in, &op))) {
+		enter(fd, ofd);
+		return 1;
+	}
 	if (!known && has_all(in, st, flags)) {
+		sfs_op_end(op);
 		enter(fd, ofd);
 		return 1;
 	}
@@ -263,14 +276,14 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off)
 	if (known || outdated(in, st))
 		sfs_inode_reload(in); /* while it was not open here somebody else may have changed it */
 	sfs_rwlock_wrunlock(&in->lock);
+	sfs_op_end(op);
 	enter(fd, ofd);
 	return 1;
 }
 
 /* The file that fd, ours, was opened on: nothing of what is written to it may count before its name does. */
-static int name_it(int fd, int flags, const struct stat *st)
+static int name_it(struct sfs_inode *in, int fd, int flags, const struct stat *st)
 {
-	struct sfs_inode *in = sfs_fds[fd]->inode;
 	int r = in->named ? 0 : sfs_open_durable(in->vol, fd, flags, st);
 
 	in->named = in->named || r == 0;
@@ -284,7 +297,7 @@ static void drop(int fd)
 
 	if ((unsigned)fd >= (unsigned)sfs_fds_len)
 		return;
-	store_release(&fresh[fd], (uint8_t)0);
+	store_release(&fresh[fd], 0);
 	old = __atomic_exchange_n(&sfs_fds[fd], NULL, __ATOMIC_ACQ_REL);
 	if (old > SFS_PRIVATE)
 		ofd_put(old);
@@ -300,7 +313,8 @@ void sfs_adopt(int fd)
 {
 	struct sfs_ofd *ofd;
 	struct stat st;
-	bool mine;
+	struct sfs_inode *in;
+	uint32_t name;
 	int flags;
 
 	if ((unsigned)fd >= (unsigned)sfs_fds_len || sys_fstat(fd, &st) < 0)
@@ -309,13 +323,16 @@ void sfs_adopt(int fd)
 	sfs_mutex_lock(&sfs.adopt);
 	ofd = load_acquire(&sfs_fds[fd]);
 	if (ofd != SFS_PRIVATE && !(ofd > SFS_PRIVATE && ofd->inode->dev == st.st_dev && ofd->inode->ino == st.st_ino)) {
-		mine = fresh[fd];
+		name = fresh[fd];
 		drop(fd);
 		flags = sys_fcntl(fd, F_GETFL, 0);
-		if (flags < 0 || attach(fd, &st, flags, !mine) != 1)
+		if (flags < 0 || attach(fd, &st, flags, !name, &in) != 1) {
 			store_release(&sfs_fds[fd], SFS_FOREIGN);
-		else if (mine && name_it(fd, flags, &st) < 0)
-			sfs_fds[fd]->inode->kernel_only = true; /* whose O_DSYNC writes fail, as the journal has */
+		} else if (name) {
+			sfs_reopen_note(in, name);
+			if (name_it(in, fd, flags, &st) < 0)
+				in->kernel_only = true; /* whose O_DSYNC writes fail, as the journal has */
+		}
 	}
 	sfs_mutex_unlock(&sfs.adopt);
 }
@@ -353,35 +370,41 @@ static bool may_wait(int fd, int flags)
 int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
 	const bool truncate = truncates_ours(dirfd, path, flags);
+	const uint32_t name = sfs_reopen_name(dirfd, path);
+	const int how = truncate ? flags & ~O_TRUNC : flags;
+	struct sfs_inode *in;
 	uint64_t signals;
 	struct stat st;
 	int fd, r;
 
 	sfs_check_fork();
-	flags |= O_LARGEFILE;
-	fd = sys_openat(dirfd, path, truncate ? flags & ~O_TRUNC : flags, mode);
+	fd = sfs_reopen(dirfd, path, flags, name);
+	if (fd == SFS_PASS)
+		fd = sys_openat(dirfd, path, how | O_LARGEFILE, mode);
 	if (fd == -EMFILE && load_acquire(&sfs.parked) > 0) {
 		sfs_inodes_unpark(); /* they have descriptors */
-		fd = sys_openat(dirfd, path, truncate ? flags & ~O_TRUNC : flags, mode);
+		fd = sys_openat(dirfd, path, how | O_LARGEFILE, mode);
 	}
 	if (fd < 0)
 		return fd;
 	drop(fd);
 	if (!truncate && may_wait(fd, flags)) {
 		reach(fd);
-		store_release(&fresh[fd], (uint8_t)1);
+		store_release(&fresh[fd], name);
 		return fd;
 	}
 	signals = sfs_signals_block();
 	r = sys_fstat(fd, &st);
 	if (r == 0)
-		r = attach(fd, &st, flags, false);
+		r = attach(fd, &st, flags, false, &in);
+	if (r > 0)
+		sfs_reopen_note(in, name);
 	if (r == 0 && fd < sfs_fds_len)
 		store_release(&sfs_fds[fd], SFS_FOREIGN);
 	if (r >= 0 && truncate)
 		r = sfs_truncate_open(fd, flags);
 	else if (r > 0)
-		r = name_it(fd, flags, &st);
+		r = name_it(in, fd, flags, &st);
 	sfs_signals_restore(signals);
 	if (r < 0) {
 		if (sfs_close(fd) == SFS_PASS)
@@ -409,7 +432,7 @@ int sfs_close(int fd)
 		return -EBADF;
 	ofd = __atomic_exchange_n(&sfs_fds[fd], NULL, __ATOMIC_ACQ_REL);
 	if (ofd <= SFS_PRIVATE) {
-		store_release(&fresh[fd], (uint8_t)0);
+		store_release(&fresh[fd], 0);
 		return SFS_PASS;
 	}
 	r = ofd_put(ofd);
@@ -443,7 +466,7 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags)
 			first = fd + 1;
 		} else {
 			if (fresh[fd])
-				store_release(&fresh[fd], (uint8_t)0);
+				store_release(&fresh[fd], 0);
 			if (ofd)
 				store_release(&sfs_fds[fd], (struct sfs_ofd *)NULL);
 		}

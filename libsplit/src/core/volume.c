@@ -11,6 +11,7 @@
 
 #include "base/crc32c.h"
 #include "base/sys.h"
+#include "core/reopen.h"
 #include "core/map.h"
 #include "core/message.h"
 #include "core/text.h"
@@ -163,6 +164,8 @@ static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 	vol->dedicated = m.b & SFS_HELLO_DEDICATED;
 	vol->tmpfs = sys_call2(SYS_fstatfs, proof_fd, (long)&sf) == 0 && sf.f_type == TMPFS_TYPE;
 	vol->provider = m.d ? (enum relink_provider)m.d : RELINK_COPY;
+	if (vol->provider == RELINK_EXT4)
+		sfs_reopen_enable();
 	sfs_mutex_lock(&vol->conn);
 	vol->event_fd = fds[1];
 	vol->request_fd = sock;
