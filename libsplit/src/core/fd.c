@@ -137,6 +137,7 @@ static int ofd_put_blocked(struct sfs_ofd *ofd)
 {
 	struct sfs_inode *in = ofd->inode;
 	bool last, gone = false, many = false, publish = false, touched = false;
+	uint64_t *op;
 	int r = 0;
 
 	sfs_mutex_lock(&sfs.lock);
@@ -156,6 +157,12 @@ static int ofd_put_blocked(struct sfs_ofd *ofd)
 		sfs_inode_end(in);
 	if (!publish && !touched)
 		return 0;
+	if (unlikely(!sfs_op_begin(in, &op))) {
+		/* A signal handler in the middle of a call on this file, which has the lock: the service thread will do it. */
+		sfs_inode_put(in);
+		return 0;
+	}
+	sfs_op_end(op);
 	if (publish)
 		r = sfs_flush_unlocked(in, many ? SFS_RETIRE : SFS_PUBLISH);
 	else
