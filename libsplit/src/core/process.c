@@ -7,6 +7,7 @@
 
 #include "base/sys.h"
 #include "core/private.h"
+#include "core/reopen.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -145,6 +146,7 @@ void sfs_fork_child(void)
 	sfs.forks++;
 	memset(sfs_ops, 0, sizeof(sfs_ops));
 	sfs_locks_forget();
+	sfs_reopen_forget();
 	for (int i = 0; i < SFS_HASH; i++) {
 		for (struct sfs_inode *in = sfs.hash[i]; in; in = in->next) {
 			memset(&in->lock, 0, sizeof(in->lock));

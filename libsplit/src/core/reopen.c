@@ -106,6 +106,12 @@ void sfs_reopen_note(const struct sfs_inode *in, uint32_t name)
 		__atomic_store_n(place(name), (uint64_t)name << 32 | (uint32_t)fd, __ATOMIC_RELAXED);
 }
 
+void sfs_reopen_forget(void)
+{
+	if (__atomic_load_n(&possible, __ATOMIC_RELAXED))
+		memset(guesses, 0, sizeof(guesses));
+}
+
 int sfs_reopen(int dirfd, const char *path, int flags, uint32_t name)
 {
 	const struct ext4_reopen args = {

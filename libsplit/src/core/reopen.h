@@ -15,6 +15,11 @@ void sfs_reopen_enable(void);
 uint32_t sfs_reopen_name(int dirfd, const char *path);
 /* The file that the name has led to. */
 void sfs_reopen_note(const struct sfs_inode *in, uint32_t name);
+/*
+ * In the child of a fork, which the agent does not know yet: what it opens may be for a program without the library, and must be asked
+ * about.
+ */
+void sfs_reopen_forget(void);
 /* A new descriptor, or SFS_PASS: openat it is. flags: of open(2). Any thread, no lock held. */
 int sfs_reopen(int dirfd, const char *path, int flags, uint32_t name);
 
