@@ -157,16 +157,14 @@ static int ofd_put_blocked(struct sfs_ofd *ofd)
 		sfs_inode_end(in);
 	if (!publish && !touched)
 		return 0;
-	if (unlikely(!sfs_op_begin(in, &op))) {
-		/* A signal handler in the middle of a call on this file, which has the lock: the service thread will do it. */
-		sfs_inode_put(in);
-		return 0;
+	/* In a signal handler in the middle of a call on this file, which has the lock, it is left to the service thread. */
+	if (likely(sfs_op_begin(in, &op))) {
+		if (publish)
+			r = sfs_flush_unlocked(in, many ? SFS_RETIRE : SFS_PUBLISH);
+		else
+			times(in);
+		sfs_op_end(op);
 	}
-	sfs_op_end(op);
-	if (publish)
-		r = sfs_flush_unlocked(in, many ? SFS_RETIRE : SFS_PUBLISH);
-	else
-		times(in);
 	sfs_inode_put(in);
 	return r;
 }
@@ -227,6 +225,22 @@ static bool has_all(struct sfs_inode *in, const struct stat *st, int flags)
 }
 
 /*
+ * Ask for the file now: whoever has staged data of it relinks, and fstat tells the truth from the start. reload: somebody may have
+ * changed it.
+ */
+static void get_ready(struct sfs_inode *in, int fd, const struct stat *st, int flags, bool reload)
+{
+	sfs_rwlock_wrlock(&in->lock);
+	if (unlikely(in->lost))
+		in->lost = open_here(in);
+	if (sfs_inode_ready(in, fd, flags) == 0 && unlikely(sfs_was_mapped(in)))
+		in->kernel_only = true;
+	if (reload || outdated(in, st))
+		sfs_inode_reload(in);
+	sfs_rwlock_wrunlock(&in->lock);
+}
+
+/*
  * Make fd ours if it is a regular file of a volume. Returns 1 when it is, 0 when not, or a negative errno value. *file: the inode, which may be
  * another file's when another thread closes fd meanwhile.
  */
@@ -263,27 +277,12 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off, str
 	}
 	*file = in;
 	ofd->kernel_off = kernel_off;
-	/* A signal handler in the middle of a call on this file, which has prepared it: the lock is its thread's. */
-	if (unlikely(!sfs_op_begin(in, &op))) {
-		enter(fd, ofd);
-		return 1;
-	}
-	if (!known && has_all(in, st, flags)) {
+	/* In a signal handler in the middle of a call on this file, which has prepared it, the lock is its thread's. */
+	if (likely(sfs_op_begin(in, &op))) {
+		if (known || !has_all(in, st, flags)) /* known: while it was not open here */
+			get_ready(in, fd, st, flags, known);
 		sfs_op_end(op);
-		enter(fd, ofd);
-		return 1;
 	}
-	/* Ask for the file now: whoever has staged data of it relinks, and fstat tells the truth from the start. */
-	sfs_rwlock_wrlock(&in->lock);
-	if (unlikely(in->lost))
-		in->lost = open_here(in);
-	r = sfs_inode_ready(in, fd, flags);
-	if (r == 0 && unlikely(sfs_was_mapped(in)))
-		in->kernel_only = true;
-	if (known || outdated(in, st))
-		sfs_inode_reload(in); /* while it was not open here somebody else may have changed it */
-	sfs_rwlock_wrunlock(&in->lock);
-	sfs_op_end(op);
 	enter(fd, ofd);
 	return 1;
 }
@@ -378,7 +377,7 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
 	const bool truncate = truncates_ours(dirfd, path, flags);
 	const uint32_t name = sfs_reopen_name(dirfd, path);
-	const int how = truncate ? flags & ~O_TRUNC : flags;
+	const int how = (truncate ? flags & ~O_TRUNC : flags) | O_LARGEFILE;
 	struct sfs_inode *in;
 	uint64_t signals;
 	struct stat st;
@@ -387,10 +386,10 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 	sfs_check_fork();
 	fd = sfs_reopen(dirfd, path, flags, name);
 	if (fd == SFS_PASS)
-		fd = sys_openat(dirfd, path, how | O_LARGEFILE, mode);
+		fd = sys_openat(dirfd, path, how, mode);
 	if (fd == -EMFILE && load_acquire(&sfs.parked) > 0) {
 		sfs_inodes_unpark(); /* they have descriptors */
-		fd = sys_openat(dirfd, path, how | O_LARGEFILE, mode);
+		fd = sys_openat(dirfd, path, how, mode);
 	}
 	if (fd < 0)
 		return fd;

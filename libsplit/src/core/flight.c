@@ -273,9 +273,9 @@ static bool alone(struct sfs_rwlock *l)
 	return __atomic_load_n(&l->bias.owner, __ATOMIC_RELAXED) == sfs_self();
 }
 
-void sfs_step_back(struct sfs_inode *in)
+void sfs_step_back_slow(struct sfs_inode *in)
 {
-	for (int i = 0; i < PAUSES && unlikely(__atomic_load_n(&in->flights.held, __ATOMIC_RELAXED)); i++)
+	for (int i = 0; i < PAUSES && sfs_lock_wanted(in); i++)
 		sys_nap(PAUSE_NS);
 }
 

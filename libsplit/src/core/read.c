@@ -294,7 +294,7 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 	uint64_t *op = NULL, seen = 0;
 
 	sfs_check_fork();
-	if (n - 1 >= SFS_IO_MAX || unlikely(__atomic_load_n(&in->flights.held, __ATOMIC_RELAXED)))
+	if (n - 1 >= SFS_IO_MAX || sfs_lock_wanted(in))
 		return false;
 	own = sfs_bias_take(&in->lock.bias);
 	if (!own && unlikely(!sfs_op_begin(in, &op)))

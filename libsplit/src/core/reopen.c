@@ -8,7 +8,6 @@
 #include "core/reopen.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -119,7 +118,7 @@ int sfs_reopen(int dirfd, const char *path, int flags, uint32_t name)
 	const uint64_t guess = __atomic_load_n(place(name), __ATOMIC_RELAXED);
 	int fd;
 
-	if (name == SFS_NAMELESS || guess >> 32 != name || flags & ~FLAGS)
+	if (guess >> 32 != name || flags & ~FLAGS) /* nothing is noted for SFS_NAMELESS */
 		return SFS_PASS;
 	fd = sys_ioctl((int)(uint32_t)guess, EXT4_IOC_REOPEN, (void *)&args);
 	if (fd == -ENOTTY || fd == -EBADF || fd == -ESTALE)

@@ -515,7 +515,16 @@ bool sfs_flights_over(struct sfs_inode *in, uint64_t off, uint64_t n);
  * before the other ends: they step back for so long.
  */
 bool sfs_lock_soon(struct sfs_inode *in);
-void sfs_step_back(struct sfs_inode *in);
+void sfs_step_back_slow(struct sfs_inode *in);
+static inline bool sfs_lock_wanted(const struct sfs_inode *in)
+{
+	return unlikely(__atomic_load_n(&in->flights.held, __ATOMIC_RELAXED));
+}
+static inline void sfs_step_back(struct sfs_inode *in)
+{
+	if (sfs_lock_wanted(in))
+		sfs_step_back_slow(in);
+}
 
 /*
  * For readers, with inode.lock shared: what is copied between these two is from one moment, if both are true. False at the beginning:

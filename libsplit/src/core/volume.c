@@ -11,9 +11,9 @@
 
 #include "base/crc32c.h"
 #include "base/sys.h"
-#include "core/reopen.h"
 #include "core/map.h"
 #include "core/message.h"
+#include "core/reopen.h"
 #include "core/text.h"
 #include "pm/pm.h"
 
