@@ -61,10 +61,11 @@ static inline void sfs_fd_reset(int fd)
 }
 
 /*
- * Read SPLITFS_CONFIG from envp (NULL: no volumes), install nothing else. Called once, from the constructor. No system call is
- * made when there is no configuration. Inherited descriptors are adopted when they are first used.
+ * Read SPLITFS_CONFIG from envp (NULL: no volumes), install nothing else. Called from the constructor. Returns sfs_active(). No system call is
+ * made when there is no configuration, and no memory of ours touched: an idle process pays for each page. Inherited descriptors are adopted
+ * when they are first used. `cold`, as all that runs in every process is: it lies together then, beside what the loader reads.
  */
-void sfs_init(char *const *envp);
+bool sfs_init(char *const *envp) __attribute__((cold));
 /*
  * A signal handler is about to be installed, or a thread to be cancelled. Until the first time, locks do without blocking signals
  * (base/lock.h), if sfs_handlers_none() was called: by who sees all calls of that kind.

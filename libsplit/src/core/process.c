@@ -17,7 +17,7 @@
 struct sfs_state sfs;
 uint64_t sfs_ops[SFS_OPS + SFS_OP_PROBES];
 
-static const char *env(char *const *envp, const char *name)
+static __attribute__((cold)) const char *env(char *const *envp, const char *name)
 {
 	const size_t n = strlen(name);
 
@@ -61,14 +61,16 @@ void sfs_limits_changed(void)
 	sfs_all_true(); /* no append goes on without looking */
 }
 
-void sfs_init(char *const *envp)
+bool sfs_init(char *const *envp)
 {
 	const char *config = env(envp, "SPLITFS_CONFIG"), *ms = env(envp, "SPLITFS_VISIBILITY_MS");
 	const char *fsync = env(envp, "SPLITFS_FSYNC");
 	void *p;
 
-	if (!config || !*config || sfs.configured) /* an idle process pays for each page that is touched */
-		return;
+	if (!config || !*config)
+		return false;
+	if (sfs.configured)
+		return sfs_active();
 	sfs.configured = true;
 	sfs.wake_fd = sfs.fd_max = -1;
 	sfs.visibility_ms = VISIBILITY_MS;
@@ -83,13 +85,14 @@ void sfs_init(char *const *envp)
 	sfs_limits_changed();
 	sfs_bias_enable(); /* without it locks are slower, nothing else */
 	if (sfs_fds_make() < 0)
-		return;
+		return false;
 	p = sys_mmap(NULL, SFS_BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (!sys_is_err(p) && sys_madvise(p, SFS_BLOCK, MADV_WIPEONFORK) == 0) {
 		sfs.alive = p;
 		*sfs.alive = sys_getpid();
 	}
 	sfs_volumes_parse(config);
+	return sfs_active();
 }
 
 /* Every description from now on has its offset in the kernel: another process is about to share it. */

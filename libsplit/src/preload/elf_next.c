@@ -136,7 +136,7 @@ static uint32_t lookup_sysv(const struct object *o, const struct name *s)
 	return 0;
 }
 
-static int visit(struct dl_phdr_info *info, size_t size, void *arg)
+static __attribute__((cold)) int visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct search *s = arg;
 	struct object o = {.base = info->dlpi_addr};

@@ -3,16 +3,30 @@
 #include "real.h"
 #include "real_fallback.h"
 
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/syscall.h>
 
 #define PL_RTLD_NEXT ((void *)-1l)
 
 extern void *dlsym(void *handle, const char *name) __attribute__((weak));
 
-void *pl_table[PL_REAL_COUNT];
+/* Where the loader has written already: a process that has no volume pays for each page. */
+void *pl_table[PL_REAL_COUNT] __attribute__((section(".data")));
 
-#define PL_NAME_OF(name, fallback) #name,
-static const char *const names[] = {PL_REALS(PL_NAME_OF, PL_NAME_OF)};
+/* Not pointers, which the loader would have to write in every process. */
+#define PL_NAME_ROOM(name, fallback) char name##_[sizeof(#name)];
+#define PL_NAME_TEXT(name, fallback) #name,
+#define PL_NAME_AT(name, fallback)   offsetof(struct texts, name##_),
+static const struct texts {
+	PL_REALS(PL_NAME_ROOM, PL_NAME_ROOM)
+} texts = {PL_REALS(PL_NAME_TEXT, PL_NAME_TEXT)};
+static const uint16_t text_at[] = {PL_REALS(PL_NAME_AT, PL_NAME_AT)};
+
+static const char *name_of(int index)
+{
+	return (const char *)&texts + text_at[index];
+}
 
 /* A system call with the C library's convention for results. */
 #define PL_CALL(name, nr)                                                                                                      \
@@ -33,11 +47,12 @@ static void *const fallbacks[] = {PL_REALS(PL_CALL_PTR, PL_FN_PTR)};
  */
 void *pl_resolve(int index)
 {
-	void *fn = dlsym ? dlsym(PL_RTLD_NEXT, names[index]) : NULL;
+	const char *const name = name_of(index);
+	void *fn = dlsym ? dlsym(PL_RTLD_NEXT, name) : NULL;
 
 	/* A library that came by dlopen (old librt, libaio, liburing) is not behind us for dlsym. */
 	if (!fn)
-		pl_elf_next(&names[index], 1, &fn);
+		pl_elf_next(&name, 1, &fn);
 	if (!fn)
 		fn = fallbacks[index];
 	__atomic_store_n(&pl_table[index], fn, __ATOMIC_RELEASE);
@@ -61,7 +76,7 @@ static void resolve_first(void)
 	void *found[N];
 
 	for (int i = 0; i < N; i++)
-		wanted[i] = names[first[i]];
+		wanted[i] = name_of(first[i]);
 	pl_elf_next(wanted, N, found);
 	for (int i = 0; i < N; i++) {
 		if (found[i])

@@ -67,15 +67,16 @@ void sfs_handler_installed(void)
 {
 }
 
-void sfs_init(char *const *envp)
+bool sfs_init(char *const *envp)
 {
 	dir = value(envp, "STUB_DIR");
 	counts_file = value(envp, "STUB_COUNTS");
 	if (!dir)
-		return;
+		return false;
 	dir_len = length(dir);
 	sfs_fds = table;
 	sfs_fds_len = FDS;
+	return true;
 }
 
 bool sfs_active(void)
