@@ -56,7 +56,11 @@ void sfs_bias_revoke(struct sfs_bias *b, bool wait)
 
 	__atomic_store_n(&b->owner, SFS_BIAS_REVOKING, __ATOMIC_SEQ_CST);
 	all_threads_fence();
-	for (int i = 0; __atomic_load_n(&b->held, __ATOMIC_ACQUIRE); i++) {
+	for (int i = 0;; i++) {
+		void *held = __atomic_load_n(&b->held, __ATOMIC_ACQUIRE);
+
+		if (!held || held == SFS_BIAS_LENT)
+			break;
 		if (!wait)
 			return; /* the next one who takes the lock goes on */
 		if (i < 100)

@@ -304,6 +304,25 @@ static inline void sfs_rwlock_rdunlock(struct sfs_rwlock *l)
 	sfs_rwlock_unlock_word_shared(l);
 }
 
+/*
+ * For what takes long: shared with others also where the lock is this thread's own. Returns what the release is to be told; there is
+ * nothing else to release it with.
+ */
+static inline bool sfs_rwlock_rdlock_long(struct sfs_rwlock *l)
+{
+	const bool lent = sfs_bias_lend(&l->bias);
+
+	sfs_rwlock_rdlock(l);
+	return lent;
+}
+
+static inline void sfs_rwlock_rdunlock_long(struct sfs_rwlock *l, bool lent)
+{
+	sfs_rwlock_rdunlock(l);
+	if (lent)
+		sfs_bias_back(&l->bias);
+}
+
 /* The lock proper was taken exclusively: end what lets others in without it. */
 static inline bool sfs_rwlock_alone(struct sfs_rwlock *l, bool wait)
 {
@@ -338,18 +357,6 @@ static inline void sfs_rwlock_wrunlock(struct sfs_rwlock *l)
 		return;
 	sfs_bias_count(&l->bias);
 	sfs_rwlock_unlock_word(l);
-}
-
-/* A writer becomes a reader without letting another writer in between. */
-static inline void sfs_rwlock_downgrade(struct sfs_rwlock *l)
-{
-	uint32_t s;
-
-	if (sfs_bias_mine(&l->bias))
-		return; /* it stays alone, which is more than a reader needs */
-	s = __atomic_exchange_n(&l->state, 1, __ATOMIC_RELEASE);
-	if (__builtin_expect(s != SFS_RW_WRITER, 0))
-		sfs_rwlock_wake(l, s);
 }
 
 /* --- turns: who drew them does something at the same time, and ends it one after the other, in the order in which they were drawn */

@@ -158,7 +158,7 @@ bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
 	bool done = false;
 
 	sfs_check_fork();
-	if (n - 1 >= SFS_APPEND_MAX || !sfs_bias_take(&in->lock.bias))
+	if (n - 1 >= SFS_LONG - 1 || !sfs_bias_take(&in->lock.bias))
 		return false;
 	if (sfs_bias_take(&ofd->lock.bias)) {
 		if (likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) && !ofd->kernel_off &&

@@ -238,13 +238,13 @@ static __attribute__((noinline)) ssize_t fly(struct sfs_ofd *ofd, int fd, const 
 	struct sfs_inode *in = ofd->inode;
 	struct sfs_cursor c = {iov, 0};
 	struct flight fl;
-	bool flies = false;
+	bool flies = false, lent;
 	int r = 0;
 
 	fl.in = in;
 	fl.n = total;
 	fl.forks = sfs.forks;
-	sfs_rwlock_rdlock(&in->lock);
+	lent = sfs_rwlock_rdlock_long(&in->lock);
 	if (load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in && sfs_io_prepared(in) && in->writable && !in->at_once &&
 	    !ofd->kernel_off) {
 		sfs_mutex_lock(&in->flights.lock);
@@ -255,7 +255,7 @@ static __attribute__((noinline)) ssize_t fly(struct sfs_ofd *ofd, int fd, const 
 		store(&fl, &c);
 	else if (flies)
 		r = publish(&fl, &c);
-	sfs_rwlock_rdunlock(&in->lock);
+	sfs_rwlock_rdunlock_long(&in->lock, lent);
 	if (!flies || r < 0)
 		return r;
 	*at = (off_t)fl.pos;
@@ -263,14 +263,24 @@ static __attribute__((noinline)) ssize_t fly(struct sfs_ofd *ofd, int fd, const 
 }
 
 /*
- * Is nobody else there? Then having the file to oneself costs least: the lock becomes this thread's own (base/bias.h), for which it has to be
- * taken exclusively from time to time. Who comes first waits for one copy.
+ * Is nobody else there, as far as one look can say? Then having the file to oneself for a short copy costs least: the lock becomes this
+ * thread's own (base/bias.h), for which it has to be taken exclusively again and again. Who comes meanwhile waits for that copy.
  */
-static bool alone(struct sfs_rwlock *l)
+static bool alone(struct sfs_inode *in)
 {
-	if (!__atomic_load_n(&l->spread, __ATOMIC_RELAXED) && sfs_rwlock_trywrlock(l))
-		sfs_rwlock_wrunlock(l);
-	return __atomic_load_n(&l->bias.owner, __ATOMIC_RELAXED) == sfs_self();
+	struct sfs_rwlock *l = &in->lock;
+
+	if (__atomic_load_n(&l->bias.owner, __ATOMIC_RELAXED) == sfs_self())
+		return true;
+	if (__atomic_load_n(&in->flights.aloft, __ATOMIC_RELAXED) || __atomic_load_n(&l->state, __ATOMIC_RELAXED))
+		return false;
+	/* Readers of a lock that is spread are not in its word. */
+	if (!__atomic_load_n(&l->spread, __ATOMIC_RELAXED))
+		return true;
+	if (!sfs_rwlock_trywrlock(l))
+		return false;
+	sfs_rwlock_wrunlock(l);
+	return true;
 }
 
 void sfs_step_back_slow(struct sfs_inode *in)
@@ -297,12 +307,9 @@ bool sfs_lock_soon(struct sfs_inode *in)
 ssize_t sfs_fly(struct sfs_ofd *ofd, int fd, const struct iovec *iov, size_t total, bool append, off_t pos, off_t *at)
 {
 	struct sfs_inode *in = ofd->inode;
-	bool company;
 
 	sfs_step_back(in);
-	company = __atomic_load_n(&in->flights.aloft, __ATOMIC_RELAXED) > 0;
-	if (__atomic_load_n(&in->lock.bias.owner, __ATOMIC_RELAXED) == sfs_self() || (total < SFS_FLY_MIN && !company) ||
-	    (!company && alone(&in->lock)))
+	if (total < SFS_LONG && alone(in))
 		return 0;
 	return fly(ofd, fd, iov, total, append, pos, at);
 }

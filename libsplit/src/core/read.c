@@ -118,30 +118,45 @@ static int copy_out(struct sfs_inode *in, struct sfs_cursor c, uint64_t off, siz
 	return 0;
 }
 
-static void leave(struct sfs_inode *in, bool alone)
+/* How a read has inode.lock. */
+struct hold {
+	bool alone; /* exclusively */
+	bool lent;  /* see sfs_rwlock_rdlock_long() */
+};
+
+static void take(struct sfs_inode *in, size_t n, struct hold *h)
 {
-	if (alone)
+	h->lent = false;
+	if (h->alone)
+		sfs_rwlock_wrlock(&in->lock);
+	else if (n < SFS_LONG)
+		sfs_rwlock_rdlock(&in->lock);
+	else
+		h->lent = sfs_rwlock_rdlock_long(&in->lock);
+}
+
+static void leave(struct sfs_inode *in, struct hold h)
+{
+	if (h.alone)
 		sfs_rwlock_wrunlock(&in->lock);
 	else
-		sfs_rwlock_rdunlock(&in->lock);
+		sfs_rwlock_rdunlock_long(&in->lock, h.lent);
 }
 
 #define KERNEL 1
 /*
- * What a read needs, and the lock: shared, or exclusively with `alone`. 0: from the window and staged blocks. KERNEL: by the kernel, with the
+ * What a read of n bytes needs, and the lock: shared, or exclusively with h->alone. 0: from the window and staged blocks. KERNEL: by the kernel, with the
  * lock: as long as this read goes on we do not give up the delegation, and nobody stages what it would miss. An error: without the lock.
  */
-static int enter(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t end, bool alone)
+static int enter(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t pos, size_t n, struct hold *h)
 {
+	const uint64_t end = pos + n;
 	struct sfs_volume *vol = in->vol;
 	bool looked = false;
 	int r;
 
 	sfs_step_back(in);
-	if (alone)
-		sfs_rwlock_wrlock(&in->lock);
-	else
-		sfs_rwlock_rdlock(&in->lock);
+	take(in, n, h);
 	for (;;) {
 		if (unlikely(load_acquire(&sfs_fds[fd]) != ofd || ofd->inode != in)) {
 			r = -EBADF; /* closed by another thread meanwhile */
@@ -154,8 +169,8 @@ static int enter(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t end
 			return KERNEL;
 		/* Prepare it, and before end of file is believed look whether somebody without the library wrote more. */
 		looked = sfs_io_prepared(in);
-		if (!alone) {
-			sfs_rwlock_rdunlock(&in->lock);
+		if (!h->alone) {
+			leave(in, *h);
 			sfs_rwlock_wrlock(&in->lock);
 		}
 		if (load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) {
@@ -168,13 +183,15 @@ static int enter(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t end
 				sfs_rwlock_wrunlock(&in->lock);
 				if (r == -EAGAIN)
 					r = sfs_log_checkpoint(vol, true);
-				return r < 0 ? r : enter(ofd, in, fd, end, alone);
+				return r < 0 ? r : enter(ofd, in, fd, pos, n, h);
 			}
 		}
-		if (!alone)
-			sfs_rwlock_downgrade(&in->lock);
+		if (!h->alone) {
+			sfs_rwlock_wrunlock(&in->lock);
+			take(in, n, h);
+		}
 	}
-	leave(in, alone);
+	leave(in, *h);
 	return r;
 }
 
@@ -190,26 +207,26 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 
 	/* Where writers change what is being read, at last with the file to ourselves. */
 	for (int tries = 0; !done; tries++) {
-		const bool alone = tries == LOOKS_MAX;
+		struct hold h = {.alone = tries == LOOKS_MAX};
 		uint64_t seen, size;
 
-		r = enter(ofd, in, fd, pos + total, alone);
+		r = enter(ofd, in, fd, pos, total, &h);
 		if (r == KERNEL) {
 			const ssize_t got = sys_preadv2(fd, iov, cnt, (off_t)pos, 0);
 
-			leave(in, alone);
+			leave(in, h);
 			count(vol, passthrough_ops, 1);
 			return got;
 		}
 		if (r < 0)
 			return r;
-		done = sfs_look_begin(in, &seen) || alone || !sfs_flights_over(in, pos, total);
+		done = sfs_look_begin(in, &seen) || h.alone || !sfs_flights_over(in, pos, total);
 		size = load_acquire(&in->size);
 		n = pos >= size ? 0 : total > size - pos ? (size_t)(size - pos) : total;
 		if (done && n > 0)
 			r = copy_out(in, c, pos, n);
-		done = alone || (done && sfs_look_end(in, seen));
-		leave(in, alone);
+		done = h.alone || (done && sfs_look_end(in, seen));
+		leave(in, h);
 	}
 	if (r < 0)
 		return r;
@@ -281,7 +298,7 @@ static inline bool in_window(const struct sfs_inode *in, uint64_t pos, size_t n)
 }
 
 /*
- * A read that is one copy from the window: what read_at() does, without everything that can't be the case. Waits for nothing, so the
+ * A short read that is one copy from the window: what read_at() does, without everything that can't be the case. Waits for nothing, so the
  * order of the locks is free; where the inode's is this thread's own that says also who is inside (see sfs_op_begin()). At the file offset
  * when off is negative. False: nothing was done.
  */
@@ -294,7 +311,7 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 	uint64_t *op = NULL, seen = 0;
 
 	sfs_check_fork();
-	if (n - 1 >= SFS_IO_MAX || sfs_lock_wanted(in))
+	if (n - 1 >= SFS_LONG - 1 || sfs_lock_wanted(in))
 		return false;
 	own = sfs_bias_take(&in->lock.bias);
 	if (!own && unlikely(!sfs_op_begin(in, &op)))

@@ -496,13 +496,13 @@ void sfs_fds_shared(void);
 /* mapped.c: has this process mapped the file at any time? */
 bool sfs_was_mapped(const struct sfs_inode *in);
 
-/* write.c, append.c */
-#define SFS_STORE_MAX  512u	   /* shorter copies are not worth non-temporal stores */
-#define SFS_APPEND_MAX (64u << 10) /* bytes: what longer ones save is nothing beside the copy */
-#define SFS_PREFETCH   6u	   /* small appends ahead */
+/* read.c, write.c, append.c: bytes */
+#define SFS_STORE_MAX 512u /* shorter copies are not worth non-temporal stores */
+#define SFS_PREFETCH  6u   /* small appends ahead */
+/* Nobody waits for a copy of so many. For a shorter one that takes no longer than passing turns on. */
+#define SFS_LONG (16u << 10)
 
 /* flight.c */
-#define SFS_FLY_MIN (16u << 10) /* bytes: waiting for a shorter copy takes no longer than passing turns on */
 /*
  * A write beside others, total > 0 bytes at pos, or at the end with `append`. No lock of the inode held. Returns the bytes written, all of
  * them, and in *at where; a negative errno value; or 0 when it can't be done so, or need not because the lock is this thread's own anyway.

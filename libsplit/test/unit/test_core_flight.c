@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One thread is held up in the middle of its copy, by a page of its buffer that may not be read yet: reads and writes elsewhere in the file
- * go on; what follows it in order waits, and leaves no record before its own; what overlaps waits too.
+ * go on; what follows it in order waits, and leaves no record before its own; what overlaps waits too. So it is also where that thread had the
+ * file's lock for itself.
  */
 #include "harness.h"
 #include "core/staged.h"
@@ -19,6 +20,8 @@ static char path[400];
 static int fd;
 static uint8_t *slow; /* LONG bytes, the second half of which is to be waited for */
 static bool stuck, go;
+static uint8_t content[KEPT + 8 * LONG], seen[KEPT + 8 * LONG];
+static size_t size;
 
 static void wait_for(const bool *flag)
 {
@@ -44,13 +47,35 @@ struct call {
 	size_t n;
 	off_t off; /* negative: at the end, through a descriptor of its own */
 	int fd;
+	bool own; /* the lock is the thread's own when it begins */
 	bool done;
 };
+
+static struct sfs_inode *inode(void)
+{
+	struct sfs_inode *in;
+	struct stat st;
+
+	CHECK(stat(path, &st) == 0 && (in = sfs_inode_ref(st.st_dev, st.st_ino)));
+	return in;
+}
+
+static void make_own(void)
+{
+	struct sfs_inode *in = inode();
+
+	for (int i = 0; i < 1000000 && __atomic_load_n(&in->lock.bias.owner, __ATOMIC_RELAXED) != sfs_self(); i++)
+		CHECK_EQ(sfs_write(fd, content, 100, 0), 100);
+	CHECK(__atomic_load_n(&in->lock.bias.owner, __ATOMIC_RELAXED) == sfs_self());
+	sfs_inode_put(in);
+}
 
 static void *call_main(void *arg)
 {
 	struct call *c = arg;
 
+	if (c->own)
+		make_own();
 	c->fd = c->off < 0 ? sfs_openat(AT_FDCWD, path, O_RDWR | O_APPEND, 0) : fd;
 	CHECK(c->fd >= 0);
 	CHECK_EQ(c->to ? sfs_read(c->fd, c->to, c->n, c->off) : sfs_write(c->fd, c->from, c->n, c->off), c->n);
@@ -122,9 +147,6 @@ static unsigned records(void)
 	return core_log_each((const struct sfs_log_header *)a.log, st.st_ino, staged, nothing, NULL);
 }
 
-static uint8_t content[KEPT + 8 * LONG], seen[KEPT + 8 * LONG];
-static size_t size;
-
 static void check_all(void)
 {
 	CHECK_EQ(sfs_read(fd, seen, sizeof(seen), 0), size);
@@ -136,7 +158,6 @@ static void begin(void)
 {
 	uint64_t state = 4711;
 	struct sfs_inode *in;
-	struct stat st;
 
 	fd = sfs_openat(AT_FDCWD, path, O_RDWR | O_CREAT | O_TRUNC, 0644);
 	CHECK(fd >= 0);
@@ -144,7 +165,7 @@ static void begin(void)
 	CHECK_EQ(sfs_write(fd, content, KEPT, 0), KEPT);
 	CHECK_EQ(sfs_fsync(fd, false), 0);
 	size = KEPT;
-	CHECK(stat(path, &st) == 0 && (in = sfs_inode_ref(st.st_dev, st.st_ino)));
+	in = inode();
 	/* The service thread may be waking up to relink what there is: again, then. */
 	do {
 		CHECK_EQ(sfs_write(fd, content + size, 1000, (off_t)size), 1000);
@@ -236,6 +257,37 @@ static void overwrite_held_up(void)
 	CHECK_EQ(sfs_close(end.fd) + sfs_close(fd), 0);
 }
 
+/* Reads and, where there is no order to keep, short writes of others beside a call whose thread had the file's lock for itself. */
+static void check_beside(struct call *slow_one)
+{
+	struct call read = {.to = seen, .n = 5000, .off = 3000}, overwrite = {.from = content + 100, .n = 200, .off = 100};
+
+	hold(slow_one);
+	start(&read);
+	finish(&read);
+	CHECK_MEM(seen, content + 3000, 5000);
+	if (!strict || slow_one->to) {
+		start(&overwrite);
+		finish(&overwrite);
+	}
+	release(slow_one);
+}
+
+/* With a file of its own, as a lock becomes one thread's in its life. */
+static void own_lock_lent(bool reads)
+{
+	struct call call = {.from = slow, .to = reads ? slow : NULL, .n = LONG, .off = 20000, .own = true};
+
+	snprintf(path, sizeof(path), "%s/own-%d", a.root, reads);
+	begin();
+	for (int i = 0; i < LONG; i++)
+		slow[i] = reads ? 0 : (content[20000 + i] ^= 0xff);
+	check_beside(&call);
+	CHECK_MEM(slow, content + 20000, LONG);
+	check_all();
+	CHECK_EQ(sfs_close(fd), 0);
+}
+
 /* One that needs more extents than an operation may have, though nobody is in its way. */
 static void in_pieces(void)
 {
@@ -295,6 +347,8 @@ int main(int argc, char **argv)
 	} else {
 		append_held_up();
 		overwrite_held_up();
+		own_lock_lent(false);
+		own_lock_lent(true);
 	}
 	core_agent_remove(&a);
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The locks: mutual exclusion, readers together, writers not starved, try and downgrade. The thread sanitizer runs this too. */
+/* The locks: mutual exclusion, readers together, writers not starved, try. The thread sanitizer runs this too. */
 #include "base/lock.h"
 
 #include <pthread.h>
@@ -47,11 +47,8 @@ static void *rw_worker(void *arg)
 			if (i % 500 == 0)
 				sched_yield();
 			counter[1]++;
-			if (i % 3) {
-				sfs_rwlock_wrunlock(&rwlock);
-				continue;
-			}
-			sfs_rwlock_downgrade(&rwlock);
+			sfs_rwlock_wrunlock(&rwlock);
+			continue;
 		} else if (i % 5 || !sfs_rwlock_tryrdlock(&rwlock)) {
 			sfs_rwlock_rdlock(&rwlock);
 		}
@@ -105,6 +102,38 @@ static void writer_is_not_starved(void)
 		CHECK_EQ(pthread_join(t[i], NULL), 0);
 }
 
+static void *in_turn(void *arg)
+{
+	(void)arg;
+	sfs_rwlock_rdlock(&rwlock);
+	sfs_rwlock_rdunlock(&rwlock);
+	CHECK(!sfs_rwlock_trywrlock(&rwlock));
+	return NULL;
+}
+
+/* Who has the lock for itself and takes it for long shares it, and its signal handlers don't have it either. */
+static void lent_for_long(void)
+{
+	pthread_t t;
+	bool lent;
+
+	rwlock = (struct sfs_rwlock)SFS_RWLOCK_INIT;
+	for (unsigned i = 0; i < 2 * SFS_BIAS_STREAK; i++) {
+		sfs_rwlock_wrlock(&rwlock);
+		sfs_rwlock_wrunlock(&rwlock);
+	}
+	CHECK(rwlock.bias.owner == sfs_self());
+	lent = sfs_rwlock_rdlock_long(&rwlock);
+	CHECK(lent && !sfs_rwlock_trywrlock(&rwlock) && sfs_rwlock_tryrdlock(&rwlock));
+	sfs_rwlock_rdunlock(&rwlock);
+	CHECK_EQ(pthread_create(&t, NULL, in_turn, NULL), 0);
+	CHECK_EQ(pthread_join(t, NULL), 0);
+	sfs_rwlock_rdunlock_long(&rwlock, lent);
+	CHECK(!rwlock.bias.owner && !rwlock.bias.held && rwlock.state == 0 && sfs_rwlock_trywrlock(&rwlock));
+	sfs_rwlock_wrunlock(&rwlock);
+	rwlock = (struct sfs_rwlock)SFS_RWLOCK_INIT;
+}
+
 /*
  * One thread takes a lock very often, so that the lock is biased to it, and the others now and then. Plain variables under the
  * lock, so that the thread sanitizer sees whether the hand-over orders memory.
@@ -133,9 +162,12 @@ static void *often(void *arg)
 		} else if (i % 5) {
 			sfs_rwlock_wrunlock(&rwlock);
 		} else {
-			sfs_rwlock_downgrade(&rwlock);
+			bool lent;
+
+			sfs_rwlock_wrunlock(&rwlock);
+			lent = sfs_rwlock_rdlock_long(&rwlock);
 			CHECK_EQ(handed[0], handed[1]);
-			sfs_rwlock_rdunlock(&rwlock);
+			sfs_rwlock_rdunlock_long(&rwlock, lent);
 		}
 	}
 	return NULL;
@@ -239,13 +271,7 @@ static void spread(unsigned threads)
 		kept[0]++;
 		sched_yield();
 		kept[1]++;
-		if (i % 3) {
-			sfs_rwlock_wrunlock(&shared);
-		} else {
-			sfs_rwlock_downgrade(&shared);
-			CHECK_EQ(kept[0], kept[1]);
-			sfs_rwlock_rdunlock(&shared);
-		}
+		sfs_rwlock_wrunlock(&shared);
 		__atomic_store_n(&writes_done, i + 1, __ATOMIC_RELAXED);
 		sched_yield();
 	}
@@ -376,6 +402,7 @@ int main(void)
 		biased(&rwlock);
 		comes_back();
 		not_twice();
+		lent_for_long();
 	} else {
 		printf("no membarrier here (%s): biased locks not tested\n", strerror(-err));
 	}
