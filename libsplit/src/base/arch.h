@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only assembler can say, for each architecture: a system call, the thread pointer, a pause while spinning, a new thread. */
+/*
+ * What only assembler can say, for each architecture: a system call, the thread pointer, a pause while spinning, a new thread, where a signal
+ * handler has interrupted it (mcontext_t).
+ */
 #ifndef SFS_ARCH_H
 #define SFS_ARCH_H
 
@@ -37,6 +40,8 @@ static inline void sfs_relax(void)
 {
 	__asm__ volatile("pause" ::: "memory");
 }
+
+#define SFS_PC(mcontext) ((uintptr_t)(mcontext)->gregs[REG_RIP])
 
 /*
  * clone(2) of a thread that runs fn, which must not return, on an empty stack. `self` is its thread pointer, and must hold its own
@@ -90,6 +95,8 @@ static inline void sfs_relax(void)
 {
 	__asm__ volatile("yield" ::: "memory");
 }
+
+#define SFS_PC(mcontext) ((uintptr_t)(mcontext)->pc)
 
 /* As above; the thread pointer is the fourth argument here. */
 static inline long sys_clone_thread(unsigned long flags, void *stack_top, void *self, void (*fn)(void))

@@ -20,6 +20,7 @@
 #define SFS_BIAS_H
 
 #include "base/arch.h"
+#include "base/deferred.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,6 +71,7 @@ static inline bool sfs_bias_drop(struct sfs_bias *b)
 		return false;
 	__atomic_store_n(&b->uses, __atomic_load_n(&b->uses, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&b->held, NULL, __ATOMIC_RELEASE);
+	sfs_call_ended();
 	return true;
 }
 

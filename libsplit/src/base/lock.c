@@ -57,17 +57,23 @@ bool sfs_handlers_seen(void)
 	return __atomic_exchange_n(&sfs_handlers, SFS_HANDLERS_SEEN, __ATOMIC_SEQ_CST) != SFS_HANDLERS_SEEN;
 }
 
+bool sfs_signals_blocked(void)
+{
+	return __atomic_load_n(slot(), __ATOMIC_RELAXED) == sfs_self();
+}
+
 uint64_t sfs_signals_block_all(void)
 {
 	const uint64_t most = ~FAULTS;
 	void **mine = slot();
 	uint64_t mask = 0;
 
-	if (__atomic_load_n(mine, __ATOMIC_RELAXED) == sfs_self())
+	if (sfs_signals_blocked())
 		return SFS_SIGNALS_BLOCKED;
 	sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&most, (long)&mask, sizeof(mask));
 	__atomic_store_n(mine, sfs_self(), __ATOMIC_RELAXED);
-	return mask;
+	/* They may have been delivered when the mask is restored. */
+	return __builtin_expect(__atomic_load_n(&sfs_deferred, __ATOMIC_RELAXED), 0) ? sfs_mask_without(mask) : mask;
 }
 
 void sfs_signals_restore_mask(uint64_t mask)
@@ -77,7 +83,10 @@ void sfs_signals_restore_mask(uint64_t mask)
 	if (__atomic_load_n(mine, __ATOMIC_RELAXED) == sfs_self())
 		__atomic_store_n(mine, NULL, __ATOMIC_RELAXED);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (__builtin_expect(__atomic_load_n(&sfs_deferred, __ATOMIC_RELAXED), 0))
+		mask = sfs_mask_with(mask);
 	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
+	sfs_call_ended();
 }
 
 void sfs_mutex_lock_slow(struct sfs_mutex *m)

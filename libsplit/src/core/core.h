@@ -9,12 +9,14 @@
 #ifndef SFS_CORE_H
 #define SFS_CORE_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <ucontext.h>
 
 #define SFS_PASS (-65536)
 
@@ -71,6 +73,11 @@ bool sfs_init(char *const *envp) __attribute__((cold));
  * (base/lock.h), if sfs_handlers_none() was called: by who sees all calls of that kind.
  */
 void sfs_handler_installed(void);
+/*
+ * Called by a signal handler, with its arguments: is this the middle of a call that is to end first? Then the thread gets the signal again at the
+ * end of it, and it and `block` (a bit for each signal, 1 is the lowest) stay blocked until then.
+ */
+bool sfs_defer(int sig, const siginfo_t *info, ucontext_t *at, uint64_t block);
 /* setrlimit(2) was called: RLIMIT_FSIZE may be another. */
 void sfs_limits_changed(void);
 /* Is any volume configured? When not, the wrappers only pass calls on. */

@@ -13,7 +13,6 @@
 
 #define WINDOW_MIN (1ull << 30)
 #define WINDOW_MAX (1ull << 44)
-#define SLAB_BYTES (256ul << 10)
 #define PARKED_MAX 128u /* inodes that are not open: each has a descriptor */
 #define AGE_MAX	   10u	/* ticks: a second */
 #define NAP_NS	   50000l
@@ -60,18 +59,22 @@ struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino)
 	return in;
 }
 
-static struct sfs_inode *slab(void)
+static struct sfs_inode *free_inode_locked(void)
 {
 	struct sfs_inode *in = sfs.free_inodes;
 
 	if (!in) {
-		in = sys_mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (sys_is_err(in))
+		struct sfs_slab *slab =
+			sys_mmap(NULL, sizeof(*slab), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (sys_is_err(slab))
 			return NULL;
-		for (size_t i = 0; i < SLAB_BYTES / sizeof(*in); i++) {
-			in[i].next = sfs.free_inodes;
-			sfs.free_inodes = &in[i];
+		for (size_t i = 0; i < SFS_SLAB_INODES; i++) {
+			slab->inodes[i].next = sfs.free_inodes;
+			sfs.free_inodes = &slab->inodes[i];
 		}
+		slab->next = sfs.slabs;
+		store_release(&sfs.slabs, slab);
 		in = sfs.free_inodes;
 	}
 	sfs.free_inodes = in->next;
@@ -86,7 +89,7 @@ struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t 
 	struct sfs_inode *in = sfs_inode_find_locked(dev, ino);
 
 	if (!in) {
-		in = slab();
+		in = free_inode_locked();
 		if (!in)
 			return NULL;
 		/* Not the lock: a stale pointer may be waiting for it. */

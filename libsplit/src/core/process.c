@@ -149,6 +149,7 @@ void sfs_fork_child(void)
 	sfs.forks++;
 	memset(sfs_ops, 0, sizeof(sfs_ops));
 	sfs_locks_forget();
+	sfs_deferred_forget();
 	sfs_reopen_forget();
 	for (int i = 0; i < SFS_HASH; i++) {
 		for (struct sfs_inode *in = sfs.hash[i]; in; in = in->next) {

@@ -222,6 +222,13 @@ struct sfs_inode {
 	uint64_t pinned[SFS_CHUNKS_MAX / 64]; /* chunks that it pins, under volume.stage */
 };
 
+/* Inodes are never given back: a pointer to one stays a pointer to one. */
+#define SFS_SLAB_INODES (((256ul << 10) - sizeof(void *)) / sizeof(struct sfs_inode))
+struct sfs_slab {
+	struct sfs_inode inodes[SFS_SLAB_INODES];
+	struct sfs_slab *next;
+};
+
 /* Known not to be a file of ours; NULL: not looked at yet. */
 #define SFS_FOREIGN ((struct sfs_ofd *)1)
 /* A descriptor of the library itself: the application never got that number. */
@@ -251,7 +258,8 @@ struct sfs_state {
 	uint64_t soft_limit;	  /* 0: it is not */
 	struct sfs_inode *hash[SFS_HASH];
 	struct sfs_inode *free_inodes;
-	uint32_t parked; /* inodes that are not open */
+	struct sfs_slab *slabs; /* read without the lock */
+	uint32_t parked;	/* inodes that are not open */
 	struct sfs_ofd *free_ofds;
 	int fd_max;	   /* no descriptor above was ever ours */
 	int service_state; /* 0 none, 1 running */
@@ -281,9 +289,9 @@ static inline void sfs_count_write(const struct sfs_volume *vol, bool append, ui
 }
 
 /*
- * Which thread works on which inode: a signal handler that interrupts a call and makes one on the same inode would wait for itself for
- * ever, and gets -EDEADLK instead. There is no thread-local storage for us, so it is a table of marks, each a thread pointer and an
- * inode in one word, in one of a few slots that the thread pointer leads to. A mark that is found is certain; one that found no
+ * Which thread works on which inode. A signal that comes meanwhile is put off (deferred.c), where that can be; another handler that makes a call on
+ * the same inode would wait for itself for ever, and gets -EDEADLK instead. There is no thread-local storage for us, so it is a table of marks, each a
+ * thread pointer and an inode in one word, in one of a few slots that the thread pointer leads to. A mark that is found is certain; one that found no
  * slot, or lost it to another thread that took it at the same moment, is hidden: then such a handler hangs, which it would otherwise
  * do always.
  */
@@ -314,11 +322,15 @@ static inline bool sfs_op_begin(struct sfs_inode *in, uint64_t **op)
 	return true;
 }
 
+/* deferred.c: in the child of a fork. */
+void sfs_deferred_forget(void);
+
 static inline void sfs_op_end(uint64_t *op)
 {
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (likely(op))
 		__atomic_store_n(op, 0, __ATOMIC_RELAXED);
+	sfs_call_ended();
 }
 
 /* Does this process serve the file itself now? */

@@ -53,7 +53,7 @@
 	S(exit, SYS_exit_group) S(_exit, SYS_exit_group) S(_Exit, SYS_exit_group) S(quick_exit, SYS_exit_group) \
 	F(abort, pl_fb_abort) \
 	F(pthread_cancel, pl_fb_enosys) F(pthread_testcancel, pl_fb_nothing) \
-	F(sigaction, pl_fb_nosys) F(signal, pl_fb_nosys) F(__sysv_signal, pl_fb_nosys) F(sigset, pl_fb_nosys) \
+	F(sigaction, pl_fb_nosys) F(signal, pl_fb_nosys) F(__sysv_signal, pl_fb_nosys) F(sigset, pl_fb_nosys) F(siginterrupt, pl_fb_nosys) \
 	S(setrlimit, SYS_setrlimit) S(prlimit, SYS_prlimit64) \
 	S(socket, SYS_socket) S(socketpair, SYS_socketpair) S(accept, SYS_accept) S(accept4, SYS_accept4) \
 	F(pipe, pl_fb_pipe) S(pipe2, SYS_pipe2) F(epoll_create, pl_fb_epoll_create) S(epoll_create1, SYS_epoll_create1) \

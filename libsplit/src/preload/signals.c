@@ -1,31 +1,150 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program's first signal handler is noticed: until then our locks need not block signals, which takes two system calls each. */
+/*
+ * Signal handlers, where a volume is served. The kernel is given one of ours, which calls the program's: at once, or at the end of the call on
+ * a file that the signal has come in the middle of (core/deferred.c). Not so for errors of the thread itself, which can't wait.
+ *
+ * The program's first handler is noticed, too: until then our locks need not block signals, which takes two system calls each.
+ */
 #include "preload.h"
 
 #include <signal.h>
+#include <string.h>
+
+#include "base/sys.h"
 
 typedef void (*handler_fn)(int);
+typedef void (*info_fn)(int, siginfo_t *, void *);
 typedef handler_fn (*signal_fn)(int, handler_fn);
+typedef int (*sigaction_fn)(int, const struct sigaction *, struct sigaction *);
+
+#define LAST	 64
+#define SIG_HELD ((handler_fn)2) /* SIG_HOLD, which not all headers have */
+#define BIT(sig) (1ull << ((sig)-1))
+#define ERRORS	 (BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS))
+
+/*
+ * The program's handlers. Each is there before the kernel has ours, and stays when that is gone: the child of a vfork, which has dispositions of
+ * its own, shares this table.
+ */
+static void *handlers[LAST + 1];
+static uint64_t handled;		/* signals that ever had one */
+static struct sigaction once[LAST + 1]; /* SA_RESETHAND: what the kernel forgets when it calls ours */
+
+static sigaction_fn real_sigaction(void)
+{
+	return REAL_AS(sigaction_fn, sigaction);
+}
+
+static void on_signal(int sig, siginfo_t *info, void *at)
+{
+	const info_fn handler = (info_fn)__atomic_load_n(&handlers[sig], __ATOMIC_ACQUIRE);
+
+	if (!sfs_defer(sig, info, at, __atomic_load_n(&handled, __ATOMIC_RELAXED)))
+		handler(sig, info, at);
+	else if (once[sig].sa_flags & SA_RESETHAND)
+		real_sigaction()(sig, &once[sig], NULL);
+}
+
+/* The same for a handler that takes the number only: so it is told apart when the program asks for its handler. */
+static void on_plain_signal(int sig, siginfo_t *info, void *at)
+{
+	on_signal(sig, info, at);
+}
+
+static bool is_ours(const void *handler)
+{
+	return handler == (void *)on_signal || handler == (void *)on_plain_signal;
+}
+
+static bool takes_ours(int sig, const void *handler)
+{
+	return handler != (void *)SIG_DFL && handler != (void *)SIG_IGN && handler != (void *)SIG_ERR && sfs_active() &&
+	       sig > 0 && sig <= LAST && !(BIT(sig) & ERRORS) && !is_ours(handler);
+}
+
+/* What the kernel had, as the program knows it. before: its handler then. */
+static void make_theirs(struct sigaction *act, void *before)
+{
+	if (act->sa_sigaction == on_plain_signal)
+		act->sa_flags &= ~SA_SIGINFO;
+	else if (act->sa_sigaction != on_signal)
+		return;
+	act->sa_sigaction = (info_fn)before;
+}
 
 WRAPPER int w_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 {
+	struct sigaction ours;
+	void *before;
+	int r;
+
+	if (!sfs_active() || sig <= 0 || sig > LAST)
+		return real_sigaction()(sig, act, old);
 	if (act && act->sa_handler != SIG_DFL && act->sa_handler != SIG_IGN)
 		sfs_handler_installed();
-	return REAL_AS(int (*)(int, const struct sigaction *, struct sigaction *), sigaction)(sig, act, old);
+	if (!act || !takes_ours(sig, (void *)act->sa_handler)) {
+		r = real_sigaction()(sig, act, old);
+		if (r == 0 && old)
+			make_theirs(old, __atomic_load_n(&handlers[sig], __ATOMIC_ACQUIRE));
+		return r;
+	}
+	ours = *act;
+	ours.sa_sigaction = act->sa_flags & SA_SIGINFO ? on_signal : on_plain_signal;
+	ours.sa_flags |= SA_SIGINFO;
+	__atomic_fetch_or(&handled, BIT(sig), __ATOMIC_RELAXED);
+	before = __atomic_exchange_n(&handlers[sig], (void *)act->sa_handler, __ATOMIC_ACQ_REL);
+	once[sig] = ours;
+	r = real_sigaction()(sig, &ours, old);
+	if (r < 0)
+		__atomic_store_n(&handlers[sig], before, __ATOMIC_RELEASE);
+	else if (old)
+		make_theirs(old, before);
+	return r;
 }
 EXPORT(sigaction, w_sigaction);
 EXPORT(__sigaction, w_sigaction);
 
-static handler_fn noticed(signal_fn real, int sig, handler_fn handler)
+/* With what is no handler, where nothing is served, or for an error of the thread. */
+static handler_fn passed_on(signal_fn real, int sig, handler_fn handler)
 {
-	if (handler != SIG_DFL && handler != SIG_IGN && handler != SIG_ERR)
+	handler_fn r;
+
+	if (handler != SIG_DFL && handler != SIG_IGN && handler != SIG_ERR && handler != SIG_HELD)
 		sfs_handler_installed();
-	return real(sig, handler);
+	r = real(sig, handler);
+	if (is_ours((void *)r))
+		r = (handler_fn)__atomic_load_n(&handlers[sig], __ATOMIC_ACQUIRE);
+	return r;
 }
+
+/* signal(3) and its like are this with other flags. */
+static handler_fn install(int sig, handler_fn handler, int flags, uint64_t mask)
+{
+	struct sigaction act = {.sa_handler = handler, .sa_flags = flags}, old;
+
+	memcpy(&act.sa_mask, &mask, sizeof(mask));
+	return w_sigaction(sig, &act, &old) < 0 ? SIG_ERR : old.sa_handler;
+}
+
+static uint64_t interrupts; /* signals that end a system call also with a handler that signal(3) installs */
+
+WRAPPER int w_siginterrupt(int sig, int flag)
+{
+	const int r = REAL_AS(int (*)(int, int), siginterrupt)(sig, flag);
+
+	if (r == 0 && flag)
+		__atomic_fetch_or(&interrupts, BIT(sig), __ATOMIC_RELAXED);
+	else if (r == 0)
+		__atomic_fetch_and(&interrupts, ~BIT(sig), __ATOMIC_RELAXED);
+	return r;
+}
+EXPORT(siginterrupt, w_siginterrupt);
 
 WRAPPER handler_fn w_signal(int sig, handler_fn handler)
 {
-	return noticed(REAL_AS(signal_fn, signal), sig, handler);
+	if (!takes_ours(sig, (void *)handler))
+		return passed_on(REAL_AS(signal_fn, signal), sig, handler);
+	return install(sig, handler, __atomic_load_n(&interrupts, __ATOMIC_RELAXED) & BIT(sig) ? 0 : SA_RESTART, BIT(sig));
 }
 EXPORT(signal, w_signal);
 EXPORT(bsd_signal, w_signal);
@@ -33,13 +152,28 @@ EXPORT(ssignal, w_signal);
 
 WRAPPER handler_fn w_sysv_signal(int sig, handler_fn handler)
 {
-	return noticed(REAL_AS(signal_fn, __sysv_signal), sig, handler);
+	/* In musl it is signal(3). */
+	if (pl_real(PL___sysv_signal) == pl_real(PL_signal))
+		return w_signal(sig, handler);
+	if (!takes_ours(sig, (void *)handler))
+		return passed_on(REAL_AS(signal_fn, __sysv_signal), sig, handler);
+	return install(sig, handler, (int)(SA_RESETHAND | SA_NODEFER), 0);
 }
 EXPORT(sysv_signal, w_sysv_signal);
 EXPORT(__sysv_signal, w_sysv_signal);
 
 WRAPPER handler_fn w_sigset(int sig, handler_fn handler)
 {
-	return noticed(REAL_AS(signal_fn, sigset), sig, handler);
+	const uint64_t mine = BIT(sig);
+	uint64_t mask = 0;
+	handler_fn r;
+
+	if (handler == SIG_HELD || !takes_ours(sig, (void *)handler))
+		return passed_on(REAL_AS(signal_fn, sigset), sig, handler);
+	r = install(sig, handler, 0, 0);
+	if (r == SIG_ERR)
+		return r;
+	sys_call4(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&mine, (long)&mask, sizeof(mask));
+	return mask & mine ? SIG_HELD : r;
 }
 EXPORT(sigset, w_sigset);

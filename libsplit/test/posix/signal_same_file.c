@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A signal handler opens the file that the interrupted call reads, once with the file to itself and once with a child that has it open
- * too: it gets a descriptor, reads what is there or is told that it can't now (EDEADLK), and nobody waits for ever.
+ * too: it gets a descriptor and reads what is there, and nobody waits for ever.
  */
 #include "check.h"
 
@@ -19,11 +19,7 @@ static void handler(int sig)
 
 	(void)sig;
 	CHECK(fd >= 0);
-	errno = 0;
-	if (pread(fd, c, 2, 4000) == 2)
-		CHECK(c[0] == (char)byte_at(1, 4000) && c[1] == (char)byte_at(1, 4001));
-	else
-		CHECK(errno == EDEADLK);
+	CHECK(pread(fd, c, 2, 4000) == 2 && c[0] == (char)byte_at(1, 4000) && c[1] == (char)byte_at(1, 4001));
 	CHECK(close(fd) == 0);
 	fired++;
 	errno = saved;

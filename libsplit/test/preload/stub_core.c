@@ -67,6 +67,12 @@ void sfs_handler_installed(void)
 {
 }
 
+bool sfs_defer(int sig, const siginfo_t *info, ucontext_t *at, uint64_t block)
+{
+	(void)sig, (void)info, (void)at, (void)block;
+	return false;
+}
+
 bool sfs_init(char *const *envp)
 {
 	dir = value(envp, "STUB_DIR");
