@@ -67,6 +67,22 @@ void sfs_handler_installed(void)
 {
 }
 
+uint32_t sfs_deferred;
+
+void sfs_deliver(void)
+{
+}
+
+uint64_t sfs_mask_without(uint64_t mask)
+{
+	return mask;
+}
+
+uint64_t sfs_mask_with(uint64_t mask)
+{
+	return mask;
+}
+
 bool sfs_defer(int sig, const siginfo_t *info, ucontext_t *at, uint64_t block)
 {
 	(void)sig, (void)info, (void)at, (void)block;
