@@ -56,6 +56,7 @@ static inline bool sfs_bias_take(struct sfs_bias *b)
 	if (__builtin_expect(__atomic_load_n(&b->owner, __ATOMIC_ACQUIRE) == me, 1))
 		return true;
 	__atomic_store_n(&b->held, NULL, __ATOMIC_RELEASE);
+	sfs_call_ended();
 	return false;
 }
 

@@ -57,9 +57,24 @@ bool sfs_handlers_seen(void)
 	return __atomic_exchange_n(&sfs_handlers, SFS_HANDLERS_SEEN, __ATOMIC_SEQ_CST) != SFS_HANDLERS_SEEN;
 }
 
-bool sfs_signals_blocked(void)
+static bool in_section(void)
 {
 	return __atomic_load_n(slot(), __ATOMIC_RELAXED) == sfs_self();
+}
+
+/* A handler for a fault may have left the section by a jump: then the program's mask is back. */
+bool sfs_signals_blocked(void)
+{
+	const uint64_t most = ~(FAULTS | BIT(SIGKILL) | BIT(SIGSTOP));
+	uint64_t mask = 0;
+
+	if (!in_section())
+		return false;
+	sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&mask, sizeof(mask));
+	if ((mask & most) == most)
+		return true;
+	__atomic_store_n(slot(), NULL, __ATOMIC_RELAXED);
+	return false;
 }
 
 uint64_t sfs_signals_block_all(void)
@@ -68,12 +83,12 @@ uint64_t sfs_signals_block_all(void)
 	void **mine = slot();
 	uint64_t mask = 0;
 
-	if (sfs_signals_blocked())
+	if (in_section())
 		return SFS_SIGNALS_BLOCKED;
 	sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&most, (long)&mask, sizeof(mask));
 	__atomic_store_n(mine, sfs_self(), __ATOMIC_RELAXED);
 	/* They may have been delivered when the mask is restored. */
-	return __builtin_expect(__atomic_load_n(&sfs_deferred, __ATOMIC_RELAXED), 0) ? sfs_mask_without(mask) : mask;
+	return sfs_any_deferred() ? sfs_mask_without(mask) : mask;
 }
 
 void sfs_signals_restore_mask(uint64_t mask)
@@ -83,7 +98,7 @@ void sfs_signals_restore_mask(uint64_t mask)
 	if (__atomic_load_n(mine, __ATOMIC_RELAXED) == sfs_self())
 		__atomic_store_n(mine, NULL, __ATOMIC_RELAXED);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	if (__builtin_expect(__atomic_load_n(&sfs_deferred, __ATOMIC_RELAXED), 0))
+	if (sfs_any_deferred())
 		mask = sfs_mask_with(mask);
 	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
 	sfs_call_ended();

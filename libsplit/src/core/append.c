@@ -171,6 +171,7 @@ bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
 		sfs_bias_drop(&ofd->lock.bias);
 	}
 	sfs_bias_drop(&in->lock.bias);
+	sfs_op_end(NULL);
 	return done;
 }
 

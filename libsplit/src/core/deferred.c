@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Signals that come in the middle of a call. Of a call that the kernel serves a handler sees the beginning or the end: reads and writes of
- * files are not interrupted. So it is here: a handler for which sfs_defer() answers yes is not called, and sfs_deliver(), at the end of the
- * call, sends the thread the signal once more (base/deferred.h). In between, the signals that are put off like this are blocked.
+ * files are not interrupted. So it is here: a handler for which sfs_defer() answers yes is not called. At the end of the call the thread is
+ * sent the signal once more; or, where signals come in the order in which they were sent, the handler is called. In between, the
+ * signals that are put off like this are blocked.
  */
 #include <signal.h>
 #include <string.h>
@@ -11,44 +12,72 @@
 #include "base/sys.h"
 #include "core/state.h"
 
-#define SLOTS 64u /* in all threads; who finds none is interrupted */
+#define SLOTS	   64u /* in all threads; who finds none is interrupted */
+#define REALTIME   32  /* the kernel's first one: these are queued */
+#define LOCK_OWNED (1u << SFS_OP_PROBES)
+#define MARKS	   (LOCK_OWNED - 1)
 
+static void *threads[SLOTS]; /* whose the slot is, NULL: free; atomic */
 static struct deferred {
-	void *thread;  /* NULL: free; atomic */
-	int signal;    /* 0: not yet, or no more */
-	uint64_t mask; /* what the thread had blocked */
-	uint64_t more; /* what it has blocked since */
+	int signal;	 /* 0: not yet, or no more */
+	int sent;	 /* 0, or it is on its way once more */
+	uint32_t within; /* what said so, see signs() */
+	uint64_t mask;	 /* what the thread had blocked */
+	uint64_t more;	 /* what it has blocked since */
 	siginfo_t info;
+	ucontext_t at;
 } slots[SLOTS];
 
 uint32_t sfs_deferred;
+sfs_call_handler_fn *sfs_call_handler;
 
 /* Linker symbols: the ends of our own code. */
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char etext[] __attribute__((visibility("hidden")));
 
+static const uint64_t *marks(void)
+{
+	return &sfs_ops[sfs_thread_hash() % SFS_OPS];
+}
+
 /*
- * Is this thread in the middle of a call on some file? By its marks (struct sfs_ops), and where calls go without by the lock that is its own.
+ * What says that this thread is in the middle of a call on some file: a bit for each of its marks (struct sfs_ops), and LOCK_OWNED where the lock
+ * of one, its own, stands for a mark. What was left by a jump says so for ever.
  */
-static bool inside(void)
+static uint32_t signs(void)
 {
 	const uintptr_t self = (uintptr_t)sfs_self() * SFS_HASH_FACTOR;
-	const uint64_t *marks = &sfs_ops[sfs_thread_hash() % SFS_OPS];
+	uint32_t found = 0;
 
 	for (const struct sfs_slab *s = load_acquire(&sfs.slabs); s; s = s->next) {
 		for (int i = 0; i < SFS_OP_PROBES; i++) {
 			/* The lowest bit is lost in a mark, and 0 in a pointer. */
-			const uintptr_t at =
-				((__atomic_load_n(&marks[i], __ATOMIC_RELAXED) ^ self) & ~(uintptr_t)1) - (uintptr_t)s->inodes;
+			const uintptr_t in = (__atomic_load_n(&marks()[i], __ATOMIC_RELAXED) ^ self) & ~(uintptr_t)1;
+			const uintptr_t at = in - (uintptr_t)s->inodes;
 
 			if (at < sizeof(s->inodes) && at % sizeof(s->inodes[0]) == 0)
-				return true;
+				found |= 1u << i;
 		}
 		for (unsigned i = 0; i < SFS_SLAB_INODES; i++)
 			if (sfs_bias_mine(&s->inodes[i].lock.bias))
-				return true;
+				found |= LOCK_OWNED;
 	}
-	return false;
+	return found;
+}
+
+/* True: it has been put off before. Whatever still says that this thread is in a call has been left by a jump. */
+static bool sent(int sig)
+{
+	bool yes = false;
+
+	for (unsigned i = 0; i < SLOTS; i++) {
+		if (__atomic_load_n(&threads[i], __ATOMIC_RELAXED) == sfs_self() && slots[i].sent == sig) {
+			slots[i].sent = 0;
+			__atomic_store_n(&threads[i], NULL, __ATOMIC_RELEASE);
+			yes = true;
+		}
+	}
+	return yes;
 }
 
 static struct deferred *claim(void)
@@ -56,8 +85,7 @@ static struct deferred *claim(void)
 	for (unsigned i = 0; i < SLOTS; i++) {
 		void *nobody = NULL;
 
-		if (__atomic_compare_exchange_n(&slots[i].thread, &nobody, sfs_self(), false, __ATOMIC_ACQUIRE,
-						__ATOMIC_RELAXED))
+		if (__atomic_compare_exchange_n(&threads[i], &nobody, sfs_self(), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			return &slots[i];
 	}
 	return NULL;
@@ -67,19 +95,24 @@ bool sfs_defer(int sig, const siginfo_t *info, ucontext_t *at, uint64_t block)
 {
 	const uintptr_t pc = SFS_PC(&at->uc_mcontext);
 	struct deferred *d;
+	uint32_t within;
 	uint64_t mask;
 
 	/* All that is done in a call is our own code. */
-	if (pc < (uintptr_t)__ehdr_start || pc >= (uintptr_t)etext || !inside())
+	if (sent(sig) || pc < (uintptr_t)__ehdr_start || pc >= (uintptr_t)etext)
 		return false;
-	d = claim();
+	within = signs();
+	d = within ? claim() : NULL;
 	if (!d)
 		return false;
 	/* The kernel's mask has 64 bits, whatever room the C library gives it. It becomes the thread's when the handler returns. */
 	memcpy(&mask, &at->uc_sigmask, sizeof(mask));
+	d->sent = 0;
+	d->within = within;
 	d->mask = mask;
 	d->more = block;
 	d->info = *info;
+	d->at = *at;
 	mask |= block;
 	memcpy(&at->uc_sigmask, &mask, sizeof(mask));
 	__atomic_store_n(&d->signal, sig, __ATOMIC_RELEASE);
@@ -87,15 +120,23 @@ bool sfs_defer(int sig, const siginfo_t *info, ucontext_t *at, uint64_t block)
 	return true;
 }
 
-static bool is_mine(const struct deferred *d)
+static bool is_mine(unsigned i)
 {
-	return __atomic_load_n(&d->thread, __ATOMIC_RELAXED) == sfs_self() && d->signal != 0;
+	return __atomic_load_n(&threads[i], __ATOMIC_RELAXED) == sfs_self() && slots[i].signal != 0;
+}
+
+static bool any_mine(void)
+{
+	for (unsigned i = 0; i < SLOTS; i++)
+		if (is_mine(i))
+			return true;
+	return false;
 }
 
 uint64_t sfs_mask_without(uint64_t mask)
 {
 	for (unsigned i = 0; i < SLOTS; i++)
-		if (is_mine(&slots[i]))
+		if (is_mine(i))
 			mask &= slots[i].mask;
 	return mask;
 }
@@ -103,43 +144,79 @@ uint64_t sfs_mask_without(uint64_t mask)
 uint64_t sfs_mask_with(uint64_t mask)
 {
 	for (unsigned i = 0; i < SLOTS; i++)
-		if (is_mine(&slots[i]))
+		if (is_mine(i))
 			mask |= slots[i].more;
 	return mask;
 }
 
 /*
- * Those of this thread are blocked, so that all are there before the first handler runs. There can be several, when one came in the middle
- * of putting off another: the first had the mask of the interrupted call, the others that of a handler, which blocks more.
+ * Is the call over in the middle of which it came? When a mark is gone that was there, or where there was none the lock. Or when a call is over
+ * that began later (`mark` is its own): calls do not begin within others, so what still stands has been left by a jump.
  */
-void sfs_deliver(void)
+static bool over(const struct deferred *d, bool call, const uint64_t *mark)
 {
-	uint64_t mask = ~0ull;
-	bool any = false;
+	const uint32_t had = d->within & MARKS ? d->within & MARKS : d->within;
 
-	/* In the middle of another call, or where all signals are blocked: there it is looked again, at the end. */
-	if (inside() || sfs_signals_blocked())
+	if (had & ~signs())
+		return true;
+	return call && (!mark || !(had & 1u << (mark - marks())));
+}
+
+/*
+ * Queued signals arrive all, and in the order in which they were sent, so that sending is no way: the handler is called. Not on another stack
+ * than this one, though, unless there is no room in the queue.
+ */
+static void again(struct deferred *d)
+{
+	struct deferred *way;
+
+	if (d->signal >= REALTIME && sfs_call_handler(d->signal, &d->info, &d->at, d->mask, false))
 		return;
-	for (unsigned i = 0; i < SLOTS; i++) {
-		struct deferred *d = &slots[i];
+	way = claim();
+	if (way)
+		way->sent = d->signal;
+	if (sys_call4(SYS_rt_tgsigqueueinfo, sys_getpid(), sys_call0(SYS_gettid), d->signal, (long)&d->info) == 0)
+		return;
+	sent(d->signal);
+	sfs_call_handler(d->signal, &d->info, &d->at, d->mask, true);
+}
 
-		if (!is_mine(d))
+/*
+ * Everything is blocked meanwhile, so that all are sent before the first handler runs. There can be several, when one came in the middle of
+ * putting off another: the first had the mask of the interrupted call, the others that of a handler, which blocks more.
+ */
+void sfs_deliver(bool call, const uint64_t *mark)
+{
+	const uint64_t all = ~0ull;
+	bool due = false;
+	uint64_t mask;
+
+	if (!any_mine() || sfs_signals_blocked())
+		return; /* where they are blocked it is looked again at the end */
+	for (unsigned i = 0; i < SLOTS; i++)
+		due = due || (is_mine(i) && over(&slots[i], call, mark));
+	if (!due)
+		return;
+	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, 0, sizeof(all));
+	mask = sfs_mask_without(~0ull);
+	for (unsigned i = 0; i < SLOTS; i++) {
+		struct deferred mine;
+
+		if (!is_mine(i))
 			continue;
-		/* With what is known of its sender; where too many are queued already, without. */
-		if (sys_call4(SYS_rt_tgsigqueueinfo, sys_getpid(), sys_call0(SYS_gettid), d->signal, (long)&d->info) < 0)
-			sys_call3(SYS_tgkill, sys_getpid(), sys_call0(SYS_gettid), d->signal);
-		mask &= d->mask;
-		any = true;
-		d->signal = 0;
-		__atomic_store_n(&d->thread, NULL, __ATOMIC_RELEASE);
+		mine = slots[i];
+		mine.mask = mask;
+		/* Before it is called: a handler may jump, and never be back here. */
+		slots[i].signal = 0;
+		__atomic_store_n(&threads[i], NULL, __ATOMIC_RELEASE);
 		__atomic_sub_fetch(&sfs_deferred, 1, __ATOMIC_RELAXED);
+		again(&mine);
 	}
-	if (any)
-		sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
+	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
 }
 
 void sfs_deferred_forget(void)
 {
-	memset(slots, 0, sizeof(slots));
+	memset(threads, 0, sizeof(threads));
 	sfs_deferred = 0;
 }

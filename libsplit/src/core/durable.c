@@ -33,20 +33,24 @@ static struct sfs_volume *forced(const struct stat *st)
 static void attr_dirty(const struct stat *st)
 {
 	const struct sfs_volume *vol = sfs_volume_of(st->st_dev);
-	struct sfs_inode *in = vol && vol->dax && vol->mode == SFS_POSIX ? sfs_inode_ref(st->st_dev, st->st_ino) : NULL;
-	uint64_t *op;
+	struct sfs_inode *in;
+	uint64_t *op, signals;
 
-	if (!in)
+	if (!vol || !vol->dax || vol->mode != SFS_POSIX)
 		return;
-	if (sfs_op_begin(in, &op)) {
+	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
+	in = sfs_inode_ref(st->st_dev, st->st_ino);
+	if (in && sfs_op_begin(in, &op)) {
 		sfs_rwlock_wrlock(&in->lock);
 		in->kdirty = true;
 		sfs_rwlock_wrunlock(&in->lock);
 		sfs_op_end(op);
-	} else {
+	} else if (in) {
 		in->kdirty = true; /* a signal handler, and the lock is its thread's */
 	}
-	sfs_inode_put(in);
+	if (in)
+		sfs_inode_put(in);
+	sfs_signals_restore(signals);
 }
 
 /* Is the open file or directory in the part of the file system that is the volume? In doubt it is. */

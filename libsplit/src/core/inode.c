@@ -161,7 +161,8 @@ bool sfs_inode_put_locked(struct sfs_inode *in)
 	return put_locked(in, false);
 }
 
-void sfs_inode_end(struct sfs_inode *in)
+/* Signals blocked: nothing comes between the end of the mark and the lock, nor before the inode is free. */
+static void end_blocked(struct sfs_inode *in)
 {
 	struct sfs_inode **p;
 	uint64_t *op;
@@ -205,6 +206,14 @@ void sfs_inode_end(struct sfs_inode *in)
 	in->next = sfs.free_inodes;
 	sfs.free_inodes = in;
 	sfs_mutex_unlock(&sfs.lock);
+}
+
+void sfs_inode_end(struct sfs_inode *in)
+{
+	const uint64_t signals = sfs_signals_block();
+
+	end_blocked(in);
+	sfs_signals_restore(signals);
 }
 
 static void put(struct sfs_inode *in, bool walk)

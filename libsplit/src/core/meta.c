@@ -95,16 +95,23 @@ void sfs_sync_all(void)
 		sfs_flush_all(&sfs.volumes[i], SFS_PUBLISH);
 }
 
-static int all_true_one(struct sfs_inode *in, void *arg)
+static int publish_marked(struct sfs_inode *in)
 {
 	uint64_t *op;
+	int r;
 
-	(void)arg;
 	/* In a signal handler: the call that it interrupted is not complete, and may never be. */
 	if (!(in->live || in->staged > 0 || in->touched) || !sfs_op_begin(in, &op))
 		return 0;
-	sfs_flush_unlocked(in, SFS_PUBLISH);
+	r = sfs_flush_unlocked(in, SFS_PUBLISH);
 	sfs_op_end(op);
+	return r;
+}
+
+static int all_true_one(struct sfs_inode *in, void *arg)
+{
+	(void)arg;
+	publish_marked(in);
 	return 0;
 }
 
@@ -315,18 +322,22 @@ int sfs_make_path_true(int dirfd, const char *path, int at_flags)
 {
 	struct stat st;
 	struct sfs_inode *in;
-	int r;
+	uint64_t signals;
+	int r = 0;
 
 	sfs_check_fork();
 	if (sfs.nvolumes == 0 || sys_fstatat(dirfd, path, &st, at_flags & (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)) < 0)
 		return 0;
+	signals = sfs_signals_block();
 	in = sfs_inode_ref(st.st_dev, st.st_ino);
-	if (!in)
-		return 0;
-	in->kdirty = true;     /* the call that follows changes a name or an attribute, which a later fsync is to commit */
-	in->age = SFS_AGE_OLD; /* it may be the last name: an inode that is not open does not keep the blocks for long */
-	r = in->live || in->staged > 0 || in->touched ? sfs_flush_unlocked(in, SFS_PUBLISH) : 0;
-	sfs_inode_put(in);
+	if (in) {
+		in->kdirty = true; /* the call that follows changes a name or an attribute, which a later fsync is to commit */
+		in->age =
+			SFS_AGE_OLD; /* it may be the last name: an inode that is not open does not keep the blocks for long */
+		r = publish_marked(in);
+		sfs_inode_put(in);
+	}
+	sfs_signals_restore(signals);
 	return r;
 }
 
@@ -336,11 +347,8 @@ int sfs_make_path_true(int dirfd, const char *path, int at_flags)
  */
 static struct sfs_inode *stale(dev_t dev, ino_t ino, uint64_t size)
 {
-	struct sfs_inode *in;
+	struct sfs_inode *in = sfs_inode_ref(dev, ino);
 
-	if (sfs.nvolumes == 0 || !sfs_volume_of(dev))
-		return NULL;
-	in = sfs_inode_ref(dev, ino);
 	if (in && in->staged == 0 && !in->touched && in->deleg != SFS_DELEG_NONE && in->size == size) {
 		sfs_inode_put(in);
 		return NULL;
@@ -351,13 +359,15 @@ static struct sfs_inode *stale(dev_t dev, ino_t ino, uint64_t size)
 /* What stat should say of the file, where the kernel's answer may be old. False: that one is right. */
 static bool truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
 {
-	struct sfs_inode *in = stale(dev, ino, size);
-	uint64_t *op;
+	struct sfs_inode *in;
+	uint64_t *op, signals;
 	bool known = false;
 
-	if (!in)
+	if (sfs.nvolumes == 0 || !sfs_volume_of(dev))
 		return false;
-	if (sfs_op_begin(in, &op)) {
+	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
+	in = stale(dev, ino, size);
+	if (in && sfs_op_begin(in, &op)) {
 		sfs_rwlock_wrlock(&in->lock);
 		if (in->fd >= 0) {
 			sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
@@ -371,7 +381,9 @@ static bool truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
 		sfs_rwlock_wrunlock(&in->lock);
 		sfs_op_end(op);
 	}
-	sfs_inode_put(in);
+	if (in)
+		sfs_inode_put(in);
+	sfs_signals_restore(signals);
 	return known;
 }
 

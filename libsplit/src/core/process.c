@@ -151,9 +151,11 @@ void sfs_fork_child(void)
 	sfs_locks_forget();
 	sfs_deferred_forget();
 	sfs_reopen_forget();
+	for (struct sfs_slab *s = sfs.slabs; s; s = s->next)
+		for (unsigned i = 0; i < SFS_SLAB_INODES; i++)
+			memset(&s->inodes[i].lock, 0, sizeof(s->inodes[i].lock));
 	for (int i = 0; i < SFS_HASH; i++) {
 		for (struct sfs_inode *in = sfs.hash[i]; in; in = in->next) {
-			memset(&in->lock, 0, sizeof(in->lock));
 			in->flights = (struct sfs_flights){.lock.brief = true};
 			if (in->staged > 0)
 				memset(&in->table[in->first], 0, (in->last - in->first) * sizeof(sfs_block));

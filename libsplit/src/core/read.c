@@ -339,8 +339,7 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 	}
 	if (own)
 		sfs_bias_drop(&in->lock.bias);
-	else
-		sfs_op_end(op);
+	sfs_op_end(op);
 	if (done) {
 		count(vol, read_ops, 1);
 		count(vol, read_bytes, n);

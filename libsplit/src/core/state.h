@@ -330,7 +330,8 @@ static inline void sfs_op_end(uint64_t *op)
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (likely(op))
 		__atomic_store_n(op, 0, __ATOMIC_RELAXED);
-	sfs_call_ended();
+	if (sfs_any_deferred())
+		sfs_deliver(true, op);
 }
 
 /* Does this process serve the file itself now? */

@@ -50,6 +50,7 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 	if (idle)
 		return;
 	sfs_handlers_none();
+	pl_signals_start();
 	pl_stdout_start();
 	for (int fd = 0; fd <= 2; fd++)
 		pl_adopt(fd);

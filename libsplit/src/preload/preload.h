@@ -50,6 +50,9 @@ static inline long pl_ret(long r)
 extern int pl_cancel_used __attribute__((visibility("hidden")));
 void pl_test_cancel(void) __attribute__((visibility("hidden"), cold));
 
+/* signals.c: of handlers that are there already. */
+void pl_signals_start(void) __attribute__((visibility("hidden"), cold));
+
 static inline void pl_cancel_point(void)
 {
 	if (unlikely(__atomic_load_n(&pl_cancel_used, __ATOMIC_RELAXED)))

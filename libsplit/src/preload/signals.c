@@ -27,8 +27,9 @@ typedef int (*sigaction_fn)(int, const struct sigaction *, struct sigaction *);
  * its own, shares this table.
  */
 static void *handlers[LAST + 1];
-static uint64_t handled;		/* signals that ever had one */
-static struct sigaction once[LAST + 1]; /* SA_RESETHAND: what the kernel forgets when it calls ours */
+static struct sigaction
+	installed[LAST + 1]; /* what the kernel has, or had: it forgets those with SA_RESETHAND when it calls them */
+static uint64_t handled;     /* signals that ever had one */
 
 static sigaction_fn real_sigaction(void)
 {
@@ -39,16 +40,38 @@ static void on_signal(int sig, siginfo_t *info, void *at)
 {
 	const info_fn handler = (info_fn)__atomic_load_n(&handlers[sig], __ATOMIC_ACQUIRE);
 
-	if (!sfs_defer(sig, info, at, __atomic_load_n(&handled, __ATOMIC_RELAXED)))
+	if (!sfs_defer(sig, info, at, __atomic_load_n(&handled, __ATOMIC_RELAXED) | BIT(sig)))
 		handler(sig, info, at);
-	else if (once[sig].sa_flags & SA_RESETHAND)
-		real_sigaction()(sig, &once[sig], NULL);
+	else if (installed[sig].sa_flags & (int)SA_RESETHAND)
+		real_sigaction()(sig, &installed[sig], NULL);
 }
 
 /* The same for a handler that takes the number only: so it is told apart when the program asks for its handler. */
 static void on_plain_signal(int sig, siginfo_t *info, void *at)
 {
 	on_signal(sig, info, at);
+}
+
+static void set_mask(uint64_t mask)
+{
+	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
+}
+
+/* What the kernel does to call a handler, for sfs_call_handler. */
+static bool call_handler(int sig, siginfo_t *info, ucontext_t *at, uint64_t mask, bool must)
+{
+	const struct sigaction act = installed[sig];
+	uint64_t during;
+
+	if (act.sa_flags & SA_ONSTACK && !must)
+		return false;
+	if (act.sa_flags & (int)SA_RESETHAND)
+		real_sigaction()(sig, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+	memcpy(&during, &act.sa_mask, sizeof(during));
+	set_mask(mask | during | (act.sa_flags & SA_NODEFER ? 0 : BIT(sig)));
+	((info_fn)__atomic_load_n(&handlers[sig], __ATOMIC_ACQUIRE))(sig, info, at);
+	set_mask(~0ull);
+	return true;
 }
 
 static bool is_ours(const void *handler)
@@ -78,10 +101,10 @@ WRAPPER int w_sigaction(int sig, const struct sigaction *act, struct sigaction *
 	void *before;
 	int r;
 
-	if (!sfs_active() || sig <= 0 || sig > LAST)
-		return real_sigaction()(sig, act, old);
 	if (act && act->sa_handler != SIG_DFL && act->sa_handler != SIG_IGN)
 		sfs_handler_installed();
+	if (!sfs_active() || sig <= 0 || sig > LAST)
+		return real_sigaction()(sig, act, old);
 	if (!act || !takes_ours(sig, (void *)act->sa_handler)) {
 		r = real_sigaction()(sig, act, old);
 		if (r == 0 && old)
@@ -91,13 +114,15 @@ WRAPPER int w_sigaction(int sig, const struct sigaction *act, struct sigaction *
 	ours = *act;
 	ours.sa_sigaction = act->sa_flags & SA_SIGINFO ? on_signal : on_plain_signal;
 	ours.sa_flags |= SA_SIGINFO;
-	__atomic_fetch_or(&handled, BIT(sig), __ATOMIC_RELAXED);
 	before = __atomic_exchange_n(&handlers[sig], (void *)act->sa_handler, __ATOMIC_ACQ_REL);
-	once[sig] = ours;
+	installed[sig] = ours;
 	r = real_sigaction()(sig, &ours, old);
-	if (r < 0)
+	if (r < 0) {
 		__atomic_store_n(&handlers[sig], before, __ATOMIC_RELEASE);
-	else if (old)
+		return r;
+	}
+	__atomic_fetch_or(&handled, BIT(sig), __ATOMIC_RELAXED);
+	if (old)
 		make_theirs(old, before);
 	return r;
 }
@@ -126,13 +151,19 @@ static handler_fn install(int sig, handler_fn handler, int flags, uint64_t mask)
 	return w_sigaction(sig, &act, &old) < 0 ? SIG_ERR : old.sa_handler;
 }
 
+/* Where this is signal(3), which knows nothing of siginterrupt(3). */
+static bool in_musl(void)
+{
+	return pl_real(PL___sysv_signal) == pl_real(PL_signal);
+}
+
 static uint64_t interrupts; /* signals that end a system call also with a handler that signal(3) installs */
 
 WRAPPER int w_siginterrupt(int sig, int flag)
 {
 	const int r = REAL_AS(int (*)(int, int), siginterrupt)(sig, flag);
 
-	if (r == 0 && flag)
+	if (r == 0 && flag && !in_musl())
 		__atomic_fetch_or(&interrupts, BIT(sig), __ATOMIC_RELAXED);
 	else if (r == 0)
 		__atomic_fetch_and(&interrupts, ~BIT(sig), __ATOMIC_RELAXED);
@@ -152,8 +183,7 @@ EXPORT(ssignal, w_signal);
 
 WRAPPER handler_fn w_sysv_signal(int sig, handler_fn handler)
 {
-	/* In musl it is signal(3). */
-	if (pl_real(PL___sysv_signal) == pl_real(PL_signal))
+	if (in_musl())
 		return w_signal(sig, handler);
 	if (!takes_ours(sig, (void *)handler))
 		return passed_on(REAL_AS(signal_fn, __sysv_signal), sig, handler);
@@ -177,3 +207,13 @@ WRAPPER handler_fn w_sigset(int sig, handler_fn handler)
 	return mask & mine ? SIG_HELD : r;
 }
 EXPORT(sigset, w_sigset);
+
+void pl_signals_start(void)
+{
+	struct sigaction act;
+
+	sfs_call_handler = call_handler;
+	for (int sig = 1; sig <= LAST; sig++)
+		if (real_sigaction()(sig, NULL, &act) == 0 && takes_ours(sig, (void *)act.sa_handler))
+			w_sigaction(sig, &act, NULL);
+}

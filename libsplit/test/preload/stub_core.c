@@ -69,8 +69,11 @@ void sfs_handler_installed(void)
 
 uint32_t sfs_deferred;
 
-void sfs_deliver(void)
+sfs_call_handler_fn *sfs_call_handler;
+
+void sfs_deliver(bool call, const uint64_t *mark)
 {
+	(void)call, (void)mark;
 }
 
 uint64_t sfs_mask_without(uint64_t mask)
