@@ -42,6 +42,8 @@ static inline void sfs_relax(void)
 }
 
 #define SFS_PC(mcontext) ((uintptr_t)(mcontext)->gregs[REG_RIP])
+/* Of a copy: where the registers are that lie beside the original. */
+#define SFS_FORGET_FP(mcontext) ((mcontext)->fpregs = NULL)
 
 /*
  * clone(2) of a thread that runs fn, which must not return, on an empty stack. `self` is its thread pointer, and must hold its own
@@ -96,7 +98,8 @@ static inline void sfs_relax(void)
 	__asm__ volatile("yield" ::: "memory");
 }
 
-#define SFS_PC(mcontext) ((uintptr_t)(mcontext)->pc)
+#define SFS_PC(mcontext)	((uintptr_t)(mcontext)->pc)
+#define SFS_FORGET_FP(mcontext) ((void)(mcontext)) /* they are in it */
 
 /* As above; the thread pointer is the fourth argument here. */
 static inline long sys_clone_thread(unsigned long flags, void *stack_top, void *self, void (*fn)(void))

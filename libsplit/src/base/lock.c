@@ -62,19 +62,20 @@ static bool in_section(void)
 	return __atomic_load_n(slot(), __ATOMIC_RELAXED) == sfs_self();
 }
 
-/* A handler for a fault may have left the section by a jump: then the program's mask is back. */
-bool sfs_signals_blocked(void)
+static bool all_of(uint64_t mask)
 {
 	const uint64_t most = ~(FAULTS | BIT(SIGKILL) | BIT(SIGSTOP));
+
+	return (mask & most) == most;
+}
+
+/* Not by the table: two threads may share a place, and a handler for a fault may have left a section by a jump. */
+bool sfs_signals_blocked(void)
+{
 	uint64_t mask = 0;
 
-	if (!in_section())
-		return false;
 	sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&mask, sizeof(mask));
-	if ((mask & most) == most)
-		return true;
-	__atomic_store_n(slot(), NULL, __ATOMIC_RELAXED);
-	return false;
+	return all_of(mask);
 }
 
 uint64_t sfs_signals_block_all(void)
@@ -88,7 +89,7 @@ uint64_t sfs_signals_block_all(void)
 	sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&most, (long)&mask, sizeof(mask));
 	__atomic_store_n(mine, sfs_self(), __ATOMIC_RELAXED);
 	/* They may have been delivered when the mask is restored. */
-	return sfs_any_deferred() ? sfs_mask_without(mask) : mask;
+	return sfs_any_deferred() && !all_of(mask) ? sfs_mask_without(mask) : mask;
 }
 
 void sfs_signals_restore_mask(uint64_t mask)

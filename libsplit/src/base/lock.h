@@ -31,7 +31,7 @@
 enum { SFS_HANDLERS_UNKNOWN, SFS_HANDLERS_NONE, SFS_HANDLERS_SEEN };
 extern int sfs_handlers __attribute__((visibility("hidden")));
 uint64_t sfs_signals_block_all(void);
-/* By such a section, of this thread. A system call where it seems so. */
+/* Does this thread have them all blocked, as in a section? Asks the kernel. */
 bool sfs_signals_blocked(void);
 void sfs_signals_restore_mask(uint64_t mask);
 

@@ -79,10 +79,10 @@ void sfs_handler_installed(void);
  */
 bool sfs_defer(int sig, const siginfo_t *info, ucontext_t *at, uint64_t block);
 /*
- * For whoever calls sfs_defer() to set: call the program's handler with what it is to block besides `mask`, which the thread had blocked. It has everything
- * blocked when it is called, and again afterwards or not. False: it has a stack of its own, and `must` is not set.
+ * For whoever calls sfs_defer() to set: call the program's handler, with everything blocked before and after; at->uc_sigmask is what the thread has blocked
+ * otherwise. False: it has a stack of its own, and `must` is not set.
  */
-typedef bool sfs_call_handler_fn(int sig, siginfo_t *info, ucontext_t *at, uint64_t mask, bool must);
+typedef bool sfs_call_handler_fn(int sig, siginfo_t *info, ucontext_t *at, bool must);
 extern sfs_call_handler_fn *sfs_call_handler __attribute__((visibility("hidden")));
 /* setrlimit(2) was called: RLIMIT_FSIZE may be another. */
 void sfs_limits_changed(void);

@@ -22,8 +22,7 @@ static struct deferred {
 	int signal;	 /* 0: not yet, or no more */
 	int sent;	 /* 0, or it is on its way once more */
 	uint32_t within; /* what said so, see signs() */
-	uint64_t mask;	 /* what the thread had blocked */
-	uint64_t more;	 /* what it has blocked since */
+	uint64_t more;	 /* what the thread has blocked since, and had not before */
 	siginfo_t info;
 	ucontext_t at;
 } slots[SLOTS];
@@ -44,7 +43,7 @@ static const uint64_t *marks(void)
  * What says that this thread is in the middle of a call on some file: a bit for each of its marks (struct sfs_ops), and LOCK_OWNED where the lock
  * of one, its own, stands for a mark. What was left by a jump says so for ever.
  */
-static uint32_t signs(void)
+static uint32_t signs(bool locks)
 {
 	const uintptr_t self = (uintptr_t)sfs_self() * SFS_HASH_FACTOR;
 	uint32_t found = 0;
@@ -58,23 +57,23 @@ static uint32_t signs(void)
 			if (at < sizeof(s->inodes) && at % sizeof(s->inodes[0]) == 0)
 				found |= 1u << i;
 		}
-		for (unsigned i = 0; i < SFS_SLAB_INODES; i++)
+		for (unsigned i = 0; locks && i < SFS_SLAB_INODES; i++)
 			if (sfs_bias_mine(&s->inodes[i].lock.bias))
 				found |= LOCK_OWNED;
 	}
 	return found;
 }
 
-/* True: it has been put off before. Whatever still says that this thread is in a call has been left by a jump. */
-static bool sent(int sig)
+/* True: it has been put off before, and what still says that this thread is in a call has been left by a jump. */
+static bool sent(int sig, uint32_t within)
 {
 	bool yes = false;
 
 	for (unsigned i = 0; i < SLOTS; i++) {
 		if (__atomic_load_n(&threads[i], __ATOMIC_RELAXED) == sfs_self() && slots[i].sent == sig) {
+			yes = yes || slots[i].within == within;
 			slots[i].sent = 0;
 			__atomic_store_n(&threads[i], NULL, __ATOMIC_RELEASE);
-			yes = true;
 		}
 	}
 	return yes;
@@ -99,22 +98,23 @@ bool sfs_defer(int sig, const siginfo_t *info, ucontext_t *at, uint64_t block)
 	uint64_t mask;
 
 	/* All that is done in a call is our own code. */
-	if (sent(sig) || pc < (uintptr_t)__ehdr_start || pc >= (uintptr_t)etext)
+	if (pc < (uintptr_t)__ehdr_start || pc >= (uintptr_t)etext)
 		return false;
-	within = signs();
-	d = within ? claim() : NULL;
+	within = signs(true);
+	d = within && !sent(sig, within) ? claim() : NULL;
 	if (!d)
 		return false;
-	/* The kernel's mask has 64 bits, whatever room the C library gives it. It becomes the thread's when the handler returns. */
+	/* The kernel's mask has 64 bits, whatever room the C library gives it. */
 	memcpy(&mask, &at->uc_sigmask, sizeof(mask));
 	d->sent = 0;
 	d->within = within;
-	d->mask = mask;
-	d->more = block;
+	d->more = block & ~mask;
 	d->info = *info;
 	d->at = *at;
+	/* It becomes the thread's when the handler has returned. On the way there none of them is to find other code than ours. */
 	mask |= block;
 	memcpy(&at->uc_sigmask, &mask, sizeof(mask));
+	sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&block, 0, sizeof(block));
 	__atomic_store_n(&d->signal, sig, __ATOMIC_RELEASE);
 	__atomic_add_fetch(&sfs_deferred, 1, __ATOMIC_RELAXED);
 	return true;
@@ -137,7 +137,7 @@ uint64_t sfs_mask_without(uint64_t mask)
 {
 	for (unsigned i = 0; i < SLOTS; i++)
 		if (is_mine(i))
-			mask &= slots[i].mask;
+			mask &= ~slots[i].more;
 	return mask;
 }
 
@@ -157,39 +157,48 @@ static bool over(const struct deferred *d, bool call, const uint64_t *mark)
 {
 	const uint32_t had = d->within & MARKS ? d->within & MARKS : d->within;
 
-	if (had & ~signs())
+	if (had & ~signs(had == LOCK_OWNED))
 		return true;
 	return call && (!mark || !(had & 1u << (mark - marks())));
 }
 
-/*
- * Queued signals arrive all, and in the order in which they were sent, so that sending is no way: the handler is called. Not on another stack
- * than this one, though, unless there is no room in the queue.
- */
-static void again(struct deferred *d)
+static void send(struct deferred *d)
 {
-	struct deferred *way;
+	const uint32_t within = signs(true);
+	struct deferred *way = within ? claim() : NULL;
 
-	if (d->signal >= REALTIME && sfs_call_handler(d->signal, &d->info, &d->at, d->mask, false))
-		return;
-	way = claim();
-	if (way)
+	if (way) {
+		way->within = within;
 		way->sent = d->signal;
+	}
 	if (sys_call4(SYS_rt_tgsigqueueinfo, sys_getpid(), sys_call0(SYS_gettid), d->signal, (long)&d->info) == 0)
 		return;
-	sent(d->signal);
-	sfs_call_handler(d->signal, &d->info, &d->at, d->mask, true);
+	sent(d->signal, 0);
+	sfs_call_handler(d->signal, &d->info, &d->at, true);
+}
+
+/* Out of its slot, because a handler that is called may jump and never be back. With the mask that its thread is to have. */
+static struct deferred take(unsigned i, uint64_t mask)
+{
+	struct deferred d = slots[i];
+
+	memcpy(&d.at.uc_sigmask, &mask, sizeof(mask));
+	SFS_FORGET_FP(&d.at.uc_mcontext);
+	slots[i].signal = 0;
+	__atomic_store_n(&threads[i], NULL, __ATOMIC_RELEASE);
+	__atomic_sub_fetch(&sfs_deferred, 1, __ATOMIC_RELAXED);
+	return d;
 }
 
 /*
- * Everything is blocked meanwhile, so that all are sent before the first handler runs. There can be several, when one came in the middle of
- * putting off another: the first had the mask of the interrupted call, the others that of a handler, which blocks more.
+ * Everything is blocked meanwhile, so that all are sent before the first handler runs. Queued signals arrive all, and in the order in which they
+ * were sent, so that sending is no way: the handler is called. Not on another stack than this one, though, unless there is no room in the queue.
  */
 void sfs_deliver(bool call, const uint64_t *mark)
 {
 	const uint64_t all = ~0ull;
 	bool due = false;
-	uint64_t mask;
+	uint64_t mask = 0;
 
 	if (!any_mine() || sfs_signals_blocked())
 		return; /* where they are blocked it is looked again at the end */
@@ -197,20 +206,24 @@ void sfs_deliver(bool call, const uint64_t *mark)
 		due = due || (is_mine(i) && over(&slots[i], call, mark));
 	if (!due)
 		return;
-	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, 0, sizeof(all));
-	mask = sfs_mask_without(~0ull);
+	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&mask, sizeof(all));
+	mask = sfs_mask_without(mask);
 	for (unsigned i = 0; i < SLOTS; i++) {
-		struct deferred mine;
+		if (is_mine(i) && slots[i].signal < REALTIME) {
+			struct deferred d = take(i, mask);
 
-		if (!is_mine(i))
-			continue;
-		mine = slots[i];
-		mine.mask = mask;
-		/* Before it is called: a handler may jump, and never be back here. */
-		slots[i].signal = 0;
-		__atomic_store_n(&threads[i], NULL, __ATOMIC_RELEASE);
-		__atomic_sub_fetch(&sfs_deferred, 1, __ATOMIC_RELAXED);
-		again(&mine);
+			send(&d);
+		}
+	}
+	for (unsigned i = 0; i < SLOTS; i++) {
+		if (is_mine(i)) {
+			struct deferred d = take(i, mask);
+
+			if (!sfs_call_handler(d.signal, &d.info, &d.at, false))
+				send(&d);
+			/* A handler may change it. */
+			memcpy(&mask, &d.at.uc_sigmask, sizeof(mask));
+		}
 	}
 	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
 }

@@ -98,6 +98,8 @@ bool sfs_init(char *const *envp)
 /* Every description from now on has its offset in the kernel: another process is about to share it. */
 static void share_offsets(void)
 {
+	const uint64_t signals = sfs_signals_block(); /* a handler may use these locks */
+
 	for (int fd = 0; fd <= load_acquire(&sfs.fd_max); fd++) {
 		struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
 
@@ -110,6 +112,7 @@ static void share_offsets(void)
 		}
 		sfs_mutex_unlock(&ofd->lock);
 	}
+	sfs_signals_restore(signals);
 	sfs_fds_shared();
 }
 

@@ -87,15 +87,18 @@ static int reopen(struct sfs_ofd *ofd, int fd, int flags)
 static int write_through(struct sfs_ofd *ofd, int fd)
 {
 	struct sfs_inode *in = ofd->inode;
+	uint64_t signals;
 	int flags, r = 0;
 
 	if ((ofd->flags & O_ACCMODE) == O_RDONLY || !promised(in->vol))
 		return 0;
+	signals = sfs_signals_block(); /* a handler may use the lock */
 	sfs_mutex_lock(&ofd->lock);
 	flags = sys_fcntl(fd, F_GETFL, 0);
 	if (flags >= 0 && !(flags & O_DSYNC) && !ofd->kernel_off && load_acquire(&sfs_fds[fd]) == ofd && !inode_locked(in))
 		r = reopen(ofd, fd, flags);
 	sfs_mutex_unlock(&ofd->lock);
+	sfs_signals_restore(signals);
 	/* Whom the file no longer lets in keeps what he has. */
 	return r == -EACCES || r == -EPERM || r == -ENOENT || r == -ETXTBSY || r == -ENXIO ? 0 : r;
 }

@@ -58,15 +58,16 @@ static void set_mask(uint64_t mask)
 }
 
 /* What the kernel does to call a handler, for sfs_call_handler. */
-static bool call_handler(int sig, siginfo_t *info, ucontext_t *at, uint64_t mask, bool must)
+static bool call_handler(int sig, siginfo_t *info, ucontext_t *at, bool must)
 {
 	const struct sigaction act = installed[sig];
-	uint64_t during;
+	uint64_t mask, during;
 
 	if (act.sa_flags & SA_ONSTACK && !must)
 		return false;
 	if (act.sa_flags & (int)SA_RESETHAND)
 		real_sigaction()(sig, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+	memcpy(&mask, &at->uc_sigmask, sizeof(mask));
 	memcpy(&during, &act.sa_mask, sizeof(during));
 	set_mask(mask | during | (act.sa_flags & SA_NODEFER ? 0 : BIT(sig)));
 	((info_fn)__atomic_load_n(&handlers[sig], __ATOMIC_ACQUIRE))(sig, info, at);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A handler that forks, in the middle of appends at the file offset. The child finds whole lines, appends one of its own at the offset that both
- * have, and ends in the handler or goes on where its parent was.
+ * have, and ends in the handler or goes on where its parent was. And a handler that writes to files in the middle of a fork.
  */
 #include "check.h"
 
 #include <signal.h>
 #include <sys/time.h>
 
-enum { LINE = 500, FORKS = 40 };
+enum { LINE = 500, FORKS = 40, FILES = 50 };
 
 static int fd, other;
 static char line[LINE];
@@ -40,6 +40,47 @@ static void handler(int sig)
 	errno = saved;
 }
 
+static int files[FILES];
+static volatile sig_atomic_t marks;
+
+static void mark(int sig)
+{
+	const int saved = errno;
+
+	(void)sig;
+	for (int i = 0; i < FILES; i++)
+		CHECK(write(files[i], "x", 1) == 1);
+	marks++;
+	errno = saved;
+}
+
+static void written_while_forking(void)
+{
+	const struct itimerval never = {{0, 0}, {0, 0}};
+	off_t began[FILES];
+	pid_t pid;
+
+	CHECK(sigaction(SIGALRM, &(struct sigaction){.sa_handler = mark, .sa_flags = SA_RESTART}, NULL) == 0);
+	for (int i = 0; i < 200; i++) {
+		const struct itimerval soon = {{0, 0}, {0, 1 + i * 7 % 300}};
+
+		/* Each anew, so that its offset is not shared yet. */
+		for (int k = 0; k < FILES; k++) {
+			char name[16], c;
+
+			snprintf(name, sizeof(name), "mark-%d", k);
+			CHECK((files[k] = open(name, O_RDWR | O_CREAT, 0644)) >= 0 && (began[k] = read(files[k], &c, 1)) >= 0);
+		}
+		marks = 0;
+		CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+		if ((pid = fork()) == 0)
+			_exit(0);
+		CHECK(status_of(pid) == 0 && setitimer(ITIMER_REAL, &never, NULL) == 0);
+		for (int k = 0; k < FILES; k++)
+			CHECK(lseek(files[k], 0, SEEK_CUR) == began[k] + marks && close(files[k]) == 0);
+	}
+}
+
 int main(void)
 {
 	char found[LINE];
@@ -64,5 +105,6 @@ int main(void)
 	CHECK((size = lseek(fd, 0, SEEK_CUR)) == size_of(fd) && size % LINE == 0 && size_of(other) == 6 * FORKS);
 	for (off_t at = 0; at < size; at += LINE)
 		CHECK(pread(fd, found, LINE, at) == LINE && memcmp(found, line, LINE) == 0);
+	written_while_forking();
 	return 0;
 }
