@@ -331,9 +331,12 @@ int sfs_make_path_true(int dirfd, const char *path, int at_flags)
 	signals = sfs_signals_block();
 	in = sfs_inode_ref(st.st_dev, st.st_ino);
 	if (in) {
-		in->kdirty = true; /* the call that follows changes a name or an attribute, which a later fsync is to commit */
-		in->age =
-			SFS_AGE_OLD; /* it may be the last name: an inode that is not open does not keep the blocks for long */
+		/*
+		 * The call that follows changes a name or an attribute, which a later fsync is to commit. It may be the last name:
+		 * an inode that is not open does not keep the blocks for long.
+		 */
+		in->kdirty = true;
+		in->age = SFS_AGE_OLD;
 		r = publish_marked(in);
 		sfs_inode_put(in);
 	}

@@ -27,9 +27,9 @@ typedef int (*sigaction_fn)(int, const struct sigaction *, struct sigaction *);
  * its own, shares this table.
  */
 static void *handlers[LAST + 1];
-static struct sigaction
-	installed[LAST + 1]; /* what the kernel has, or had: it forgets those with SA_RESETHAND when it calls them */
-static uint64_t handled;     /* signals that ever had one */
+/* What the kernel has, or had: it forgets those with SA_RESETHAND when it calls them. */
+static struct sigaction installed[LAST + 1];
+static uint64_t handled; /* signals that ever had one */
 
 static sigaction_fn real_sigaction(void)
 {
