@@ -13,9 +13,10 @@
 extern uint32_t sfs_deferred __attribute__((visibility("hidden"))); /* in all threads; atomic */
 /* Deliver those of this thread whose call is over. call: one is, and `mark` was its mark (struct sfs_ops), NULL if it had none. */
 void sfs_deliver(bool call, const uint64_t *mark);
-/* A signal mask of this thread, with or without those that are blocked only because one of them was put off. */
-uint64_t sfs_mask_without(uint64_t mask);
-uint64_t sfs_mask_with(uint64_t mask);
+/* What this thread has blocked only because signals of it were put off, a bit for each signal. 0: none was. */
+uint64_t sfs_blocked_meanwhile(void);
+/* In the child of a fork. */
+void sfs_deferred_forget(void);
 
 static inline bool sfs_any_deferred(void)
 {

@@ -26,10 +26,6 @@ static void futex_wake(uint32_t *word, int count, uint32_t who)
 	sys_call6(SYS_futex, (long)word, FUTEX_WAKE_BITSET_PRIVATE, count, 0, 0, who);
 }
 
-#define BIT(sig) (1ull << ((sig)-1))
-/* A fault of our own ends in the program's handler, or ends the program, wherever it happens. */
-#define FAULTS (BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS))
-
 /*
  * Who has its signals blocked, by hash of the thread pointer: only the outermost section of a thread makes the system calls. Two threads
  * in one slot overwrite each other; then a section makes calls that it could have spared.
@@ -64,7 +60,7 @@ static bool in_section(void)
 
 static bool all_of(uint64_t mask)
 {
-	const uint64_t most = ~(FAULTS | BIT(SIGKILL) | BIT(SIGSTOP));
+	const uint64_t most = ~(SFS_FAULTS | SFS_SIGNAL(SIGKILL) | SFS_SIGNAL(SIGSTOP));
 
 	return (mask & most) == most;
 }
@@ -74,34 +70,31 @@ bool sfs_signals_blocked(void)
 {
 	uint64_t mask = 0;
 
-	sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&mask, sizeof(mask));
+	sys_sigmask(SIG_BLOCK, NULL, &mask);
 	return all_of(mask);
 }
 
 uint64_t sfs_signals_block_all(void)
 {
-	const uint64_t most = ~FAULTS;
-	void **mine = slot();
+	const uint64_t most = ~SFS_FAULTS;
 	uint64_t mask = 0;
 
 	if (in_section())
 		return SFS_SIGNALS_BLOCKED;
-	sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&most, (long)&mask, sizeof(mask));
-	__atomic_store_n(mine, sfs_self(), __ATOMIC_RELAXED);
+	sys_sigmask(SIG_BLOCK, &most, &mask);
+	__atomic_store_n(slot(), sfs_self(), __ATOMIC_RELAXED);
 	/* They may have been delivered when the mask is restored. */
-	return sfs_any_deferred() && !all_of(mask) ? sfs_mask_without(mask) : mask;
+	return sfs_any_deferred() && !all_of(mask) ? mask & ~sfs_blocked_meanwhile() : mask;
 }
 
 void sfs_signals_restore_mask(uint64_t mask)
 {
-	void **mine = slot();
-
-	if (__atomic_load_n(mine, __ATOMIC_RELAXED) == sfs_self())
-		__atomic_store_n(mine, NULL, __ATOMIC_RELAXED);
+	if (in_section())
+		__atomic_store_n(slot(), NULL, __ATOMIC_RELAXED);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (sfs_any_deferred())
-		mask = sfs_mask_with(mask);
-	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
+		mask |= sfs_blocked_meanwhile();
+	sys_sigmask(SIG_SETMASK, &mask, NULL);
 	sfs_call_ended();
 }
 

@@ -27,6 +27,12 @@
  * sfs_handlers_none() at the start and sfs_handlers_seen() before the first; otherwise there may always be some.
  */
 
+#define SFS_SIGNAL(sig) (1ull << ((sig)-1))
+/* A fault of our own ends in the program's handler, or ends the program, wherever it happens. */
+#define SFS_FAULTS                                                                                                             \
+	(SFS_SIGNAL(SIGSEGV) | SFS_SIGNAL(SIGBUS) | SFS_SIGNAL(SIGFPE) | SFS_SIGNAL(SIGILL) | SFS_SIGNAL(SIGTRAP) |            \
+	 SFS_SIGNAL(SIGSYS))
+
 #define SFS_SIGNALS_BLOCKED (1ull << 8) /* SIGKILL, which no mask has: they were blocked already */
 enum { SFS_HANDLERS_UNKNOWN, SFS_HANDLERS_NONE, SFS_HANDLERS_SEEN };
 extern int sfs_handlers __attribute__((visibility("hidden")));

@@ -129,6 +129,11 @@ static inline ssize_t sys_readlinkat(int dirfd, const char *path, char *buf, siz
 {
 	return sys_call4(SYS_readlinkat, dirfd, (long)path, (long)buf, (long)n);
 }
+/* The kernel's signal masks have 64 bits. set or old may be NULL. */
+static inline int sys_sigmask(int how, const uint64_t *set, uint64_t *old)
+{
+	return (int)sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(*set));
+}
 static inline int sys_getpid(void)
 {
 	return (int)sys_call0(SYS_getpid);

@@ -79,8 +79,8 @@ void sfs_handler_installed(void);
  */
 bool sfs_defer(int sig, const siginfo_t *info, ucontext_t *at, uint64_t block);
 /*
- * For whoever calls sfs_defer() to set: call the program's handler, with everything blocked before and after; at->uc_sigmask is what the thread has blocked
- * otherwise. False: it has a stack of its own, and `must` is not set.
+ * For whoever calls sfs_defer() to set: call the program's handler, with everything blocked before and after; at->uc_sigmask is what the
+ * thread has blocked otherwise. False: it has a stack of its own, and `must` is not set.
  */
 typedef bool sfs_call_handler_fn(int sig, siginfo_t *info, ucontext_t *at, bool must);
 extern sfs_call_handler_fn *sfs_call_handler __attribute__((visibility("hidden")));

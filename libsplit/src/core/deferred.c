@@ -22,7 +22,7 @@ static struct deferred {
 	int signal;	 /* 0: not yet, or no more */
 	int sent;	 /* 0, or it is on its way once more */
 	uint32_t within; /* what said so, see signs() */
-	uint64_t more;	 /* what the thread has blocked since, and had not before */
+	uint64_t more;	 /* what the thread has blocked since, and had not before: this signal at least */
 	siginfo_t info;
 	ucontext_t at;
 } slots[SLOTS];
@@ -34,25 +34,18 @@ sfs_call_handler_fn *sfs_call_handler;
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char etext[] __attribute__((visibility("hidden")));
 
-static const uint64_t *marks(void)
-{
-	return &sfs_ops[sfs_thread_hash() % SFS_OPS];
-}
-
 /*
  * What says that this thread is in the middle of a call on some file: a bit for each of its marks (struct sfs_ops), and LOCK_OWNED where the lock
  * of one, its own, stands for a mark. What was left by a jump says so for ever.
  */
 static uint32_t signs(bool locks)
 {
-	const uintptr_t self = (uintptr_t)sfs_self() * SFS_HASH_FACTOR;
+	const uint64_t *marks = sfs_op_marks();
 	uint32_t found = 0;
 
 	for (const struct sfs_slab *s = load_acquire(&sfs.slabs); s; s = s->next) {
 		for (int i = 0; i < SFS_OP_PROBES; i++) {
-			/* The lowest bit is lost in a mark, and 0 in a pointer. */
-			const uintptr_t in = (__atomic_load_n(&marks()[i], __ATOMIC_RELAXED) ^ self) & ~(uintptr_t)1;
-			const uintptr_t at = in - (uintptr_t)s->inodes;
+			const uintptr_t at = sfs_op_inode(__atomic_load_n(&marks[i], __ATOMIC_RELAXED)) - (uintptr_t)s->inodes;
 
 			if (at < sizeof(s->inodes) && at % sizeof(s->inodes[0]) == 0)
 				found |= 1u << i;
@@ -114,7 +107,7 @@ bool sfs_defer(int sig, const siginfo_t *info, ucontext_t *at, uint64_t block)
 	/* It becomes the thread's when the handler has returned. On the way there none of them is to find other code than ours. */
 	mask |= block;
 	memcpy(&at->uc_sigmask, &mask, sizeof(mask));
-	sys_call4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&block, 0, sizeof(block));
+	sys_sigmask(SIG_BLOCK, &block, NULL);
 	__atomic_store_n(&d->signal, sig, __ATOMIC_RELEASE);
 	__atomic_add_fetch(&sfs_deferred, 1, __ATOMIC_RELAXED);
 	return true;
@@ -125,28 +118,14 @@ static bool is_mine(unsigned i)
 	return __atomic_load_n(&threads[i], __ATOMIC_RELAXED) == sfs_self() && slots[i].signal != 0;
 }
 
-static bool any_mine(void)
+uint64_t sfs_blocked_meanwhile(void)
 {
-	for (unsigned i = 0; i < SLOTS; i++)
-		if (is_mine(i))
-			return true;
-	return false;
-}
+	uint64_t more = 0;
 
-uint64_t sfs_mask_without(uint64_t mask)
-{
 	for (unsigned i = 0; i < SLOTS; i++)
 		if (is_mine(i))
-			mask &= ~slots[i].more;
-	return mask;
-}
-
-uint64_t sfs_mask_with(uint64_t mask)
-{
-	for (unsigned i = 0; i < SLOTS; i++)
-		if (is_mine(i))
-			mask |= slots[i].more;
-	return mask;
+			more |= slots[i].more;
+	return more;
 }
 
 /*
@@ -159,7 +138,7 @@ static bool over(const struct deferred *d, bool call, const uint64_t *mark)
 
 	if (had & ~signs(had == LOCK_OWNED))
 		return true;
-	return call && (!mark || !(had & 1u << (mark - marks())));
+	return call && (!mark || !(had & 1u << (mark - sfs_op_marks())));
 }
 
 static void send(struct deferred *d)
@@ -200,14 +179,14 @@ void sfs_deliver(bool call, const uint64_t *mark)
 	bool due = false;
 	uint64_t mask = 0;
 
-	if (!any_mine() || sfs_signals_blocked())
+	if (!sfs_blocked_meanwhile() || sfs_signals_blocked())
 		return; /* where they are blocked it is looked again at the end */
 	for (unsigned i = 0; i < SLOTS; i++)
 		due = due || (is_mine(i) && over(&slots[i], call, mark));
 	if (!due)
 		return;
-	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&mask, sizeof(all));
-	mask = sfs_mask_without(mask);
+	sys_sigmask(SIG_SETMASK, &all, &mask);
+	mask &= ~sfs_blocked_meanwhile();
 	for (unsigned i = 0; i < SLOTS; i++) {
 		if (is_mine(i) && slots[i].signal < REALTIME) {
 			struct deferred d = take(i, mask);
@@ -225,7 +204,7 @@ void sfs_deliver(bool call, const uint64_t *mark)
 			memcpy(&mask, &d.at.uc_sigmask, sizeof(mask));
 		}
 	}
-	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
+	sys_sigmask(SIG_SETMASK, &mask, NULL);
 }
 
 void sfs_deferred_forget(void)

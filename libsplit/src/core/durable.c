@@ -40,16 +40,17 @@ static void attr_dirty(const struct stat *st)
 		return;
 	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
 	in = sfs_inode_ref(st->st_dev, st->st_ino);
-	if (in && sfs_op_begin(in, &op)) {
-		sfs_rwlock_wrlock(&in->lock);
-		in->kdirty = true;
-		sfs_rwlock_wrunlock(&in->lock);
-		sfs_op_end(op);
-	} else if (in) {
-		in->kdirty = true; /* a signal handler, and the lock is its thread's */
-	}
-	if (in)
+	if (in) {
+		if (sfs_op_begin(in, &op)) {
+			sfs_rwlock_wrlock(&in->lock);
+			in->kdirty = true;
+			sfs_rwlock_wrunlock(&in->lock);
+			sfs_op_end(op);
+		} else {
+			in->kdirty = true; /* a signal handler, and the lock is its thread's */
+		}
 		sfs_inode_put(in);
+	}
 	sfs_signals_restore(signals);
 }
 

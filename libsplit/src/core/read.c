@@ -145,8 +145,9 @@ static void leave(struct sfs_inode *in, struct hold h)
 
 #define KERNEL 1
 /*
- * What a read of n bytes needs, and the lock: shared, or exclusively with h->alone. 0: from the window and staged blocks. KERNEL: by the kernel, with the
- * lock: as long as this read goes on we do not give up the delegation, and nobody stages what it would miss. An error: without the lock.
+ * What a read of n bytes needs, and the lock: shared, or exclusively with h->alone. 0: from the window and staged blocks. KERNEL: by the
+ * kernel, with the lock: as long as this read goes on we do not give up the delegation, and nobody stages what it would miss. An error:
+ * without the lock.
  */
 static int enter(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t pos, size_t n, struct hold *h)
 {

@@ -45,7 +45,7 @@ void sfs_reopen_enable(void)
  */
 static bool readable(const char *p)
 {
-	return sys_call4(SYS_rt_sigprocmask, -1, (long)((uintptr_t)p & ~(uintptr_t)7), 0, 8) == -EINVAL;
+	return sys_sigmask(-1, (const uint64_t *)((uintptr_t)p & ~(uintptr_t)7), NULL) == -EINVAL;
 }
 
 /* Eight bytes at p, whose first may lie in one page and the rest in another; none behind a zero. False: they can't be read. */

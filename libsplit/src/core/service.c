@@ -239,10 +239,10 @@ int sfs_service_start(void)
 		stack = sys_mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 		if (wake >= 0 && !sys_is_err(stack)) {
 			sfs.wake_fd = sfs_high_fd(wake);
-			sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&old, 8);
+			sys_sigmask(SIG_SETMASK, &all, &old);
 			if (spawn((char *)stack + STACK_BYTES, stack) > 0)
 				sfs.service_state = 1;
-			sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, 8);
+			sys_sigmask(SIG_SETMASK, &old, NULL);
 		}
 	}
 	r = sfs.service_state ? 0 : -EAGAIN;

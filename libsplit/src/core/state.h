@@ -299,11 +299,27 @@ static inline void sfs_count_write(const struct sfs_volume *vol, bool append, ui
 #define SFS_OP_PROBES 4
 extern uint64_t sfs_ops[SFS_OPS + SFS_OP_PROBES] __attribute__((visibility("hidden")));
 
+/* The slots of this thread. */
+static inline uint64_t *sfs_op_marks(void)
+{
+	return &sfs_ops[sfs_thread_hash() % SFS_OPS];
+}
+
+/* This thread's mark for an inode, and back: where it is another's, anything. The lowest bit, 0 in a pointer, tells a mark from a free slot. */
+static inline uint64_t sfs_op_mark(const struct sfs_inode *in)
+{
+	return ((uintptr_t)sfs_self() * SFS_HASH_FACTOR ^ (uintptr_t)in) | 1;
+}
+static inline uintptr_t sfs_op_inode(uint64_t mark)
+{
+	return (mark ^ (uintptr_t)sfs_self() * SFS_HASH_FACTOR) & ~(uintptr_t)1;
+}
+
 /* False: this thread is inside a call on the inode already. *op is for sfs_op_end(). */
 static inline bool sfs_op_begin(struct sfs_inode *in, uint64_t **op)
 {
-	const uint64_t mark = ((uintptr_t)sfs_self() * SFS_HASH_FACTOR ^ (uintptr_t)in) | 1;
-	uint64_t *slot = &sfs_ops[sfs_thread_hash() % SFS_OPS];
+	const uint64_t mark = sfs_op_mark(in);
+	uint64_t *slot = sfs_op_marks();
 
 	*op = NULL;
 	if (unlikely(sfs_bias_mine(&in->lock.bias)))
@@ -321,9 +337,6 @@ static inline bool sfs_op_begin(struct sfs_inode *in, uint64_t **op)
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	return true;
 }
-
-/* deferred.c: in the child of a fork. */
-void sfs_deferred_forget(void);
 
 static inline void sfs_op_end(uint64_t *op)
 {

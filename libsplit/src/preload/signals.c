@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "base/lock.h"
 #include "base/sys.h"
 
 typedef void (*handler_fn)(int);
@@ -19,8 +20,6 @@ typedef int (*sigaction_fn)(int, const struct sigaction *, struct sigaction *);
 
 #define LAST	 64
 #define SIG_HELD ((handler_fn)2) /* SIG_HOLD, which not all headers have */
-#define BIT(sig) (1ull << ((sig)-1))
-#define ERRORS	 (BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS))
 
 /*
  * The program's handlers. Each is there before the kernel has ours, and stays when that is gone: the child of a vfork, which has dispositions of
@@ -40,7 +39,7 @@ static void on_signal(int sig, siginfo_t *info, void *at)
 {
 	const info_fn handler = (info_fn)__atomic_load_n(&handlers[sig], __ATOMIC_ACQUIRE);
 
-	if (!sfs_defer(sig, info, at, __atomic_load_n(&handled, __ATOMIC_RELAXED) | BIT(sig)))
+	if (!sfs_defer(sig, info, at, __atomic_load_n(&handled, __ATOMIC_RELAXED) | SFS_SIGNAL(sig)))
 		handler(sig, info, at);
 	else if (installed[sig].sa_flags & (int)SA_RESETHAND)
 		real_sigaction()(sig, &installed[sig], NULL);
@@ -52,15 +51,11 @@ static void on_plain_signal(int sig, siginfo_t *info, void *at)
 	on_signal(sig, info, at);
 }
 
-static void set_mask(uint64_t mask)
-{
-	sys_call4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
-}
-
 /* What the kernel does to call a handler, for sfs_call_handler. */
 static bool call_handler(int sig, siginfo_t *info, ucontext_t *at, bool must)
 {
 	const struct sigaction act = installed[sig];
+	const uint64_t all = ~0ull;
 	uint64_t mask, during;
 
 	if (act.sa_flags & SA_ONSTACK && !must)
@@ -69,9 +64,10 @@ static bool call_handler(int sig, siginfo_t *info, ucontext_t *at, bool must)
 		real_sigaction()(sig, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 	memcpy(&mask, &at->uc_sigmask, sizeof(mask));
 	memcpy(&during, &act.sa_mask, sizeof(during));
-	set_mask(mask | during | (act.sa_flags & SA_NODEFER ? 0 : BIT(sig)));
+	during |= mask | (act.sa_flags & SA_NODEFER ? 0 : SFS_SIGNAL(sig));
+	sys_sigmask(SIG_SETMASK, &during, NULL);
 	((info_fn)__atomic_load_n(&handlers[sig], __ATOMIC_ACQUIRE))(sig, info, at);
-	set_mask(~0ull);
+	sys_sigmask(SIG_SETMASK, &all, NULL);
 	return true;
 }
 
@@ -80,10 +76,17 @@ static bool is_ours(const void *handler)
 	return handler == (void *)on_signal || handler == (void *)on_plain_signal;
 }
 
+/* A function of the program's, and none of the values that stand for something else. */
+static bool is_handler(const void *handler)
+{
+	return handler != (void *)SIG_DFL && handler != (void *)SIG_IGN && handler != (void *)SIG_ERR &&
+	       handler != (void *)SIG_HELD;
+}
+
 static bool takes_ours(int sig, const void *handler)
 {
-	return handler != (void *)SIG_DFL && handler != (void *)SIG_IGN && handler != (void *)SIG_ERR && sfs_active() &&
-	       sig > 0 && sig <= LAST && !(BIT(sig) & ERRORS) && !is_ours(handler);
+	return is_handler(handler) && sfs_active() && sig > 0 && sig <= LAST && !(SFS_SIGNAL(sig) & SFS_FAULTS) &&
+	       !is_ours(handler);
 }
 
 /* What the kernel had, as the program knows it. before: its handler then. */
@@ -102,7 +105,7 @@ WRAPPER int w_sigaction(int sig, const struct sigaction *act, struct sigaction *
 	void *before;
 	int r;
 
-	if (act && act->sa_handler != SIG_DFL && act->sa_handler != SIG_IGN)
+	if (act && is_handler((void *)act->sa_handler))
 		sfs_handler_installed();
 	if (!sfs_active() || sig <= 0 || sig > LAST)
 		return real_sigaction()(sig, act, old);
@@ -122,7 +125,7 @@ WRAPPER int w_sigaction(int sig, const struct sigaction *act, struct sigaction *
 		__atomic_store_n(&handlers[sig], before, __ATOMIC_RELEASE);
 		return r;
 	}
-	__atomic_fetch_or(&handled, BIT(sig), __ATOMIC_RELAXED);
+	__atomic_fetch_or(&handled, SFS_SIGNAL(sig), __ATOMIC_RELAXED);
 	if (old)
 		make_theirs(old, before);
 	return r;
@@ -135,7 +138,7 @@ static handler_fn passed_on(signal_fn real, int sig, handler_fn handler)
 {
 	handler_fn r;
 
-	if (handler != SIG_DFL && handler != SIG_IGN && handler != SIG_ERR && handler != SIG_HELD)
+	if (is_handler((void *)handler))
 		sfs_handler_installed();
 	r = real(sig, handler);
 	if (is_ours((void *)r))
@@ -164,19 +167,22 @@ WRAPPER int w_siginterrupt(int sig, int flag)
 {
 	const int r = REAL_AS(int (*)(int, int), siginterrupt)(sig, flag);
 
-	if (r == 0 && flag && !in_musl())
-		__atomic_fetch_or(&interrupts, BIT(sig), __ATOMIC_RELAXED);
+	if (r == 0 && flag)
+		__atomic_fetch_or(&interrupts, SFS_SIGNAL(sig), __ATOMIC_RELAXED);
 	else if (r == 0)
-		__atomic_fetch_and(&interrupts, ~BIT(sig), __ATOMIC_RELAXED);
+		__atomic_fetch_and(&interrupts, ~SFS_SIGNAL(sig), __ATOMIC_RELAXED);
 	return r;
 }
 EXPORT(siginterrupt, w_siginterrupt);
 
 WRAPPER handler_fn w_signal(int sig, handler_fn handler)
 {
+	bool ends;
+
 	if (!takes_ours(sig, (void *)handler))
 		return passed_on(REAL_AS(signal_fn, signal), sig, handler);
-	return install(sig, handler, __atomic_load_n(&interrupts, __ATOMIC_RELAXED) & BIT(sig) ? 0 : SA_RESTART, BIT(sig));
+	ends = !in_musl() && __atomic_load_n(&interrupts, __ATOMIC_RELAXED) & SFS_SIGNAL(sig);
+	return install(sig, handler, ends ? 0 : SA_RESTART, SFS_SIGNAL(sig));
 }
 EXPORT(signal, w_signal);
 EXPORT(bsd_signal, w_signal);
@@ -195,16 +201,16 @@ EXPORT(__sysv_signal, w_sysv_signal);
 
 WRAPPER handler_fn w_sigset(int sig, handler_fn handler)
 {
-	const uint64_t mine = BIT(sig);
+	const uint64_t mine = SFS_SIGNAL(sig);
 	uint64_t mask = 0;
 	handler_fn r;
 
-	if (handler == SIG_HELD || !takes_ours(sig, (void *)handler))
+	if (!takes_ours(sig, (void *)handler))
 		return passed_on(REAL_AS(signal_fn, sigset), sig, handler);
 	r = install(sig, handler, 0, 0);
 	if (r == SIG_ERR)
 		return r;
-	sys_call4(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&mine, (long)&mask, sizeof(mask));
+	sys_sigmask(SIG_UNBLOCK, &mine, &mask);
 	return mask & mine ? SIG_HELD : r;
 }
 EXPORT(sigset, w_sigset);

@@ -3,7 +3,6 @@
  * What a program sees of its signal handlers: how they were installed, what they are told, what is blocked while they run and after, and that each
  * signal that is sent arrives, also those that come in the middle of a call on a file.
  */
-#define _GNU_SOURCE 1
 #include "check.h"
 
 #include <pthread.h>
@@ -96,7 +95,10 @@ static void *sender(void *arg)
 	return NULL;
 }
 
-/* Each comes once, in the order of sending, also where the queue is full; is told what was sent with it, and blocks what sigaction says; afterwards everything is as it was. */
+/*
+ * Each comes once, in the order of sending, also where the queue is full; is told what was sent with it, and blocks what sigaction says. Afterwards
+ * everything is as it was.
+ */
 static void all_arrive(void)
 {
 	struct sigaction act = {.sa_sigaction = told, .sa_flags = SA_SIGINFO | SA_RESTART};

@@ -76,14 +76,9 @@ void sfs_deliver(bool call, const uint64_t *mark)
 	(void)call, (void)mark;
 }
 
-uint64_t sfs_mask_without(uint64_t mask)
+uint64_t sfs_blocked_meanwhile(void)
 {
-	return mask;
-}
-
-uint64_t sfs_mask_with(uint64_t mask)
-{
-	return mask;
+	return 0;
 }
 
 bool sfs_defer(int sig, const siginfo_t *info, ucontext_t *at, uint64_t block)

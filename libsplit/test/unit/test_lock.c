@@ -49,9 +49,9 @@ static void *rw_worker(void *arg)
 			counter[1]++;
 			sfs_rwlock_wrunlock(&rwlock);
 			continue;
-		} else if (i % 5 || !sfs_rwlock_tryrdlock(&rwlock)) {
-			sfs_rwlock_rdlock(&rwlock);
 		}
+		if (i % 5 || !sfs_rwlock_tryrdlock(&rwlock))
+			sfs_rwlock_rdlock(&rwlock);
 		n = __atomic_add_fetch(&inside, 1, __ATOMIC_RELAXED);
 		if (n > __atomic_load_n(&most_readers, __ATOMIC_RELAXED))
 			__atomic_store_n(&most_readers, n, __ATOMIC_RELAXED);
