@@ -381,7 +381,7 @@ void sfs_inode_reload(struct sfs_inode *in)
 int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 {
 	const int accmode = flags & O_ACCMODE;
-	bool ask = in->deleg == SFS_DELEG_NONE;
+	bool ask = in->deleg == SFS_DELEG_NONE || in->untold;
 	int r;
 
 	if (unlikely(in->lost))
@@ -408,12 +408,15 @@ int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 		ask = true;
 	}
 	if (ask) {
-		if (in->vol->state == VOL_UNKNOWN)
-			sfs_volume_connect(in->vol, fd); /* in the child of a fork: a log of its own */
-		if (in->vol->state == VOL_READY)
+		/* In the child of a fork: a log of its own. */
+		if (in->vol->state == VOL_UNKNOWN || in->untold)
+			sfs_volume_connect(in->vol, fd);
+		if (in->vol->state == VOL_READY) {
 			sfs_agent_acquire(in->vol, in, in->fd >= 0 ? in->fd : fd, 0);
-		else
+		} else {
 			in->deleg = SFS_DELEG_SHARED;
+			in->untold = true;
+		}
 	}
 	if (ask || !in->ready)
 		sfs_inode_reload(in);

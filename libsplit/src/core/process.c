@@ -13,6 +13,7 @@
 #define MADV_WIPEONFORK 18
 #endif
 #define VISIBILITY_MS 100
+#define AGENT_WAIT_MS 2000
 
 struct sfs_state sfs;
 uint64_t sfs_ops[SFS_OPS + SFS_OP_PROBES];
@@ -25,6 +26,18 @@ static __attribute__((cold)) const char *env(char *const *envp, const char *name
 		if (memcmp(*envp, name, n) == 0 && (*envp)[n] == '=')
 			return *envp + n + 1;
 	return NULL;
+}
+
+/* Milliseconds, cut off at a day; `otherwise` where there is no number. */
+static __attribute__((cold)) uint32_t number(const char *s, uint32_t otherwise)
+{
+	uint32_t v = 0;
+
+	if (!s || *s < '0' || *s > '9')
+		return otherwise;
+	for (; *s >= '0' && *s <= '9' && v < 86400000 / 10; s++)
+		v = v * 10 + (uint32_t)(*s - '0');
+	return v;
 }
 
 bool sfs_active(void)
@@ -73,14 +86,10 @@ bool sfs_init(char *const *envp)
 		return sfs_active();
 	sfs.configured = true;
 	sfs.wake_fd = sfs.fd_max = -1;
-	sfs.visibility_ms = VISIBILITY_MS;
-	if (ms && *ms >= '0' && *ms <= '9') {
-		uint32_t v = 0;
-
-		for (; *ms >= '0' && *ms <= '9' && v < 100000000; ms++)
-			v = v * 10 + (uint32_t)(*ms - '0');
-		sfs.visibility_ms = v ? v : 1;
-	}
+	sfs.visibility_ms = number(ms, VISIBILITY_MS);
+	if (sfs.visibility_ms == 0)
+		sfs.visibility_ms = 1;
+	sfs.agent_wait_ms = number(env(envp, "SPLITFS_AGENT_WAIT_MS"), AGENT_WAIT_MS);
 	sfs.fsync_records = fsync && memcmp(fsync, "record", sizeof("record")) == 0;
 	sfs_limits_changed();
 	sfs_bias_enable(); /* without it locks are slower, nothing else */
@@ -174,7 +183,7 @@ void sfs_fork_child(void)
 			memset(in->pinned, 0, sizeof(in->pinned));
 			in->acquiring = false;
 			in->deleg = SFS_DELEG_NONE;
-			in->ready = false;
+			in->ready = in->untold = false;
 		}
 	}
 	sfs_fds_shared();

@@ -153,7 +153,7 @@ static int enter(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t pos
 {
 	const uint64_t end = pos + n;
 	struct sfs_volume *vol = in->vol;
-	bool looked = false;
+	bool looked = false, asked = false;
 	int r;
 
 	sfs_step_back(in);
@@ -166,10 +166,12 @@ static int enter(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t pos
 		if (likely(sfs_io_prepared(in)) &&
 		    (end <= load_acquire(&in->size) || looked || __atomic_load_n(&in->staged, __ATOMIC_RELAXED) > 0))
 			return 0;
-		if (in->ready && in->deleg != SFS_DELEG_NONE && !sfs_inode_served(in) && in->staged == 0)
+		if (in->ready && in->deleg != SFS_DELEG_NONE && !sfs_inode_served(in) && in->staged == 0 &&
+		    (!in->untold || asked))
 			return KERNEL;
 		/* Prepare it, and before end of file is believed look whether somebody without the library wrote more. */
 		looked = sfs_io_prepared(in);
+		asked = true;
 		if (!h->alone) {
 			leave(in, *h);
 			sfs_rwlock_wrlock(&in->lock);

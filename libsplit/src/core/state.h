@@ -156,7 +156,12 @@ struct sfs_inode {
 	bool parked; /* it does: nobody but walks has it, and it is counted in sfs.parked */
 	bool evict;  /* not any longer: the next to drop a reference takes it down */
 	uint8_t age; /* ticks of the service thread since the last close */
-	bool named;  /* sync, strict: the file's name is known to be durable */
+	/*
+	 * The agent could not be asked: it may give the file to another process. SHARED, and asked again before each call, so that whoever
+	 * has staged something of it relinks first.
+	 */
+	bool untold;
+	bool named; /* sync, strict: the file's name is known to be durable */
 	bool kdirty; /* only fsync(2) makes durable what the kernel has done to the file: always so when it has just been opened */
 	bool acquiring; /* the lock's holder waits for its turn to ask the agent, with nothing staged, and will take what it gets */
 	uint8_t revoke;	  /* 1 + the delegation the agent wants us to go down to, when that could not be done yet */
@@ -250,8 +255,9 @@ struct sfs_state {
 	bool configured;
 	int nvolumes;
 	uint32_t visibility_ms;
-	uint32_t forks;	    /* that this process comes from, since the library began */
-	bool fsync_records; /* fsync leaves the relink to the service thread where a record is enough */
+	uint32_t agent_wait_ms; /* sync, strict: so long a process waits for its first agent, which may be about to come back */
+	uint32_t forks;		/* that this process comes from, since the library began */
+	bool fsync_records;	/* fsync leaves the relink to the service thread where a record is enough */
 	struct sfs_mutex lock;
 	struct sfs_mutex adopt;
 	struct sfs_mutex numbers; /* RLIMIT_NOFILE is lifted, from soft_limit */

@@ -20,6 +20,7 @@
 #define TMPFS_TYPE	   0x01021994
 #define RECONNECT_TRIES	   30
 #define RECONNECT_PAUSE_NS 100000000l
+#define HELLO_PAUSE_MS	   10
 
 static bool take(char *dst, size_t size, const char *from, const char *to)
 {
@@ -195,6 +196,25 @@ static void complain(struct sfs_volume *vol, int err)
 	sys_write(2, text, n);
 }
 
+/* Is it an error of an agent that is not there? */
+static bool away(int err)
+{
+	return err == -ECONNREFUSED || err == -ENOENT || err == -ECONNRESET || err == -EPIPE;
+}
+
+/* HELLO to an agent that may be about to come back: not known yet whether there is one. request lock held. */
+static int first_hello(struct sfs_volume *vol, int proof_fd)
+{
+	const bool waits = vol->state == VOL_UNKNOWN && vol->mode != SFS_POSIX;
+	int r = hello(vol, proof_fd, 0);
+
+	for (uint32_t ms = 0; waits && ms < sfs.agent_wait_ms && away(r); ms += HELLO_PAUSE_MS) {
+		sys_nap(HELLO_PAUSE_MS * 1000000l);
+		r = hello(vol, proof_fd, 0);
+	}
+	return r;
+}
+
 /*
  * Get a log and the event socket. proof_fd: any open file of the volume. Once lost, every further open tries again.
  * Returns 0 when the volume is ready, or a negative errno value.
@@ -208,7 +228,7 @@ int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
 	sfs_mutex_lock(&vol->request);
 	if (vol->state != VOL_READY) {
 		pm_init(); /* here and not at start: asking the processor costs microseconds in a virtual machine */
-		r = hello(vol, proof_fd, 0);
+		r = first_hello(vol, proof_fd);
 		if (r == 0)
 			r = sfs_service_start(); /* without it nobody would answer revocations */
 		if (r == 0) {
@@ -388,10 +408,10 @@ static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, 
 		sfs_mutex_unlock(&vol->conn);
 		if (r == 0)
 			r = sfs_msg_recv(vol->request_fd, m, fds, nfds);
-		if (r == 0 || try == 1 || vol->away)
+		if (r == 0 || try == 1)
 			break;
-		r = resume(vol, RECONNECT_TRIES);
-		/* From then on calls do without it at once, until the service thread finds it again. */
+		/* Once it is away calls do without it at once, but for one look whether it is back. */
+		r = resume(vol, vol->away ? 1 : RECONNECT_TRIES);
 		vol->away = r < 0;
 		if (r < 0)
 			break;
@@ -447,6 +467,7 @@ int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_inode *in, int fd, unsi
 	r = request(vol, &m, fd, NULL, 0, &in->acquiring);
 	in->deleg = r == 0 && m.a == SFS_DELEG_EXCLUSIVE ? SFS_DELEG_EXCLUSIVE : SFS_DELEG_SHARED;
 	in->at_once = in->deleg == SFS_DELEG_EXCLUSIVE && m.b == SFS_ACQ_AT_ONCE;
+	in->untold = r < 0 && __atomic_load_n(&vol->away, __ATOMIC_RELAXED);
 	return r;
 }
 
