@@ -6,10 +6,28 @@
 #ifndef SFS_ARCH_H
 #define SFS_ARCH_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 
 #include "base/hash.h"
+
+/* Where programs may have memory: not NULL and its neighbours (vm.mmap_min_addr), and not the kernel's part. */
+#define SFS_USER_MIN 65536ul
+#if defined(__x86_64__)
+#define SFS_USER_MAX 0x7ffffffff000ul
+#else
+#define SFS_USER_MAX 0x000ffffffffff000ul /* up to 52 bits, for who asks for them */
+#endif
+
+/* Are these n bytes where no program has memory? */
+static inline bool sfs_user_never(const void *p, size_t n)
+{
+	const uintptr_t at = (uintptr_t)p;
+
+	return n > 0 && (at < SFS_USER_MIN || n > SFS_USER_MAX || at > SFS_USER_MAX - n);
+}
 
 #if defined(__x86_64__)
 

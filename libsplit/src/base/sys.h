@@ -9,6 +9,7 @@
 #include "base/arch.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -133,6 +134,26 @@ static inline ssize_t sys_readlinkat(int dirfd, const char *path, char *buf, siz
 static inline int sys_sigmask(int how, const uint64_t *set, uint64_t *old)
 {
 	return (int)sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(*set));
+}
+
+/*
+ * May the page of p be read? A bad address given to a call is an error, and not the end of the program. The cheapest call that reads memory
+ * and does nothing: a change of the signal mask that is none.
+ */
+static inline bool sys_readable(const void *p)
+{
+	return sys_sigmask(-1, (const uint64_t *)((uintptr_t)p & ~(uintptr_t)7), NULL) == -22 /* EINVAL */;
+}
+
+/* The same of n bytes. */
+static inline bool sys_readable_all(const void *p, size_t n)
+{
+	const uintptr_t page = 4096, end = (uintptr_t)p + n;
+
+	for (uintptr_t at = (uintptr_t)p; at < end; at = (at / page + 1) * page)
+		if (!sys_readable((const void *)at))
+			return false;
+	return end >= (uintptr_t)p;
 }
 static inline int sys_getpid(void)
 {

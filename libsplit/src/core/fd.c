@@ -36,20 +36,36 @@ int sfs_fds_make(void)
 	return 0;
 }
 
-/* Keep fd_max above what is ours. */
-static void reach(int fd)
+/* Keep *max above fd. */
+static void reach(int *max, int fd)
 {
-	int max = load_acquire(&sfs.fd_max);
+	int seen = load_acquire(max);
 
-	while (max < fd && !__atomic_compare_exchange_n(&sfs.fd_max, &max, fd, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	while (seen < fd && !__atomic_compare_exchange_n(max, &seen, fd, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		;
+}
+
+static void know(int fd, struct sfs_ofd *what)
+{
+	reach(&sfs.known_max, fd);
+	store_release(&sfs_fds[fd], what);
+}
+
+void sfs_fds_private(int fd)
+{
+	int min = load_acquire(&sfs.private_min);
+
+	while (min > fd && !__atomic_compare_exchange_n(&sfs.private_min, &min, fd, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		;
+	reach(&sfs.private_max, fd);
+	store_release(&sfs_fds[fd], SFS_PRIVATE);
 }
 
 static void enter(int fd, struct sfs_ofd *ofd)
 {
 	if (ofd > SFS_PRIVATE)
-		reach(fd);
-	store_release(&sfs_fds[fd], ofd);
+		reach(&sfs.fd_max, fd);
+	know(fd, ofd);
 }
 
 void sfs_fds_shared(void)
@@ -333,7 +349,7 @@ void sfs_adopt(int fd)
 		drop(fd);
 		flags = sys_fcntl(fd, F_GETFL, 0);
 		if (flags < 0 || attach(fd, &st, flags, !name, &in) != 1) {
-			store_release(&sfs_fds[fd], SFS_FOREIGN);
+			know(fd, SFS_FOREIGN);
 		} else if (name) {
 			sfs_reopen_note(in, name);
 			if (name_it(in, fd, flags, &st) < 0)
@@ -395,7 +411,8 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 		return fd;
 	drop(fd);
 	if (!truncate && may_wait(fd, flags)) {
-		reach(fd);
+		reach(&sfs.fd_max, fd);
+		reach(&sfs.known_max, fd);
 		store_release(&fresh[fd], name);
 		return fd;
 	}
@@ -406,7 +423,7 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 	if (r > 0)
 		sfs_reopen_note(in, name);
 	if (r == 0 && fd < sfs_fds_len)
-		store_release(&sfs_fds[fd], SFS_FOREIGN);
+		know(fd, SFS_FOREIGN);
 	if (r >= 0 && truncate)
 		r = sfs_truncate_open(fd, flags);
 	else if (r > 0)
@@ -456,11 +473,24 @@ void sfs_forget(int fd)
 	drop(fd);
 }
 
+/* The next number, fd or above, of which something may be known; ~0u: there is none. Between the program's and our own is a gap. */
+static unsigned next_known(unsigned fd)
+{
+	const int known = load_acquire(&sfs.known_max), from = load_acquire(&sfs.private_min),
+		  to = load_acquire(&sfs.private_max);
+
+	if ((int)fd < 0)
+		return ~0u;
+	if ((int)fd <= known || ((int)fd >= from && (int)fd <= to))
+		return fd;
+	return (int)fd < from && from <= to ? (unsigned)from : ~0u;
+}
+
 int sfs_close_range(unsigned first, unsigned last, unsigned flags)
 {
 	if (!sfs_fds || first > last || (flags & ~4u) || (flags & 4u)) /* CLOSE_RANGE_CLOEXEC closes nothing now */
 		return SFS_PASS;
-	for (unsigned fd = first; fd <= last && fd < (unsigned)sfs_fds_len; fd++) {
+	for (unsigned fd = next_known(first); fd <= last && fd < (unsigned)sfs_fds_len; fd = next_known(fd + 1)) {
 		struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
 
 		if (ofd > SFS_PRIVATE) {

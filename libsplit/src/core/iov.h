@@ -6,15 +6,14 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "base/arch.h"
+
 #define SFS_IO_MAX 0x7ffff000ul /* the kernel's limit of one call */
 
 struct sfs_cursor {
 	const struct iovec *iov;
 	size_t at; /* bytes of *iov that are done */
 };
-
-#define SFS_USER_MIN 4096ul
-#define SFS_USER_MAX 0x7ffffffff000ul
 
 /*
  * The sum of the lengths, cut at the kernel's limit; -EINVAL (-22) where the kernel says so, -EFAULT (-14) for addresses that no
@@ -32,8 +31,7 @@ static inline ssize_t sfs_iov_total(const struct iovec *iov, int cnt)
 		total += iov[i].iov_len;
 		if ((ssize_t)total < 0)
 			return -22;
-		if (iov[i].iov_len && ((unsigned long)iov[i].iov_base < SFS_USER_MIN ||
-				       (unsigned long)iov[i].iov_base + iov[i].iov_len > SFS_USER_MAX))
+		if (sfs_user_never(iov[i].iov_base, iov[i].iov_len))
 			return -14;
 	}
 	return (ssize_t)(total > SFS_IO_MAX ? SFS_IO_MAX : total);

@@ -59,7 +59,7 @@ int sfs_limit_move(const struct sfs_limit *l, int fd)
 	else
 		high = fd;
 	if (high < sfs_fds_len)
-		store_release(&sfs_fds[high], SFS_PRIVATE);
+		sfs_fds_private(high);
 	return high;
 }
 

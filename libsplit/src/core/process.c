@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of the process: start, fork, exec, exit. */
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -85,7 +86,8 @@ bool sfs_init(char *const *envp)
 	if (sfs.configured)
 		return sfs_active();
 	sfs.configured = true;
-	sfs.wake_fd = sfs.fd_max = -1;
+	sfs.wake_fd = sfs.fd_max = sfs.known_max = sfs.private_max = -1;
+	sfs.private_min = INT_MAX;
 	sfs.visibility_ms = number(ms, VISIBILITY_MS);
 	if (sfs.visibility_ms == 0)
 		sfs.visibility_ms = 1;

@@ -39,21 +39,12 @@ void sfs_reopen_enable(void)
 	__atomic_store_n(&possible, true, __ATOMIC_RELAXED);
 }
 
-/*
- * May the page of p be read? openat of a bad address is an error, and not the end of the program. The cheapest call that reads memory
- * and does nothing: a change of the signal mask that is none.
- */
-static bool readable(const char *p)
-{
-	return sys_sigmask(-1, (const uint64_t *)((uintptr_t)p & ~(uintptr_t)7), NULL) == -EINVAL;
-}
-
 /* Eight bytes at p, whose first may lie in one page and the rest in another; none behind a zero. False: they can't be read. */
 static __attribute__((noinline)) bool word_across(const char *p, uint64_t *w)
 {
 	*w = 0;
 	for (unsigned i = 0; i < sizeof(*w); i++) {
-		if ((uintptr_t)(p + i) % PAGE == 0 && !readable(p + i))
+		if ((uintptr_t)(p + i) % PAGE == 0 && !sys_readable(p + i))
 			return false;
 		*w |= (uint64_t)(uint8_t)p[i] << 8 * i;
 		if (p[i] == 0)
@@ -71,7 +62,7 @@ __attribute__((no_sanitize("address"))) uint32_t sfs_reopen_name(int dirfd, cons
 	const char *last = (const char *)(((uintptr_t)path | (PAGE - 1)) - (sizeof(uint64_t) - 1));
 	uint64_t h = (uint64_t)dirfd, w, ends;
 
-	if (likely(!__atomic_load_n(&possible, __ATOMIC_RELAXED)) || !readable(path))
+	if (likely(!__atomic_load_n(&possible, __ATOMIC_RELAXED)) || !sys_readable(path))
 		return SFS_NAMELESS;
 	for (const char *p = path; p < end; p += sizeof(w)) {
 		if (likely(p <= last)) {

@@ -268,6 +268,9 @@ struct sfs_state {
 	uint32_t parked;	/* inodes that are not open */
 	struct sfs_ofd *free_ofds;
 	int fd_max;	   /* no descriptor above was ever ours */
+	int known_max;	   /* nothing but SFS_PRIVATE was ever known of one above */
+	int private_min;   /* the library's own have had numbers from here on */
+	int private_max;   /* and up to here */
 	int service_state; /* 0 none, 1 running */
 	int wake_fd;	   /* eventfd of the service thread */
 	int *alive; /* the process; zeroed by the kernel in the child of any fork (user-mode emulators only promise that) */
@@ -522,6 +525,8 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only);
 
 /* fd.c */
 int sfs_fds_make(void);
+/* The number is a descriptor of the library itself. */
+void sfs_fds_private(int fd);
 /* Descriptors that the application has opened and not used yet are about to be shared with another process. */
 void sfs_fds_shared(void);
 

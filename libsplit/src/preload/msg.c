@@ -9,7 +9,8 @@
 
 #include <sys/socket.h>
 
-#define CMSG_HEAD 16 /* struct cmsghdr, the same in both C libraries */
+#define CONTROL_MAX (1u << 20) /* bytes; net.core.optmem_max is less */
+#define CMSG_HEAD   16	       /* struct cmsghdr, the same in both C libraries */
 
 /* Calls visit for each descriptor in the message until it returns a negative errno value, and returns that, else 0. */
 static int each_fd(const struct msghdr *msg, int (*visit)(int fd))
@@ -50,9 +51,13 @@ static int receive(int fd)
 	return 0;
 }
 
+/* What can't be read is for the kernel to refuse, as are control messages larger than it takes from anybody. */
 static int give_all(const struct msghdr *msg)
 {
-	return msg && msg->msg_control ? each_fd(msg, give_away) : 0;
+	if (!sys_readable_all(msg, sizeof(*msg)) || !msg->msg_control || (unsigned)msg->msg_controllen > CONTROL_MAX ||
+	    !sys_readable_all(msg->msg_control, (unsigned)msg->msg_controllen))
+		return 0;
+	return each_fd(msg, give_away);
 }
 
 /* Of the first n messages, each. */

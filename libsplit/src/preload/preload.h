@@ -65,9 +65,7 @@ static inline void pl_cancel_point(void)
  */
 static inline bool pl_bad_buffer(const void *buf, size_t n)
 {
-	const uintptr_t low = 65536, high = (1ull << 47) - 4096, p = (uintptr_t)buf;
-
-	return n > 0 && (p < low || n > high || p > high - n);
+	return sfs_user_never(buf, n);
 }
 
 /*

@@ -7,12 +7,18 @@
 
 #include <sys/mman.h>
 
+#ifdef __x86_64__
+#define HIGH (1ull << 47)
+#else
+#define HIGH (1ull << 56)
+#endif
+
 int main(int argc, char **argv)
 {
 	int fd = open("f", O_RDWR | O_CREAT, 0644);
 	char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	/* hidden from the compiler, which would refuse them */
-	char *volatile null = NULL, *volatile low = (char *)16, *volatile high = (char *)(1ull << 47);
+	char *volatile null = NULL, *volatile low = (char *)16, *volatile high = (char *)HIGH, *volatile page = (char *)4096;
 	ssize_t n;
 
 	put(fd, 1, 0, 10000);
@@ -21,6 +27,9 @@ int main(int argc, char **argv)
 	FAILS(pwrite(fd, high, 10, 0), EFAULT);
 	FAILS(pread(fd, low, 10, 0), EFAULT);
 	FAILS(pwrite(fd, low, 10, 10000), EFAULT);
+	FAILS(pwrite(fd, page, 10, 0), EFAULT);
+	FAILS(syscall(SYS_pwrite64, fd, page, 10l, 0l), EFAULT);
+	FAILS(syscall(SYS_pread64, fd, page, 10l, 0l), EFAULT);
 	CHECK(size_of(fd) == 10000);
 	if (argc != 2 || strcmp(argv[1], "all") != 0)
 		return 0;

@@ -62,8 +62,24 @@ static void pass_on(void)
 	CHECK(close(fd) == 0 && close(pair[0]) == 0 && close(pair[1]) == 0);
 }
 
+/* Bad addresses in a message are an error of the call. */
+static void bad_control(void)
+{
+	struct iovec iov = {"x", 1};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = (void *)-1l, .msg_controllen = 64};
+	const struct msghdr *volatile nowhere = (const struct msghdr *)4096;
+	int pair[2];
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	FAILS(sendmsg(pair[0], &m, 0), EFAULT);
+	FAILS(syscall(SYS_sendmsg, pair[0], &m, 0l), EFAULT);
+	FAILS(sendmsg(pair[0], nowhere, 0), EFAULT);
+	CHECK(close(pair[0]) == 0 && close(pair[1]) == 0);
+}
+
 int main(void)
 {
+	bad_control();
 	pass_on();
 	by_number = 1;
 	pass_on();
