@@ -157,12 +157,14 @@ void sfs_exec_prepare(void);
 void sfs_exit(void);
 
 /*
- * The preload layer needs these four besides (each is a no-op for descriptors and processes that have nothing to do with a volume).
+ * The preload layer needs these besides (each is a no-op for descriptors and processes that have nothing to do with a volume).
  *
  * The C library is about to close fd behind our back (fclose, freopen, daemon): make the file true and drop fd from the table
  * without closing it. Afterwards sfs_ours(fd) is false.
  */
 void sfs_forget(int fd);
+/* The same when it has happened already, in the child of a fork: fd leads to something else. */
+void sfs_replaced(int fd);
 /*
  * Must writes to fd that bypass us (C streams, programs started with it) be made durable one by one by the kernel (O_DSYNC) to keep
  * what the volume's mode promises?

@@ -486,6 +486,11 @@ static unsigned next_known(unsigned fd)
 	return (int)fd < from && from <= to ? (unsigned)from : ~0u;
 }
 
+void sfs_replaced(int fd)
+{
+	drop(fd);
+}
+
 int sfs_close_range(unsigned first, unsigned last, unsigned flags)
 {
 	if (!sfs_fds || first > last || (flags & ~4u) || (flags & 4u)) /* CLOSE_RANGE_CLOEXEC closes nothing now */

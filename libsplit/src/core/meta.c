@@ -144,7 +144,7 @@ static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long
 	uint32_t slot = 0;
 	bool torn = false;
 	uint64_t *op;
-	int r;
+	int r, unsynced = 0;
 
 	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
@@ -164,10 +164,11 @@ static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long
 			in->dense_known = false;
 			if (in->ready)
 				sfs_inode_reload(in);
+			/* Not durable where the journal failed: after a power loss recovery is to finish it. */
 			if (r == 0 && in->vol->mode != SFS_POSIX)
-				r = sys_fsync(fd);
+				r = unsynced = sys_fsync(fd);
 			if (torn)
-				sfs_log_done(in, slot + 1, true);
+				sfs_log_done(in, slot + 1, unsynced == 0);
 			sfs_rwlock_wrunlock(&in->lock);
 			break;
 		}

@@ -316,10 +316,12 @@ static ssize_t write_at(struct request *q, bool append, off_t pos, off_t *at)
 	if (r == 0)
 		r = write_alone(q, append, pos, at);
 	if (r > 0 && ((q->ofd->flags & (O_DSYNC | O_SYNC)) || (q->flags & (RWF_DSYNC | RWF_SYNC)))) {
-		int err;
+		int err = 0;
 
 		sfs_rwlock_wrlock(&in->lock);
-		err = sfs_flush_fsync(q->ofd, q->fd, !((q->ofd->flags & O_SYNC) == O_SYNC || (q->flags & RWF_SYNC)));
+		/* Closed by another thread meanwhile: that has relinked, and the description may be another file's by now. */
+		if (likely(load_acquire(&sfs_fds[q->fd]) == q->ofd && q->ofd->inode == in))
+			err = sfs_flush_fsync(q->ofd, q->fd, !((q->ofd->flags & O_SYNC) == O_SYNC || (q->flags & RWF_SYNC)));
 		sfs_rwlock_wrunlock(&in->lock);
 		if (err == -EAGAIN)
 			err = sfs_log_checkpoint(in->vol, true);

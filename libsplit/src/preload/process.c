@@ -157,7 +157,7 @@ WRAPPER int w_forkpty(int *master, char *name, const struct termios *tio, const 
 	if (pid == 0) {
 		sfs_fork_child();
 		for (int fd = 0; fd <= 2; fd++)
-			sfs_forget(fd); /* the terminal's now */
+			sfs_replaced(fd); /* the terminal's */
 	} else {
 		sfs_fork_parent();
 	}

@@ -242,12 +242,10 @@ int sfs_lease_del_inode(struct sfs_leasefile *l, uint32_t index)
 	return put(l, &none, sizeof(none), (off_t)(sizeof(l->head) + (uint64_t)index * sizeof(none)));
 }
 
-static int put_chunks(struct sfs_leasefile *l, uint32_t from)
+static int put_chunk(struct sfs_leasefile *l, uint32_t i)
 {
-	int err = put(l, &l->head.chunks[from], sizeof(l->head.chunks[0]),
-		      (off_t)(offsetof(struct sfs_lease, chunks) + from * sizeof(l->head.chunks[0])));
-
-	return err ? err : put_head(l);
+	return put(l, &l->head.chunks[i], sizeof(l->head.chunks[0]),
+		   (off_t)(offsetof(struct sfs_lease, chunks) + i * sizeof(l->head.chunks[0])));
 }
 
 int sfs_lease_add_chunk(struct sfs_leasefile *l, uint32_t chunk)
@@ -257,7 +255,9 @@ int sfs_lease_add_chunk(struct sfs_leasefile *l, uint32_t chunk)
 	if (l->head.nchunks == SFS_LEASE_CHUNKS)
 		return -ENOSPC;
 	l->head.chunks[l->head.nchunks++] = chunk;
-	err = put_chunks(l, l->head.nchunks - 1);
+	err = put_chunk(l, l->head.nchunks - 1);
+	if (!err)
+		err = put_head(l);
 	if (!err)
 		err = settle(l);
 	if (err)
@@ -265,14 +265,22 @@ int sfs_lease_add_chunk(struct sfs_leasefile *l, uint32_t chunk)
 	return err;
 }
 
-/* Entries move up; a lease read between the two writes names one staging file twice, which does no harm. */
+/*
+ * The last entry takes the place. A lease read between the two steps names one staging file twice, which does no harm. The shorter list must not
+ * be persistent before that: it would name the staging file of the last entry no more, and recovery would set its records aside.
+ */
 int sfs_lease_del_chunk(struct sfs_leasefile *l, uint32_t chunk)
 {
+	int err;
+
 	for (uint32_t i = 0; i < l->head.nchunks; i++) {
 		if (l->head.chunks[i] != chunk)
 			continue;
 		l->head.chunks[i] = l->head.chunks[--l->head.nchunks];
-		return put_chunks(l, i);
+		err = put_chunk(l, i);
+		if (!err)
+			err = settle(l);
+		return err ? err : put_head(l);
 	}
 	return -ENOENT;
 }

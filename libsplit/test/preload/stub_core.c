@@ -177,6 +177,12 @@ void sfs_forget(int fd)
 	drop(fd);
 }
 
+void sfs_replaced(int fd)
+{
+	CALLED(forget);
+	drop(fd);
+}
+
 /* Every second call is passed on, so that the wrappers' way after SFS_PASS is tested as well. */
 static bool pass(void)
 {
