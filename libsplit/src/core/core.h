@@ -18,7 +18,8 @@
 #include <sys/uio.h>
 #include <ucontext.h>
 
-#define SFS_PASS (-65536)
+#define SFS_PASS    (-65536)
+#define SFS_UNKNOWN (-65537) /* this process does not have the file open */
 
 struct sfs_ofd;
 /*
@@ -115,6 +116,8 @@ int sfs_fsync(int fd, bool data_only);
 /* sync(2), syncfs(2): everything staged is relinked; the caller then makes the real call. */
 void sfs_sync_all(void);
 int sfs_ftruncate(int fd, off_t len);
+/* truncate(2) of a file of a volume, by what stat says of it. SFS_UNKNOWN: other processes may still have it staged. */
+int sfs_truncate_known(dev_t dev, ino_t ino, off_t len);
 /* What O_TRUNC does, also to a file opened read-only with these flags; fd need not be ours. */
 int sfs_truncate_open(int fd, int flags);
 int sfs_fallocate(int fd, int mode, off_t off, off_t len);

@@ -135,12 +135,12 @@ static bool tears(const struct sfs_inode *in, uint64_t cut)
 }
 
 /*
- * Relink, let the kernel change the file, look at it again. cut: where the call cuts it off, or NO_CUT. Lock not held; the call
+ * Relink, let the kernel change the file, look at it again. fd: of the file, opened with `flags`. cut: where the call cuts it off, or NO_CUT. Lock not held; the call
  * gets it held exclusively.
  */
-static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long *arg), const long *arg, uint64_t cut)
+static int by_kernel(struct sfs_inode *in, int flags, int fd, int (*call)(int fd, const long *arg), const long *arg,
+		     uint64_t cut)
 {
-	struct sfs_inode *in = ofd->inode;
 	uint32_t slot = 0;
 	bool torn = false;
 	uint64_t *op;
@@ -150,7 +150,7 @@ static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long
 		return -EDEADLK;
 	for (;;) {
 		sfs_rwlock_wrlock(&in->lock);
-		r = sfs_inode_ready(in, fd, ofd->flags);
+		r = sfs_inode_ready(in, fd, flags);
 		if (r == 0)
 			r = sfs_flush(in, SFS_RETIRE);
 		torn = r == 0 && tears(in, cut);
@@ -196,7 +196,35 @@ int sfs_ftruncate(int fd, off_t len)
 		return SFS_PASS;
 	if ((ofd->flags & O_ACCMODE) == O_RDONLY || len < 0)
 		return -EINVAL;
-	return by_kernel(ofd, fd, call_ftruncate, arg, (uint64_t)len);
+	return by_kernel(ofd->inode, ofd->flags, fd, call_ftruncate, arg, (uint64_t)len);
+}
+
+/* By its name in /proc, as the file may be opened for reading only. */
+static int call_truncate_name(int fd, const long *arg)
+{
+	char path[32];
+
+	sfs_fd_path(path, fd);
+	return (int)sys_call2(SYS_truncate, (long)path, arg[0]);
+}
+
+int sfs_truncate_known(dev_t dev, ino_t ino, off_t len)
+{
+	const long arg[1] = {len};
+	struct sfs_inode *in;
+	uint64_t signals;
+	int r = SFS_UNKNOWN;
+
+	sfs_check_fork();
+	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
+	in = sfs_inode_ref(dev, ino);
+	if (in) {
+		/* Without a descriptor of ours the kernel serves it, and nothing is staged. */
+		r = in->fd < 0 ? SFS_PASS : by_kernel(in, O_RDONLY, in->fd, call_truncate_name, arg, (uint64_t)len);
+		sfs_inode_put(in);
+	}
+	sfs_signals_restore(signals);
+	return r;
 }
 
 /*
@@ -223,7 +251,7 @@ int sfs_fallocate(int fd, int mode, off_t off, off_t len)
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	const long arg[4] = {mode, off, len, ofd && ofd->inode->vol->mode == SFS_STRICT};
 
-	return ofd ? by_kernel(ofd, fd, call_fallocate, arg, NO_CUT) : SFS_PASS;
+	return ofd ? by_kernel(ofd->inode, ofd->flags, fd, call_fallocate, arg, NO_CUT) : SFS_PASS;
 }
 
 /* arg[1]: fd is open for writing. Otherwise its name in /proc is what the kernel lets us truncate by. */
@@ -246,7 +274,7 @@ int sfs_truncate_open(int fd, int flags)
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	const long arg[2] = {0, (flags & O_ACCMODE) != O_RDONLY};
 
-	return ofd ? by_kernel(ofd, fd, call_truncate, arg, 0) : call_truncate(fd, arg);
+	return ofd ? by_kernel(ofd->inode, ofd->flags, fd, call_truncate, arg, 0) : call_truncate(fd, arg);
 }
 
 static void push_offset(struct sfs_ofd *ofd, int fd)

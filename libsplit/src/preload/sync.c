@@ -48,16 +48,12 @@ EXPORT(ftruncate64, w_ftruncate);
 /* Whoever has the file staged hands it over first; the rest is ftruncate. */
 WRAPPER int w_truncate(const char *path, off_t len)
 {
-	int r = SFS_PASS, fd;
+	int r;
 
 	if (likely(!sfs_active()))
 		return REAL(truncate)(path, len);
 	pl_cancel_point();
-	fd = len >= 0 ? pl_take_over(path) : -1;
-	if (fd >= 0) {
-		r = sfs_ftruncate(fd, len);
-		pl_release(fd);
-	}
+	r = (int)pl_truncate(path, len);
 	if (r != SFS_PASS)
 		return (int)pl_ret(r);
 	r = REAL(truncate)(path, len);

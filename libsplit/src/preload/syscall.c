@@ -188,13 +188,8 @@ static long open_raw(int dirfd, const char *path, int flags, mode_t mode)
 
 static long truncate_raw(const char *path, off_t len)
 {
-	int fd = len >= 0 ? pl_take_over(path) : -1;
-	long r = SFS_PASS;
+	long r = pl_truncate(path, len);
 
-	if (fd >= 0) {
-		r = sfs_ftruncate(fd, len);
-		pl_release(fd);
-	}
 	if (r != SFS_PASS)
 		return r;
 	r = sys_call2(SYS_truncate, (long)path, len);
