@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* splitfs agent: serve one volume. */
+#include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -16,6 +17,9 @@ static const char help[] =
 	"back to the next one.\n"
 	"\n"
 	"  --agents-dir DIR     directory of the socket\n"
+	"  --listen-fd N        descriptor of a socket that listens in DIR already, made by whoever starts agents for it: "
+	"connections wait in it\n"
+	"                       while one agent follows another\n"
 	"  --pool-bytes N       staging space kept ready (default 256M; K, M, G and T may follow the number)\n"
 	"  --chunk-bytes N      size of one staging file, a multiple of 2M (default 16M)\n"
 	"  --log-bytes N        records of one process's log (default 4M)\n"
@@ -36,6 +40,7 @@ static int run(int argc, char **argv)
 {
 	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
 						{"agents-dir", required_argument, NULL, OPT_AGENTS_DIR},
+						{"listen-fd", required_argument, NULL, OPT_LISTEN_FD},
 						{"pool-bytes", required_argument, NULL, OPT_POOL},
 						{"chunk-bytes", required_argument, NULL, OPT_CHUNK},
 						{"log-bytes", required_argument, NULL, OPT_LOG},
@@ -60,6 +65,11 @@ static int run(int argc, char **argv)
 			return cli_help(&cmd_agent);
 		case OPT_AGENTS_DIR:
 			c.agents_dir = optarg;
+			break;
+		case OPT_LISTEN_FD:
+			if (!cli_bytes(optarg, &n) || n < 3 || n > INT_MAX)
+				return cli_usage(&cmd_agent, "--listen-fd must be the number of a descriptor, 3 or more");
+			c.listen_fd = (int)n;
 			break;
 		case OPT_POOL:
 			if (!cli_bytes(optarg, &c.pool_bytes))
@@ -103,6 +113,8 @@ static int run(int argc, char **argv)
 		return cli_usage(&cmd_agent, "agent takes one directory");
 	if (!c.agents_dir)
 		return cli_usage(&cmd_agent, "--agents-dir is needed");
+	if (c.private_dir && c.listen_fd)
+		return cli_usage(&cmd_agent, "--private and --listen-fd exclude each other");
 	if (!cli_check_chunk(&cmd_agent, c.chunk_bytes))
 		return EXIT_USAGE;
 	c.root = argv[optind];

@@ -83,18 +83,6 @@ void agent_unwatch(struct agent *a, int fd)
 		agent_log(a, "epoll: %s", strerror(errno));
 }
 
-int sfs_agent_socket_path(char path[SFS_SOCKET_PATH], const char *agents_dir, unsigned major, unsigned minor,
-			  struct sfs_why *why)
-{
-	const int n = snprintf(path, SFS_SOCKET_PATH, "%s/%u-%u.sock", agents_dir, major, minor);
-
-	if (n < 0 || n >= SFS_SOCKET_PATH)
-		return sfs_fail(why, -ENAMETOOLONG,
-				"%s is too long for the name of a socket; choose a shorter directory for --agents-dir",
-				agents_dir);
-	return 0;
-}
-
 /* ---- start ---- */
 
 static void raise_limit(void)
@@ -173,48 +161,6 @@ static int load_pool(struct agent *a, struct sfs_why *why)
 	a->worker.next_log = max_log + 1;
 	a->worker.next_chunk = max_chunk + 1;
 	return 0;
-}
-
-/* The socket of an agent that is gone is replaced; a living one is not. */
-static int listen_at(struct agent *a, struct sfs_why *why)
-{
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	struct stat st;
-	int fd, err;
-
-	err = sfs_agent_socket_path(a->socket_path, a->config->agents_dir, major(a->root.dev), minor(a->root.dev), why);
-	if (err)
-		return err;
-	memcpy(addr.sun_path, a->socket_path, sizeof(addr.sun_path));
-	a->dir_fd = open(a->config->agents_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (a->dir_fd < 0)
-		return sfs_fail(why, -errno, "--agents-dir %s: %s", a->config->agents_dir, strerror(errno));
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return sfs_fail(why, -errno, "make a socket: %s", strerror(errno));
-	if (lstat(a->socket_path, &st) == 0) {
-		if (!S_ISSOCK(st.st_mode)) {
-			err = sfs_fail(why, -EEXIST, "%s is in the way and no socket; remove it", a->socket_path);
-		} else if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0) {
-			err = sfs_fail(why, -EADDRINUSE,
-				       "another agent serves a directory of the same file system at %s; give this one another "
-				       "--agents-dir",
-				       a->socket_path);
-		} else if (unlink(a->socket_path) < 0) {
-			err = sfs_fail(why, -errno, "remove the stale socket %s: %s", a->socket_path, strerror(errno));
-		}
-	}
-	if (!err &&
-	    (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 || chmod(a->socket_path, 0666) < 0 || listen(fd, 128) < 0))
-		err = sfs_fail(why, -errno, "listen on %s: %s", a->socket_path, strerror(errno));
-	if (err) {
-		close(fd);
-		a->socket_path[0] = 0;
-		return err;
-	}
-	a->listen_fd = fd;
-	a->listen_src = (struct source){SRC_LISTEN, NULL};
-	return agent_watch(a, fd, EPOLLIN, &a->listen_src);
 }
 
 static int watch_signals(struct agent *a)
@@ -300,7 +246,7 @@ static int start(struct agent *a, struct sfs_why *why)
 	if (!err)
 		err = load_pool(a, why);
 	if (!err)
-		err = listen_at(a, why);
+		err = agent_listen(a, why);
 	if (!err)
 		err = sfs_root_lock_note(&a->root, "agent", relink_provider_name(a->provider), cf->agents_dir);
 	if (err)
@@ -353,7 +299,8 @@ static bool stop_now(struct agent *a)
 	if (a->config->private_dir)
 		return !used(a);
 	if (a->listen_fd >= 0) {
-		unlink(a->socket_path);
+		if (a->socket_path[0])
+			unlink(a->socket_path);
 		close(a->listen_fd);
 		a->listen_fd = -1;
 		a->accept_again = 0;

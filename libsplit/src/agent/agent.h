@@ -30,6 +30,11 @@ struct sfs_agent_config {
 	 * the volume any more": no client is connected and nobody holds the lock of `users` in the directory.
 	 */
 	bool private_dir;
+	/*
+	 * A listening socket that somebody else has bound in agents_dir, for whoever serves the volume: connections wait in it while
+	 * one agent follows another. Its name is not touched. 0: the agent makes a socket and removes it at its end.
+	 */
+	int listen_fd;
 	int ready_fd; /* gets "ready\n" */
 };
 

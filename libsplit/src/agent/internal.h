@@ -271,6 +271,8 @@ struct agent {
 uint64_t agent_now(void); /* ms, monotonic */
 /* A line on standard error; a flood of them is cut off. */
 void agent_log(struct agent *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Listen for clients: on config->listen_fd, or on a socket of the agent's own (socket.c). */
+int agent_listen(struct agent *a, struct sfs_why *why);
 int agent_watch(struct agent *a, int fd, uint32_t events, struct source *src);
 void agent_rewatch(struct agent *a, int fd, uint32_t events, struct source *src);
 void agent_unwatch(struct agent *a, int fd);

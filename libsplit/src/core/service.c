@@ -130,14 +130,16 @@ static bool events(struct sfs_volume *vol, bool *pending)
 bool sfs_service_turn(bool timed)
 {
 	bool pending = false;
+	uint32_t connection;
 
 	for (int i = 0; i < sfs.nvolumes; i++) {
 		struct sfs_volume *vol = &sfs.volumes[i];
 
 		if (load_acquire(&vol->state) != VOL_READY)
 			continue;
+		connection = load_acquire(&vol->connection);
 		if (vol->event_fd < 0 || !events(vol, &pending))
-			sfs_agent_reconnect(vol);
+			sfs_agent_reconnect(vol, connection);
 		sfs_inodes_each(vol, retry_one, &pending);
 	}
 	if (!timed)

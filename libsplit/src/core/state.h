@@ -69,6 +69,7 @@ struct sfs_volume {
 	struct sfs_mutex conn;	  /* one message to the agent; held to change request_fd */
 	int request_fd;
 	int event_fd;
+	uint32_t connection; /* number of the connection to the agent; changes with both sockets, request lock held */
 
 	uint32_t log_id;
 	int log_fd;
@@ -372,7 +373,7 @@ int sfs_agent_return(struct sfs_volume *vol, uint32_t id);
 int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_inode *in, int fd, unsigned flags);
 int sfs_agent_release(struct sfs_volume *vol, struct sfs_inode *in);
 /* Service thread: the agent has gone; one try to come back. */
-void sfs_agent_reconnect(struct sfs_volume *vol);
+void sfs_agent_reconnect(struct sfs_volume *vol, uint32_t lost);
 int sfs_agent_event(struct sfs_volume *vol, struct sfs_msg *msg);
 int sfs_agent_answer(struct sfs_volume *vol, const struct sfs_msg *msg);
 /* private.c; all of private.h for a descriptor that is there: the same file under a number of ours; closes fd */

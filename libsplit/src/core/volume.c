@@ -170,6 +170,7 @@ static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 	sfs_mutex_lock(&vol->conn);
 	vol->event_fd = fds[1];
 	vol->request_fd = sock;
+	store_release(&vol->connection, vol->connection + 1);
 	sfs_mutex_unlock(&vol->conn);
 	return 0;
 }
@@ -377,11 +378,19 @@ static void volume_lost(struct sfs_volume *vol)
 	sfs_mutex_unlock(&vol->request);
 }
 
-void sfs_agent_reconnect(struct sfs_volume *vol)
+/*
+ * Connection number `lost` has ended. A request may have found that out as well and have made another: closing that one would be our
+ * end to the agent, which knows this process by it.
+ */
+void sfs_agent_reconnect(struct sfs_volume *vol, uint32_t lost)
 {
 	int r;
 
 	sfs_mutex_lock(&vol->request);
+	if (vol->request_fd >= 0 && vol->connection != lost) {
+		sfs_mutex_unlock(&vol->request);
+		return;
+	}
 	r = resume(vol, 1);
 	if (r == 0)
 		vol->away = false;
