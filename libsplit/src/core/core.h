@@ -116,6 +116,11 @@ int sfs_fsync(int fd, bool data_only);
 /* sync(2), syncfs(2): everything staged is relinked; the caller then makes the real call. */
 void sfs_sync_all(void);
 int sfs_ftruncate(int fd, off_t len);
+/*
+ * Before somebody else truncates or writes the file with this device and number: it is made true, and stays the kernel's. No descriptor is
+ * closed, which would drop the process's locks on it. SFS_UNKNOWN: other processes may still have it staged.
+ */
+int sfs_give_up_known(dev_t dev, ino_t ino);
 /* truncate(2) of a file of a volume, by what stat says of it. SFS_UNKNOWN: other processes may still have it staged. */
 int sfs_truncate_known(dev_t dev, ino_t ino, off_t len);
 /* What O_TRUNC does, also to a file opened read-only with these flags; fd need not be ours. */
@@ -191,6 +196,8 @@ int sfs_name_durable(int dirfd, const char *path);			       /* the entry of path
 int sfs_names_durable(int fromfd, const char *from, int tofd, const char *to); /* two entries: rename */
 int sfs_attr_durable(int dirfd, const char *path, int at_flags); /* the file at path: chmod, setxattr, utimens, ... */
 int sfs_fd_durable(int fd);					 /* the open file itself */
+/* The file at path (NULL: the open file dirfd) was given set-user-ID or set-group-ID bits, or capabilities: a write is to end them. */
+void sfs_privileges_given(int dirfd, const char *path, int at_flags);
 /* Whole path made true for every open file (nftw, fts: the C library reads sizes itself); cheap when nothing is staged. */
 void sfs_all_true(void);
 

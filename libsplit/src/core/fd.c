@@ -7,6 +7,7 @@
 #include "base/sys.h"
 #include "core/durable.h"
 #include "core/map.h"
+#include "core/privileges.h"
 #include "core/reopen.h"
 
 #define SLAB_BYTES (64ul << 10)
@@ -297,6 +298,7 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off, str
 	if (likely(sfs_op_begin(in, &op))) {
 		if (known || !has_all(in, st, flags)) /* known: while it was not open here */
 			get_ready(in, fd, st, flags, known);
+		sfs_privileges_look(in, fd, st, flags);
 		sfs_op_end(op);
 	}
 	enter(fd, ofd);

@@ -285,6 +285,46 @@ static void push_offset(struct sfs_ofd *ofd, int fd)
 	sfs_mutex_unlock(&ofd->lock);
 }
 
+/* The file itself, through fd, which was opened with `flags`; between sfs_op_begin() and sfs_op_end(). */
+static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever, enum sfs_flush how)
+{
+	int r;
+
+	sfs_rwlock_wrlock(&in->lock);
+	/* Another process may have it staged: taking part in the delegation makes that one relink. */
+	r = sfs_inode_ready(in, fd, flags);
+	if (r == 0)
+		r = sfs_flush(in, how);
+	in->kdirty = in->kdirty || how != SFS_PUBLISH;
+	if (forever && (r == 0 || r == -EAGAIN))
+		in->kernel_only = true;
+	sfs_rwlock_wrunlock(&in->lock);
+	return r == -EAGAIN ? sfs_log_checkpoint(in->vol, true) : r;
+}
+
+int sfs_give_up_known(dev_t dev, ino_t ino)
+{
+	struct sfs_inode *in;
+	uint64_t *op, signals;
+	int r = SFS_UNKNOWN;
+
+	sfs_check_fork();
+	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
+	in = sfs_inode_ref(dev, ino);
+	if (in && in->fd < 0)
+		r = 0; /* the kernel serves it, and nothing is staged */
+	else if (in && sfs_op_begin(in, &op)) {
+		r = make_inode_true(in, in->fd, O_RDONLY, true, SFS_RETIRE);
+		sfs_op_end(op);
+	} else if (in) {
+		r = -EDEADLK;
+	}
+	if (in)
+		sfs_inode_put(in);
+	sfs_signals_restore(signals);
+	return r;
+}
+
 static int make_true(int fd, bool forever, enum sfs_flush how)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
@@ -297,17 +337,7 @@ static int make_true(int fd, bool forever, enum sfs_flush how)
 	in = ofd->inode;
 	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
-	sfs_rwlock_wrlock(&in->lock);
-	/* Another process may have it staged: taking part in the delegation makes that one relink. */
-	r = sfs_inode_ready(in, fd, ofd->flags);
-	if (r == 0)
-		r = sfs_flush(in, how);
-	in->kdirty = in->kdirty || how != SFS_PUBLISH;
-	if (forever && (r == 0 || r == -EAGAIN))
-		in->kernel_only = true;
-	sfs_rwlock_wrunlock(&in->lock);
-	if (r == -EAGAIN)
-		r = sfs_log_checkpoint(in->vol, true);
+	r = make_inode_true(in, fd, ofd->flags, forever, how);
 	push_offset(ofd, fd);
 	if (forever)
 		ofd->kernel_off = true;

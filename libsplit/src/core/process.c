@@ -2,6 +2,7 @@
 /* The life of the process: start, fork, exec, exit. */
 #include <errno.h>
 #include <limits.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -147,6 +148,18 @@ void sfs_fork_parent(void)
 }
 
 /*
+ * A child of clone(CLONE_FILES) shares its parent's table of descriptors: what we close here would be closed there. It gets one of its own.
+ * Where unshare(2) is forbidden, as in many containers, close_range(2) of no descriptor does the same.
+ */
+static void own_descriptors(void)
+{
+	const long none = ~0u, unshare = 2; /* CLOSE_RANGE_UNSHARE */
+
+	if (sys_call1(SYS_unshare, CLONE_FILES) < 0)
+		sys_call3(SYS_close_range, none, none, unshare);
+}
+
+/*
  * The child has copies of everything but the maps of log and staging files. Its files become unknown: the next call connects,
  * asks for a delegation (which makes the parent relink) and starts over.
  */
@@ -156,6 +169,7 @@ void sfs_fork_child(void)
 		return;
 	if (sfs.alive)
 		*sfs.alive = sys_getpid();
+	own_descriptors();
 	memset(&sfs.lock, 0, sizeof(sfs.lock));
 	memset(&sfs.adopt, 0, sizeof(sfs.adopt));
 	memset(&sfs.numbers, 0, sizeof(sfs.numbers));

@@ -256,6 +256,7 @@ bool sfs_one_thread(void)
 {
 	struct stat st;
 
+	sfs_check_fork(); /* else the service thread is the parent's */
 	/* A directory for each thread. */
 	return sys_fstatat(AT_FDCWD, "/proc/self/task", &st, 0) == 0 &&
 	       (long)st.st_nlink - 2 == 1 + (load_acquire(&sfs.service_state) != 0);

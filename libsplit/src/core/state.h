@@ -162,7 +162,8 @@ struct sfs_inode {
 	 * has staged something of it relinks first.
 	 */
 	bool untold;
-	bool named; /* sync, strict: the file's name is known to be durable */
+	bool privileged; /* it may have set-ID bits or capabilities, which a write ends (core/privileges.h) */
+	bool named;	 /* sync, strict: the file's name is known to be durable */
 	bool kdirty; /* only fsync(2) makes durable what the kernel has done to the file: always so when it has just been opened */
 	bool acquiring; /* the lock's holder waits for its turn to ask the agent, with nothing staged, and will take what it gets */
 	uint8_t revoke;	  /* 1 + the delegation the agent wants us to go down to, when that could not be done yet */

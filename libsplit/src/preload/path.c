@@ -177,27 +177,70 @@ WRAPPER int w_mkfifoat(int dirfd, const char *path, mode_t mode)
 }
 EXPORT(mkfifoat, w_mkfifoat);
 
+/*
+ * Set-ID bits or capabilities are given to what the file holds now: what is staged goes first, as relinking it later is a write, which may
+ * take them away, and the next write is to end them.
+ */
+#define GIVES(given, dirfd, path, at_flags, call, durable)                                                                     \
+	do {                                                                                                                   \
+		int r_;                                                                                                        \
+                                                                                                                               \
+		if (likely(!sfs_active()))                                                                                     \
+			return call;                                                                                           \
+		if (given) {                                                                                                   \
+			r_ = path_or_fd_true(dirfd, path, at_flags);                                                           \
+			if (r_ < 0)                                                                                            \
+				return (int)pl_ret(r_);                                                                        \
+		}                                                                                                              \
+		r_ = (call);                                                                                                   \
+		if (r_ == 0 && (given))                                                                                        \
+			sfs_privileges_given(dirfd, path, at_flags);                                                           \
+		return r_ == 0 ? (int)pl_ret(durable) : r_;                                                                    \
+	} while (0)
+
+static int path_or_fd_true(int dirfd, const char *path, int at_flags)
+{
+	return path ? pl_path_true(dirfd, path, at_flags) : sfs_ours(dirfd) ? sfs_make_true(dirfd, false) : 0;
+}
+
+static bool gives_mode(mode_t mode)
+{
+	return mode & (S_ISUID | S_ISGID);
+}
+
+static bool gives_xattr(const char *name)
+{
+	static const char capability[] = "security.capability";
+	size_t i = 0;
+
+	while (i < sizeof(capability) && sys_readable(name + i) && name[i] == capability[i])
+		i++;
+	return i == sizeof(capability);
+}
+
 WRAPPER int w_chmod(const char *path, mode_t mode)
 {
-	META(REAL(chmod)(path, mode), sfs_attr_durable(AT_FDCWD, path, 0));
+	GIVES(gives_mode(mode), AT_FDCWD, path, 0, REAL(chmod)(path, mode), sfs_attr_durable(AT_FDCWD, path, 0));
 }
 EXPORT(chmod, w_chmod);
 
 WRAPPER int w_lchmod(const char *path, mode_t mode)
 {
-	META(REAL(lchmod)(path, mode), sfs_attr_durable(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW));
+	GIVES(gives_mode(mode), AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, REAL(lchmod)(path, mode),
+	      sfs_attr_durable(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW));
 }
 EXPORT(lchmod, w_lchmod);
 
 WRAPPER int w_fchmod(int fd, mode_t mode)
 {
-	META(REAL(fchmod)(fd, mode), sfs_fd_durable(fd));
+	GIVES(gives_mode(mode), fd, NULL, 0, REAL(fchmod)(fd, mode), sfs_fd_durable(fd));
 }
 EXPORT(fchmod, w_fchmod);
 
 WRAPPER int w_fchmodat(int dirfd, const char *path, mode_t mode, int flags)
 {
-	META(REAL(fchmodat)(dirfd, path, mode, flags), sfs_attr_durable(dirfd, path, flags));
+	GIVES(gives_mode(mode), dirfd, path, flags, REAL(fchmodat)(dirfd, path, mode, flags),
+	      sfs_attr_durable(dirfd, path, flags));
 }
 EXPORT(fchmodat, w_fchmodat);
 
@@ -227,19 +270,21 @@ EXPORT(fchownat, w_fchownat);
 
 WRAPPER int w_setxattr(const char *path, const char *name, const void *value, size_t n, int flags)
 {
-	META(REAL(setxattr)(path, name, value, n, flags), sfs_attr_durable(AT_FDCWD, path, 0));
+	GIVES(gives_xattr(name), AT_FDCWD, path, 0, REAL(setxattr)(path, name, value, n, flags),
+	      sfs_attr_durable(AT_FDCWD, path, 0));
 }
 EXPORT(setxattr, w_setxattr);
 
 WRAPPER int w_lsetxattr(const char *path, const char *name, const void *value, size_t n, int flags)
 {
-	META(REAL(lsetxattr)(path, name, value, n, flags), sfs_attr_durable(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW));
+	GIVES(gives_xattr(name), AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, REAL(lsetxattr)(path, name, value, n, flags),
+	      sfs_attr_durable(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW));
 }
 EXPORT(lsetxattr, w_lsetxattr);
 
 WRAPPER int w_fsetxattr(int fd, const char *name, const void *value, size_t n, int flags)
 {
-	META(REAL(fsetxattr)(fd, name, value, n, flags), sfs_fd_durable(fd));
+	GIVES(gives_xattr(name), fd, NULL, 0, REAL(fsetxattr)(fd, name, value, n, flags), sfs_fd_durable(fd));
 }
 EXPORT(fsetxattr, w_fsetxattr);
 

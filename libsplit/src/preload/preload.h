@@ -128,6 +128,8 @@ long pl_close_range_raw(unsigned first, unsigned last, unsigned flags) __attribu
  */
 int pl_take_over(const char *path) __attribute__((visibility("hidden")));
 long pl_truncate(const char *path, off_t len) __attribute__((visibility("hidden")));
+/* Before the C library truncates the file at path: true, and the kernel's from then on. */
+int pl_give_up(const char *path) __attribute__((visibility("hidden")));
 void pl_release(int fd) __attribute__((visibility("hidden")));
 
 /* The file of fd, ours, is the kernel's from now on: it will be written to without our seeing it. */

@@ -104,21 +104,9 @@ static FILE *made(FILE *f, bool fresh, bool created)
 	return f;
 }
 
-/* "w" truncates the file inside the C library. */
-static int before_truncation(const char *path)
-{
-	int fd = pl_take_over(path), err;
-
-	if (fd < 0)
-		return 0; /* not there yet, not a file, not to be written: fopen will say so */
-	err = sfs_make_true(fd, true);
-	pl_release(fd);
-	return err;
-}
-
 static FILE *open_by_libc(const char *path, const char *mode)
 {
-	int err = *mode == 'w' ? before_truncation(path) : 0;
+	int err = *mode == 'w' ? pl_give_up(path) : 0;
 
 	if (err < 0) {
 		pl_ret(err);
@@ -179,7 +167,7 @@ WRAPPER FILE *w_freopen(const char *path, const char *mode, FILE *f)
 	err = pl_stream_to_libc(f);
 	unmade(f);
 	if (err >= 0 && path && *mode == 'w')
-		err = before_truncation(path);
+		err = pl_give_up(path);
 	if (err < 0) {
 		REAL(fclose)(f); /* as freopen does when it fails */
 		pl_ret(err);
@@ -253,7 +241,7 @@ WRAPPER FILE *w_setmntent(const char *path, const char *mode)
 
 	if (likely(!sfs_active()))
 		return REAL(setmntent)(path, mode);
-	err = *mode == 'w' ? before_truncation(path) : pl_path_true(AT_FDCWD, path, 0);
+	err = *mode == 'w' ? pl_give_up(path) : pl_path_true(AT_FDCWD, path, 0);
 	if (err < 0) {
 		pl_ret(err);
 		return NULL;

@@ -5,6 +5,25 @@
  */
 #include "preload.h"
 
+/* "w" truncates the file inside the C library. Of a file that is open here no descriptor is closed, as below. */
+int pl_give_up(const char *path)
+{
+	struct stat st;
+	int fd, err;
+
+	if (sys_fstatat(AT_FDCWD, path, &st, 0) < 0 || !S_ISREG(st.st_mode))
+		return 0; /* not there yet, or no file */
+	err = sfs_give_up_known(st.st_dev, st.st_ino);
+	if (err != SFS_UNKNOWN)
+		return err;
+	fd = pl_take_over(path);
+	if (fd < 0)
+		return 0; /* not ours, or not to be written: the caller will say so */
+	err = sfs_make_true(fd, true);
+	pl_release(fd);
+	return err;
+}
+
 int pl_take_over(const char *path)
 {
 	struct stat st;

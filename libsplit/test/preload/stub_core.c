@@ -251,6 +251,20 @@ int sfs_truncate_known(dev_t dev, ino_t ino, off_t len)
 	return SFS_UNKNOWN;
 }
 
+int sfs_give_up_known(dev_t dev, ino_t ino)
+{
+	(void)dev;
+	(void)ino;
+	return SFS_UNKNOWN;
+}
+
+void sfs_privileges_given(int dirfd, const char *path, int at_flags)
+{
+	(void)dirfd;
+	(void)path;
+	(void)at_flags;
+}
+
 int sfs_ftruncate(int fd, off_t len)
 {
 	CALLED(ftruncate);
