@@ -9,9 +9,9 @@
 #include <stdint.h>
 
 #include "recover/recover.h"
-#include "volume/root.h"
-#include "volume/store.h"
-#include "volume/why.h"
+#include "control/root.h"
+#include "control/store.h"
+#include "control/why.h"
 
 #define EXIT_USAGE 2
 

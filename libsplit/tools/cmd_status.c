@@ -12,7 +12,7 @@
 #include "cli.h"
 #include "json.h"
 #include "relink/relink.h"
-#include "volume/blocked.h"
+#include "control/blocked.h"
 
 static const char help[] =
 	"Usage: splitfs status ROOT [--json]\n"

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "volume/store.h"
+#include "control/store.h"
 
 #define PAUSE_MS     50
 #define TRIES	     200 /* ten seconds for an agent that is starting or ending */

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "volume/root.h"
+#include "control/root.h"
 
 struct local_agent {
 	char dir[PATH_MAX]; /* of its socket */

@@ -11,7 +11,7 @@
 #include "../timing.h"
 #include "measure.h"
 #include "relink/relink.h"
-#include "volume/store.h"
+#include "control/store.h"
 
 static int scratch(const char *dir)
 {

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "agent/internal.h"
-#include "volume/blocked.h"
+#include "control/blocked.h"
 
 #define EVENTS	       64
 #define TICK_MS	       200 /* while something has to be looked at again */

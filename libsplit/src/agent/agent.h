@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "volume/why.h"
+#include "control/why.h"
 
 #define SFS_DEFAULT_FILL_PERCENT 25u
 #define SFS_SPARE_LOGS_MAX	 8 /* so many logs are kept ready, where programs start one after the other */

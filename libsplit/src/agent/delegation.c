@@ -24,7 +24,7 @@
 
 #include "agent/internal.h"
 #include "base/hash.h"
-#include "identity.h"
+#include "format/identity.h"
 
 static struct dnode **slot(const struct agent *a, uint64_t ino, uint32_t gen)
 {

@@ -24,12 +24,12 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "layout.h"
-#include "proto.h"
+#include "format/layout.h"
+#include "format/proto.h"
 #include "recover/recover.h"
 #include "relink/relink.h"
-#include "volume/root.h"
-#include "volume/store.h"
+#include "control/root.h"
+#include "control/store.h"
 
 #define HELLO_SECONDS	 5 /* for the first message of a connection */
 #define RESUME_SECONDS	 3 /* for clients of the agent before us */

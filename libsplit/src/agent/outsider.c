@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "agent/internal.h"
-#include "identity.h"
+#include "format/identity.h"
 
 /* An open that has not been answered yet. */
 struct opening {

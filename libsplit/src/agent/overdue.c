@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "agent/internal.h"
-#include "volume/blocked.h"
+#include "control/blocked.h"
 
 /* Does c wait for what h's client has? */
 static bool holds_up(const struct hold *h, const struct client *c)

@@ -15,7 +15,7 @@
 #endif
 
 #include "../base/sys.h"
-#include "../core/core.h"
+#include "calls/calls.h"
 #include "numbers.h"
 #include "real.h"
 

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "volume/root.h"
-#include "volume/store.h"
+#include "control/root.h"
+#include "control/store.h"
 
 struct sfs_recovery {
 	uint64_t logs;	   /* looked at */

@@ -47,8 +47,8 @@ static void close_files(struct sfs_chunks *c)
 void sfs_chunks_close(struct sfs_chunks *c)
 {
 	close_files(c);
-	for (uint32_t i = 0; i < SFS_WINDOW_SETS; i++) {
-		for (uint32_t k = 0; k < SFS_WINDOW_WAYS; k++) {
+	for (uint32_t i = 0; i < SFS_REPLAY_WINDOW_SETS; i++) {
+		for (uint32_t k = 0; k < SFS_REPLAY_WINDOW_WAYS; k++) {
 			free(c->window[i][k].data);
 			c->window[i][k].data = NULL;
 		}
@@ -162,21 +162,21 @@ static int all_data(int fd, uint64_t from, uint64_t end)
 }
 
 /* What is around `off` in the staging file, read now or a while ago. NULL with *err set. */
-static const struct sfs_window *window(struct sfs_chunks *c, const struct sfs_chunk_ref *ref, uint64_t off, int *err)
+static const struct sfs_replay_window *window(struct sfs_chunks *c, const struct sfs_chunk_ref *ref, uint64_t off, int *err)
 {
-	const uint64_t at = off - off % SFS_WINDOW_BYTES, key = off / SFS_WINDOW_BYTES ^ (uint64_t)ref->id << 40;
-	struct sfs_window *set = c->window[(key * SFS_HASH_FACTOR >> 32) % SFS_WINDOW_SETS], w;
+	const uint64_t at = off - off % SFS_REPLAY_WINDOW_BYTES, key = off / SFS_REPLAY_WINDOW_BYTES ^ (uint64_t)ref->id << 40;
+	struct sfs_replay_window *set = c->window[(key * SFS_HASH_FACTOR >> 32) % SFS_REPLAY_WINDOW_SETS], w;
 	uint32_t i = 0;
 	ssize_t got;
 
-	while (i < SFS_WINDOW_WAYS - 1 && !(set[i].data && set[i].chunk == ref->id && set[i].at == at))
+	while (i < SFS_REPLAY_WINDOW_WAYS - 1 && !(set[i].data && set[i].chunk == ref->id && set[i].at == at))
 		i++;
 	w = set[i];
 	if (!w.data || w.chunk != ref->id || w.at != at) {
 		if (!w.data)
-			w.data = malloc(SFS_WINDOW_BYTES);
-		got = w.data ? read_all(ref->fd, w.data, SFS_WINDOW_BYTES, at) : -ENOMEM;
-		set[i] = (struct sfs_window){.data = w.data, .at = UINT64_MAX}; /* nothing, when reading fails */
+			w.data = malloc(SFS_REPLAY_WINDOW_BYTES);
+		got = w.data ? read_all(ref->fd, w.data, SFS_REPLAY_WINDOW_BYTES, at) : -ENOMEM;
+		set[i] = (struct sfs_replay_window){.data = w.data, .at = UINT64_MAX}; /* nothing, when reading fails */
 		if (got < 0) {
 			*err = (int)got;
 			return NULL;
@@ -199,7 +199,7 @@ static int checksum(struct sfs_chunks *c, const struct sfs_chunk_ref *ref, uint6
 	*crc = 0;
 	*whole = true;
 	while (len > 0) {
-		const struct sfs_window *w = window(c, ref, off, &err);
+		const struct sfs_replay_window *w = window(c, ref, off, &err);
 		size_t n;
 
 		if (!w)

@@ -6,17 +6,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "volume/root.h"
-#include "volume/store.h"
+#include "control/root.h"
+#include "control/store.h"
 
 /*
  * A piece of a staging file, as it was when it was read. Sets of a few, the one used last first: a log whose records go from file to
  * file in turn finds the windows of all of them again.
  */
-#define SFS_WINDOW_SETS	 1024u
-#define SFS_WINDOW_WAYS	 4u
-#define SFS_WINDOW_BYTES 4096u
-struct sfs_window {
+#define SFS_REPLAY_WINDOW_SETS	1024u
+#define SFS_REPLAY_WINDOW_WAYS	4u
+#define SFS_REPLAY_WINDOW_BYTES 4096u
+struct sfs_replay_window {
 	char *data; /* NULL: not used yet */
 	uint32_t chunk;
 	uint64_t at;
@@ -33,7 +33,7 @@ struct sfs_chunks {
 		uint64_t size;
 	} chunk[SFS_LEASE_CHUNKS]; /* sorted by id */
 	struct sfs_chunk_ref *last;
-	struct sfs_window window[SFS_WINDOW_SETS][SFS_WINDOW_WAYS];
+	struct sfs_replay_window window[SFS_REPLAY_WINDOW_SETS][SFS_REPLAY_WINDOW_WAYS];
 };
 
 void sfs_chunks_init(struct sfs_chunks *c, const struct sfs_root *root, const struct sfs_lease *lease);

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/crc32c.h"
 #include "base/holes.h"
 
 #define WINDOW 16384u /* records, 1 MiB */
@@ -20,29 +19,6 @@ struct collect {
 	unsigned missing;
 	bool active;
 };
-
-/* What the record has grown to becomes its length. False: the word is not of this record. */
-static bool grown(struct sfs_record *rec)
-{
-	const uint32_t len = (uint32_t)rec->size;
-
-	if (rec->type != SFS_REC_WRITE || (rec->flags & (SFS_REC_DATA_CRC | SFS_REC_DURABLE)) || rec->group_pos > 0 ||
-	    rec->group_left > 0 || rec->size != sfs_grow_word(rec->crc, len) || len < rec->len)
-		return false;
-	rec->len = len;
-	rec->size = rec->off + len;
-	return true;
-}
-
-bool sfs_record_valid(struct sfs_record *rec, uint32_t seed, uint64_t epoch, uint32_t slot)
-{
-	const bool grows = rec->flags & SFS_REC_GROWS;
-	const size_t end = grows ? offsetof(struct sfs_record, size) : sizeof(*rec);
-
-	/* The comparison of 8 bytes sorts out nearly everything before a checksum is computed. */
-	return rec->seq == (epoch << 32 | slot) && rec->type >= SFS_REC_WRITE && rec->type <= SFS_REC_TRUNCATE &&
-	       rec->crc == crc32c(seed, (const char *)rec + sizeof(rec->crc), end - sizeof(rec->crc)) && (!grows || grown(rec));
-}
 
 static void give_up(struct sfs_scan *s, struct collect *g)
 {

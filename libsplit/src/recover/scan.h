@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "layout.h"
+#include "format/layout.h"
+#include "record/record.h"
 
 struct sfs_scan {
 	int fd;
@@ -26,8 +27,5 @@ struct sfs_scan {
 
 /* Call done and group for everything valid, newest first. A non-zero answer ends it and is returned. */
 int sfs_scan(struct sfs_scan *s);
-
-/* Does the record belong to this slot of this log? One that grows gets the length and size it has grown to. */
-bool sfs_record_valid(struct sfs_record *rec, uint32_t seed, uint64_t epoch, uint32_t slot);
 
 #endif

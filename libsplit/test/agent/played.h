@@ -13,7 +13,7 @@
 
 #include "../recover/world.h"
 #include "agent/agent.h"
-#include "proto.h"
+#include "format/proto.h"
 #include "relink/relink.h"
 
 struct played_agent {

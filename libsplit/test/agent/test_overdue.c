@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A client that does not answer its REVOKE: who waits for it goes on waiting, and everybody can see who waits for whom. */
 #include "played.h"
-#include "volume/blocked.h"
+#include "control/blocked.h"
 
 static struct world w;
 

@@ -12,11 +12,11 @@
 #include "crash/record.h"
 #include "crash/workload.h"
 #include "harness.h"
-#include "layout.h"
-#include "proto.h"
+#include "format/layout.h"
+#include "format/proto.h"
 #include "relink/relink.h"
-#include "volume/fsprobe.h"
-#include "volume/store.h"
+#include "control/fsprobe.h"
+#include "control/store.h"
 
 #define INODES	 16
 #define FIRST_ID 10u

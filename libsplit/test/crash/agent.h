@@ -3,7 +3,7 @@
 #ifndef CRASH_AGENT_H
 #define CRASH_AGENT_H
 
-#include "volume/root.h"
+#include "control/root.h"
 
 #define AGENT_SLOTS	  (64u + 26u) /* of a log; all but 64 are for records before a checkpoint is due */
 #define AGENT_CHUNK_BYTES (24u * 4096)

@@ -7,8 +7,8 @@
 #include <sys/syscall.h>
 
 #include "base/sys.h"
-#include "core/core.h"
-#include "core/state.h"
+#include "calls/calls.h"
+#include "io/io.h"
 #include "crash/agent.h"
 #include "harness.h"
 
@@ -328,11 +328,11 @@ void app_service(struct app *a, int turns, bool busy)
 
 	begin(a, "service thread");
 	if (busy)
-		sfs_mutex_lock(&vol->checkpoint);
+		sfs_mutex_lock(&vol->log.checkpoint);
 	for (int i = 0; i < turns; i++)
 		process_serve(process_now(), true);
 	if (busy)
-		sfs_mutex_unlock(&vol->checkpoint);
+		sfs_mutex_unlock(&vol->log.checkpoint);
 	end(a);
 }
 
@@ -341,7 +341,7 @@ void app_fill_log(struct app *a)
 	uint32_t slot;
 
 	begin(a, "full log");
-	while (sfs_log_reserve(&sfs.volumes[0], 1, true, &slot) == 0)
+	while (sfs_log_reserve(&sfs.volumes[0].log, 1, true, &slot) == 0)
 		;
 	end(a);
 }

@@ -4,7 +4,7 @@
 #define CRASH_MODEL_H
 
 #include "crash/kern.h"
-#include "layout.h"
+#include "format/layout.h"
 
 #define MODEL_NAMES 16u
 #define MODEL_FILES 20u

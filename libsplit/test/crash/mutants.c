@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "core/state.h"
+#include "io/io.h"
 #include "crash/agent.h"
 #include "crash/record.h"
 #include "recover/cover.h"
@@ -18,7 +18,7 @@ extern __typeof__(sfs_replay_copy) __real_sfs_replay_copy, __wrap_sfs_replay_cop
 extern __typeof__(sfs_cover_gaps) __real_sfs_cover_gaps, __wrap_sfs_cover_gaps;
 extern __typeof__(sfs_scan) __real_sfs_scan, __wrap_sfs_scan;
 extern __typeof__(sfs_recover_log) __real_sfs_recover_log, __wrap_sfs_recover_log;
-extern __typeof__(sfs_stage_alloc) __real_sfs_stage_alloc, __wrap_sfs_stage_alloc;
+extern __typeof__(sfs_staging_alloc) __real_sfs_staging_alloc, __wrap_sfs_staging_alloc;
 extern __typeof__(sfs_log_store) __real_sfs_log_store, __wrap_sfs_log_store;
 extern __typeof__(sfs_io_prepare) __real_sfs_io_prepare, __wrap_sfs_io_prepare;
 extern __typeof__(crc32c) __real_crc32c, __wrap_crc32c;
@@ -137,20 +137,20 @@ int __wrap_sfs_recover_log(const struct sfs_root *r, uint32_t id, const struct s
 
 /* ---- what the library does */
 
-sfs_block __real_sfs_stage_alloc(struct sfs_inode *in, uint32_t *n, int *err);
-sfs_block __wrap_sfs_stage_alloc(struct sfs_inode *in, uint32_t *n, int *err);
-sfs_block __wrap_sfs_stage_alloc(struct sfs_inode *in, uint32_t *n, int *err)
+sfs_block __real_sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint32_t *n, int *err);
+sfs_block __wrap_sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint32_t *n, int *err);
+sfs_block __wrap_sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint32_t *n, int *err)
 {
-	const sfs_block b = __real_sfs_stage_alloc(in, n, err);
+	const sfs_block b = __real_sfs_staging_alloc(pool, st, n, err);
 
 	if (is(MUT_STAGING_REUSED) && b)
-		in->region_next -= *n;
+		st->region_next -= *n;
 	return b;
 }
 
-uint32_t __real_sfs_log_store(struct sfs_volume *vol, uint32_t slot, uint64_t word[8]);
-uint32_t __wrap_sfs_log_store(struct sfs_volume *vol, uint32_t slot, uint64_t word[8]);
-uint32_t __wrap_sfs_log_store(struct sfs_volume *vol, uint32_t slot, uint64_t word[8])
+uint32_t __real_sfs_log_store(struct sfs_log *log, uint32_t slot, uint64_t word[8]);
+uint32_t __wrap_sfs_log_store(struct sfs_log *log, uint32_t slot, uint64_t word[8]);
+uint32_t __wrap_sfs_log_store(struct sfs_log *log, uint32_t slot, uint64_t word[8])
 {
 	struct sfs_record rec;
 
@@ -160,7 +160,7 @@ uint32_t __wrap_sfs_log_store(struct sfs_volume *vol, uint32_t slot, uint64_t wo
 	if (is(MUT_PARTS_COUNT))
 		rec.group_pos = rec.group_left = 0;
 	memcpy(word, &rec, sizeof(rec));
-	return __real_sfs_log_store(vol, is(MUT_SLOT_REUSED) ? slot & ~1u : slot, word);
+	return __real_sfs_log_store(log, is(MUT_SLOT_REUSED) ? slot & ~1u : slot, word);
 }
 
 int __real_sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd);

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/core.h"
-#include "core/service.h"
-#include "core/state.h"
+#include "calls/calls.h"
+#include "process/service.h"
+#include "io/io.h"
 #include "crash/agent.h"
 #include "crash/workload.h"
 

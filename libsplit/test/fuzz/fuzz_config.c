@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any SPLITFS_CONFIG: what becomes a volume is exactly one entry of it, and nothing is written beyond a field. */
-#include "core/state.h"
+#include "io/io.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -5,7 +5,7 @@
  * was called to $STUB_COUNTS.
  */
 #include "base/sys.h"
-#include "core/core.h"
+#include "calls/calls.h"
 
 #include <errno.h>
 #include <sys/mman.h>

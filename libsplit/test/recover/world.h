@@ -11,11 +11,11 @@
 
 #include "base/crc32c.h"
 #include "harness.h"
-#include "identity.h"
-#include "layout.h"
+#include "format/identity.h"
+#include "format/layout.h"
 #include "recover/recover.h"
-#include "volume/root.h"
-#include "volume/store.h"
+#include "control/root.h"
+#include "control/store.h"
 
 #ifndef WORLD_CHUNK
 #define WORLD_CHUNK (2u << 20)

@@ -19,9 +19,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "core/core.h"
-#include "layout.h"
-#include "proto.h"
+#include "calls/calls.h"
+#include "format/layout.h"
+#include "format/proto.h"
 #include "relink/relink.h"
 
 struct core_agent {

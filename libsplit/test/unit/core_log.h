@@ -9,7 +9,7 @@
 #include "harness.h"
 
 #include "base/crc32c.h"
-#include "layout.h"
+#include "format/layout.h"
 #include "recover/scan.h"
 
 /* The record of a slot, as long as it has grown; good until 255 more are asked for. */

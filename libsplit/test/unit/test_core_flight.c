@@ -5,7 +5,7 @@
  * file's lock for itself.
  */
 #include "harness.h"
-#include "core/staged.h"
+#include "io/staged.h"
 #include "unit/core_agent.h"
 #include "unit/core_log.h"
 
@@ -171,7 +171,7 @@ static void begin(void)
 		CHECK_EQ(sfs_write(fd, content + size, 1000, (off_t)size), 1000);
 		size += 1000;
 		usleep(20000);
-	} while (__atomic_load_n(&in->staged, __ATOMIC_RELAXED) == 0);
+	} while (__atomic_load_n(&in->staging.count, __ATOMIC_RELAXED) == 0);
 	sfs_inode_put(in);
 	CHECK_EQ(sfs_read(fd, seen, size, 0), size); /* by the kernel: a file is looked at first */
 	check_all();

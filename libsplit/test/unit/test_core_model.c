@@ -6,7 +6,7 @@
  */
 #include "harness.h"
 #include "unit/core_agent.h"
-#include "volume/store.h"
+#include "control/store.h"
 
 #define FILES	 3
 #define FILE_MAX (1 << 20)

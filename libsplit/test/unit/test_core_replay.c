@@ -10,9 +10,9 @@
 #include "unit/core_agent.h"
 #include "unit/core_log.h"
 
-#include "core/state.h"
+#include "io/io.h"
 #include "pm/pm.h"
-#include "volume/store.h"
+#include "control/store.h"
 
 #define FILES	   3
 #define FILE_MAX   (1 << 16)

@@ -5,7 +5,7 @@
  * thread syncs. Not built with the thread sanitizer: the service thread has no thread-local storage for it.
  */
 #include "harness.h"
-#include "core/state.h"
+#include "io/io.h"
 #include "unit/core_agent.h"
 
 #define APPENDERS 3

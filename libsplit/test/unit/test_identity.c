@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The generation: stable over rename and reopening, different for a file that took over an inode number. */
-#include "identity.h"
+#include "format/identity.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "gate.h"
-#include "identity.h"
+#include "format/identity.h"
 
 #define TASKS	   4096u
 #define VIOLATIONS 20u

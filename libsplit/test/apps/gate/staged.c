@@ -7,7 +7,7 @@
 
 #include "gate.h"
 #include "recover/scan.h"
-#include "volume/store.h"
+#include "control/store.h"
 
 static struct sfs_root volume;
 

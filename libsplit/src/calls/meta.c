@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls about a file's size, attributes and durability, and handing a file to the kernel for a call that we do not serve. */
+#include <errno.h>
+#include <linux/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "io/io.h"
+#include "calls/calls.h"
+
+static off_t lseek_of(struct sfs_ofd *ofd, int fd, off_t off, int whence)
+{
+	struct sfs_inode *in = ofd->inode;
+	off_t r;
+
+	sfs_mutex_lock(&ofd->lock);
+	if (whence == SEEK_END) {
+		sfs_rwlock_wrlock(&in->lock);
+		r = sfs_inode_ready(in, fd, ofd->flags);
+		if (r == 0) {
+			if (in->staging.count == 0)
+				sfs_inode_reload(in);
+			r = (off_t)in->size;
+			if (off < 0 ? r + off < 0 : off > INT64_MAX - r)
+				r = off < 0 ? -EINVAL : -EOVERFLOW;
+			else
+				r += off;
+		}
+		sfs_rwlock_wrunlock(&in->lock);
+		if (r >= 0 && ofd->kernel_off)
+			r = sys_lseek(fd, r, SEEK_SET);
+	} else if (whence == SEEK_DATA || whence == SEEK_HOLE) {
+		r = sfs_flush_unlocked(in, SFS_PUBLISH);
+		if (r == 0)
+			r = sys_lseek(fd, off, whence);
+	} else if (ofd->kernel_off || (whence != SEEK_SET && whence != SEEK_CUR)) {
+		r = sys_lseek(fd, off, whence);
+	} else if (whence == SEEK_CUR) {
+		r = off > 0 && ofd->off > INT64_MAX - off ? -EOVERFLOW : ofd->off + off < 0 ? -EINVAL : ofd->off + off;
+	} else {
+		r = off < 0 ? -EINVAL : off;
+	}
+	/* Positions behind the largest file are the kernel's to judge. */
+	if (r > (1ll << 43))
+		r = sys_lseek(fd, r, SEEK_SET);
+	if (r >= 0)
+		ofd->off = r;
+	sfs_mutex_unlock(&ofd->lock);
+	return r;
+}
+
+off_t sfs_lseek(int fd, off_t off, int whence)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	uint64_t *op;
+	off_t r;
+
+	if (!ofd)
+		return SFS_PASS;
+	if (!sfs_op_begin(ofd->inode, &op))
+		return -EDEADLK;
+	r = lseek_of(ofd, fd, off, whence);
+	sfs_op_end(op);
+	return r;
+}
+
+int sfs_fsync(int fd, bool data_only)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	struct sfs_inode *in;
+	uint64_t *op;
+	int r;
+
+	if (!ofd)
+		return SFS_PASS;
+	in = ofd->inode;
+	if (!sfs_op_begin(in, &op))
+		return -EDEADLK;
+	count(in->vol, fsync_ops, 1);
+	sfs_rwlock_wrlock(&in->lock);
+	r = in->ready ? 0 : sfs_inode_ready(in, fd, ofd->flags);
+	if (r == 0)
+		r = sfs_flush_fsync(ofd, fd, data_only);
+	sfs_rwlock_wrunlock(&in->lock);
+	if (r == -EAGAIN)
+		r = sfs_checkpoint(in->vol, true);
+	sfs_op_end(op);
+	return r;
+}
+
+void sfs_sync_all(void)
+{
+	sfs_check_fork();
+	for (int i = 0; i < sfs.nvolumes; i++)
+		sfs_flush_all(&sfs.volumes[i], SFS_PUBLISH);
+}
+
+static int publish_marked(struct sfs_inode *in)
+{
+	uint64_t *op;
+	int r;
+
+	/* In a signal handler: the call that it interrupted is not complete, and may never be. */
+	if (!(in->live || in->staging.count > 0 || in->touched) || !sfs_op_begin(in, &op))
+		return 0;
+	r = sfs_flush_unlocked(in, SFS_PUBLISH);
+	sfs_op_end(op);
+	return r;
+}
+
+static int all_true_one(struct sfs_inode *in, void *arg)
+{
+	(void)arg;
+	publish_marked(in);
+	return 0;
+}
+
+void sfs_all_true(void)
+{
+	sfs_check_fork();
+	for (int i = 0; i < sfs.nvolumes; i++)
+		if (sfs.volumes[i].agent.state == VOL_READY)
+			sfs_inodes_each(&sfs.volumes[i], all_true_one, NULL);
+}
+
+#define NO_CUT UINT64_MAX
+
+/*
+ * A size in the middle of a block: the file system zeroes the rest of the block in place, on DAX at once, and commits the size
+ * later. So that a power loss leaves the old file or the new one, the record comes first, which recovery finishes.
+ */
+static bool tears(const struct sfs_inode *in, uint64_t cut)
+{
+	return cut < in->size && cut % SFS_BLOCK && in->vol->dax && in->vol->mode != SFS_POSIX;
+}
+
+/*
+ * Relink, let the kernel change the file, look at it again. fd: of the file, opened with `flags`. cut: where the call cuts it off, or NO_CUT. Lock not held; the call
+ * gets it held exclusively.
+ */
+static int by_kernel(struct sfs_inode *in, int flags, int fd, int (*call)(int fd, const long *arg), const long *arg,
+		     uint64_t cut)
+{
+	uint32_t slot = 0;
+	bool torn = false;
+	uint64_t *op;
+	int r, unsynced = 0;
+
+	if (!sfs_op_begin(in, &op))
+		return -EDEADLK;
+	for (;;) {
+		sfs_rwlock_wrlock(&in->lock);
+		r = sfs_inode_ready(in, fd, flags);
+		if (r == 0)
+			r = sfs_flush(in, SFS_RETIRE);
+		torn = r == 0 && tears(in, cut);
+		if (torn)
+			r = sfs_log_reserve(&in->vol->log, 2, false, &slot);
+		if (r == 0) {
+			in->kdirty = true;
+			if (torn)
+				sfs_log_cut(&in->vol->log, slot, in->ino, in->gen, cut);
+			r = call(fd, arg);
+			in->window.dense_known = false;
+			if (in->ready)
+				sfs_inode_reload(in);
+			/* Not durable where the journal failed: after a power loss recovery is to finish it. */
+			if (r == 0 && in->vol->mode != SFS_POSIX)
+				r = unsynced = sys_fsync(fd);
+			if (torn)
+				sfs_log_done(&in->vol->log, slot + 1, in->ino, in->gen, unsynced == 0);
+			sfs_rwlock_wrunlock(&in->lock);
+			break;
+		}
+		sfs_rwlock_wrunlock(&in->lock);
+		if (r == -EAGAIN)
+			r = sfs_checkpoint(in->vol, true);
+		if (r < 0)
+			break;
+	}
+	sfs_op_end(op);
+	return r;
+}
+
+static int call_ftruncate(int fd, const long *arg)
+{
+	return sys_ftruncate(fd, arg[0]);
+}
+
+int sfs_ftruncate(int fd, off_t len)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	const long arg[1] = {len};
+
+	if (!ofd)
+		return SFS_PASS;
+	if ((ofd->flags & O_ACCMODE) == O_RDONLY || len < 0)
+		return -EINVAL;
+	return by_kernel(ofd->inode, ofd->flags, fd, call_ftruncate, arg, (uint64_t)len);
+}
+
+/* By its name in /proc, as the file may be opened for reading only. */
+static int call_truncate_name(int fd, const long *arg)
+{
+	char path[32];
+
+	sfs_fd_path(path, fd);
+	return (int)sys_call2(SYS_truncate, (long)path, arg[0]);
+}
+
+int sfs_truncate_known(dev_t dev, ino_t ino, off_t len)
+{
+	const long arg[1] = {len};
+	struct sfs_inode *in;
+	uint64_t signals;
+	int r = SFS_UNKNOWN;
+
+	sfs_check_fork();
+	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
+	in = sfs_inode_ref(dev, ino);
+	if (in) {
+		/* Without a descriptor of ours the kernel serves it, and nothing is staged. */
+		r = in->fd < 0 ? SFS_PASS : by_kernel(in, O_RDONLY, in->fd, call_truncate_name, arg, (uint64_t)len);
+		sfs_inode_put(in);
+	}
+	sfs_signals_restore(signals);
+	return r;
+}
+
+/*
+ * arg[3]: strict. File systems allocate a long range in several transactions and may raise the size with each; blocks behind the
+ * end of the file are nobody's to see, so they come first and the size follows in one step.
+ */
+static int call_fallocate(int fd, const long *arg)
+{
+	struct stat st;
+	int r;
+
+	if (!arg[3] || arg[0] != 0 || arg[2] <= 0 || arg[1] > INT64_MAX - arg[2] || sys_fstat(fd, &st) < 0 ||
+	    arg[1] + arg[2] <= st.st_size)
+		return sys_fallocate(fd, (int)arg[0], arg[1], arg[2]);
+	r = sys_fallocate(fd, FALLOC_FL_KEEP_SIZE, arg[1], arg[2]);
+	if (r == 0)
+		r = sys_ftruncate(fd, arg[1] + arg[2]);
+	/* An append-only file may grow, and may not be truncated. */
+	return r == -EPERM ? sys_fallocate(fd, 0, arg[1], arg[2]) : r;
+}
+
+int sfs_fallocate(int fd, int mode, off_t off, off_t len)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	const long arg[4] = {mode, off, len, ofd && ofd->inode->vol->mode == SFS_STRICT};
+
+	return ofd ? by_kernel(ofd->inode, ofd->flags, fd, call_fallocate, arg, NO_CUT) : SFS_PASS;
+}
+
+/* arg[1]: fd is open for writing. Otherwise its name in /proc is what the kernel lets us truncate by. */
+static int call_truncate(int fd, const long *arg)
+{
+	const struct timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+	char path[32];
+	int r;
+
+	sfs_fd_path(path, fd);
+	r = arg[1] ? sys_ftruncate(fd, arg[0]) : (int)sys_call2(SYS_truncate, (long)path, arg[0]);
+	/* O_TRUNC sets the times also of a file that is empty already; not every file system's truncate does. */
+	if (r == 0)
+		sys_call4(SYS_utimensat, fd, 0, (long)times, 0);
+	return r;
+}
+
+int sfs_truncate_open(int fd, int flags)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	const long arg[2] = {0, (flags & O_ACCMODE) != O_RDONLY};
+
+	return ofd ? by_kernel(ofd->inode, ofd->flags, fd, call_truncate, arg, 0) : call_truncate(fd, arg);
+}
+
+static void push_offset(struct sfs_ofd *ofd, int fd)
+{
+	sfs_mutex_lock(&ofd->lock);
+	if (!ofd->kernel_off)
+		sys_lseek(fd, ofd->off, SEEK_SET);
+	sfs_mutex_unlock(&ofd->lock);
+}
+
+/* The file itself, through fd, which was opened with `flags`; between sfs_op_begin() and sfs_op_end(). */
+static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever, enum sfs_flush how)
+{
+	int r;
+
+	sfs_rwlock_wrlock(&in->lock);
+	/* Another process may have it staged: taking part in the delegation makes that one relink. */
+	r = sfs_inode_ready(in, fd, flags);
+	if (r == 0)
+		r = sfs_flush(in, how);
+	in->kdirty = in->kdirty || how != SFS_PUBLISH;
+	if (forever && (r == 0 || r == -EAGAIN))
+		in->kernel_only = true;
+	sfs_rwlock_wrunlock(&in->lock);
+	return r == -EAGAIN ? sfs_checkpoint(in->vol, true) : r;
+}
+
+int sfs_give_up_known(dev_t dev, ino_t ino)
+{
+	struct sfs_inode *in;
+	uint64_t *op, signals;
+	int r = SFS_UNKNOWN;
+
+	sfs_check_fork();
+	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
+	in = sfs_inode_ref(dev, ino);
+	if (in && in->fd < 0)
+		r = 0; /* the kernel serves it, and nothing is staged */
+	else if (in && sfs_op_begin(in, &op)) {
+		r = make_inode_true(in, in->fd, O_RDONLY, true, SFS_RETIRE);
+		sfs_op_end(op);
+	} else if (in) {
+		r = -EDEADLK;
+	}
+	if (in)
+		sfs_inode_put(in);
+	sfs_signals_restore(signals);
+	return r;
+}
+
+static int make_true(int fd, bool forever, enum sfs_flush how)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	struct sfs_inode *in;
+	uint64_t *op;
+	int r;
+
+	if (!ofd)
+		return 0;
+	in = ofd->inode;
+	if (!sfs_op_begin(in, &op))
+		return -EDEADLK;
+	r = make_inode_true(in, fd, ofd->flags, forever, how);
+	push_offset(ofd, fd);
+	if (forever)
+		ofd->kernel_off = true;
+	sfs_op_end(op);
+	return r;
+}
+
+int sfs_make_true(int fd, bool forever)
+{
+	return make_true(fd, forever, SFS_RETIRE);
+}
+
+int sfs_publish(int fd)
+{
+	return make_true(fd, false, SFS_PUBLISH);
+}
+
+void sfs_changed(int fd)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	struct sfs_inode *in;
+	uint64_t *op;
+	off_t off;
+
+	if (!ofd || !sfs_op_begin(ofd->inode, &op))
+		return;
+	in = ofd->inode;
+	sfs_rwlock_wrlock(&in->lock);
+	if (in->ready)
+		sfs_inode_reload(in);
+	sfs_rwlock_wrunlock(&in->lock);
+	sfs_mutex_lock(&ofd->lock);
+	off = ofd->kernel_off ? 0 : sys_lseek(fd, 0, SEEK_CUR);
+	if (!ofd->kernel_off && off >= 0)
+		ofd->off = off;
+	sfs_mutex_unlock(&ofd->lock);
+	sfs_op_end(op);
+}
+
+int sfs_make_path_true(int dirfd, const char *path, int at_flags)
+{
+	struct stat st;
+	struct sfs_inode *in;
+	uint64_t signals;
+	int r = 0;
+
+	sfs_check_fork();
+	if (sfs.nvolumes == 0 || sys_fstatat(dirfd, path, &st, at_flags & (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)) < 0)
+		return 0;
+	signals = sfs_signals_block();
+	in = sfs_inode_ref(st.st_dev, st.st_ino);
+	if (in) {
+		/*
+		 * The call that follows changes a name or an attribute, which a later fsync is to commit. It may be the last name:
+		 * an inode that is not open does not keep the blocks for long.
+		 */
+		in->kdirty = true;
+		in->park.age = SFS_AGE_OLD;
+		r = publish_marked(in);
+		sfs_inode_put(in);
+	}
+	sfs_signals_restore(signals);
+	return r;
+}
+
+/*
+ * The inode that a stat result is about, when what the kernel said of it may be old; with a reference. The service thread may have
+ * been relinking while the kernel was asked: then the size is neither the old nor the new one.
+ */
+static struct sfs_inode *stale(dev_t dev, ino_t ino, uint64_t size)
+{
+	struct sfs_inode *in = sfs_inode_ref(dev, ino);
+
+	if (in && in->staging.count == 0 && !in->touched && in->grant.deleg != SFS_DELEG_NONE && in->size == size) {
+		sfs_inode_put(in);
+		return NULL;
+	}
+	return in;
+}
+
+/* What stat should say of the file, where the kernel's answer may be old. False: that one is right. */
+static bool truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
+{
+	struct sfs_inode *in;
+	uint64_t *op, signals;
+	bool known = false;
+
+	if (sfs.nvolumes == 0 || !sfs_volume_of(dev))
+		return false;
+	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
+	in = stale(dev, ino, size);
+	if (in && sfs_op_begin(in, &op)) {
+		sfs_rwlock_wrlock(&in->lock);
+		if (in->fd >= 0) {
+			sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
+			sfs_inode_times(in);
+			known = sys_fstat(in->fd, now) == 0;
+			if (known && in->staging.count > 0 && (uint64_t)now->st_size < in->size) {
+				now->st_size = (off_t)in->size;
+				now->st_blocks += (blkcnt_t)(in->staging.count * (SFS_BLOCK / 512));
+			}
+		}
+		sfs_rwlock_wrunlock(&in->lock);
+		sfs_op_end(op);
+	}
+	if (in)
+		sfs_inode_put(in);
+	sfs_signals_restore(signals);
+	return known;
+}
+
+void sfs_fix_stat(struct stat *st)
+{
+	struct stat now;
+
+	if (truth(st->st_dev, st->st_ino, (uint64_t)st->st_size, &now))
+		*st = now;
+}
+
+void sfs_fix_statx(struct statx *stx)
+{
+	struct stat now;
+
+	if (!truth(makedev(stx->stx_dev_major, stx->stx_dev_minor), stx->stx_ino, stx->stx_size, &now))
+		return;
+	stx->stx_mtime.tv_sec = now.st_mtim.tv_sec;
+	stx->stx_mtime.tv_nsec = (uint32_t)now.st_mtim.tv_nsec;
+	stx->stx_ctime.tv_sec = now.st_ctim.tv_sec;
+	stx->stx_ctime.tv_nsec = (uint32_t)now.st_ctim.tv_nsec;
+	stx->stx_size = (uint64_t)now.st_size;
+	stx->stx_blocks = (uint64_t)now.st_blocks;
+}

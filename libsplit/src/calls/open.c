@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptors: which of the process's descriptors are open files of our volumes, and their open file descriptions. */
+#include "calls/calls.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/sys.h"
+#include "files/privileges.h"
+#include "files/reopen.h"
+#include "io/io.h"
+
+#define SLAB_BYTES (64ul << 10)
+#define LINGER_MAX 128u
+#define SETFL	   (O_APPEND | O_DIRECT | O_NONBLOCK | O_NOATIME) /* what F_SETFL can change */
+
+/* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. */
+struct sfs_ofd *sfs_ofd_of(int fd)
+{
+	sfs_check_fork();
+	return sfs_ours(fd) ? sfs_known(fd) : NULL;
+}
+
+/*
+ * A free one, its lock held. A call may still be at work with one that was closed under it, and would leave its offset there: that one is
+ * passed over.
+ */
+static struct sfs_ofd *ofd_free_locked(void)
+{
+	for (struct sfs_ofd **p = &sfs_files.free_ofds; *p; p = &(*p)->next_free) {
+		struct sfs_ofd *ofd = *p;
+
+		if (sfs_mutex_trylock(&ofd->lock)) {
+			*p = ofd->next_free;
+			return ofd;
+		}
+	}
+	return NULL;
+}
+
+static struct sfs_ofd *ofd_new_locked(struct sfs_inode *in, int flags)
+{
+	struct sfs_ofd *ofd = ofd_free_locked();
+
+	if (!ofd) {
+		ofd = sys_mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (sys_is_err(ofd))
+			return NULL;
+		for (size_t i = 0; i < SLAB_BYTES / sizeof(*ofd); i++) {
+			/* On the path of every read and write: sfs_op_begin() knows who is inside. */
+			ofd[i].lock.brief = true;
+			ofd[i].next_free = sfs_files.free_ofds;
+			sfs_files.free_ofds = &ofd[i];
+		}
+		ofd = ofd_free_locked();
+	}
+	ofd->inode = in;
+	ofd->refs = 1;
+	ofd->flags = flags;
+	ofd->kernel_off = false;
+	ofd->off = 0;
+	sfs_mutex_unlock(&ofd->lock);
+	return ofd;
+}
+
+/* Stores in place have changed the file, and after the last close nobody may come by to say so. */
+static void times(struct sfs_inode *in)
+{
+	sfs_rwlock_wrlock(&in->lock);
+	sfs_inode_times(in);
+	sfs_rwlock_wrunlock(&in->lock);
+}
+
+/*
+ * Nothing to relink at the last close: it has been done, or the user has said that it may come later and the inode stays for the service
+ * thread to do it.
+ */
+static bool rests(const struct sfs_inode *in)
+{
+	if (!in->vol->dax)
+		return false;
+	if (in->staging.count == 0 && !in->touched && !in->kept && (in->vol->mode != SFS_POSIX || in->committed))
+		return true;
+	return sfs.fsync_records && sfs_inode_parks(in);
+}
+
+/*
+ * Drop one descriptor's hold on its description; with the last one relink what is staged, so that a closed file is what
+ * everybody sees. Returns what close(2) should report.
+ */
+static int ofd_put_blocked(struct sfs_ofd *ofd)
+{
+	struct sfs_inode *in = ofd->inode;
+	bool last, gone = false, many = false, publish = false, touched = false;
+	uint64_t *op;
+	int r = 0;
+
+	sfs_mutex_lock(&sfs_files.lock);
+	last = --ofd->refs == 0;
+	if (last) {
+		ofd->next_free = sfs_files.free_ofds;
+		sfs_files.free_ofds = ofd;
+		/* Records that go on counting keep the inode, and its descriptor: not too many. */
+		many = load_acquire(&in->vol->live) > LINGER_MAX;
+		publish = (in->live || in->staging.count > 0) && (many || !rests(in));
+		touched = in->touched && in->staging.count == 0;
+		if (!publish && !touched)
+			gone = sfs_inode_put_locked(in);
+	}
+	sfs_mutex_unlock(&sfs_files.lock);
+	if (gone)
+		sfs_inode_end(in);
+	if (!publish && !touched)
+		return 0;
+	/* In a signal handler in the middle of a call on this file, which has the lock, it is left to the service thread. */
+	if (likely(sfs_op_begin(in, &op))) {
+		if (publish)
+			r = sfs_flush_unlocked(in, many ? SFS_RETIRE : SFS_PUBLISH);
+		else
+			times(in);
+		sfs_op_end(op);
+	}
+	sfs_inode_put(in);
+	return r;
+}
+
+static int ofd_put(struct sfs_ofd *ofd)
+{
+	const uint64_t signals = sfs_signals_block(); /* once for all locks on the way */
+	const int r = ofd_put_blocked(ofd);
+
+	sfs_signals_restore(signals);
+	return r;
+}
+
+/* Does any descriptor of the application lead to the inode? */
+static bool open_here(const struct sfs_inode *in)
+{
+	for (int fd = 0; fd <= load_acquire(&sfs_fdt.fd_max); fd++) {
+		const struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
+
+		if (ofd > SFS_PRIVATE && ofd->inode == in)
+			return true;
+	}
+	return false;
+}
+
+/* With nothing staged the kernel knows the size: is it another one than when we looked last? */
+static bool outdated(const struct sfs_inode *in, const struct stat *st)
+{
+	return in->staging.count == 0 && (uint64_t)st->st_size != in->ksize;
+}
+
+/* Is the inode as one more description with these flags needs it? */
+static bool has_all(struct sfs_inode *in, const struct stat *st, int flags)
+{
+	bool yes;
+
+	sfs_rwlock_rdlock(&in->lock);
+	yes = sfs_io_prepared(in) && !in->lost && ((flags & O_ACCMODE) == O_RDONLY || in->writable) && !outdated(in, st) &&
+	      !sfs_was_mapped(in);
+	sfs_rwlock_rdunlock(&in->lock);
+	return yes;
+}
+
+/*
+ * Ask for the file now: whoever has staged data of it relinks, and fstat tells the truth from the start. reload: somebody may have
+ * changed it.
+ */
+static void get_ready(struct sfs_inode *in, int fd, const struct stat *st, int flags, bool reload)
+{
+	sfs_rwlock_wrlock(&in->lock);
+	if (unlikely(in->lost))
+		in->lost = open_here(in);
+	if (sfs_inode_ready(in, fd, flags) == 0 && unlikely(sfs_was_mapped(in)))
+		in->kernel_only = true;
+	if (reload || outdated(in, st))
+		sfs_inode_reload(in);
+	sfs_rwlock_wrunlock(&in->lock);
+}
+
+/*
+ * Make fd ours if it is a regular file of a volume. Returns 1 when it is, 0 when not, or a negative errno value. *file: the inode, which may be
+ * another file's when another thread closes fd meanwhile.
+ */
+static int attach(int fd, const struct stat *st, int flags, bool kernel_off, struct sfs_inode **file)
+{
+	struct sfs_volume *vol = S_ISREG(st->st_mode) ? sfs_volume_of(st->st_dev) : NULL;
+	struct sfs_inode *in;
+	struct sfs_ofd *ofd = NULL;
+	bool known = false;
+	uint64_t *op;
+	int r;
+
+	if (!vol || (flags & O_PATH) || fd >= sfs_fds_len)
+		return 0;
+	r = sfs_volume_connect(vol, fd);
+	if (vol->provider == RELINK_EXT4)
+		sfs_reopen_enable();
+	if (!vol->dedicated && !sfs_below(vol, fd))
+		return 0;
+	if (r < 0 && vol->mode == SFS_STRICT && (flags & O_ACCMODE) != O_RDONLY)
+		return -EIO;
+	sfs_mutex_lock(&sfs_files.lock);
+	in = sfs_inode_get_locked(vol, st->st_dev, st->st_ino);
+	if (in) {
+		known = in->ready && in->refs - in->walks == 1;
+		/* Who may execute it must not find it open for writing. */
+		in->park.keep = !(st->st_mode & 0111);
+		ofd = ofd_new_locked(in, flags);
+	}
+	sfs_mutex_unlock(&sfs_files.lock);
+	if (!in)
+		return -ENOMEM;
+	if (!ofd) {
+		sfs_inode_put(in);
+		return -ENOMEM;
+	}
+	*file = in;
+	ofd->kernel_off = kernel_off;
+	/* In a signal handler in the middle of a call on this file, which has prepared it, the lock is its thread's. */
+	if (likely(sfs_op_begin(in, &op))) {
+		if (known || !has_all(in, st, flags)) /* known: while it was not open here */
+			get_ready(in, fd, st, flags, known);
+		sfs_privileges_look(in, fd, st, flags);
+		sfs_op_end(op);
+	}
+	sfs_fds_enter(fd, ofd);
+	return 1;
+}
+
+/* The file that fd, ours, was opened on: nothing of what is written to it may count before its name does. */
+static int name_it(struct sfs_inode *in, int fd, int flags, const struct stat *st)
+{
+	int r = in->named ? 0 : sfs_open_durable(in->vol, fd, flags, st);
+
+	in->named = in->named || r == 0;
+	return r;
+}
+
+/* Forget an entry that a descriptor closed behind our back left. */
+static void drop(int fd)
+{
+	struct sfs_ofd *old;
+
+	if ((unsigned)fd >= (unsigned)sfs_fds_len)
+		return;
+	store_release(&sfs_fds_fresh[fd], 0);
+	old = __atomic_exchange_n(&sfs_fds[fd], NULL, __ATOMIC_ACQ_REL);
+	if (old > SFS_PRIVATE)
+		ofd_put(old);
+}
+
+bool sfs_ours_unknown(int fd)
+{
+	sfs_adopt(fd);
+	return (unsigned)fd < (unsigned)sfs_fds_len && load_acquire(&sfs_fds[fd]) > SFS_PRIVATE;
+}
+
+void sfs_adopt(int fd)
+{
+	struct sfs_ofd *ofd;
+	struct stat st;
+	struct sfs_inode *in;
+	uint32_t name;
+	int flags;
+
+	if ((unsigned)fd >= (unsigned)sfs_fds_len || sys_fstat(fd, &st) < 0)
+		return;
+	/* Two threads may use a descriptor for the first time at once. */
+	sfs_mutex_lock(&sfs_files.adopt);
+	ofd = load_acquire(&sfs_fds[fd]);
+	if (ofd != SFS_PRIVATE && !(ofd > SFS_PRIVATE && ofd->inode->dev == st.st_dev && ofd->inode->ino == st.st_ino)) {
+		name = sfs_fds_fresh[fd];
+		drop(fd);
+		flags = sys_fcntl(fd, F_GETFL, 0);
+		if (flags < 0 || attach(fd, &st, flags, !name, &in) != 1) {
+			sfs_fds_know(fd, SFS_FOREIGN);
+		} else if (name) {
+			sfs_reopen_note(in, name);
+			if (name_it(in, fd, flags, &st) < 0)
+				in->kernel_only = true; /* whose O_DSYNC writes fail, as the journal has */
+		}
+	}
+	sfs_mutex_unlock(&sfs_files.adopt);
+}
+
+/*
+ * O_TRUNC on a file of ours that is there already: some process may have staged data of it, so it is opened as it is, taken over,
+ * and then truncated.
+ */
+static bool truncates_ours(int dirfd, const char *path, int flags)
+{
+	struct stat st;
+
+	return (flags & O_TRUNC) && (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL) && !(flags & O_PATH) &&
+	       sys_fstatat(dirfd, path, &st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) == 0 && S_ISREG(st.st_mode) &&
+	       sfs_volume_of(st.st_dev);
+}
+
+/*
+ * Need nothing be known of the file before the descriptor is used? Not so while an agent may be missing, which strict has to say at
+ * open, and where the call may have created the file, which sync and strict make durable.
+ */
+static bool may_wait(int fd, int flags)
+{
+	if (fd >= sfs_fds_len || (flags & O_PATH) || sfs.nvolumes == 0)
+		return false;
+	for (int i = 0; i < sfs.nvolumes; i++) {
+		const struct sfs_volume *vol = &sfs.volumes[i];
+
+		if (load_acquire(&vol->agent.state) != VOL_READY || (vol->mode != SFS_POSIX && (flags & O_CREAT)))
+			return false;
+	}
+	return true;
+}
+
+int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
+{
+	const bool truncate = truncates_ours(dirfd, path, flags);
+	const uint32_t name = sfs_reopen_name(dirfd, path);
+	const int how = (truncate ? flags & ~O_TRUNC : flags) | O_LARGEFILE;
+	struct sfs_inode *in;
+	uint64_t signals;
+	struct stat st;
+	int fd, r;
+
+	sfs_check_fork();
+	fd = sfs_reopen(dirfd, path, flags, name);
+	if (fd == SFS_PASS)
+		fd = sys_openat(dirfd, path, how, mode);
+	if (fd == -EMFILE && load_acquire(&sfs_files.parked) > 0) {
+		sfs_inodes_unpark(); /* they have descriptors */
+		fd = sys_openat(dirfd, path, how, mode);
+	}
+	if (fd < 0)
+		return fd;
+	drop(fd);
+	if (!truncate && may_wait(fd, flags)) {
+		sfs_fds_opened(fd, name);
+		return fd;
+	}
+	signals = sfs_signals_block();
+	r = sys_fstat(fd, &st);
+	if (r == 0)
+		r = attach(fd, &st, flags, false, &in);
+	if (r > 0)
+		sfs_reopen_note(in, name);
+	if (r == 0 && fd < sfs_fds_len)
+		sfs_fds_know(fd, SFS_FOREIGN);
+	if (r >= 0 && truncate)
+		r = sfs_truncate_open(fd, flags);
+	else if (r > 0)
+		r = name_it(in, fd, flags, &st);
+	sfs_signals_restore(signals);
+	if (r < 0) {
+		if (sfs_close(fd) == SFS_PASS)
+			sys_close(fd);
+		return r;
+	}
+	return fd;
+}
+
+int sfs_close(int fd)
+{
+	struct sfs_ofd *ofd;
+	int r = 0, k;
+
+	sfs_check_fork();
+	if ((unsigned)fd >= (unsigned)sfs_fds_len)
+		return SFS_PASS;
+	if (sfs_fd_is_private(fd))
+		return -EBADF;
+	ofd = __atomic_exchange_n(&sfs_fds[fd], NULL, __ATOMIC_ACQ_REL);
+	if (ofd <= SFS_PRIVATE) {
+		store_release(&sfs_fds_fresh[fd], 0);
+		return SFS_PASS;
+	}
+	r = ofd_put(ofd);
+	k = sys_close(fd);
+	return k < 0 ? k : r;
+}
+
+void sfs_forget(int fd)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+
+	if (!ofd)
+		return;
+	sfs_make_true(fd, false);
+	drop(fd);
+}
+
+/* The next number, fd or above, of which something may be known; ~0u: there is none. Between the program's and our own is a gap. */
+static unsigned next_known(unsigned fd)
+{
+	const int known = load_acquire(&sfs_fdt.known_max), from = load_acquire(&sfs_fdt.private_min),
+		  to = load_acquire(&sfs_fdt.private_max);
+
+	if ((int)fd < 0)
+		return ~0u;
+	if ((int)fd <= known || ((int)fd >= from && (int)fd <= to))
+		return fd;
+	return (int)fd < from && from <= to ? (unsigned)from : ~0u;
+}
+
+void sfs_replaced(int fd)
+{
+	drop(fd);
+}
+
+int sfs_close_range(unsigned first, unsigned last, unsigned flags)
+{
+	if (!sfs_fds || first > last || (flags & ~4u) || (flags & 4u)) /* CLOSE_RANGE_CLOEXEC closes nothing now */
+		return SFS_PASS;
+	for (unsigned fd = next_known(first); fd <= last && fd < (unsigned)sfs_fds_len; fd = next_known(fd + 1)) {
+		struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
+
+		if (ofd > SFS_PRIVATE) {
+			sfs_close((int)fd);
+		} else if (ofd == SFS_PRIVATE) {
+			/* Ours stay open: close what is before, go on behind. */
+			if (fd > first)
+				sys_call3(SYS_close_range, first, fd - 1, 0);
+			first = fd + 1;
+		} else {
+			if (sfs_fds_fresh[fd])
+				store_release(&sfs_fds_fresh[fd], 0);
+			if (ofd)
+				store_release(&sfs_fds[fd], (struct sfs_ofd *)NULL);
+		}
+	}
+	return first <= last ? (int)sys_call3(SYS_close_range, first, last, flags) : 0;
+}
+
+/* fd `copy` was just made a duplicate of fd by the kernel. */
+static void share(int fd, int copy)
+{
+	struct sfs_ofd *ofd = (unsigned)fd < (unsigned)sfs_fds_len ? load_acquire(&sfs_fds[fd]) : NULL;
+
+	if (copy >= sfs_fds_len)
+		return;
+	drop(copy);
+	if (ofd > SFS_PRIVATE) {
+		sfs_mutex_lock(&sfs_files.lock);
+		ofd->refs++;
+		sfs_mutex_unlock(&sfs_files.lock);
+	}
+	sfs_fds_enter(copy, ofd);
+}
+
+int sfs_dup(int fd)
+{
+	int copy;
+
+	sfs_ours(fd);
+	copy = (int)sys_call1(SYS_dup, fd);
+	if (copy >= 0)
+		share(fd, copy);
+	return copy;
+}
+
+int sfs_dup3(int fd, int newfd, int flags)
+{
+	int r;
+
+	sfs_ours(fd);
+	if (sfs_fd_is_private(newfd))
+		return -EBADF;
+	r = (int)sys_call3(SYS_dup3, fd, newfd, flags);
+	if (r >= 0)
+		share(fd, newfd);
+	return r;
+}
+
+int sfs_fcntl(int fd, int cmd, long arg)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	int r;
+
+	if (cmd == F_SETLK || cmd == F_SETLKW || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW || cmd == F_SETLEASE) {
+		r = sfs_publish(fd); /* a lock is where another process looks */
+		if (r < 0)
+			return r;
+	}
+	r = sys_fcntl(fd, cmd, arg);
+	if (r < 0)
+		return r;
+	switch (cmd) {
+	case F_DUPFD:
+	case F_DUPFD_CLOEXEC:
+		share(fd, r);
+		break;
+	case F_SETFL:
+		if (ofd)
+			ofd->flags = (ofd->flags & ~SETFL) | (int)(arg & SETFL);
+		break;
+	case F_SETLK:
+	case F_SETLKW:
+	case F_OFD_SETLK:
+	case F_OFD_SETLKW:
+		if (ofd)
+			sfs_changed(fd);
+		break;
+	}
+	return r;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Descriptors whose bytes will reach the kernel without our seeing it: standard streams, and what other processes get by fork, exec
+ * or a message. Where the mode promises that a completed write survives a power loss, the kernel has to keep that promise: the open
+ * file description gets O_DSYNC. fcntl(2) can't set it, so the file is opened once more, through /proc, under the same numbers.
+ *
+ * Only while the description is this process's alone: nobody else may be left behind with the old one and its offset. And not
+ * while this process has locks on the file, which closing any descriptor of it would drop.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/sys.h"
+#include "calls/calls.h"
+#include "io/io.h"
+
+/* An emulated volume promises what was fsynced, and the kernel keeps that by itself. Without an agent, we do not know. */
+static bool promised(const struct sfs_volume *vol)
+{
+	return vol->mode != SFS_POSIX && (vol->dax || load_acquire(&vol->agent.state) != VOL_READY);
+}
+
+bool sfs_wants_dsync(int fd)
+{
+	const struct sfs_ofd *ofd = sfs_ofd_of(fd);
+
+	return ofd && promised(ofd->inode->vol);
+}
+
+/* Does this process have a lock on the file through fd? /proc/self/fdinfo has a line for each; in doubt it has. */
+static bool locked(int fd)
+{
+	char path[36] = "/proc/self/fdinfo/", text[1024], digits[32];
+	ssize_t n;
+	int info;
+
+	sfs_fd_path(digits, fd);
+	memcpy(path + sizeof("/proc/self/fdinfo/") - 1, digits + sizeof("/proc/self/fd/") - 1, 12);
+	info = sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+	if (info < 0)
+		return true;
+	n = sys_read(info, text, sizeof(text));
+	sys_close(info);
+	for (ssize_t i = 0; i + 5 <= n; i++)
+		if (memcmp(text + i, "lock:", 5) == 0)
+			return true;
+	return n < 0 || n == sizeof(text);
+}
+
+/* A lock by fcntl(2) is the process's, through whichever descriptor. */
+static bool inode_locked(const struct sfs_inode *in)
+{
+	for (int fd = 0; fd <= load_acquire(&sfs_fdt.fd_max); fd++) {
+		struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
+
+		if (ofd > SFS_PRIVATE && ofd->inode == in && locked(fd))
+			return true;
+	}
+	return false;
+}
+
+/* ofd.lock held: every descriptor of the description becomes one of a new description of the same file. */
+static int reopen(struct sfs_ofd *ofd, int fd, int flags)
+{
+	char path[32];
+	int again, r = 0;
+
+	sfs_fd_path(path, fd);
+	again = sys_openat(AT_FDCWD, path,
+			   (flags & (O_ACCMODE | O_APPEND | O_DIRECT | O_NONBLOCK | O_NOATIME)) | O_DSYNC | O_CLOEXEC, 0);
+	if (again < 0)
+		return again;
+	sys_lseek(again, ofd->off, SEEK_SET);
+	for (int i = 0; i <= load_acquire(&sfs_fdt.fd_max) && r >= 0; i++) {
+		int cloexec;
+
+		if (load_acquire(&sfs_fds[i]) != ofd)
+			continue;
+		cloexec = sys_fcntl(i, F_GETFD, 0);
+		if (cloexec >= 0)
+			r = (int)sys_call3(SYS_dup3, again, i, cloexec & FD_CLOEXEC ? O_CLOEXEC : 0);
+	}
+	sys_close(again);
+	return r < 0 ? r : 0;
+}
+
+/* 0 also where it can't be done: docs/data-path.md says what holds then. */
+static int write_through(struct sfs_ofd *ofd, int fd)
+{
+	struct sfs_inode *in = ofd->inode;
+	uint64_t signals;
+	int flags, r = 0;
+
+	if ((ofd->flags & O_ACCMODE) == O_RDONLY || !promised(in->vol))
+		return 0;
+	signals = sfs_signals_block(); /* a handler may use the lock */
+	sfs_mutex_lock(&ofd->lock);
+	flags = sys_fcntl(fd, F_GETFL, 0);
+	if (flags >= 0 && !(flags & O_DSYNC) && !ofd->kernel_off && load_acquire(&sfs_fds[fd]) == ofd && !inode_locked(in))
+		r = reopen(ofd, fd, flags);
+	sfs_mutex_unlock(&ofd->lock);
+	sfs_signals_restore(signals);
+	/* Whom the file no longer lets in keeps what he has. */
+	return r == -EACCES || r == -EPERM || r == -ENOENT || r == -ETXTBSY || r == -ENXIO ? 0 : r;
+}
+
+int sfs_write_through(int fd)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+
+	return ofd ? write_through(ofd, fd) : 0;
+}
+
+void sfs_write_through_all(void)
+{
+	bool any = false;
+
+	sfs_check_fork();
+	for (int i = 0; i < sfs.nvolumes; i++)
+		any = any || promised(&sfs.volumes[i]);
+	for (int fd = 0; any && fd <= load_acquire(&sfs_fdt.fd_max); fd++)
+		if (load_acquire(&sfs_fds[fd]) != SFS_PRIVATE)
+			sfs_write_through(fd);
+}

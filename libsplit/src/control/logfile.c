@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operation logs as files: made, found, removed. Their records are the client's (core/oplog.c) and recovery's business. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "control/store.h"
+
+static void name_of(char name[32], uint32_t id, const char *suffix)
+{
+	snprintf(name, 32, "%06u%s", id, suffix);
+}
+
+uint32_t sfs_log_seed(const uint8_t uuid[16], uint32_t id)
+{
+	return crc32c(crc32c(0, uuid, 16), &id, sizeof(id));
+}
+
+int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, struct sfs_why *why)
+{
+	struct sfs_log_header h = {.magic = SFS_LOG_MAGIC, .format = SFS_FORMAT, .log_id = id, .slots = slots, .epoch = 1};
+	const off_t bytes = SFS_LOG_RECORDS_OFFSET + (off_t)slots * (off_t)sizeof(struct sfs_record);
+	char tmp[32], name[32];
+	int fd, err;
+
+	name_of(tmp, id, ".tmp");
+	name_of(name, id, "");
+	memcpy(h.uuid, r->uuid, sizeof(h.uuid));
+	h.seed = sfs_log_seed(r->uuid, id);
+	h.dax = r->dax;
+	err = sfs_boot_id(h.boot_id);
+	if (err)
+		return sfs_fail(why, err, "read the boot id: %s", strerror(-err));
+	fd = openat(r->log, tmp, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return sfs_fail(why, -errno, "create a log in %s: %s", r->path, strerror(errno));
+	/* On persistent memory no store is to find a block that was never written: making it one is a journal commit. */
+	err = r->dax || fallocate(fd, 0, 0, bytes) < 0 ? sfs_fill_zero(fd, (uint64_t)bytes) : 0;
+	if (!err && pwrite(fd, &h, sizeof(h), 0) != sizeof(h))
+		err = errno ? -errno : -ENOSPC;
+	if (!err)
+		err = sfs_root_own(r, fd);
+	if (!err && r->dax && fsync(fd) < 0)
+		err = -errno;
+	if (!err && renameat(r->log, tmp, r->log, name) < 0)
+		err = -errno;
+	if (!err && r->dax && fsync(r->log) < 0)
+		err = -errno;
+	if (err) {
+		unlinkat(r->log, tmp, 0);
+		close(fd);
+		return sfs_fail(why, err, "make a log in %s: %s", r->path, strerror(-err));
+	}
+	return fd;
+}
+
+int sfs_log_open(const struct sfs_root *r, uint32_t id, int flags)
+{
+	char name[32];
+	struct stat st;
+	int fd;
+
+	name_of(name, id, "");
+	fd = openat(r->log, name, flags | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return -EINVAL;
+	}
+	return fd;
+}
+
+int sfs_log_remove(const struct sfs_root *r, uint32_t id)
+{
+	char name[32];
+
+	name_of(name, id, "");
+	return unlinkat(r->log, name, 0) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+int sfs_log_list(const struct sfs_root *r, struct sfs_numbers *logs, struct sfs_numbers *leases, struct sfs_why *why)
+{
+	int err = sfs_list_dir(r->log, "", logs);
+
+	if (!err) {
+		err = sfs_list_dir(r->log, ".lease", leases);
+		if (err)
+			sfs_numbers_free(logs);
+	}
+	return err ? sfs_fail(why, err, "list the logs of %s: %s", r->path, strerror(-err)) : 0;
+}
+
+void sfs_log_stats_sum(const struct sfs_log_stats *stats, struct sfs_counters *c)
+{
+	memset(c, 0, sizeof(*c));
+	for (unsigned i = 0; i < SFS_COUNTER_PLACES; i++)
+		sfs_counters_add(c, &stats->place[i].counters);
+}
+
+int sfs_log_counters(int logfd, struct sfs_counters *c)
+{
+	struct sfs_log_stats stats;
+	const ssize_t n = pread(logfd, &stats, sizeof(stats), SFS_BLOCK);
+
+	memset(c, 0, sizeof(*c));
+	if (n != (ssize_t)sizeof(stats))
+		return n < 0 ? -errno : -EINVAL;
+	sfs_log_stats_sum(&stats, c);
+	return 0;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who a process is: a pid alone may have been used again, pid and start time may not (within one boot). */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "control/store.h"
+
+static ssize_t slurp(int pid, const char *what, char *buf, size_t size)
+{
+	char path[64];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, what);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	n = read(fd, buf, size - 1);
+	close(fd);
+	buf[n > 0 ? n : 0] = 0;
+	return n;
+}
+
+/* Field 3 of /proc/PID/stat, the state, in buf; NULL without such a process. */
+static char *stat_state(int pid, char *buf, size_t size)
+{
+	char *p;
+
+	if (pid <= 0 || slurp(pid, "stat", buf, size) <= 0)
+		return NULL;
+	/* The name, field 2, may hold anything, also parentheses: fields are counted from the last one. */
+	p = strrchr(buf, ')');
+	return p && p[1] == ' ' ? p + 2 : NULL;
+}
+
+char sfs_process_state(int pid)
+{
+	char buf[1024];
+	const char *p = stat_state(pid, buf, sizeof(buf));
+
+	return p && *p ? *p : '?';
+}
+
+uint64_t sfs_process_start(int pid)
+{
+	char buf[1024], *p = stat_state(pid, buf, sizeof(buf)), state;
+	long threads = 0;
+
+	if (!p)
+		return 0;
+	state = *p;
+	for (int field = 3; field < 22; field++) {
+		if (field == 20)
+			threads = strtol(p, NULL, 10);
+		p = strchr(p, ' ');
+		if (!p)
+			return 0;
+		p++;
+	}
+	/* A process whose first thread has ended looks like a zombie, and others may still run. */
+	if ((state == 'Z' || state == 'X') && threads < 2)
+		return 0;
+	return strtoull(p, NULL, 10);
+}
+
+void sfs_process_comm(int pid, char comm[16])
+{
+	char buf[64];
+
+	memset(comm, 0, 16);
+	if (pid <= 0 || slurp(pid, "comm", buf, sizeof(buf)) <= 0)
+		return;
+	buf[strcspn(buf, "\n")] = 0;
+	snprintf(comm, 16, "%.15s", buf);
+}
+
+long sfs_process_number(int pid, const char *field)
+{
+	char buf[4096];
+	const size_t n = strlen(field);
+
+	if (pid <= 0 || slurp(pid, "status", buf, sizeof(buf)) <= 0)
+		return 0;
+	/* The first line has the name, in which a line break is escaped. */
+	for (const char *p = buf; p; p = strchr(p, '\n')) {
+		p += *p == '\n';
+		if (strncmp(p, field, n) == 0 && p[n] == ':')
+			return strtol(p + n + 1, NULL, 10);
+	}
+	return 0;
+}
+
+long sfs_process_syscall(int tid, unsigned long arg[3])
+{
+	char buf[256];
+	long nr = -1;
+
+	if (tid <= 0 || slurp(tid, "syscall", buf, sizeof(buf)) <= 0 ||
+	    sscanf(buf, "%ld 0x%lx 0x%lx 0x%lx", &nr, &arg[0], &arg[1], &arg[2]) != 4)
+		return -1;
+	return nr;
+}
+
+bool sfs_process_maps(int pid, uint64_t ino)
+{
+	char path[64], *line = NULL;
+	bool found = false;
+	size_t size = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return true;
+	/* start-end perms offset device inode path */
+	errno = 0;
+	while (!found && getline(&line, &size, f) > 0) {
+		unsigned long long n;
+
+		found = sscanf(line, "%*s %*s %*s %*s %llu", &n) == 1 && n == ino;
+	}
+	found = found || errno == EACCES || errno == EPERM;
+	free(line);
+	fclose(f);
+	return found;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The files of the control directory that come and go: logs with their leases, and staging files. Numbers are never used twice
+ * while the agent or a recovery runs, and a file that a client had open is never given to another one: it is removed and a
+ * fresh one takes its place, so nothing a client does with old descriptors or mappings can reach another client's data.
+ */
+#ifndef SFS_STORE_H
+#define SFS_STORE_H
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "format/layout.h"
+#include "control/root.h"
+
+#define SFS_DEFAULT_POOL_BYTES	(256ull << 20)
+#define SFS_DEFAULT_CHUNK_BYTES (16ull << 20)
+#define SFS_DEFAULT_LOG_BYTES	(4ull << 20)
+
+/* Sorted list of numbers. */
+struct sfs_numbers {
+	uint32_t *v;
+	uint32_t n;
+	uint32_t max; /* of any name of that form, also of what is no regular file and not listed: such a number is taken */
+};
+static inline void sfs_numbers_free(struct sfs_numbers *l)
+{
+	free(l->v);
+	l->v = NULL;
+	l->n = l->max = 0;
+}
+int sfs_numbers_has(const struct sfs_numbers *l, uint32_t number);
+
+/* --- operation logs (logfile.c) */
+
+/*
+ * Make log `id` with `slots` records: space allocated, pages touched, header of this boot, epoch 1. It appears under its name only
+ * when it is complete. Returns an open descriptor or a negative errno value.
+ */
+int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, struct sfs_why *why);
+int sfs_log_open(const struct sfs_root *r, uint32_t id, int flags);
+/* Initial value of the checksums of the log's records. */
+uint32_t sfs_log_seed(const uint8_t uuid[16], uint32_t id);
+int sfs_log_remove(const struct sfs_root *r, uint32_t id);
+/* Numbers of all logs, and of all leases. */
+int sfs_log_list(const struct sfs_root *r, struct sfs_numbers *logs, struct sfs_numbers *leases, struct sfs_why *why);
+/* The counters page, added up. */
+void sfs_log_stats_sum(const struct sfs_log_stats *stats, struct sfs_counters *c);
+int sfs_log_counters(int logfd, struct sfs_counters *c);
+
+/* --- leases (lease.c) */
+
+struct sfs_leasefile {
+	int fd;
+	bool sync;     /* on persistent memory a record outlives a power loss: what it may name must too */
+	bool by_write; /* then, where it can't be mapped: written, and forced to the medium each time */
+	uint8_t *map;  /* then: the file, so that an entry is durable by a fence and not by a commit of the journal; or NULL */
+	uint64_t mapped; /* bytes */
+	struct sfs_lease head;
+	struct sfs_lease_inode *inodes;
+	uint32_t *free; /* indexes of unused entries below head.ninodes */
+	uint32_t nfree, room;
+};
+
+/* Make the lease of log `id`, held by what head says. */
+int sfs_lease_create(const struct sfs_root *r, uint32_t id, const struct sfs_lease *head, struct sfs_leasefile *l);
+/* Read a lease; -EINVAL with a sentence for one that is damaged, -EPROTONOSUPPORT for a future format. */
+int sfs_lease_load(const struct sfs_root *r, uint32_t id, struct sfs_leasefile *l, struct sfs_why *why);
+/* Allow the log to name an inode. Returns the entry's index. Durable on return where l->sync. */
+int64_t sfs_lease_add_inode(struct sfs_leasefile *l, uint64_t ino, uint32_t gen);
+int sfs_lease_del_inode(struct sfs_leasefile *l, uint32_t index);
+int sfs_lease_add_chunk(struct sfs_leasefile *l, uint32_t chunk);
+int sfs_lease_del_chunk(struct sfs_leasefile *l, uint32_t chunk);
+int sfs_lease_set_held(struct sfs_leasefile *l, bool held);
+void sfs_lease_close(struct sfs_leasefile *l);
+int sfs_lease_remove(const struct sfs_root *r, uint32_t id);
+/* Does the process that holds this lease still run, in the boot in which the log was made, and with the log mapped? */
+bool sfs_lease_alive(const struct sfs_lease *head, int logfd);
+
+/* --- staging files (pool.c) */
+
+/*
+ * Where a full-size staging file is much larger than this, one of them is kept as a few small ones: a program that stages a few
+ * bytes and ends costs one of these to fill and not a full one.
+ */
+#define SFS_SMALL_CHUNK (2ull << 20)
+struct sfs_pool_plan {
+	uint32_t full;	/* full-size staging files */
+	uint32_t small; /* at most so many of SFS_SMALL_CHUNK; 0: none */
+};
+struct sfs_pool_plan sfs_pool_plan(uint64_t pool_bytes, uint64_t chunk_bytes);
+
+/*
+ * Make staging file `id`: allocated, filled with zeros (so that its blocks are data and not holes, see relink.h), its pages in
+ * memory; on persistent memory durable, and aligned for 2 MiB mappings where the free space allows. It appears under its name only
+ * when it is complete.
+ */
+int sfs_chunk_create(const struct sfs_root *r, uint32_t id, uint64_t bytes, struct sfs_why *why);
+int sfs_chunk_open(const struct sfs_root *r, uint32_t id);
+int sfs_chunk_remove(const struct sfs_root *r, uint32_t id);
+/* Numbers of all staging files; leftovers of interrupted creations are removed when `clean`. */
+int sfs_chunk_list(const struct sfs_root *r, struct sfs_numbers *l, bool clean, struct sfs_why *why);
+/* Is it whole (right size, no hole), so that it may be leased? */
+bool sfs_chunk_whole(const struct sfs_root *r, uint32_t id, uint64_t bytes);
+
+/* --- totals.c: what outlives the logs */
+
+struct sfs_totals {
+	uint64_t magic;
+	uint32_t format;
+	uint32_t crc;
+	struct sfs_counters counters; /* of processes that are gone */
+	/* runs: that had something to do */
+	uint64_t recovery_runs, recovery_records, recovery_replayed, recovery_quarantined;
+	uint64_t settled_log; /* this log's counters are in here already, should it still be there; 0: none */
+};
+
+void sfs_counters_add(struct sfs_counters *to, const struct sfs_counters *from);
+/* Zeros when there is no file yet or it is damaged. */
+int sfs_totals_read(const struct sfs_root *r, struct sfs_totals *t);
+int sfs_totals_write(const struct sfs_root *r, struct sfs_totals *t);
+
+/* --- proc.c */
+
+/* Start time of a process, field 22 of /proc/PID/stat; 0 when there is no such process. */
+uint64_t sfs_process_start(int pid);
+void sfs_process_comm(int pid, char comm[16]);
+/* As ps shows it: T stopped, D in the kernel, ...; '?' without such a process. */
+char sfs_process_state(int pid);
+/* The number in a field of /proc/PID/status; 0 without one. */
+long sfs_process_number(int pid, const char *field);
+/* The call that the thread stands in, and its first three arguments; -1: none, or it can't be seen. */
+long sfs_process_syscall(int tid, unsigned long arg[3]);
+/* Has the process mapped the file with this inode number? Yes, when we may not look: a program that was replaced by exec has not. */
+bool sfs_process_maps(int pid, uint64_t ino);
+
+/* --- used by all of these */
+int sfs_list_dir(int dirfd, const char *suffix, struct sfs_numbers *l);
+int sfs_fill_zero(int fd, uint64_t bytes);
+
+/* --- align.c */
+
+/* How many 2 MiB units of the file's first `bytes` can be mapped by one huge page each; negative where the file system doesn't say. */
+int64_t sfs_huge_units(int fd, uint64_t bytes);
+/* Allocate an empty file, a multiple of 2 MiB, so that as many of its units as the free space allows can be. */
+int sfs_allocate_huge(int fd, uint64_t bytes);
+
+#endif

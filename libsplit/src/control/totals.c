@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ROOT/.splitfs/totals: counters of processes and recoveries that are gone. Statistics: lost ones are started anew at zero. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "control/store.h"
+
+#define TOTALS_MAGIC 0x534c54544f544653ull
+
+static uint32_t totals_crc(const struct sfs_totals *t)
+{
+	struct sfs_totals copy = *t;
+
+	copy.crc = 0;
+	return crc32c(0, &copy, sizeof(copy));
+}
+
+void sfs_counters_add(struct sfs_counters *to, const struct sfs_counters *from)
+{
+#define ADD(name) to->name += from->name;
+	SFS_COUNTERS(ADD)
+#undef ADD
+}
+
+int sfs_totals_read(const struct sfs_root *r, struct sfs_totals *t)
+{
+	int fd = openat(r->ctl, "totals", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	ssize_t n = 0;
+
+	if (fd >= 0) {
+		n = read(fd, t, sizeof(*t));
+		close(fd);
+	} else if (errno != ENOENT) {
+		return -errno;
+	}
+	if (n != (ssize_t)sizeof(*t) || t->magic != TOTALS_MAGIC || t->format != SFS_FORMAT || t->crc != totals_crc(t))
+		memset(t, 0, sizeof(*t));
+	return 0;
+}
+
+int sfs_totals_write(const struct sfs_root *r, struct sfs_totals *t)
+{
+	int fd, err = 0;
+
+	t->magic = TOTALS_MAGIC;
+	t->format = SFS_FORMAT;
+	t->crc = totals_crc(t);
+	fd = openat(r->ctl, "totals.tmp", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	if (write(fd, t, sizeof(*t)) != (ssize_t)sizeof(*t))
+		err = errno ? -errno : -ENOSPC;
+	if (!err)
+		err = sfs_root_own(r, fd);
+	close(fd);
+	if (!err && renameat(r->ctl, "totals.tmp", r->ctl, "totals") < 0)
+		err = -errno;
+	if (err)
+		unlinkat(r->ctl, "totals.tmp", 0);
+	return err;
+}

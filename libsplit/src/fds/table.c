@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fds/table.h"
+
+#include "base/sys.h"
+#include "pm/map.h"
+
+#define FDS_MAX (1 << 20)
+
+struct sfs_ofd **sfs_fds;
+int sfs_fds_len;
+uint32_t *sfs_fds_fresh;
+struct sfs_fdt sfs_fdt;
+
+int sfs_fds_make(void)
+{
+	void *p = sfs_map_sparse(FDS_MAX * (sizeof(*sfs_fds) + sizeof(*sfs_fds_fresh)));
+
+	if (sys_is_err(p))
+		return (int)(long)p;
+	sfs_fds = p;
+	sfs_fds_fresh = (uint32_t *)(sfs_fds + FDS_MAX);
+	store_release(&sfs_fds_len, FDS_MAX);
+	return 0;
+}
+
+/* Keep *max above fd. */
+static void reach(int *max, int fd)
+{
+	int seen = load_acquire(max);
+
+	while (seen < fd && !__atomic_compare_exchange_n(max, &seen, fd, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		;
+}
+
+void sfs_fds_know(int fd, struct sfs_ofd *what)
+{
+	reach(&sfs_fdt.known_max, fd);
+	store_release(&sfs_fds[fd], what);
+}
+
+void sfs_fds_enter(int fd, struct sfs_ofd *ofd)
+{
+	if (ofd > SFS_PRIVATE)
+		reach(&sfs_fdt.fd_max, fd);
+	sfs_fds_know(fd, ofd);
+}
+
+void sfs_fds_opened(int fd, uint32_t name)
+{
+	reach(&sfs_fdt.fd_max, fd);
+	reach(&sfs_fdt.known_max, fd);
+	store_release(&sfs_fds_fresh[fd], name);
+}
+
+void sfs_fds_private(int fd)
+{
+	int min = load_acquire(&sfs_fdt.private_min);
+
+	while (min > fd &&
+	       !__atomic_compare_exchange_n(&sfs_fdt.private_min, &min, fd, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		;
+	reach(&sfs_fdt.private_max, fd);
+	store_release(&sfs_fds[fd], SFS_PRIVATE);
+}
+
+void sfs_fds_shared(void)
+{
+	for (int fd = 0; fd <= load_acquire(&sfs_fdt.fd_max); fd++)
+		if (sfs_fds_fresh[fd])
+			store_release(&sfs_fds_fresh[fd], 0);
+}

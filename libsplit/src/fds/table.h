@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The descriptor table: what is known of each number. Only the pages in use are resident; the table covers every number that a descriptor
+ * can have.
+ */
+#ifndef SFS_FDS_TABLE_H
+#define SFS_FDS_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/atomic.h"
+#include "base/lock.h"
+
+/* Results besides those of the call that a function stands for, and negative errno values. */
+#define SFS_PASS    (-65536) /* not ours, or the kernel's view has been made true: make the real call */
+#define SFS_UNKNOWN (-65537) /* this process does not have the file open */
+
+struct sfs_ofd;
+/*
+ * By descriptor number; no table and length 0 before any volume is configured. An entry is NULL while the descriptor has not been
+ * looked at, SFS_FOREIGN when it is no file of ours, SFS_PRIVATE when it is a descriptor of the library itself.
+ */
+extern struct sfs_ofd **sfs_fds __attribute__((visibility("hidden")));
+extern int sfs_fds_len __attribute__((visibility("hidden")));
+/*
+ * By which name the application has opened a descriptor (files/reopen.h) that it has not used yet; else 0. The table has no entry; at its
+ * first use the descriptor becomes ours as any unknown one does, but its offset is still 0 and nobody shares it. So open and close cost what
+ * they cost the kernel.
+ */
+extern uint32_t *sfs_fds_fresh __attribute__((visibility("hidden")));
+
+/* Known not to be a file of ours. */
+#define SFS_FOREIGN ((struct sfs_ofd *)1)
+/* A descriptor of the library itself: the application never got that number. */
+#define SFS_PRIVATE ((struct sfs_ofd *)2)
+
+struct sfs_fdt {
+	struct sfs_mutex numbers; /* RLIMIT_NOFILE is lifted, from soft_limit */
+	uint64_t soft_limit;	  /* 0: it is not */
+	int fd_max;		  /* no descriptor above was ever ours */
+	int known_max;		  /* nothing but SFS_PRIVATE was ever known of one above */
+	int private_min;	  /* the library's own have had numbers from here on */
+	int private_max;	  /* and up to here */
+};
+extern struct sfs_fdt sfs_fdt __attribute__((visibility("hidden")));
+
+/* 0, or a negative errno value. */
+int sfs_fds_make(void);
+void sfs_fds_know(int fd, struct sfs_ofd *what);
+void sfs_fds_enter(int fd, struct sfs_ofd *ofd);
+/* The application has opened fd, by the name with that hash, and has not used it yet. */
+void sfs_fds_opened(int fd, uint32_t name);
+/* The number is a descriptor of the library itself. */
+void sfs_fds_private(int fd);
+/* Descriptors that the application has opened and not used yet are about to be shared with another process. */
+void sfs_fds_shared(void);
+
+/* Closing a number that the application never got is EBADF. */
+static inline bool sfs_fd_is_private(int fd)
+{
+	return (unsigned)fd < (unsigned)sfs_fds_len && load_acquire(&sfs_fds[fd]) == SFS_PRIVATE;
+}
+
+/* Its open file description when that is known already, or NULL. */
+static inline struct sfs_ofd *sfs_known(int fd)
+{
+	struct sfs_ofd *o;
+
+	if ((unsigned)fd >= (unsigned)sfs_fds_len)
+		return NULL;
+	o = __atomic_load_n(&sfs_fds[fd], __ATOMIC_ACQUIRE);
+	return o > SFS_PRIVATE ? o : NULL;
+}
+
+#endif

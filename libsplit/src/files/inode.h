@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files that this process has open on our volumes: inodes, made of what each room below keeps of a file, and open file descriptions.
+ *
+ * Locks, in the order in which they are taken:
+ *   log.checkpoint     one checkpoint at a time
+ *   ofd.lock           file offset of one open file description
+ *   inode.lock         size, block table, window, grant of one file; shared by reads and by writes in flight, exclusive for
+ *                      everything else
+ *   inode.flights.lock what writes in flight change of it; short, under inode.lock
+ *   sfs_files.adopt    making an unknown descriptor ours
+ *   sfs_files.lock     descriptor table changes, inode hash, the slabs (open, close, dup; never on read or write)
+ *   agent.request      one request to the agent and its reply
+ *   agent.conn, pool.lock, sfs_fdt.numbers  short, nothing is waited for under them
+ * Nobody waits for a staging file (pool.lease, then request) with an inode's lock: another process may need this one to give up
+ * that inode before the agent answers what is in front. An ACQUIRE does wait with its inode's lock, and says so (`acquiring`).
+ * The service thread answers revocations: it only ever tries inode.lock and log.checkpoint, and never takes
+ * agent.request while there is an agent.
+ *
+ * Objects live in slabs that are never unmapped: a stale pointer finds an object of the same type, and `fds[fd] == ofd` with
+ * the inode's lock held proves that it is the right one.
+ */
+#ifndef SFS_INODE_H
+#define SFS_INODE_H
+
+#include "base/lock.h"
+#include "fds/own.h"
+#include "fds/table.h"
+#include "lease/volume.h"
+#include "staging/staging.h"
+#include "window/window.h"
+
+/*
+ * Writes to one file at the same time (flight.c). Who is in flight holds inode.lock shared, and this lock for the moments in which it
+ * changes the inode: everybody who has inode.lock exclusively finds nobody in flight.
+ */
+#define SFS_FLIGHTS_MAX 16
+struct sfs_flights {
+	struct sfs_mutex lock;
+	struct sfs_turns turns; /* of staged writes: their records count in the order in which they took their places */
+	uint64_t end;		/* where the next append goes, while turns are not over */
+	uint32_t aloft;		/* ranges, atomic */
+	uint32_t held;		/* who waits for inode.lock, but not for long (sfs_lock_soon()); atomic */
+	struct sfs_range {
+		uint64_t from, to; /* bytes of the file that one writes; whole blocks when it stages them. Empty: free */
+		bool append;	   /* then others may follow in its last block */
+		bool store;	   /* in place: readers see it happen */
+	} range[SFS_FLIGHTS_MAX];
+	/*
+	 * Bytes that readers see are being changed: by so many writers now (the low 8 bits), and how often that has begun, above. Atomic;
+	 * see sfs_look_begin().
+	 */
+	uint64_t changes;
+};
+
+/*
+ * posix: the record whose range ends at the end of the file in a staged block, and the rest of that block. Appends
+ * go there and make the record longer, and nothing else has to be looked at: whatever could be in the way (a flush, another
+ * write, a look at the times, RLIMIT_FSIZE close to the end of the file) ends it. record is NULL then.
+ */
+struct sfs_grow {
+	struct sfs_record *record;
+	uint32_t crc;
+	uint8_t *base;	/* where the record's first byte is staged */
+	uint8_t *at;	/* where the next byte goes */
+	uint8_t *dirty; /* bytes before it have been written back */
+	uint8_t *limit; /* end of that block */
+	uint64_t ops;	/* appends that are not in the counters yet */
+};
+
+/*
+ * After the last close the inode stays for a while, with its grant, descriptor and window: opening the file again costs
+ * nothing then. Under sfs_files.lock.
+ */
+struct sfs_park {
+	bool keep;   /* it may */
+	bool parked; /* it does: nobody but walks has it, and it is counted in sfs_files.parked */
+	bool evict;  /* not any longer: the next to drop a reference takes it down */
+	uint8_t age; /* ticks of the service thread since the last close */
+};
+
+struct sfs_inode {
+	struct sfs_rwlock lock;
+	struct sfs_inode *next; /* hash chain or free list */
+	struct sfs_volume *vol;
+	dev_t dev;
+	ino_t ino;
+	uint32_t gen;
+	uint32_t refs; /* open file descriptions, and who works with the inode for a moment; under sfs_files.lock, like walks */
+	uint32_t walks;	  /* those of sfs_inodes_each(): they do not make the file an open one */
+	bool ready;	  /* fd, gen and sizes are known */
+	bool lost;	  /* staged bytes were given up: calls fail until the file is closed */
+	bool kernel_only; /* mapped or otherwise shared with the kernel for good: no staging */
+	bool writable;	  /* fd is O_RDWR */
+	bool live;	  /* records of this inode are not retired */
+	bool unretired;	  /* relinked, but the records still count: no store in place, replaying would undo it */
+	bool uncommitted; /* posix: there are some behind the last COMMIT */
+	bool committed;	  /* posix: there are some before it */
+	bool kept;	  /* relink has left bytes of some in the staging file, where replaying would find them */
+	bool blocked;	  /* a store had to be staged because of `unretired` */
+	bool busy;	  /* staged to since the service thread last looked */
+	bool fsyncs;	  /* the application has called fsync: it will again */
+	bool privileged;  /* it may have set-ID bits or capabilities, which a write ends (files/privileges.h) */
+	bool named;	  /* sync, strict: the file's name is known to be durable */
+	bool kdirty; /* only fsync(2) makes durable what the kernel has done to the file: always so when it has just been opened */
+	bool touched;	 /* stored to since the kernel last knew: mtime is due */
+	int fd;		 /* our own descriptor, kept until the last close: closing one drops the process's POSIX locks */
+	int fd_readonly; /* the one it replaced when the file was first opened read-only, or -1 */
+
+	uint64_t size;	/* what the application sees */
+	uint64_t ksize; /* what the kernel sees */
+
+	struct sfs_park park;
+	struct sfs_grant grant;
+	struct sfs_window window;
+	struct sfs_staging staging;
+	struct sfs_slots slots;
+	struct sfs_grow grow;
+	struct sfs_flights flights;
+};
+
+/* Inodes are never given back: a pointer to one stays a pointer to one. */
+#define SFS_SLAB_INODES (((256ul << 10) - sizeof(void *)) / sizeof(struct sfs_inode))
+struct sfs_slab {
+	struct sfs_inode inodes[SFS_SLAB_INODES];
+	struct sfs_slab *next;
+};
+
+struct sfs_ofd {
+	struct sfs_mutex lock;
+	struct sfs_inode *inode;
+	struct sfs_ofd *next_free;
+	uint32_t refs;	 /* descriptors, under sfs_files.lock */
+	int flags;	 /* O_ACCMODE, O_APPEND, O_DIRECT, O_SYNC, O_DSYNC */
+	bool kernel_off; /* another process may share the offset: it lives in the kernel */
+	int64_t off;
+};
+
+#define SFS_HASH 4096
+struct sfs_files {
+	struct sfs_mutex lock;
+	struct sfs_mutex adopt;
+	struct sfs_inode *hash[SFS_HASH];
+	struct sfs_inode *free_inodes;
+	struct sfs_slab *slabs; /* read without the lock */
+	uint32_t parked;	/* inodes that are not open */
+	struct sfs_ofd *free_ofds;
+};
+extern struct sfs_files sfs_files __attribute__((visibility("hidden")));
+
+/*
+ * Which thread works on which inode. A signal that comes meanwhile is put off (process/deferred.c), where that can be; another handler that makes a call on
+ * the same inode would wait for itself for ever, and gets -EDEADLK instead. There is no thread-local storage for us, so it is a table of marks, each a
+ * thread pointer and an inode in one word, in one of a few slots that the thread pointer leads to. A mark that is found is certain; one that found no
+ * slot, or lost it to another thread that took it at the same moment, is hidden: then such a handler hangs, which it would otherwise
+ * do always.
+ */
+#define SFS_OPS	      1024
+#define SFS_OP_PROBES 4
+extern uint64_t sfs_ops[SFS_OPS + SFS_OP_PROBES] __attribute__((visibility("hidden")));
+
+/* The slots of this thread. */
+static inline uint64_t *sfs_op_marks(void)
+{
+	return &sfs_ops[sfs_thread_hash() % SFS_OPS];
+}
+
+/* This thread's mark for an inode, and back: where it is another's, anything. The lowest bit, 0 in a pointer, tells a mark from a free slot. */
+static inline uint64_t sfs_op_mark(const struct sfs_inode *in)
+{
+	return ((uintptr_t)sfs_self() * SFS_HASH_FACTOR ^ (uintptr_t)in) | 1;
+}
+static inline uintptr_t sfs_op_inode(uint64_t mark)
+{
+	return (mark ^ (uintptr_t)sfs_self() * SFS_HASH_FACTOR) & ~(uintptr_t)1;
+}
+
+/* False: this thread is inside a call on the inode already. *op is for sfs_op_end(). */
+static inline bool sfs_op_begin(struct sfs_inode *in, uint64_t **op)
+{
+	const uint64_t mark = sfs_op_mark(in);
+	uint64_t *slot = sfs_op_marks();
+
+	*op = NULL;
+	if (unlikely(sfs_bias_mine(&in->lock.bias)))
+		return false;
+	for (int i = 0; i < SFS_OP_PROBES; i++) {
+		const uint64_t seen = __atomic_load_n(&slot[i], __ATOMIC_RELAXED);
+
+		if (unlikely(seen == mark))
+			return false;
+		if (seen == 0 && !*op)
+			*op = &slot[i];
+	}
+	if (likely(*op))
+		__atomic_store_n(*op, mark, __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	return true;
+}
+
+static inline void sfs_op_end(uint64_t *op)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (likely(op))
+		__atomic_store_n(op, 0, __ATOMIC_RELAXED);
+	if (sfs_any_deferred())
+		sfs_deliver(true, op);
+}
+
+/* Does this process serve the file itself now? */
+static inline bool sfs_inode_served(const struct sfs_inode *in)
+{
+	return in->ready && in->grant.deleg == SFS_DELEG_EXCLUSIVE && !in->kernel_only && !sfs.no_staging;
+}
+
+/* sfs_files.lock held where the name says so */
+struct sfs_inode *sfs_inode_find_locked(dev_t dev, ino_t ino);
+struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino);
+void sfs_inode_put(struct sfs_inode *in);
+/* The same with sfs_files.lock held, by who has flushed; true: sfs_inode_end() is to follow without it. */
+bool sfs_inode_put_locked(struct sfs_inode *in);
+void sfs_inode_end(struct sfs_inode *in);
+void sfs_inodes_each(struct sfs_volume *vol, int (*fn)(struct sfs_inode *in, void *arg), void *arg);
+#define SFS_AGE_OLD 128u /* goes with the next tick */
+/* Would it stay after the last close? */
+bool sfs_inode_parks(const struct sfs_inode *in);
+/* In a walk: is the file not open? Then it is taken down with the last reference. */
+bool sfs_inode_evict(struct sfs_inode *in);
+/* A tick of the service thread: those that have been closed long enough go. */
+void sfs_inodes_age(struct sfs_volume *vol);
+/* All that are not open go: before a fork or exec, and when descriptors are short. */
+void sfs_inodes_unpark(void);
+/* The inode of (dev, ino) with a reference, or NULL. */
+struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino);
+/* inode.lock held exclusively: delegation, descriptor and sizes are there. fd: an open descriptor of the file. */
+int sfs_inode_ready(struct sfs_inode *in, int fd, int flags);
+/* "/proc/self/fd/N"; buf has 32 bytes. */
+void sfs_fd_path(char *buf, int fd);
+void sfs_inode_reload(struct sfs_inode *in);
+void sfs_inode_times(struct sfs_inode *in);
+/* Is the open file or directory below the volume's mount path? For volumes that are a directory of something larger. */
+bool sfs_below(const struct sfs_volume *vol, int fd);
+/* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. calls/open.c */
+struct sfs_ofd *sfs_ofd_of(int fd);
+/* mapped.c: has this process mapped the file at any time? */
+bool sfs_was_mapped(const struct sfs_inode *in);
+
+/*
+ * inode.lock exclusively, if it is to be had within half a millisecond. Reads and writes of a file can keep it taken for ever, one beginning
+ * before the other ends: they step back for so long.
+ */
+bool sfs_lock_soon(struct sfs_inode *in);
+/* io/append.c: from here on the last record keeps its length. */
+void sfs_grow_end(struct sfs_inode *in);
+/* io/flush.c: an inode that is about to go, what is staged of it is relinked; what is busy or fails stays. */
+void sfs_inode_settle(struct sfs_inode *in);
+/* process/service.c: the inode gives up what the agent asked for: say so. */
+void sfs_service_answer(struct sfs_inode *in);
+
+#endif

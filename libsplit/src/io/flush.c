@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Relinking what is staged: on fsync, close, fork, exec, revocation, before calls we do not serve, and every visibility_ms. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/sys.h"
+#include "io/io.h"
+#include "pm/pm.h"
+
+void sfs_stage_live(struct sfs_inode *in)
+{
+	if (in->live)
+		return;
+	in->live = true;
+	__atomic_add_fetch(&in->vol->live, 1, __ATOMIC_ACQ_REL);
+}
+
+void sfs_stage_retired(struct sfs_inode *in)
+{
+	in->unretired = in->uncommitted = in->committed = in->kept = in->blocked = false;
+	if (!in->live)
+		return;
+	in->live = false;
+	__atomic_sub_fetch(&in->vol->live, 1, __ATOMIC_ACQ_REL);
+	sfs_staging_release(&in->vol->pool, &in->staging);
+}
+
+void sfs_inode_settle(struct sfs_inode *in)
+{
+	if (!(in->live || in->staging.count > 0 || in->touched) || !sfs_rwlock_trywrlock(&in->lock))
+		return;
+	sfs_flush(in, SFS_RETIRE);
+	sfs_rwlock_wrunlock(&in->lock);
+}
+
+/* Is there anything between these offsets of a staging file? */
+static bool left_behind(int fd, uint64_t from, uint64_t end)
+{
+	uint64_t to;
+
+	return relink_next_data(fd, &from, &to, end) != 0;
+}
+
+/* Relink one run of blocks, [blk, blk + n) of the file, contiguous in one staging file. *done_blocks of them are in it. */
+static int relink_run(struct sfs_inode *in, uint64_t blk, uint64_t n, sfs_block b, uint64_t *done_blocks)
+{
+	struct sfs_volume *vol = in->vol;
+	struct sfs_chunk *c = &vol->pool.chunks[(b >> 32) - 1];
+	const uint64_t off = blk * SFS_BLOCK;
+	const uint64_t end = (blk + n) * SFS_BLOCK < in->size ? (blk + n) * SFS_BLOCK : in->size;
+	struct relink_range r = {
+		.donor = c->fd,
+		.target = in->fd,
+		.staged = sfs_block_addr(&vol->pool, b),
+		.donor_off = (uint64_t)(uint32_t)b * SFS_BLOCK,
+		.target_off = off,
+		.len = end - off,
+		.size = end,
+		.persistent = vol->dax,
+	};
+	uint64_t moved = 0;
+	int ret;
+
+	ret = relink(vol->provider, &r, &moved);
+	if (ret < 0 ? moved > 0 : !(ret & RELINK_DONOR_KEEPS))
+		c->holes = true;
+	if (vol->dax && !in->kept)
+		in->kept = ret < 0 || (ret & RELINK_DONOR_KEEPS) ||
+			   (!(ret & RELINK_DONOR_EMPTIED) && left_behind(c->fd, r.donor_off, r.donor_off + r.len));
+	*done_blocks = ret < 0 ? moved / SFS_BLOCK : n; /* after an error, whole blocks from the start may have gone over */
+	if (ret < 0)
+		return ret;
+	in->touched = false; /* whatever moved or copied the bytes has set the file's times */
+	count(vol, relink_ops, 1);
+	count(vol, relink_bytes, end - off);
+	return 0;
+}
+
+/* A record that retires the inode's earlier ones. -EAGAIN: the log is full. */
+static int done(struct sfs_inode *in, bool durable)
+{
+	uint32_t slot;
+	int r;
+
+	sfs_log_drop_slots(in);
+	r = sfs_log_reserve(&in->vol->log, 1, true, &slot);
+	if (r == 0)
+		sfs_log_done(&in->vol->log, slot, in->ino, in->gen, durable);
+	return r;
+}
+
+/*
+ * What the kernel has done to the file, relinks whose records are retired among it, becomes durable. In posix on persistent memory that
+ * comes before a COMMIT: it must not be lost when what was staged on top of it is kept.
+ */
+int sfs_commit_base(struct sfs_inode *in)
+{
+	int r = 0;
+
+	if (in->kdirty && in->fd >= 0) {
+		r = sys_fsync(in->fd);
+		in->kdirty = r < 0;
+	}
+	return r;
+}
+
+/*
+ * posix on persistent memory: from here on everything written before survives a power loss. Bytes and records first, fenced, then
+ * the record that says so. -EAGAIN: the log is full.
+ */
+static int commit(struct sfs_inode *in)
+{
+	uint32_t slot;
+	int r;
+
+	if (!in->uncommitted)
+		return 0;
+	sfs_grow_end(in);
+	r = sfs_commit_base(in);
+	if (r < 0)
+		return r;
+	r = sfs_log_slots(&in->vol->log, &in->slots, 1, &slot);
+	if (r < 0)
+		r = sfs_log_reserve(&in->vol->log, 1, true, &slot);
+	if (r == 0) {
+		sfs_log_commit(&in->vol->log, slot, in->ino, in->gen);
+		in->uncommitted = false;
+		in->committed = true;
+	}
+	return r;
+}
+
+/* Is everything staged in one piece, which goes over in one transaction of the file system? */
+static bool one_run(const struct sfs_inode *in)
+{
+	uint64_t blk = in->staging.first, n = 1;
+
+	while (blk < in->staging.last && in->staging.table[blk] == 0)
+		blk++;
+	while (blk + n < in->staging.last && in->staging.table[blk + n] == in->staging.table[blk] + n)
+		n++;
+	return n == in->staging.count;
+}
+
+/*
+ * Before what posix staged becomes the file system's to commit when it likes: a power loss is not to leave a part of a call, as it might
+ * where a relink is more than one transaction. And a program that calls fsync is spared the journal if this is committed.
+ */
+static int commit_first(struct sfs_inode *in)
+{
+	const struct sfs_volume *vol = in->vol;
+
+	if (!vol->dax || vol->mode != SFS_POSIX || in->staging.count == 0)
+		return 0;
+	return in->fsyncs || vol->provider != RELINK_EXT4 || !one_run(in) ? commit(in) : 0;
+}
+
+/*
+ * When may records be retired? On an emulated volume they count only while this boot lasts, and in posix mode, before a COMMIT,
+ * too: as soon as the blocks are in the file. All others when the file system's journal has committed the relink. Until then they go
+ * on counting, and what a replay would find are holes, which says "moved already": so the journal's turn comes later,
+ * unless a provider has copied.
+ */
+int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
+{
+	struct sfs_volume *vol = in->vol;
+	bool durable = how == SFS_DURABLE;
+	uint64_t blk;
+	int r;
+
+	sfs_grow_end(in); /* what is relinked must not grow in the staging file */
+	r = commit_first(in);
+	if (r < 0)
+		return r;
+	if (vol->dax)
+		pm_fence(); /* all that was staged has been written back */
+	blk = in->staging.first;
+	while (in->staging.count > 0 && blk < in->staging.last) {
+		const sfs_block b = in->staging.table[blk];
+		uint64_t n = 1;
+
+		if (b == 0) {
+			blk++;
+			continue;
+		}
+		while (blk + n < in->staging.last && in->staging.table[blk + n] == b + n)
+			n++;
+		r = relink_run(in, blk, n, b, &n);
+		in->unretired = true; /* also where only a part of it was moved */
+		/* What follows the end without a gap leaves it without holes; asking the kernel again costs a walk over the file. */
+		if (!in->window.dense || blk * SFS_BLOCK > in->ksize)
+			in->window.dense_known = false;
+		if (n > 0 && (blk + n) * SFS_BLOCK >= in->ksize)
+			in->ksize = (blk + n) * SFS_BLOCK < in->size ? (blk + n) * SFS_BLOCK : in->size;
+		memset(&in->staging.table[blk], 0, n * sizeof(sfs_block));
+		in->staging.count -= n;
+		blk += n;
+		in->staging.first = blk;
+		if (r < 0)
+			return r; /* the rest stays staged, its records stay valid */
+	}
+	sfs_inode_times(in);
+	if (in->live && vol->dax && (vol->mode != SFS_POSIX || in->committed)) {
+		if (how == SFS_PUBLISH && !in->kept)
+			return 0;
+		durable = true;
+	}
+	if (durable && in->fd >= 0) {
+		r = sys_fsync(in->fd);
+		if (r < 0)
+			return r;
+		in->kdirty = false;
+	}
+	if (!in->live)
+		return 0;
+	if (!durable)
+		in->kdirty = true;
+	r = done(in, durable);
+	if (r == 0)
+		sfs_stage_retired(in);
+	return r;
+}
+
+/*
+ * Who asks for fsync may tell others, and they may have no library: the bytes are relinked too, unless the user has said that they
+ * may come later (SPLITFS_FSYNC=record).
+ *
+ * On persistent memory what this process wrote needs no journal: its records are durable (in posix with the COMMIT), stores in place
+ * were fenced and their blocks mapped with MAP_SYNC. Anything else there may be to commit (a file just made, a truncate, writes
+ * by the kernel) is what kdirty is for, and goes first, once.
+ */
+int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
+{
+	struct sfs_inode *in = ofd->inode;
+	const bool pending = in->live || in->staging.count > 0;
+	int r;
+
+	in->fsyncs = true;
+	if (in->vol->dax && (pending || in->touched) && sfs_inode_served(in) && in->fd >= 0 && !ofd->kernel_off) {
+		r = sfs_commit_base(in);
+		if (r == 0)
+			r = commit(in);
+		return r < 0 || sfs.fsync_records ? r : sfs_flush(in, SFS_PUBLISH);
+	}
+	if (pending)
+		return sfs_flush(in, SFS_DURABLE);
+	if (!data_only)
+		sfs_inode_times(in);
+	r = data_only ? sys_fdatasync(fd) : sys_fsync(fd);
+	if (r == 0 && !data_only)
+		in->kdirty = false;
+	return r;
+}
+
+int sfs_step_down(struct sfs_inode *in, unsigned to)
+{
+	const int r = sfs_flush(in, SFS_RETIRE);
+
+	if (r == 0) {
+		in->grant.at_once = false;
+		/* Down, never up: an earlier question may have taken more. */
+		if (in->grant.deleg > to)
+			in->grant.deleg = to;
+	}
+	return r;
+}
+
+int sfs_flush_unlocked(struct sfs_inode *in, enum sfs_flush how)
+{
+	int r;
+
+	sfs_rwlock_wrlock(&in->lock);
+	r = sfs_flush(in, how);
+	sfs_rwlock_wrunlock(&in->lock);
+	if (r == -EAGAIN)
+		r = sfs_checkpoint(in->vol, true);
+	return r;
+}
+
+struct flushes {
+	enum sfs_flush how;
+	int err; /* the first one */
+};
+
+static int flush_one(struct sfs_inode *in, void *arg)
+{
+	struct flushes *all = arg;
+	const int r = in->live || in->staging.count > 0 ? sfs_flush_unlocked(in, all->how) : 0;
+
+	all->err = all->err ? all->err : r;
+	return 0;
+}
+
+int sfs_flush_all(struct sfs_volume *vol, enum sfs_flush how)
+{
+	struct flushes all = {how, 0};
+
+	sfs_inodes_each(vol, flush_one, &all);
+	return all.err;
+}

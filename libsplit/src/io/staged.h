@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One staged write, from the search for space to the block table: the steps of which write.c makes an operation that has the file to
+ * itself, and flight.c one that has not. In this order: place, carry, copy, records, enter.
+ *
+ * Nothing staged is visible to anybody before its records are stored, and nothing is stored before there is room for the records.
+ */
+#ifndef SFS_STAGED_H
+#define SFS_STAGED_H
+
+#include "base/iov.h"
+#include "io/io.h"
+
+#define SFS_FILE_MAX	(1ull << 43) /* bytes: larger files are the kernel's */
+#define SFS_EXTENTS_MAX 64	     /* of one atomic operation: at least 1 GiB with the default staging files */
+
+struct sfs_extent {
+	uint64_t off; /* in the file */
+	uint64_t len; /* bytes of this operation */
+	sfs_block b;  /* where block off / SFS_BLOCK is staged; the following blocks follow */
+};
+
+struct sfs_staged {
+	uint64_t pos;
+	size_t n;      /* bytes, as many as the extents have */
+	uint32_t slot; /* the records', one for each extent */
+	bool fenced;   /* durable when it returns: the modes sync and strict */
+	bool crc;      /* the record says what the bytes are, so they need no fence before it */
+	uint32_t data_crc;
+	int extents;
+	struct sfs_extent ext[SFS_EXTENTS_MAX];
+};
+
+enum sfs_place {
+	SFS_PLACE_ALL = 0,
+	SFS_PLACE_PART = 1,  /* as much as there is space for */
+	SFS_PLACE_FRESH = 2, /* in blocks that nobody reads */
+};
+
+/*
+ * Staging space for [pos, pos + n), or with PART and where that takes more than SFS_EXTENTS_MAX extents for less, and slots for its records and
+ * `more` others behind them. 0; -ENOBUFS: lease a staging file; -ENOSPC; -EAGAIN: the log is full; -ENOMEM. What was
+ * taken then is free again when the inode is retired.
+ */
+int sfs_staged_place(struct sfs_inode *in, uint64_t pos, size_t n, unsigned how, uint32_t more, struct sfs_staged *st);
+/* What the blocks hold around the new bytes, so that an entry always stands for a whole block. On an error the slots stay empty, which
+ * recovery takes for a call that did not return. */
+int sfs_staged_carry(struct sfs_inode *in, const struct sfs_staged *st);
+/* The bytes, durable when the next fence is, or behind a fence already. No lock is needed. */
+void sfs_staged_copy(struct sfs_volume *vol, struct sfs_staged *st, struct sfs_cursor *c);
+/* The records, with which the operation counts; the file's size is `size` then. Not fenced. Returns the last one's CRC. */
+uint32_t sfs_staged_records(const struct sfs_inode *in, const struct sfs_staged *st, uint64_t size, bool grows);
+/* Into the block table, and into what is known of the block staged last. */
+void sfs_staged_enter(struct sfs_inode *in, const struct sfs_staged *st);
+
+/* Bytes of a caller to dst. durable: the next fence is to make them so. Without, short pieces stay in the cache. */
+void sfs_copy_in(uint8_t *dst, struct sfs_cursor *c, size_t n, bool durable);
+
+/* Is a write that ends there the kernel's, which knows the limit and what to do about it? */
+static inline bool sfs_too_far(uint64_t end)
+{
+	return end > sfs.fsize_limit || end > SFS_FILE_MAX;
+}
+
+#define SFS_SPAN_MAX (1ull << 18) /* blocks: 1 GiB */
+/* Entries far apart would make the block table long to walk. */
+static inline bool sfs_far_apart(const struct sfs_inode *in, uint64_t pos)
+{
+	return in->staging.count > 0 &&
+	       (pos / SFS_BLOCK + SFS_SPAN_MAX < in->staging.first || pos / SFS_BLOCK > in->staging.last + SFS_SPAN_MAX);
+}
+
+/* write.c: may the write go in place? It says why not in in->blocked. */
+bool sfs_in_place(struct sfs_inode *in, uint64_t pos, size_t n);
+/*
+ * What to fault in before a store in place, pages, and remember it: a program that writes on and on does not pay a fault per page. Empty:
+ * nothing.
+ */
+struct sfs_range sfs_ahead(struct sfs_inode *in, uint64_t pos, size_t n);
+/* The store in place, durable when it returns. No lock is needed but for the window's sake. */
+void sfs_store(const struct sfs_inode *in, struct sfs_range ahead, struct sfs_cursor *c, uint64_t pos, size_t n);
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The client's side of the conversation with the agent (format/proto.h). */
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/vfs.h>
+#include <time.h>
+
+#include "base/sys.h"
+#include "base/text.h"
+#include "fds/own.h"
+#include "lease/message.h"
+#include "pm/pm.h"
+
+#define TMPFS_TYPE	   0x01021994
+#define RECONNECT_TRIES	   30
+#define RECONNECT_PAUSE_NS 100000000l
+#define HELLO_PAUSE_MS	   10
+
+/* A message without a reply. Does not wait for a request that is under way. */
+static int notify(struct sfs_volume *vol, const struct sfs_msg *m)
+{
+	int r;
+
+	sfs_mutex_lock(&vol->agent.conn);
+	r = vol->agent.request_fd >= 0 ? sfs_msg_send(vol->agent.request_fd, m, -1) : -ENOTCONN;
+	sfs_mutex_unlock(&vol->agent.conn);
+	return r;
+}
+
+static void give_back(struct sfs_pool *pool, uint32_t id)
+{
+	struct sfs_volume *vol = (struct sfs_volume *)((char *)pool - offsetof(struct sfs_volume, pool));
+	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_RETURN, .a = id};
+
+	notify(vol, &m);
+}
+
+/* HELLO on a fresh connection; resume is the log this process already holds, or 0. */
+static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .a = vol->mode, .b = resume};
+	struct statfs sf;
+	int fds[2], sock = sfs_dial(vol), r;
+
+	if (sock < 0)
+		return sock;
+	r = sfs_msg_send(sock, &m, proof_fd);
+	if (r == 0)
+		r = sfs_msg_recv(sock, &m, fds, 2);
+	if (r == 0 && m.status < 0) {
+		r = m.status;
+	} else if (r == 0 && (fds[0] < 0 || fds[1] < 0)) {
+		r = -EPROTO;
+	}
+	if (r < 0) {
+		sfs_private_close(sock);
+		return r;
+	}
+	vol->dax = m.b & SFS_HELLO_DAX;
+	if (resume) {
+		sfs_private_close(fds[0]);
+	} else {
+		r = sfs_log_map(&vol->log, fds[0], vol->dax, vol->mode);
+		if (r < 0) {
+			sfs_private_close(fds[0]);
+			sfs_private_close(fds[1]);
+			sfs_private_close(sock);
+			return r;
+		}
+		vol->log.id = (uint32_t)m.a;
+	}
+	vol->dedicated = m.b & SFS_HELLO_DEDICATED;
+	vol->pool.dax = vol->dax;
+	vol->pool.give_back = give_back;
+	vol->pool.tmpfs = sys_call2(SYS_fstatfs, proof_fd, (long)&sf) == 0 && sf.f_type == TMPFS_TYPE;
+	vol->provider = m.d ? (enum relink_provider)m.d : RELINK_COPY;
+	vol->pool.copies_fd = vol->provider == RELINK_COPY ? vol->log.fd : -1;
+	sfs_mutex_lock(&vol->agent.conn);
+	vol->agent.event_fd = fds[1];
+	vol->agent.request_fd = sock;
+	store_release(&vol->agent.connection, vol->agent.connection + 1);
+	sfs_mutex_unlock(&vol->agent.conn);
+	return 0;
+}
+
+/* One line on standard error, once per volume: the mode's guarantee is at stake and the user has to know. */
+static void complain(struct sfs_volume *vol, int err)
+{
+	char text[SFS_PATH_MAX * 2 + 256];
+	size_t n = 0;
+
+	if (vol->agent.complained)
+		return;
+	vol->agent.complained = true;
+	sfs_text_add(text, &n, sizeof(text), "libsplit: no agent for ");
+	sfs_text_add(text, &n, sizeof(text), vol->dir);
+	sfs_text_add(text, &n, sizeof(text), " in ");
+	sfs_text_add(text, &n, sizeof(text), vol->agents);
+	sfs_text_add(text, &n, sizeof(text), " (error ");
+	sfs_text_number(text, &n, sizeof(text), (unsigned)-err);
+	sfs_text_add(text, &n, sizeof(text),
+		     vol->mode == SFS_STRICT
+			     ? "): opening files for writing fails, because strict mode can't be kept without it\n"
+			     : "): files are served by the kernel, more slowly\n");
+	sys_write(2, text, n);
+}
+
+/* Is it an error of an agent that is not there? */
+static bool away(int err)
+{
+	return err == -ECONNREFUSED || err == -ENOENT || err == -ECONNRESET || err == -EPIPE;
+}
+
+/* HELLO to an agent that may be about to come back: not known yet whether there is one. request lock held. */
+static int first_hello(struct sfs_volume *vol, int proof_fd)
+{
+	const bool waits = vol->agent.state == VOL_UNKNOWN && vol->mode != SFS_POSIX;
+	int r = hello(vol, proof_fd, 0);
+
+	for (uint32_t ms = 0; waits && ms < sfs.agent_wait_ms && away(r); ms += HELLO_PAUSE_MS) {
+		sys_nap(HELLO_PAUSE_MS * 1000000l);
+		r = hello(vol, proof_fd, 0);
+	}
+	return r;
+}
+
+/*
+ * Get a log and the event socket. proof_fd: any open file of the volume. Once lost, every further open tries again.
+ * Returns 0 when the volume is ready, or a negative errno value.
+ */
+int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
+{
+	int r = 0;
+
+	if (likely(load_acquire(&vol->agent.state) == VOL_READY))
+		return 0;
+	sfs_mutex_lock(&vol->agent.request);
+	if (vol->agent.state != VOL_READY) {
+		pm_init(); /* here and not at start: asking the processor costs microseconds in a virtual machine */
+		r = first_hello(vol, proof_fd);
+		if (r == 0)
+			r = sfs_service_start(); /* without it nobody would answer revocations */
+		if (r == 0) {
+			store_release(&vol->agent.state, VOL_READY);
+			sfs_service_wake(NULL); /* the thread has another event socket to listen to */
+		} else
+			vol->agent.state = VOL_LOST;
+	}
+	sfs_mutex_unlock(&vol->agent.request);
+	if (r < 0 && vol->mode != SFS_POSIX)
+		complain(vol, r);
+	return r;
+}
+
+/* In a child of fork: the connection and the log are the parent's. The maps are gone already (MADV_DONTFORK). */
+void sfs_volume_forget(struct sfs_volume *vol)
+{
+	const int fds[3] = {vol->agent.request_fd, vol->agent.event_fd, vol->log.fd};
+
+	for (int i = 0; i < 3; i++)
+		if (fds[i] >= 0)
+			sfs_private_close(fds[i]);
+	sfs_pool_drop(&vol->pool, false);
+	vol->agent.request_fd = vol->agent.event_fd = vol->pool.copies_fd = -1;
+	sfs_log_none(&vol->log);
+	vol->live = 0;
+	vol->pool.region_blocks = 0;
+	vol->dirty = vol->agent.away = false;
+	memset(&vol->agent.request, 0, sizeof(vol->agent.request));
+	memset(&vol->log.checkpoint, 0, sizeof(vol->log.checkpoint));
+	memset(&vol->pool.lock, 0, sizeof(vol->pool.lock));
+	memset(&vol->pool.lease, 0, sizeof(vol->pool.lease));
+	memset(&vol->agent.conn, 0, sizeof(vol->agent.conn));
+	vol->agent.state = VOL_UNKNOWN;
+}
+
+/*
+ * The agent went away: come back with the same log and tell the new agent what this process holds, trying so many times.
+ * request lock held.
+ */
+static int resume(struct sfs_volume *vol, int tries)
+{
+	int r = -ECONNREFUSED;
+
+	sfs_mutex_lock(&vol->agent.conn);
+	if (vol->agent.request_fd >= 0)
+		sfs_private_close(vol->agent.request_fd);
+	if (vol->agent.event_fd >= 0)
+		sfs_private_close(vol->agent.event_fd);
+	vol->agent.request_fd = vol->agent.event_fd = -1;
+	sfs_mutex_unlock(&vol->agent.conn);
+	while (tries-- > 0) {
+		r = hello(vol, vol->log.fd, vol->log.id);
+		if (r == 0 || r == -ESTALE || tries == 0)
+			break;
+		sys_nap(RECONNECT_PAUSE_NS);
+	}
+	if (r < 0)
+		return r;
+	r = sfs_held_reclaim(vol);
+	if (r < 0)
+		return r;
+	sfs_service_wake(NULL);
+	return 0;
+}
+
+/*
+ * The agent does not know our log any more: it took this process for dead, and has replayed and removed the log. What had been
+ * recorded until then is in the files, and others may have changed them since, so our staged blocks must not follow. What was
+ * written after that is gone: every call on such a file says EIO until it is closed, and standard error says it at once. Then the
+ * process begins anew, with another log. Service thread, no lock held.
+ */
+static void volume_lost(struct sfs_volume *vol)
+{
+	char text[SFS_PATH_MAX + 512];
+	const unsigned files = sfs_held_lost(vol);
+	size_t n = 0;
+
+	sfs_text_add(text, &n, sizeof(text), "libsplit: the agent has recovered ");
+	sfs_text_add(text, &n, sizeof(text), vol->dir);
+	sfs_text_add(text, &n, sizeof(text), " as if this process were dead; the last writes to ");
+	sfs_text_number(text, &n, sizeof(text), files);
+	sfs_text_add(text, &n, sizeof(text), " of its files may be lost, and calls on them fail until they are closed\n");
+	sys_write(2, text, n);
+
+	sfs_mutex_lock(&vol->agent.request);
+	sfs_mutex_lock(&vol->pool.lock);
+	sfs_pool_drop(&vol->pool, true);
+	sfs_mutex_unlock(&vol->pool.lock);
+	/* The old log stays mapped: a thread may be counting in it. */
+	store_release(&vol->agent.state, VOL_UNKNOWN);
+	sfs_private_close(vol->log.fd);
+	sfs_log_none(&vol->log);
+	vol->pool.copies_fd = -1;
+	vol->dirty = vol->agent.away = false;
+	sfs_mutex_unlock(&vol->agent.request);
+}
+
+/*
+ * Connection number `lost` has ended. A request may have found that out as well and have made another: closing that one would be our
+ * end to the agent, which knows this process by it.
+ */
+void sfs_agent_reconnect(struct sfs_volume *vol, uint32_t lost)
+{
+	int r;
+
+	sfs_mutex_lock(&vol->agent.request);
+	if (vol->agent.request_fd >= 0 && vol->agent.connection != lost) {
+		sfs_mutex_unlock(&vol->agent.request);
+		return;
+	}
+	r = resume(vol, 1);
+	if (r == 0)
+		vol->agent.away = false;
+	else if (r == -ESTALE)
+		vol->agent.away = true; /* nothing is staged from now on */
+	sfs_mutex_unlock(&vol->agent.request);
+	if (r == -ESTALE)
+		volume_lost(vol);
+}
+
+/* One request and its reply, across a restart of the agent. fds: see sfs_msg_recv(). *waiting becomes false
+ * when it is our turn. */
+static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, int nfds, bool *waiting)
+{
+	const struct sfs_msg ask = *m;
+	int r;
+
+	sfs_mutex_lock(&vol->agent.request);
+	if (waiting)
+		store_release(waiting, false);
+	for (int try = 0;; try++) {
+		sfs_mutex_lock(&vol->agent.conn);
+		r = vol->agent.request_fd >= 0 ? sfs_msg_send(vol->agent.request_fd, &ask, fd) : -ENOTCONN;
+		sfs_mutex_unlock(&vol->agent.conn);
+		if (r == 0)
+			r = sfs_msg_recv(vol->agent.request_fd, m, fds, nfds);
+		if (r == 0 || try == 1)
+			break;
+		/* Once it is away calls do without it at once, but for one look whether it is back. */
+		r = resume(vol, vol->agent.away ? 1 : RECONNECT_TRIES);
+		vol->agent.away = r < 0;
+		if (r < 0)
+			break;
+	}
+	sfs_mutex_unlock(&vol->agent.request);
+	return r < 0 ? r : m->status;
+}
+
+/*
+ * Lease a staging file: its number, length in bytes and descriptor. -ENOSPC when the pool is empty. `wanted`: bytes that are about to be
+ * staged; it may have fewer.
+ */
+static int agent_chunk(struct sfs_volume *vol, uint64_t wanted, uint32_t *id, uint64_t *len, int *fd)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK, .a = wanted};
+	int fds[1], r = request(vol, &m, -1, fds, 1, NULL);
+
+	if (r < 0)
+		return r;
+	if (fds[0] < 0)
+		return -EPROTO;
+	*fd = fds[0];
+	*id = (uint32_t)m.a;
+	*len = m.b;
+	return 0;
+}
+
+/*
+ * Another thread's lease serves as well. -ENOSPC: the pool is empty, or this process has as many as it may.
+ */
+int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks)
+{
+	uint64_t len = 0;
+	uint32_t id = 0;
+	int fd = -1, r = 0;
+
+	sfs_mutex_lock(&vol->pool.lease);
+	if (!sfs_pool_room(&vol->pool, blocks))
+		r = agent_chunk(vol, blocks * SFS_BLOCK, &id, &len, &fd);
+	if (r == 0 && fd >= 0) {
+		r = sfs_pool_add(&vol->pool, id, len, fd);
+		if (r < 0) {
+			sfs_private_close(fd);
+			give_back(&vol->pool, id);
+		}
+	}
+	sfs_mutex_unlock(&vol->pool.lease);
+	return r;
+}
+
+int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd, unsigned flags)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = flags};
+	int r;
+
+	store_release(&grant->acquiring, true);
+	r = request(vol, &m, fd, NULL, 0, &grant->acquiring);
+	grant->deleg = r == 0 && m.a == SFS_DELEG_EXCLUSIVE ? SFS_DELEG_EXCLUSIVE : SFS_DELEG_SHARED;
+	grant->at_once = grant->deleg == SFS_DELEG_EXCLUSIVE && m.b == SFS_ACQ_AT_ONCE;
+	grant->untold = r < 0 && __atomic_load_n(&vol->agent.away, __ATOMIC_RELAXED);
+	return r;
+}
+
+int sfs_agent_release(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen)
+{
+	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_RELEASE, .a = ino, .b = gen};
+
+	grant->deleg = SFS_DELEG_NONE;
+	return notify(vol, &m);
+}
+
+int sfs_agent_reclaim(struct sfs_volume *vol, ino_t ino, uint32_t gen, int fd)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = SFS_ACQ_RECLAIM};
+	int r = sfs_msg_send(vol->agent.request_fd, &m, fd);
+
+	return r == 0 ? sfs_msg_recv(vol->agent.request_fd, &m, NULL, 0) : r;
+}
+
+/*
+ * Service thread: the next event, -EAGAIN when there is none. What an agent asked that is gone counts no more: the next one may have
+ * recovered our log.
+ */
+int sfs_agent_event(struct sfs_volume *vol, struct sfs_msg *msg)
+{
+	struct pollfd p = {vol->agent.event_fd, POLLIN, 0};
+	const struct timespec now = {0, 0};
+	long r = sys_call5(SYS_ppoll, (long)&p, 1, (long)&now, 0, 8);
+
+	if (r <= 0)
+		return -EAGAIN;
+	return p.revents & POLLHUP ? -ECONNRESET : sfs_msg_recv(vol->agent.event_fd, msg, NULL, 0);
+}
+
+int sfs_agent_answer(struct sfs_volume *vol, const struct sfs_msg *msg)
+{
+	return sfs_msg_send(vol->agent.event_fd, msg, -1);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lease/message.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+
+#include "base/sys.h"
+#include "fds/own.h"
+#include "base/text.h"
+
+int sfs_msg_send(int sock, const struct sfs_msg *m, int fd)
+{
+	struct iovec iov = {(void *)m, sizeof(*m)};
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} c;
+	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
+	long r;
+
+	if (fd >= 0) {
+		memset(&c, 0, sizeof(c));
+		h.msg_control = c.buf;
+		h.msg_controllen = sizeof(c.buf);
+		struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
+		cm->cmsg_level = SOL_SOCKET;
+		cm->cmsg_type = SCM_RIGHTS;
+		cm->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(cm), &fd, sizeof(int));
+	}
+	do
+		r = sys_call3(SYS_sendmsg, sock, (long)&h, MSG_NOSIGNAL);
+	while (r == -EINTR);
+	if (r < 0)
+		return (int)r;
+	return r == (long)sizeof(*m) ? 0 : -EPROTO;
+}
+
+/* The descriptors of a message: numbers of ours for those that are wanted, the others are closed. */
+static void take_fds(const struct msghdr *h, const struct sfs_limit *l, int *fds, int nfds)
+{
+	const struct cmsghdr *cm = h->msg_control;
+	int got, fd;
+
+	if (h->msg_controllen < sizeof(*cm) || cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
+		return;
+	got = (int)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+	for (int i = 0; i < got; i++) {
+		memcpy(&fd, CMSG_DATA(cm) + (size_t)i * sizeof(int), sizeof(int));
+		if (i < nfds)
+			fds[i] = sfs_limit_move(l, fd);
+		else
+			sys_close(fd);
+	}
+}
+
+int sfs_msg_recv(int sock, struct sfs_msg *m, int *fds, int nfds)
+{
+	struct iovec iov = {m, sizeof(*m)};
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(2 * sizeof(int))];
+	} c;
+	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.buf, .msg_controllen = sizeof(c.buf)};
+	struct pollfd readable = {sock, POLLIN, 0};
+	struct sfs_limit l = {0};
+	long r;
+
+	for (int i = 0; i < nfds; i++)
+		fds[i] = -1;
+	do {
+		r = nfds ? sys_call5(SYS_ppoll, (long)&readable, 1, 0, 0, 8) : 0; /* the limit is not lifted while we wait */
+		if (r < 0)
+			continue;
+		if (nfds)
+			sfs_limit_lift(&l);
+		r = sys_call3(SYS_recvmsg, sock, (long)&h, MSG_CMSG_CLOEXEC);
+		if (r > 0)
+			take_fds(&h, &l, fds, nfds);
+		if (nfds)
+			sfs_limit_set_back(&l);
+	} while (r == -EINTR);
+	if (r == 0)
+		return -ECONNRESET;
+	if (r < 0)
+		return (int)r;
+	if (r != (long)sizeof(*m) || m->version != SFS_PROTO_VERSION)
+		return -EPROTO;
+	return 0;
+}
+
+int sfs_dial(struct sfs_volume *vol)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct sfs_limit l;
+	size_t n = 0;
+	int fd, r;
+
+	sfs_text_add(addr.sun_path, &n, sizeof(addr.sun_path), vol->agents);
+	sfs_text_add(addr.sun_path, &n, sizeof(addr.sun_path), "/");
+	sfs_text_number(addr.sun_path, &n, sizeof(addr.sun_path), major(vol->dev));
+	sfs_text_add(addr.sun_path, &n, sizeof(addr.sun_path), "-");
+	sfs_text_number(addr.sun_path, &n, sizeof(addr.sun_path), minor(vol->dev));
+	sfs_text_add(addr.sun_path, &n, sizeof(addr.sun_path), ".sock");
+	if (n + 1 >= sizeof(addr.sun_path))
+		return -ENAMETOOLONG;
+	sfs_limit_lift(&l);
+	fd = sfs_limit_move(&l, (int)sys_call3(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+	sfs_limit_set_back(&l);
+	if (fd < 0)
+		return fd;
+	r = (int)sys_call3(SYS_connect, fd, (long)&addr, sizeof(addr));
+	if (r < 0) {
+		sfs_private_close(fd);
+		return r;
+	}
+	return fd;
+}

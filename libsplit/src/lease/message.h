@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages to the agent and from it (proto.h), with descriptors. */
+#ifndef SFS_MESSAGE_H
+#define SFS_MESSAGE_H
+
+#include "lease/volume.h"
+
+/* A connection to the volume's agent: a descriptor of ours, or a negative errno value. */
+int sfs_dial(struct sfs_volume *vol);
+/* fd: goes along, -1: none. 0, or a negative errno value. */
+int sfs_msg_send(int sock, const struct sfs_msg *m, int fd);
+/* Waits for one message, with up to nfds descriptors (-1 where there are fewer), which get numbers of ours. */
+int sfs_msg_recv(int sock, struct sfs_msg *m, int *fds, int nfds);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A volume as this process uses it: what it is, the log and the staging files that its agent has lent, and the conversation with the
+ * agent. Everything here is volatile: what survives is in the log and in the staging files.
+ */
+#ifndef SFS_VOLUME_H
+#define SFS_VOLUME_H
+
+#include <sys/types.h>
+
+#include "base/atomic.h"
+#include "base/lock.h"
+#include "format/layout.h"
+#include "format/proto.h"
+#include "lease/grant.h"
+#include "record/log.h"
+#include "relink/relink.h"
+#include "staging/pool.h"
+
+#define SFS_VOLUMES_MAX 16
+#define SFS_PATH_MAX	1024
+
+enum sfs_volume_state { VOL_UNKNOWN = 0, VOL_READY, VOL_LOST };
+
+/* The conversation with the agent. */
+struct sfs_agent {
+	enum sfs_volume_state state;
+	bool away; /* the agent did not come back in time; under request */
+	bool complained;
+	struct sfs_mutex request; /* one request and its reply at a time; held while an ACQUIRE waits for other processes */
+	struct sfs_mutex conn;	  /* one message to the agent; held to change request_fd */
+	int request_fd;
+	int event_fd;
+	uint32_t connection; /* number of the connection; changes with both sockets, request lock held */
+};
+
+struct sfs_volume {
+	enum sfs_mode mode;
+	char dir[SFS_PATH_MAX];	   /* mount path */
+	char agents[SFS_PATH_MAX]; /* directory of the agents' sockets */
+	dev_t dev;		   /* of dir, 0 while dir has not been looked at */
+	bool dax;
+	bool dedicated;
+	enum relink_provider provider;
+
+	struct sfs_agent agent;
+	struct sfs_log log;
+	struct sfs_pool pool;
+	uint32_t live; /* inodes with records that are not retired, atomic; a hint whether there is anything to do */
+	uint32_t idle; /* ticks of visibility_ms with nothing staged; the service thread's */
+	bool dirty;    /* something staged since the service thread last looked */
+};
+
+/* The process: its configuration, and what all rooms look at. */
+struct sfs_state {
+	bool configured;
+	int nvolumes;
+	uint32_t visibility_ms;
+	uint32_t agent_wait_ms; /* sync, strict: so long a process waits for its first agent, which may be about to come back */
+	uint32_t forks;		/* that this process comes from, since the library began */
+	bool fsync_records;	/* fsync leaves the relink to the service thread where a record is enough */
+	int service_state;	/* 0 none, 1 running */
+	int wake_fd;		/* eventfd of the service thread */
+	int *alive; /* the process; zeroed by the kernel in the child of any fork (user-mode emulators only promise that) */
+	bool no_staging; /* io_uring is in use: the kernel serves everything */
+	uint64_t fsize_limit;
+	struct sfs_volume volumes[SFS_VOLUMES_MAX];
+};
+
+extern struct sfs_state sfs __attribute__((visibility("hidden")));
+
+/* SPLITFS_CONFIG: MODE:DIR:AGENTSDIR joined by ';'. An entry that does not parse is a volume that stays the kernel's. */
+void sfs_volumes_parse(const char *config);
+/* The volume on device dev, or NULL. A mount path that can't be looked at yet is looked at again next time. */
+struct sfs_volume *sfs_volume_of(dev_t dev);
+/*
+ * Get a log and the event socket. proof_fd: any open file of the volume. Once lost, every further open tries again.
+ * Returns 0 when the volume is ready, or a negative errno value.
+ */
+int sfs_volume_connect(struct sfs_volume *vol, int proof_fd);
+/* In a child of fork: the connection and the log are the parent's. The maps are gone already (MADV_DONTFORK). */
+void sfs_volume_forget(struct sfs_volume *vol);
+
+/* One more staging file unless there is room for so many blocks already. No inode's lock held. -ENOSPC: the pool is empty. */
+int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks);
+/*
+ * ACQUIRE of the file (ino, gen), open as fd; sets grant->deleg. Without an agent it is SHARED: the kernel serves it. 0, or a negative errno
+ * value.
+ */
+int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd, unsigned flags);
+int sfs_agent_release(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen);
+/* During sfs_agent_resume(): this process holds the file. */
+int sfs_agent_reclaim(struct sfs_volume *vol, ino_t ino, uint32_t gen, int fd);
+/* Service thread: the agent of connection number `lost` has gone; one try to come back. */
+void sfs_agent_reconnect(struct sfs_volume *vol, uint32_t lost);
+/* Service thread: the next event, -EAGAIN when there is none. */
+int sfs_agent_event(struct sfs_volume *vol, struct sfs_msg *msg);
+int sfs_agent_answer(struct sfs_volume *vol, const struct sfs_msg *msg);
+
+/* ---- what rooms above do for this one ---- */
+
+/* process/held.c: tell a new agent what this process holds, by sfs_agent_reclaim(). */
+int sfs_held_reclaim(struct sfs_volume *vol);
+/* process/held.c: everything staged is given up; returns the number of files that lost something. */
+unsigned sfs_held_lost(struct sfs_volume *vol);
+/* process/service.c: 0, or a negative errno value: there is no thread. */
+int sfs_service_start(void);
+/* process/service.c: vol (or, with NULL, the agent's answer to a reconnect) wants attention. */
+void sfs_service_wake(struct sfs_volume *vol);
+/* process/fork.c */
+void sfs_fork_child(void);
+
+/* Did a fork happen that was not announced (a bare clone)? Then this is the child. */
+static inline void sfs_check_fork(void)
+{
+	if (unlikely(sfs.alive && *sfs.alive == 0))
+		sfs_fork_child();
+}
+
+/* Might a file that ends there, and one more block, reach RLIMIT_FSIZE? */
+static inline bool sfs_near_limit(uint64_t end)
+{
+	return end + 2 * SFS_BLOCK > sfs.fsize_limit;
+}
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the files of a volume are mapped: what is different on persistent memory. */
+#ifndef SFS_MAP_H
+#define SFS_MAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/sys.h"
+
+/*
+ * The log, or the window of a file. On a DAX volume with MAP_SYNC: a page can be stored to only when what the file system has to
+ * remember of it (allocation, relink) is in its journal, so flushed stores are durable. Refused with EOPNOTSUPP for a file that is
+ * not on persistent memory itself; it must not be stored to as if it were. Returns an address or a negative errno value.
+ */
+void *sfs_map_file(bool dax, uint64_t len, int prot, int fd);
+
+/*
+ * A staging file, whole and for writing. Its blocks were allocated, written and committed before it came into the pool, and a
+ * client stores to no hole in it, so there is nothing for MAP_SYNC to wait for; with it the first store after each relink would
+ * commit the journal, because the relink has changed the file.
+ */
+void *sfs_map_staging(bool dax, uint64_t len, int fd);
+
+/*
+ * Zeros, for a large table of which few pages are ever touched: never by huge pages, each of which would be 2 MiB to clear and to keep.
+ * Returns an address or a negative errno value.
+ */
+void *sfs_map_sparse(uint64_t len);
+
+/* Page tables for stores to [p, p + n), page aligned, at once. A kernel before 5.14 refuses, and faults when it comes to that. */
+static inline void sfs_map_populate(uint8_t *p, uint64_t n)
+{
+	sys_madvise(p, n, 23 /* MADV_POPULATE_WRITE */);
+}
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this process holds of a volume, for its agent. */
+#include "io/io.h"
+
+int sfs_held_reclaim(struct sfs_volume *vol)
+{
+	int r = 0;
+
+	sfs_mutex_lock(&sfs_files.lock); /* nobody waits for a request with it */
+	for (int i = 0; r == 0 && i < SFS_HASH; i++)
+		for (struct sfs_inode *in = sfs_files.hash[i]; in && r == 0; in = in->next)
+			if (in->vol == vol && in->ready && in->grant.deleg != SFS_DELEG_NONE)
+				r = sfs_agent_reclaim(vol, in->ino, in->gen, in->fd);
+	sfs_mutex_unlock(&sfs_files.lock);
+	return r;
+}
+
+/* What of an inode was staged is the agent's affair now: see sfs_volume_lost(). *arg counts those that had something. */
+static int lose_one(struct sfs_inode *in, void *arg)
+{
+	sfs_rwlock_wrlock(&in->lock);
+	if (in->live || in->staging.count > 0) {
+		in->lost = true;
+		++*(unsigned *)arg;
+	}
+	sfs_staging_clear(&in->staging);
+	sfs_log_drop_slots(in);
+	sfs_stage_retired(in);
+	in->grant.deleg = SFS_DELEG_NONE;
+	in->ready = false;
+	sfs_rwlock_wrunlock(&in->lock);
+	return 0;
+}
+
+unsigned sfs_held_lost(struct sfs_volume *vol)
+{
+	unsigned files = 0;
+
+	sfs_inodes_each(vol, lose_one, &files);
+	return files;
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The service thread: answers the agent's revocations, and relinks what has been staged for visibility_ms so that processes
+ * without the library see it. It starts with the first volume. It is a bare thread of the kernel: no libc, no thread-local
+ * storage, all signals blocked, so that the program's C library and its signal handling never notice it.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/sys.h"
+#include "process/service.h"
+#include "io/io.h"
+#include "calls/calls.h"
+
+#define STACK_BYTES   (64ul << 10)
+#define RETRY_NS      2000000l /* a file that was busy when it was to be given up */
+#define RETIRE_BLOCKS 16384u   /* 64 MiB */
+#define IDLE_MS	      2000     /* after that the pool gets spare staging files back */
+
+/*
+ * Go down to the delegation that the agent wants. False: the file is busy, or what is staged can't be relinked now (no space); it
+ * is tried again soon.
+ */
+static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
+{
+	int r;
+
+	/*
+	 * Whoever is about to ask for the file has nothing staged, and its question makes the agent forget ours. Once it has
+	 * asked, the answer may be on its way: then only the lock tells.
+	 */
+	if (!sfs_lock_soon(in))
+		return load_acquire(&in->grant.acquiring);
+	r = sfs_step_down(in, in->grant.revoke - 1u);
+	sfs_rwlock_wrunlock(&in->lock);
+	/* Relinked, but its records still count: they must go before others may write. */
+	if (r == -EAGAIN)
+		sfs_checkpoint(vol, false);
+	return r == 0;
+}
+
+static void answer(struct sfs_volume *vol, ino_t ino, uint32_t gen, unsigned to, uint64_t number)
+{
+	const struct sfs_msg m = {
+		.version = SFS_PROTO_VERSION, .type = SFS_MSG_REVOKED, .a = ino, .b = gen, .c = to, .d = number};
+
+	sfs_agent_answer(vol, &m);
+}
+
+void sfs_service_answer(struct sfs_inode *in)
+{
+	for (uint32_t i = 0; i < in->grant.revokes; i++)
+		answer(in->vol, in->ino, in->gen, in->grant.revoke - 1u, i < SFS_REVOKES_MAX ? in->grant.revoke_numbers[i] : 0);
+	in->grant.revokes = 0;
+	in->grant.revoke = 0;
+}
+
+/* One try at what is asked of the inode; *arg: something is left to do. */
+static int retry_one(struct sfs_inode *in, void *arg)
+{
+	if (in->grant.revoke == 0)
+		return 0;
+	/* Not open: it goes, and the other process has the file to itself. The reference that is dropped next answers. */
+	if (!(in->live || in->staging.count > 0) && sfs_inode_evict(in)) {
+		*(bool *)arg = true;
+		return 0;
+	}
+	if (!step_down(in->vol, in)) {
+		*(bool *)arg = true;
+		return 0;
+	}
+	sfs_service_answer(in);
+	return 0;
+}
+
+/*
+ * Relink for those who do not have the library; what is busy now gets its turn with the next tick. Where records go on counting
+ * until the journal has committed, that is done when the file has been left alone for a tick, or holds much staging space, or
+ * has stores waiting that could go in place.
+ */
+static int publish_one(struct sfs_inode *in, void *arg)
+{
+	enum sfs_flush how;
+	int r;
+
+	(void)arg;
+	if (!(in->live || in->staging.count > 0) || !sfs_lock_soon(in))
+		return 0;
+	how = !in->busy || in->blocked || in->staging.region_taken > RETIRE_BLOCKS ? SFS_RETIRE : SFS_PUBLISH;
+	in->busy = false;
+	r = sfs_flush(in, how);
+	sfs_rwlock_wrunlock(&in->lock);
+	if (r == -EAGAIN)
+		sfs_checkpoint(in->vol, false);
+	return 0;
+}
+
+/* Answer what the agent has asked. False: the agent is gone. */
+static bool events(struct sfs_volume *vol, bool *pending)
+{
+	struct sfs_msg m;
+	int r;
+
+	while ((r = sfs_agent_event(vol, &m)) == 0) {
+		const unsigned to = m.c == SFS_DELEG_NONE ? SFS_DELEG_NONE : SFS_DELEG_SHARED;
+		struct sfs_inode *in;
+
+		if (m.type != SFS_MSG_REVOKE)
+			continue;
+		in = sfs_inode_ref(vol->dev, (ino_t)m.a);
+		if (!in) {
+			answer(vol, (ino_t)m.a, (uint32_t)m.b, to, m.d);
+			continue;
+		}
+		/* Asked twice for different things: the lower one serves both. */
+		in->grant.revoke = (uint8_t)(in->grant.revoke && in->grant.revoke < to + 1 ? in->grant.revoke : to + 1);
+		if (in->grant.revokes < SFS_REVOKES_MAX)
+			in->grant.revoke_numbers[in->grant.revokes] = m.d;
+		in->grant.revokes++;
+		retry_one(in, pending);
+		sfs_inode_put(in);
+	}
+	return r == -EAGAIN;
+}
+
+bool sfs_service_turn(bool timed)
+{
+	bool pending = false;
+	uint32_t connection;
+
+	for (int i = 0; i < sfs.nvolumes; i++) {
+		struct sfs_volume *vol = &sfs.volumes[i];
+
+		if (load_acquire(&vol->agent.state) != VOL_READY)
+			continue;
+		connection = load_acquire(&vol->agent.connection);
+		if (vol->agent.event_fd < 0 || !events(vol, &pending))
+			sfs_agent_reconnect(vol, connection);
+		sfs_inodes_each(vol, retry_one, &pending);
+	}
+	if (!timed)
+		return pending;
+	for (int i = 0; i < sfs.nvolumes; i++) {
+		struct sfs_volume *vol = &sfs.volumes[i];
+
+		if (load_acquire(&vol->agent.state) != VOL_READY)
+			continue;
+		sfs_inodes_age(vol);
+		if (!vol->dirty) {
+			if (vol->pool.nchunks > 1 && ++vol->idle > IDLE_MS / sfs.visibility_ms)
+				sfs_pool_idle(&vol->pool);
+			continue;
+		}
+		vol->idle = 0;
+		store_release(&vol->dirty, false);
+		sfs_inodes_each(vol, publish_one, NULL);
+		if (load_acquire(&vol->live) > 0)
+			store_release(&vol->dirty, true);
+	}
+	return pending;
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec t = {0, 0};
+
+	sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+static void serve(void)
+{
+	bool pending = false;
+	int64_t due = 0; /* when the next timed turn is; 0: it is not decided */
+	uint64_t clean;
+
+	for (;;) {
+		struct pollfd p[SFS_VOLUMES_MAX + 1];
+		int64_t now = now_ns(), wait = pending ? RETRY_NS : sfs.visibility_ms * 1000000ll;
+		struct timespec left;
+		bool timed = pending;
+		int n = 1;
+
+		p[0] = (struct pollfd){sfs.wake_fd, POLLIN, 0};
+		for (int i = 0; i < sfs.nvolumes; i++) {
+			struct sfs_volume *vol = &sfs.volumes[i];
+
+			if (load_acquire(&vol->agent.state) != VOL_READY)
+				continue;
+			if (vol->agent.event_fd >= 0)
+				p[n++] = (struct pollfd){vol->agent.event_fd, POLLIN, 0};
+			else
+				timed = true; /* the agent is away */
+			timed = timed || vol->dirty || vol->pool.nchunks > 1 || load_acquire(&sfs_files.parked) > 0;
+		}
+		/* What wakes us before is no reason to relink what was staged just now, nor to put it off. */
+		if (!timed)
+			due = 0;
+		else if (due == 0 || now + wait < due)
+			due = now + wait;
+		wait = due > now ? due - now : 0;
+		left = (struct timespec){wait / 1000000000, wait % 1000000000};
+		sys_call5(SYS_ppoll, (long)p, n, timed ? (long)&left : 0, 0, 8);
+		if (p[0].revents)
+			sys_read(sfs.wake_fd, &clean, sizeof(clean));
+		timed = timed && now_ns() >= due;
+		if (timed)
+			due = 0;
+		pending = sfs_service_turn(timed);
+	}
+}
+
+/*
+ * `self` becomes the thread's thread pointer, which is all of thread-local storage it has: the locks tell threads apart by it
+ * (base/bias.h).
+ */
+static long spawn(void *stack_top, void **self)
+{
+	const unsigned long flags =
+		CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS;
+
+	*self = self;
+	return sys_clone_thread(flags, stack_top, self, serve);
+}
+
+/* Once per process, and again in the child of a fork. 0, or a negative errno value: there is no thread. */
+int sfs_service_start(void)
+{
+	uint64_t all = ~0ull, old;
+	void *stack;
+	int r;
+
+	sfs_mutex_lock(&sfs_files.lock);
+	if (sfs.service_state == 0) {
+		int wake = (int)sys_call2(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK);
+
+		stack = sys_mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+		if (wake >= 0 && !sys_is_err(stack)) {
+			sfs.wake_fd = sfs_high_fd(wake);
+			sys_sigmask(SIG_SETMASK, &all, &old);
+			if (spawn((char *)stack + STACK_BYTES, stack) > 0)
+				sfs.service_state = 1;
+			sys_sigmask(SIG_SETMASK, &old, NULL);
+		}
+	}
+	r = sfs.service_state ? 0 : -EAGAIN;
+	sfs_mutex_unlock(&sfs_files.lock);
+	return r;
+}
+
+bool sfs_one_thread(void)
+{
+	struct stat st;
+
+	sfs_check_fork(); /* else the service thread is the parent's */
+	/* A directory for each thread. */
+	return sys_fstatat(AT_FDCWD, "/proc/self/task", &st, 0) == 0 &&
+	       (long)st.st_nlink - 2 == 1 + (load_acquire(&sfs.service_state) != 0);
+}
+
+/* vol (or, with NULL, the agent's answer to a reconnect) wants attention. Called once per visibility_ms at most. */
+void sfs_service_wake(struct sfs_volume *vol)
+{
+	const uint64_t one = 1;
+
+	if (vol)
+		store_release(&vol->dirty, true);
+	if (sfs.service_state)
+		sys_write(sfs.wake_fd, &one, sizeof(one));
+}

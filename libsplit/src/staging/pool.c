@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "staging/pool.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+
+#include "base/sys.h"
+#include "fds/own.h"
+#include "pm/map.h"
+
+#define SPARE_BLOCKS 16u
+#define WORTH_BLOCKS 512u /* a staging file with less unused space than this, 2 MiB, goes back */
+
+static void give_back(struct sfs_pool *pool, struct sfs_chunk *c)
+{
+	const uint32_t id = c->id;
+
+	sys_munmap(c->base, (uint64_t)c->blocks * SFS_BLOCK);
+	sfs_private_close(c->fd);
+	*c = (struct sfs_chunk){.fd = -1};
+	pool->give_back(pool, id);
+}
+
+void sfs_chunk_unpin(struct sfs_pool *pool, struct sfs_chunk *c)
+{
+	if (--c->pins > 0)
+		return;
+	if (!c->holes)
+		c->used = 0;
+	else if (c->used + WORTH_BLOCKS > c->blocks)
+		give_back(pool, c);
+}
+
+void sfs_pool_idle(struct sfs_pool *pool)
+{
+	bool kept = false;
+
+	sfs_mutex_lock(&pool->lock);
+	for (uint32_t i = 0; i < pool->nchunks; i++) {
+		struct sfs_chunk *c = &pool->chunks[i];
+
+		if (c->fd >= 0 && c->pins == 0 && kept)
+			give_back(pool, c);
+		kept = kept || c->fd >= 0;
+	}
+	sfs_mutex_unlock(&pool->lock);
+}
+
+struct sfs_chunk *sfs_pool_with_space(struct sfs_pool *pool)
+{
+	for (uint32_t n = 0; n < pool->nchunks; n++) {
+		struct sfs_chunk *c = &pool->chunks[pool->current];
+
+		if (c->fd >= 0 && c->used < c->blocks)
+			return c;
+		pool->current = pool->current + 1 < pool->nchunks ? pool->current + 1 : 0;
+	}
+	return NULL;
+}
+
+bool sfs_pool_room(struct sfs_pool *pool, uint64_t blocks)
+{
+	uint64_t have = 0;
+
+	sfs_mutex_lock(&pool->lock);
+	for (uint32_t i = 0; i < pool->nchunks && have < blocks; i++)
+		if (pool->chunks[i].fd >= 0)
+			have += pool->chunks[i].blocks - pool->chunks[i].used;
+	sfs_mutex_unlock(&pool->lock);
+	return have >= blocks;
+}
+
+int sfs_pool_add(struct sfs_pool *pool, uint32_t id, uint64_t len, int fd)
+{
+	void *p = sfs_map_staging(pool->dax, len, fd);
+	uint32_t i;
+
+	if (sys_is_err(p))
+		return (int)(long)p;
+	sys_madvise(p, len, MADV_DONTFORK);
+	sfs_mutex_lock(&pool->lock);
+	for (i = 0; i < pool->nchunks && pool->chunks[i].fd >= 0; i++)
+		;
+	if (i < SFS_CHUNKS_MAX) {
+		pool->chunks[i] = (struct sfs_chunk){.id = id, .blocks = (uint32_t)(len / SFS_BLOCK), .fd = fd, .base = p};
+		if (i == pool->nchunks)
+			store_release(&pool->nchunks, i + 1);
+		pool->current = i;
+	}
+	sfs_mutex_unlock(&pool->lock);
+	if (i < SFS_CHUNKS_MAX)
+		return 0;
+	sys_munmap(p, len);
+	return -ENOSPC;
+}
+
+void sfs_pool_drop(struct sfs_pool *pool, bool unmap)
+{
+	for (uint32_t i = 0; i < pool->nchunks; i++) {
+		struct sfs_chunk *c = &pool->chunks[i];
+
+		if (c->fd < 0)
+			continue;
+		if (unmap)
+			sys_munmap(c->base, (uint64_t)c->blocks * SFS_BLOCK);
+		sfs_private_close(c->fd);
+		*c = (struct sfs_chunk){.fd = -1};
+	}
+	pool->nchunks = pool->current = 0;
+}
+
+/*
+ * Refuse now, as write(2) on a full file system does, and not after the data was acknowledged. Needs no exactness, other programs use space
+ * too: what does not fit in the end stays staged.
+ */
+int sfs_pool_covered(const struct sfs_pool *pool, uint64_t blocks)
+{
+	struct statfs sf;
+	const uint64_t want = pool->region_blocks + blocks + SPARE_BLOCKS;
+
+	if (pool->copies_fd < 0 || sys_call2(SYS_fstatfs, pool->copies_fd, (long)&sf) < 0)
+		return 0;
+	return (uint64_t)sf.f_bavail * (uint64_t)sf.f_bsize / SFS_BLOCK < want ? -ENOSPC : 0;
+}

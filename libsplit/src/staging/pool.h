@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The staging files that this process has leased, and the blocks of them that are free. */
+#ifndef SFS_POOL_H
+#define SFS_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/atomic.h"
+#include "base/lock.h"
+#include "format/layout.h"
+
+#define SFS_CHUNKS_MAX 256u
+
+/* A staging file leased from the agent and mapped whole. */
+struct sfs_chunk {
+	uint32_t id;	 /* number in the pool */
+	uint32_t blocks; /* size */
+	uint32_t used;	 /* blocks handed to inodes since the chunk was empty */
+	uint32_t pins;	 /* inodes with a region of it, or records that name it and count */
+	bool holes;	 /* relink took blocks away: what was used can't be used again */
+	int fd;		 /* -1: no chunk in this place of the array */
+	uint8_t *base;
+};
+
+struct sfs_pool {
+	struct sfs_mutex lease; /* one lease of a staging file at a time */
+	struct sfs_mutex lock;	/* short */
+	struct sfs_chunk chunks[SFS_CHUNKS_MAX];
+	uint32_t nchunks;
+	uint32_t current;	/* the chunk that regions come from */
+	uint64_t region_blocks; /* blocks handed to inodes since those were last retired, under lock */
+	bool dax;
+	bool tmpfs;
+	/*
+	 * A file of the volume where relink copies, else -1. The target needs blocks of its own then: no more is staged than it has free.
+	 */
+	int copies_fd;
+	void (*give_back)(struct sfs_pool *pool, uint32_t id); /* tell the agent; must not wait */
+};
+
+/*
+ * Where the whole current content of one 4 KiB block is staged: chunk index + 1 in the upper half, block of the chunk in the lower; 0:
+ * in the file.
+ */
+typedef uint64_t sfs_block;
+
+static inline uint8_t *sfs_block_addr(const struct sfs_pool *pool, sfs_block b)
+{
+	return pool->chunks[(b >> 32) - 1].base + (uint64_t)(uint32_t)b * SFS_BLOCK;
+}
+
+/* The staging file is mapped and added; fd and the mapping become the pool's. -ENOSPC: there are as many as may be. */
+int sfs_pool_add(struct sfs_pool *pool, uint32_t id, uint64_t len, int fd);
+/* Is there space for so many blocks without another lease? */
+bool sfs_pool_room(struct sfs_pool *pool, uint64_t blocks);
+/* The volume has been idle: the agent gets all staging files back but one. Their warm page tables go with them. */
+void sfs_pool_idle(struct sfs_pool *pool);
+/* Every staging file is unmapped and closed, without a word to the agent. unmap: they are mapped in this process. */
+void sfs_pool_drop(struct sfs_pool *pool, bool unmap);
+/* lock held: no record that counts names the chunk and no inode has a region of it: it starts over, or goes back. */
+void sfs_chunk_unpin(struct sfs_pool *pool, struct sfs_chunk *c);
+/* lock held: a staging file with space, or NULL. */
+struct sfs_chunk *sfs_pool_with_space(struct sfs_pool *pool);
+/* May so many more blocks be staged? 0, or -ENOSPC. */
+int sfs_pool_covered(const struct sfs_pool *pool, uint64_t blocks);
+
+#endif

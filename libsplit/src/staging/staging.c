@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "staging/staging.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/sys.h"
+#include "pm/map.h"
+
+#define REGION_MIN   4u		  /* blocks: a small file should not keep a large region */
+#define REGION_MAX   512u	  /* 2 MiB */
+#define FAULT_AROUND (64ul << 10) /* bytes that the kernel maps at one fault, and aligned to that, where they are in memory */
+
+int sfs_staging_table(struct sfs_staging *st, uint64_t blocks)
+{
+	uint64_t want = st->table_blocks ? st->table_blocks : 1 << 18; /* a 1 GiB file */
+	void *p;
+
+	if (blocks <= st->table_blocks)
+		return 0;
+	while (want < blocks)
+		want *= 2;
+	if (st->table)
+		p = (void *)sys_call5(SYS_mremap, (long)st->table, (long)(st->table_blocks * sizeof(sfs_block)),
+				      (long)(want * sizeof(sfs_block)), MREMAP_MAYMOVE, 0);
+	else
+		p = sfs_map_sparse(want * sizeof(sfs_block));
+	if (sys_is_err(p))
+		return (int)(long)p;
+	st->table = p;
+	st->table_blocks = want;
+	return 0;
+}
+
+bool sfs_staging_any(const struct sfs_staging *st, uint64_t pos, uint64_t n)
+{
+	if (st->count == 0)
+		return false;
+	for (uint64_t blk = pos / SFS_BLOCK; blk <= (pos + n - 1) / SFS_BLOCK; blk++)
+		if (sfs_block_get(st, blk))
+			return true;
+	return false;
+}
+
+void sfs_staging_set(struct sfs_staging *st, uint64_t blk, sfs_block b)
+{
+	const bool none = st->count == 0;
+
+	/*
+	 * Readers may look meanwhile, and a fork may take a copy of it as it is: no entry is outside first and last at any time. Before the
+	 * first one there is none at all, and it does not matter where they are.
+	 */
+	if (none || blk >= st->last)
+		__atomic_store_n(&st->last, blk + 1, __ATOMIC_RELAXED);
+	if (none || blk < st->first)
+		__atomic_store_n(&st->first, blk, __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (st->table[blk] == 0)
+		__atomic_store_n(&st->count, st->count + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&st->table[blk], b, __ATOMIC_RELAXED);
+}
+
+void sfs_staging_clear(struct sfs_staging *st)
+{
+	if (st->count > 0)
+		memset(&st->table[st->first], 0, (st->last - st->first) * sizeof(sfs_block));
+	st->count = st->first = st->last = 0;
+}
+
+static void no_region(struct sfs_staging *st)
+{
+	st->region_next = st->region_end = st->region_want = st->region_taken = 0;
+}
+
+void sfs_staging_forget(struct sfs_staging *st)
+{
+	sfs_staging_clear(st);
+	no_region(st);
+	memset(st->pinned, 0, sizeof(st->pinned));
+}
+
+void sfs_staging_release(struct sfs_pool *pool, struct sfs_staging *st)
+{
+	sfs_mutex_lock(&pool->lock);
+	/* What it did not use of its region, if nobody took space behind it. */
+	if (st->region_next < st->region_end && pool->chunks[st->region_chunk].used == st->region_end)
+		pool->chunks[st->region_chunk].used = st->region_next;
+	pool->region_blocks -= st->region_taken;
+	for (uint32_t w = 0; w < SFS_CHUNKS_MAX / 64; w++) {
+		for (uint64_t bits = st->pinned[w]; bits; bits &= bits - 1)
+			sfs_chunk_unpin(pool, &pool->chunks[w * 64 + (uint32_t)__builtin_ctzll(bits)]);
+		st->pinned[w] = 0;
+	}
+	sfs_mutex_unlock(&pool->lock);
+	no_region(st);
+}
+
+/*
+ * Page tables for a whole region at once: a fault per page would cost more than the copy. tmpfs maps pages writable at a read, and their
+ * neighbours with them; madvise would do it page by page, and note for each that it was used, which takes three times as long.
+ */
+static void populate(const struct sfs_pool *pool, uint8_t *p, size_t n)
+{
+	if (pool->dax)
+		return; /* huge pages have it; page by page the kernel takes as long for them now as at the faults */
+	if (!pool->tmpfs) {
+		sfs_map_populate(p, n);
+		return;
+	}
+	for (const uint8_t *end = p + n; p < end; p = (uint8_t *)(((uintptr_t)p | (FAULT_AROUND - 1)) + 1))
+		(void)*(const volatile uint8_t *)p;
+}
+
+/*
+ * Give the file `blocks` blocks or what one staging file has, following its region directly where that is possible.
+ */
+static int region(struct sfs_pool *pool, struct sfs_staging *st, uint32_t blocks)
+{
+	struct sfs_chunk *c;
+	uint32_t index, n;
+	int r = sfs_pool_covered(pool, blocks);
+
+	if (r < 0)
+		return r;
+	sfs_mutex_lock(&pool->lock);
+	c = sfs_pool_with_space(pool);
+	if (!c) {
+		sfs_mutex_unlock(&pool->lock);
+		return -ENOBUFS;
+	}
+	index = (uint32_t)(c - pool->chunks);
+	n = blocks < c->blocks - c->used ? blocks : c->blocks - c->used;
+	if (st->region_end == 0 || st->region_chunk != index || st->region_end != c->used) {
+		st->region_chunk = index;
+		st->region_next = c->used;
+	}
+	if (!(st->pinned[index / 64] & 1ull << index % 64)) {
+		st->pinned[index / 64] |= 1ull << index % 64;
+		c->pins++;
+	}
+	c->used += n;
+	st->region_end = c->used;
+	st->region_taken += n;
+	pool->region_blocks += n;
+	sfs_mutex_unlock(&pool->lock);
+	populate(pool, c->base + (uint64_t)(st->region_end - n) * SFS_BLOCK, (uint64_t)n * SFS_BLOCK);
+	return 0;
+}
+
+sfs_block sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint32_t *n, int *err)
+{
+	sfs_block b;
+
+	if (st->region_next == st->region_end) {
+		uint32_t want = st->region_want ? st->region_want : REGION_MIN;
+
+		if (want < *n)
+			want = *n;
+		st->region_want = want * 2 > REGION_MAX ? REGION_MAX : want * 2;
+		*err = region(pool, st, want);
+		if (*err < 0)
+			return 0;
+	}
+	if (*n > st->region_end - st->region_next)
+		*n = st->region_end - st->region_next;
+	b = (sfs_block)(st->region_chunk + 1) << 32 | st->region_next;
+	st->region_next += *n;
+	return b;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "window/window.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "pm/map.h"
+
+#define WINDOW_MIN (1ull << 30)
+#define WINDOW_MAX (1ull << 44)
+
+void sfs_window_map(struct sfs_window *w, bool dax, bool writable, int fd, uint64_t size)
+{
+	const uint64_t tried = w->tried;
+	uint64_t len = WINDOW_MIN;
+	void *p;
+
+	while (len < size * 2 && len < WINDOW_MAX)
+		len *= 2;
+	w->tried = size;
+	if (size == tried || (w->base && w->len >= size))
+		return;
+	if (w->base)
+		sys_munmap(w->base, w->len);
+	p = sfs_map_file(dax, len, PROT_READ | (writable ? PROT_WRITE : 0), fd);
+	w->base = sys_is_err(p) ? NULL : p;
+	w->len = w->base ? len : 0;
+	w->populated = w->cold = 0;
+}
+
+void sfs_window_unmap(struct sfs_window *w)
+{
+	if (w->base)
+		sys_munmap(w->base, w->len);
+	w->base = NULL;
+	w->len = w->tried = 0;
+}
+
+bool sfs_window_dense(struct sfs_window *w, int fd, uint64_t size)
+{
+	if (!w->dense_known) {
+		off_t hole = size ? sys_lseek(fd, 0, SEEK_HOLE) : 0;
+
+		w->dense = hole >= 0 && (uint64_t)hole >= size;
+		w->dense_known = true;
+	}
+	return w->dense;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The window of a file: the file mapped as one contiguous range from offset 0, beyond its end as far as `len` (ctFS: the MMU is the index;
+ * SplitFS paper section 3.2 calls it the collection of mmaps).
+ */
+#ifndef SFS_WINDOW_H
+#define SFS_WINDOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sfs_window {
+	uint8_t *base; /* NULL: there is none, and the kernel reads for us */
+	uint64_t len;
+	uint64_t tried; /* size when it was last mapped: without success, or not all of it, the rest is read by the kernel */
+	uint64_t cold;	/* bytes that the kernel has read for us since it was mapped */
+	uint64_t populated; /* in-place stores: everything before this offset has been faulted in */
+	uint64_t last_end;  /* end of the last in-place store */
+	bool dense;	    /* no holes below the size */
+	bool dense_known;
+};
+
+/* Map the file of `size` bytes, or more of it. Nobody uses the window meanwhile. On failure there is none. */
+void sfs_window_map(struct sfs_window *w, bool dax, bool writable, int fd, uint64_t size);
+void sfs_window_unmap(struct sfs_window *w);
+/*
+ * No holes below size? Only then may the window be loaded from or stored to: a page fault on a hole allocates, and on a full
+ * file system that is SIGBUS instead of ENOSPC.
+ */
+bool sfs_window_dense(struct sfs_window *w, int fd, uint64_t size);
+/* Has it been looked at since the file had this size? */
+static inline bool sfs_window_looked(const struct sfs_window *w, uint64_t size)
+{
+	return (w->base && w->len >= size) || w->tried == size;
+}
+
+#endif
