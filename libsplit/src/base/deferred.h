@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signals that have been put off (core/deferred.c) because they came in the middle of a call. Whoever takes back what says that the thread is
+ * Signals that have been put off (process/deferred.c) because they came in the middle of a call. Whoever takes back what says that the thread is
  * in one calls sfs_call_ended().
  */
 #ifndef SFS_DEFERRED_H

@@ -10,7 +10,7 @@
  * Not recursive. A thread that is interrupted by a signal while it holds a lock must not take it again in the handler: who holds a
  * mutex has its signals blocked, but for those that stand for an error of its own. That takes two system calls, which the mutexes of
  * slow paths can afford; the others are `brief`, as are reader-writer locks, and whoever takes them sees to it in another way
- * (core/state.h, struct sfs_op). Mutexes are released in the reverse order of their taking. In the child of a fork, locks that other threads held stay taken: initialise them again.
+ * (files/inode.h). Mutexes are released in the reverse order of their taking. In the child of a fork, locks that other threads held stay taken: initialise them again.
  */
 #ifndef SFS_LOCK_H
 #define SFS_LOCK_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operation logs as files: made, found, removed. Their records are the client's (core/oplog.c) and recovery's business. */
+/* Operation logs as files: made, found, removed. Their records are the client's (record/log.c) and recovery's business. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -93,7 +93,7 @@ static __attribute__((noinline)) bool grow_blocks(struct sfs_inode *in, const vo
 
 /*
  * posix: the last record grows. Bytes, then the word that says how many they are; a process that dies leaves whole calls. The
- * conditions of an append are those of `grow` (state.h). False: nothing was done.
+ * conditions of an append are those of `grow` (files/inode.h). False: nothing was done.
  */
 static inline bool append_grow(struct sfs_inode *in, const void *buf, size_t n)
 {

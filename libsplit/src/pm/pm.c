@@ -333,7 +333,7 @@ void pm_zero(void *dst, size_t n)
 	copy(dst, NULL, n);
 }
 
-/* From words: see sfs_log_write() (core/state.h), whose words they are. */
+/* From words: see sfs_log_write() (record/log.h), whose words they are. */
 void pm_copy_line(void *dst, const void *src)
 {
 	record(PM_EV_NT, dst, src, LINE);

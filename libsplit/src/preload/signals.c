@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Signal handlers, where a volume is served. The kernel is given one of ours, which calls the program's: at once, or at the end of the call on
- * a file that the signal has come in the middle of (core/deferred.c). Not so for errors of the thread itself, which can't wait.
+ * a file that the signal has come in the middle of (process/deferred.c). Not so for errors of the thread itself, which can't wait.
  *
  * The program's first handler is noticed, too: until then our locks need not block signals, which takes two system calls each.
  */

@@ -4,6 +4,7 @@
  * calls, and where the agent asks one for a file while the other's call waits for it.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "calls/calls.h"
@@ -14,22 +15,48 @@
 
 static char config[64];
 static int now;
+
+/* What the library keeps in memory of one process. */
+static const struct {
+	void *at;
+	size_t n;
+} pieces[] = {
+	{&sfs, sizeof(sfs)},
+	{&sfs_files, sizeof(sfs_files)},
+	{&sfs_fdt, sizeof(sfs_fdt)},
+	{sfs_ops, sizeof(sfs_ops)},
+	{&sfs_fds, sizeof(sfs_fds)},
+	{&sfs_fds_len, sizeof(sfs_fds_len)},
+	{&sfs_fds_fresh, sizeof(sfs_fds_fresh)},
+};
+#define PIECES (sizeof(pieces) / sizeof(pieces[0]))
+
 static struct {
-	struct sfs_state state;
-	uint8_t ops[sizeof(sfs_ops)];
-	__typeof__(sfs_fds) fds;
-	__typeof__(sfs_fds_len) fds_len;
+	uint8_t *piece[PIECES];
 	bool started;
 } kept[PROCESSES];
+
+static void keep(int which)
+{
+	for (size_t i = 0; i < PIECES; i++) {
+		if (!kept[which].piece[i])
+			kept[which].piece[i] = malloc(pieces[i].n);
+		memcpy(kept[which].piece[i], pieces[i].at, pieces[i].n);
+	}
+}
+
+static void take_back(int which)
+{
+	for (size_t i = 0; i < PIECES; i++)
+		memcpy(pieces[i].at, kept[which].piece[i], pieces[i].n);
+}
 
 static void start(void)
 {
 	char *envp[] = {config, "SPLITFS_VISIBILITY_MS=1000000", NULL};
 
-	memset(&sfs, 0, sizeof(sfs));
-	memset(sfs_ops, 0, sizeof(sfs_ops));
-	sfs_fds = NULL;
-	sfs_fds_len = 0;
+	for (size_t i = 0; i < PIECES; i++)
+		memset(pieces[i].at, 0, pieces[i].n);
 	sfs_init(envp);
 	sfs.service_state = 1; /* there is no thread; its turns are operations of the workload */
 	kept[now].started = true;
@@ -53,19 +80,13 @@ void process_switch(int to)
 {
 	if (to == now)
 		return;
-	kept[now].state = sfs;
-	memcpy(kept[now].ops, sfs_ops, sizeof(sfs_ops));
-	kept[now].fds = sfs_fds;
-	kept[now].fds_len = sfs_fds_len;
+	keep(now);
 	now = to;
 	if (!kept[now].started) {
 		start();
 		return;
 	}
-	sfs = kept[now].state;
-	memcpy(sfs_ops, kept[now].ops, sizeof(sfs_ops));
-	sfs_fds = kept[now].fds;
-	sfs_fds_len = kept[now].fds_len;
+	take_back(now);
 }
 
 bool process_serve(int which, bool timed)

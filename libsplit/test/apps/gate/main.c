@@ -21,7 +21,7 @@
 
 #define TASKS	   4096u
 #define VIOLATIONS 20u
-/* The library's descriptors stand above the program's limit of them (core/private.c). This is the limit that programs get here. */
+/* The library's descriptors stand above the program's limit of them (fds/own.c). This is the limit that programs get here. */
 #define PRIVATE_FROM 1024u
 #define TRACE_EVENTS (PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE)
 #define TRACE_OPTS   (PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACESECCOMP | PTRACE_O_TRACEEXEC | TRACE_EVENTS)
