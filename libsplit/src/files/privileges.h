@@ -3,6 +3,8 @@
 #ifndef SFS_PRIVILEGES_H
 #define SFS_PRIVILEGES_H
 
+#include <sys/stat.h>
+
 #include "files/inode.h"
 
 /* The file has been opened as fd with `flags`; st is what stat says of it. Sets in->privileged. No lock held. */
