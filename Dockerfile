@@ -53,8 +53,11 @@ RUN /opt/splitfs/kernel-patch/build --help >/dev/null
 
 # Applications for the quickstart and the end-to-end tests, as Debian ships them: nothing of SplitFS is in this image.
 FROM debian AS apps
+# Installing postgresql would make a database; the tests make their own.
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends busybox fio redis-server redis-tools sqlite3 \
+ && apt-get install --yes --no-install-recommends busybox fio git postgresql-common redis-server redis-tools sqlite3 \
+ && sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf \
+ && apt-get install --yes --no-install-recommends postgresql \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log
 
 # What the pods of the Kubernetes storage suite run (hack/storage-suite): dynamically linked programs, which the library can serve. Some of

@@ -175,7 +175,7 @@ func TestWorkloads(t *testing.T) {
 				selector   *metav1.LabelSelector
 				template   *corev1.PodTemplateSpec
 			}{
-				{"DaemonSet", "splitfs-node", nil, nil}, {"Deployment", "splitfs-controller", nil, nil}, {"Deployment", "splitfs-injector", nil, nil},
+				{"DaemonSet", "splitfs-node", nil, nil}, {"DaemonSet", "splitfs-agents", nil, nil}, {"Deployment", "splitfs-controller", nil, nil}, {"Deployment", "splitfs-injector", nil, nil},
 			} {
 				if workload.kind == "DaemonSet" {
 					d := find[appsv1.DaemonSet](t, objects, workload.kind, workload.name)
@@ -238,7 +238,7 @@ func checkPodTemplate(t *testing.T, name string, selector *metav1.LabelSelector,
 		if c.Name != "module-build" && (c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem) {
 			t.Errorf("%s/%s: the root file system is writable", name, c.Name)
 		}
-		if c.Name != "splitfs" || name != "splitfs-node" {
+		if trusted := c.Name == "splitfs" && name == "splitfs-node" || c.Name == "agents"; !trusted {
 			if c.SecurityContext.AllowPrivilegeEscalation == nil || *c.SecurityContext.AllowPrivilegeEscalation || !slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 				t.Errorf("%s/%s: has more rights than it needs: %+v", name, c.Name, c.SecurityContext)
 			}

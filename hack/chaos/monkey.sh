@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # Kills processes in the nodes of the local cluster. To be sourced after e2e/lib.sh, with LOGS set.
 
-VICTIMS=(agent node-service provisioner controller resizer injector writer kubelet containerd api-server)
+VICTIMS=(agent agents-supervisor node-service provisioner controller resizer injector writer kubelet containerd api-server)
 
 check_victims() {
     local victim known
@@ -22,7 +22,8 @@ driver_ready() {
 # pattern VICTIM: what its command line looks like; of several processes one is killed.
 pattern() {
     case $1 in
-    agent) echo '^/usr/local/bin/splitfs agent ' ;;
+    agent) echo '^/[^ ]*/splitfs agent /' ;;
+    agents-supervisor) echo '^/usr/local/bin/splitfs-csi agents ' ;;
     node-service) echo '^/usr/local/bin/splitfs-csi node ' ;;
     provisioner) echo '^/usr/local/bin/csi-provisioner ' ;;
     controller) echo '^/usr/local/bin/splitfs-csi controller ' ;;

@@ -60,10 +60,13 @@ node_is_clean() {
     while read -r device file; do
         [ -z "$file" ] || fail "$node: loop device $device holds a file that was deleted: $file"
     done < <(on_node "$node" losetup --list --noheadings --output NAME,BACK-FILE | grep '(deleted)' | grep -F /emulated/splitfs- || true)
+    while read -r file; do
+        grep -qxF "${file%.*}" <<<"$known" || fail "$node: /var/lib/splitfs/agents/$file belongs to no volume"
+    done < <(on_node "$node" sh -c 'cd /var/lib/splitfs/agents && ls -A | grep -vxE "supervisor.sock|handover.sock|program"; true')
     # One agent for each volume that is mounted, and none besides.
     mounted=$(on_node "$node" sh -c 'grep -c " /var/lib/kubelet/plugins/kubernetes.io/csi/csi.splitfs.io/.*/globalmount " /proc/mounts; true') # 0 is told by the exit status, too
     # shellcheck disable=SC2016  # expanded by the shell on the node
-    agents=$(on_node "$node" sh -c 'cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\000" "\n" | grep -xA 1 /usr/local/bin/splitfs | grep -cx agent; true')
+    agents=$(on_node "$node" sh -c 'cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\000" "\n" | grep -xEA 1 "/.*/splitfs" | grep -cx agent; true')
     expect "agents on $node" "$agents" -eq "$mounted"
     say "$node: $mounted volumes of others mounted, $agents agents"
 }

@@ -21,24 +21,30 @@ import (
 // readyLine is what an agent prints when it serves.
 const readyLine = "ready"
 
-// run runs one agent to its end. It ends when ctx is done (SIGTERM, then SIGKILL after StopTimeout) or by itself.
-func (s *Supervisor) run(ctx context.Context, w *worker) error {
-	// An agent must not outlive the node service: the next one could not take the volume's lock. The kernel sends its
-	// parent-death signal when the *thread* that started it ends, so this thread stays with the agent.
+// run runs one agent to its end. It ends when ctx is done (SIGTERM, then SIGKILL) or by itself.
+func (w *worker) run(ctx context.Context, v Volume) error {
+	// An agent must not outlive its supervisor: the next one's could not take the volume's lock. The kernel sends the
+	// parent-death signal when the *thread* that started a process ends, so this thread stays with the agent. A dead agent loses nothing.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	logger := klog.FromContext(ctx)
+	logger, config := klog.FromContext(ctx), w.supervisor.config
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.config.Binary, s.config.Args(w.volume)...)
+	cmd := exec.CommandContext(ctx, v.Program, v.arguments()...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = s.config.StopTimeout
+	cmd.ExtraFiles = []*os.File{w.socket.file}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error {
+		if w.succeeded() {
+			time.AfterFunc(config.ReplaceTimeout, func() { _ = cmd.Process.Kill() }) // it may have ended
+		}
+		return cmd.Process.Signal(syscall.SIGTERM)
+	}
+	cmd.WaitDelay = config.StopTimeout
 
 	var late lateness
-	timer := time.AfterFunc(s.config.ReadyTimeout, func() {
+	timer := time.AfterFunc(config.ReadyTimeout, func() {
 		if late.expire() {
 			cancel()
 		}
@@ -53,7 +59,7 @@ func (s *Supervisor) run(ctx context.Context, w *worker) error {
 	cmd.Stdout = &lines{each: func(line string) {
 		if line == readyLine && late.arrive() {
 			logger.V(2).Info("Agent is ready", "pid", cmd.Process.Pid)
-			w.update(func(st *State) { st.Ready = true })
+			w.ready(ctx, v)
 			return
 		}
 		logger.V(4).Info("Agent", "stdout", line)
@@ -61,10 +67,10 @@ func (s *Supervisor) run(ctx context.Context, w *worker) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	w.update(func(st *State) { st.PID = cmd.Process.Pid })
+	w.update(func(st *State) { st.PID, st.Program = cmd.Process.Pid, v.Program })
 	err := cmd.Wait()
 	if late.expired() {
-		err = errors.Join(fmt.Errorf("not ready after %s", s.config.ReadyTimeout), err)
+		err = errors.Join(fmt.Errorf("not ready after %s", config.ReadyTimeout), err)
 	}
 	if said := complaint.String(); err != nil && said != "" {
 		err = fmt.Errorf("%s (%w)", said, err)

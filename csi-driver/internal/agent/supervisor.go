@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent supervises one `splitfs agent` process per staged volume: it starts them, restarts those that died, and stops them.
 package agent
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
 )
 
-// Config of a Supervisor. Only Binary and Args are required.
+// Config of a Supervisor. Only Dir is required.
 type Config struct {
-	Binary string
-	// Args returns the arguments that serve a volume.
-	Args func(v Volume) []string
+	// Dir keeps the sockets and, with Persistent, one file for each volume. It is on the file system of the agents' directories.
+	Dir string
+	// Persistent: the volumes are served again by the next Supervisor (Restore).
+	Persistent bool
 	// ReadyTimeout is how long an agent may take for preparing and recovering its volume.
 	ReadyTimeout time.Duration
-	// StopTimeout is how long it may take to end after SIGTERM before it is killed.
-	StopTimeout time.Duration
-	// MinBackoff and MaxBackoff bound the pause before a restart; it doubles while an agent keeps dying.
+	// StopTimeout is how long it may take to end after SIGTERM before it is killed; ReplaceTimeout the same when another one is to follow.
+	StopTimeout, ReplaceTimeout time.Duration
+	// MinBackoff and MaxBackoff bound the pause before a restart: none after an agent that was well, then it doubles while agents keep dying.
 	MinBackoff, MaxBackoff time.Duration
+	// Hold is how long programs wait for an agent that does not come before they are let go.
+	Hold time.Duration
 	// OnDeath is told, outside any lock, when an agent ended without being asked to. It must not call Stop for the same volume.
 	OnDeath func(ctx context.Context, id string, err error)
 }
@@ -36,91 +40,113 @@ func (c Config) withDefaults() Config {
 	}
 	set(&c.ReadyTimeout, 100*time.Second)
 	set(&c.StopTimeout, 20*time.Second)
-	set(&c.MinBackoff, 500*time.Millisecond)
+	set(&c.ReplaceTimeout, 300*time.Millisecond)
+	set(&c.MinBackoff, 100*time.Millisecond)
 	set(&c.MaxBackoff, 30*time.Second)
+	set(&c.Hold, 2*time.Second)
 	return c
-}
-
-// Volume is what an agent needs to know of the volume it serves.
-type Volume struct {
-	// Root is where it is mounted.
-	Root string
-	// Pool is the size of its staging pool in bytes.
-	Pool int64
-}
-
-// State of a volume's agent.
-type State struct {
-	Ready    bool
-	PID      int
-	Restarts int64
-	// LastError is how the last agent ended; nil while the first one runs.
-	LastError error
 }
 
 // Supervisor runs agents until Shutdown.
 type Supervisor struct {
-	config Config
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	config   Config
+	instance string
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
 
-	mu     sync.Mutex
-	agents map[string]*worker
-}
+	// change is held while the volumes that are served change, on disk and here. It is taken before writing and mu.
+	change     sync.Mutex
+	handedOver bool       // another supervisor has the volumes
+	writing    sync.Mutex // held while the file of a volume that is served changes
 
-// worker keeps one volume served.
-type worker struct {
-	id     string
-	volume Volume
-	cancel context.CancelFunc
-	done   chan struct{}
-
-	mu      sync.Mutex
-	state   State
-	changed chan struct{} // closed and replaced at every change of state
+	mu       sync.Mutex
+	agents   map[string]*worker
+	revision int64
+	changed  chan struct{} // closed and replaced at every change of a state
 }
 
 // New returns a Supervisor. Its agents carry ctx's logger and are stopped when ctx is done.
-func New(ctx context.Context, config Config) *Supervisor {
+func New(ctx context.Context, config Config) (*Supervisor, error) {
+	if err := os.MkdirAll(config.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("directory of the agents' sockets: %w", err)
+	}
 	ctx, cancel := context.WithCancel(ctx)
-	return &Supervisor{config: config.withDefaults(), ctx: ctx, cancel: cancel, agents: map[string]*worker{}}
+	return &Supervisor{
+		config: config.withDefaults(), instance: rand.Text(), ctx: ctx, cancel: cancel, agents: map[string]*worker{}, changed: make(chan struct{}),
+	}, nil
 }
 
-// Watch keeps a volume served and returns at once. Watching a volume that is watched changes nothing.
+// errStopping: another supervisor is to be asked, or the same a moment later.
+var errStopping = errors.New("the supervisor of the agents is being replaced")
+
+// Watch keeps a volume served and returns at once. When it is served with another program or other options, the agent is replaced.
 func (s *Supervisor) Watch(id string, v Volume) error {
-	_, err := s.watch(id, v)
+	_, err := s.watch(id, entry{Wanted: v})
 	return err
 }
 
-func (s *Supervisor) watch(id string, v Volume) (*worker, error) {
+func (s *Supervisor) watch(id string, e entry) (*worker, error) {
+	if err := errors.Join(e.Wanted.check(), checkID(id)); err != nil {
+		return nil, err
+	}
+	s.change.Lock()
+	defer s.change.Unlock()
+	if s.ctx.Err() != nil || s.handedOver {
+		return nil, errStopping
+	}
+	if w, ok := s.worker(id); ok {
+		if root := w.root(); root != e.Wanted.Root {
+			return nil, fmt.Errorf("an agent serves volume %s at %s already", id, root)
+		}
+		if !w.want(e.Wanted) {
+			return w, nil
+		}
+		return w, s.remember(w)
+	}
+	if err := s.save(id, e); err != nil {
+		return nil, err
+	}
+	return s.begin(id, e, nil), nil
+}
+
+// begin serves a volume, behind a socket that is there or that is to be made. s.change is held.
+func (s *Supervisor) begin(id string, e entry, behind *socket) *worker {
+	ctx, cancel := context.WithCancel(klog.NewContext(s.ctx, klog.LoggerWithValues(klog.FromContext(s.ctx), "volume-id", id)))
+	w := newWorker(s, id, e, cancel)
+	w.socket = behind
+	s.mu.Lock()
+	s.agents[id] = w
+	s.bump()
+	s.mu.Unlock()
+	s.wg.Go(func() {
+		defer close(w.done)
+		w.keep(ctx)
+	})
+	return w
+}
+
+func (s *Supervisor) worker(id string) (*worker, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ctx.Err() != nil {
-		return nil, errors.New("the node service is stopping")
+	w, ok := s.agents[id]
+	return w, ok
+}
+
+// remember writes down what a worker serves, unless it was stopped meanwhile.
+func (s *Supervisor) remember(w *worker) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if w.stopped {
+		return nil
 	}
-	if w, ok := s.agents[id]; ok {
-		if w.volume != v {
-			return nil, fmt.Errorf("an agent serves volume %s at %s already, with a pool of %d bytes", id, w.volume.Root, w.volume.Pool)
-		}
-		return w, nil
-	}
-	ctx, cancel := context.WithCancel(klog.NewContext(s.ctx, klog.LoggerWithValues(klog.FromContext(s.ctx), "volume-id", id)))
-	w := &worker{id: id, volume: v, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{})}
-	s.agents[id] = w
-	s.wg.Add(1)
-	go func() {
-		defer s.wg.Done()
-		defer close(w.done)
-		s.keep(ctx, w)
-	}()
-	return w, nil
+	return s.save(w.id, w.remembered())
 }
 
 // Start keeps a volume served and waits until its agent is ready. When the first agent fails the volume is not kept, and the
 // error says how it failed: the caller must be able to say why a volume cannot be used.
 func (s *Supervisor) Start(ctx context.Context, id string, v Volume) error {
-	w, err := s.watch(id, v)
+	w, err := s.watch(id, entry{Wanted: v})
 	if err != nil {
 		return err
 	}
@@ -145,21 +171,28 @@ func (s *Supervisor) Start(ctx context.Context, id string, v Volume) error {
 
 // WaitReady waits until a watched volume's agent is ready.
 func (s *Supervisor) WaitReady(ctx context.Context, id string) error {
-	s.mu.Lock()
-	w, ok := s.agents[id]
-	s.mu.Unlock()
-	if !ok {
-		return fmt.Errorf("volume %s has no agent", id)
-	}
-	for {
+	return waitReady(ctx, id, func() (State, bool, <-chan struct{}) {
+		w, ok := s.worker(id)
+		if !ok {
+			return State{}, false, nil
+		}
 		state, changed := w.snapshot()
+		return state, true, changed
+	})
+}
+
+// waitReady waits for an agent whose state, and the end of it, look returns.
+func waitReady(ctx context.Context, id string, look func() (State, bool, <-chan struct{})) error {
+	for {
+		state, ok, changed := look()
+		if !ok {
+			return fmt.Errorf("volume %s has no agent", id)
+		}
 		if state.Ready {
 			return nil
 		}
 		select {
 		case <-changed:
-		case <-w.done:
-			return fmt.Errorf("agent of volume %s was stopped", id)
 		case <-ctx.Done():
 			if state.LastError != nil {
 				return fmt.Errorf("agent of volume %s keeps failing: %w", id, state.LastError)
@@ -171,13 +204,10 @@ func (s *Supervisor) WaitReady(ctx context.Context, id string) error {
 
 // Stop ends a volume's agent and returns when its process is gone. It is no error when there is none.
 func (s *Supervisor) Stop(ctx context.Context, id string) error {
-	s.mu.Lock()
-	w, ok := s.agents[id]
-	s.mu.Unlock()
-	if !ok {
-		return nil
+	w, err := s.giveUp(id)
+	if w == nil || err != nil {
+		return err
 	}
-	w.cancel()
 	select {
 	case <-w.done:
 	case <-ctx.Done():
@@ -187,15 +217,36 @@ func (s *Supervisor) Stop(ctx context.Context, id string) error {
 	defer s.mu.Unlock()
 	if s.agents[id] == w {
 		delete(s.agents, id)
+		s.bump()
 	}
 	return nil
 }
 
+// giveUp forgets a volume and tells its agent to end; nil when there is none.
+func (s *Supervisor) giveUp(id string) (*worker, error) {
+	s.change.Lock()
+	defer s.change.Unlock()
+	if s.handedOver {
+		return nil, errStopping
+	}
+	w, ok := s.worker(id)
+	if !ok {
+		return nil, nil
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	// First: a supervisor that is killed now must not start the agent again.
+	if err := s.forget(id); err != nil {
+		return nil, err
+	}
+	w.stopped = true
+	w.cancel()
+	return w, nil
+}
+
 // State returns the state of a volume's agent; ok is false when the volume is not watched.
 func (s *Supervisor) State(id string) (state State, ok bool) {
-	s.mu.Lock()
-	w, ok := s.agents[id]
-	s.mu.Unlock()
+	w, ok := s.worker(id)
 	if !ok {
 		return State{}, false
 	}
@@ -203,59 +254,35 @@ func (s *Supervisor) State(id string) (state State, ok bool) {
 	return state, true
 }
 
-// Shutdown ends all agents and waits for them.
+// Ready says whether a volume's agent serves it now.
+func (s *Supervisor) Ready(_ context.Context, id string) (bool, error) {
+	state, _ := s.State(id)
+	return state.Ready, nil
+}
+
+// Shutdown ends all agents and waits for them. What is persistent stays.
 func (s *Supervisor) Shutdown() {
-	s.mu.Lock()
+	s.change.Lock()
 	s.cancel()
-	s.mu.Unlock()
+	s.change.Unlock()
 	s.wg.Wait()
 }
 
-// keep runs agents for a volume, one after the other, until ctx is done.
-func (s *Supervisor) keep(ctx context.Context, w *worker) {
-	logger := klog.FromContext(ctx)
-	pause := s.config.MinBackoff
-	for {
-		started := time.Now()
-		err := s.run(ctx, w)
-		if ctx.Err() != nil {
-			w.update(func(st *State) { st.Ready, st.PID = false, 0 })
-			logger.V(2).Info("Agent stopped", "err", err)
-			return
-		}
-		if err == nil {
-			err = errors.New("it ended although nobody asked it to (exit status 0)")
-		}
-		w.update(func(st *State) {
-			st.Ready, st.PID, st.LastError = false, 0, err
-			st.Restarts++
-		})
-		if time.Since(started) > 2*s.config.MaxBackoff {
-			pause = s.config.MinBackoff // it was well for a while: this is a new story
-		}
-		logger.Error(err, "Agent died, starting it again", "pause", pause)
-		if s.config.OnDeath != nil {
-			s.config.OnDeath(ctx, w.id, err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, s.config.MaxBackoff)
+// snapshot is the state of all agents, and a channel that is closed when it changes.
+func (s *Supervisor) snapshot() (snapshot, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := snapshot{Instance: s.instance, Revision: s.revision, Volumes: map[string]stateOnWire{}}
+	for id, w := range s.agents {
+		state, _ := w.snapshot()
+		all.Volumes[id] = state.toWire()
 	}
+	return all, s.changed
 }
 
-func (w *worker) snapshot() (State, <-chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.state, w.changed
-}
-
-func (w *worker) update(change func(*State)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change(&w.state)
-	close(w.changed)
-	w.changed = make(chan struct{})
+// bump tells those who wait for a change. s.mu is held.
+func (s *Supervisor) bump() {
+	s.revision++
+	close(s.changed)
+	s.changed = make(chan struct{})
 }

@@ -4,7 +4,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -14,20 +16,31 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 )
 
-// As an agent, this test binary does what its one argument says; a second one is a file it creates when it may be ready.
+// As an agent, this test binary does what the name of its volume's root says.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != "agent-double" {
 		os.Exit(m.Run())
 	}
-	switch os.Args[1] {
+	action := filepath.Base(os.Args[2])
+	if filepath.Base(filepath.Dir(os.Args[0])) == "broken" {
+		action = "fail"
+	}
+	double(action)
+	os.Exit(0)
+}
+
+func double(action string) {
+	switch action {
 	case "serve":
 		terminate := make(chan os.Signal, 1)
 		signal.Notify(terminate, syscall.SIGTERM)
 		fmt.Println("ready")
+		go answer()
 		<-terminate
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
@@ -41,67 +54,171 @@ func TestMain(m *testing.M) {
 	case "die":
 		fmt.Println("ready")
 	}
-	os.Exit(0)
 }
 
-func newSupervisor(t *testing.T, change func(*Config)) (*Supervisor, context.Context) {
+// answer tells everybody who connects its process ID.
+func answer() {
+	for {
+		fd, _, err := unix.Accept(listenFD)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "accept:", err)
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		_, _ = unix.Write(fd, fmt.Append(nil, os.Getpid()))
+		_ = unix.Close(fd)
+	}
+}
+
+// world is a place for a supervisor, its volumes and the program of their agents.
+type world struct {
+	t       *testing.T
+	ctx     context.Context
+	dir     string
+	program string
+}
+
+func newWorld(t *testing.T) *world {
 	t.Helper()
-	self, err := os.Executable()
+	dir, err := os.MkdirTemp("", "sfs") // short, for the sake of socket addresses
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := filepath.Join(t.TempDir(), "agent-double")
-	if err := os.Symlink(self, binary); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	logger, _ := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithTimeout(klog.NewContext(context.Background(), logger), 30*time.Second)
 	t.Cleanup(cancel)
+	w := &world{t: t, ctx: ctx, dir: dir}
+	w.mkdir("shown")
+	w.program = w.install("")
+	return w
+}
+
+func (w *world) mkdir(name string) string {
+	w.t.Helper()
+	path := filepath.Join(w.dir, name)
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}
+
+// install makes the test binary an agent's program in a directory of that name.
+func (w *world) install(name string) string {
+	w.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	path := filepath.Join(w.mkdir(name), "agent-double")
+	if err := os.Symlink(self, path); err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}
+
+// volume is one whose agent does what action says.
+func (w *world) volume(action string) Volume {
+	w.t.Helper()
+	return Volume{Root: w.mkdir(action), AgentsDir: filepath.Join(w.dir, "shown"), Program: w.program}
+}
+
+func (w *world) supervisor(change func(*Config)) *Supervisor {
+	w.t.Helper()
 	config := Config{
-		Binary: binary, Args: func(v Volume) []string { return []string{v.Root} },
-		ReadyTimeout: 5 * time.Second, StopTimeout: 2 * time.Second, MinBackoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond,
+		Dir: filepath.Join(w.dir, "sockets"), ReadyTimeout: 5 * time.Second, StopTimeout: 2 * time.Second,
+		MinBackoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond,
 	}
 	if change != nil {
 		change(&config)
 	}
-	s := New(ctx, config)
-	t.Cleanup(s.Shutdown)
-	return s, ctx
+	s, err := New(w.ctx, config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(s.Shutdown)
+	return s
+}
+
+// socket is the name that programs connect to.
+func (w *world) socket() string {
+	var st unix.Stat_t
+	if err := unix.Stat(w.dir, &st); err != nil {
+		w.t.Fatal(err)
+	}
+	return filepath.Join(w.dir, "shown", fmt.Sprintf("%d-%d.sock", unix.Major(st.Dev), unix.Minor(st.Dev)))
+}
+
+// ask connects as a program does and returns what the agent says.
+func (w *world) ask() (string, error) {
+	conn, err := net.Dial("unixpacket", w.socket())
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return "", err
+	}
+	answer := make([]byte, 32)
+	n, err := conn.Read(answer)
+	if err == nil && n == 0 {
+		err = errors.New("the connection was closed")
+	}
+	return string(answer[:n]), err
+}
+
+func (w *world) eventually(what string, condition func() bool) {
+	w.t.Helper()
+	for !condition() {
+		if w.ctx.Err() != nil {
+			w.t.Fatalf("never: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 func gone(pid int) bool { return syscall.Kill(pid, 0) != nil }
 
 func TestStartAndStop(t *testing.T) {
-	s, ctx := newSupervisor(t, nil)
+	w := newWorld(t)
+	s := w.supervisor(nil)
+	v := w.volume("serve")
 	for range 2 {
-		if err := s.Start(ctx, "v", Volume{Root: "serve"}); err != nil {
+		if err := s.Start(w.ctx, "v", v); err != nil {
 			t.Fatal(err)
 		}
 	}
 	state, ok := s.State("v")
-	if !ok || !state.Ready || state.PID == 0 || state.Restarts != 0 {
+	if !ok || !state.Ready || state.PID == 0 || state.Restarts != 0 || state.Program != w.program {
 		t.Fatalf("state %+v", state)
 	}
-	if err := s.Start(ctx, "v", Volume{Root: "other root"}); err == nil {
+	if answer, err := w.ask(); err != nil || answer != fmt.Sprint(state.PID) {
+		t.Errorf("the socket answers %q, %v", answer, err)
+	}
+	if err := s.Start(w.ctx, "v", w.volume("other")); err == nil {
 		t.Error("one volume was served at two places")
 	}
 	for range 2 {
-		if err := s.Stop(ctx, "v"); err != nil {
+		if err := s.Stop(w.ctx, "v"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, ok := s.State("v"); ok || !gone(state.PID) {
 		t.Error("the agent is still there")
 	}
+	if _, err := os.Lstat(w.socket()); err == nil {
+		t.Error("the socket is still there")
+	}
 }
 
 func TestStubbornAgentIsKilled(t *testing.T) {
-	s, ctx := newSupervisor(t, func(c *Config) { c.StopTimeout = 100 * time.Millisecond })
-	if err := s.Start(ctx, "v", Volume{Root: "stubborn"}); err != nil {
+	w := newWorld(t)
+	s := w.supervisor(func(c *Config) { c.StopTimeout = 100 * time.Millisecond })
+	if err := s.Start(w.ctx, "v", w.volume("stubborn")); err != nil {
 		t.Fatal(err)
 	}
 	state, _ := s.State("v")
-	if err := s.Stop(ctx, "v"); err != nil {
+	if err := s.Stop(w.ctx, "v"); err != nil {
 		t.Fatal(err)
 	}
 	if !gone(state.PID) {
@@ -110,21 +227,23 @@ func TestStubbornAgentIsKilled(t *testing.T) {
 }
 
 func TestStartSaysWhyItFailed(t *testing.T) {
-	s, ctx := newSupervisor(t, func(c *Config) { c.ReadyTimeout = 200 * time.Millisecond })
-	for root, want := range map[string]string{"fail": "the volume is on fire; call somebody", "mute": "not ready after 200ms"} {
-		err := s.Start(ctx, root, Volume{Root: root})
+	w := newWorld(t)
+	s := w.supervisor(func(c *Config) { c.ReadyTimeout = 200 * time.Millisecond })
+	for action, want := range map[string]string{"fail": "the volume is on fire; call somebody", "mute": "not ready after 200ms"} {
+		err := s.Start(w.ctx, action, w.volume(action))
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, wanted %q", root, err, want)
+			t.Errorf("%s: %v, wanted %q", action, err, want)
 		}
-		if _, ok := s.State(root); ok {
-			t.Errorf("%s is still watched after a failed start", root)
+		if _, ok := s.State(action); ok {
+			t.Errorf("%s is still watched after a failed start", action)
 		}
 	}
 }
 
 func TestDeadAgentsAreRestarted(t *testing.T) {
 	var deaths atomic.Int64
-	s, ctx := newSupervisor(t, func(c *Config) {
+	w := newWorld(t)
+	s := w.supervisor(func(c *Config) {
 		c.OnDeath = func(_ context.Context, id string, err error) {
 			if id != "v" || err == nil {
 				t.Errorf("death of %q: %v", id, err)
@@ -132,19 +251,14 @@ func TestDeadAgentsAreRestarted(t *testing.T) {
 			deaths.Add(1)
 		}
 	})
-	if err := s.Watch("v", Volume{Root: "die"}); err != nil {
+	if err := s.Watch("v", w.volume("die")); err != nil {
 		t.Fatal(err)
 	}
-	for deaths.Load() < 3 {
-		if ctx.Err() != nil {
-			t.Fatalf("only %d deaths", deaths.Load())
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	w.eventually("three deaths", func() bool { return deaths.Load() >= 3 })
 	if state, _ := s.State("v"); state.Restarts < 3 || state.LastError == nil {
 		t.Errorf("state %+v", state)
 	}
-	if err := s.Stop(ctx, "v"); err != nil {
+	if err := s.Stop(w.ctx, "v"); err != nil {
 		t.Fatal(err)
 	}
 	after := deaths.Load()
@@ -154,9 +268,100 @@ func TestDeadAgentsAreRestarted(t *testing.T) {
 	}
 }
 
+// TestNobodyNoticesADeath kills agents under programs that connect all the time: each is answered, by an agent that lives.
+func TestNobodyNoticesADeath(t *testing.T) {
+	w := newWorld(t)
+	s := w.supervisor(nil)
+	if err := s.Start(w.ctx, "v", w.volume("serve")); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		state, _ := s.State("v")
+		if err := syscall.Kill(state.PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the end of the agent", func() bool { return gone(state.PID) })
+		for range 20 {
+			if answer, err := w.ask(); err != nil || answer == fmt.Sprint(state.PID) {
+				t.Fatalf("after a death the socket answers %q, %v", answer, err)
+			}
+		}
+	}
+}
+
+// TestProgramsAreLetGo: those who wait for an agent that does not come go on without one, and find it when it is back.
+func TestProgramsAreLetGo(t *testing.T) {
+	w := newWorld(t)
+	s := w.supervisor(func(c *Config) { c.Hold = 200 * time.Millisecond })
+	v := w.volume("serve")
+	v.Program = w.install("broken")
+	if err := s.Watch("v", v); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("a first failure", func() bool { state, _ := s.State("v"); return state.Restarts > 0 })
+	began := time.Now()
+	if _, err := w.ask(); err == nil {
+		t.Error("an agent answers that never started")
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %s to be let go", took)
+	}
+	w.eventually("no socket", func() bool { _, err := os.Lstat(w.socket()); return err != nil })
+	v.Program = w.program
+	if err := s.Watch("v", v); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WaitReady(w.ctx, "v"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.ask(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReplaced: with another program or other options an agent is replaced, and no program sees an error. One that does not get ready is
+// not kept.
+func TestReplaced(t *testing.T) {
+	w := newWorld(t)
+	s := w.supervisor(func(c *Config) { c.OnDeath = func(_ context.Context, _ string, err error) { t.Logf("death: %v", err) } })
+	v := w.volume("serve")
+	if err := s.Start(w.ctx, "v", v); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := s.State("v")
+	for _, change := range []func(){func() { v.Program = w.install("newer") }, func() { v.Options = []string{"--pool-bytes", "1"} }} {
+		before, _ := s.State("v")
+		change()
+		if err := s.Watch("v", v); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("another agent", func() bool { now, _ := s.State("v"); return now.Ready && now.PID != before.PID })
+		if answer, err := w.ask(); err != nil || answer == fmt.Sprint(before.PID) {
+			t.Errorf("the socket answers %q, %v", answer, err)
+		}
+	}
+	now, _ := s.State("v")
+	if now.Program != v.Program || now.Restarts != first.Restarts {
+		t.Errorf("state %+v", now)
+	}
+	good := v.Program
+	v.Program = w.install("broken")
+	if err := s.Watch("v", v); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the program before", func() bool {
+		state, _ := s.State("v")
+		return state.Ready && state.Restarts == 1 && state.Program == good
+	})
+	if _, err := w.ask(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestShutdown(t *testing.T) {
-	s, ctx := newSupervisor(t, nil)
-	if err := s.Start(ctx, "v", Volume{Root: "serve"}); err != nil {
+	w := newWorld(t)
+	s := w.supervisor(nil)
+	if err := s.Start(w.ctx, "v", w.volume("serve")); err != nil {
 		t.Fatal(err)
 	}
 	state, _ := s.State("v")
@@ -164,7 +369,7 @@ func TestShutdown(t *testing.T) {
 	if !gone(state.PID) {
 		t.Error("the agent outlives the supervisor")
 	}
-	if err := s.Watch("w", Volume{Root: "serve"}); err == nil {
+	if err := s.Watch("w", w.volume("serve")); err == nil {
 		t.Error("an agent was started after Shutdown")
 	}
 }

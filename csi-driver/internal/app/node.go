@@ -60,6 +60,7 @@ type nodeOptions struct {
 	kubeconfig      string
 	runtimeSockets  []string
 	requireLibrary  bool
+	agentsSocket    string
 	exempt          []string
 }
 
@@ -80,6 +81,7 @@ func newNodeCommand() *cobra.Command {
 	f.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of the Kubernetes node (default $NODE_NAME)")
 	f.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "kubelet's root directory")
 	f.StringVar(&o.endpoint, "csi-endpoint", "", "where CSI is served (default unix://<kubelet-dir>/plugins/"+driverinfo.Name+"/csi.sock)")
+	f.StringVar(&o.agentsSocket, "agents-socket", "", "where `splitfs-csi agents` of this node listens; empty: agents run here, and end with this process")
 	f.BoolVar(&o.register, "register", true, "register with kubelet through <kubelet-dir>/plugins_registry")
 	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, "directory for state, emulated devices and what pods see of the library")
 	o.devices.addTo(f)
@@ -278,7 +280,8 @@ func newNode(ctx context.Context, o nodeOptions, cluster cluster, modules *modul
 		Name:      o.nodeName,
 		StateDir:  filepath.Join(o.dataDir, "volumes"),
 		InjectDir: filepath.Join(o.dataDir, "inject"),
-		Library:   o.library,
+		AgentsDir: agentsDir(o.dataDir), AgentsSocket: o.agentsSocket,
+		Library: o.library,
 		CLI: splitfs.CLI{
 			Binary: o.binary, FillPercent: o.poolFillPercent, FillLock: filepath.Join(o.dataDir, "fill.lock"),
 		},

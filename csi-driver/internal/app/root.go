@@ -54,7 +54,7 @@ func newRoot() *cobra.Command {
 		panic(err) // a flag that was registered two lines above
 	}
 	root.PersistentFlags().Lookup("v").DefValue = "2"
-	root.AddCommand(newNodeCommand(), newControllerCommand(), newDevicesCommand(), newModuleCommand())
+	root.AddCommand(newNodeCommand(), newAgentsCommand(), newControllerCommand(), newDevicesCommand(), newModuleCommand())
 	return root
 }
 

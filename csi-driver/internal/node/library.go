@@ -24,7 +24,6 @@ import (
 const (
 	libraryName = "libsplit.so"
 	agentsName  = "agents"
-	socketGlob  = "*.sock"
 	// libraryGrace is how long the version before stays at least.
 	libraryGrace = 10 * time.Minute
 )
@@ -167,24 +166,24 @@ func (l library) ready() (restored bool, err error) {
 	return true, l.install()
 }
 
-// removeStaleSockets removes what agents of an earlier run left. Called when no agent runs.
+// removeStaleSockets removes sockets of file systems that are not mounted any more, which a supervisor left that was killed.
 func (l library) removeStaleSockets() error {
-	sockets, err := filepath.Glob(filepath.Join(l.agentsDir(), socketGlob))
+	sockets, err := filepath.Glob(filepath.Join(l.agentsDir(), "*.sock"))
 	if err != nil {
-		return fmt.Errorf("look for stale agent sockets: %w", err)
+		return fmt.Errorf("look for stale sockets: %w", err)
 	}
 	for _, socket := range sockets {
-		if err := volume.RemoveIfThere(socket); err != nil {
-			return fmt.Errorf("remove a stale agent socket: %w", err)
+		var major, minor uint32
+		if _, err := fmt.Sscanf(filepath.Base(socket), "%d-%d.sock", &major, &minor); err == nil {
+			if mounted, err := mounts.OfDevice(major, minor); err != nil {
+				return fmt.Errorf("look for stale sockets: %w", err)
+			} else if len(mounted) > 0 {
+				continue
+			}
 		}
-	}
-	return nil
-}
-
-// removeSocket removes the socket of the volume whose file system has these numbers: an agent that was killed leaves it behind.
-func (l library) removeSocket(major, minor uint32) error {
-	if err := volume.RemoveIfThere(filepath.Join(l.agentsDir(), fmt.Sprintf("%d-%d.sock", major, minor))); err != nil {
-		return fmt.Errorf("remove an agent's socket: %w", err)
+		if err := volume.RemoveIfThere(socket); err != nil {
+			return fmt.Errorf("remove a stale socket: %w", err)
+		}
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func newFixture(t *testing.T, binary string) *fixture {
 	f.ctx = klog.NewContext(context.Background(), logger)
 	const pool, logs = 32 * volume.MiB, 16 * volume.MiB
 	f.configs = Config{
-		Name: "node-1", StateDir: filepath.Join(dir, "volumes"), InjectDir: filepath.Join(dir, "inject"), Library: library,
+		Name: "node-1", StateDir: filepath.Join(dir, "volumes"), InjectDir: filepath.Join(dir, "inject"), AgentsDir: filepath.Join(dir, "agents"), Library: library,
 		CLI: splitfs.CLI{Binary: binary}, Pool: pool, LogReserve: logs, MaxVolumes: 8,
 		Managers: device.NewManagers(devices), Events: f.events,
 		Agent: agent.Config{ReadyTimeout: 30 * time.Second, StopTimeout: 5 * time.Second, MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second},

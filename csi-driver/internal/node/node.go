@@ -32,6 +32,8 @@ const (
 	cleanupTimeout = 30 * time.Second
 	// publishWait is how long publishing waits for an agent that is just being restarted.
 	publishWait = 10 * time.Second
+	// resumeWait is how long the library of a new version waits for the agents of that version.
+	resumeWait = 5 * time.Second
 )
 
 // Config of a Node.
@@ -58,8 +60,27 @@ type Config struct {
 	Claims Claims
 	// Promises is asked before a pod gets a volume; nil: nobody is.
 	Promises Promises
-	// Agent overrides timeouts of the agents' supervisor; Binary, Args and OnDeath are set here.
+	// AgentsDir is the directory of the agents' supervisor; on the same file system as InjectDir.
+	AgentsDir string
+	// AgentsSocket is where a supervisor in another process is asked for agents, which outlive the node service; "": they end with it.
+	AgentsSocket string
+	// Agent overrides timeouts of a supervisor in this process; Dir and OnDeath are set here.
 	Agent agent.Config
+}
+
+// Agents keeps volumes served: a supervisor in this process or in another one.
+type Agents interface {
+	// Watch keeps a volume served and returns at once.
+	Watch(id string, v agent.Volume) error
+	// Start keeps it served and waits until its agent is ready; when that fails the volume is not kept.
+	Start(ctx context.Context, id string, v agent.Volume) error
+	WaitReady(ctx context.Context, id string) error
+	// Stop returns when the agent's process is gone. It is no error when there is none.
+	Stop(ctx context.Context, id string) error
+	// State is what is known of the agent; Ready asks.
+	State(id string) (state agent.State, ok bool)
+	Ready(ctx context.Context, id string) (bool, error)
+	Shutdown()
 }
 
 // Module is what a Node needs of the kernel module's manager.
@@ -81,7 +102,8 @@ type Node struct {
 	// snapshots are kept like volumes, in a directory of their own.
 	snapshots *volume.Store
 	mounter   *mounts.Mounter
-	agents    *agent.Supervisor
+	agents    Agents
+	program   program
 	library   library
 	eraser    *eraser
 
@@ -121,11 +143,18 @@ func New(ctx context.Context, config Config) (*Node, error) {
 	if err := volume.RemoveUnfinished(n.library.dir); err != nil {
 		return nil, err
 	}
+	if config.AgentsSocket != "" {
+		n.program = program{source: config.CLI.Binary, dir: filepath.Join(config.AgentsDir, programsName)}
+		n.agents = agent.NewClient(ctx, config.AgentsSocket, n.agentDied)
+		return n, nil
+	}
+	n.program = program{source: config.CLI.Binary}
 	supervisor := config.Agent
-	supervisor.Binary = config.CLI.Binary
-	supervisor.Args = func(v agent.Volume) []string { return config.CLI.AgentArgs(v.Root, n.library.agentsDir(), v.Pool) }
-	supervisor.OnDeath = n.agentDied
-	n.agents = agent.New(ctx, supervisor)
+	supervisor.Dir, supervisor.OnDeath = config.AgentsDir, n.agentDied
+	n.agents, err = agent.New(ctx, supervisor)
+	if err != nil {
+		return nil, err
+	}
 	return n, nil
 }
 
@@ -149,11 +178,10 @@ func (n *Node) Check(ctx context.Context) error {
 func (n *Node) Resume(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	if err := n.library.removeStaleSockets(); err != nil {
-		return err
+		logger.Error(err, "Some stale sockets are left")
 	}
-	if err := n.library.install(); err != nil {
-		// Volumes work without it; publishing the library tries again and tells the pod.
-		logger.Error(err, "The library cannot be offered to pods")
+	if err := n.program.install(); err != nil {
+		logger.Error(err, "Agents go on with the program they have")
 	}
 	records, err := n.store.List()
 	if err != nil {
@@ -173,8 +201,28 @@ func (n *Node) Resume(ctx context.Context) error {
 			logger.Error(err, "Cannot resume a volume", "volume-id", rec.ID)
 		}
 	}
+	n.waitForAgents(ctx, records)
+	// After the agents: they know the library before this one, which programs that run have, and those before them may not know this one.
+	if err := n.library.install(); err != nil {
+		// Volumes work without it; publishing the library tries again and tells the pod.
+		logger.Error(err, "The library cannot be offered to pods")
+	}
 	n.reportOrphans(ctx)
 	return nil
+}
+
+// waitForAgents gives the agents of all volumes that were resumed time to be replaced.
+func (n *Node) waitForAgents(ctx context.Context, records []*volume.Record) {
+	wait, cancel := context.WithTimeout(ctx, resumeWait)
+	defer cancel()
+	for _, rec := range records {
+		if _, watched := n.agents.State(rec.ID); !watched {
+			continue
+		}
+		if err := n.agents.WaitReady(wait, rec.ID); err != nil {
+			klog.FromContext(ctx).Error(err, "Volume is not served yet", "volume-id", rec.ID)
+		}
+	}
 }
 
 func (n *Node) resumeVolume(ctx context.Context, rec *volume.Record) error {
@@ -226,7 +274,7 @@ func (n *Node) forgetUnmounted(rec *volume.Record) error {
 	return n.store.Put(rec)
 }
 
-// Shutdown stops the eraser and all agents; volumes stay mounted and applications keep the leases they have.
+// Shutdown stops the eraser, and agents that are supervised here. Volumes stay mounted and applications keep the leases they have.
 func (n *Node) Shutdown() {
 	n.eraser.queue.ShutDown()
 	n.agents.Shutdown()
@@ -270,7 +318,9 @@ func (n *Node) root(rec *volume.Record) string { return rec.Staged.Path }
 
 // served is what the agent of a staged volume needs to know of it.
 func (n *Node) served(rec *volume.Record) agent.Volume {
-	return agent.Volume{Root: n.root(rec), Pool: n.poolServed(rec)}
+	return agent.Volume{
+		Root: n.root(rec), AgentsDir: n.library.agentsDir(), Program: n.program.path(), Options: n.config.CLI.AgentOptions(n.poolServed(rec)),
+	}
 }
 
 // poolServed returns the size of a volume's staging pool. Of one whose record does not say it, what was promised for pool and logs together

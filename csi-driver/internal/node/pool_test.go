@@ -66,7 +66,7 @@ func TestPoolOfOldVolume(t *testing.T) {
 	f.stageAt(rec)
 	rec, err := f.Volume(rec.ID)
 	f.must(err)
-	if got := f.served(rec).Pool; got != f.configs.Pool {
+	if got := f.poolServed(rec); got != f.configs.Pool {
 		t.Errorf("it is served with a pool of %d", got)
 	}
 	f.Shutdown()
@@ -75,7 +75,7 @@ func TestPoolOfOldVolume(t *testing.T) {
 	f.start()
 	rec, err = f.Volume(rec.ID)
 	f.must(err)
-	if got := f.served(rec).Pool; got != made {
+	if got := f.poolServed(rec); got != made {
 		t.Errorf("made with a pool of %d, it is served with one of %d after the node's was raised", made, got)
 	}
 	f.remove(rec)

@@ -57,7 +57,11 @@ func (n *Node) Stage(ctx context.Context, req StageRequest) error {
 	if err != nil {
 		return err
 	}
-	if state, ok := n.agents.State(rec.ID); ok && state.Ready && before != nil && rec.Staged != nil && rec.Staged.Path == req.Path {
+	ready, err := n.agents.Ready(ctx, rec.ID)
+	if err != nil {
+		return fmt.Errorf("stage volume %s: %w: %w", rec.ID, volume.ErrUnavailable, err)
+	}
+	if ready && before != nil && rec.Staged != nil && rec.Staged.Path == req.Path {
 		return nil
 	}
 	rec.Staged = &volume.Staging{Path: req.Path}
@@ -170,18 +174,17 @@ func (n *Node) growDevice(ctx context.Context, manager device.Manager, dev strin
 // serve prepares and recovers a mounted volume and starts its agent. With an agent that is up there is nothing to do, and
 // recovery would rightly refuse.
 func (n *Node) serve(ctx context.Context, rec *volume.Record) error {
-	if state, ok := n.agents.State(rec.ID); ok && state.Ready {
-		return nil
+	if ready, err := n.agents.Ready(ctx, rec.ID); err != nil || ready {
+		return err
 	}
 	// An agent that is between two restarts holds no lock now but may any moment.
 	if err := n.agents.Stop(ctx, rec.ID); err != nil {
 		return err
 	}
-	served := n.served(rec)
-	if err := n.config.CLI.Prepare(ctx, served.Root, served.Pool); err != nil {
+	if err := n.config.CLI.Prepare(ctx, n.root(rec), n.poolServed(rec)); err != nil {
 		return err
 	}
-	result, err := n.config.CLI.Recover(ctx, served.Root)
+	result, err := n.config.CLI.Recover(ctx, n.root(rec))
 	if err != nil {
 		return err
 	}
@@ -191,7 +194,7 @@ func (n *Node) serve(ctx context.Context, rec *volume.Record) error {
 		return err
 	}
 	n.reportRecovery(ctx, rec)
-	return n.agents.Start(ctx, rec.ID, served)
+	return n.agents.Start(ctx, rec.ID, n.served(rec))
 }
 
 func (n *Node) reportRecovery(ctx context.Context, rec *volume.Record) {
@@ -265,13 +268,6 @@ func (n *Node) takeDown(ctx context.Context, manager device.Manager, rec *volume
 	path := rec.Staged.Path
 	if err := n.agents.Stop(ctx, rec.ID); err != nil {
 		return err
-	}
-	if mounted, err := mounts.At(path); err != nil {
-		return err
-	} else if mounted != nil {
-		if err := n.library.removeSocket(uint32(mounted.Major), uint32(mounted.Minor)); err != nil {
-			return err
-		}
 	}
 	if err := n.mounter.Cleanup(path); err != nil {
 		return err

@@ -35,6 +35,9 @@ func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Dur
 			looked = time.Now()
 		}
 		records, err := n.store.List()
+		if err == nil {
+			n.removeUnusedPrograms(ctx, records)
+		}
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot look after all volumes")
 		}
@@ -62,6 +65,19 @@ func (n *Node) watchLibrary(ctx context.Context, failedBefore bool) (failed bool
 		n.tellRestored(ctx, why)
 	}
 	return err != nil
+}
+
+// removeUnusedPrograms ends what an upgrade began, when every agent runs the program of this version.
+func (n *Node) removeUnusedPrograms(ctx context.Context, records []*volume.Record) {
+	var running []string
+	for _, rec := range records {
+		if state, watched := n.agents.State(rec.ID); watched {
+			running = append(running, state.Program)
+		}
+	}
+	if err := n.program.removeUnused(running); err != nil {
+		klog.FromContext(ctx).Error(err, "Old versions of the splitfs program stay")
+	}
 }
 
 // removeUnusedLibraries ends what an upgrade began, when the last process with the version before has gone.

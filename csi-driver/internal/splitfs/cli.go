@@ -97,14 +97,14 @@ func (c CLI) Status(ctx context.Context, root string) (*Status, error) {
 	return &s, nil
 }
 
-// AgentArgs are the arguments that serve a volume with a pool of so many bytes.
-func (c CLI) AgentArgs(root, agentsDir string, pool int64) []string {
-	args := []string{"agent", root, "--agents-dir", agentsDir, "--pool-bytes", strconv.FormatInt(pool, 10)}
+// AgentOptions are the options of an agent that serves a volume with a pool of so many bytes.
+func (c CLI) AgentOptions(pool int64) []string {
+	options := []string{"--pool-bytes", strconv.FormatInt(pool, 10)}
 	if c.FillPercent != 0 {
-		args = append(args, "--fill-percent", strconv.Itoa(c.FillPercent))
+		options = append(options, "--fill-percent", strconv.Itoa(c.FillPercent))
 	}
 	if c.FillLock != "" {
-		args = append(args, "--fill-lock", c.FillLock)
+		options = append(options, "--fill-lock", c.FillLock)
 	}
-	return args
+	return options
 }

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -163,19 +162,16 @@ func agent(root string, args []string) error {
 		return err
 	}
 	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Stat(root, &st); err != nil {
-		return err
+	if len(args) < 4 || args[2] != "--listen-fd" {
+		return errors.New("agent needs --listen-fd")
 	}
-	socket := filepath.Join(args[1], fmt.Sprintf("%d-%d.sock", unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev))))
-	if err := os.Remove(socket); err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	listener, err := net.Listen("unix", socket)
+	fd, err := strconv.Atoi(args[3])
 	if err != nil {
 		return err
 	}
-	defer listener.Close()
+	if listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil || listening != 1 {
+		return fmt.Errorf("--listen-fd %d is no listening socket: %w", fd, err)
+	}
 	terminate := make(chan os.Signal, 1)
 	signal.Notify(terminate, syscall.SIGTERM)
 	fmt.Println("ready")

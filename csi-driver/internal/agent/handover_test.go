@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// heir waits for a successor of s.
+func (w *world) heir(ctx context.Context, s *Supervisor) (ended chan error, begun *atomic.Bool) {
+	w.t.Helper()
+	listener, err := ListenForSuccessor(filepath.Join(w.dir, "handover.sock"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ended, begun = make(chan error, 1), &atomic.Bool{}
+	go func() { ended <- s.ServeHandover(ctx, listener, func() { begun.Store(true) }) }()
+	return ended, begun
+}
+
+// TestHandover: one supervisor after another takes the volume over, under programs that connect all the time. The one that was taken
+// over from changes nothing any more, and learns of its successor's end.
+func TestHandover(t *testing.T) {
+	w := newWorld(t)
+	path := filepath.Join(w.dir, "handover.sock")
+	persistent := func(c *Config) { c.Persistent = true }
+	s := w.supervisor(persistent)
+	if conn, err := s.TakeOver(path); conn != nil || err != nil {
+		t.Fatalf("taking over from nobody: %v, %v", conn, err)
+	}
+	v := w.volume("serve")
+	if err := s.Start(w.ctx, "v", v); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	var slowest atomic.Int64
+	asked := make(chan error, 1)
+	go func() {
+		var n int
+		for ; ctx.Err() == nil; n++ {
+			began := time.Now()
+			if _, err := w.ask(); err != nil {
+				asked <- err
+				return
+			}
+			slowest.Store(max(slowest.Load(), int64(time.Since(began))))
+		}
+		if n < 10 {
+			asked <- errors.New("nobody asked")
+		}
+		close(asked)
+	}()
+	for range 5 {
+		ended, begun := w.heir(w.ctx, s)
+		next := w.supervisor(persistent)
+		conn, err := next.TakeOver(path)
+		if err != nil || conn == nil {
+			t.Fatalf("taking over: %v, %v", conn, err)
+		}
+		if err := next.WaitReady(w.ctx, "v"); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := s.State("v"); ok || !begun.Load() {
+			t.Error("the supervisor before knows the volume still")
+		}
+		if err := s.Watch("v", v); !errors.Is(err, errStopping) {
+			t.Errorf("the supervisor before still serves: %v", err)
+		}
+		if err := s.Stop(w.ctx, "v"); !errors.Is(err, errStopping) {
+			t.Errorf("the supervisor before still stops: %v", err)
+		}
+		s.Shutdown()
+		select {
+		case err := <-ended:
+			t.Errorf("its successor is said to have ended: %v", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("the handover: %v", err)
+		}
+		s = next
+	}
+	cancel()
+	if err := <-asked; err != nil {
+		t.Errorf("a program: %v", err)
+	}
+	if slowest := time.Duration(slowest.Load()); slowest > time.Second {
+		t.Errorf("a program waited %s", slowest)
+	}
+	if err := s.Stop(w.ctx, "v"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestForeignConnection: who connects and asks for nothing changes nothing.
+func TestForeignConnection(t *testing.T) {
+	w := newWorld(t)
+	s := w.supervisor(nil)
+	if err := s.Start(w.ctx, "v", w.volume("serve")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	ended, begun := w.heir(ctx, s)
+	for _, say := range []string{"", "tak", "look"} {
+		conn, err := net.Dial("unixpacket", filepath.Join(w.dir, "handover.sock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if say != "" {
+			if _, err := conn.Write([]byte(say)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if state, ok := s.State("v"); !ok || !state.Ready || begun.Load() {
+		t.Errorf("state %+v", state)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
