@@ -58,6 +58,7 @@ RUN apt-get update \
  && apt-get install --yes --no-install-recommends busybox fio git postgresql-common redis-server redis-tools sqlite3 \
  && sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf \
  && apt-get install --yes --no-install-recommends postgresql \
+ && rm -rf /usr/lib/postgresql/*/lib/llvmjit* /usr/lib/postgresql/*/lib/bitcode /usr/lib/*/libLLVM* /usr/share/postgresql/*/locale \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log
 
 # What the pods of the Kubernetes storage suite run (hack/storage-suite): dynamically linked programs, which the library can serve. Some of

@@ -175,7 +175,8 @@ func TestWorkloads(t *testing.T) {
 				selector   *metav1.LabelSelector
 				template   *corev1.PodTemplateSpec
 			}{
-				{"DaemonSet", "splitfs-node", nil, nil}, {"DaemonSet", "splitfs-agents", nil, nil}, {"Deployment", "splitfs-controller", nil, nil}, {"Deployment", "splitfs-injector", nil, nil},
+				{"DaemonSet", "splitfs-node", nil, nil}, {"DaemonSet", "splitfs-agents", nil, nil}, {"DaemonSet", "splitfs-provisioner", nil, nil},
+				{"Deployment", "splitfs-controller", nil, nil}, {"Deployment", "splitfs-injector", nil, nil},
 			} {
 				if workload.kind == "DaemonSet" {
 					d := find[appsv1.DaemonSet](t, objects, workload.kind, workload.name)
@@ -242,6 +243,12 @@ func checkPodTemplate(t *testing.T, name string, selector *metav1.LabelSelector,
 			if c.SecurityContext.AllowPrivilegeEscalation == nil || *c.SecurityContext.AllowPrivilegeEscalation || !slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 				t.Errorf("%s/%s: has more rights than it needs: %+v", name, c.Name, c.SecurityContext)
 			}
+			if profile := template.Spec.SecurityContext; name != "splitfs-node" && (profile == nil || profile.SeccompProfile == nil || profile.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault) {
+				t.Errorf("%s: its system calls are not filtered: %+v", name, profile)
+			}
+			if c.LivenessProbe == nil && name != "splitfs-node" {
+				t.Errorf("%s/%s: nobody notices that it hangs", name, c.Name)
+			}
 		}
 	}
 }
@@ -279,12 +286,16 @@ func TestNodePaths(t *testing.T) {
 			t.Errorf("argument %s is missing in %q", argument, pod.Containers[0].Args)
 		}
 	}
-	if !pod.HostPID || host["socket"] != "/data/kubelet/plugins/csi.splitfs.io" || pod.Containers[0].Image != "registry.example.com:5000/a/csi:v1" {
-		t.Errorf("hostPID %v, socket %s, image %s", pod.HostPID, host["socket"], pod.Containers[0].Image)
+	if !pod.HostPID || pod.Containers[0].Image != "registry.example.com:5000/a/csi:v1" {
+		t.Errorf("hostPID %v, image %s", pod.HostPID, pod.Containers[0].Image)
+	}
+	sidecars := find[appsv1.DaemonSet](t, charttest.Render(t, variants["everything changed"]...), "DaemonSet", "splitfs-provisioner").Spec.Template.Spec
+	if v := sidecars.Volumes; len(v) != 1 || v[0].HostPath.Path != "/data/kubelet/plugins/csi.splitfs.io" || sidecars.HostPID {
+		t.Errorf("sidecars see more of the node than the driver's socket: %+v, hostPID %v", v, sidecars.HostPID)
 	}
 }
 
-// TestRBACIsNarrow: no wildcard, no Secret outside the release's namespace, and each binding leads to a role and an account.
+// TestRBACIsNarrow: no wildcard, no Secret but one's own, and each binding leads to a role and an account.
 func TestRBACIsNarrow(t *testing.T) {
 	objects := charttest.Render(t)
 	for _, object := range objects {
@@ -313,6 +324,9 @@ func TestRBACIsNarrow(t *testing.T) {
 				t.Errorf("ClusterRole %s reads Secrets of all namespaces", object.GetName())
 			}
 			writes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
+			if slices.Contains(rule.Resources, "secrets") && len(rule.ResourceNames) == 0 {
+				t.Errorf("%s %s reads every Secret of the namespace, also the key that signs modules", object.GetKind(), object.GetName())
+			}
 			if writes && (slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "mutatingwebhookconfigurations")) && len(rule.ResourceNames) == 0 {
 				t.Errorf("%s %s may change any of %v", object.GetKind(), object.GetName(), rule.Resources)
 			}

@@ -33,7 +33,7 @@ func TestVolumeAttributesClasses(t *testing.T) {
 			t.Errorf("%s was not wanted", object.GetName())
 		}
 	}
-	for _, role := range []string{"splitfs-node", "splitfs-injector", "splitfs-controller"} {
+	for _, role := range []string{"splitfs-provisioner", "splitfs-injector", "splitfs-controller"} {
 		if !slices.ContainsFunc(find[rbacv1.ClusterRole](t, objects, "ClusterRole", role).Rules, func(r rbacv1.PolicyRule) bool {
 			return slices.Contains(r.Resources, "volumeattributesclasses") && slices.Contains(r.Verbs, "get")
 		}) {
@@ -47,7 +47,7 @@ func TestSnapshots(t *testing.T) {
 	names := func(set ...string) (containers []string, controller bool) {
 		t.Helper()
 		objects := charttest.Render(t, set...)
-		for _, c := range find[appsv1.DaemonSet](t, objects, "DaemonSet", "splitfs-node").Spec.Template.Spec.Containers {
+		for _, c := range find[appsv1.DaemonSet](t, objects, "DaemonSet", "splitfs-provisioner").Spec.Template.Spec.Containers {
 			containers = append(containers, c.Name)
 		}
 		for _, o := range objects {

@@ -8,16 +8,24 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"splitfs.io/splitfs/charts/charttest"
 )
 
-const nodeService = "system:serviceaccount:" + charttest.Namespace + ":splitfs-node"
+const (
+	nodeService = "system:serviceaccount:" + charttest.Namespace + ":splitfs-node"
+	provisioner = "system:serviceaccount:" + charttest.Namespace + ":splitfs-provisioner"
+)
 
-// TestNodeRestriction: the policy is for the account of the node services, denies, and is there when there is something to restrict.
+// TestNodeRestriction: the policy is for the accounts of the node services and their provisioners, and denies.
 func TestNodeRestriction(t *testing.T) {
 	objects := charttest.Render(t)
 	policy := find[admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, "ValidatingAdmissionPolicy", "splitfs-node-restriction")
@@ -26,12 +34,9 @@ func TestNodeRestriction(t *testing.T) {
 		len(binding.Spec.ValidationActions) != 1 || binding.Spec.ValidationActions[0] != admissionregistrationv1.Deny {
 		t.Errorf("policy %+v, binding %+v", policy.Spec, binding.Spec)
 	}
-	if condition := policy.Spec.MatchConditions[0].Expression; !strings.Contains(condition, "'"+nodeService+"'") {
-		t.Errorf("the policy is for %s", condition)
-	}
-	for _, object := range charttest.Render(t, "--set", "status.enabled=false") {
-		if object.GetName() == policy.Name {
-			t.Errorf("%s restricts nothing", object.GetKind())
+	for _, account := range []string{nodeService, provisioner} {
+		if condition := policy.Spec.MatchConditions[0].Expression; !strings.Contains(condition, "'"+account+"'") {
+			t.Errorf("the policy is for %s, and not for %s", condition, account)
 		}
 	}
 }
@@ -51,11 +56,7 @@ func TestNodeServiceWritesItsOwn(t *testing.T) {
 			}
 		}
 	}
-	as := func(extra map[string][]string) client.Client {
-		config := rest.CopyConfig(env.Config)
-		config.Impersonate = rest.ImpersonationConfig{UserName: nodeService, Groups: []string{"system:serviceaccounts", "system:authenticated"}, Extra: extra}
-		return charttest.NewClient(t, config)
-	}
+	as := func(extra map[string][]string) client.Client { return impersonate(t, env.Config, nodeService, extra) }
 	one := as(map[string][]string{"authentication.kubernetes.io/node-name": {"node-1"}})
 	two := as(map[string][]string{"authentication.kubernetes.io/node-name": {"node-2"}})
 	nobody := as(nil)
@@ -117,4 +118,120 @@ func TestNodeServiceWritesItsOwn(t *testing.T) {
 
 	allowed("the removal of its own volume", one.Delete(t.Context(), object("SplitFSVolume", "vol-1", "")))
 	allowed("an administrator", apply(admin, "SplitFSVolume", "vol-2", "node-1"))
+}
+
+func impersonate(t *testing.T, config *rest.Config, account string, extra map[string][]string) client.Client {
+	t.Helper()
+	config = rest.CopyConfig(config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + charttest.Namespace, "system:authenticated"}, Extra: extra,
+	}
+	return charttest.NewClient(t, config)
+}
+
+// TestProvisionerWritesItsOwn: a provisioner makes, changes and removes the volumes and capacities of its own node, and of claims that wait
+// for a volume there it changes nothing that was asked for.
+func TestProvisionerWritesItsOwn(t *testing.T) {
+	env := charttest.StartAPIServer(t)
+	admin := charttest.NewClient(t, env.Config)
+	charttest.CreateNamespace(t, admin, charttest.Namespace)
+	for _, object := range charttest.Render(t) {
+		switch object.GetKind() {
+		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+			if err := charttest.Apply(t.Context(), admin, object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	one := impersonate(t, env.Config, provisioner, map[string][]string{"authentication.kubernetes.io/node-name": {"node-1"}})
+	two := impersonate(t, env.Config, provisioner, map[string][]string{"authentication.kubernetes.io/node-name": {"node-2"}})
+	nodeTwo := impersonate(t, env.Config, nodeService, map[string][]string{"authentication.kubernetes.io/node-name": {"node-2"}})
+	create := func(c client.Client, o client.Object) error { return c.Create(t.Context(), o) }
+	annotate := func(c client.Client, o client.Object) error {
+		return c.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"a": "b"}}}`)))
+	}
+	allowed := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	denied := func(what string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "SplitFS: ") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	charttest.Eventually(t, "the policy has effect", func() error {
+		if err := create(one, persistentVolume("probe", "node-2", "csi.splitfs.io")); err == nil || !strings.Contains(err.Error(), "SplitFS: ") {
+			return fmt.Errorf("not denied: %v", err)
+		}
+		return nil
+	})
+	allowed("a volume of its own", create(one, persistentVolume("own", "node-1", "csi.splitfs.io")))
+	allowed("a volume of node 2", create(two, persistentVolume("other", "node-2", "csi.splitfs.io")))
+	denied("a volume of another driver", create(one, persistentVolume("foreign", "node-1", "other.example.com")))
+	hostPath := persistentVolume("host", "node-1", "csi.splitfs.io")
+	hostPath.Spec.CSI, hostPath.Spec.HostPath = nil, &corev1.HostPathVolumeSource{Path: "/etc"}
+	denied("a directory of a node", create(one, hostPath))
+	everywhere := persistentVolume("everywhere", "node-1", "csi.splitfs.io")
+	everywhere.Spec.NodeAffinity = nil
+	denied("a volume of every node", create(one, everywhere))
+	allowed("a note on its own volume", annotate(one, persistentVolume("own", "node-1", "csi.splitfs.io")))
+	denied("a note on another node's volume", annotate(one, persistentVolume("other", "node-2", "csi.splitfs.io")))
+	denied("a note of another node's service", annotate(nodeTwo, persistentVolume("own", "node-1", "csi.splitfs.io")))
+	denied("the removal of another node's volume", two.Delete(t.Context(), persistentVolume("own", "node-1", "csi.splitfs.io")))
+	allowed("the removal of its own volume", one.Delete(t.Context(), persistentVolume("own", "node-1", "csi.splitfs.io")))
+
+	capacity := func(name, node string) *storagev1.CSIStorageCapacity {
+		return &storagev1.CSIStorageCapacity{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: charttest.Namespace}, StorageClassName: "splitfs-strict",
+			NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{"csi.splitfs.io/node": node}},
+		}
+	}
+	allowed("its own capacity", create(one, capacity("one", "node-1")))
+	denied("another node's capacity", create(one, capacity("two", "node-2")))
+	denied("the removal of another node's capacity", two.Delete(t.Context(), capacity("one", "node-1")))
+
+	for name, node := range map[string]string{"waits-here": "node-1", "waits-there": "node-2"} {
+		allowed("a claim", create(admin, waitingClaim(name, node)))
+	}
+	update := func(name string, change func(*corev1.PersistentVolumeClaim)) error {
+		var claim corev1.PersistentVolumeClaim
+		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: charttest.Namespace, Name: name}, &claim); err != nil {
+			t.Fatal(err)
+		}
+		change(&claim)
+		return one.Update(t.Context(), &claim)
+	}
+	denied("the choice of another node, taken back", update("waits-there", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, "volume.kubernetes.io/selected-node") }))
+	denied("a claim that is bound by force", update("waits-here", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "other" }))
+	allowed("the choice of its own node, taken back", update("waits-here", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, "volume.kubernetes.io/selected-node") }))
+	denied("a claim that does not wait for it any more", update("waits-here", func(c *corev1.PersistentVolumeClaim) { c.Annotations["a"] = "b" }))
+}
+
+func persistentVolume(name, node, driver string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "csi.splitfs.io/node", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+			}}}},
+		},
+	}
+}
+
+func waitingClaim(name, node string) *corev1.PersistentVolumeClaim {
+	class := "splitfs-strict"
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: charttest.Namespace, Annotations: map[string]string{
+			"volume.kubernetes.io/selected-node": node, "volume.kubernetes.io/storage-provisioner": "csi.splitfs.io",
+		}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &class,
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
 }

@@ -7,11 +7,12 @@
 # A line of /notes/NAME is "NUMBER MICROSECONDS" of a step.
 # shellcheck disable=SC2016  # expanded in the container
 FORKER_STEPS='
-    # timed NAME COMMAND...: steps 1, 2, ... until one fails.
+    # timed NAME COMMAND...: steps 1, 2, ... until one fails or /notes/stop is there.
     timed() {
         local name=$1 i began
         shift
         for ((i = 1; ; i++)); do
+            [ ! -e /notes/stop ] || { touch /notes/$name.stopped; exec sleep infinity; }
             began=${EPOCHREALTIME/./}
             "$@" "$i" 2>>/notes/$name.err || { echo "step $i: status $?" >>/notes/$name.failed; exec sleep infinity; }
             echo "$i $((${EPOCHREALTIME/./} - began))" >>/notes/$name
@@ -30,7 +31,7 @@ FORKER_BENCH='
     until psql -h 127.0.0.1 -U postgres -qc "CREATE TABLE IF NOT EXISTS rows (n serial)" 2>/dev/null; do sleep 0.2; done
     bench=$(echo /usr/lib/postgresql/*/bin/pgbench)
     echo "INSERT INTO rows DEFAULT VALUES" >/tmp/insert
-    "$bench" -h 127.0.0.1 -U postgres --no-vacuum --connect --client=2 --time=100000 --file=/tmp/insert --log --log-prefix=/notes/transactions >/notes/bench.out 2>/notes/bench.err ||
+    "$bench" -h 127.0.0.1 -U postgres --no-vacuum --connect --client=2 --time=100000 --file=/tmp/insert --log --log-prefix=/notes/transactions postgres >/notes/bench.out 2>/notes/bench.err ||
         echo "pgbench ended: $(tail -n 3 /notes/bench.err)" >>/notes/bench.failed
     exec sleep infinity'
 # shellcheck disable=SC2016
@@ -46,15 +47,15 @@ FORKER_SHELL='
     lines() { (echo "$1" >>/data/shell/own) && echo "$1" | tee -a /data/shell/tee >/dev/null && cat /data/shell/own | wc -l >/tmp/count; }
     timed shell lines'
 
-# forkers_pod NAME CLAIM
+# forkers_pod NAME CLAIM NODE
 forkers_pod() {
-    jq --null-input --arg name "$1" --arg claim "$2" --arg image "$APPS_IMAGE" --arg steps "$FORKER_STEPS" \
+    jq --null-input --arg name "$1" --arg claim "$2" --arg node "$3" --arg image "$APPS_IMAGE" --arg steps "$FORKER_STEPS" \
         --arg postgres "$FORKER_POSTGRES" --arg bench "$FORKER_BENCH" --arg git "$FORKER_GIT" --arg shell "$FORKER_SHELL" '
         def container(name; script; mounts): {name: name, image: $image, imagePullPolicy: "IfNotPresent", command: ["bash", "-c", ($steps + "\n" + script)], volumeMounts: mounts};
         def data: {name: "data", mountPath: "/data"};
         def notes: {name: "notes", mountPath: "/notes"};
         {apiVersion: "v1", kind: "Pod", metadata: {name: $name}, spec: {
-            terminationGracePeriodSeconds: 0,
+            terminationGracePeriodSeconds: 0, nodeSelector: {"kubernetes.io/hostname": $node},
             volumes: [{name: "data", persistentVolumeClaim: {claimName: $claim}}, {name: "notes", emptyDir: {}}],
             containers: [
                 container("postgres"; $postgres; [data]), container("bench"; $bench; [notes]),

@@ -62,6 +62,17 @@ capabilities:
 readOnlyRootFilesystem: true
 {{- end }}
 
+{{/* Probes of a sidecar whose port has this name: it serves its metrics. */}}
+{{- define "splitfs.alive" -}}
+livenessProbe:
+  httpGet:
+    path: /metrics
+    port: {{ . }}
+  timeoutSeconds: 5
+  periodSeconds: 20
+  failureThreshold: 6
+{{- end }}
+
 {{- define "splitfs.exemptNamespaces" -}}
 {{ append .Values.injector.exemptNamespaces .Release.Namespace | uniq | sortAlpha | toJson }}
 {{- end }}

@@ -82,7 +82,7 @@ func Add(mgr manager.Manager, o Options) (*Source, error) {
 
 func (s *Source) addRotation(mgr manager.Manager) error {
 	o := s.options
-	if err := rotator.AddRotator(mgr, &rotator.CertRotator{
+	if err := rotator.AddRotator(scope(mgr, o.Secret), &rotator.CertRotator{
 		SecretKey:              o.Secret,
 		CertDir:                s.markerDir,
 		CAName:                 "splitfs-injector-ca",
