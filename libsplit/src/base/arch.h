@@ -59,7 +59,14 @@ static inline void sfs_relax(void)
 	__asm__ volatile("pause" ::: "memory");
 }
 
+/* Stores before it, and after it, in this order for other threads; also those past the caches. */
+static inline void sfs_store_fence(void)
+{
+	__asm__ volatile("sfence" ::: "memory");
+}
+
 #define SFS_PC(mcontext) ((uintptr_t)(mcontext)->gregs[REG_RIP])
+#define SFS_SP(mcontext) ((uintptr_t)(mcontext)->gregs[REG_RSP])
 /* Of a copy: where the registers are that lie beside the original. */
 #define SFS_FORGET_FP(mcontext) ((mcontext)->fpregs = NULL)
 
@@ -116,7 +123,13 @@ static inline void sfs_relax(void)
 	__asm__ volatile("yield" ::: "memory");
 }
 
+static inline void sfs_store_fence(void)
+{
+	__asm__ volatile("dmb ishst" ::: "memory");
+}
+
 #define SFS_PC(mcontext)	((uintptr_t)(mcontext)->pc)
+#define SFS_SP(mcontext)	((uintptr_t)(mcontext)->sp)
 #define SFS_FORGET_FP(mcontext) ((void)(mcontext)) /* they are in it */
 
 /* As above; the thread pointer is the fourth argument here. */

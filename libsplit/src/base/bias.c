@@ -36,8 +36,7 @@ void sfs_bias_grant(struct sfs_bias *b)
 	__atomic_store_n(&b->owner, sfs_self(), __ATOMIC_RELEASE);
 }
 
-/* Every other thread of the process has executed a full barrier when this returns. */
-static void all_threads_fence(void)
+void sfs_all_threads_fence(void)
 {
 	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0)
 		return;
@@ -55,11 +54,11 @@ void sfs_bias_revoke(struct sfs_bias *b, bool wait)
 	uint32_t n = __atomic_load_n(&b->doublings, __ATOMIC_RELAXED);
 
 	__atomic_store_n(&b->owner, SFS_BIAS_REVOKING, __ATOMIC_SEQ_CST);
-	all_threads_fence();
+	sfs_all_threads_fence();
 	for (int i = 0;; i++) {
 		void *held = __atomic_load_n(&b->held, __ATOMIC_ACQUIRE);
 
-		if (!held || held == SFS_BIAS_LENT)
+		if (!held)
 			break;
 		if (!wait)
 			return; /* the next one who takes the lock goes on */
@@ -70,7 +69,7 @@ void sfs_bias_revoke(struct sfs_bias *b, bool wait)
 		else
 			sys_nap(i < 200 ? 50 * 1000 : 1000 * 1000);
 	}
-	all_threads_fence();
+	sfs_all_threads_fence();
 	if (__atomic_load_n(&b->uses, __ATOMIC_RELAXED) < WORTH_IT)
 		n = n < DOUBLINGS_MAX ? n + 1 : n;
 	else

@@ -27,21 +27,22 @@
 #include <stdint.h>
 
 struct sfs_bias {
-	void *owner;	 /* whose lock it is: a thread pointer, NULL or SFS_BIAS_REVOKING */
-	void *held;	 /* the owner, while it holds the lock by its bias, or LENT; stored by that thread only, like `uses` */
-	void *candidate; /* the only thread that can be the owner; this and the next two under the lock, taken exclusively */
-	void *last;	 /* who had the lock last */
-	uint32_t streak; /* turns of `last` in a row */
-	uint32_t uses;	 /* of the present bias */
+	void *owner;	    /* whose lock it is: a thread pointer, NULL or SFS_BIAS_REVOKING */
+	void *held;	    /* the owner, while it holds the lock by its bias; stored by that thread only, like `uses` */
+	void *candidate;    /* the only thread that can be the owner; this and the next two under the lock, taken exclusively */
+	void *last;	    /* who had the lock last */
+	uint32_t streak;    /* turns of `last` in a row */
+	uint32_t uses;	    /* of the present bias */
 	uint32_t doublings; /* of the streak that the next bias needs; atomic */
 };
 
 #define SFS_BIAS_REVOKING ((void *)1)
-#define SFS_BIAS_LENT	  ((void *)1) /* the owner has the lock as everybody else: its bias is not to be taken, nor waited for */
 #define SFS_BIAS_STREAK	  64u
 
 /* Allow locks to become biased. Returns 0, or the error of membarrier(2): then they work as before. */
 int sfs_bias_enable(void);
+/* Every other thread of the process has executed a full barrier when this returns: what it stored before can be seen. */
+void sfs_all_threads_fence(void);
 void sfs_bias_grant(struct sfs_bias *b);
 void sfs_bias_revoke(struct sfs_bias *b, bool wait);
 
@@ -74,21 +75,6 @@ static inline bool sfs_bias_drop(struct sfs_bias *b)
 	__atomic_store_n(&b->held, NULL, __ATOMIC_RELEASE);
 	sfs_call_ended();
 	return true;
-}
-
-/* True: the owner goes without its bias until sfs_bias_back(), so that its signal handlers don't have it either. */
-static inline bool sfs_bias_lend(struct sfs_bias *b)
-{
-	if (__atomic_load_n(&b->owner, __ATOMIC_RELAXED) != sfs_self() || __atomic_load_n(&b->held, __ATOMIC_RELAXED))
-		return false;
-	__atomic_store_n(&b->held, SFS_BIAS_LENT, __ATOMIC_RELAXED);
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	return true;
-}
-
-static inline void sfs_bias_back(struct sfs_bias *b)
-{
-	__atomic_store_n(&b->held, NULL, __ATOMIC_RELEASE);
 }
 
 /* The lock proper was taken: end somebody else's bias. False: it is held and `wait` was not wanted; release the lock. */

@@ -8,12 +8,7 @@
 
 #include "base/sys.h"
 
-#define SPINS	   100
-#define PAUSE_NS   50000
-#define TURN_SPINS 2000 /* turns go to and fro: to be put to sleep and woken at each takes longer than what is waited for */
-/* Wake-up classes of one reader-writer lock; both sleep on its state word. */
-#define WAIT_READERS 1u
-#define WAIT_WRITERS 2u
+#define SPINS 100
 
 /* Returns at once when *word is not `seen`; any wake-up, also a spurious one or a signal, makes the caller look again. */
 static void futex_wait(uint32_t *word, uint32_t seen, uint32_t who)
@@ -115,116 +110,7 @@ void sfs_mutex_wake(struct sfs_mutex *m)
 	futex_wake(&m->state, 1, FUTEX_BITSET_MATCH_ANY);
 }
 
-void sfs_rwlock_rdlock_slow(struct sfs_rwlock *l)
-{
-	uint32_t s;
-
-	for (int i = 0; i < SPINS; i++) {
-		if (sfs_rwlock_try_word_shared(l))
-			return;
-		sfs_relax();
-	}
-	for (;;) {
-		if (sfs_rwlock_try_word_shared(l))
-			return;
-		s = __atomic_load_n(&l->state, __ATOMIC_RELAXED);
-		if (!(s & SFS_RW_KEEPS_READERS_OUT))
-			continue;
-		if (!(s & SFS_RW_READERS_WAIT) && !__atomic_compare_exchange_n(&l->state, &s, s | SFS_RW_READERS_WAIT, false,
-									       __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-			continue;
-		futex_wait(&l->state, s | SFS_RW_READERS_WAIT, WAIT_READERS);
-	}
-}
-
-void sfs_rwlock_wrlock_slow(struct sfs_rwlock *l)
-{
-	uint32_t s, taken;
-
-	for (int i = 0; i < SPINS; i++) {
-		if (__atomic_load_n(&l->state, __ATOMIC_RELAXED) == 0 && sfs_rwlock_try_word(l))
-			return;
-		sfs_relax();
-	}
-	__atomic_add_fetch(&l->writers, 1, __ATOMIC_RELAXED);
-	for (;;) {
-		s = __atomic_load_n(&l->state, __ATOMIC_ACQUIRE);
-		if (!(s & (SFS_RW_WRITER | SFS_RW_READERS))) {
-			/*
-			 * A release clears WRITER_WAITS and wakes one writer only, so the one that gets the lock sets the bit
-			 * again for those that still sleep: all but itself. One too many costs a wake-up of nobody.
-			 */
-			taken = SFS_RW_WRITER | (s & SFS_RW_READERS_WAIT);
-			if (__atomic_load_n(&l->writers, __ATOMIC_RELAXED) > 1)
-				taken |= SFS_RW_WRITER_WAITS;
-			if (__atomic_compare_exchange_n(&l->state, &s, taken, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-				break;
-			continue;
-		}
-		if (!(s & SFS_RW_WRITER_WAITS) && !__atomic_compare_exchange_n(&l->state, &s, s | SFS_RW_WRITER_WAITS, false,
-									       __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-			continue;
-		futex_wait(&l->state, s | SFS_RW_WRITER_WAITS, WAIT_WRITERS);
-	}
-	__atomic_sub_fetch(&l->writers, 1, __ATOMIC_RELAXED);
-}
-
-void sfs_rwlock_wake(struct sfs_rwlock *l, uint32_t state)
-{
-	if (state & SFS_RW_WRITER_WAITS)
-		futex_wake(&l->state, 1, WAIT_WRITERS);
-	if (state & SFS_RW_READERS_WAIT)
-		futex_wake(&l->state, 0x7fffffff, WAIT_READERS);
-}
-
-void sfs_turns_wait_slow(struct sfs_turns *t, uint32_t mine)
-{
-	uint32_t now;
-
-	for (int i = 0; i < TURN_SPINS; i++) {
-		if (__atomic_load_n(&t->now, __ATOMIC_ACQUIRE) == mine)
-			return;
-		sfs_relax();
-	}
-	/* Either who passes sees us, or we see that it has. */
-	__atomic_add_fetch(&t->waiters, 1, __ATOMIC_SEQ_CST);
-	while ((now = __atomic_load_n(&t->now, __ATOMIC_SEQ_CST)) != mine)
-		futex_wait(&t->now, now, FUTEX_BITSET_MATCH_ANY);
-	__atomic_sub_fetch(&t->waiters, 1, __ATOMIC_RELAXED);
-}
-
-/* Few wait at a time, and which of them is next they know best. */
-void sfs_turns_wake(struct sfs_turns *t)
-{
-	futex_wake(&t->now, 0x7fffffff, FUTEX_BITSET_MATCH_ANY);
-}
-
-struct sfs_spread_place sfs_spread_places[SFS_SPREAD_PLACES];
-
-bool sfs_spread_end(struct sfs_rwlock *l, bool wait)
-{
-	__atomic_exchange_n(&l->spread, 0, __ATOMIC_SEQ_CST);
-	for (unsigned i = 0; i < SFS_SPREAD_PLACES; i++) {
-		for (unsigned n = 0; __atomic_load_n(&sfs_spread_places[i].lock, __ATOMIC_SEQ_CST) == l; n++) {
-			if (!wait) {
-				/* Who takes the word next has to look for that reader, too. */
-				__atomic_store_n(&l->spread, 1, __ATOMIC_SEQ_CST);
-				return false;
-			}
-			/* A reader may wait for the disk, or for the processor that we have. */
-			if (n < SPINS)
-				sfs_relax();
-			else
-				sys_nap(PAUSE_NS);
-		}
-	}
-	__atomic_store_n(&l->shared_turns, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&l->spread_ends, l->spread_ends + 1, __ATOMIC_RELAXED);
-	return true;
-}
-
 void sfs_locks_forget(void)
 {
 	memset(blocked, 0, sizeof(blocked));
-	memset(sfs_spread_places, 0, sizeof(sfs_spread_places));
 }

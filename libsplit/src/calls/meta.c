@@ -9,44 +9,59 @@
 #include "io/io.h"
 #include "calls/calls.h"
 
-static off_t lseek_of(struct sfs_ofd *ofd, int fd, off_t off, int whence)
+/* Where the end of the file is, moved by off. */
+static off_t from_end(struct sfs_ofd *ofd, int fd, off_t off)
 {
 	struct sfs_inode *in = ofd->inode;
 	off_t r;
 
-	sfs_mutex_lock(&ofd->lock);
-	if (whence == SEEK_END) {
-		sfs_rwlock_wrlock(&in->lock);
-		r = sfs_inode_ready(in, fd, ofd->flags);
-		if (r == 0) {
-			if (in->staging.count == 0)
-				sfs_inode_reload(in);
-			r = (off_t)in->size;
-			if (off < 0 ? r + off < 0 : off > INT64_MAX - r)
-				r = off < 0 ? -EINVAL : -EOVERFLOW;
-			else
-				r += off;
-		}
-		sfs_rwlock_wrunlock(&in->lock);
-		if (r >= 0 && ofd->kernel_off)
-			r = sys_lseek(fd, r, SEEK_SET);
-	} else if (whence == SEEK_DATA || whence == SEEK_HOLE) {
-		r = sfs_flush_unlocked(in, SFS_PUBLISH);
-		if (r == 0)
-			r = sys_lseek(fd, off, whence);
-	} else if (ofd->kernel_off || (whence != SEEK_SET && whence != SEEK_CUR)) {
-		r = sys_lseek(fd, off, whence);
-	} else if (whence == SEEK_CUR) {
-		r = off > 0 && ofd->off > INT64_MAX - off ? -EOVERFLOW : ofd->off + off < 0 ? -EINVAL : ofd->off + off;
-	} else {
-		r = off < 0 ? -EINVAL : off;
+	sfs_inode_lock(in);
+	r = sfs_inode_ready(in, fd, ofd->flags);
+	if (r == 0) {
+		if (in->staging.count == 0)
+			sfs_inode_reload(in);
+		r = (off_t)in->size;
+		if (off < 0 ? r + off < 0 : off > INT64_MAX - r)
+			r = off < 0 ? -EINVAL : -EOVERFLOW;
+		else
+			r += off;
 	}
+	sfs_inode_unlock(in);
+	return r;
+}
+
+static off_t from_here(const struct sfs_ofd *ofd, off_t off)
+{
+	if (off > 0 && ofd->off > INT64_MAX - off)
+		return -EOVERFLOW;
+	return ofd->off + off < 0 ? -EINVAL : ofd->off + off;
+}
+
+static off_t lseek_of(struct sfs_ofd *ofd, int fd, off_t off, int whence)
+{
+	off_t r = 0;
+
+	if (whence == SEEK_END)
+		r = from_end(ofd, fd, off);
+	else if (whence == SEEK_DATA || whence == SEEK_HOLE)
+		r = sfs_flush_unlocked(ofd->inode, SFS_PUBLISH);
+	if (r < 0)
+		return r;
+	sfs_mutex_take(&ofd->lock);
+	if (whence == SEEK_END)
+		r = ofd->kernel_off ? sys_lseek(fd, r, SEEK_SET) : r;
+	else if (ofd->kernel_off || (whence != SEEK_SET && whence != SEEK_CUR))
+		r = sys_lseek(fd, off, whence);
+	else if (whence == SEEK_CUR)
+		r = from_here(ofd, off);
+	else
+		r = off < 0 ? -EINVAL : off;
 	/* Positions behind the largest file are the kernel's to judge. */
 	if (r > (1ll << 43))
 		r = sys_lseek(fd, r, SEEK_SET);
 	if (r >= 0)
 		ofd->off = r;
-	sfs_mutex_unlock(&ofd->lock);
+	sfs_mutex_drop(&ofd->lock);
 	return r;
 }
 
@@ -78,11 +93,11 @@ int sfs_fsync(int fd, bool data_only)
 	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
 	count(in->vol, fsync_ops, 1);
-	sfs_rwlock_wrlock(&in->lock);
+	sfs_inode_lock(in);
 	r = in->ready ? 0 : sfs_inode_ready(in, fd, ofd->flags);
 	if (r == 0)
 		r = sfs_flush_fsync(ofd, fd, data_only);
-	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_unlock(in);
 	if (r == -EAGAIN)
 		r = sfs_checkpoint(in->vol, true);
 	sfs_op_end(op);
@@ -150,7 +165,7 @@ static int by_kernel(struct sfs_inode *in, int flags, int fd, int (*call)(int fd
 	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
 	for (;;) {
-		sfs_rwlock_wrlock(&in->lock);
+		sfs_inode_lock(in);
 		r = sfs_inode_ready(in, fd, flags);
 		if (r == 0)
 			r = sfs_flush(in, SFS_RETIRE);
@@ -170,10 +185,10 @@ static int by_kernel(struct sfs_inode *in, int flags, int fd, int (*call)(int fd
 				r = unsynced = sys_fsync(fd);
 			if (torn)
 				sfs_log_done(&in->vol->log, slot + 1, in->ino, in->gen, unsynced == 0);
-			sfs_rwlock_wrunlock(&in->lock);
+			sfs_inode_unlock(in);
 			break;
 		}
-		sfs_rwlock_wrunlock(&in->lock);
+		sfs_inode_unlock(in);
 		if (r == -EAGAIN)
 			r = sfs_checkpoint(in->vol, true);
 		if (r < 0)
@@ -291,7 +306,7 @@ static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever
 {
 	int r;
 
-	sfs_rwlock_wrlock(&in->lock);
+	sfs_inode_lock(in);
 	/* Another process may have it staged: taking part in the delegation makes that one relink. */
 	r = sfs_inode_ready(in, fd, flags);
 	if (r == 0)
@@ -299,7 +314,7 @@ static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever
 	in->kdirty = in->kdirty || how != SFS_PUBLISH;
 	if (forever && (r == 0 || r == -EAGAIN))
 		in->kernel_only = true;
-	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_unlock(in);
 	return r == -EAGAIN ? sfs_checkpoint(in->vol, true) : r;
 }
 
@@ -366,10 +381,10 @@ void sfs_changed(int fd)
 	if (!ofd || !sfs_op_begin(ofd->inode, &op))
 		return;
 	in = ofd->inode;
-	sfs_rwlock_wrlock(&in->lock);
+	sfs_inode_lock(in);
 	if (in->ready)
 		sfs_inode_reload(in);
-	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_unlock(in);
 	sfs_mutex_lock(&ofd->lock);
 	off = ofd->kernel_off ? 0 : sys_lseek(fd, 0, SEEK_CUR);
 	if (!ofd->kernel_off && off >= 0)
@@ -431,7 +446,7 @@ static bool truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
 	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
 	in = stale(dev, ino, size);
 	if (in && sfs_op_begin(in, &op)) {
-		sfs_rwlock_wrlock(&in->lock);
+		sfs_inode_lock(in);
 		if (in->fd >= 0) {
 			sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
 			sfs_inode_times(in);
@@ -441,7 +456,7 @@ static bool truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
 				now->st_blocks += (blkcnt_t)(in->staging.count * (SFS_BLOCK / 512));
 			}
 		}
-		sfs_rwlock_wrunlock(&in->lock);
+		sfs_inode_unlock(in);
 		sfs_op_end(op);
 	}
 	if (in)

@@ -57,6 +57,7 @@ static struct sfs_ofd *ofd_new_locked(struct sfs_inode *in, int flags)
 	}
 	ofd->inode = in;
 	ofd->refs = 1;
+	ofd->number++;
 	ofd->flags = flags;
 	ofd->kernel_off = false;
 	ofd->off = 0;
@@ -67,9 +68,9 @@ static struct sfs_ofd *ofd_new_locked(struct sfs_inode *in, int flags)
 /* Stores in place have changed the file, and after the last close nobody may come by to say so. */
 static void times(struct sfs_inode *in)
 {
-	sfs_rwlock_wrlock(&in->lock);
+	sfs_inode_lock(in);
 	sfs_inode_times(in);
-	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_unlock(in);
 }
 
 /*
@@ -157,10 +158,10 @@ static bool has_all(struct sfs_inode *in, const struct stat *st, int flags)
 {
 	bool yes;
 
-	sfs_rwlock_rdlock(&in->lock);
+	sfs_inode_lock(in);
 	yes = sfs_io_prepared(in) && !in->lost && ((flags & O_ACCMODE) == O_RDONLY || in->writable) && !outdated(in, st) &&
 	      !sfs_was_mapped(in);
-	sfs_rwlock_rdunlock(&in->lock);
+	sfs_inode_unlock(in);
 	return yes;
 }
 
@@ -170,14 +171,14 @@ static bool has_all(struct sfs_inode *in, const struct stat *st, int flags)
  */
 static void get_ready(struct sfs_inode *in, int fd, const struct stat *st, int flags, bool reload)
 {
-	sfs_rwlock_wrlock(&in->lock);
+	sfs_inode_lock(in);
 	if (unlikely(in->lost))
 		in->lost = open_here(in);
 	if (sfs_inode_ready(in, fd, flags) == 0 && unlikely(sfs_was_mapped(in)))
 		in->kernel_only = true;
 	if (reload || outdated(in, st))
 		sfs_inode_reload(in);
-	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_unlock(in);
 }
 
 /*

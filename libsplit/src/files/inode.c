@@ -85,18 +85,20 @@ _Static_assert(offsetof(struct sfs_inode, lock) == 0, "what follows the lock is 
 struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino)
 {
 	struct sfs_inode *in = sfs_inode_find_locked(dev, ino);
+	uint64_t changes;
 
 	if (!in) {
 		in = free_inode_locked();
 		if (!in)
 			return NULL;
-		/* Not the lock: a stale pointer may be waiting for it. */
+		/* Not the lock: a stale pointer may be waiting for it. And a reader is to see that it is another file. */
+		changes = (in->flights.changes / SFS_CHANGES_ONE + 1) * SFS_CHANGES_ONE;
 		memset((char *)in + sizeof(in->lock), 0, sizeof(*in) - sizeof(in->lock));
+		in->flights.changes = changes;
 		in->vol = vol;
 		in->dev = dev;
 		in->ino = ino;
 		in->fd = in->fd_readonly = -1;
-		in->flights.lock.brief = true;
 		in->kdirty = true;
 		in->next = sfs_files.hash[bucket(dev, ino)];
 		sfs_files.hash[bucket(dev, ino)] = in;
@@ -111,7 +113,7 @@ struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t 
 static void dismantle(struct sfs_inode *in)
 {
 	sfs_inode_times(in);
-	sfs_window_unmap(&in->window);
+	sfs_inode_unmap(in);
 	if (in->staging.table)
 		sys_munmap(in->staging.table, in->staging.table_blocks * sizeof(sfs_block));
 	if (in->fd >= 0)
@@ -173,7 +175,7 @@ static void end_blocked(struct sfs_inode *in)
 		return;
 	}
 	sfs_op_end(op);
-	sfs_rwlock_wrlock(&in->lock);
+	sfs_inode_lock(in);
 	sfs_mutex_lock(&sfs_files.lock);
 	last = --in->refs == 0;
 	sfs_mutex_unlock(&sfs_files.lock);
@@ -185,7 +187,7 @@ static void end_blocked(struct sfs_inode *in)
 		if (in->staging.count > 0 || in->live)
 			leave_park_locked(in);
 		sfs_mutex_unlock(&sfs_files.lock);
-		sfs_rwlock_wrunlock(&in->lock);
+		sfs_inode_unlock(in);
 		return;
 	}
 	for (p = &sfs_files.hash[bucket(in->dev, in->ino)]; *p != in; p = &(*p)->next)
@@ -196,7 +198,7 @@ static void end_blocked(struct sfs_inode *in)
 		sfs_service_answer(in); /* it was busy when the service thread tried */
 	dismantle(in);
 	in->ino = 0;
-	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_unlock(in);
 	sfs_mutex_lock(&sfs_files.lock);
 	leave_park_locked(in); /* not before its descriptor is closed */
 	in->next = sfs_files.free_inodes;
@@ -398,7 +400,7 @@ int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 			in->fd_readonly = in->fd; /* opened read-only so far */
 			in->fd = own;
 			in->writable = accmode != O_RDONLY;
-			sfs_window_unmap(&in->window);
+			sfs_inode_unmap(in);
 		}
 		r = in->gen ? 0 : sfs_generation(fd, &in->gen);
 		if (r < 0)

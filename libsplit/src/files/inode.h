@@ -4,10 +4,9 @@
  *
  * Locks, in the order in which they are taken:
  *   log.checkpoint     one checkpoint at a time
- *   ofd.lock           file offset of one open file description
- *   inode.lock         size, block table, window, grant of one file; shared by reads and by writes in flight, exclusive for
- *                      everything else
- *   inode.flights.lock what writes in flight change of it; short, under inode.lock
+ *   inode.lock         size, block table, window, grant of one file. Held for the plan and the end of a write, and for as long as the kernel
+ *                      changes the file; never while memory of the program is read or written, and by no reader
+ *   ofd.lock           file offset of one open file description; short
  *   sfs_files.adopt    making an unknown descriptor ours
  *   sfs_files.lock     descriptor table changes, inode hash, the slabs (open, close, dup; never on read or write)
  *   agent.request      one request to the agent and its reply
@@ -18,7 +17,7 @@
  * agent.request while there is an agent.
  *
  * Objects live in slabs that are never unmapped: a stale pointer finds an object of the same type, and `fds[fd] == ofd` with
- * the inode's lock held proves that it is the right one.
+ * the inode's lock held proves that it is the right one. A reader without it looks again behind its copy.
  */
 #ifndef SFS_INODE_H
 #define SFS_INODE_H
@@ -31,27 +30,39 @@
 #include "window/window.h"
 
 /*
- * Writes to one file at the same time (flight.c). Who is in flight holds inode.lock shared, and this lock for the moments in which it
- * changes the inode: everybody who has inode.lock exclusively finds nobody in flight.
+ * Writes that are being copied. Nobody holds a lock while memory of the program is read: a write plans under inode.lock, copies to a place
+ * that nobody else uses, and becomes part of the file under inode.lock, if what it relied on still holds; otherwise it plans again. So a
+ * flight may be voided at any time, by who changes what it relies on.
  */
 #define SFS_FLIGHTS_MAX 16
+struct sfs_flight {
+	void *thread;	   /* whose it is */
+	const void *frame; /* where that thread's stack was */
+	uint64_t
+		number; /* which of the file's flights, so that one which has been taken for dead is told from the next in its place */
+	uint64_t from, to;		      /* bytes of the file that are stored in place; empty: none */
+	uint64_t chunks[SFS_CHUNKS_MAX / 64]; /* staging files that are copied to: they are not given to others meanwhile */
+	bool voided;
+};
+
+#define SFS_EVENTS 16u
 struct sfs_flights {
-	struct sfs_mutex lock;
-	struct sfs_turns turns; /* of staged writes: their records count in the order in which they took their places */
-	uint64_t end;		/* where the next append goes, while turns are not over */
-	uint32_t aloft;		/* ranges, atomic */
-	uint32_t held;		/* who waits for inode.lock, but not for long (sfs_lock_soon()); atomic */
-	struct sfs_range {
-		uint64_t from, to; /* bytes of the file that one writes; whole blocks when it stages them. Empty: free */
-		bool append;	   /* then others may follow in its last block */
-		bool store;	   /* in place: readers see it happen */
-	} range[SFS_FLIGHTS_MAX];
+	uint64_t last;	/* number */
+	uint32_t used;	/* bits of those that are in use */
+	uint32_t quiet; /* readers that have looked in vain: stores in place are made under inode.lock; atomic */
 	/*
-	 * Bytes that readers see are being changed: by so many writers now (the low 8 bits), and how often that has begun, above. Atomic;
-	 * see sfs_look_begin().
+	 * What readers see is being changed: by so many stores in place (SFS_CHANGES_STORES), by who has inode.lock (SFS_CHANGES_ALONE); and how
+	 * often that has begun, in units of SFS_CHANGES_ONE. Stored under inode.lock only; see io/look.h.
 	 */
 	uint64_t changes;
+	struct {
+		uint64_t from, to;
+	} event[SFS_EVENTS]; /* bytes that the last ones change */
+	struct sfs_flight flight[SFS_FLIGHTS_MAX];
 };
+#define SFS_CHANGES_STORES 0xffu
+#define SFS_CHANGES_ALONE  0x100u
+#define SFS_CHANGES_ONE	   0x10000u
 
 /*
  * posix: the record whose range ends at the end of the file in a staged block, and the rest of that block. Appends
@@ -80,7 +91,7 @@ struct sfs_park {
 };
 
 struct sfs_inode {
-	struct sfs_rwlock lock;
+	struct sfs_mutex lock;
 	struct sfs_inode *next; /* hash chain or free list */
 	struct sfs_volume *vol;
 	dev_t dev;
@@ -107,6 +118,17 @@ struct sfs_inode {
 	int fd;		 /* our own descriptor, kept until the last close: closing one drops the process's POSIX locks */
 	int fd_readonly; /* the one it replaced when the file was first opened read-only, or -1 */
 
+	/*
+	 * Calls that the kernel makes for us on this file now: nothing is staged, and no other process gets the file to itself, until they have
+	 * ended. A call is marked meanwhile (sfs_op_begin()), so that no handler leaves it by a jump.
+	 */
+	uint32_t by_kernel;
+	uint32_t wanted; /* who waits for the end of those that read; atomic */
+	/*
+	 * posix: bytes that every thread can see, below the size, and the lowest bits of `changes` in units that they go with. An append is not
+	 * fenced; a thread that reads what another one has appended sees to it (io/look.h).
+	 */
+	uint64_t visible;
 	uint64_t size;	/* what the application sees */
 	uint64_t ksize; /* what the kernel sees */
 
@@ -130,7 +152,9 @@ struct sfs_ofd {
 	struct sfs_mutex lock;
 	struct sfs_inode *inode;
 	struct sfs_ofd *next_free;
-	uint32_t refs;	 /* descriptors, under sfs_files.lock */
+	uint32_t refs; /* descriptors, under sfs_files.lock */
+	uint32_t
+		number; /* of the descriptions that this place has been; a call that one was closed under leaves the next one's offset alone */
 	int flags;	 /* O_ACCMODE, O_APPEND, O_DIRECT, O_SYNC, O_DSYNC */
 	bool kernel_off; /* another process may share the offset: it lives in the kernel */
 	int64_t off;
@@ -246,10 +270,60 @@ struct sfs_ofd *sfs_ofd_of(int fd);
 bool sfs_was_mapped(const struct sfs_inode *in);
 
 /*
- * inode.lock exclusively, if it is to be had within half a millisecond. Reads and writes of a file can keep it taken for ever, one beginning
- * before the other ends: they step back for so long.
+ * inode.lock, for who changes no byte that readers may see. Between sfs_op_begin() and sfs_op_end(), or with signals blocked.
  */
-bool sfs_lock_soon(struct sfs_inode *in);
+static inline void sfs_inode_take(struct sfs_inode *in)
+{
+	sfs_mutex_take(&in->lock);
+}
+static inline void sfs_inode_drop(struct sfs_inode *in)
+{
+	sfs_mutex_drop(&in->lock);
+}
+
+/* inode.lock held: what readers see of [from, to) is about to change. */
+static inline void sfs_change_begin(struct sfs_inode *in, uint64_t from, uint64_t to, uint64_t who)
+{
+	struct sfs_flights *f = &in->flights;
+	const uint64_t next = f->changes + SFS_CHANGES_ONE + who, e = next / SFS_CHANGES_ONE % SFS_EVENTS;
+
+	__atomic_store_n(&f->event[e].from, from, __ATOMIC_RELAXED);
+	__atomic_store_n(&f->event[e].to, to, __ATOMIC_RELAXED);
+	__atomic_store_n(&f->changes, next, __ATOMIC_RELEASE);
+	sfs_store_fence(); /* what follows may be stored past the caches, which the processor does in any order */
+}
+/* It has changed, and what was stored past the caches is behind a fence. */
+static inline void sfs_change_end(struct sfs_inode *in, uint64_t who)
+{
+	__atomic_store_n(&in->flights.changes, in->flights.changes - who, __ATOMIC_RELEASE);
+}
+
+/* inode.lock, for who may change anything: readers wait. */
+static inline void sfs_inode_lock(struct sfs_inode *in)
+{
+	sfs_inode_take(in);
+	sfs_change_begin(in, 0, UINT64_MAX, SFS_CHANGES_ALONE);
+}
+static inline void sfs_inode_unlock(struct sfs_inode *in)
+{
+	sfs_change_end(in, SFS_CHANGES_ALONE);
+	sfs_inode_drop(in);
+}
+bool sfs_inode_trylock(struct sfs_inode *in);
+/* If it is to be had within half a millisecond. */
+bool sfs_inode_lock_soon(struct sfs_inode *in);
+/*
+ * inode.lock held: stores in place that are under way are to be made again, because their window goes, or because somebody else's bytes have
+ * come to their place. [from, to): only those that meet it.
+ */
+void sfs_stores_void(struct sfs_inode *in, uint64_t from, uint64_t to);
+/* inode.lock held: every write that is being copied is to plan again. */
+void sfs_flights_void(struct sfs_inode *in);
+/* In the child of a fork: those who made them are not here. */
+void sfs_flights_forget(struct sfs_inode *in);
+/* inode.lock held: the window goes; a store that is still under way must not hit what is mapped there next. */
+void sfs_inode_unmap(struct sfs_inode *in);
+
 /* io/append.c: from here on the last record keeps its length. */
 void sfs_grow_end(struct sfs_inode *in);
 /* io/flush.c: an inode that is about to go, what is staged of it is relinked; what is busy or fails stays. */

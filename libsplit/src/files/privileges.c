@@ -35,9 +35,9 @@ void sfs_privileges_look(struct sfs_inode *in, int fd, const struct stat *st, in
 		return;
 	if (!has_any(fd, st))
 		return;
-	sfs_rwlock_wrlock(&in->lock);
+	sfs_inode_lock(in);
 	mark(in);
-	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_unlock(in);
 }
 
 /* Linux drops the bits in fallocate(2) since 6.1; before, they go when the bytes are relinked. */
@@ -72,9 +72,9 @@ void sfs_privileges_given(int dirfd, const char *path, int at_flags)
 	in = sfs_inode_ref(st.st_dev, st.st_ino);
 	if (in) {
 		if (sfs_op_begin(in, &op)) {
-			sfs_rwlock_wrlock(&in->lock);
+			sfs_inode_lock(in);
 			mark(in);
-			sfs_rwlock_wrunlock(&in->lock);
+			sfs_inode_unlock(in);
 			sfs_op_end(op);
 		}
 		sfs_inode_put(in);

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The way of an append that continues what is staged, in one piece: the log writer's case, and that of who writes a file from its
- * beginning to its end.
+ * The fast way of an append that continues what is staged, in one piece: the log writer's case, and that of who writes a file from its
+ * beginning to its end. What io/attempt.c and io/commit.c do, without everything that can't be the case. A short one, and one that
+ * begins in a block that is staged already, is copied to memory of ours first and stored with the lock held; whole new blocks are copied
+ * in flight.
  */
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/sys.h"
-#include "base/iov.h"
-#include "io/io.h"
+#include "io/commit.h"
+#include "io/user.h"
 #include "pm/pm.h"
 
 /* On persistent memory: what was stored since everything was last written back. */
@@ -42,27 +45,48 @@ void sfs_grow_end(struct sfs_inode *in)
 	sfs_grow_forget(in);
 }
 
-/*
- * Make room for n more bytes behind the end of the file, all in one piece with its last byte, which is staged in `hot`: the rest of that
- * block, and the blocks of the inode's region that follow it. Returns where they go, NULL when they can't.
- */
-static inline uint8_t *extend(struct sfs_inode *in, size_t n)
-{
-	const uint64_t last = (in->size + n - 1) / SFS_BLOCK, more = last - in->staging.hot;
-	uint8_t *at = sfs_block_addr(&in->vol->pool, in->staging.hot_block) + (in->size - in->staging.hot * SFS_BLOCK);
+/* An append, and where it goes. */
+struct append {
+	struct sfs_inode *in;
+	const void *buf; /* the program's, or memory of ours */
+	size_t n;
+	uint64_t pos;
+	uint8_t *at;
+	uint64_t more; /* blocks that follow the last staged one */
+	const struct sfs_record *record;
+	uint32_t crc;
+	bool sums;
+};
 
-	if (more == 0)
-		return at;
-	if (more > in->staging.region_end - in->staging.region_next || last >= in->staging.table_blocks ||
-	    in->staging.hot_block + 1 != ((sfs_block)(in->staging.region_chunk + 1) << 32 | in->staging.region_next))
-		return NULL;
-	for (uint64_t i = 1; i <= more; i++)
-		sfs_staging_set(&in->staging, in->staging.hot + i, in->staging.hot_block + i);
-	in->staging.region_next += (uint32_t)more;
-	in->staging.hot = last;
-	in->staging.hot_block += more;
-	in->staging.hot_from = 0;
-	return at;
+/*
+ * Room for it behind the end of the file, all in one piece with its last byte, which is staged in `hot`: the rest of that
+ * block, and the blocks of the inode's region that follow it. Nothing is taken yet.
+ */
+static inline bool room(struct append *a)
+{
+	struct sfs_inode *in = a->in;
+	struct sfs_staging *s = &in->staging;
+	const uint64_t last = (in->size + a->n - 1) / SFS_BLOCK;
+
+	a->pos = in->size;
+	a->more = last - s->hot;
+	a->at = sfs_block_addr(&in->vol->pool, s->hot_block) + (in->size - s->hot * SFS_BLOCK);
+	return a->more == 0 || (a->more <= s->region_end - s->region_next && last < s->table_blocks &&
+				s->hot_block + 1 == ((sfs_block)(s->region_chunk + 1) << 32 | s->region_next));
+}
+
+/* The blocks are the file's from here on, behind its end. */
+static inline void extend(const struct append *a)
+{
+	struct sfs_staging *s = &a->in->staging;
+
+	for (uint64_t i = 1; i <= a->more; i++)
+		sfs_staging_set(s, s->hot + i, s->hot_block + i);
+	if (a->more > 0) {
+		s->hot += a->more;
+		s->hot_block += a->more;
+		s->hot_from = 0;
+	}
 }
 
 /* The record ends behind n more bytes, which are stored. */
@@ -70,109 +94,259 @@ static inline void grown(struct sfs_inode *in, size_t n)
 {
 	in->grow.at += n;
 	pm_store_word(&in->grow.record->size, sfs_grow_word(in->grow.crc, (uint32_t)(in->grow.at - in->grow.base)));
-	in->size += n;
+	__atomic_store_n(&in->size, in->size + n, __ATOMIC_RELEASE);
 	in->grow.ops++;
 }
 
-/* Small ones that need the next block, and whole blocks. */
-static __attribute__((noinline)) bool grow_blocks(struct sfs_inode *in, const void *buf, size_t n)
+/* Does the last record grow, or, in sync and strict, has the inode a free slot for another one? */
+static inline bool goes_on(const struct sfs_inode *in)
 {
-	if (sfs_near_limit(in->size + n) || !extend(in, n))
-		return false;
-	if (n <= SFS_STORE_MAX) {
-		pm_store(in->grow.at, buf, n);
-	} else {
-		grow_flush(in);
-		pm_copy(in->grow.at, buf, n);
-		in->grow.dirty = in->grow.at + n;
-	}
-	grown(in, n);
-	in->grow.limit = in->grow.at + -in->size % SFS_BLOCK;
-	return true;
+	if (in->vol->mode == SFS_POSIX)
+		return in->grow.record;
+	return sfs_inode_served(in) && in->by_kernel == 0 && in->slots.next != in->slots.end && in->live && in->size > 0 &&
+	       in->staging.hot == (in->size - 1) / SFS_BLOCK &&
+	       sfs_block_get(&in->staging, in->staging.hot) == in->staging.hot_block;
 }
 
-/*
- * posix: the last record grows. Bytes, then the word that says how many they are; a process that dies leaves whole calls. The
- * conditions of an append are those of `grow` (files/inode.h). False: nothing was done.
- */
-static inline bool append_grow(struct sfs_inode *in, const void *buf, size_t n)
+/* posix: bytes are stored, then the word that says how many they are; a process that dies leaves whole calls. */
+static void end_grow(struct append *a)
 {
-	if (n > SFS_STORE_MAX || n > (size_t)(in->grow.limit - in->grow.at))
-		return grow_blocks(in, buf, n);
-	pm_store(in->grow.at, buf, n);
-	grown(in, n);
-	return true;
+	struct sfs_inode *in = a->in;
+
+	extend(a);
+	grown(in, a->n);
+	if (a->more > 0 || in->grow.at > in->grow.limit)
+		in->grow.limit = in->grow.at + -in->size % SFS_BLOCK;
 }
 
-/*
- * sync, strict: it continues the staged last block, and the inode has a free slot. What write_staged() does, without everything
- * that can't be the case. False: nothing was done.
- */
-static __attribute__((noinline)) bool append_record(struct sfs_inode *in, const void *buf, size_t n)
+static __attribute__((noinline)) void end_record(struct append *a)
 {
+	struct sfs_inode *in = a->in;
 	struct sfs_volume *vol = in->vol;
-	const uint64_t pos = in->size;
-	const uint32_t slot = in->slots.next;
+	const uint32_t slot = in->slots.next++;
 	struct sfs_record rec;
-	sfs_block first;
-	uint8_t *dst;
 
-	if (vol->mode == SFS_POSIX || !sfs_inode_served(in) || slot == in->slots.end || !in->live || in->size == 0 ||
-	    in->staging.hot != (pos - 1) / SFS_BLOCK || sfs_block_get(&in->staging, in->staging.hot) != in->staging.hot_block ||
-	    sfs_near_limit(in->size + n) || !(dst = extend(in, n)))
-		return false;
-	first = in->staging.hot_block - (in->staging.hot - pos / SFS_BLOCK);
-	rec = sfs_record_write(in, pos, n, first, SFS_REC_DURABLE);
-	rec.size = pos + n;
-	if (n <= pm_crc_max()) {
+	extend(a);
+	rec = sfs_record_write(in, a->pos, a->n, in->staging.hot_block - (in->staging.hot - a->pos / SFS_BLOCK),
+			       SFS_REC_DURABLE);
+	rec.size = a->pos + a->n;
+	if (a->sums) {
 		rec.flags |= SFS_REC_DATA_CRC;
-		rec.data_crc = pm_copy_crc(0, dst, buf, n);
-	} else {
-		pm_copy(dst, buf, n);
-		pm_fence();
+		rec.data_crc = a->crc;
 	}
-	in->slots.next++;
 	sfs_log_write(&vol->log, slot, rec);
 	pm_fence();
-	in->size = pos + n;
+	__atomic_store_n(&in->size, a->pos + a->n, __ATOMIC_RELEASE);
 	in->staging.hot_to = (uint32_t)((in->size - 1) % SFS_BLOCK) + 1;
 	in->touched = in->busy = true;
-	sfs_count_write(&vol->log, true, n);
-	count(vol, staged_bytes, n);
+	sfs_count_write(&vol->log, true, a->n);
+	count(vol, staged_bytes, a->n);
 	/* The next locked instruction waits until all stores have their lines: fetch those of later appends now. */
-	if (n <= SFS_STORE_MAX && !pm_whole_lines(dst, n))
-		__builtin_prefetch(dst + SFS_PREFETCH * n, 1);
+	if (a->n <= SFS_STORE_MAX && !pm_whole_lines(a->at, a->n))
+		__builtin_prefetch(a->at + SFS_PREFETCH * a->n, 1);
 	if (unlikely(!vol->dirty))
 		sfs_service_wake(vol);
+}
+
+/* The bytes to their place. */
+static void copy(void *arg)
+{
+	struct append *a = arg;
+
+	if (a->in->vol->mode == SFS_POSIX) {
+		if (a->n <= SFS_STORE_MAX)
+			pm_store(a->at, a->buf, a->n);
+		else
+			pm_copy(a->at, a->buf, a->n);
+		return;
+	}
+	a->sums = a->n <= pm_crc_max();
+	if (a->sums) {
+		a->crc = pm_copy_crc(0, a->at, a->buf, a->n);
+	} else {
+		pm_copy(a->at, a->buf, a->n);
+		pm_fence();
+	}
+}
+
+/* What was stored to the last block by others is written back, and what follows has been. */
+static inline void grow_past(struct append *a)
+{
+	struct sfs_inode *in = a->in;
+
+	if (in->vol->mode == SFS_POSIX && a->n > SFS_STORE_MAX) {
+		grow_flush(in);
+		in->grow.dirty = in->grow.at + a->n;
+	}
+}
+
+static inline void end(struct append *a)
+{
+	if (a->in->vol->mode == SFS_POSIX)
+		end_grow(a);
+	else
+		end_record(a);
+}
+
+/* buf is memory of ours. Lock held. False: nothing was done. */
+static inline bool store(struct append *a)
+{
+	struct sfs_inode *in = a->in;
+
+	/* The log writer's. */
+	if (likely(in->grow.record && a->n <= SFS_STORE_MAX && a->n <= (size_t)(in->grow.limit - in->grow.at))) {
+		pm_store(in->grow.at, a->buf, a->n);
+		grown(in, a->n);
+		return true;
+	}
+	if (!goes_on(in) || sfs_near_limit(in->size + a->n) || !room(a))
+		return false;
+	in->staging.region_next += (uint32_t)a->more;
+	copy(a);
+	grow_past(a);
+	end(a);
 	return true;
 }
 
+/* Is fd still this description, of this file, and is the append one at its end? Lock held. */
+static inline bool at_end(const struct sfs_ofd *ofd, const struct sfs_inode *in, int fd)
+{
+	return likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) && !ofd->kernel_off &&
+	       (ofd->flags & O_ACCMODE) != O_RDONLY && !(ofd->flags & (O_SYNC | O_DSYNC)) &&
+	       ((ofd->flags & O_APPEND) || ofd->off == (int64_t)in->size) && !in->privileged;
+}
+
+/* This thread's own locks only (base/bias.h): then nobody waits, and who holds the inode's is who is inside (see sfs_op_begin()). */
+static inline bool take(struct sfs_ofd *ofd, struct sfs_inode *in)
+{
+	if (!sfs_bias_take(&in->lock.bias))
+		return false;
+	if (sfs_bias_take(&ofd->lock.bias))
+		return true;
+	sfs_bias_drop(&in->lock.bias);
+	return false;
+}
+
+static inline void drop(struct sfs_ofd *ofd, struct sfs_inode *in)
+{
+	sfs_bias_drop(&ofd->lock.bias);
+	sfs_bias_drop(&in->lock.bias);
+	sfs_op_end(NULL);
+}
+
+static inline bool stored(struct sfs_ofd *ofd, int fd, struct append *a)
+{
+	bool done = false;
+
+	if (!take(ofd, a->in))
+		return false;
+	if (at_end(ofd, a->in, fd)) {
+		done = store(a);
+		if (done)
+			ofd->off = (int64_t)a->in->size;
+	}
+	drop(ofd, a->in);
+	return done;
+}
+
+struct gathered {
+	void *to;
+	const void *from;
+	size_t n;
+};
+
+static void gather(void *arg)
+{
+	const struct gathered *g = arg;
+
+	memcpy(g->to, g->from, g->n);
+}
+
+static inline bool short_one(struct sfs_ofd *ofd, int fd, const void *buf, size_t n, uint8_t *room)
+{
+	struct append a = {.in = ofd->inode, .buf = room, .n = n};
+	struct gathered g = {room, buf, n};
+	struct sfs_fault f;
+
+	return likely(sfs_try(gather, &g, &f)) && stored(ofd, fd, &a);
+}
+
+static __attribute__((noinline)) bool unaligned_one(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
+{
+	uint8_t room[SFS_BLOCK];
+
+	return short_one(ofd, fd, buf, n, room);
+}
+
+/* Does it begin with a new block? Then nobody looks at where it goes, and it is copied with nothing held. */
+static bool plan(struct sfs_ofd *ofd, int fd, struct append *a, struct sfs_flying *fly)
+{
+	struct sfs_inode *in = a->in;
+	const uint32_t chunk = (uint32_t)(in->staging.hot_block >> 32) - 1;
+
+	if (!at_end(ofd, in, fd) || !goes_on(in) || in->size % SFS_BLOCK || sfs_near_limit(in->size + a->n) || !room(a) ||
+	    !sfs_flight_begin(in, fly))
+		return false;
+	fly->flight->chunks[chunk / 64] |= 1ull << chunk % 64;
+	in->staging.region_next += (uint32_t)a->more;
+	a->record = in->grow.record;
+	return true;
+}
+
+static __attribute__((noinline)) bool whole_blocks(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
+{
+	struct sfs_inode *in = ofd->inode;
+	struct append a = {.in = in, .buf = buf, .n = n};
+	const uint32_t forks = sfs.forks;
+	struct sfs_flying fly;
+	struct sfs_fault f;
+	uint64_t *op;
+	bool ok;
+
+	if (!take(ofd, in))
+		return false;
+	ok = plan(ofd, fd, &a, &fly);
+	drop(ofd, in);
+	if (!ok)
+		return false;
+	ok = sfs_try(copy, &a, &f);
+	sfs_check_fork();
+	if (unlikely(forks != sfs.forks))
+		return true; /* a handler has forked, and this is the child: the parent makes it */
+	if (unlikely(!sfs_op_begin(in, &op)))
+		return false;
+	sfs_inode_take(in);
+	sfs_mutex_take(&ofd->lock);
+	ok = sfs_flight_holds(&fly) && ok && at_end(ofd, in, fd) && in->size == a.pos && goes_on(in) &&
+	     in->grow.record == a.record && in->staging.hot == (a.pos - 1) / SFS_BLOCK &&
+	     a.at == sfs_block_addr(&in->vol->pool, in->staging.hot_block) + SFS_BLOCK;
+	if (likely(ok)) {
+		grow_past(&a);
+		end(&a);
+		ofd->off = (int64_t)in->size;
+	}
+	sfs_mutex_drop(&ofd->lock);
+	sfs_flight_end(in, &fly);
+	sfs_inode_drop(in);
+	sfs_op_end(op);
+	return ok;
+}
+
 /*
- * At the file offset, of a description that no other process shares, where both locks are this thread's own (base/bias.h): then
- * nothing can wait, their order is free, and who holds the inode's is who is inside (see sfs_op_begin()). Anything else takes the
- * long way.
+ * At the file offset, of a description that no other process shares. Anything else takes the long way.
  */
 bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
 {
-	struct sfs_inode *in = ofd->inode;
-	bool done = false;
+	uint8_t room[SFS_STORE_MAX];
 
 	sfs_check_fork();
-	if (n - 1 >= SFS_LONG - 1 || !sfs_bias_take(&in->lock.bias))
+	if (n - 1 >= SFS_LONG - 1 || __atomic_load_n(&ofd->inode->lock.bias.owner, __ATOMIC_RELAXED) != sfs_self())
 		return false;
-	if (sfs_bias_take(&ofd->lock.bias)) {
-		if (likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) && !ofd->kernel_off &&
-		    (ofd->flags & O_ACCMODE) != O_RDONLY && !(ofd->flags & (O_SYNC | O_DSYNC)) &&
-		    ((ofd->flags & O_APPEND) || ofd->off == (int64_t)in->size)) {
-			done = in->grow.record ? append_grow(in, buf, n) : append_record(in, buf, n);
-			if (done)
-				ofd->off = (int64_t)in->size;
-		}
-		sfs_bias_drop(&ofd->lock.bias);
-	}
-	sfs_bias_drop(&in->lock.bias);
-	sfs_op_end(NULL);
-	return done;
+	if (n <= SFS_STORE_MAX)
+		return short_one(ofd, fd, buf, n, room);
+	if (ofd->inode->size % SFS_BLOCK == 0)
+		return whole_blocks(ofd, fd, buf, n);
+	return n <= SFS_BLOCK && unaligned_one(ofd, fd, buf, n);
 }
 
 ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off)

@@ -14,8 +14,8 @@ struct walk {
 static bool take(struct sfs_inode *in, const struct walk *w)
 {
 	if (!w->wait)
-		return sfs_lock_soon(in);
-	sfs_rwlock_wrlock(&in->lock);
+		return sfs_inode_lock_soon(in);
+	sfs_inode_lock(in);
 	return true;
 }
 
@@ -29,7 +29,7 @@ static int close_one(struct sfs_inode *in, void *arg)
 		return 1;
 	}
 	sfs_log_drop_slots(in);
-	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_unlock(in);
 	return 0;
 }
 
@@ -58,7 +58,7 @@ static int relink_one(struct sfs_inode *in, void *arg)
 		in->committed = true;
 	}
 	r = in->live || in->staging.count > 0 ? sfs_flush(in, SFS_PUBLISH) : 0;
-	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_unlock(in);
 	if (r < 0 && r != -EAGAIN)
 		w->err = r;
 	return 0;
@@ -74,7 +74,7 @@ static int retire_one(struct sfs_inode *in, void *arg)
 		return 0;
 	if (in->staging.count == 0)
 		sfs_stage_retired(in);
-	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_unlock(in);
 	return 0;
 }
 

@@ -15,6 +15,18 @@ void sfs_stage_live(struct sfs_inode *in)
 	__atomic_add_fetch(&in->vol->live, 1, __ATOMIC_ACQ_REL);
 }
 
+/* But for staging files that a write in flight copies to. */
+static void release(struct sfs_inode *in)
+{
+	const struct sfs_flights *f = &in->flights;
+	uint64_t keep[SFS_CHUNKS_MAX / 64] = {0};
+
+	for (uint32_t bits = f->used; bits; bits &= bits - 1)
+		for (uint32_t w = 0; w < SFS_CHUNKS_MAX / 64; w++)
+			keep[w] |= f->flight[__builtin_ctz(bits)].chunks[w];
+	sfs_staging_release(&in->vol->pool, &in->staging, keep);
+}
+
 void sfs_stage_retired(struct sfs_inode *in)
 {
 	in->unretired = in->uncommitted = in->committed = in->kept = in->blocked = false;
@@ -22,15 +34,22 @@ void sfs_stage_retired(struct sfs_inode *in)
 		return;
 	in->live = false;
 	__atomic_sub_fetch(&in->vol->live, 1, __ATOMIC_ACQ_REL);
-	sfs_staging_release(&in->vol->pool, &in->staging);
+	release(in);
+}
+
+void sfs_commit_at(struct sfs_inode *in, uint32_t slot)
+{
+	sfs_log_commit(&in->vol->log, slot, in->ino, in->gen);
+	in->uncommitted = false;
+	in->committed = true;
 }
 
 void sfs_inode_settle(struct sfs_inode *in)
 {
-	if (!(in->live || in->staging.count > 0 || in->touched) || !sfs_rwlock_trywrlock(&in->lock))
+	if (!(in->live || in->staging.count > 0 || in->touched) || !sfs_inode_trylock(in))
 		return;
 	sfs_flush(in, SFS_RETIRE);
-	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_unlock(in);
 }
 
 /* Is there anything between these offsets of a staging file? */
@@ -123,9 +142,7 @@ static int commit(struct sfs_inode *in)
 	if (r < 0)
 		r = sfs_log_reserve(&in->vol->log, 1, true, &slot);
 	if (r == 0) {
-		sfs_log_commit(&in->vol->log, slot, in->ino, in->gen);
-		in->uncommitted = false;
-		in->committed = true;
+		sfs_commit_at(in, slot);
 	}
 	return r;
 }
@@ -257,6 +274,7 @@ int sfs_step_down(struct sfs_inode *in, unsigned to)
 	const int r = sfs_flush(in, SFS_RETIRE);
 
 	if (r == 0) {
+		sfs_stores_void(in, 0, UINT64_MAX);
 		in->grant.at_once = false;
 		/* Down, never up: an earlier question may have taken more. */
 		if (in->grant.deleg > to)
@@ -269,9 +287,9 @@ int sfs_flush_unlocked(struct sfs_inode *in, enum sfs_flush how)
 {
 	int r;
 
-	sfs_rwlock_wrlock(&in->lock);
+	sfs_inode_lock(in);
 	r = sfs_flush(in, how);
-	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_unlock(in);
 	if (r == -EAGAIN)
 		r = sfs_checkpoint(in->vol, true);
 	return r;

@@ -6,9 +6,9 @@
 #include "base/iov.h"
 #include "files/inode.h"
 
-/* The inode is about to get its first record since the last one was retired. inode.lock held exclusively, or shared with flights.lock. */
+/* The inode is about to get its first record since the last one was retired. inode.lock held. */
 void sfs_stage_live(struct sfs_inode *in);
-/* The inode's records are retired: it lets go of its staging space. inode.lock held exclusively. */
+/* The inode's records are retired: it lets go of its staging space. inode.lock held. */
 void sfs_stage_retired(struct sfs_inode *in);
 /* sfs_grow_end() where there is no record to look at, and nothing to count. */
 void sfs_grow_forget(struct sfs_inode *in);
@@ -38,7 +38,7 @@ static inline struct sfs_record sfs_record_write(const struct sfs_inode *in, uin
 	};
 }
 
-/* flush.c; inode.lock held exclusively */
+/* flush.c; inode.lock held */
 enum sfs_flush {
 	/* Relinked: the kernel and everybody else see it. On persistent memory the records go on counting until a journal commit. */
 	SFS_PUBLISH,
@@ -55,6 +55,8 @@ int sfs_step_down(struct sfs_inode *in, unsigned to);
 int sfs_flush_unlocked(struct sfs_inode *in, enum sfs_flush how);
 /* All files of the volume; the first error, after all have been tried. */
 int sfs_flush_all(struct sfs_volume *vol, enum sfs_flush how);
+/* posix on persistent memory: a COMMIT record, at this slot. */
+void sfs_commit_at(struct sfs_inode *in, uint32_t slot);
 /* posix on persistent memory, before a COMMIT record of the inode. */
 int sfs_commit_base(struct sfs_inode *in);
 /* What fsync(2) promises, visible to everybody. -EAGAIN: a checkpoint makes it so. */
@@ -63,44 +65,8 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only);
 /* read.c, write.c, append.c: bytes */
 #define SFS_STORE_MAX 512u /* shorter copies are not worth non-temporal stores */
 #define SFS_PREFETCH  6u   /* small appends ahead */
-/* Nobody waits for a copy of so many. For a shorter one that takes no longer than passing turns on. */
+/* Longer ones take no short way: what that spares is nothing beside their copy. */
 #define SFS_LONG (16u << 10)
-
-/* flight.c */
-/*
- * A write beside others, total > 0 bytes at pos, or at the end with `append`. No lock of the inode held. Returns the bytes written, all of
- * them, and in *at where; a negative errno value; or 0 when it can't be done so, or need not because the lock is this thread's own anyway.
- */
-ssize_t sfs_fly(struct sfs_ofd *ofd, int fd, const struct iovec *iov, size_t total, bool append, off_t pos, off_t *at);
-/* Is somebody storing in place in [off, off + n)? inode.lock held. If not, nothing that was begun before changes these bytes any more. */
-bool sfs_flights_over(struct sfs_inode *in, uint64_t off, uint64_t n);
-/* A read or write that begins: is somebody waiting for the lock (sfs_lock_soon())? */
-void sfs_step_back_slow(struct sfs_inode *in);
-static inline bool sfs_lock_wanted(const struct sfs_inode *in)
-{
-	return unlikely(__atomic_load_n(&in->flights.held, __ATOMIC_RELAXED));
-}
-static inline void sfs_step_back(struct sfs_inode *in)
-{
-	if (sfs_lock_wanted(in))
-		sfs_step_back_slow(in);
-}
-
-/*
- * For readers, with inode.lock shared: what is copied between these two is from one moment, if both are true. False at the beginning:
- * someone may be changing the bytes; at the end: someone has begun to, meanwhile.
- */
-static inline bool sfs_look_begin(const struct sfs_inode *in, uint64_t *seen)
-{
-	*seen = load_acquire(&in->flights.changes);
-	return !(*seen & 0xff);
-}
-
-static inline bool sfs_look_end(const struct sfs_inode *in, uint64_t seen)
-{
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	return (__atomic_load_n(&in->flights.changes, __ATOMIC_RELAXED) ^ seen) >> 8 == 0;
-}
 
 /* calls/truth.c: the kernel's view of the file is made true, or has changed. */
 int sfs_make_true(int fd, bool forever);

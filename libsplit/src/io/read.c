@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads (SplitFS paper section 3.4): every block comes from where the table says, staging file or window. The inode's lock is
- * held shared, so nothing is relinked or unmapped under the copy.
+ * Reads (SplitFS paper section 3.4): every block comes from where the table says, staging file or window. No lock is held: see io/look.h.
  */
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/sys.h"
-#include "base/iov.h"
 #include "io/io.h"
+#include "io/look.h"
+#include "io/user.h"
 
 #define COLD_MAX  (128ull << 10)
-#define LOOKS_MAX 3 /* tries of a read beside writers that change what it reads */
+#define LOOKS_MAX 8    /* tries of a read beside writers that change what it reads */
+#define STALE_MAX 32   /* tries of one whose window is not the file's */
+#define PATIENCE  5000 /* looks, then a store that does not end is one whose thread was stopped, or has left it by a jump */
+#define PAUSE_NS  20000
+#define WAY_MAX	  10
+#define WAY_NS	  50000
 
 bool sfs_io_prepared(const struct sfs_inode *in)
 {
-	return sfs_inode_served(in) && in->window.dense_known &&
-	       ((in->window.base && in->window.len >= in->ksize) || in->window.tried == in->ksize);
+	return sfs_inode_served(in) && in->window.dense_known && sfs_window_looked(&in->window, in->ksize);
 }
 
-/* inode.lock held exclusively. */
+/* inode.lock held by sfs_inode_lock(). */
 int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
 {
 	int r = sfs_inode_ready(in, fd, ofd->flags);
@@ -28,8 +33,11 @@ int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
 	if (r < 0)
 		return r;
 	if (sfs_inode_served(in)) {
-		if (in->window.tried != in->ksize)
+		if (sfs_window_due(&in->window, in->ksize)) {
+			if (sfs_window_short(&in->window, in->ksize))
+				sfs_inode_unmap(in);
 			sfs_window_map(&in->window, in->vol->dax, in->writable, in->fd, in->ksize);
+		}
 		sfs_window_dense(&in->window, in->fd, in->ksize);
 	}
 	return 0;
@@ -76,9 +84,22 @@ int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
 	return 0;
 }
 
-/* [off, off + n) below in->size into the iovec. Lock held. */
-static int copy_out(struct sfs_inode *in, struct sfs_cursor c, uint64_t off, size_t n)
+/* [off, off + n) below the size into the iovec; what sfs_try() calls. */
+struct copy {
+	struct sfs_inode *in;
+	struct sfs_cursor c;
+	uint64_t off;
+	size_t n;
+	int r;
+};
+
+static void copy_out(void *arg)
 {
+	struct copy *o = arg;
+	struct sfs_inode *in = o->in;
+	struct sfs_cursor c = o->c;
+	uint64_t off = o->off;
+	size_t n = o->n;
 	const bool staged = __atomic_load_n(&in->staging.count, __ATOMIC_RELAXED) > 0;
 
 	while (n > 0) {
@@ -107,96 +128,157 @@ static int copy_out(struct sfs_inode *in, struct sfs_cursor c, uint64_t off, siz
 			if (b) {
 				memcpy(dst, sfs_block_addr(&in->vol->pool, b) + (off - blk * SFS_BLOCK), got);
 			} else {
-				int r = sfs_read_base(in, dst, off, got);
-
-				if (r < 0)
-					return r;
+				o->r = sfs_read_base(in, dst, off, got);
+				if (o->r < 0)
+					return;
 			}
 			off += got;
 			bytes -= got;
 		}
 	}
-	return 0;
 }
 
-/* How a read has inode.lock. */
-struct hold {
-	bool alone; /* exclusively */
-	bool lent;  /* see sfs_rwlock_rdlock_long() */
-};
-
-static void take(struct sfs_inode *in, size_t n, struct hold *h)
+/* Somebody waits for the end of all reads by the kernel: another process is to have the file. Not for long, it may be a program that never ends. */
+static void give_way(struct sfs_inode *in)
 {
-	h->lent = false;
-	if (h->alone)
-		sfs_rwlock_wrlock(&in->lock);
-	else if (n < SFS_LONG)
-		sfs_rwlock_rdlock(&in->lock);
-	else
-		h->lent = sfs_rwlock_rdlock_long(&in->lock);
+	for (int i = 0; i < WAY_MAX && unlikely(__atomic_load_n(&in->wanted, __ATOMIC_RELAXED)); i++)
+		sys_nap(WAY_NS);
 }
 
-static void leave(struct sfs_inode *in, struct hold h)
-{
-	if (h.alone)
-		sfs_rwlock_wrunlock(&in->lock);
-	else
-		sfs_rwlock_rdunlock_long(&in->lock, h.lent);
-}
-
-#define KERNEL 1
+enum { LOOK = 1, KERNEL };
 /*
- * What a read of n bytes needs, and the lock: shared, or exclusively with h->alone. 0: from the window and staged blocks. KERNEL: by the
- * kernel, with the lock: as long as this read goes on we do not give up the delegation, and nobody stages what it would miss. An error:
- * without the lock.
+ * Under the lock, what a read needs. LOOK: it is there. KERNEL: the kernel is to read, counted in by_kernel and with *op still
+ * marked: meanwhile we do not give up the grant, and nobody stages what the read would miss. reload: ask the kernel for the size.
  */
-static int enter(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t pos, size_t n, struct hold *h)
+static int prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, bool reload, uint64_t **op)
 {
-	const uint64_t end = pos + n;
-	struct sfs_volume *vol = in->vol;
-	bool looked = false, asked = false;
-	int r;
+	struct sfs_volume *vol;
+	int r = 0;
 
-	sfs_step_back(in);
-	take(in, n, h);
-	for (;;) {
-		if (unlikely(load_acquire(&sfs_fds[fd]) != ofd || ofd->inode != in)) {
-			r = -EBADF; /* closed by another thread meanwhile */
-			break;
-		}
-		if (likely(sfs_io_prepared(in)) &&
-		    (end <= load_acquire(&in->size) || looked || __atomic_load_n(&in->staging.count, __ATOMIC_RELAXED) > 0))
-			return 0;
-		if (in->ready && in->grant.deleg != SFS_DELEG_NONE && !sfs_inode_served(in) && in->staging.count == 0 &&
-		    (!in->grant.untold || asked))
-			return KERNEL;
-		/* Prepare it, and before end of file is believed look whether somebody without the library wrote more. */
-		looked = sfs_io_prepared(in);
-		asked = true;
-		if (!h->alone) {
-			leave(in, *h);
-			sfs_rwlock_wrlock(&in->lock);
-		}
-		if (load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) {
-			if (looked)
-				sfs_inode_reload(in);
-			r = sfs_io_prepare(ofd, in, fd);
-			if (r == 0 && !sfs_inode_served(in) && in->staging.count > 0)
-				r = sfs_flush(in, SFS_RETIRE);
-			if (r < 0) {
-				sfs_rwlock_wrunlock(&in->lock);
-				if (r == -EAGAIN)
-					r = sfs_checkpoint(vol, true);
-				return r < 0 ? r : enter(ofd, in, fd, pos, n, h);
-			}
-		}
-		if (!h->alone) {
-			sfs_rwlock_wrunlock(&in->lock);
-			take(in, n, h);
-		}
+	give_way(in);
+	if (unlikely(!sfs_op_begin(in, op)))
+		return -EDEADLK;
+	sfs_inode_lock(in);
+	vol = in->vol;
+	if (unlikely(load_acquire(&sfs_fds[fd]) != ofd || ofd->inode != in)) {
+		r = -EBADF; /* closed by another thread meanwhile */
+	} else {
+		if (reload)
+			sfs_inode_reload(in);
+		r = sfs_io_prepare(ofd, in, fd);
+		if (r == 0 && !sfs_inode_served(in) && in->staging.count > 0)
+			r = sfs_flush(in, SFS_RETIRE);
+		if (r == 0)
+			r = sfs_inode_served(in) ? LOOK : KERNEL;
 	}
-	leave(in, *h);
-	return r;
+	in->by_kernel += r == KERNEL;
+	sfs_inode_unlock(in);
+	if (r == KERNEL)
+		return r;
+	sfs_op_end(*op);
+	if (r == -EAGAIN)
+		r = sfs_checkpoint(vol, true);
+	return r == 0 ? LOOK : r;
+}
+
+static ssize_t read_kernel(struct sfs_inode *in, int fd, const struct iovec *iov, int cnt, uint64_t pos, uint64_t *op)
+{
+	const ssize_t got = sys_preadv2(fd, iov, cnt, (off_t)pos, 0);
+
+	count(in->vol, passthrough_ops, 1);
+	sfs_inode_take(in);
+	in->by_kernel--;
+	sfs_inode_drop(in);
+	sfs_op_end(op);
+	return got;
+}
+
+/* Is somebody storing in place in what is to be read? */
+static bool stores_meet(struct sfs_inode *in, uint64_t from, uint64_t to)
+{
+	struct sfs_flights *f = &in->flights;
+	bool met = false;
+	uint64_t *op;
+
+	if (!sfs_op_begin(in, &op))
+		return false;
+	sfs_inode_take(in);
+	for (uint32_t bits = f->used; bits && !met; bits &= bits - 1) {
+		const struct sfs_flight *fl = &f->flight[__builtin_ctz(bits)];
+
+		/* A handler that reads what the call it interrupts is about to store sees whatever is there. */
+		met = from < fl->to && fl->from < to && fl->thread != sfs_self();
+	}
+	sfs_inode_drop(in);
+	sfs_op_end(op);
+	return met;
+}
+
+/* Somebody has the lock for long: when it is free again, what is to be read does not change. */
+static void wait_for_lock(struct sfs_inode *in)
+{
+	uint64_t *op;
+
+	if (!sfs_op_begin(in, &op))
+		return;
+	sfs_inode_take(in);
+	sfs_inode_drop(in);
+	sfs_op_end(op);
+}
+
+/*
+ * What comes of a fault in the copy of *n bytes: -EFAULT; -EIO: poisoned memory; -ESTALE: the window is not what it was, somebody has cut the file
+ * off without our knowing it; -EAGAIN: again, for *n bytes, which are those before the fault.
+ */
+static int faulted(const struct sfs_fault *f, struct sfs_cursor c, size_t *n, bool settled)
+{
+	const size_t good = sfs_user_offset(c, *n, f);
+
+	if (good < *n) {
+		*n = good;
+		return good ? -EAGAIN : -EFAULT;
+	}
+	if (!settled)
+		return -EAGAIN;
+	return f->sig == SIGBUS && (f->code == BUS_MCEERR_AR || f->code == BUS_MCEERR_AO) ? -EIO : -ESTALE;
+}
+
+/* After too many looks: writers store under the lock from now on, and what they have begun ends. */
+static void quiet(struct sfs_inode *in, bool on)
+{
+	__atomic_add_fetch(&in->flights.quiet, on ? 1 : -1, __ATOMIC_RELAXED);
+}
+
+/* One look: r < 0, or r bytes. -EAGAIN: again. */
+static ssize_t look_once(struct sfs_inode *in, const struct iovec *iov, uint64_t pos, size_t *total, bool patient)
+{
+	const uint64_t seen = sfs_look(in), size = load_acquire(&in->size);
+	struct copy o = {.in = in, .c = {iov, 0}, .off = pos, .n = pos >= size ? 0 : *total > size - pos ? size - pos : *total};
+	struct sfs_fault f;
+
+	if (unlikely(seen & SFS_CHANGES_ALONE)) {
+		wait_for_lock(in);
+		return -EAGAIN;
+	}
+	if (unlikely(seen & SFS_CHANGES_STORES) && patient && stores_meet(in, pos, pos + *total)) {
+		sys_nap(PAUSE_NS);
+		return -EAGAIN;
+	}
+	if (in->vol->mode == SFS_POSIX && __atomic_load_n(&in->staging.count, __ATOMIC_RELAXED) > 0 &&
+	    !sfs_visible(in, seen, pos + o.n))
+		sfs_make_visible(in, seen);
+	if (o.n > 0 && unlikely(!sfs_try(copy_out, &o, &f))) {
+		*total = o.n;
+		return faulted(&f, o.c, total, sfs_looked(in, seen, pos, pos + o.n));
+	}
+	if (!sfs_looked(in, seen, pos, pos + *total))
+		return -EAGAIN;
+	return o.r < 0 ? o.r : (ssize_t)o.n;
+}
+
+static bool is_it(const struct sfs_ofd *ofd, const struct sfs_inode *in, int fd)
+{
+	return likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in);
 }
 
 /* The read itself at `pos`, however the file is served. */
@@ -204,76 +286,96 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 {
 	struct sfs_inode *in = ofd->inode;
 	struct sfs_volume *vol = in->vol;
-	const struct sfs_cursor c = {iov, 0};
-	bool done = false;
-	size_t n = 0;
-	int r = 0;
+	bool looked = false, hushed = false, stale = false;
+	uint64_t *op;
+	ssize_t r;
 
-	/* Where writers change what is being read, at last with the file to ourselves. */
-	for (int tries = 0; !done; tries++) {
-		struct hold h = {.alone = tries == LOOKS_MAX};
-		uint64_t seen, size;
+	for (int tries = 0;; tries++) {
+		const bool prepared = sfs_io_prepared(in);
 
-		r = enter(ofd, in, fd, pos, total, &h);
-		if (r == KERNEL) {
-			const ssize_t got = sys_preadv2(fd, iov, cnt, (off_t)pos, 0);
-
-			leave(in, h);
-			count(vol, passthrough_ops, 1);
-			return got;
-		}
-		if (r < 0)
+		r = is_it(ofd, in, fd) ? -EAGAIN : -EBADF; /* closed by another thread */
+		if (r == -EBADF)
+			break;
+		/* Before end of file is believed, look whether somebody without the library wrote more. */
+		if (unlikely(!prepared || stale ||
+			     (!looked && pos + total > load_acquire(&in->size) &&
+			      __atomic_load_n(&in->staging.count, __ATOMIC_RELAXED) == 0))) {
+			r = prepare(ofd, in, fd, prepared, &op);
+			looked = looked || prepared;
+			if (r == LOOK)
+				continue;
+			if (r == KERNEL)
+				r = read_kernel(in, fd, iov, cnt, pos, op);
+			if (hushed)
+				quiet(in, false);
 			return r;
-		done = sfs_look_begin(in, &seen) || h.alone || !sfs_flights_over(in, pos, total);
-		size = load_acquire(&in->size);
-		n = pos >= size ? 0 : total > size - pos ? (size_t)(size - pos) : total;
-		if (done && n > 0)
-			r = copy_out(in, c, pos, n);
-		done = h.alone || (done && sfs_look_end(in, seen));
-		leave(in, h);
+		}
+		if (unlikely(tries >= LOOKS_MAX && !hushed))
+			quiet(in, hushed = true);
+		r = look_once(in, iov, pos, &total, tries < PATIENCE);
+		if (r >= 0 && unlikely(!is_it(ofd, in, fd)))
+			continue;
+		stale = r == -ESTALE && tries < STALE_MAX;
+		if (r != -EAGAIN && !stale)
+			break;
 	}
+	if (hushed)
+		quiet(in, false);
 	if (r < 0)
-		return r;
+		return r == -ESTALE ? -EIO : r;
 	count(vol, read_ops, 1);
-	count(vol, read_bytes, n);
-	return (ssize_t)n;
+	count(vol, read_bytes, r);
+	return r;
 }
 
-static ssize_t readv_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, off_t off)
+/* The offset moves from where the read began. False: another thread has moved it meanwhile. */
+static bool advance(struct sfs_ofd *ofd, uint32_t number, off_t from, ssize_t n)
 {
-	const ssize_t total = sfs_iov_total(iov, cnt);
+	bool ok;
+
+	sfs_mutex_take(&ofd->lock);
+	ok = (ofd->off == from && !ofd->kernel_off) || ofd->number != number;
+	if (ok && ofd->number == number)
+		__atomic_store_n(&ofd->off, from + n, __ATOMIC_RELAXED);
+	sfs_mutex_drop(&ofd->lock);
+	return ok;
+}
+
+static ssize_t read_next(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, size_t total)
+{
+	const uint32_t number = load_acquire(&ofd->number);
+	struct sfs_inode *in = ofd->inode;
+	uint64_t *op;
 	ssize_t r;
 	off_t pos;
+	bool ok;
 
-	if ((ofd->flags & O_ACCMODE) == O_WRONLY)
-		return -EBADF;
-	if (total < 0)
-		return total;
-	if (off >= 0)
-		return read_at(ofd, fd, iov, cnt, (uint64_t)off, (size_t)total);
-	sfs_mutex_lock(&ofd->lock);
-	/* Where other processes share the offset the kernel keeps it: reserve the range there. */
-	pos = ofd->kernel_off ? sys_lseek(fd, total, SEEK_CUR) : ofd->off;
-	if (pos < 0) {
-		r = pos;
-	} else {
-		if (ofd->kernel_off)
-			pos -= total;
-		r = read_at(ofd, fd, iov, cnt, (uint64_t)pos, (size_t)total);
-		if (ofd->kernel_off)
-			sys_lseek(fd, (r > 0 ? r : 0) - total, SEEK_CUR);
-		else if (r > 0)
-			ofd->off += r;
-	}
-	sfs_mutex_unlock(&ofd->lock);
+	do {
+		/* Where other processes share the offset the kernel keeps it: reserve the range there. */
+		if (ofd->kernel_off) {
+			pos = sys_lseek(fd, (off_t)total, SEEK_CUR);
+			if (pos < 0)
+				return pos;
+			r = read_at(ofd, fd, iov, cnt, (uint64_t)pos - total, total);
+			sys_lseek(fd, (r > 0 ? r : 0) - (off_t)total, SEEK_CUR);
+			return r;
+		}
+		pos = __atomic_load_n(&ofd->off, __ATOMIC_RELAXED);
+		r = read_at(ofd, fd, iov, cnt, (uint64_t)pos, total);
+		if (r <= 0)
+			return r;
+		if (unlikely(!sfs_op_begin(in, &op)))
+			return -EDEADLK;
+		ok = advance(ofd, number, pos, r);
+		sfs_op_end(op);
+	} while (!ok);
 	return r;
 }
 
 ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
-	uint64_t *op;
-	ssize_t r;
+	ssize_t total, r;
 
 	if (!ofd)
 		return SFS_PASS;
@@ -286,70 +388,71 @@ ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags
 			sfs_changed(fd);
 		return r;
 	}
-	if (unlikely(!sfs_op_begin(ofd->inode, &op)))
-		return -EDEADLK;
-	r = readv_of(ofd, fd, iov, cnt, off);
-	sfs_op_end(op);
-	return r;
+	if ((ofd->flags & O_ACCMODE) == O_WRONLY)
+		return -EBADF;
+	total = sfs_user_total(iov, cnt);
+	if (total < 0)
+		return total;
+	return off < 0 ? read_next(ofd, fd, iov, cnt, (size_t)total) : read_at(ofd, fd, iov, cnt, (uint64_t)off, (size_t)total);
 }
 
-/* Is [pos, pos + n) in the window, and nowhere else? Lock held shared. */
-static inline bool in_window(const struct sfs_inode *in, uint64_t pos, size_t n)
+struct short_copy {
+	void *to;
+	const uint8_t *from;
+	size_t n;
+};
+
+static void short_out(void *arg)
 {
-	return sfs_io_prepared(in) && in->window.dense && in->window.base &&
-	       __atomic_load_n(&in->staging.count, __ATOMIC_RELAXED) == 0 &&
-	       pos + n <= __atomic_load_n(&in->size, __ATOMIC_RELAXED) && pos + n <= in->ksize && pos + n <= in->window.len &&
-	       (in->ksize > COLD_MAX || in->window.cold >= in->ksize);
+	const struct short_copy *s = arg;
+
+	memcpy(s->to, s->from, s->n);
 }
 
 /*
- * A short read that is one copy from the window: what read_at() does, without everything that can't be the case. Waits for nothing, so the
- * order of the locks is free; where the inode's is this thread's own that says also who is inside (see sfs_op_begin()). At the file offset
+ * A short read that is one copy from the window: what read_at() does, without everything that can't be the case. At the file offset
  * when off is negative. False: nothing was done.
  */
 bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off)
 {
 	struct sfs_inode *in = ofd->inode;
-	struct sfs_volume *vol = NULL;
 	const bool at_offset = off < 0;
-	bool own, done = false;
-	uint64_t *op = NULL, seen = 0;
+	const uint32_t number = load_acquire(&ofd->number);
+	struct short_copy s = {buf, NULL, n};
+	struct sfs_volume *vol;
+	struct sfs_fault f;
+	uint64_t seen, end;
+	uint64_t *op;
+	bool done;
 
 	sfs_check_fork();
-	if (n - 1 >= SFS_LONG - 1 || sfs_lock_wanted(in))
+	if (at_offset)
+		off = __atomic_load_n(&ofd->off, __ATOMIC_RELAXED);
+	seen = sfs_look(in);
+	end = (uint64_t)off + n;
+	if (n - 1 >= SFS_LONG - 1 || unlikely(seen & (SFS_CHANGES_ALONE | SFS_CHANGES_STORES)) ||
+	    (at_offset && ofd->kernel_off) || (ofd->flags & O_ACCMODE) == O_WRONLY || !sfs_io_prepared(in) ||
+	    !in->window.dense || !in->window.base || __atomic_load_n(&in->staging.count, __ATOMIC_RELAXED) ||
+	    end > load_acquire(&in->size) || end > in->ksize || end > in->window.len ||
+	    !(in->ksize > COLD_MAX || in->window.cold >= in->ksize))
 		return false;
-	own = sfs_bias_take(&in->lock.bias);
-	if (!own && unlikely(!sfs_op_begin(in, &op)))
+	vol = in->vol;
+	s.from = in->window.base + off;
+	done = sfs_try(short_out, &s, &f) && load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in &&
+	       sfs_looked(in, seen, (uint64_t)off, end);
+	if (unlikely(!done))
 		return false;
-	if (likely(!at_offset || sfs_mutex_trylock(&ofd->lock))) {
-		if (own || likely(sfs_rwlock_tryrdlock(&in->lock))) {
-			if (at_offset)
-				off = ofd->off;
-			done = load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in && !(at_offset && ofd->kernel_off) &&
-			       (ofd->flags & O_ACCMODE) != O_WRONLY && (own || sfs_look_begin(in, &seen)) &&
-			       in_window(in, (uint64_t)off, n);
-			if (likely(done)) {
-				memcpy(buf, in->window.base + off, n);
-				vol = in->vol; /* the inode may be another file's when it is unlocked */
-				done = own || sfs_look_end(in, seen);
-			}
-			if (!own)
-				sfs_rwlock_rdunlock(&in->lock);
-		}
-		if (at_offset) {
-			if (done)
-				ofd->off = off + (off_t)n;
-			sfs_mutex_unlock(&ofd->lock);
-		}
+	if (at_offset) {
+		if (unlikely(!sfs_op_begin(in, &op)))
+			return false;
+		done = advance(ofd, number, off, (ssize_t)n);
+		sfs_op_end(op);
+		if (!done)
+			return false;
 	}
-	if (own)
-		sfs_bias_drop(&in->lock.bias);
-	sfs_op_end(op);
-	if (done) {
-		count(vol, read_ops, 1);
-		count(vol, read_bytes, n);
-	}
-	return done;
+	count(vol, read_ops, 1);
+	count(vol, read_bytes, n);
+	return true;
 }
 
 ssize_t sfs_read(int fd, void *buf, size_t n, off_t off)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/crc32c.h"
 #include "base/sys.h"
 #include "pm/pm.h"
 
@@ -24,10 +25,9 @@ void sfs_copy_in(uint8_t *dst, struct sfs_cursor *c, size_t n, bool durable)
 }
 
 /* As sfs_copy_in(), durable, with the checksum. Short pieces are gathered: storing to a line that is being written back takes its time. */
-static uint32_t copy_in_crc(uint8_t *dst, struct sfs_cursor *c, size_t n)
+static uint32_t copy_in_crc(uint32_t crc, uint8_t *dst, struct sfs_cursor *c, size_t n)
 {
 	uint8_t gathered[SFS_STORE_MAX];
-	uint32_t crc = 0;
 
 	while (n > 0) {
 		size_t got;
@@ -96,11 +96,10 @@ static bool continues(const struct sfs_inode *in, uint64_t pos, uint64_t end)
 }
 
 /* Find staging space for [st->pos, end). */
-static int find(struct sfs_inode *in, struct sfs_staged *st, uint64_t end, unsigned how)
+static int find(struct sfs_inode *in, struct sfs_staged *st, uint64_t end, bool part)
 {
 	const uint64_t need = (end - 1) / SFS_BLOCK - st->pos / SFS_BLOCK + 1,
 		       left = in->staging.region_end - in->staging.region_next;
-	const bool part = how & SFS_PLACE_PART;
 	struct sfs_extent *ext = st->ext;
 	uint64_t pos = st->pos;
 	int n = 0, err = 0;
@@ -114,8 +113,7 @@ static int find(struct sfs_inode *in, struct sfs_staged *st, uint64_t end, unsig
 		uint64_t stop;
 		sfs_block b;
 
-		if (!(how & SFS_PLACE_FRESH) && (n == 0 || pos / SFS_BLOCK == (end - 1) / SFS_BLOCK) &&
-		    continues(in, pos, end)) {
+		if (n == 0 && continues(in, pos, end)) {
 			b = sfs_block_get(&in->staging, blk);
 			blocks = 1;
 		} else {
@@ -140,18 +138,44 @@ static int find(struct sfs_inode *in, struct sfs_staged *st, uint64_t end, unsig
 	return 0;
 }
 
-int sfs_staged_place(struct sfs_inode *in, uint64_t pos, size_t n, unsigned how, uint32_t more, struct sfs_staged *st)
+int sfs_staged_place(struct sfs_inode *in, uint64_t pos, size_t n, bool part, struct sfs_staged *st)
 {
 	int r;
 
 	st->pos = pos;
 	st->fenced = in->vol->mode != SFS_POSIX;
 	st->data_crc = 0;
-	r = find(in, st, pos + n, how);
-	if (r == 0)
-		r = sfs_log_slots(&in->vol->log, &in->slots, (uint32_t)st->extents + more, &st->slot);
+	r = find(in, st, pos + n, part);
 	st->crc = r == 0 && st->fenced && st->extents == 1 && st->n <= pm_crc_max();
 	return r;
+}
+
+size_t sfs_staged_head(const struct sfs_inode *in, const struct sfs_staged *st)
+{
+	const uint64_t blk = st->pos / SFS_BLOCK, rest = SFS_BLOCK - st->pos % SFS_BLOCK;
+
+	if (sfs_block_get(&in->staging, blk) != st->ext[0].b)
+		return 0;
+	return rest < st->n ? (size_t)rest : st->n;
+}
+
+bool sfs_staged_holds(const struct sfs_inode *in, const struct sfs_staged *st, size_t head)
+{
+	if (head == 0)
+		return true;
+	return sfs_block_get(&in->staging, st->pos / SFS_BLOCK) == st->ext[0].b && continues(in, st->pos, st->pos + st->n);
+}
+
+void sfs_staged_move(struct sfs_staged *st, uint64_t pos)
+{
+	for (int i = 0; i < st->extents; i++)
+		st->ext[i].off += pos - st->pos;
+	st->pos = pos;
+}
+
+int sfs_staged_slots(struct sfs_inode *in, struct sfs_staged *st, uint32_t more)
+{
+	return sfs_log_slots(&in->vol->log, &in->slots, (uint32_t)st->extents + more, &st->slot);
 }
 
 /* Bytes around the new ones in blocks that are newly staged. */
@@ -202,17 +226,49 @@ int sfs_staged_carry(struct sfs_inode *in, const struct sfs_staged *st)
 	return 0;
 }
 
-void sfs_staged_copy(struct sfs_volume *vol, struct sfs_staged *st, struct sfs_cursor *c)
+static void gather(uint8_t *at, struct sfs_cursor *c, size_t n)
 {
+	while (n > 0) {
+		size_t got;
+		const void *src = sfs_cursor_next(c, n, &got);
+
+		memcpy(at, src, got);
+		at += got;
+		n -= got;
+	}
+}
+
+void sfs_staged_copy(struct sfs_volume *vol, struct sfs_staged *st, struct sfs_cursor *c, uint8_t *at, size_t head)
+{
+	if (head > 0) {
+		gather(at, c, head);
+		if (st->crc)
+			st->data_crc = crc32c(0, at, head);
+	}
 	for (int i = 0; i < st->extents; i++) {
 		const struct sfs_extent *e = &st->ext[i];
-		uint8_t *dst = sfs_block_addr(&vol->pool, e->b) + e->off % SFS_BLOCK;
+		const size_t skip = i == 0 ? head : 0;
+		uint8_t *dst = sfs_block_addr(&vol->pool, e->b) + e->off % SFS_BLOCK + skip;
 
+		if (e->len == skip)
+			continue;
 		if (st->crc)
-			st->data_crc = copy_in_crc(dst, c, e->len);
+			st->data_crc = copy_in_crc(st->data_crc, dst, c, e->len - skip);
 		else
-			sfs_copy_in(dst, c, e->len, st->fenced || vol->dax);
+			sfs_copy_in(dst, c, e->len - skip, st->fenced || vol->dax);
 	}
+	if (st->fenced && !st->crc)
+		pm_fence();
+}
+
+void sfs_staged_copy_head(struct sfs_volume *vol, const struct sfs_staged *st, const uint8_t *from, size_t head)
+{
+	uint8_t *dst = sfs_block_addr(&vol->pool, st->ext[0].b) + st->pos % SFS_BLOCK;
+
+	if (!(st->fenced || vol->dax) && head < SFS_STORE_MAX)
+		pm_store(dst, from, head);
+	else
+		pm_copy(dst, from, head);
 	if (st->fenced && !st->crc)
 		pm_fence();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One staged write, from the search for space to the block table: the steps of which write.c makes an operation that has the file to
- * itself, and flight.c one that has not. In this order: place, carry, copy, records, enter.
+ * One staged write, from the search for space to the block table: place, copy, then, in one section of inode.lock, slots, carry, records,
+ * enter. Only the copy needs no lock.
  *
  * Nothing staged is visible to anybody before its records are stored, and nothing is stored before there is room for the records.
  */
@@ -31,23 +31,30 @@ struct sfs_staged {
 	struct sfs_extent ext[SFS_EXTENTS_MAX];
 };
 
-enum sfs_place {
-	SFS_PLACE_ALL = 0,
-	SFS_PLACE_PART = 1,  /* as much as there is space for */
-	SFS_PLACE_FRESH = 2, /* in blocks that nobody reads */
-};
-
 /*
- * Staging space for [pos, pos + n), or with PART and where that takes more than SFS_EXTENTS_MAX extents for less, and slots for its records and
- * `more` others behind them. 0; -ENOBUFS: lease a staging file; -ENOSPC; -EAGAIN: the log is full; -ENOMEM. What was
- * taken then is free again when the inode is retired.
+ * Staging space for [pos, pos + n), or with `part` and where that takes more than SFS_EXTENTS_MAX extents for less. 0; -ENOBUFS: lease a staging
+ * file; -ENOSPC. What was taken is free again when the inode is retired.
  */
-int sfs_staged_place(struct sfs_inode *in, uint64_t pos, size_t n, unsigned how, uint32_t more, struct sfs_staged *st);
-/* What the blocks hold around the new bytes, so that an entry always stands for a whole block. On an error the slots stay empty, which
- * recovery takes for a call that did not return. */
+int sfs_staged_place(struct sfs_inode *in, uint64_t pos, size_t n, bool part, struct sfs_staged *st);
+/*
+ * How many of its first bytes go to a block that others may relink or write to meanwhile: they are stored with inode.lock held.
+ */
+size_t sfs_staged_head(const struct sfs_inode *in, const struct sfs_staged *st);
+/* Is the place still what it was when it was found, for a write that begins at st->pos? */
+bool sfs_staged_holds(const struct sfs_inode *in, const struct sfs_staged *st, size_t head);
+/* It is to begin elsewhere, at the same place of a block. */
+void sfs_staged_move(struct sfs_staged *st, uint64_t pos);
+/* Slots for its records and `more` others behind them. -EAGAIN: the log is full. */
+int sfs_staged_slots(struct sfs_inode *in, struct sfs_staged *st, uint32_t more);
+/*
+ * What the blocks hold around the new bytes, so that an entry always stands for a whole block. On an error the slots stay empty, which
+ * recovery takes for a call that did not return.
+ */
 int sfs_staged_carry(struct sfs_inode *in, const struct sfs_staged *st);
-/* The bytes, durable when the next fence is, or behind a fence already. No lock is needed. */
-void sfs_staged_copy(struct sfs_volume *vol, struct sfs_staged *st, struct sfs_cursor *c);
+/* The bytes from the cursor on, but for `head` of them that are put into `at`; durable when the next fence is, or behind one already. */
+void sfs_staged_copy(struct sfs_volume *vol, struct sfs_staged *st, struct sfs_cursor *c, uint8_t *at, size_t head);
+/* Those bytes to their place. */
+void sfs_staged_copy_head(struct sfs_volume *vol, const struct sfs_staged *st, const uint8_t *from, size_t head);
 /* The records, with which the operation counts; the file's size is `size` then. Not fenced. Returns the last one's CRC. */
 uint32_t sfs_staged_records(const struct sfs_inode *in, const struct sfs_staged *st, uint64_t size, bool grows);
 /* Into the block table, and into what is known of the block staged last. */
@@ -69,15 +76,5 @@ static inline bool sfs_far_apart(const struct sfs_inode *in, uint64_t pos)
 	return in->staging.count > 0 &&
 	       (pos / SFS_BLOCK + SFS_SPAN_MAX < in->staging.first || pos / SFS_BLOCK > in->staging.last + SFS_SPAN_MAX);
 }
-
-/* write.c: may the write go in place? It says why not in in->blocked. */
-bool sfs_in_place(struct sfs_inode *in, uint64_t pos, size_t n);
-/*
- * What to fault in before a store in place, pages, and remember it: a program that writes on and on does not pay a fault per page. Empty:
- * nothing.
- */
-struct sfs_range sfs_ahead(struct sfs_inode *in, uint64_t pos, size_t n);
-/* The store in place, durable when it returns. No lock is needed but for the window's sake. */
-void sfs_store(const struct sfs_inode *in, struct sfs_range ahead, struct sfs_cursor *c, uint64_t pos, size_t n);
 
 #endif

@@ -43,9 +43,9 @@ static void attr_dirty(const struct stat *st)
 	in = sfs_inode_ref(st->st_dev, st->st_ino);
 	if (in) {
 		if (sfs_op_begin(in, &op)) {
-			sfs_rwlock_wrlock(&in->lock);
+			sfs_inode_lock(in);
 			in->kdirty = true;
-			sfs_rwlock_wrunlock(&in->lock);
+			sfs_inode_unlock(in);
 			sfs_op_end(op);
 		} else {
 			in->kdirty = true; /* a signal handler, and the lock is its thread's */

@@ -53,6 +53,13 @@ void pl_test_cancel(void) __attribute__((visibility("hidden"), cold));
 /* signals.c: of handlers that are there already. */
 void pl_signals_start(void) __attribute__((visibility("hidden"), cold));
 
+/* faults.c: SIGSEGV and SIGBUS, whose handler is ours. */
+struct sigaction;
+void pl_faults_start(void) __attribute__((visibility("hidden"), cold));
+/* Is the signal one of them, and the handler there? Then the program's action is kept by pl_fault_action(), which is sigaction(2) for it. */
+bool pl_fault_signal(int sig) __attribute__((visibility("hidden")));
+int pl_fault_action(int sig, const struct sigaction *act, struct sigaction *old) __attribute__((visibility("hidden")));
+
 static inline void pl_cancel_point(void)
 {
 	if (unlikely(__atomic_load_n(&pl_cancel_used, __ATOMIC_RELAXED)))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Signal handlers, where a volume is served. The kernel is given one of ours, which calls the program's: at once, or at the end of the call on
- * a file that the signal has come in the middle of (process/deferred.c). Not so for errors of the thread itself, which can't wait.
+ * a file that the signal has come in the middle of (process/deferred.c). Not so for errors of the thread itself, which can't wait; SIGSEGV and
+ * SIGBUS are those of a bad buffer first (preload/faults.c).
  *
  * The program's first handler is noticed, too: until then our locks need not block signals, which takes two system calls each.
  */
@@ -107,6 +108,8 @@ WRAPPER int w_sigaction(int sig, const struct sigaction *act, struct sigaction *
 
 	if (act && is_handler((void *)act->sa_handler))
 		sfs_handler_installed();
+	if (pl_fault_signal(sig))
+		return pl_fault_action(sig, act, old);
 	if (!sfs_active() || sig <= 0 || sig > LAST)
 		return real_sigaction()(sig, act, old);
 	if (!act || !takes_ours(sig, (void *)act->sa_handler)) {
@@ -179,7 +182,7 @@ WRAPPER handler_fn w_signal(int sig, handler_fn handler)
 {
 	bool ends;
 
-	if (!takes_ours(sig, (void *)handler))
+	if (!takes_ours(sig, (void *)handler) && !pl_fault_signal(sig))
 		return passed_on(REAL_AS(signal_fn, signal), sig, handler);
 	ends = !in_musl() && __atomic_load_n(&interrupts, __ATOMIC_RELAXED) & SFS_SIGNAL(sig);
 	return install(sig, handler, ends ? 0 : SA_RESTART, SFS_SIGNAL(sig));
@@ -192,7 +195,7 @@ WRAPPER handler_fn w_sysv_signal(int sig, handler_fn handler)
 {
 	if (in_musl())
 		return w_signal(sig, handler);
-	if (!takes_ours(sig, (void *)handler))
+	if (!takes_ours(sig, (void *)handler) && !pl_fault_signal(sig))
 		return passed_on(REAL_AS(signal_fn, __sysv_signal), sig, handler);
 	return install(sig, handler, (int)(SA_RESETHAND | SA_NODEFER), 0);
 }
@@ -205,7 +208,7 @@ WRAPPER handler_fn w_sigset(int sig, handler_fn handler)
 	uint64_t mask = 0;
 	handler_fn r;
 
-	if (!takes_ours(sig, (void *)handler))
+	if (!takes_ours(sig, (void *)handler) && !(pl_fault_signal(sig) && handler != SIG_HELD))
 		return passed_on(REAL_AS(signal_fn, sigset), sig, handler);
 	r = install(sig, handler, 0, 0);
 	if (r == SIG_ERR)
@@ -220,6 +223,8 @@ void pl_signals_start(void)
 	struct sigaction act;
 
 	sfs_call_handler = call_handler;
+	if (sfs_active())
+		pl_faults_start();
 	for (int sig = 1; sig <= LAST; sig++)
 		if (real_sigaction()(sig, NULL, &act) == 0 && takes_ours(sig, (void *)act.sa_handler))
 			w_sigaction(sig, &act, NULL);

@@ -18,7 +18,7 @@ int sfs_held_reclaim(struct sfs_volume *vol)
 /* What of an inode was staged is the agent's affair now: see sfs_volume_lost(). *arg counts those that had something. */
 static int lose_one(struct sfs_inode *in, void *arg)
 {
-	sfs_rwlock_wrlock(&in->lock);
+	sfs_inode_lock(in);
 	if (in->live || in->staging.count > 0) {
 		in->lost = true;
 		++*(unsigned *)arg;
@@ -28,7 +28,7 @@ static int lose_one(struct sfs_inode *in, void *arg)
 	sfs_stage_retired(in);
 	in->grant.deleg = SFS_DELEG_NONE;
 	in->ready = false;
-	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_unlock(in);
 	return 0;
 }
 

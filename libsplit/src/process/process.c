@@ -13,6 +13,7 @@
 #include "calls/calls.h"
 #include "io/io.h"
 #include "base/deferred.h"
+#include "base/fault.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -181,6 +182,7 @@ void sfs_fork_child(void)
 	sfs.forks++;
 	memset(sfs_ops, 0, sizeof(sfs_ops));
 	sfs_locks_forget();
+	sfs_faults_forget();
 	sfs_deferred_forget();
 	sfs_reopen_forget();
 	for (struct sfs_slab *s = sfs_files.slabs; s; s = s->next)
@@ -188,7 +190,7 @@ void sfs_fork_child(void)
 			memset(&s->inodes[i].lock, 0, sizeof(s->inodes[i].lock));
 	for (int i = 0; i < SFS_HASH; i++) {
 		for (struct sfs_inode *in = sfs_files.hash[i]; in; in = in->next) {
-			in->flights = (struct sfs_flights){.lock.brief = true};
+			sfs_flights_forget(in);
 			if (in->staging.count > 0)
 				memset(&in->staging.table[in->staging.first], 0,
 				       (in->staging.last - in->staging.first) * sizeof(sfs_block));

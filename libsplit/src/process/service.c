@@ -18,9 +18,26 @@
 #include "calls/calls.h"
 
 #define STACK_BYTES   (64ul << 10)
+#define PAUSES	      10
+#define PAUSE_NS      50000
 #define RETRY_NS      2000000l /* a file that was busy when it was to be given up */
 #define RETIRE_BLOCKS 16384u   /* 64 MiB */
 #define IDLE_MS	      2000     /* after that the pool gets spare staging files back */
+
+/*
+ * Lock held, and dropped meanwhile. No read by the kernel is under way? Another process could stage what it would miss, or see a part of.
+ */
+static bool alone(struct sfs_inode *in)
+{
+	__atomic_add_fetch(&in->wanted, 1, __ATOMIC_RELAXED);
+	for (int i = 0; i < PAUSES && in->by_kernel > 0; i++) {
+		sfs_inode_unlock(in);
+		sys_nap(PAUSE_NS);
+		sfs_inode_lock(in);
+	}
+	__atomic_sub_fetch(&in->wanted, 1, __ATOMIC_RELAXED);
+	return in->by_kernel == 0;
+}
 
 /*
  * Go down to the delegation that the agent wants. False: the file is busy, or what is staged can't be relinked now (no space); it
@@ -34,10 +51,10 @@ static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 	 * Whoever is about to ask for the file has nothing staged, and its question makes the agent forget ours. Once it has
 	 * asked, the answer may be on its way: then only the lock tells.
 	 */
-	if (!sfs_lock_soon(in))
+	if (!sfs_inode_lock_soon(in))
 		return load_acquire(&in->grant.acquiring);
-	r = sfs_step_down(in, in->grant.revoke - 1u);
-	sfs_rwlock_wrunlock(&in->lock);
+	r = in->grant.revoke - 1u == SFS_DELEG_NONE && !alone(in) ? -EBUSY : sfs_step_down(in, in->grant.revoke - 1u);
+	sfs_inode_unlock(in);
 	/* Relinked, but its records still count: they must go before others may write. */
 	if (r == -EAGAIN)
 		sfs_checkpoint(vol, false);
@@ -89,12 +106,12 @@ static int publish_one(struct sfs_inode *in, void *arg)
 	int r;
 
 	(void)arg;
-	if (!(in->live || in->staging.count > 0) || !sfs_lock_soon(in))
+	if (!(in->live || in->staging.count > 0) || !sfs_inode_lock_soon(in))
 		return 0;
 	how = !in->busy || in->blocked || in->staging.region_taken > RETIRE_BLOCKS ? SFS_RETIRE : SFS_PUBLISH;
 	in->busy = false;
 	r = sfs_flush(in, how);
-	sfs_rwlock_wrunlock(&in->lock);
+	sfs_inode_unlock(in);
 	if (r == -EAGAIN)
 		sfs_checkpoint(in->vol, false);
 	return 0;

@@ -80,7 +80,7 @@ void sfs_staging_forget(struct sfs_staging *st)
 	memset(st->pinned, 0, sizeof(st->pinned));
 }
 
-void sfs_staging_release(struct sfs_pool *pool, struct sfs_staging *st)
+void sfs_staging_release(struct sfs_pool *pool, struct sfs_staging *st, const uint64_t *keep)
 {
 	sfs_mutex_lock(&pool->lock);
 	/* What it did not use of its region, if nobody took space behind it. */
@@ -88,9 +88,11 @@ void sfs_staging_release(struct sfs_pool *pool, struct sfs_staging *st)
 		pool->chunks[st->region_chunk].used = st->region_next;
 	pool->region_blocks -= st->region_taken;
 	for (uint32_t w = 0; w < SFS_CHUNKS_MAX / 64; w++) {
-		for (uint64_t bits = st->pinned[w]; bits; bits &= bits - 1)
+		const uint64_t kept = st->pinned[w] & (keep ? keep[w] : 0);
+
+		for (uint64_t bits = st->pinned[w] & ~kept; bits; bits &= bits - 1)
 			sfs_chunk_unpin(pool, &pool->chunks[w * 64 + (uint32_t)__builtin_ctzll(bits)]);
-		st->pinned[w] = 0;
+		st->pinned[w] = kept;
 	}
 	sfs_mutex_unlock(&pool->lock);
 	no_region(st);

@@ -19,10 +19,8 @@ void sfs_window_map(struct sfs_window *w, bool dax, bool writable, int fd, uint6
 	while (len < size * 2 && len < WINDOW_MAX)
 		len *= 2;
 	w->tried = size;
-	if (size == tried || (w->base && w->len >= size))
+	if (size == tried || !sfs_window_short(w, size))
 		return;
-	if (w->base)
-		sys_munmap(w->base, w->len);
 	p = sfs_map_file(dax, len, PROT_READ | (writable ? PROT_WRITE : 0), fd);
 	w->base = sys_is_err(p) ? NULL : p;
 	w->len = w->base ? len : 0;
@@ -33,6 +31,14 @@ void sfs_window_unmap(struct sfs_window *w)
 {
 	if (w->base)
 		sys_munmap(w->base, w->len);
+	w->base = NULL;
+	w->len = w->tried = 0;
+}
+
+void sfs_window_bar(struct sfs_window *w)
+{
+	if (w->base)
+		sys_mmap(w->base, w->len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	w->base = NULL;
 	w->len = w->tried = 0;
 }

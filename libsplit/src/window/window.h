@@ -21,9 +21,24 @@ struct sfs_window {
 	bool dense_known;
 };
 
-/* Map the file of `size` bytes, or more of it. Nobody uses the window meanwhile. On failure there is none. */
+/* Does a file of `size` bytes need another window than the one that is there? */
+static inline bool sfs_window_short(const struct sfs_window *w, uint64_t size)
+{
+	return !w->base || w->len < size;
+}
+/* Map the file of `size` bytes, or more of it; there is no window, or one that is long enough. On failure there is none. */
 void sfs_window_map(struct sfs_window *w, bool dax, bool writable, int fd, uint64_t size);
 void sfs_window_unmap(struct sfs_window *w);
+/*
+ * The same while a thread may still store to it: its addresses stay taken, without memory behind them. The address space of one window is lost
+ * for good, which is seldom: somebody closed or truncated a file in the middle of another thread's write.
+ */
+void sfs_window_bar(struct sfs_window *w);
+/* Is the window to be mapped anew before the file of `size` bytes is served? */
+static inline bool sfs_window_due(const struct sfs_window *w, uint64_t size)
+{
+	return w->tried != size;
+}
 /*
  * No holes below size? Only then may the window be loaded from or stored to: a page fault on a hole allocates, and on a full
  * file system that is SIGBUS instead of ENOSPC.

@@ -303,6 +303,8 @@ void app_fsync_dir(struct app *a)
 	kern_call(SYS_close, fd, 0, 0, 0, 0, 0, NULL);
 }
 
+static int company;
+
 static struct sfs_inode *inode_in(const struct app *a, int s)
 {
 	return sfs_fds[a->slot[s].fd]->inode;
@@ -311,15 +313,14 @@ static struct sfs_inode *inode_in(const struct app *a, int s)
 void app_company(struct app *a, int s)
 {
 	begin(a, "another thread");
-	/* It has taken the lock, so that is nobody's own, and is in flight. */
-	inode_in(a, s)->lock.bias = (struct sfs_bias){0};
-	inode_in(a, s)->flights.aloft = 1;
+	/* It has taken the lock, so that is nobody's own from here on, and no write takes a short way. */
+	inode_in(a, s)->lock.bias = (struct sfs_bias){.candidate = &company};
 	end(a);
 }
 
 bool app_has_company(const struct app *a, int s)
 {
-	return inode_in(a, s)->flights.aloft > 0;
+	return inode_in(a, s)->lock.bias.candidate == &company;
 }
 
 void app_service(struct app *a, int turns, bool busy)

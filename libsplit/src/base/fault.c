@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fault.h"
+
+#include <string.h>
+
+#include "base/arch.h"
+
+#define SLOTS  1024u
+#define PROBES 8u
+#define DEPTH  (64ul << 10) /* bytes of stack that fn and what it calls may take */
+
+/*
+ * Which thread is inside, by a few slots that its thread pointer leads to: there is no thread-local storage for us. A thread that finds none
+ * goes without; then a fault ends the process.
+ */
+static struct slot {
+	void *self;
+	struct sfs_fault *fault;
+} slots[SLOTS + PROBES];
+
+static struct slot *mine(void)
+{
+	struct slot *s = &slots[sfs_thread_hash() % SLOTS];
+	void *self = sfs_self();
+
+	for (unsigned i = 0; i < PROBES; i++)
+		if (__atomic_load_n(&s[i].self, __ATOMIC_RELAXED) == self)
+			return &s[i];
+	return NULL;
+}
+
+static __attribute__((noinline)) struct slot *claim(void)
+{
+	struct slot *s = &slots[sfs_thread_hash() % SLOTS];
+
+	for (unsigned i = 0; i < PROBES; i++) {
+		void *nobody = NULL;
+
+		if (__atomic_compare_exchange_n(&s[i].self, &nobody, sfs_self(), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			return &s[i];
+	}
+	return NULL;
+}
+
+/*
+ * A slot stays its thread's, so that only the first time needs a locked instruction. Of a thread that has ended it goes to the next one with the
+ * same thread pointer, or to nobody.
+ */
+__attribute__((noinline)) bool sfs_try(void (*fn)(void *arg), void *arg, struct sfs_fault *f)
+{
+	struct sfs_fault *volatile keep = f;
+	struct slot *volatile s = mine();
+
+	f->sig = 0;
+	if (__builtin_expect(!s, 0))
+		s = claim();
+	if (__builtin_expect(!s, 0)) {
+		fn(arg);
+		return true;
+	}
+	f->outer = s->fault;
+	if (__builtin_expect(__builtin_setjmp(f->back), 0)) {
+		s->fault = keep->outer;
+		return false;
+	}
+	__atomic_store_n(&s->fault, f, __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	fn(arg);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	s->fault = keep->outer;
+	return true;
+}
+
+static void go_back(const struct sfs_fault *f, ucontext_t *at)
+{
+#if defined(__x86_64__)
+	at->uc_mcontext.gregs[REG_RBP] = (greg_t)f->back[0];
+	at->uc_mcontext.gregs[REG_RIP] = (greg_t)f->back[1];
+	at->uc_mcontext.gregs[REG_RSP] = (greg_t)f->back[2];
+#else
+	at->uc_mcontext.regs[29] = (uintptr_t)f->back[0];
+	at->uc_mcontext.pc = (uintptr_t)f->back[1];
+	at->uc_mcontext.sp = (uintptr_t)f->back[2];
+#endif
+}
+
+bool sfs_fault(int sig, const siginfo_t *info, ucontext_t *at)
+{
+	const struct slot *s = mine();
+	struct sfs_fault *f = s ? s->fault : NULL;
+
+	/* Sent by somebody; or what is left of a call that a handler has left by a jump, whose frame is below the stack now. */
+	if (!f || info->si_code <= 0 || (uintptr_t)f - SFS_SP(&at->uc_mcontext) > DEPTH)
+		return false;
+	f->sig = sig;
+	f->code = info->si_code;
+	f->addr = (uintptr_t)info->si_addr;
+	go_back(f, at);
+	return true;
+}
+
+void sfs_faults_forget(void)
+{
+	struct slot *s = mine();
+	struct slot kept = s ? *s : (struct slot){0};
+
+	memset(slots, 0, sizeof(slots));
+	if (s)
+		*s = kept;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One attempt to make a write: plan under inode.lock, copy with nothing held, end under inode.lock. What it has planned may not hold any more
+ * when it ends; then nothing has happened, and it is attempted again.
+ *
+ *   state      what is true                                           goes on as
+ *   PLANNED    place, flight and staging space are its own            COPIED; FAULTED where the program's memory is none
+ *   COPIED     the bytes are in that place, durable where the mode    ENDED if the flight was not voided and the place holds;
+ *              wants it before the record                             else AGAIN
+ *   ENDED      records stored, block table and size say so
+ *   AGAIN, FAULTED  flight over, staging space free with the next retire
+ */
+#ifndef SFS_ATTEMPT_H
+#define SFS_ATTEMPT_H
+
+#include "io/flight.h"
+
+#define SFS_BOUNCE SFS_BLOCK
+
+enum sfs_way { SFS_WAY_KERNEL, SFS_WAY_STORE, SFS_WAY_STAGE };
+
+struct sfs_attempt {
+	struct sfs_ofd *ofd;
+	struct sfs_inode *in;
+	int fd;
+	const struct iovec *iov;
+	int cnt;
+	int flags; /* RWF_* */
+	bool append;
+	bool part;	/* there will not be more staging space: write as much as fits, atomically */
+	bool cut;	/* it ends here: the program's memory does, or the kernel wrote less */
+	off_t pos;	/* where, if not at the end */
+	bool at_offset; /* at the file offset, which becomes pos */
+	off_t reserved; /* bytes by which the offset has been advanced already */
+	uint64_t start; /* bytes of the iovec that are done */
+	size_t n;	/* bytes of this operation */
+
+	uint8_t *mem;	 /* the n bytes in memory of ours: then it is made in one section of the lock */
+	size_t mem_size; /* of memory that is to be given back */
+	off_t at;	 /* where it went */
+	off_t last;	 /* bytes that went there */
+	unsigned waits;	 /* times that it has waited for another thread's store */
+
+	enum sfs_way way;
+	struct sfs_flying fly;
+	uint8_t *base;		       /* of the window that is stored to */
+	uint64_t ahead_from, ahead_to; /* pages to be faulted in before a store in place */
+	uint32_t forks;
+	size_t head; /* of the bytes, those that are stored with the lock held: in `bounce` */
+	struct sfs_staged st;
+	uint8_t bounce[SFS_BOUNCE];
+};
+
+#define SFS_AGAIN  (-65538) /* something has changed meanwhile */
+#define SFS_BUSY   (-65540) /* another thread stores in place what it is to overwrite: a little later */
+#define SFS_GATHER (-65539) /* sfs_attempt_gather() first: all of it is stored with the lock held */
+
+void sfs_attempt_begin(struct sfs_attempt *a, struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, int flags);
+/*
+ * The bytes written, at least one; SFS_AGAIN, SFS_BUSY, SFS_GATHER; -EAGAIN: a checkpoint is due; -ENOBUFS: no staging space; another negative errno
+ * value. No lock held.
+ */
+ssize_t sfs_attempt(struct sfs_attempt *a);
+/* The same by the kernel. */
+ssize_t sfs_attempt_kernel(struct sfs_attempt *a);
+/* The operation has ended with r, as sfs_attempt() says it: what the offset was advanced by too much is taken back. */
+void sfs_attempt_settle(struct sfs_attempt *a, uint32_t number, ssize_t r);
+/* Copy its bytes to memory of ours, where there is some. False: the first one can't be read. Fewer can: it is cut there. */
+bool sfs_attempt_gather(struct sfs_attempt *a);
+/* An operation is over: give such memory back. */
+void sfs_attempt_forget(struct sfs_attempt *a);
+
+/* May a write go in place, as far as it is known? inode.lock held. It says in in->blocked when only records are in the way. */
+bool sfs_in_place(struct sfs_inode *in, uint64_t pos, size_t n);
+
+#endif
