@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlsym(RTLD_NEXT, name) without dlsym, for several names at once, which takes no longer than dlsym for one. C libraries before glibc 2.34
- * keep dlsym in libdl, which most programs do not load; every C library lists the loaded objects through dl_iterate_phdr, in load order,
- * which is search order.
+ * dlsym(RTLD_NEXT, name) without dlsym, for several names at once, which takes no longer than dlsym for one. C
+ * libraries before glibc 2.34 keep dlsym in libdl, which most programs do not load; every C library lists the loaded
+ * objects through dl_iterate_phdr, in load order, which is search order.
  */
 #include "real.h"
 
@@ -160,7 +160,9 @@ static __attribute__((cold)) int visit(struct dl_phdr_info *info, size_t size, v
 	if (!s->behind_us || !dynamic || !read_dynamic(&o, dynamic))
 		return 0;
 	for (int k = 0; k < s->n; k++) {
-		const uint32_t i = s->found[k] ? 0 : o.gnu_hash ? lookup_gnu(&o, &s->name[k]) : lookup_sysv(&o, &s->name[k]);
+		const uint32_t i = s->found[k]	? 0
+				   : o.gnu_hash ? lookup_gnu(&o, &s->name[k])
+						: lookup_sysv(&o, &s->name[k]);
 
 		if (!i)
 			continue;

@@ -7,9 +7,6 @@ extern char **environ __attribute__((weak));
 
 #define ENV_MAX 65536
 
-/* No volume. In a page that the loader has written to, unlike the answer of sfs_active(). */
-static bool idle = true;
-
 /* The environment the kernel gave the process, for a C library that tells its constructors nothing. */
 static char **environment_from_proc(void)
 {
@@ -45,9 +42,9 @@ static char **environment(int argc, char **argv, char **envp)
 
 __attribute__((constructor)) static void start(int argc, char **argv, char **envp)
 {
-	idle = !sfs_init(environment(argc, argv, envp));
-	pl_resolve_early(!idle);
-	if (idle)
+	pl_idle = !sfs_init(environment(argc, argv, envp));
+	pl_resolve_early(!pl_idle);
+	if (pl_idle)
 		return;
 	sfs_handlers_none();
 	pl_signals_start();
@@ -61,6 +58,6 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 
 __attribute__((destructor)) static void stop(void)
 {
-	if (!idle)
+	if (!pl_idle)
 		sfs_exit();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Descriptors that travel through sockets. What is sent is shared with a process we know nothing about, so the file becomes
- * the kernel's; what is received is adopted.
+ * Descriptors that travel through sockets. What is sent is shared with a process we know nothing about, so the file
+ * becomes the kernel's; what is received is adopted.
  *
  * musl declares msg_controllen and cmsg_len as 32 bits with padding where glibc has 64: only the low half is read.
  */
@@ -60,75 +60,26 @@ static int give_all(const struct msghdr *msg)
 	return each_fd(msg, give_away);
 }
 
-/* Of the first n messages, each. */
-static int give_all_of(const struct mmsghdr *msgs, unsigned n)
+long do_sendmsg(const struct request *q)
 {
+	const struct mmsghdr *msgs = (const struct mmsghdr *)q->a[1];
 	int err = 0;
 
-	for (unsigned i = 0; msgs && i < n && err >= 0; i++)
+	if (q->call == PL_sendmsg)
+		err = give_all((const struct msghdr *)q->a[1]);
+	for (unsigned i = 0; q->call == PL_sendmmsg && msgs && i < (unsigned)q->a[2] && err >= 0; i++)
 		err = give_all(&msgs[i].msg_hdr);
-	return err;
+	return err < 0 ? err : pl_make(q);
 }
 
-static void receive_all(struct mmsghdr *msgs, long n)
+long do_recvmsg(const struct request *q)
 {
-	for (long i = 0; i < n; i++)
-		if (msgs[i].msg_hdr.msg_control)
-			each_fd(&msgs[i].msg_hdr, receive);
-}
+	const struct mmsghdr *msgs = (const struct mmsghdr *)q->a[1];
+	const long r = pl_make(q);
 
-WRAPPER ssize_t w_sendmsg(int sock, const struct msghdr *msg, int flags)
-{
-	int err = sfs_active() ? give_all(msg) : 0;
-
-	if (unlikely(err < 0))
-		return pl_ret(err);
-	return REAL(sendmsg)(sock, msg, flags);
-}
-EXPORT(sendmsg, w_sendmsg);
-
-WRAPPER int w_sendmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags)
-{
-	int err = sfs_active() ? give_all_of(msgs, n) : 0;
-
-	if (unlikely(err < 0))
-		return (int)pl_ret(err);
-	return REAL(sendmmsg)(sock, msgs, n, flags);
-}
-EXPORT(sendmmsg, w_sendmmsg);
-
-WRAPPER ssize_t w_recvmsg(int sock, struct msghdr *msg, int flags)
-{
-	ssize_t r = REAL(recvmsg)(sock, msg, flags);
-
-	if (r >= 0 && unlikely(sfs_active()) && msg->msg_control)
-		each_fd(msg, receive);
-	return r;
-}
-EXPORT(recvmsg, w_recvmsg);
-
-WRAPPER int w_recvmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags, struct timespec *timeout)
-{
-	int r = REAL(recvmmsg)(sock, msgs, n, flags, timeout);
-
-	if (r > 0 && unlikely(sfs_active()))
-		receive_all(msgs, r);
-	return r;
-}
-EXPORT(recvmmsg, w_recvmmsg);
-
-long pl_msg_by_number(long n, const long a[6])
-{
-	struct msghdr *msg = (struct msghdr *)a[1];
-	struct mmsghdr *msgs = (struct mmsghdr *)a[1];
-	long r = n == SYS_sendmsg ? give_all(msg) : n == SYS_sendmmsg ? give_all_of(msgs, (unsigned)a[2]) : 0;
-
-	if (r < 0)
-		return r;
-	r = sys_call5(n, a[0], a[1], a[2], a[3], a[4]);
-	if (n == SYS_recvmsg && r >= 0 && msg->msg_control)
-		each_fd(msg, receive);
-	else if (n == SYS_recvmmsg && r > 0)
-		receive_all(msgs, r);
+	if (q->call == PL_recvmsg && r >= 0)
+		each_fd((const struct msghdr *)q->a[1], receive);
+	for (long i = 0; q->call == PL_recvmmsg && i < r; i++)
+		each_fd(&msgs[i].msg_hdr, receive);
 	return r;
 }

@@ -1,98 +1,85 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that open a file. The variadic ones are defined with all their arguments: the ABIs of x86-64 and arm64 pass both the same way. */
+/* Calls that open a file, or truncate it by its name. */
 #include "preload.h"
 
 #include <linux/openat2.h>
-#include <stdlib.h>
-#include <unistd.h>
 
-static mode_t mode_of(int flags, mode_t mode)
+void pl_release(int fd)
 {
-	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? mode : 0;
+	if (sfs_close(fd) == SFS_PASS)
+		sys_close(fd);
 }
 
-static int open_in_volume(int dirfd, const char *path, int flags, mode_t mode)
+long pl_new_fd(long fd)
 {
-	int fd;
+	int err;
 
-	pl_cancel_point();
-	fd = sfs_openat(dirfd, path, flags, mode);
-	if (fd == SFS_PASS)
-		return pl_adopt(REAL(openat)(dirfd, path, flags, mode));
-	return pl_new_fd((int)pl_ret(fd));
+	if (fd < 0 || likely(!pl_stdio_marked((int)fd)) || !sfs_ours((int)fd))
+		return fd;
+	err = pl_hand_over((int)fd);
+	if (likely(err >= 0))
+		return fd;
+	pl_release((int)fd);
+	return err;
 }
 
-WRAPPER int w_open(const char *path, int flags, mode_t mode)
+long pl_adopt(long fd)
 {
-	mode = mode_of(flags, mode);
-	if (likely(!sfs_active()))
-		return REAL(open)(path, flags, mode);
-	return open_in_volume(AT_FDCWD, path, flags, mode);
+	if (fd >= 0)
+		sfs_adopt((int)fd);
+	return pl_new_fd(fd);
 }
-EXPORT(open, w_open);
-EXPORT(open64, w_open);
-EXPORT(__open, w_open);
-EXPORT(__open64, w_open);
 
-WRAPPER int w_openat(int dirfd, const char *path, int flags, mode_t mode)
+long pl_adopt_created(long fd)
 {
-	mode = mode_of(flags, mode);
-	if (likely(!sfs_active()))
-		return REAL(openat)(dirfd, path, flags, mode);
-	return open_in_volume(dirfd, path, flags, mode);
-}
-EXPORT(openat, w_openat);
-EXPORT(openat64, w_openat);
+	const int err = fd >= 0 ? sfs_fd_durable((int)fd) : 0;
 
-WRAPPER int w_creat(const char *path, mode_t mode)
-{
-	if (likely(!sfs_active()))
-		return REAL(creat)(path, mode);
-	return open_in_volume(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+	if (err >= 0)
+		return pl_adopt(fd);
+	pl_release((int)fd);
+	return err;
 }
-EXPORT(creat, w_creat);
-EXPORT(creat64, w_creat);
-
-/* Fortified forms, for calls without a mode: when the flags need one, the C library ends the program. */
-WRAPPER int w_open_2(const char *path, int flags)
-{
-	if (likely(!sfs_active()) || flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE)
-		return REAL_AS(int (*)(const char *, int), __open_2)(path, flags);
-	return open_in_volume(AT_FDCWD, path, flags, 0);
-}
-EXPORT(__open_2, w_open_2);
-EXPORT(__open64_2, w_open_2);
-
-WRAPPER int w_openat_2(int dirfd, const char *path, int flags)
-{
-	if (likely(!sfs_active()) || flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE)
-		return REAL_AS(int (*)(int, const char *, int), __openat_2)(dirfd, path, flags);
-	return open_in_volume(dirfd, path, flags, 0);
-}
-EXPORT(__openat_2, w_openat_2);
-EXPORT(__openat64_2, w_openat_2);
 
 /*
- * openat2(2): the kernel knows its rules for paths. Like sfs_openat(), it opens a file that it is to truncate as it is; that is truncated when
- * whoever has staged data of it has handed it over.
+ * The arguments of the variadic ones lie where those of others do. Without O_CREAT or O_TMPFILE the mode is not looked
+ * at.
  */
-long pl_openat2_raw(int dirfd, const char *path, const struct open_how *how, size_t size)
+static long open_file(const struct request *q, int flags, mode_t mode)
 {
-	const uint64_t flags = how && size == sizeof(*how) ? how->flags : 0;
-	const bool truncate = (flags & O_TRUNC) && !(flags & O_PATH) && (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL);
-	struct open_how as_it_is;
+	if (q->named)
+		pl_cancel_point();
+	return pl_new_fd(sfs_openat(pl_fd(q), pl_path(q), flags, mode));
+}
+
+long do_open(const struct request *q)
+{
+	const unsigned char next = pl_rows[q->call].path;
+
+	if (q->call == PL_creat)
+		return open_file(q, O_CREAT | O_WRONLY | O_TRUNC, (mode_t)q->a[next]);
+	return open_file(q, (int)q->a[next], (mode_t)q->a[next + 1]);
+}
+
+/* Fortified forms, for calls without a mode: when the flags need one, the C library ends the program. */
+long do_open_2(const struct request *q)
+{
+	const int flags = (int)pl_next(q);
+
+	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? pl_make(q) : open_file(q, flags, 0);
+}
+
+/*
+ * The kernel knows its rules for paths. Like sfs_openat(), it opens a file that it is to truncate as it is; that is
+ * truncated when whoever has staged data of it has handed it over.
+ */
+static long open_then_truncate(const struct request *q, struct open_how how)
+{
+	const int flags = (int)how.flags;
 	struct stat st;
 	long fd, err;
 
-	if (!truncate) {
-		fd = sys_call4(SYS_openat2, dirfd, (long)path, (long)how, (long)size);
-		if (fd >= 0)
-			sfs_adopt((int)fd);
-		return flags & O_CREAT ? pl_adopt_created_raw((int)fd) : pl_new_fd_raw((int)fd);
-	}
-	as_it_is = *how;
-	as_it_is.flags &= ~(uint64_t)O_TRUNC;
-	fd = sys_call4(SYS_openat2, dirfd, (long)path, (long)&as_it_is, (long)size);
+	how.flags &= ~(uint64_t)O_TRUNC;
+	fd = sys_call4(SYS_openat2, q->a[0], q->a[1], (long)&how, sizeof(how));
 	if (fd < 0)
 		return fd;
 	err = sys_fstat((int)fd, &st);
@@ -100,58 +87,106 @@ long pl_openat2_raw(int dirfd, const char *path, const struct open_how *how, siz
 		err = -EISDIR;
 	if (err >= 0 && S_ISREG(st.st_mode)) {
 		sfs_adopt((int)fd);
-		err = sfs_truncate_open((int)fd, (int)flags);
+		err = sfs_truncate_open((int)fd, flags);
 	}
 	if (err >= 0)
-		return pl_adopt_created_raw((int)fd);
+		return pl_adopt_created(fd);
 	pl_release((int)fd);
 	return err;
 }
 
-WRAPPER int w_openat2(int dirfd, const char *path, const struct open_how *how, size_t size)
+long do_openat2(const struct request *q)
 {
-	if (likely(!sfs_active()))
-		return REAL_AS(int (*)(int, const char *, const void *, size_t), openat2)(dirfd, path, how, size);
-	pl_cancel_point();
-	return (int)pl_ret(pl_openat2_raw(dirfd, path, how, size));
-}
-EXPORT(openat2, w_openat2);
+	const struct open_how *how = (const struct open_how *)q->a[2];
+	const bool known = (size_t)q->a[3] == sizeof(*how) && sys_readable_all(how, sizeof(*how));
+	const uint64_t flags = known ? how->flags : 0;
+	long fd;
 
-WRAPPER int w_open_by_handle_at(int mount_fd, struct file_handle *handle, int flags)
-{
-	if (!(flags & O_TRUNC))
-		return pl_adopt(REAL(open_by_handle_at)(mount_fd, handle, flags));
-	if (sfs_active())
-		sfs_all_true();
-	return pl_adopt_created(REAL(open_by_handle_at)(mount_fd, handle, flags));
+	if (q->named)
+		pl_cancel_point();
+	if ((flags & O_TRUNC) && !(flags & O_PATH) && (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL))
+		return open_then_truncate(q, *how);
+	fd = sys_call4(SYS_openat2, q->a[0], q->a[1], q->a[2], q->a[3]);
+	return flags & O_CREAT ? pl_adopt_created(fd) : pl_adopt(fd);
 }
-EXPORT(open_by_handle_at, w_open_by_handle_at);
+
+/* The descriptor may be another process's, and the file one that it has staged. */
+long do_handle(const struct request *q)
+{
+	if (q->call != PL_open_by_handle_at || !(q->a[2] & O_TRUNC)) {
+		if (q->call != PL_open_by_handle_at)
+			sfs_all_true();
+		return pl_adopt(pl_make(q));
+	}
+	sfs_all_true();
+	return pl_adopt_created(pl_make(q));
+}
 
 /* The C library chooses the name and opens the file itself. */
-WRAPPER int w_mkstemp(char *template)
+long do_created(const struct request *q)
 {
-	return pl_adopt_created(REAL(mkstemp)(template));
+	return pl_adopt_created(pl_make(q));
 }
-EXPORT(mkstemp, w_mkstemp);
-EXPORT(mkstemp64, w_mkstemp);
 
-WRAPPER int w_mkostemp(char *template, int flags)
+/*
+ * A descriptor for the regular file of ours at path, opened for writing, which is how the core asks the other processes
+ * for it; negative when there is none, or it may not be written. pl_release() closes it: only of a file that is not
+ * open here.
+ */
+static int take_over(const char *path)
 {
-	return pl_adopt_created(REAL(mkostemp)(template, flags));
-}
-EXPORT(mkostemp, w_mkostemp);
-EXPORT(mkostemp64, w_mkostemp);
+	const int fd = sfs_openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
 
-WRAPPER int w_mkstemps(char *template, int suffix)
-{
-	return pl_adopt_created(REAL(mkstemps)(template, suffix));
+	if (fd < 0 || sfs_ours(fd))
+		return fd;
+	pl_release(fd);
+	return -1;
 }
-EXPORT(mkstemps, w_mkstemps);
-EXPORT(mkstemps64, w_mkstemps);
 
-WRAPPER int w_mkostemps(char *template, int suffix, int flags)
+/* Opening anything but a regular file may block, or be noticed at its other end. */
+static bool regular(const char *path, struct stat *st)
 {
-	return pl_adopt_created(REAL(mkostemps)(template, suffix, flags));
+	return sys_fstatat(AT_FDCWD, path, st, 0) == 0 && S_ISREG(st->st_mode);
 }
-EXPORT(mkostemps, w_mkostemps);
-EXPORT(mkostemps64, w_mkostemps);
+
+/* What any process has staged for the file must have gone to the kernel first, or it would come back later. */
+long do_truncate(const struct request *q)
+{
+	const char *path = pl_path(q);
+	const off_t len = q->a[1];
+	struct stat st;
+	long r;
+	int fd;
+
+	if (q->named)
+		pl_cancel_point();
+	r = len >= 0 && regular(path, &st) ? sfs_truncate_known(st.st_dev, st.st_ino, len) : SFS_PASS;
+	if (r == SFS_UNKNOWN) {
+		fd = take_over(path);
+		r = fd < 0 ? SFS_PASS : sfs_ftruncate(fd, len);
+		if (fd >= 0)
+			pl_release(fd);
+	}
+	if (r != SFS_PASS)
+		return r;
+	r = pl_make(q);
+	return r < 0 ? r : sfs_attr_durable(AT_FDCWD, path, 0);
+}
+
+int pl_give_up(const char *path)
+{
+	struct stat st;
+	int fd, err;
+
+	if (!regular(path, &st))
+		return 0; /* not there yet, or no file */
+	err = sfs_give_up_known(st.st_dev, st.st_ino);
+	if (err != SFS_UNKNOWN)
+		return err;
+	fd = take_over(path);
+	if (fd < 0)
+		return 0; /* not ours, or not to be written: the caller will say so */
+	err = sfs_make_true(fd, true);
+	pl_release(fd);
+	return err;
+}

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What every wrapper needs. A wrapper is a static function, exported under one or more names of the C library; calls.txt lists
- * every name with its policy, and libsplit.map exports exactly those.
+ * What the interception is made of. A call comes by name, through a wrapper, or by number, through syscall(2); both
+ * become a struct request, and the function of its row's policy (calls.def) does all that is to be done for files of a
+ * volume.
  *
- * Rules: errno is set only on failure; a descriptor that is not ours goes to the real function; nothing here allocates, locks
- * or prints. A call that we do not serve finds the kernel's view made true first (sfs_make_true), and is followed by
- * sfs_changed.
+ * Rules: errno is set only on failure; a descriptor that is not ours goes to the real function; nothing here allocates,
+ * locks or prints. A call that we do not serve finds the kernel's view made true first (sfs_make_true), and is followed
+ * by sfs_changed.
  */
 #ifndef SFS_PRELOAD_H
 #define SFS_PRELOAD_H
@@ -21,9 +22,11 @@
 
 #include <errno.h>
 
+#pragma GCC visibility push(hidden)
+
 /*
  * Exported names are assembler aliases of static functions: no clash with the types in headers (struct stat64, variadic
- * prototypes), and one function under all its names. Visibility is default; the version script decides.
+ * prototypes), and one function under all its names. They are the only symbols that the object exports.
  */
 #define WRAPPER		   static __attribute__((used, noinline, noclone))
 #define EXPORT(name, impl) __asm__(".globl " #name "\n\t.type " #name ", @function\n\t.set " #name ", " #impl)
@@ -31,27 +34,106 @@
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
+/* --- a call */
+
+struct request {
+	enum pl_call call;
+	bool named;    /* by name, not by number */
+	const long *a; /* six arguments */
+};
+
+/* What calls.def says of a call. Places of arguments are counted from 1 here; 0: it has none. */
+struct pl_row {
+	short number;
+	unsigned char result, fd, path, flags, fd2, path2;
+	bool nofollow;
+};
+enum pl_result { PL_I, PL_L, PL_P, PL_E, PL_R, PL_V };
+extern const struct pl_row pl_rows[PL_COUNT];
+
+/* No volume is served: every call is passed on. In a page that the loader has written to anyway. */
+extern bool pl_idle;
+
+/*
+ * Make the call: the real function, or by number the system call. Returns its result; on failure a negative errno
+ * value, or PL_FAILED when errno is set already. Of a pointer or size, 0 is failure.
+ */
+#define PL_FAILED (-65539)
+long pl_make(const struct request *q);
+
+static inline bool pl_failed(const struct request *q, long r)
+{
+	return pl_rows[q->call].result == PL_P ? r == 0 || (unsigned long)r >= -4095ul : r < 0;
+}
+
+/* Its descriptor, else AT_FDCWD; its path, else NULL; its at_flags; and the argument behind those. */
+static inline int pl_fd(const struct request *q)
+{
+	const unsigned char at = pl_rows[q->call].fd;
+
+	return at ? (int)q->a[at - 1] : AT_FDCWD;
+}
+static inline const char *pl_path(const struct request *q)
+{
+	const unsigned char at = pl_rows[q->call].path;
+
+	return at ? (const char *)q->a[at - 1] : NULL;
+}
+static inline int pl_at_flags(const struct request *q)
+{
+	const struct pl_row *row = &pl_rows[q->call];
+
+	return (row->flags ? (int)q->a[row->flags - 1] : 0) | (row->nofollow ? AT_SYMLINK_NOFOLLOW : 0);
+}
+static inline long pl_next(const struct request *q)
+{
+	const struct pl_row *row = &pl_rows[q->call];
+	const unsigned char last = row->path ? row->path : row->fd;
+
+	return q->a[row->flags == last + 1 ? row->flags : last];
+}
+
 /* The kernel's convention for results turned into the C library's. */
 static inline long pl_ret(long r)
 {
-	extern int *__errno_location(void) __attribute__((weak));
+	extern int *__errno_location(void) __attribute__((weak, visibility("default")));
 
 	if (likely((unsigned long)r < -4095ul))
-		return r;
+		return r == PL_FAILED ? -1 : r;
 	if (__errno_location)
 		*__errno_location() = (int)-r;
 	return -1;
 }
 
 /*
- * Calls that POSIX makes cancellation points stay that when we serve them. Nothing is checked until the program has called
- * pthread_cancel once.
+ * The policies: do_<policy>(q) is the call with all that comes before and after it, and returns what pl_make() would.
  */
-extern int pl_cancel_used __attribute__((visibility("hidden")));
-void pl_test_cancel(void) __attribute__((visibility("hidden"), cold));
+typedef long pl_policy(const struct request *q);
+pl_policy do_serve, do_read_chk, do_posix_fallocate;					 /* rw.c */
+pl_policy do_open, do_open_2, do_openat2, do_handle, do_created, do_truncate;		 /* open.c */
+pl_policy do_close, do_close_range, do_closefrom, do_unshare, do_dup, do_dup2, do_fcntl; /* descriptors.c */
+pl_policy do_foreign, do_foreign_two;
+pl_policy do_entry, do_attribute, do_mode, do_setxattr, do_rename, do_link, do_unlink, do_times, do_stat,
+	do_statx;							    /* names.c */
+pl_policy do_true_then, do_all_true, do_sync, do_ioctl, do_mmap, do_limits; /* kernel.c */
+pl_policy do_aio, do_lio_listio, do_io_submit, do_ring;
+pl_policy do_sendmsg, do_recvmsg;								    /* msg.c */
+pl_policy do_fork, do_clone, do_forkpty, do_daemon, do_login_tty, do_exec, do_exit, do_exit_thread; /* process.c */
+pl_policy do_handler, do_cancel;
+pl_policy do_fopen, do_fdopen, do_fclose, do_freopen, do_tmpfile, do_setmntent, do_unmade; /* stdio.c */
+pl_policy do_out, do_wide, do_fwide;							   /* stdout.c */
 
-/* signals.c: of handlers that are there already. */
-void pl_signals_start(void) __attribute__((visibility("hidden"), cold));
+/* A call by name, for wrappers written by hand. */
+long pl_call(long a, long b, long c, long d, long e, long f, enum pl_call call);
+
+/* --- helpers */
+
+/*
+ * Calls that POSIX makes cancellation points stay that when we serve them. Nothing is checked until the program has
+ * called pthread_cancel once.
+ */
+extern int pl_cancel_used;
+void pl_test_cancel(void) __attribute__((cold));
 
 /* faults.c: SIGSEGV and SIGBUS, whose handler is ours. */
 struct sigaction;
@@ -66,9 +148,12 @@ static inline void pl_cancel_point(void)
 		pl_test_cancel();
 }
 
+/* signals.c: of handlers that are there already. */
+void pl_signals_start(void) __attribute__((cold));
+
 /*
- * Addresses that no program has memory at: NULL and its neighbours, and the kernel's half. Other bad buffers end the program
- * where the kernel would say EFAULT (docs/interception.md); to know would take a system call per access.
+ * Addresses that no program has memory at: NULL and its neighbours, and the kernel's half. Other bad buffers end the
+ * program where the kernel would say EFAULT (docs/interception.md); to know would take a system call per access.
  */
 static inline bool pl_bad_buffer(const void *buf, size_t n)
 {
@@ -76,149 +161,56 @@ static inline bool pl_bad_buffer(const void *buf, size_t n)
 }
 
 /*
- * Serve fd with `serve`; when it is not ours or the core passes, make the call `pass`. Both are expressions, `pass` sets errno
- * itself.
+ * Descriptors that the C library writes to without our seeing it: the standard streams' 0, 1 and 2, and whatever is
+ * under a FILE. A file that gets such a number is the kernel's from then on (stdio.c).
  */
-#define SERVE(fd, serve, pass)                                                                                                 \
-	do {                                                                                                                   \
-		long r_;                                                                                                       \
-                                                                                                                               \
-		if (likely(!sfs_ours(fd)))                                                                                     \
-			return pass;                                                                                           \
-		pl_cancel_point();                                                                                             \
-		r_ = (serve);                                                                                                  \
-		if (likely(r_ != SFS_PASS))                                                                                    \
-			return (__typeof__(pass))pl_ret(r_);                                                                   \
-		r_ = (long)(pass);                                                                                             \
-		sfs_changed(fd);                                                                                               \
-		return (__typeof__(pass))r_;                                                                                   \
-	} while (0)
+void pl_stdio_mark(int fd);
+void pl_stdio_unmark(int fd);
+bool pl_stdio_marked(int fd);
 
-/* Make fd true, make the call, tell the core. fd may be anybody's. */
-#define TRUE_THEN(fd, pass)                                                                                                    \
-	do {                                                                                                                   \
-		long r_;                                                                                                       \
-                                                                                                                               \
-		if (likely(!sfs_ours(fd)))                                                                                     \
-			return pass;                                                                                           \
-		r_ = sfs_make_true(fd, false);                                                                                 \
-		if (r_ < 0)                                                                                                    \
-			return (__typeof__(pass))pl_ret(r_);                                                                   \
-		r_ = (long)(pass);                                                                                             \
-		sfs_changed(fd);                                                                                               \
-		return (__typeof__(pass))r_;                                                                                   \
-	} while (0)
+/* fd, if it is ours, is true; the file of fd, ours, is the kernel's from now on, written to without our seeing it. */
+static inline int pl_true(int fd)
+{
+	const int err = sfs_ours(fd) ? sfs_make_true(fd, false) : 0;
 
-/*
- * Descriptors that the C library writes to without our seeing it: the standard streams' 0, 1 and 2, and whatever is under a
- * FILE. A file that gets such a number is the kernel's from then on (stdio.c).
- */
-void pl_stdio_mark(int fd) __attribute__((visibility("hidden")));
-void pl_stdio_unmark(int fd) __attribute__((visibility("hidden")));
-bool pl_stdio_marked(int fd) __attribute__((visibility("hidden")));
-
-/* A metadata call by number, and what makes it durable; SFS_PASS when it is none. The result is the kernel's. */
-long pl_meta_by_number(long n, const long a[6]) __attribute__((visibility("hidden")));
-
-/* By number, with the kernel's convention for results. */
-long pl_ioctl_raw(int fd, unsigned long request, void *arg) __attribute__((visibility("hidden")));
-struct open_how;
-long pl_openat2_raw(int dirfd, const char *path, const struct open_how *how, size_t size) __attribute__((visibility("hidden")));
-/* sendmsg, sendmmsg, recvmsg and recvmmsg. */
-long pl_msg_by_number(long n, const long a[6]) __attribute__((visibility("hidden")));
-long pl_unshare_raw(int flags) __attribute__((visibility("hidden")));
-long pl_close_range_raw(unsigned first, unsigned last, unsigned flags) __attribute__((visibility("hidden")));
-
-/*
- * A descriptor for the regular file of ours at path, opened for writing; negative when there is none, or it may not be written.
- * pl_release closes it.
- */
-int pl_take_over(const char *path) __attribute__((visibility("hidden")));
-long pl_truncate(const char *path, off_t len) __attribute__((visibility("hidden")));
-/* Before the C library truncates the file at path: true, and the kernel's from then on. */
-int pl_give_up(const char *path) __attribute__((visibility("hidden")));
-void pl_release(int fd) __attribute__((visibility("hidden")));
-
-/* The file of fd, ours, is the kernel's from now on: it will be written to without our seeing it. */
+	return err < 0 ? err : 0;
+}
+static inline void pl_changed(int fd)
+{
+	if (sfs_ours(fd))
+		sfs_changed(fd);
+}
 static inline int pl_hand_over(int fd)
 {
-	int err = sfs_write_through(fd);
+	const int err = sfs_write_through(fd);
 
 	return err < 0 ? err : sfs_make_true(fd, true);
 }
 
 /*
- * Another process is about to share all open file descriptions: what it writes to a file must be the kernel's to order. For standard output
- * that holds even where the other process has no library and writes at the same time as this one, which shells' children do.
+ * The file at path made true; without a path the open file fd. Only what stands for lost data stops the call that
+ * follows; a path that does not exist is for the real call to report.
  */
-static inline void pl_share(void)
-{
-	if (sfs_ours(1))
-		pl_hand_over(1); /* an error is the next write's */
-	sfs_write_through_all();
-}
+int pl_path_true(int fd, const char *path, int at_flags);
+/*
+ * Before the C library truncates the file at path: it is true, and the kernel's from then on. No descriptor of a file
+ * that is open here is closed, which would drop the process's locks on it.
+ */
+int pl_give_up(const char *path);
+/* Close fd, which has just come into being. */
+void pl_release(int fd);
+/* Another process is about to share all open file descriptions: what it writes is the kernel's to order. */
+void pl_share(void);
 
 /*
- * fd has just come into being as a descriptor of ours (open, dup, ...); a negative errno value is let through. When its file
- * cannot be made true the descriptor is of no use.
+ * fd has just come into being: known to the core already; from somewhere else; or by a call that may have created or
+ * truncated the file, which is durable then. Returns fd, a negative value that was given, or an error: then the
+ * descriptor is closed, being of no use.
  */
-static inline int pl_new_fd_raw(int fd)
-{
-	int err;
+long pl_new_fd(long fd);
+long pl_adopt(long fd);
+long pl_adopt_created(long fd);
 
-	if (fd < 0 || likely(!pl_stdio_marked(fd)) || !sfs_ours(fd))
-		return fd;
-	err = pl_hand_over(fd);
-	if (unlikely(err < 0)) {
-		pl_release(fd);
-		return err;
-	}
-	return fd;
-}
-
-/* The same in the C library's convention: -1 when the call has failed already. */
-static inline int pl_new_fd(int fd)
-{
-	return fd < 0 ? fd : (int)pl_ret(pl_new_fd_raw(fd));
-}
-
-/* The same for a descriptor the core has not seen yet. */
-static inline int pl_adopt(int fd)
-{
-	if (fd < 0 || !sfs_active())
-		return fd;
-	sfs_adopt(fd);
-	return pl_new_fd(fd);
-}
-
-/* The same for a file that the call may have created or truncated: that is durable, or the descriptor is of no use. */
-static inline int pl_adopt_created_raw(int fd)
-{
-	int err = fd >= 0 && sfs_active() ? sfs_fd_durable(fd) : 0;
-
-	if (fd < 0 || !sfs_active())
-		return fd;
-	sfs_adopt(fd);
-	if (err >= 0)
-		return pl_new_fd_raw(fd);
-	pl_release(fd);
-	return err;
-}
-
-static inline int pl_adopt_created(int fd)
-{
-	return fd < 0 ? fd : (int)pl_ret(pl_adopt_created_raw(fd));
-}
-
-/*
- * The file at path made true. Only what stands for lost data stops the call that follows; a path that does not exist is for
- * the real call to report.
- */
-static inline int pl_path_true(int dirfd, const char *path, int at_flags)
-{
-	int err = sfs_make_path_true(dirfd, path, at_flags);
-
-	return err == -EIO || err == -ENOSPC || err == -EDQUOT ? err : 0;
-}
+#pragma GCC visibility pop
 
 #endif

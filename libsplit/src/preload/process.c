@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes that come and go: fork in its forms, and exit. */
+/* Processes and threads that come and go: fork in its forms, new programs, exit, cancellation. */
 #include "preload.h"
 
-#include <pty.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include <utmp.h>
+
+/*
+ * For standard output this holds even where the other process has no library and writes at the same time as this one,
+ * as shells' children do.
+ */
+void pl_share(void)
+{
+	if (sfs_ours(1))
+		pl_hand_over(1); /* an error is the next write's */
+	sfs_write_through_all();
+}
 
 /* The child will share every open file description. */
 static void before_fork(void)
@@ -16,13 +27,8 @@ static void before_fork(void)
 	sfs_fork_prepare();
 }
 
-/* The child is told apart by the result. */
-static pid_t fork_with(pid_t (*fork_fn)(void))
+static long after_fork(long pid)
 {
-	pid_t pid;
-
-	before_fork();
-	pid = fork_fn();
 	if (pid == 0)
 		sfs_fork_child();
 	else
@@ -30,29 +36,87 @@ static pid_t fork_with(pid_t (*fork_fn)(void))
 	return pid;
 }
 
-WRAPPER pid_t w_fork(void)
+/* By number vfork is a fork, too. */
+long do_fork(const struct request *q)
 {
-	return sfs_active() ? fork_with(REAL(fork)) : REAL(fork)();
+	before_fork();
+	return after_fork(q->named ? pl_make(q) : sys_call5(SYS_clone, SIGCHLD, 0, 0, 0, 0));
 }
-EXPORT(fork, w_fork);
-EXPORT(__fork, w_fork);
 
-WRAPPER pid_t w__Fork(void)
+/* struct clone_args of clone3(2) begins with its flags. */
+static bool flags_of(const struct request *q, uint64_t *flags)
 {
-	pid_t (*fn)(void) = REAL_AS(pid_t(*)(void), _Fork);
+	const uint64_t *args = (const uint64_t *)q->a[0];
 
-	return sfs_active() ? fork_with(fn) : fn();
+	if (q->call == PL_clone3 && !sys_readable_all(args, sizeof(*args)))
+		return false;
+	*flags = q->call == PL_clone3 ? *args : (uint64_t)q->a[0];
+	return true;
 }
-EXPORT(_Fork, w__Fork);
+
+/* By number. Without CLONE_VM it is a fork; with it, it is a thread, or a spawn that runs no code of ours. */
+long do_clone(const struct request *q)
+{
+	uint64_t flags;
+
+	if (!flags_of(q, &flags) || flags & CLONE_VM || (q->call == PL_clone && q->a[1]))
+		return pl_make(q);
+	before_fork();
+	return after_fork(pl_make(q));
+}
+
+struct clone_start {
+	int (*fn)(void *);
+	void *arg;
+};
+
+/* The child has a copy of the parent's memory, and with it of the structure. */
+static int clone_child(void *arg)
+{
+	struct clone_start *s = arg;
+
+	sfs_fork_child();
+	/* The C library would end this thread alone, and not our own. */
+	pl_call(s->fn(s->arg), 0, 0, 0, 0, 0, PL__exit);
+	return 0;
+}
+
+WRAPPER int w_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
+{
+	struct clone_start start = {fn, arg};
+	int (*real)(int (*)(void *), void *, int, void *, ...) = REAL(clone);
+	void *parent_tid, *tls, *child_tid;
+	va_list ap;
+	int pid;
+
+	va_start(ap, arg);
+	parent_tid = va_arg(ap, void *);
+	tls = va_arg(ap, void *);
+	child_tid = va_arg(ap, void *);
+	va_end(ap);
+	if (pl_idle || flags & CLONE_VM || !fn || !stack)
+		return real(fn, stack, flags, arg, parent_tid, tls, child_tid);
+	before_fork();
+	pid = real(clone_child, stack, flags, &start, parent_tid, tls, child_tid);
+	sfs_fork_parent();
+	return pid;
+}
+EXPORT(clone, w_clone);
+EXPORT(__clone, w_clone);
+
+static long fork_instead(void)
+{
+	return pl_call(0, 0, 0, 0, 0, 0, PL_fork);
+}
 
 /*
- * A vfork child runs in its parent's memory with a descriptor table of its own: its close and dup2 would change our table for
- * the parent. So with volumes vfork is fork. Without, the real vfork must return to the caller's own frame, twice: hence a
- * jump, and no frame here.
+ * A vfork child runs in its parent's memory with a descriptor table of its own: its close and dup2 would change our
+ * table for the parent. So with volumes vfork is fork. Without, the real vfork must return to the caller's own frame,
+ * twice: hence a jump, and no frame here.
  */
 __attribute__((used)) static void *vfork_target(void)
 {
-	return sfs_active() ? (void *)w_fork : pl_real(PL_vfork);
+	return pl_idle ? pl_real(PL_vfork) : (void *)fork_instead;
 }
 
 #if defined(__x86_64__)
@@ -92,127 +156,147 @@ __asm__(".text\n\t"
 EXPORT(vfork, w_vfork);
 EXPORT(__vfork, w_vfork);
 
-static void leaving(void)
+long do_forkpty(const struct request *q)
 {
-	if (sfs_active())
-		sfs_exit();
-}
+	long pid;
 
-WRAPPER void w__exit(int status)
-{
-	leaving();
-	REAL(_exit)(status);
-}
-EXPORT(_exit, w__exit);
-EXPORT(_Exit, w__exit);
-
-struct clone_start {
-	int (*fn)(void *);
-	void *arg;
-};
-
-/* The child has a copy of the parent's memory, and with it of the structure. */
-static int clone_child(void *arg)
-{
-	struct clone_start *s = arg;
-
-	sfs_fork_child();
-	/* The C library would end this thread alone, and not our own. */
-	w__exit(s->fn(s->arg));
-	return 0;
-}
-
-/* clone without CLONE_VM is a fork; with it, it is a thread, or a spawn that runs no code of ours. */
-WRAPPER int w_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
-{
-	struct clone_start start = {fn, arg};
-	int (*real)(int (*)(void *), void *, int, void *, ...) = REAL(clone);
-	void *parent_tid, *tls, *child_tid;
-	va_list ap;
-	int pid;
-
-	va_start(ap, arg);
-	parent_tid = va_arg(ap, void *);
-	tls = va_arg(ap, void *);
-	child_tid = va_arg(ap, void *);
-	va_end(ap);
-	if (!sfs_active() || flags & CLONE_VM || !fn || !stack)
-		return real(fn, stack, flags, arg, parent_tid, tls, child_tid);
 	before_fork();
-	pid = real(clone_child, stack, flags, &start, parent_tid, tls, child_tid);
-	sfs_fork_parent();
+	pid = after_fork(pl_make(q));
+	for (int fd = 0; fd <= 2 && pid == 0; fd++)
+		sfs_replaced(fd); /* the terminal's */
 	return pid;
 }
-EXPORT(clone, w_clone);
-EXPORT(__clone, w_clone);
-
-WRAPPER int w_forkpty(int *master, char *name, const struct termios *tio, const struct winsize *size)
-{
-	int pid;
-
-	if (!sfs_active())
-		return REAL(forkpty)(master, name, tio, size);
-	before_fork();
-	pid = REAL(forkpty)(master, name, tio, size);
-	if (pid == 0) {
-		sfs_fork_child();
-		for (int fd = 0; fd <= 2; fd++)
-			sfs_replaced(fd); /* the terminal's */
-	} else {
-		sfs_fork_parent();
-	}
-	return pid;
-}
-EXPORT(forkpty, w_forkpty);
 
 /* The C library makes a terminal of 0, 1 and 2. */
-WRAPPER int w_login_tty(int fd)
+long do_login_tty(const struct request *q)
 {
-	for (int i = 0; i <= 2 && sfs_active(); i++)
+	for (int i = 0; i <= 2; i++)
 		sfs_forget(i);
-	return REAL(login_tty)(fd);
+	return pl_make(q);
 }
-EXPORT(login_tty, w_login_tty);
 
-/* The parent ends inside the C library, the child returns; 0, 1 and 2 become /dev/null unless noclose. */
-WRAPPER int w_daemon(int nochdir, int noclose)
+/*
+ * The parent ends inside the C library, the child returns; 0, 1 and 2 become /dev/null unless noclose, the second
+ * argument.
+ */
+long do_daemon(const struct request *q)
 {
-	int pid, r;
+	const int pid = sys_getpid();
+	long r;
 
-	if (!sfs_active())
-		return REAL(daemon)(nochdir, noclose);
 	sfs_exec_prepare();
-	for (int fd = 0; fd <= 2 && !noclose; fd++)
+	for (int fd = 0; fd <= 2 && !(int)q->a[1]; fd++)
 		sfs_forget(fd);
-	pid = sys_getpid();
 	before_fork();
-	r = REAL(daemon)(nochdir, noclose);
-	if (sys_getpid() != pid)
-		sfs_fork_child();
-	else
-		sfs_fork_parent();
+	r = pl_make(q);
+	after_fork(sys_getpid() == pid);
 	return r;
 }
-EXPORT(daemon, w_daemon);
+
+/*
+ * A new program in this process or in a new one: it knows nothing of us, so everything is true before it starts. A
+ * child that posix_spawn, system or popen make calls inside the C library, in the parent's memory: nothing of ours runs
+ * there.
+ */
+long do_exec(const struct request *q)
+{
+	pl_share();
+	sfs_exec_prepare();
+	return pl_make(q);
+}
+
+/* Number of arguments before the terminating NULL, which is one more of them in ap. */
+static size_t count_args(va_list ap)
+{
+	size_t n = 0;
+
+	while (va_arg(ap, char *))
+		n++;
+	return n;
+}
+
+/*
+ * The list of arguments becomes a vector on the stack, as in the C library: exec is called where nothing may be
+ * allocated.
+ */
+#define LIST_TO_VECTOR(arg, argv)                                                                                      \
+	va_list ap_;                                                                                                   \
+	size_t n_ = 0;                                                                                                 \
+	if (arg) {                                                                                                     \
+		va_start(ap_, arg);                                                                                    \
+		n_ = 1 + count_args(ap_);                                                                              \
+		va_end(ap_);                                                                                           \
+	}                                                                                                              \
+	char *argv[n_ + 1];                                                                                            \
+	argv[0] = (char *)arg;                                                                                         \
+	va_start(ap_, arg);                                                                                            \
+	for (size_t i_ = 1; i_ <= n_; i_++)                                                                            \
+	argv[i_] = va_arg(ap_, char *)
+
+WRAPPER int w_execl(const char *path, const char *arg, ...)
+{
+	LIST_TO_VECTOR(arg, argv);
+	va_end(ap_);
+	return (int)pl_call((long)path, (long)argv, 0, 0, 0, 0, PL_execv);
+}
+EXPORT(execl, w_execl);
+
+WRAPPER int w_execlp(const char *file, const char *arg, ...)
+{
+	LIST_TO_VECTOR(arg, argv);
+	va_end(ap_);
+	return (int)pl_call((long)file, (long)argv, 0, 0, 0, 0, PL_execvp);
+}
+EXPORT(execlp, w_execlp);
+
+/* The environment follows the terminating NULL. */
+WRAPPER int w_execle(const char *path, const char *arg, ...)
+{
+	LIST_TO_VECTOR(arg, argv);
+	char **envp = va_arg(ap_, char **);
+
+	va_end(ap_);
+	return (int)pl_call((long)path, (long)argv, (long)envp, 0, 0, 0, PL_execve);
+}
+EXPORT(execle, w_execle);
 
 /* What the program's own exit handlers write is caught by the destructor. */
-WRAPPER void w_exit(int status)
+long do_exit(const struct request *q)
 {
-	leaving();
-	REAL(exit)(status);
+	sfs_exit();
+	return pl_make(q);
 }
-EXPORT(exit, w_exit);
 
-WRAPPER void w_quick_exit(int status)
+/* By number, of a thread: our own would go on alone after the last. */
+long do_exit_thread(const struct request *q)
 {
-	leaving();
-	REAL(quick_exit)(status);
+	if (!sfs_one_thread())
+		return pl_make(q);
+	sfs_exit();
+	return sys_call1(SYS_exit_group, q->a[0]);
 }
-EXPORT(quick_exit, w_quick_exit);
 
-WRAPPER void w_abort(void)
+/* By number: the handler is the program's own, and not put off. */
+long do_handler(const struct request *q)
 {
-	leaving();
-	REAL(abort)();
+	sfs_handler_installed();
+	return pl_make(q);
 }
-EXPORT(abort, w_abort);
+
+int pl_cancel_used;
+
+void pl_test_cancel(void)
+{
+	REAL(pthread_testcancel)();
+}
+
+/*
+ * Noticed here, acted upon in the calls that we serve. The C library has a handler for threads that are cancelled at
+ * once.
+ */
+long do_cancel(const struct request *q)
+{
+	__atomic_store_n(&pl_cancel_used, 1, __ATOMIC_RELAXED);
+	sfs_handler_installed();
+	return pl_make(q);
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read and write in all their forms. */
+/* Bytes: read and write in all their forms, and what else the core serves by descriptor. */
 #include "preload.h"
 
 #include <unistd.h>
@@ -11,6 +11,22 @@ static inline struct sfs_ofd *quick(int fd, const void *buf, size_t n)
 
 	return ofd && likely(!pl_bad_buffer(buf, n) && !pl_cancel_used) ? ofd : NULL;
 }
+
+/* Where speed matters: serve fd, and when it is not ours or the core passes, make the call. Both are expressions. */
+#define SERVE(fd, serve, pass)                                                                                         \
+	do {                                                                                                           \
+		long r_;                                                                                               \
+                                                                                                                       \
+		if (likely(!sfs_ours(fd)))                                                                             \
+			return pass;                                                                                   \
+		pl_cancel_point();                                                                                     \
+		r_ = (serve);                                                                                          \
+		if (likely(r_ != SFS_PASS))                                                                            \
+			return pl_ret(r_);                                                                             \
+		r_ = (pass);                                                                                           \
+		sfs_changed(fd);                                                                                       \
+		return r_;                                                                                             \
+	} while (0)
 
 WRAPPER ssize_t w_read(int fd, void *buf, size_t n)
 {
@@ -35,17 +51,20 @@ EXPORT(write, w_write);
 EXPORT(__write, w_write);
 
 /* A negative offset would mean "at the file offset" to the core; here it is an error, and the real call knows which. */
+static bool refused(const void *buf, size_t n, off_t off, long *error)
+{
+	*error = off < 0 ? SFS_PASS : -EFAULT;
+	return unlikely(off < 0 || pl_bad_buffer(buf, n));
+}
+
 WRAPPER ssize_t w_pread(int fd, void *buf, size_t n, off_t off)
 {
 	struct sfs_ofd *ofd = quick(fd, buf, n);
+	long error;
 
 	if (ofd && off >= 0 && sfs_read_window(ofd, fd, buf, n, off))
 		return (ssize_t)n;
-	SERVE(fd,
-	      off < 0				? SFS_PASS
-	      : unlikely(pl_bad_buffer(buf, n)) ? -EFAULT
-						: sfs_read(fd, buf, n, off),
-	      REAL(pread)(fd, buf, n, off));
+	SERVE(fd, refused(buf, n, off, &error) ? error : sfs_read(fd, buf, n, off), REAL(pread)(fd, buf, n, off));
 }
 EXPORT(pread, w_pread);
 EXPORT(pread64, w_pread);
@@ -53,74 +72,13 @@ EXPORT(__pread64, w_pread);
 
 WRAPPER ssize_t w_pwrite(int fd, const void *buf, size_t n, off_t off)
 {
-	SERVE(fd,
-	      off < 0				? SFS_PASS
-	      : unlikely(pl_bad_buffer(buf, n)) ? -EFAULT
-						: sfs_write(fd, buf, n, off),
-	      REAL(pwrite)(fd, buf, n, off));
+	long error;
+
+	SERVE(fd, refused(buf, n, off, &error) ? error : sfs_write(fd, buf, n, off), REAL(pwrite)(fd, buf, n, off));
 }
 EXPORT(pwrite, w_pwrite);
 EXPORT(pwrite64, w_pwrite);
 EXPORT(__pwrite64, w_pwrite);
-
-WRAPPER ssize_t w_readv(int fd, const struct iovec *iov, int cnt)
-{
-	SERVE(fd, sfs_readv(fd, iov, cnt, -1, 0), REAL(readv)(fd, iov, cnt));
-}
-EXPORT(readv, w_readv);
-
-WRAPPER ssize_t w_writev(int fd, const struct iovec *iov, int cnt)
-{
-	SERVE(fd, sfs_writev(fd, iov, cnt, -1, 0), REAL(writev)(fd, iov, cnt));
-}
-EXPORT(writev, w_writev);
-
-WRAPPER ssize_t w_preadv(int fd, const struct iovec *iov, int cnt, off_t off)
-{
-	SERVE(fd, off < 0 ? SFS_PASS : sfs_readv(fd, iov, cnt, off, 0), REAL(preadv)(fd, iov, cnt, off));
-}
-EXPORT(preadv, w_preadv);
-EXPORT(preadv64, w_preadv);
-
-WRAPPER ssize_t w_pwritev(int fd, const struct iovec *iov, int cnt, off_t off)
-{
-	SERVE(fd, off < 0 ? SFS_PASS : sfs_writev(fd, iov, cnt, off, 0), REAL(pwritev)(fd, iov, cnt, off));
-}
-EXPORT(pwritev, w_pwritev);
-EXPORT(pwritev64, w_pwritev);
-
-/* Offset -1 is the file offset here. */
-WRAPPER ssize_t w_preadv2(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
-{
-	SERVE(fd, off < -1 ? SFS_PASS : sfs_readv(fd, iov, cnt, off, flags), REAL(preadv2)(fd, iov, cnt, off, flags));
-}
-EXPORT(preadv2, w_preadv2);
-EXPORT(preadv64v2, w_preadv2);
-
-WRAPPER ssize_t w_pwritev2(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
-{
-	SERVE(fd, off < -1 ? SFS_PASS : sfs_writev(fd, iov, cnt, off, flags), REAL(pwritev2)(fd, iov, cnt, off, flags));
-}
-EXPORT(pwritev2, w_pwritev2);
-EXPORT(pwritev64v2, w_pwritev2);
-
-/* Fortified forms: the C library ends a program that would overrun its buffer. */
-WRAPPER ssize_t w_read_chk(int fd, void *buf, size_t n, size_t room)
-{
-	if (unlikely(n > room))
-		return REAL_AS(ssize_t(*)(int, void *, size_t, size_t), __read_chk)(fd, buf, n, room);
-	return w_read(fd, buf, n);
-}
-EXPORT(__read_chk, w_read_chk);
-
-WRAPPER ssize_t w_pread_chk(int fd, void *buf, size_t n, off_t off, size_t room)
-{
-	if (unlikely(n > room))
-		return REAL_AS(ssize_t(*)(int, void *, size_t, off_t, size_t), __pread_chk)(fd, buf, n, off, room);
-	return w_pread(fd, buf, n, off);
-}
-EXPORT(__pread_chk, w_pread_chk);
-EXPORT(__pread64_chk, w_pread_chk);
 
 WRAPPER off_t w_lseek(int fd, off_t off, int whence)
 {
@@ -129,3 +87,111 @@ WRAPPER off_t w_lseek(int fd, off_t off, int whence)
 EXPORT(lseek, w_lseek);
 EXPORT(lseek64, w_lseek);
 EXPORT(__lseek, w_lseek);
+EXPORT(llseek, w_lseek);
+
+static long serve_bytes(const struct request *q, int fd)
+{
+	void *buf = (void *)q->a[1];
+	const size_t n = (size_t)q->a[2];
+	const off_t off = q->a[3];
+	long error;
+
+	switch (q->call) {
+	case PL_read:
+		return pl_bad_buffer(buf, n) ? -EFAULT : sfs_read(fd, buf, n, -1);
+	case PL_write:
+		return pl_bad_buffer(buf, n) ? -EFAULT : sfs_write(fd, buf, n, -1);
+	case PL_pread:
+		return refused(buf, n, off, &error) ? error : sfs_read(fd, buf, n, off);
+	default:
+		return refused(buf, n, off, &error) ? error : sfs_write(fd, buf, n, off);
+	}
+}
+
+/* Offset -1 is the file offset to preadv2 and pwritev2 alone. */
+static long serve_vector(const struct request *q, int fd)
+{
+	const struct iovec *iov = (const struct iovec *)q->a[1];
+	const int cnt = (int)q->a[2];
+	const bool two = q->call == PL_preadv2 || q->call == PL_pwritev2;
+	const bool placed = two || q->call == PL_preadv || q->call == PL_pwritev;
+	const off_t off = placed ? q->a[3] : -1;
+	const int flags = two ? (int)q->a[q->named ? 4 : 5] : 0;
+
+	if (placed && off < (two ? -1 : 0))
+		return SFS_PASS;
+	if (cnt > 0 && pl_bad_buffer(iov, (size_t)cnt * sizeof(*iov)))
+		return -EFAULT;
+	if (q->call == PL_readv || q->call == PL_preadv || q->call == PL_preadv2)
+		return sfs_readv(fd, iov, cnt, off, flags);
+	return sfs_writev(fd, iov, cnt, off, flags);
+}
+
+static long serve(const struct request *q, int fd)
+{
+	const long *a = q->a;
+
+	switch (q->call) {
+	case PL_read:
+	case PL_write:
+	case PL_pread:
+	case PL_pwrite:
+		return serve_bytes(q, fd);
+	case PL_lseek:
+		return sfs_lseek(fd, a[1], (int)a[2]);
+	case PL_fsync:
+	case PL_fdatasync:
+		return sfs_fsync(fd, q->call == PL_fdatasync);
+	case PL_ftruncate:
+		return sfs_ftruncate(fd, a[1]);
+	case PL_fallocate:
+		return sfs_fallocate(fd, (int)a[1], a[2], a[3]);
+	default:
+		return serve_vector(q, fd);
+	}
+}
+
+long do_serve(const struct request *q)
+{
+	const int fd = pl_fd(q);
+	long r;
+
+	if (!sfs_ours(fd))
+		return pl_make(q);
+	if (q->named)
+		pl_cancel_point();
+	r = serve(q, fd);
+	if (likely(r != SFS_PASS))
+		return r;
+	r = pl_make(q);
+	sfs_changed(fd);
+	return r;
+}
+
+/* Fortified forms: the C library ends a program that would overrun its buffer. */
+long do_read_chk(const struct request *q)
+{
+	const bool placed = q->call == PL___pread_chk;
+	const struct request plain = {.call = placed ? PL_pread : PL_read, .named = q->named, .a = q->a};
+
+	return (size_t)q->a[2] > (size_t)q->a[placed ? 4 : 3] ? pl_make(q) : do_serve(&plain);
+}
+
+/* Where the file system can't, the C library writes the blocks itself, behind our back. */
+long do_posix_fallocate(const struct request *q)
+{
+	const int fd = pl_fd(q);
+	long r;
+
+	if (!sfs_ours(fd))
+		return pl_make(q);
+	r = sfs_fallocate(fd, 0, q->a[1], q->a[2]);
+	if (r != SFS_PASS && r != -EOPNOTSUPP)
+		return r;
+	r = sfs_make_true(fd, false);
+	if (r < 0)
+		return r;
+	r = pl_make(q);
+	sfs_changed(fd);
+	return r == 0 ? sfs_fd_durable(fd) : r;
+}

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * FILEs. A regular file of ours gets one that calls us (stream.c). A FILE of the C library's own making reads and writes inside
- * itself where no wrapper sees it, so the file under it is the kernel's for good: made true when the FILE comes into being, and
- * never staged again. So is a file that takes the number of a standard stream, or of a descriptor under such a FILE, by dup2 or
- * by open.
+ * FILEs. A regular file of ours gets one that calls us (stream.c). A FILE of the C library's own making reads and
+ * writes inside itself where no wrapper sees it, so the file under it is the kernel's for good: made true when the FILE
+ * comes into being, and never staged again. So is a file that takes the number of a standard stream, or of a descriptor
+ * under such a FILE, by dup2 or by open.
  */
 #include "stream.h"
 
-#include <execinfo.h>
-#include <mntent.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -51,8 +49,8 @@ static void unmade(FILE *f)
 }
 
 /*
- * The descriptor under a FILE that the C library has just opened gets an open file description that writes through, where the
- * volume's mode promises that a completed call is durable: nobody but the FILE knows the description yet.
+ * The descriptor under a FILE that the C library has just opened gets an open file description that writes through,
+ * where the volume's mode promises that a completed call is durable: nobody but the FILE knows the description yet.
  */
 static int write_through(int fd)
 {
@@ -76,18 +74,16 @@ static int write_through(int fd)
 }
 
 /*
- * A FILE has just been made, or NULL. Without the bytes that are staged for its file it would be worse than none. fresh: the C
- * library has opened the file, and with created also made it, or truncated it.
+ * A FILE has just been made, or NULL. Without the bytes that are staged for its file it would be worse than none.
+ * fresh: the C library has opened the file, and with created also made it, or truncated it.
  */
-static FILE *made(FILE *f, bool fresh, bool created)
+static long made(FILE *f, bool fresh, bool created)
 {
-	int fd, err;
+	const int fd = f ? REAL(fileno)(f) : -1;
+	int err;
 
-	if (!f)
-		return f;
-	fd = REAL(fileno)(f);
 	if (fd < 0)
-		return f;
+		return (long)f;
 	pl_stdio_mark(fd);
 	sfs_adopt(fd);
 	err = sfs_ours(fd) ? sfs_make_true(fd, true) : 0;
@@ -95,88 +91,69 @@ static FILE *made(FILE *f, bool fresh, bool created)
 		err = write_through(fd);
 	if (err >= 0 && created)
 		err = sfs_fd_durable(fd);
-	if (unlikely(err < 0)) {
-		unmade(f);
-		REAL(fclose)(f);
-		pl_ret(err);
-		return NULL;
-	}
-	return f;
+	if (likely(err >= 0))
+		return (long)f;
+	unmade(f);
+	REAL(fclose)(f);
+	return err;
 }
 
-static FILE *open_by_libc(const char *path, const char *mode)
+/* "w" truncates the file inside the C library. */
+static long open_by_libc(const struct request *q, const char *mode)
 {
-	int err = *mode == 'w' ? pl_give_up(path) : 0;
+	const int err = *mode == 'w' ? pl_give_up(pl_path(q)) : pl_path_true(AT_FDCWD, pl_path(q), 0);
 
-	if (err < 0) {
-		pl_ret(err);
-		return NULL;
-	}
-	return made(REAL(fopen)(path, mode), true, *mode != 'r');
+	return err < 0 ? err : made((FILE *)pl_make(q), true, *mode != 'r');
+}
+
+/* The C library's own FILE over fd, the kernel's from now on. 0: there is none, errno says why. */
+static long over_by_libc(int fd, const char *mode)
+{
+	return made(REAL(fdopen)(fd, mode), false, false);
 }
 
 /* A FILE over fd, which has been opened for it; when there can be none, fd is closed. */
-static FILE *over(int fd, const char *mode, int flags)
+static long over(int fd, const char *mode, int flags)
 {
-	long err = SFS_PASS;
-	FILE *f = NULL;
+	long err = SFS_PASS, f = 0;
 
 	if (sfs_ours(fd)) {
 		err = pl_stdio_marked(fd) ? pl_hand_over(fd) : 0;
 		if (err >= 0)
-			f = pl_stream_new(fd, flags, &err);
+			f = (long)pl_stream_new(fd, flags, &err);
 	}
-	if (!f && err == SFS_PASS)
-		f = made(REAL(fdopen)(fd, mode), false, false);
-	else if (!f && err < 0)
-		pl_ret(err);
-	if (!f) {
-		err = errno;
+	if (!f)
+		f = err == SFS_PASS ? over_by_libc(fd, mode) : err;
+	if (f == 0 || f == err)
 		pl_release(fd);
-		errno = (int)err;
-	}
 	return f;
 }
 
-WRAPPER FILE *w_fopen(const char *path, const char *mode)
+long do_fopen(const struct request *q)
 {
+	const char *mode = (const char *)pl_next(q);
 	int flags, fd;
 
-	if (likely(!sfs_active()))
-		return REAL(fopen)(path, mode);
 	if (!pl_stream_flags(mode, &flags))
-		return open_by_libc(path, mode);
-	fd = sfs_openat(AT_FDCWD, path, flags, 0666);
-	if (fd == SFS_PASS)
-		return open_by_libc(path, mode);
-	if (fd < 0) {
-		pl_ret(fd);
-		return NULL;
-	}
-	return over(fd, mode, flags);
+		return open_by_libc(q, mode);
+	fd = sfs_openat(AT_FDCWD, pl_path(q), flags, 0666);
+	return fd < 0 ? fd : over(fd, mode, flags);
 }
-EXPORT(fopen, w_fopen);
-EXPORT(fopen64, w_fopen);
 
-WRAPPER FILE *w_freopen(const char *path, const char *mode, FILE *f)
+long do_freopen(const struct request *q)
 {
-	int err;
+	const char *path = pl_path(q), *mode = (const char *)q->a[1];
+	FILE *f = (FILE *)q->a[2];
+	long err = pl_stream_to_libc(f);
 
-	if (likely(!sfs_active()))
-		return REAL(freopen)(path, mode, f);
-	err = pl_stream_to_libc(f);
 	unmade(f);
 	if (err >= 0 && path && *mode == 'w')
 		err = pl_give_up(path);
-	if (err < 0) {
-		REAL(fclose)(f); /* as freopen does when it fails */
-		pl_ret(err);
-		return NULL;
-	}
-	return made(REAL(freopen)(path, mode, f), path != NULL, path && *mode != 'r');
+	if (err >= 0)
+		return made((FILE *)pl_make(q), path != NULL, path && *mode != 'r');
+	REAL(fclose)(f); /* as freopen does when it fails */
+	return err;
 }
-EXPORT(freopen, w_freopen);
-EXPORT(freopen64, w_freopen);
 
 /* fdopen over a descriptor of ours, where the mode fits it; what does not is the C library's to judge. */
 static FILE *stream_over(int fd, const char *mode, long *err)
@@ -195,108 +172,43 @@ static FILE *stream_over(int fd, const char *mode, long *err)
 	return pl_stream_new(fd, flags, err);
 }
 
-WRAPPER FILE *w_fdopen(int fd, const char *mode)
+long do_fdopen(const struct request *q)
 {
-	long err = 0;
-	FILE *f;
+	const int fd = pl_fd(q);
+	const char *mode = (const char *)q->a[1];
+	long err = SFS_PASS;
+	FILE *f = sfs_ours(fd) ? stream_over(fd, mode, &err) : NULL;
 
-	if (!sfs_ours(fd))
-		return sfs_active() ? made(REAL(fdopen)(fd, mode), false, false) : REAL(fdopen)(fd, mode);
-	f = stream_over(fd, mode, &err);
-	if (!f && err == SFS_PASS) {
-		err = pl_hand_over(fd);
-		if (err >= 0)
-			return made(REAL(fdopen)(fd, mode), false, false);
-	}
-	if (!f && err < 0)
-		pl_ret(err);
-	return f;
+	if (f || err != SFS_PASS)
+		return f ? (long)f : err;
+	err = sfs_ours(fd) ? pl_hand_over(fd) : 0;
+	return err < 0 ? err : over_by_libc(fd, mode);
 }
-EXPORT(fdopen, w_fdopen);
 
-WRAPPER FILE *w_tmpfile(void)
+long do_tmpfile(const struct request *q)
 {
-	return sfs_active() ? made(REAL(tmpfile)(), true, false) : REAL(tmpfile)();
+	return made((FILE *)pl_make(q), true, false);
 }
-EXPORT(tmpfile, w_tmpfile);
-EXPORT(tmpfile64, w_tmpfile);
 
 /* A FILE that calls us closes its descriptor that way. */
-WRAPPER int w_fclose(FILE *f)
+long do_fclose(const struct request *q)
 {
-	if (unlikely(sfs_active())) {
-		const int fd = f ? REAL(fileno)(f) : -1;
+	FILE *f = (FILE *)q->a[0];
+	const int fd = f ? REAL(fileno)(f) : -1;
 
-		if (!sfs_ours(fd) || pl_stdio_marked(fd) || f == pl_stdout)
-			unmade(f);
-	}
-	return REAL(fclose)(f);
+	if (!sfs_ours(fd) || pl_stdio_marked(fd) || f == pl_stdout)
+		unmade(f);
+	return pl_make(q);
 }
-EXPORT(fclose, w_fclose);
 
 /* fopen and fclose inside the C library. */
-WRAPPER FILE *w_setmntent(const char *path, const char *mode)
+long do_setmntent(const struct request *q)
 {
-	int err;
-
-	if (likely(!sfs_active()))
-		return REAL(setmntent)(path, mode);
-	err = *mode == 'w' ? pl_give_up(path) : pl_path_true(AT_FDCWD, path, 0);
-	if (err < 0) {
-		pl_ret(err);
-		return NULL;
-	}
-	return made(REAL(setmntent)(path, mode), true, *mode != 'r');
+	return open_by_libc(q, (const char *)pl_next(q));
 }
-EXPORT(setmntent, w_setmntent);
 
-WRAPPER int w_endmntent(FILE *f)
+long do_unmade(const struct request *q)
 {
-	if (unlikely(sfs_active()))
-		unmade(f);
-	return REAL(endmntent)(f);
+	unmade((FILE *)q->a[0]);
+	return pl_make(q);
 }
-EXPORT(endmntent, w_endmntent);
-
-WRAPPER int w_pclose(FILE *f)
-{
-	if (unlikely(sfs_active()))
-		unmade(f);
-	return REAL(pclose)(f);
-}
-EXPORT(pclose, w_pclose);
-
-WRAPPER void w_backtrace_symbols_fd(void *const *frames, int n, int fd)
-{
-	if (sfs_ours(fd))
-		sfs_make_true(fd, false);
-	REAL(backtrace_symbols_fd)(frames, n, fd);
-	if (sfs_ours(fd))
-		sfs_changed(fd);
-}
-EXPORT(backtrace_symbols_fd, w_backtrace_symbols_fd);
-
-/* dprintf writes inside the C library, and keeps nothing. */
-WRAPPER int w_vdprintf(int fd, const char *format, va_list ap)
-{
-	TRUE_THEN(fd, REAL(vdprintf)(fd, format, ap));
-}
-EXPORT(vdprintf, w_vdprintf);
-
-WRAPPER int w_dprintf(int fd, const char *format, ...)
-{
-	COLLECTED(int, format, w_vdprintf(fd, format, ap));
-}
-EXPORT(dprintf, w_dprintf);
-
-WRAPPER int w_vdprintf_chk(int fd, int flag, const char *format, va_list ap)
-{
-	TRUE_THEN(fd, REAL_AS(int (*)(int, int, const char *, va_list), __vdprintf_chk)(fd, flag, format, ap));
-}
-EXPORT(__vdprintf_chk, w_vdprintf_chk);
-
-WRAPPER int w_dprintf_chk(int fd, int flag, const char *format, ...)
-{
-	COLLECTED(int, format, w_vdprintf_chk(fd, flag, format, ap));
-}
-EXPORT(__dprintf_chk, w_dprintf_chk);

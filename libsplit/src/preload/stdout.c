@@ -1,27 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The C library's stdout writes to descriptor 1 inside the C library. A file of ours under that number is served as any other until
- * something is about to be written to stdout, or stdout's position is asked for: every function that could do so comes by here first, and
- * from then on a file under number 1 is the kernel's (stdio.c). So programs that write to 1 by write(2) alone are served: dd,
- * Python, Perl, Java. Before another process shares the file it is the kernel's too (pl_share).
+ * The C library's stdout writes to descriptor 1 inside the C library. A file of ours under that number is served as any
+ * other until something is about to be written to stdout, or stdout's position is asked for: every function that could
+ * do so comes by here first, and from then on a file under number 1 is the kernel's (stdio.c). So programs that write
+ * to 1 by write(2) alone are served: dd, Python, Perl, Java. Before another process shares the file it is the kernel's
+ * too (pl_share).
  */
 #include "stream.h"
-#include "real_fallback.h"
-
-#include <grp.h>
-#include <gshadow.h>
-#include <malloc.h>
-#include <mntent.h>
-#include <pwd.h>
-#include <shadow.h>
 
 FILE *pl_stdout;
 
 void pl_stdout_start(void)
 {
-	/* dlsym finds the variable; functions stand for what it did not find. */
-	if (pl_real(PL_stdout) != (void *)pl_fb_null)
-		pl_stdout = *(FILE **)pl_real(PL_stdout);
+	FILE **at = pl_found(PL_stdout);
+
+	pl_stdout = at ? *at : NULL;
 	if (!pl_stdout)
 		pl_stdio_mark(1);
 }
@@ -33,131 +26,42 @@ int pl_stdout_use(void)
 	return sfs_ours(1) ? pl_hand_over(1) : 0;
 }
 
-/* The call, unless it is the first one on stdout and the file under it can't be handed over. */
-#define ON(f, call, failed)                                                                                                    \
-	do {                                                                                                                   \
-		int err_ = pl_stdout_used(f);                                                                                  \
-                                                                                                                               \
-		if (likely(err_ == 0))                                                                                         \
-			return call;                                                                                           \
-		pl_ret(err_);                                                                                                  \
-		return failed;                                                                                                 \
-	} while (0)
-
-/* A function of one FILE and anything else; of stdout, when it takes none. */
-#define ONE(type, name, failed, params, args, f)                                                                               \
-	WRAPPER type w_##name params                                                                                           \
-	{                                                                                                                      \
-		ON(f, REAL_AS(type(*) params, name) args, failed);                                                             \
-	}                                                                                                                      \
-	EXPORT(name, w_##name)
-
-ONE(int, fputc, EOF, (int c, FILE *f), (c, f), f);
-EXPORT(putc, w_fputc);
-EXPORT(_IO_putc, w_fputc);
-ONE(int, fputc_unlocked, EOF, (int c, FILE *f), (c, f), f);
-EXPORT(putc_unlocked, w_fputc_unlocked);
-ONE(int, putchar, EOF, (int c), (c), pl_stdout);
-ONE(int, putchar_unlocked, EOF, (int c), (c), pl_stdout);
-ONE(int, putw, EOF, (int w, FILE *f), (w, f), f);
-ONE(int, puts, EOF, (const char *s), (s), pl_stdout);
-EXPORT(_IO_puts, w_puts);
-ONE(int, fputs, EOF, (const char *s, FILE *f), (s, f), f);
-EXPORT(_IO_fputs, w_fputs);
-ONE(int, fputs_unlocked, EOF, (const char *s, FILE *f), (s, f), f);
-ONE(size_t, fwrite, 0, (const void *p, size_t size, size_t n, FILE *f), (p, size, n, f), f);
-EXPORT(_IO_fwrite, w_fwrite);
-ONE(size_t, fwrite_unlocked, 0, (const void *p, size_t size, size_t n, FILE *f), (p, size, n, f), f);
-ONE(int, __overflow, EOF, (FILE * f, int c), (f, c), f); /* putc_unlocked in a program, when the buffer is full */
-
-ONE(int, fseek, -1, (FILE * f, long off, int whence), (f, off, whence), f);
-ONE(int, fseeko, -1, (FILE * f, off_t off, int whence), (f, off, whence), f);
-EXPORT(fseeko64, w_fseeko);
-ONE(long, ftell, -1, (FILE * f), (f), f);
-EXPORT(_IO_ftell, w_ftell);
-ONE(off_t, ftello, -1, (FILE * f), (f), f);
-EXPORT(ftello64, w_ftello);
-ONE(int, fgetpos, -1, (FILE * f, fpos_t *pos), (f, pos), f);
-EXPORT(fgetpos64, w_fgetpos);
-EXPORT(_IO_fgetpos, w_fgetpos);
-EXPORT(_IO_fgetpos64, w_fgetpos);
-ONE(int, fsetpos, -1, (FILE * f, const fpos_t *pos), (f, pos), f);
-EXPORT(fsetpos64, w_fsetpos);
-EXPORT(_IO_fsetpos, w_fsetpos);
-EXPORT(_IO_fsetpos64, w_fsetpos);
-
-/* It reports no error: the next write does. */
-WRAPPER void w_rewind(FILE *f)
+/* For what could write to f, or asks for its position. */
+static int used(const FILE *f)
 {
-	pl_stdout_used(f);
-	REAL(rewind)(f);
+	const FILE *unused = __atomic_load_n(&pl_stdout, __ATOMIC_RELAXED);
+
+	return likely(!unused || f != unused) ? 0 : pl_stdout_use();
 }
-EXPORT(rewind, w_rewind);
 
-/* Whole records. */
-ONE(int, putpwent, -1, (const struct passwd *p, FILE *f), (p, f), f);
-ONE(int, putgrent, -1, (const struct group *g, FILE *f), (g, f), f);
-ONE(int, putspent, -1, (const struct spwd *s, FILE *f), (s, f), f);
-ONE(int, putsgent, -1, (const struct sgrp *s, FILE *f), (s, f), f);
-ONE(int, addmntent, 1, (FILE * f, const struct mntent *m), (f, m), f);
-ONE(int, malloc_info, -1, (int options, FILE *f), (options, f), f);
-
-/* glibc's parser of arguments prints its help. */
-WRAPPER int w_argp_parse(const void *argp, int argc, char **argv, unsigned flags, int *index, void *input)
+/*
+ * The wrapper has found that the FILE is stdout, or has to look the function up. What returns no error goes on: the
+ * next write has it.
+ */
+long do_out(const struct request *q)
 {
-	typedef int (*argp_parse)(const void *, int, char **, unsigned, int *, void *);
-	int err = pl_stdout_used(pl_stdout);
+	const unsigned char place = pl_rows[q->call].fd;
+	const int err = used(place ? (FILE *)q->a[place - 1] : pl_stdout);
 
-	return err < 0 ? -err : REAL_AS(argp_parse, argp_parse)(argp, argc, argv, flags, index, input);
+	return err < 0 && pl_rows[q->call].result != PL_V ? err : pl_make(q);
 }
-EXPORT(argp_parse, w_argp_parse);
-EXPORT(__argp_parse, w_argp_parse);
 
-WRAPPER void w_argp_help(const void *argp, FILE *f, unsigned flags, char *name)
+/*
+ * Wide characters. musl's work on any FILE; glibc's only on FILEs of its own making, and so the first of these calls
+ * makes an ordinary one of a FILE of ours (stream.c). Programs that use them on files are few.
+ */
+long do_wide(const struct request *q)
 {
-	pl_stdout_used(f);
-	REAL_AS(void (*)(const void *, FILE *, unsigned, char *), argp_help)(argp, f, flags, name);
-}
-EXPORT(argp_help, w_argp_help);
-EXPORT(__argp_help, w_argp_help);
+	FILE *f = (FILE *)q->a[pl_rows[q->call].fd - 1];
+	int err = pl_stream_to_libc(f);
 
-WRAPPER void w_argp_state_help(const void *state, FILE *f, unsigned flags)
+	if (err >= 0)
+		err = used(f);
+	return err < 0 ? err : pl_make(q);
+}
+
+/* Asking is answered as ever. */
+long do_fwide(const struct request *q)
 {
-	pl_stdout_used(f);
-	REAL_AS(void (*)(const void *, FILE *, unsigned), argp_state_help)(state, f, flags);
+	return (int)q->a[1] > 0 ? do_wide(q) : pl_make(q);
 }
-EXPORT(argp_state_help, w_argp_state_help);
-EXPORT(__argp_state_help, w_argp_state_help);
-
-/* Formats. */
-ONE(int, vfprintf, -1, (FILE * f, const char *fmt, va_list ap), (f, fmt, ap), f);
-EXPORT(_IO_vfprintf, w_vfprintf);
-ONE(int, vprintf, -1, (const char *fmt, va_list ap), (fmt, ap), pl_stdout);
-ONE(int, __vfprintf_chk, -1, (FILE * f, int flag, const char *fmt, va_list ap), (f, flag, fmt, ap), f);
-ONE(int, __vprintf_chk, -1, (int flag, const char *fmt, va_list ap), (flag, fmt, ap), pl_stdout);
-
-WRAPPER int w_fprintf(FILE *f, const char *fmt, ...)
-{
-	COLLECTED(int, fmt, w_vfprintf(f, fmt, ap));
-}
-EXPORT(fprintf, w_fprintf);
-EXPORT(_IO_fprintf, w_fprintf);
-
-WRAPPER int w_printf(const char *fmt, ...)
-{
-	COLLECTED(int, fmt, w_vprintf(fmt, ap));
-}
-EXPORT(printf, w_printf);
-EXPORT(_IO_printf, w_printf);
-
-WRAPPER int w_fprintf_chk(FILE *f, int flag, const char *fmt, ...)
-{
-	COLLECTED(int, fmt, w___vfprintf_chk(f, flag, fmt, ap));
-}
-EXPORT(__fprintf_chk, w_fprintf_chk);
-
-WRAPPER int w_printf_chk(int flag, const char *fmt, ...)
-{
-	COLLECTED(int, fmt, w___vprintf_chk(flag, fmt, ap));
-}
-EXPORT(__printf_chk, w_printf_chk);

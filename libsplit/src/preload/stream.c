@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * FILEs of our own making. The C library's own read and write by calls inside it that no wrapper sees; fopencookie(3), which glibc
- * and musl have, makes one that calls us back. What such a FILE lacks is a descriptor: fileno(3) fails, and the C library's freopen
- * with it. So the number is stored where the C library looks for it, and fileno itself proves that this was the place; where it
- * says otherwise, there are no FILEs of ours in this process.
+ * FILEs of our own making. The C library's own read and write by calls inside it that no wrapper sees; fopencookie(3),
+ * which glibc and musl have, makes one that calls us back. What such a FILE lacks is a descriptor: fileno(3) fails, and
+ * the C library's freopen with it. So the number is stored where the C library looks for it, and fileno itself proves
+ * that this was the place; where it says otherwise, there are no FILEs of ours in this process.
  *
- * Everything goes by the descriptor's number, as in the C library: dup2 onto the number, or a close behind the FILE's back, mean
- * what they always mean.
+ * Everything goes by the descriptor's number, as in the C library: dup2 onto the number, or a close behind the FILE's
+ * back, mean what they always mean.
  */
 #include "stream.h"
-#include "real_fallback.h"
 
 #include <stdint.h>
 #include <unistd.h>
@@ -17,8 +16,8 @@
 #define FD_OF(cookie) ((int)(intptr_t)(cookie))
 
 /*
- * struct _IO_FILE of musl: its fd, -1 in a FILE of fopencookie; its lock, -1 while the process has one thread. glibc's are public by
- * name; _fileno is -2 in a FILE of fopencookie, and a bit of _flags2 says that the process has threads.
+ * struct _IO_FILE of musl: its fd, -1 in a FILE of fopencookie; its lock, -1 while the process has one thread. glibc's
+ * are public by name; _fileno is -2 in a FILE of fopencookie, and a bit of _flags2 says that the process has threads.
  */
 #define MUSL_FD		120
 #define MUSL_LOCK	140
@@ -75,7 +74,9 @@ static ssize_t stream_read(void *cookie, char *buf, size_t n)
 	return pl_ret(r);
 }
 
-/* All of it, or an error: neither C library writes the rest. glibc wants the number of bytes that got there, musl -1. */
+/*
+ * All of it, or an error: neither C library writes the rest. glibc wants the number of bytes that got there, musl -1.
+ */
 static ssize_t stream_write(void *cookie, const char *buf, size_t n)
 {
 	const int fd = FD_OF(cookie);
@@ -149,8 +150,8 @@ static bool set_fd(FILE *f, int fd)
 }
 
 /*
- * FILEs of fopencookie are locked for every character, lest a callback starts the first other thread; ours start none that knows of
- * stdio.
+ * FILEs of fopencookie are locked for every character, lest a callback starts the first other thread; ours start none
+ * that knows of stdio.
  */
 static void lock_when_needed(FILE *f)
 {
@@ -181,7 +182,7 @@ static bool recognized(int fd)
 	const cookie_io_functions_t trial = {stream_read, stream_write, stream_seek, stream_leave};
 	FILE *f;
 
-	if (libc == NEITHER || pl_real(PL_fopencookie) == (void *)pl_fb_null)
+	if (libc == NEITHER || !pl_found(PL_fopencookie))
 		return false;
 	if (witness)
 		return true;

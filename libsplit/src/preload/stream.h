@@ -5,47 +5,32 @@
 
 #include "preload.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
-/* What fopen's mode asks of open(2), in *flags. False: it is wrong, or asks for what only the C library's own FILEs can do. */
+/*
+ * What fopen's mode asks of open(2), in *flags. False: it is wrong, or asks for what only the C library's own FILEs can
+ * do.
+ */
 bool pl_stream_flags(const char *mode, int *flags) __attribute__((visibility("hidden")));
 
 /*
- * A FILE over fd, a descriptor of ours; flags as by pl_stream_flags(). NULL with errno set when there is no memory, and with
- * *why = SFS_PASS when this C library can't have one: then the C library's own must do.
+ * A FILE over fd, a descriptor of ours; flags as by pl_stream_flags(). NULL with errno set when there is no memory, and
+ * with *why = SFS_PASS when this C library can't have one: then the C library's own must do.
  */
 FILE *pl_stream_new(int fd, int flags, long *why) __attribute__((visibility("hidden")));
 
 /*
- * Make f fit for what glibc can't do with such a FILE (wide characters, freopen): from the next such call on it is an ordinary one,
- * and its file the kernel's. Returns 0 or a negative errno value; for other FILEs it does nothing.
+ * Make f fit for what glibc can't do with such a FILE (wide characters, freopen): from the next such call on it is an
+ * ordinary one, and its file the kernel's. Returns 0 or a negative errno value; for other FILEs it does nothing.
  */
 int pl_stream_to_libc(FILE *f) __attribute__((visibility("hidden")));
 
 /*
- * stdout.c: the C library's stdout while nothing has been done with it that could reach descriptor 1, NULL from then on. pl_stdout_use()
- * ends that: a negative errno value is for the call that is about to use stdout.
+ * stdout.c: the C library's stdout while nothing has been done with it that could reach descriptor 1, NULL from then
+ * on. pl_stdout_use() ends that: a negative errno value is for the call that is about to use stdout.
  */
 extern FILE *pl_stdout __attribute__((visibility("hidden")));
 void pl_stdout_start(void) __attribute__((visibility("hidden"), cold));
 int pl_stdout_use(void) __attribute__((visibility("hidden"), cold));
-
-static inline int pl_stdout_used(const FILE *f)
-{
-	const FILE *unused = __atomic_load_n(&pl_stdout, __ATOMIC_RELAXED);
-
-	return likely(!unused || f != unused) ? 0 : pl_stdout_use();
-}
-
-/* The body of a variadic function: the call of its v... twin, which names the arguments behind `last` as ap. */
-#define COLLECTED(type, last, call)                                                                                            \
-	va_list ap;                                                                                                            \
-	type r;                                                                                                                \
-                                                                                                                               \
-	va_start(ap, last);                                                                                                    \
-	r = call;                                                                                                              \
-	va_end(ap);                                                                                                            \
-	return r
 
 #endif

@@ -203,7 +203,7 @@ void app_fsync(struct app *a, int s, bool data_only)
 	end(a);
 }
 
-/* The preload layer's part of these: staged bytes first, then the kernel, then what the mode wants (src/preload/path.c). */
+/* The preload layer's part of these: staged bytes first, then the kernel, then what the mode wants (src/preload/names.c). */
 void app_rename(struct app *a, const char *from, const char *to)
 {
 	struct model_op *op = begin(a, "rename");

@@ -6,18 +6,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void *pl_table[PL_REAL_COUNT];
+void *pl_table[PL_COUNT];
 
-#define NAME_OF(name, fallback) #name,
-static const char *const names[] = {PL_REALS(NAME_OF, NAME_OF)};
+static const char *const names[] = {
+#define FUNCTION(name) #name,
+#include "preload/calls.def"
+};
+enum { COUNT = sizeof(names) / sizeof(names[0]) };
 
 __attribute__((constructor)) static void check(void)
 {
 	void *by_table[PL_NEXT_MAX];
 	int found = 0, bad = 0;
 
-	for (int i = 0; i < PL_REAL_COUNT; i++) {
-		const int turn = i % PL_NEXT_MAX, left = PL_REAL_COUNT - i;
+	for (int i = 0; i < COUNT; i++) {
+		const int turn = i % PL_NEXT_MAX, left = COUNT - i;
 		void *by_dlsym = dlsym(RTLD_NEXT, names[i]);
 
 		if (turn == 0)

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptors: closing and duplicating them, fcntl, and those that are no files. */
+#include "preload.h"
+
+#include <sched.h>
+
+#define UNSHARE (1u << 1) /* CLOSE_RANGE_UNSHARE */
+
+/*
+ * Asked about every descriptor: the core keeps some of its own, which a program that closes all it finds must not hit.
+ */
+long do_close(const struct request *q)
+{
+	long r;
+
+	if (q->named)
+		pl_cancel_point();
+	r = sfs_close(pl_fd(q));
+	return r == SFS_PASS ? pl_make(q) : r;
+}
+
+/*
+ * A table of descriptors of a thread's own: the same numbers would mean different files, which we can't tell apart.
+ * With one thread there is nobody to be apart from. Else it is refused, rather than served wrongly.
+ */
+long do_unshare(const struct request *q)
+{
+	const long flags = q->a[0];
+
+	if (!(flags & CLONE_FILES))
+		return pl_make(q);
+	if (!sfs_one_thread())
+		return -EOPNOTSUPP;
+	return flags & ~CLONE_FILES ? sys_call1(SYS_unshare, flags & ~CLONE_FILES) : 0;
+}
+
+long do_close_range(const struct request *q)
+{
+	const unsigned first = (unsigned)q->a[0], last = (unsigned)q->a[1], flags = (unsigned)q->a[2] & ~UNSHARE;
+	long r;
+
+	if ((q->a[2] & UNSHARE) && !sfs_one_thread())
+		return -EOPNOTSUPP;
+	r = sfs_close_range(first, last, flags);
+	return r == SFS_PASS ? sys_call3(SYS_close_range, first, last, flags) : r;
+}
+
+long do_closefrom(const struct request *q)
+{
+	const int first = (int)q->a[0];
+
+	return sfs_close_range(first < 0 ? 0 : (unsigned)first, ~0u, 0) == SFS_PASS ? pl_make(q) : 0;
+}
+
+long do_dup(const struct request *q)
+{
+	return sfs_ours(pl_fd(q)) ? pl_new_fd(sfs_dup(pl_fd(q))) : pl_make(q);
+}
+
+/*
+ * dup2 and dup3 of any descriptors: the second may be a file of ours, or one of the core's own. A negative number means
+ * "any" to the core, and two equal ones are an error for dup3 only: both are for the real call.
+ */
+long do_dup2(const struct request *q)
+{
+	const int fd = (int)q->a[0], newfd = (int)q->a[1], flags = q->call == PL_dup3 ? (int)q->a[2] : 0;
+	int err;
+
+	if (newfd < 0 || fd == newfd)
+		return pl_make(q);
+	err = sfs_ours(fd) && pl_stdio_marked(newfd) ? pl_hand_over(fd) : 0;
+	return err < 0 ? err : pl_new_fd(sfs_dup3(fd, newfd, flags));
+}
+
+/*
+ * Locks are where processes agree on what a file holds: it is true before one is taken or released, and read anew
+ * after.
+ */
+long do_fcntl(const struct request *q)
+{
+	const int fd = pl_fd(q), cmd = (int)q->a[1];
+	long r;
+
+	if (!sfs_ours(fd))
+		return pl_make(q);
+	switch (cmd) {
+	case F_SETLK:
+	case F_SETLKW:
+	case F_GETLK:
+	case F_OFD_SETLK:
+	case F_OFD_SETLKW:
+	case F_OFD_GETLK:
+	case F_SETLEASE:
+		return do_true_then(q);
+	case F_GETFD:
+	case F_SETFD:
+	case F_GETOWN: /* the C library's is another call */
+		return pl_make(q);
+	default:
+		r = sfs_fcntl(fd, cmd, q->a[2]);
+		return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? pl_new_fd(r) : r;
+	}
+}
+
+/*
+ * Nothing has to be done for sockets and their like, but what was known of their numbers is void: a file of ours under
+ * that number may have been closed behind our back. It also saves the look at one when it is first used.
+ */
+static void foreign(int fd)
+{
+	if (fd >= sfs_fds_len)
+		return;
+	if (unlikely(sfs_ours(fd)))
+		sfs_forget(fd);
+	__atomic_store_n(&sfs_fds[fd], (struct sfs_ofd *)1, __ATOMIC_RELEASE); /* "no file of ours": core.h */
+}
+
+long do_foreign(const struct request *q)
+{
+	const long fd = pl_make(q);
+
+	if (fd >= 0)
+		foreign((int)fd);
+	return fd;
+}
+
+/* The place of the descriptor is that of an array of two. */
+long do_foreign_two(const struct request *q)
+{
+	const int *fds = (const int *)q->a[pl_rows[q->call].fd - 1];
+	const long r = pl_make(q);
+
+	if (r >= 0) {
+		foreign(fds[0]);
+		foreign(fds[1]);
+	}
+	return r;
+}
