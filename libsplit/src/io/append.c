@@ -189,16 +189,10 @@ static inline void end(struct append *a)
 }
 
 /* buf is memory of ours. Lock held. False: nothing was done. */
-static inline bool store(struct append *a)
+static __attribute__((noinline)) bool store(struct sfs_inode *in, const void *buf, size_t n)
 {
-	struct sfs_inode *in = a->in;
+	struct append mine = {.in = in, .buf = buf, .n = n}, *a = &mine;
 
-	/* The log writer's. */
-	if (likely(in->grow.record && a->n <= SFS_STORE_MAX && a->n <= (size_t)(in->grow.limit - in->grow.at))) {
-		pm_store(in->grow.at, a->buf, a->n);
-		grown(in, a->n);
-		return true;
-	}
 	if (!goes_on(in) || sfs_near_limit(in->size + a->n) || !room(a))
 		return false;
 	in->staging.region_next += (uint32_t)a->more;
@@ -234,41 +228,32 @@ static inline void drop(struct sfs_ofd *ofd, struct sfs_inode *in)
 	sfs_op_end(NULL);
 }
 
-static inline bool stored(struct sfs_ofd *ofd, int fd, struct append *a)
+static inline bool stored(struct sfs_ofd *ofd, int fd, const uint8_t *buf, size_t n)
 {
+	struct sfs_inode *in = ofd->inode;
 	bool done = false;
 
-	if (!take(ofd, a->in))
+	if (!take(ofd, in))
 		return false;
-	if (at_end(ofd, a->in, fd)) {
-		done = store(a);
+	if (at_end(ofd, in, fd)) {
+		/* The log writer's: the record grows in its last block. */
+		done = likely(in->grow.record && n <= SFS_STORE_MAX && n <= (size_t)(in->grow.limit - in->grow.at));
+		if (done) {
+			pm_store(in->grow.at, buf, n);
+			grown(in, n);
+		} else {
+			done = store(in, buf, n);
+		}
 		if (done)
-			ofd->off = (int64_t)a->in->size;
+			ofd->off = (int64_t)in->size;
 	}
-	drop(ofd, a->in);
+	drop(ofd, in);
 	return done;
-}
-
-struct gathered {
-	void *to;
-	const void *from;
-	size_t n;
-};
-
-static void gather(void *arg)
-{
-	const struct gathered *g = arg;
-
-	memcpy(g->to, g->from, g->n);
 }
 
 static inline bool short_one(struct sfs_ofd *ofd, int fd, const void *buf, size_t n, uint8_t *room)
 {
-	struct append a = {.in = ofd->inode, .buf = room, .n = n};
-	struct gathered g = {room, buf, n};
-	struct sfs_fault f;
-
-	return likely(sfs_try(gather, &g, &f)) && stored(ofd, fd, &a);
+	return likely(sfs_copy_short(room, buf, n)) && stored(ofd, fd, room, n);
 }
 
 static __attribute__((noinline)) bool unaligned_one(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)

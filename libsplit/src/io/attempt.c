@@ -21,7 +21,7 @@
 
 void sfs_attempt_begin(struct sfs_attempt *a, struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, int flags)
 {
-	memset(a, 0, offsetof(struct sfs_attempt, st));
+	memset(a, 0, offsetof(struct sfs_attempt, fly));
 	a->ofd = ofd;
 	a->in = ofd->inode;
 	a->fd = fd;
@@ -58,6 +58,16 @@ bool sfs_attempt_gather(struct sfs_attempt *a)
 	if (a->n == 0)
 		sfs_attempt_forget(a);
 	return a->n > 0;
+}
+
+/* In one piece, as most are. */
+static bool gather_short(struct sfs_attempt *a)
+{
+	if (a->cnt != 1 || !sfs_copy_short(a->bounce, (const char *)a->iov->iov_base + a->start, a->n))
+		return false;
+	a->mem = a->bounce;
+	a->mem_size = 0;
+	return true;
 }
 
 void sfs_attempt_forget(struct sfs_attempt *a)
@@ -410,7 +420,7 @@ ssize_t sfs_attempt(struct sfs_attempt *a)
 	ssize_t r = 0;
 
 	/* Short ones: a second section of the lock would cost more than the copy. */
-	if (a->n <= SFS_STORE_MAX && !a->mem && !sfs_attempt_gather(a))
+	if (a->n <= SFS_STORE_MAX && !a->mem && !gather_short(a) && !sfs_attempt_gather(a))
 		return -EFAULT;
 	if (unlikely(!sfs_op_begin(in, &op)))
 		return -EDEADLK;

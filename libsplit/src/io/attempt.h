@@ -42,11 +42,11 @@ struct sfs_attempt {
 	unsigned waits;	 /* times that it has waited for another thread's store */
 
 	enum sfs_way way;
-	struct sfs_flying fly;
 	uint8_t *base;		       /* of the window that is stored to */
 	uint64_t ahead_from, ahead_to; /* pages to be faulted in before a store in place */
 	uint32_t forks;
 	size_t head; /* of the bytes, those that are stored with the lock held: in `bounce` */
+	struct sfs_flying fly;
 	struct sfs_staged st;
 	uint8_t bounce[SFS_BOUNCE];
 };
