@@ -4,7 +4,7 @@
 # What kernel-patch/build and kernel-patch/fetch share. To be sourced after `set -euo pipefail`.
 
 # Raised with every change of the patches that shows from outside.
-PATCH_VERSION=1.1
+PATCH_VERSION=1.2
 PATCH_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 KERNEL_CACHE=${SPLITFS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/splitfs}/kernel
 
@@ -85,8 +85,15 @@ line_of() {
 # unpack_source TARBALL DIR: the parts of a kernel source that are needed here, without its top directory.
 unpack_source() {
     mkdir -p "$2"
-    tar -xf "$1" -C "$2" --strip-components=1 --wildcards '*/fs/ext4' '*/include/trace/events/ext4.h' \
+    tar -xf "$1" -C "$2" --strip-components=1 --wildcards --no-wildcards-match-slash '*/Makefile' '*/fs/ext4' \
+        '*/include/trace/events/ext4.h' \
         '*/scripts/checkpatch.pl' '*/scripts/spelling.txt' '*/scripts/const_structs.checkpatch' ||
         die "$1 holds no kernel source (a linux-source package's tar archive is expected)"
     [ -f "$2/fs/ext4/ext4.h" ] || die "$1 holds no fs/ext4"
+}
+
+# source_version DIR: the version that a kernel source has, as in its makefile: 6.12.117.
+source_version() {
+    awk -F' *= *' '$1 == "VERSION" || $1 == "PATCHLEVEL" || $1 == "SUBLEVEL" {v = v "." $2} /^NAME/ {exit} END {print substr(v, 2)}' \
+        "$1/Makefile"
 }
