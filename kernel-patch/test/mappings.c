@@ -12,6 +12,8 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "testlib.h"
@@ -98,6 +100,61 @@ static void old_mappings_show_the_files(void)
 }
 
 /* Private copies are the process's own. */
+/*
+ * Of an extent of a few unwritten blocks ext4 makes written ones when the first is written to. What shows zeros by then has to
+ * show what is written later. Nothing of relink, but found by its tests.
+ */
+static void zeroed_out_blocks_show(void)
+{
+	struct file f = file_new("zeroed", 8 * B);
+	uint8_t *map;
+	unsigned int i;
+
+	if (!env.dax)
+		skip("DAX only");
+	file_allocate(&f, 0, 8 * B);
+	map = map_file(&f, 8 * B, PROT_READ, MAP_SHARED);
+	faults_of_reading(map, 8 * B);
+	for (i = 0; i < 8; i++)
+		file_write(&f, i * B, B, i + 1);
+	for (i = 0; i < 8; i++)
+		check(!memcmp(map + i * B, f.bytes + i * B, B), "block %u of a mapping is not what was written", i);
+	file_verify(&f, "at the end");
+}
+
+/* Input and output that never ends must not keep a relink, and with it all who write to the files, for ever. */
+static void pinned_pages(void)
+{
+	struct file donor = file_new("donor", 16 * B), target = file_new("target", 16 * B);
+	struct ext4_relink r;
+	struct timespec begin, end;
+	struct iovec page;
+	uint8_t byte[4096];
+	int pipes[2], err;
+	uint8_t *map;
+
+	if (!env.dax)
+		skip("DAX only");
+	file_write(&donor, 0, 16 * B, 1);
+	file_write(&target, 0, 8 * B, 2);
+	map = map_file(&donor, 16 * B, PROT_READ | PROT_WRITE, MAP_SHARED);
+	faults_of_reading(map, 16 * B);
+	check(pipe(pipes) == 0, "pipe");
+	page = (struct iovec){map + 4 * B, 4096};
+	check(vmsplice(pipes[1], &page, 1, 0) == 4096, "vmsplice");
+	r = relink_args(&donor, 0, 0, 16 * B);
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	err = relink_checked(&target, &donor, &r);
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	check(err == EAGAIN, "a page is pinned: error %d", err);
+	check(end.tv_sec - begin.tv_sec < 5, "waited for %ld s", (long)(end.tv_sec - begin.tv_sec));
+	r = relink_args(&donor, 8 * B, 8 * B, 8 * B);
+	check(relink_checked(&target, &donor, &r) == 0, "beside the pinned page");
+	check(read(pipes[0], byte, sizeof(byte)) == (ssize_t)sizeof(byte), "read");
+	r = relink_args(&donor, 0, 0, 8 * B);
+	check(relink_checked(&target, &donor, &r) == 0, "the page is free again");
+}
+
 static void private_copies_stay(void)
 {
 	struct file donor = file_new("donor", MIB), target = file_new("target", MIB);
@@ -321,6 +378,8 @@ static void synchronous_mappings(void)
 
 const struct test_case mapping_cases[] = {
 	{"old_mappings_show_the_files", old_mappings_show_the_files},
+	{"zeroed_out_blocks_show", zeroed_out_blocks_show},
+	{"pinned_pages", pinned_pages},
 	{"private_copies_stay", private_copies_stay},
 	{"donor_mapping_is_a_hole", donor_mapping_is_a_hole},
 	{"synchronous_mappings", synchronous_mappings},

@@ -60,7 +60,7 @@ static struct ext4_relink some_relink(const struct file *target, const struct fi
 	if (r.new_size > BLOCKS * B)
 		r.new_size = BLOCKS * B;
 	r.flags = (below(3) ? 0 : EXT4_RELINK_SKIP_HOLES) | (below(3) ? 0 : EXT4_RELINK_PARTIAL) |
-		  (below(16) ? 0 : EXT4_RELINK_SYNC);
+		  (below(16) ? 0 : EXT4_RELINK_SYNC) | (below(3) ? 0 : EXT4_RELINK_EXCHANGE);
 	if (below(6) == 0) {
 		r.flags |= EXT4_RELINK_KEEP_SIZE;
 		r.new_size = 0;

@@ -139,6 +139,8 @@ static void bad_descriptors(void)
 	fd = open("target", O_RDONLY);
 	r = good();
 	check(relink_call(fd, &r) == EBADF, "a target for reading only");
+	fd = open("target", O_RDWR | O_APPEND);
+	check(relink_call(fd, &r) == EBADF, "a target for appending only");
 	fd = open(".", O_RDONLY);
 	check(relink_call(fd, &r) == EBADF, "a directory as target");
 	check(pipe(fds) == 0, "pipe");

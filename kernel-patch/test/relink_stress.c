@@ -91,7 +91,8 @@ static void relink_one(int group)
 	struct ext4_relink r = {
 		.version = EXT4_RELINK_VERSION,
 		.flags = (below(2) ? EXT4_RELINK_SKIP_HOLES : 0) | (below(2) ? EXT4_RELINK_PARTIAL : 0) |
-			 (below(32) ? 0 : EXT4_RELINK_SYNC) | (below(2) ? EXT4_RELINK_DATA_PERSISTENT : 0),
+			 (below(32) ? 0 : EXT4_RELINK_SYNC) | (below(2) ? EXT4_RELINK_DATA_PERSISTENT : 0) |
+			 (below(3) ? 0 : EXT4_RELINK_EXCHANGE),
 		.donor_fd = fds[group][d],
 		.donor_offset = below(SIZE / BLOCK - blocks + 1) * BLOCK,
 		.target_offset = below(SIZE / BLOCK - blocks + 1) * BLOCK,
@@ -101,8 +102,8 @@ static void relink_one(int group)
 	r.new_size = r.target_offset + r.length;
 	if (ioctl(fds[group][1 - d], EXT4_IOC_RELINK, &r) == 0) {
 		count(RELINKS);
-	} else if (errno == EINVAL || errno == ENOSPC || errno == E2BIG) {
-		count(REFUSED); /* the donor is shorter now, or the others have taken the space */
+	} else if (errno == EINVAL || errno == ENOSPC || errno == E2BIG || errno == EAGAIN) {
+		count(REFUSED); /* the donor is shorter now, the others have taken the space, or pages stay pinned */
 	} else {
 		printf("# relink: %s\n", strerror(errno));
 		__atomic_fetch_add(&shared->bad, 1, __ATOMIC_RELAXED);

@@ -17,14 +17,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "testlib.h"
+#include "space.h"
 
 #ifndef STATX_ATTR_DAX
 #define STATX_ATTR_DAX 0x00200000
 #endif
 
-static const struct test_case *const all_cases[] = {semantics_cases, edge_cases,   refusal_cases, mapping_cases,
-						    space_cases,     random_cases, reopen_cases};
+static const struct test_case *const all_cases[] = {semantics_cases, edge_cases,  refusal_cases,  mapping_cases,
+						    space_cases,     limit_cases, exchange_cases, fault_cases,
+						    random_cases,    reopen_cases};
 #define LISTS (sizeof(all_cases) / sizeof(all_cases[0]))
 
 static void usage(FILE *to)
@@ -35,7 +36,11 @@ static void usage(FILE *to)
 		"  --dax            files have to be DAX (by default what they are is taken as given)\n"
 		"  --unsupported    the file system is one that relink cannot work on (bigalloc, no journal)\n"
 		"  --read-only      make the file system note an error (errors=remount-ro) and test that nothing moves then\n"
+		"  --crash          the cases that end with a shutdown of the file system, one (--only) at a time\n"
+		"  --crashed        what they left, when the file system has been mounted again\n"
+		"  --may-skip LIST  names with commas between them: what else is skipped has failed\n"
 		"  --only NAME      run this case; may be repeated\n"
+		"  --without NAME   leave this case out; may be repeated\n"
 		"  --seed N         of the random test [1]\n"
 		"  --ops N          operations of the random test [400]\n"
 		"  --list           print the names of the cases\n");
@@ -63,13 +68,24 @@ static int run_case(const struct test_case *c)
 		exit(1);
 	}
 	/* What a failed case may leave behind would fail the next one. */
-	unlink("filler");
+	fill_away();
 	sysfs_write("simulate_fail", 0);
 	if (WIFSIGNALED(status)) {
 		printf("# killed by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
 		return 1;
 	}
 	return WEXITSTATUS(status);
+}
+
+/* Is the name among those with commas between them? */
+static bool is_listed(const char *list, const char *name)
+{
+	const size_t length = strlen(name);
+
+	for (; list; list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL)
+		if (!strncmp(list, name, length) && (list[length] == ',' || !list[length]))
+			return true;
+	return false;
 }
 
 /* Finds out what DIR is; the working directory becomes DIR. */
@@ -142,21 +158,26 @@ static const struct test_case unsupported_cases[] = {{"unsupported_file_system",
 
 int main(int argc, char **argv)
 {
-	enum { DAX = 256, UNSUPPORTED, READ_ONLY, ONLY, SEED, OPS, LIST };
+	enum { DAX = 256, UNSUPPORTED, READ_ONLY, CRASH, CRASHED, MAY_SKIP, WITHOUT, ONLY, SEED, OPS, LIST };
 	static const struct option options[] = {{"dax", no_argument, 0, DAX},
 						{"unsupported", no_argument, 0, UNSUPPORTED},
 						{"only", required_argument, 0, ONLY},
 						{"read-only", no_argument, 0, READ_ONLY},
+						{"crash", no_argument, 0, CRASH},
+						{"crashed", no_argument, 0, CRASHED},
+						{"may-skip", required_argument, 0, MAY_SKIP},
+						{"without", required_argument, 0, WITHOUT},
 						{"seed", required_argument, 0, SEED},
 						{"ops", required_argument, 0, OPS},
 						{"list", no_argument, 0, LIST},
 						{"help", no_argument, 0, 'h'},
 						{0}};
 	const struct test_case *const unsupported_list[] = {unsupported_cases}, *const read_only_list[] = {read_only_cases};
+	const struct test_case *const crash_list[] = {crash_cases}, *const crashed_list[] = {crashed_cases};
 	const struct test_case *const *lists = all_cases;
-	size_t nlists = LISTS, nonly = 0, i, k;
+	size_t nlists = LISTS, nonly = 0, nwithout = 0, i, k;
 	int option, number = 0, failed = 0, skipped = 0;
-	const char *only[64];
+	const char *only[64], *without[64], *may_skip = NULL;
 	const struct test_case *c;
 	bool want_dax = false;
 	time_t begin;
@@ -176,6 +197,21 @@ int main(int argc, char **argv)
 		case READ_ONLY:
 			lists = read_only_list;
 			nlists = 1;
+			break;
+		case CRASH:
+			lists = crash_list;
+			nlists = 1;
+			break;
+		case CRASHED:
+			lists = crashed_list;
+			nlists = 1;
+			break;
+		case MAY_SKIP:
+			may_skip = optarg;
+			break;
+		case WITHOUT:
+			if (nwithout < sizeof(without) / sizeof(without[0]))
+				without[nwithout++] = optarg;
 			break;
 		case ONLY:
 			if (nonly < sizeof(only) / sizeof(only[0]))
@@ -213,8 +249,16 @@ int main(int argc, char **argv)
 				;
 			if (nonly && k == nonly)
 				continue;
+			for (k = 0; k < nwithout && strcmp(without[k], c->name); k++)
+				;
+			if (k < nwithout)
+				continue;
 			begin = time(NULL);
 			result = run_case(c);
+			if (result == SKIPPED && may_skip && !is_listed(may_skip, c->name)) {
+				printf("# skipped, which must not happen here\n");
+				result = 1;
+			}
 			number++;
 			failed += result != 0 && result != SKIPPED;
 			skipped += result == SKIPPED;

@@ -43,8 +43,16 @@ static int reopen(const char *path, unsigned int flags)
 	return call(file.fd, args(path, flags));
 }
 
+static void allow(bool yes)
+{
+	FILE *f = fopen("/sys/module/ext4_splitfs/parameters/reopen", "w");
+
+	check(f && fputs(yes ? "1\n" : "0\n", f) >= 0 && fclose(f) == 0, "the module's parameter");
+}
+
 static void one_file(void)
 {
+	allow(true);
 	file = file_new("target", 4 * B);
 	file_write(&file, 0, 2 * B + 5, 1);
 }
@@ -76,6 +84,22 @@ static void same_as_open(const char *name, int flags)
 		check(read(new, here, 1) < 0 && errno == EBADF, "read");
 	close(plain);
 	close(new);
+}
+
+/* Unless somebody has switched it on there is no such call (the module is loaded without parameters; test/run looks at that). */
+static void is_off(void)
+{
+	int fd;
+
+	if (geteuid() != 0)
+		skip("needs root");
+	one_file();
+	allow(false);
+	check(call(file.fd, args("target", O_RDWR)) == -ENOTTY, "switched off");
+	allow(true);
+	fd = call(file.fd, args("target", O_RDWR));
+	check(fd >= 0, "switched on: %s", strerror(-fd));
+	close(fd);
 }
 
 static void opens(void)
@@ -242,8 +266,6 @@ static void asks_nobody(void)
 	waitpid(pid, &status, 0);
 }
 
-const struct test_case reopen_cases[] = {{"reopen_opens", opens},
-					 {"reopen_refuses", refuses},
-					 {"reopen_rights", looks_at_rights},
-					 {"reopen_guards", asks_nobody},
-					 {0}};
+const struct test_case reopen_cases[] = {{"reopen_is_off", is_off},	 {"reopen_opens", opens},
+					 {"reopen_refuses", refuses},	 {"reopen_rights", looks_at_rights},
+					 {"reopen_guards", asks_nobody}, {0}};

@@ -312,6 +312,7 @@ bool *relink_map(const struct file *donor, uint64_t offset, uint64_t length)
 void relink_model(struct file *target, struct file *donor, const struct ext4_relink *r, const bool *allocated)
 {
 	uint64_t done, n, rest, size;
+	uint8_t replaced[64 * KIB];
 
 	size = target->size;
 	if (r->moved < r->length && !(r->flags & EXT4_RELINK_KEEP_SIZE) && r->target_offset + r->moved > size)
@@ -321,12 +322,18 @@ void relink_model(struct file *target, struct file *donor, const struct ext4_rel
 	check(size <= target->room, "the model of %s has %lu bytes", target->name, (unsigned long)target->room);
 	target->size = size;
 	for (done = 0; done < r->moved; done += n) {
+		uint8_t *to = target->bytes + r->target_offset + done, *from = donor->bytes + r->donor_offset + done;
+
 		n = r->moved - done < env.block ? r->moved - done : env.block;
-		if (allocated[done / env.block] || !(r->flags & EXT4_RELINK_SKIP_HOLES))
-			memcpy(target->bytes + r->target_offset + done, donor->bytes + r->donor_offset + done, n);
+		if (!allocated[done / env.block] && r->flags & EXT4_RELINK_SKIP_HOLES)
+			continue;
+		memcpy(replaced, to, n);
+		memcpy(to, from, n);
 		/* The donor loses whole blocks. */
 		rest = r->donor_offset + done + env.block <= donor->size ? env.block : donor->size - r->donor_offset - done;
-		memset(donor->bytes + r->donor_offset + done, 0, rest);
+		memset(from, 0, rest);
+		if (r->flags & EXT4_RELINK_EXCHANGE)
+			memcpy(from, replaced, n);
 	}
 }
 

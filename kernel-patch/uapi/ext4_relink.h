@@ -6,7 +6,9 @@
  * a descriptor of the donor (open for reading and writing).  What the donor
  * holds in [donor_offset, donor_offset + length) becomes the target's content
  * of [target_offset, target_offset + length); what the target held there is
- * freed; the donor has a hole there afterwards and keeps its size.
+ * freed; the donor has a hole there afterwards and keeps its size.  With
+ * EXT4_RELINK_EXCHANGE the donor gets what the target held, and nothing is
+ * freed.
  *
  * One call is one transaction: after a crash all of it has happened or nothing.
  * A range that doesn't fit a transaction is refused (E2BIG, nothing changed);
@@ -44,12 +46,18 @@
 #define EXT4_RELINK_SYNC		(1U << 4)
 /*
  * Stores through mappings of the donor have been made persistent by those who
- * made them (MAP_SYNC and cache flushes): don't write them back.  DAX only;
- * ignored for files in the page cache.
+ * made them (MAP_SYNC and cache flushes): don't write them back.  Where the
+ * range is part of 2 MiB that are mapped by one entry, this is said of all of
+ * them.  DAX only; ignored for files in the page cache.
  */
 #define EXT4_RELINK_DATA_PERSISTENT	(1U << 5)
+/*
+ * The donor gets the blocks that the target had, in place of those it gives.
+ * Where the target had a hole or its end, the donor has a hole.
+ */
+#define EXT4_RELINK_EXCHANGE		(1U << 6)
 
-#define EXT4_RELINK_FLAGS		((1U << 6) - 1)
+#define EXT4_RELINK_FLAGS		((1U << 7) - 1)
 
 struct ext4_relink {
 	__u32	version;	/* in: EXT4_RELINK_VERSION; out: the kernel's */
@@ -71,7 +79,9 @@ struct ext4_relink {
 	__u64	new_size;
 	__u64	moved;		/* out: bytes of length that are done */
 	__u32	extents_moved;	/* out: extents the target received */
-	__u32	extents_freed;	/* out: extents the target lost */
+	__u32	extents_freed;	/* out: extents the target lost (with EXCHANGE:
+				 * that the donor received)
+				 */
 	__u64	reserved[2];	/* in: 0 */
 };
 
