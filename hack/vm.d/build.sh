@@ -44,6 +44,12 @@ build_libsplit() {
     build_program model "$lib"/test/model/*.c
 }
 
+# The same, for libsplit-quick.
+build_libsplit_few() {
+    make_libsplit "a few tests" "$VM_BUILD/test/plain/unit/test_relink"
+    build_program model "$REPO_DIR"/libsplit/test/model/*.c
+}
+
 build_relink_tests() {
     make -s -C "$REPO_DIR/kernel-patch/test" BUILD="$VM_BUILD/kernel-patch" >&2 || die "cannot build the tests of relink (see above)"
 }

@@ -32,5 +32,7 @@ VM_BOOT_TIMEOUT=${SPLITFS_VM_BOOT_TIMEOUT:-300}
 VM_SEED=${VM_SEED:-20261121}
 VM_CUTS=${VM_CUTS:-5}
 VM_STRESS=${VM_STRESS:-20}
+# For the tests that bring no limit of their own: what takes longer hangs.
+VM_TEST_LIMIT=${VM_TEST_LIMIT:-7200}
 # Emulated processors are threads, and most of a machine's work is one: two machines share two cores well.
 VM_AT_ONCE=${VM_AT_ONCE:-2}

@@ -10,6 +10,8 @@ Builds what is needed, runs tests in virtual machines, and says at the end what 
 What a test leaves is in BUILD/vm/NAME@LINE: output.log, console.log, dmesg.log and its own files.
 
   --list         the tests and the kernel lines they run on
+  --quick        a few of them, in at most $VM_QUICK_SECONDS seconds: what is not done by then has failed
+  --resume       leave out what has passed already, with the same sources, seed, cuts and stress
   --kernel LINE  only on this line
   --seed N       random seed for the tests that take one; 0 chooses and prints one [$VM_SEED]
   --cuts N       power cuts of each power-cut test [$VM_CUTS]
@@ -33,13 +35,25 @@ read_test() {
     t_needs=$(trim "${fields[3]}") t_what=$(trim "${fields[4]}")
 }
 
-# What runs now, by TEST@LINE: its process, its start, and when it was last spoken of.
-declare -A t_pid=() t_begun=() t_said=()
+# What runs now, by TEST@LINE: its process, its start, the second in which it is stopped, and when it was last spoken of.
+declare -A t_pid=() t_begun=() t_end=() t_stopped=() t_said=()
 summary=() failed=0 passed=0 skipped=0
+t_deadline='' # of all of them together, where there is one
+t_key=''      # what a result is good for
+
+# sources_key: a hash of everything that tests are made from.
+sources_key() {
+    (
+        cd "$REPO_DIR" || exit
+        git ls-files -z --cached --others --exclude-standard -- kernel-patch hack/vm hack/vm.d hack/lib libsplit csi-driver go.mod |
+            xargs -0 cat 2>/dev/null || true # what has been removed is not there to be read
+        echo "$VM_SEED $VM_CUTS $VM_STRESS"
+    ) | sha256sum | cut -c1-32
+}
 
 # start_test LINE: the test that read_test has read, in the background.
 start_test() {
-    local id=$t_name@$1 dir=$VM_BUILD/vm/$t_name@$1 word options=()
+    local id=$t_name@$1 dir=$VM_BUILD/vm/$t_name@$1 word options=() limit=$VM_TEST_LIMIT
     progress "$id: $t_what"
     for word in $t_needs; do
         case $word in pmem=* | append=*) options+=("--${word%%=*}" "${word#*=}") ;; esac
@@ -51,7 +65,9 @@ start_test() {
         "$HACK_DIR/vm" run --kernel "$1" --name "$id" --timeout $((t_limit + 4 * VM_STRESS)) --env "VM_SEED=$VM_SEED" \
             --env "VM_STRESS=$VM_STRESS" "${options[@]}" -- "$VM_PARTS/guest/jobs/$t_name" >"$dir/test.log" 2>&1 &
     fi
-    t_pid[$id]=$! t_begun[$id]=$SECONDS t_said[$id]=$SECONDS
+    [ "$t_limit" = 0 ] || limit=$((t_limit + 4 * VM_STRESS + VM_BOOT_TIMEOUT + 60))
+    t_pid[$id]=$! t_begun[$id]=$SECONDS t_said[$id]=$SECONDS t_end[$id]=$((SECONDS + limit))
+    [ -z "$t_deadline" ] || [ "${t_end[$id]}" -le "$t_deadline" ] || t_end[$id]=$t_deadline
     CHILDREN[$!]=1
 }
 
@@ -64,6 +80,7 @@ end_test() {
     0)
         result=ok
         passed=$((passed + 1))
+        echo "$t_key $id" >>"$VM_BUILD/vm/passed"
         ;;
     77)
         result=skip
@@ -80,6 +97,17 @@ end_test() {
     printf '%s\n' "${summary[-1]}"
 }
 
+# stop_test ID: one that takes too long; it is given a minute to clean up.
+stop_test() {
+    local signal=TERM
+    [ -z "${t_stopped[$1]:-}" ] || signal=KILL
+    warn "$1 has taken $((SECONDS - t_begun[$1])) s: stopped by SIG$signal"
+    echo "stopped after $((SECONDS - t_begun[$1])) s" >>"$VM_BUILD/vm/$1/test.log"
+    kill "-$signal" "${t_pid[$1]}" 2>/dev/null || true # it may have ended by itself
+    t_stopped[$1]=1
+    t_end[$1]=$((SECONDS + 60))
+}
+
 # wait_for_room N: until fewer than N tests run; with a sign of life of each now and then.
 wait_for_room() {
     local id last
@@ -88,6 +116,8 @@ wait_for_room() {
         for id in "${!t_pid[@]}"; do
             if ! kill -0 "${t_pid[$id]}" 2>/dev/null; then
                 end_test "$id"
+            elif [ "$SECONDS" -ge "${t_end[$id]}" ]; then
+                stop_test "$id"
             elif [ $((SECONDS - t_said[$id])) -ge 30 ]; then
                 t_said[$id]=$SECONDS
                 last=$(awk 'NF {line = $0} END {print substr(line, 1, 100)}' "$VM_BUILD/vm/$id/test.log")
@@ -98,7 +128,8 @@ wait_for_room() {
 }
 
 vm_test_command() {
-    local only_line='' build=1 wanted=() row want line number rows=() needs=' ' lines=' ' at_once=$VM_AT_ONCE
+    local only_line='' build=1 wanted=() row want line number rows=() needs=' ' lines=' ' at_once=$VM_AT_ONCE resume='' id
+    local table=("${VM_TESTS[@]}")
     while [ $# -gt 0 ]; do
         case $1 in
         -h | --help)
@@ -113,6 +144,12 @@ vm_test_command() {
             return
             ;;
         --no-build) build=0 ;;
+        --resume) resume=1 ;;
+        --quick)
+            table=("${VM_QUICK[@]}")
+            t_deadline=$((SECONDS + VM_QUICK_SECONDS))
+            VM_STRESS=5
+            ;;
         --kernel | --seed | --cuts | --stress | --at-once)
             [ $# -ge 2 ] || usage_error "$1 wants a value"
             case $1 in
@@ -139,7 +176,7 @@ vm_test_command() {
     [ "$at_once" -gt 0 ] || usage_error "test: --at-once wants 1 or more"
 
     # Every test on every line it knows, or what was asked for; a name that is none is an error.
-    for row in "${VM_TESTS[@]}"; do
+    for row in "${table[@]}"; do
         read_test "$row"
         for line in $t_lines; do
             [ -z "$only_line" ] || [ "$only_line" = "$line" ] || continue
@@ -150,12 +187,10 @@ vm_test_command() {
                 esac
             fi
             rows+=("$line|$row")
-            needs+="$t_needs "
-            lines+="$line "
         done
     done
     for want in "${wanted[@]}"; do
-        case "$(printf '%s\n' "${VM_TESTS[@]}" | awk -F'|' '{split($2, l, " "); gsub(/ /, "", $1); print $1; for (i in l) print $1 "@" l[i]}')" in
+        case "$(printf '%s\n' "${table[@]}" | awk -F'|' '{split($2, l, " "); gsub(/ /, "", $1); print $1; for (i in l) print $1 "@" l[i]}')" in
         "$want" | "$want"$'\n'* | *$'\n'"$want" | *$'\n'"$want"$'\n'*) ;;
         *) usage_error "test: there is no test '$want'; test --list shows them" ;;
         esac
@@ -164,9 +199,26 @@ vm_test_command() {
     [ ${#rows[@]} -gt 0 ] || usage_error "test: nothing of that runs on kernel $only_line"
 
     progress "${#rows[@]} tests, seed $VM_SEED"
+    t_key=$(sources_key)
+    mkdir -p "$VM_BUILD/vm"
+    touch "$VM_BUILD/vm/passed"
+    for number in "${!rows[@]}"; do
+        row=${rows[$number]}
+        read_test "${row#*|}"
+        id=$t_name@${row%%|*}
+        if [ -n "$resume" ] && grep -qxF "$t_key $id" "$VM_BUILD/vm/passed"; then
+            passed=$((passed + 1))
+            summary+=("$(printf '%-6s %-26s before' ok "$id")")
+            unset "rows[$number]"
+            continue
+        fi
+        needs+="$t_needs "
+        lines+="${row%%|*} "
+    done
     if [ "$build" = 1 ]; then
         case $needs in *' programs '*) build_programs ;; esac
         case $needs in *' libsplit '*) build_libsplit ;; esac
+        case $needs in *' libsplit-few '*) build_libsplit_few ;; esac
         case $needs in *' relink '*) build_relink_tests ;; esac
         for line in "${VM_KERNELS[@]}"; do
             case $lines in *" $line "*) case $needs in *' module '*) build_module "$line" ;; esac ;; esac
@@ -176,6 +228,11 @@ vm_test_command() {
     for row in "${rows[@]}"; do
         wait_for_room "$at_once"
         read_test "${row#*|}"
+        if [ -n "$t_deadline" ] && [ "$SECONDS" -ge "$t_deadline" ]; then
+            failed=$((failed + 1))
+            summary+=("$(printf '%-6s %-26s not begun in time' FAILED "$t_name@${row%%|*}")")
+            continue
+        fi
         start_test "${row%%|*}"
     done
     wait_for_room 1

@@ -26,6 +26,15 @@ VM_TESTS=(
     "power-cut-xfs | 6.12 | 0 | programs libsplit | power cuts on XFS with stock exchange-range"
 )
 
+# hack/vm test --quick: real DAX in ten minutes, for whoever changes something.
+VM_QUICK=(
+    "oracle | 6.1 | 60 | programs | the power cuts' oracle accepts what is right and notices what is wrong (needs no machine)"
+    "relink-quick | 6.12 6.1 | 420 | relink $WATCHED | relink on DAX with quota, and after shutdowns; e2fsck after each"
+    "libsplit-quick | 6.12 | 300 | module libsplit-few pmem=1G pmem=512M | libsplit on ext4 with our module: what it finds, relink and calls against models"
+    "dax | 6.12 | 120 | programs module | DAX is real: statx, MAP_SYNC, 2 MiB faults counted; and is not where it should not be"
+)
+VM_QUICK_SECONDS=600
+
 # test_oracle LINE DIR: without a machine, in a second: every prefix the oracle accepts is one it should, and no damage escapes it.
 test_oracle() {
     local powercut=$VM_BUILD/vm-bin/powercut work mode ops seed file size checked=0
