@@ -6,6 +6,8 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -421,6 +423,51 @@ static void unlinked_files(void)
 	check(file_stat(&target).st_size == (off_t)(8 * B), "size");
 }
 
+#define TRACING "/sys/kernel/tracing/"
+
+static void trace_switch(const char *file, const char *value)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), TRACING "%s", file);
+	fd = open(path, O_WRONLY | O_TRUNC);
+	check(fd >= 0 && write(fd, value, strlen(value)) == (ssize_t)strlen(value), "%s", path);
+	close(fd);
+}
+
+/* The tracepoints say what was asked for and what was done. */
+static void traced(void)
+{
+	struct file donor = file_new("donor", 8 * B), target = file_new("target", 8 * B);
+	struct ext4_relink r = relink_args(&donor, 2 * B, 0, 4 * B);
+	static char text[64 * KIB];
+	char enter[200], leave[200];
+	ssize_t n, got = 0;
+	int fd;
+
+	if (geteuid())
+		skip("needs root");
+	if (access(TRACING "events", F_OK))
+		check(mount("tracefs", TRACING, "tracefs", 0, NULL) == 0, "tracefs");
+	file_write(&donor, 0, 8 * B, 1);
+	trace_switch("trace", "\n");
+	trace_switch("events/ext4_splitfs/ext4_relink_enter/enable", "1");
+	trace_switch("events/ext4_splitfs/ext4_relink_exit/enable", "1");
+	check(relink_checked(&target, &donor, &r) == 0, "relink");
+	trace_switch("events/ext4_splitfs/ext4_relink_enter/enable", "0");
+	trace_switch("events/ext4_splitfs/ext4_relink_exit/enable", "0");
+	fd = open(TRACING "trace", O_RDONLY);
+	while (fd >= 0 && (n = read(fd, text + got, sizeof(text) - 1 - got)) > 0)
+		got += n;
+	snprintf(enter, sizeof(enter), "ino %lu offset 0 donor %lu offset %lu len %lu flags 0", file_stat(&target).st_ino,
+		 file_stat(&donor).st_ino, 2 * B, 4 * B);
+	snprintf(leave, sizeof(leave), "ino %lu donor %lu moved %lu extents %u freed 0 ret 0", file_stat(&target).st_ino,
+		 file_stat(&donor).st_ino, 4 * B, r.extents_moved);
+	check(strstr(text, enter), "no '%s' in:\n%s", enter, text);
+	check(strstr(text, leave), "no '%s' in:\n%s", leave, text);
+}
+
 /* 16 pieces of 2 MiB, moved one by one to the other end of the target and back again. */
 static void there_and_back(void)
 {
@@ -492,6 +539,7 @@ const struct test_case semantics_cases[] = {
 	{"privileges_go", privileges_go},
 	{"synchronous", synchronous},
 	{"unlinked_files", unlinked_files},
+	{"traced", traced},
 	{"there_and_back", there_and_back},
 	{"large", large},
 	{0},
