@@ -56,6 +56,9 @@ int relink_ext4(const struct relink_range *r, uint64_t at, uint64_t n, uint64_t 
 			part = (x.length / 2 + RELINK_BLOCK - 1) & ~(uint64_t)(RELINK_BLOCK - 1);
 			continue;
 		}
+		/* Somebody's input and output keeps pages pinned, for who knows how long: the caller copies. */
+		if (err == -EAGAIN)
+			return -EOPNOTSUPP;
 		if (err)
 			break;
 		if (x.moved == 0 || x.moved > x.length)
