@@ -150,7 +150,8 @@ enum { EXCHANGED = 64 };
 static void exchanged(void)
 {
 	int donor = stamped_file("donor", EXCHANGED, 0), target = stamped_file("target", EXCHANGED, 0);
-	int i, err, status;
+	int i, err, status, pipes[2];
+	char byte;
 	struct ext4_relink r = {
 		.version = EXT4_RELINK_VERSION,
 		.flags = EXT4_RELINK_EXCHANGE,
@@ -166,18 +167,21 @@ static void exchanged(void)
 		      "fallocate");
 	fsync(donor);
 	fsync(target);
+	check(pipe(pipes) == 0, "pipe");
 	pid = fork();
 	check(pid >= 0, "fork");
 	if (pid == 0) {
 		for (i = 0; (err = relink_call(target, &r)) == 0; i++)
-			if (random_number(&env.seed) % 4 == 0)
+			if ((i == 1 && write(pipes[1], "", 1) != 1) || random_number(&env.seed) % 4 == 0)
 				fsync(target);
 		note("%d exchanges, then error %d", i, err);
-		_exit(i < 2);
+		_exit(0);
 	}
-	usleep(200000 + random_number(&env.seed) % 300000);
+	close(pipes[1]);
+	check(read(pipes[0], &byte, 1) == 1, "nothing was exchanged");
+	usleep(random_number(&env.seed) % 300000);
 	shut_down();
-	check(waitpid(pid, &status, 0) == pid && status == 0, "nothing was exchanged");
+	check(waitpid(pid, &status, 0) == pid && status == 0, "the exchanger's status %#x", status);
 }
 
 static void exchanged_after(void)
