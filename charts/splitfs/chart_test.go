@@ -16,6 +16,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -249,6 +250,46 @@ func checkPodTemplate(t *testing.T, name string, selector *metav1.LabelSelector,
 			if c.LivenessProbe == nil && name != "splitfs-node" {
 				t.Errorf("%s/%s: nobody notices that it hangs", name, c.Name)
 			}
+		}
+	}
+}
+
+// TestNetworkPolicy: probes, metrics and the webhook can be reached, and nothing else; there is none where none is wanted.
+func TestNetworkPolicy(t *testing.T) {
+	objects := charttest.Render(t, "--set-json", `networkPolicy.from=[{"namespaceSelector":{"matchLabels":{"a":"b"}}}]`)
+	reached := func(name string, port *corev1.ContainerPort) bool {
+		policy := find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy", name)
+		return slices.ContainsFunc(policy.Spec.Ingress[0].Ports, func(p networkingv1.NetworkPolicyPort) bool {
+			end := p.Port.IntVal
+			if p.EndPort != nil {
+				end = *p.EndPort
+			}
+			return p.Port.StrVal == port.Name || p.Port.StrVal == "" && port.ContainerPort >= p.Port.IntVal && port.ContainerPort <= end
+		})
+	}
+	for _, name := range []string{"splitfs-node", "splitfs-agents", "splitfs-provisioner"} {
+		for _, c := range find[appsv1.DaemonSet](t, objects, "DaemonSet", name).Spec.Template.Spec.Containers {
+			for i := range c.Ports {
+				if !reached("splitfs", &c.Ports[i]) {
+					t.Errorf("port %d of %s cannot be reached", c.Ports[i].ContainerPort, name)
+				}
+			}
+		}
+	}
+	for i, port := range find[appsv1.Deployment](t, objects, "Deployment", "splitfs-injector").Spec.Template.Spec.Containers[0].Ports {
+		if !reached("splitfs-injector", &find[appsv1.Deployment](t, objects, "Deployment", "splitfs-injector").Spec.Template.Spec.Containers[0].Ports[i]) {
+			t.Errorf("port %d of the injector cannot be reached", port.ContainerPort)
+		}
+	}
+	if from := find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy", "splitfs").Spec.Ingress[0].From; len(from) != 1 || from[0].NamespaceSelector.MatchLabels["a"] != "b" {
+		t.Errorf("who may scrape: %+v", from)
+	}
+	if policy := find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy", "splitfs-agents"); len(policy.Spec.Egress) != 0 || policy.Spec.PolicyTypes[0] != networkingv1.PolicyTypeEgress {
+		t.Errorf("agents reach somebody: %+v", policy.Spec)
+	}
+	for _, object := range charttest.Render(t, "--set", "networkPolicy.enabled=false") {
+		if object.GetKind() == "NetworkPolicy" {
+			t.Errorf("%s is not wanted", object.GetName())
 		}
 	}
 }

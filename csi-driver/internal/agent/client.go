@@ -80,6 +80,14 @@ func (c *Client) Watch(id string, v Volume) error {
 	return nil
 }
 
+// Update changes what a volume is served with, and whom it is shown to. That is done when it returns.
+func (c *Client) Update(ctx context.Context, id string, v Volume) error {
+	c.mu.Lock()
+	c.wanted[id] = v
+	c.mu.Unlock()
+	return c.put(ctx, id, v)
+}
+
 // Start keeps a volume served and waits until its agent is ready. When the first agent fails the volume is not kept.
 func (c *Client) Start(ctx context.Context, id string, v Volume) error {
 	before, err := c.list(ctx, "")

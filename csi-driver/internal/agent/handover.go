@@ -31,7 +31,7 @@ type handed struct {
 	ID    string `json:"id,omitempty"`
 	Entry entry  `json:"entry,omitzero"`
 	Bound string `json:"bound,omitempty"`
-	Shown string `json:"shown,omitempty"`
+	Name  string `json:"name,omitempty"`
 }
 
 // ListenForSuccessor makes the socket of ServeHandover.
@@ -111,7 +111,7 @@ func (s *Supervisor) handOverAll(conn *net.UnixConn) error {
 		if socket == nil {
 			continue // it never had one; it is on disk
 		}
-		message := handed{ID: w.id, Entry: w.remembered(), Bound: socket.bound, Shown: socket.shown}
+		message := handed{ID: w.id, Entry: w.remembered(), Bound: socket.bound, Name: socket.name}
 		if err := errors.Join(send(conn, message, socket.file), socket.file.Close()); err != nil {
 			return err
 		}
@@ -230,6 +230,6 @@ func (s *Supervisor) adopt(message handed, file *os.File) error {
 	if err := s.save(message.ID, message.Entry); err != nil {
 		return err
 	}
-	s.begin(message.ID, message.Entry, &socket{file: file, bound: message.Bound, shown: message.Shown})
+	s.begin(message.ID, message.Entry, &socket{file: file, bound: message.Bound, name: message.Name})
 	return nil
 }

@@ -15,12 +15,12 @@ import (
 // backlog is how many programs may wait for an agent that is being replaced.
 const backlog = 4096
 
-// socket is the listening socket of a volume. It is bound where only root gets, and shown to programs under a second name as long as
+// socket is the listening socket of a volume. It is bound where only root gets, and shown to programs under further names as long as
 // an agent serves it or is about to.
 type socket struct {
 	file *os.File
-	// bound is where it is bound, shown is the name that programs connect to.
-	bound, shown string
+	// bound is where it is bound, name is what programs look for.
+	bound, name string
 }
 
 // listen makes the socket of a volume, in place of one that a supervisor before us left.
@@ -32,7 +32,7 @@ func listen(dir, id string, v Volume) (*socket, error) {
 	dev := uint64(st.Dev) //nolint:unconvert // its type differs between machines
 	s := &socket{
 		bound: filepath.Join(dir, id+".sock"),
-		shown: filepath.Join(v.AgentsDir, fmt.Sprintf("%d-%d.sock", unix.Major(dev), unix.Minor(dev))),
+		name:  fmt.Sprintf("%d-%d.sock", unix.Major(dev), unix.Minor(dev)),
 	}
 	if err := remove(s.bound); err != nil {
 		return nil, fmt.Errorf("socket of volume %s: %w", id, err)
@@ -71,30 +71,46 @@ func socketFile(fd int, name string) (*os.File, error) {
 	return file, nil
 }
 
-// show gives the socket the name that programs look for.
-func (s *socket) show() error {
-	fresh := s.shown + ".new"
-	if err := remove(fresh); err != nil {
-		return fmt.Errorf("show socket %s: %w", s.shown, err)
+// show gives the socket its name in each of the directories that are there.
+func (s *socket) show(dirs ...string) error {
+	var errs []error
+	for _, dir := range dirs {
+		if err := s.showIn(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("show socket %s in %s: %w", s.name, dir, err))
+		}
 	}
-	if err := os.Link(s.bound, fresh); err != nil {
-		return fmt.Errorf("show socket %s: %w", s.shown, err)
-	}
-	if err := os.Rename(fresh, s.shown); err != nil {
-		return fmt.Errorf("show socket %s: %w", s.shown, err)
-	}
-	// When both were names of this socket already, rename has left the first.
-	if err := remove(fresh); err != nil {
-		return fmt.Errorf("show socket %s: %w", s.shown, err)
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// hide takes the name away and lets those go who wait: they do without an agent then, as if there had never been one.
-func (s *socket) hide() error {
-	if err := remove(s.shown); err != nil {
-		return fmt.Errorf("hide socket %s: %w", s.shown, err)
+func (s *socket) showIn(dir string) error {
+	path := filepath.Join(dir, s.name)
+	fresh := path + ".new"
+	if err := remove(fresh); err != nil {
+		return err
 	}
+	if err := os.Link(s.bound, fresh); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return err
+	}
+	// When both were names of this socket already, rename has left the first.
+	return remove(fresh)
+}
+
+// hide takes the names away.
+func (s *socket) hide(dirs ...string) error {
+	var errs []error
+	for _, dir := range dirs {
+		if err := remove(filepath.Join(dir, s.name)); err != nil {
+			errs = append(errs, fmt.Errorf("hide socket %s: %w", s.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// letGo ends the waiting of those who have connected: they do without an agent then, as if there had never been one.
+func (s *socket) letGo() error {
 	for {
 		fd, _, err := unix.Accept4(int(s.file.Fd()), unix.SOCK_CLOEXEC)
 		switch {
@@ -104,7 +120,7 @@ func (s *socket) hide() error {
 		case errors.Is(err, unix.EAGAIN):
 			return nil
 		default:
-			return fmt.Errorf("empty the queue of socket %s: %w", s.shown, err)
+			return fmt.Errorf("empty the queue of socket %s: %w", s.bound, err)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"sync"
 	"time"
 
@@ -99,10 +100,12 @@ func (s *Supervisor) watch(id string, e entry) (*worker, error) {
 		if root := w.root(); root != e.Wanted.Root {
 			return nil, fmt.Errorf("an agent serves volume %s at %s already", id, root)
 		}
-		if !w.want(e.Wanted) {
-			return w, nil
+		before := w.remembered()
+		err := w.want(e.Wanted)
+		if after := w.remembered(); !reflect.DeepEqual(before, after) {
+			err = errors.Join(err, s.remember(w))
 		}
-		return w, s.remember(w)
+		return w, err
 	}
 	if err := s.save(id, e); err != nil {
 		return nil, err
@@ -142,6 +145,9 @@ func (s *Supervisor) remember(w *worker) error {
 	}
 	return s.save(w.id, w.remembered())
 }
+
+// Update is Watch: that the volume is shown to those it is to be shown to is done when it returns.
+func (s *Supervisor) Update(_ context.Context, id string, v Volume) error { return s.Watch(id, v) }
 
 // Start keeps a volume served and waits until its agent is ready. When the first agent fails the volume is not kept, and the
 // error says how it failed: the caller must be able to say why a volume cannot be used.

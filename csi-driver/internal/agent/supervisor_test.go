@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -355,6 +356,54 @@ func TestReplaced(t *testing.T) {
 	})
 	if _, err := w.ask(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestShown: the socket is in the directories of those who have the volume, and in no others, whatever becomes of the agent.
+func TestShown(t *testing.T) {
+	w := newWorld(t)
+	s := w.supervisor(nil)
+	v := w.volume("serve")
+	pods := map[string]string{"one": w.mkdir("one"), "two": w.mkdir("two")}
+	shown := func() (names []string) {
+		for _, name := range []string{"one", "two"} {
+			if _, err := net.Dial("unixpacket", filepath.Join(pods[name], filepath.Base(w.socket()))); err == nil {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	if err := s.Start(w.ctx, "v", v); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := s.State("v")
+	for _, want := range [][]string{nil, {"one"}, {"one", "two"}, {"two"}, nil, {"two"}} {
+		v.Shown = []string{filepath.Join(w.dir, "of a pod that is gone")}
+		for _, name := range want {
+			v.Shown = append(v.Shown, pods[name])
+		}
+		if err := s.Update(w.ctx, "v", v); err != nil {
+			t.Fatal(err)
+		}
+		if got := shown(); !slices.Equal(got, want) {
+			t.Errorf("shown to %v, wanted %v", got, want)
+		}
+	}
+	if now, _ := s.State("v"); now.PID != first.PID {
+		t.Error("the agent was replaced")
+	}
+	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("another agent", func() bool { now, _ := s.State("v"); return now.Ready && now.PID != first.PID })
+	if got := shown(); !slices.Equal(got, []string{"two"}) {
+		t.Errorf("after a death shown to %v", got)
+	}
+	if err := s.Stop(w.ctx, "v"); err != nil {
+		t.Fatal(err)
+	}
+	if got := shown(); len(got) != 0 {
+		t.Errorf("after its end shown to %v", got)
 	}
 }
 

@@ -17,8 +17,10 @@ import (
 type Volume struct {
 	// Root is where it is mounted.
 	Root string `json:"root"`
-	// AgentsDir is the directory in which programs look for its socket.
+	// AgentsDir is a directory in which its socket is always shown; pods do not see it.
 	AgentsDir string `json:"agentsDir"`
+	// Shown are further directories that show it: one for each pod that has the volume. One that is not there is left out.
+	Shown []string `json:"shown,omitempty"`
 	// Program is the splitfs program. When it does not get ready, the last one that did serves the volume.
 	Program string `json:"program"`
 	// Options are further arguments of `splitfs agent`.
@@ -34,9 +36,13 @@ func (v Volume) check() error {
 	return nil
 }
 
-func (v Volume) equal(w Volume) bool {
+// sameAgent says whether the same agent can serve both.
+func (v Volume) sameAgent(w Volume) bool {
 	return v.Root == w.Root && v.AgentsDir == w.AgentsDir && v.Program == w.Program && slices.Equal(v.Options, w.Options)
 }
+
+// dirs are all directories that show the socket.
+func (v Volume) dirs() []string { return append([]string{v.AgentsDir}, v.Shown...) }
 
 // listenFD is the number of the listening socket in an agent: the first of exec.Cmd's ExtraFiles.
 const listenFD = 3

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,7 +35,8 @@ type worker struct {
 
 	nameMu sync.Mutex  // held while the socket's name is shown or hidden
 	hold   *time.Timer // runs while there is no agent
-	letGo  bool        // it has ended: the name is hidden
+	letGo  bool        // it has ended: programs do without
+	named  bool        // the socket is shown
 }
 
 func newWorker(s *Supervisor, id string, e entry, cancel context.CancelFunc) *worker {
@@ -47,19 +49,40 @@ func (w *worker) root() string {
 	return w.entry.Wanted.Root
 }
 
-// want changes what the volume is served with. It says whether that is a change.
-func (w *worker) want(v Volume) bool {
+// want changes what the volume is served with, and to whom it is shown.
+func (w *worker) want(v Volume) error {
+	w.nameMu.Lock()
+	defer w.nameMu.Unlock()
+	before := w.remembered().Wanted
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.entry.Wanted.equal(v) {
-		return false
+	w.entry.Wanted = v
+	if !before.sameAgent(v) {
+		w.refused = false
+		if w.replace != nil {
+			w.replacing = true
+			w.replace()
+		}
 	}
-	w.entry.Wanted, w.refused = v, false
-	if w.replace != nil {
-		w.replacing = true
-		w.replace()
+	w.mu.Unlock()
+	if !w.named {
+		return nil // there is no socket yet, or its names are away
 	}
-	return true
+	gone := slices.DeleteFunc(before.dirs(), func(dir string) bool { return slices.Contains(v.dirs(), dir) })
+	return errors.Join(w.socket.hide(gone...), w.socket.show(v.dirs()...))
+}
+
+// name shows the socket. nameMu is held.
+func (w *worker) name(ctx context.Context) {
+	w.named = true
+	if err := w.socket.show(w.remembered().Wanted.dirs()...); err != nil {
+		klog.FromContext(ctx).Error(err, "Programs do not find the agent")
+	}
+}
+
+// unname hides the socket, from those too who wait in it. nameMu is held.
+func (w *worker) unname() error {
+	w.named = false
+	return errors.Join(w.socket.hide(w.remembered().Wanted.dirs()...), w.socket.letGo())
 }
 
 // remembered is what the next Supervisor has to know.
@@ -197,14 +220,12 @@ func (w *worker) ready(ctx context.Context, v Volume) {
 	w.nameMu.Lock()
 	w.stopHolding()
 	w.letGo = false
-	if err := w.socket.show(); err != nil {
-		klog.FromContext(ctx).Error(err, "Programs do not find the agent")
-	}
+	w.name(ctx)
 	w.update(func(st *State) { st.Ready = true })
 	w.nameMu.Unlock()
 
 	w.mu.Lock()
-	changed := !w.entry.Proven.equal(v)
+	changed := !w.entry.Proven.sameAgent(v)
 	w.entry.Proven = v
 	w.mu.Unlock()
 	if changed {
@@ -222,9 +243,7 @@ func (w *worker) expectAgent(ctx context.Context) {
 	if w.letGo || w.hold != nil {
 		return
 	}
-	if err := w.socket.show(); err != nil {
-		klog.FromContext(ctx).Error(err, "Programs do not find the agent")
-	}
+	w.name(ctx)
 	w.hold = time.AfterFunc(w.supervisor.config.Hold, func() {
 		w.nameMu.Lock()
 		defer w.nameMu.Unlock()
@@ -233,7 +252,7 @@ func (w *worker) expectAgent(ctx context.Context) {
 		}
 		klog.FromContext(ctx).Info("No agent for too long: programs do without it", "seconds", w.supervisor.config.Hold.Seconds())
 		w.letGo = true
-		if err := w.socket.hide(); err != nil {
+		if err := w.unname(); err != nil {
 			klog.FromContext(ctx).Error(err, "Programs go on waiting for an agent")
 		}
 	})
@@ -257,7 +276,7 @@ func (w *worker) closeSocket(ctx context.Context) {
 	if w.socket == nil || handing {
 		return
 	}
-	if err := errors.Join(w.socket.hide(), w.socket.close()); err != nil {
+	if err := errors.Join(w.unname(), w.socket.close()); err != nil {
 		klog.FromContext(ctx).Error(err, "The agent's socket is left")
 	}
 }

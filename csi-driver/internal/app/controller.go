@@ -141,7 +141,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	if o.httpEndpoint != "" {
 		prober := &server.Prober{Endpoint: o.endpoint}
-		mux := server.NewMux([]server.Check{prober.Probe}, []server.Check{view.Check}, csiMetrics)
+		mux := server.NewMux([]server.Check{prober.Alive}, []server.Check{prober.Probe, view.Check}, csiMetrics)
 		group.Go(func() error { return errors.Join(server.ServeHTTP(ctx, o.httpEndpoint, mux), prober.Close()) })
 	}
 	return group.Wait()

@@ -61,7 +61,7 @@ func (o *deviceOptions) complete() error {
 }
 
 // managers builds the managers of the node.
-func (o *deviceOptions) managers(ctx context.Context, nodeName string, recorder events.Recorder) (device.Managers, error) {
+func (o *deviceOptions) managers(nodeName string, recorder events.Recorder) (device.Managers, error) {
 	regions, err := nvdimm.ParseSelector(o.regions)
 	if err != nil {
 		return nil, fmt.Errorf("--regions: %w", err)
@@ -71,9 +71,6 @@ func (o *deviceOptions) managers(ctx context.Context, nodeName string, recorder 
 		return nil, fmt.Errorf("--namespace-map: %w", err)
 	}
 	tool := &nvdimm.Tool{}
-	if slices.Contains(o.devices, volume.DeviceLVM) || slices.Contains(o.devices, volume.DeviceNamespace) {
-		tellPMEMCSI(ctx, tool, nodeName, recorder)
-	}
 	unusable := func(device string) func(context.Context, string) {
 		return func(ctx context.Context, message string) {
 			recorder.OnNode(ctx, nodeName, true, events.ReasonRegionUnusable,
@@ -99,6 +96,13 @@ func (o *deviceOptions) managers(ctx context.Context, nodeName string, recorder 
 		}
 	}
 	return device.NewManagers(managers...), nil
+}
+
+// tellOthers looks for what others have in the node's persistent memory.
+func (o *deviceOptions) tellOthers(ctx context.Context, nodeName string, recorder events.Recorder) {
+	if slices.Contains(o.devices, volume.DeviceLVM) || slices.Contains(o.devices, volume.DeviceNamespace) {
+		tellPMEMCSI(ctx, &nvdimm.Tool{}, nodeName, recorder)
+	}
 }
 
 // tellPMEMCSI tells the node's readers that volumes of pmem-csi are there: nobody else looks after them any more, and they take space.

@@ -329,7 +329,7 @@ func TestRealDevicesAgain(t *testing.T) {
 
 func manager(d realDevice) (device.Manager, error) {
 	o := d.options()
-	managers, err := o.managers(context.Background(), "node-1", events.Discard{})
+	managers, err := o.managers("node-1", events.Discard{})
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func TestLibraryClaim(t *testing.T) {
 		t.Errorf("capacity of the class: %v", capacity)
 	}
 
-	volumeContext := map[string]string{"csi.storage.k8s.io/ephemeral": "false", "csi.storage.k8s.io/pod.name": "p", "storage.kubernetes.io/csiProvisionerIdentity": "x"}
+	volumeContext := map[string]string{"csi.storage.k8s.io/ephemeral": "false", "csi.storage.k8s.io/pod.name": "p", "csi.storage.k8s.io/pod.uid": "1", "storage.kubernetes.io/csiProvisionerIdentity": "x"}
 	for k, v := range vol.GetVolumeContext() {
 		volumeContext[k] = v
 	}

@@ -158,15 +158,11 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	if err != nil {
 		return err
 	}
-	modules.Ensure(ctx) // before any volume is served: a mounted one keeps the ext4 it was mounted with
 	n, err := newNode(ctx, o, cluster, modules)
 	if err != nil {
 		return err
 	}
 	defer n.Shutdown()
-	if err := n.Resume(ctx); err != nil {
-		return err
-	}
 
 	socket, err := server.SocketPath(o.endpoint)
 	if err != nil {
@@ -180,7 +176,8 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	registry.MustRegister(metrics.NewCollector(logger, n), metrics.NewModuleCollector(modules), verifier)
 	csiMetrics.WithAdditionalRegistry(registry)
 	writer := newStatusWriter(o, cluster, n, modules)
-	var interceptors []grpc.UnaryServerInterceptor
+	gate := server.NewGate(startPatience)
+	interceptors := []grpc.UnaryServerInterceptor{gate.Interceptor}
 	if writer != nil {
 		registry.MustRegister(writer.Metrics()...)
 		interceptors = append(interceptors, writer.Interceptor)
@@ -192,28 +189,15 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	}
 	grpcServer := server.NewGRPC(logger, csiMetrics, interceptors...)
 	locks := &volume.Locks{}
-	csi.RegisterIdentityServer(grpcServer, driver.Identity{Check: n.Check})
+	usable := server.NewWatchedCheck(n.Check, o.watchInterval, usableLimit)
+	csi.RegisterIdentityServer(grpcServer, driver.Identity{Check: usable.Check})
 	csi.RegisterControllerServer(grpcServer, driver.NewController(n, locks))
 	csi.RegisterNodeServer(grpcServer, driver.NewNode(n, locks))
 
+	// Sockets and probes come first. What takes long, or waits for others, keeps back only the calls that need it.
 	group, ctx := errgroup.WithContext(ctx)
-	if o.events {
-		worker, err := modify.NewWorker(cluster.client, n, locks)
-		if err != nil {
-			return err
-		}
-		group.Go(func() error { worker.Run(ctx); return nil })
-	}
 	group.Go(func() error { return server.Serve(ctx, grpcServer, listener) })
-	group.Go(func() error { n.Watch(ctx, locks, o.watchInterval); return nil })
-	group.Go(func() error { n.EraseDeleted(ctx, locks); return nil })
-	group.Go(func() error { verifier.Run(ctx, o.watchInterval); return nil })
-	group.Go(func() error { modules.Run(ctx, o.watchInterval); return nil })
-	if writer != nil {
-		group.Go(func() error { writer.Run(ctx); return nil })
-	}
-
-	var ready []server.Check
+	ready := []server.Check{gate.Check}
 	if o.register {
 		registrar := registration.New(socket)
 		registrationListener, err := server.Listen(registration.SocketPath(o.kubeletDir))
@@ -225,11 +209,42 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	}
 	if o.httpEndpoint != "" {
 		prober := &server.Prober{Endpoint: o.endpoint}
-		mux := server.NewMux([]server.Check{prober.Probe}, ready, csiMetrics)
+		mux := server.NewMux([]server.Check{prober.Alive}, append(ready, prober.Probe), csiMetrics)
 		group.Go(func() error { return errors.Join(server.ServeHTTP(ctx, o.httpEndpoint, mux), prober.Close()) })
 	}
+	group.Go(func() error { usable.Run(ctx); return nil })
+	group.Go(func() error {
+		modules.Ensure(ctx) // before any volume is served: a mounted one keeps the ext4 it was mounted with
+		if err := n.Resume(ctx); err != nil {
+			return err
+		}
+		gate.Open()
+		group.Go(func() error { n.Watch(ctx, locks, o.watchInterval); return nil })
+		group.Go(func() error { n.EraseDeleted(ctx, locks); return nil })
+		group.Go(func() error { verifier.Run(ctx, o.watchInterval); return nil })
+		group.Go(func() error { modules.Run(ctx, o.watchInterval); return nil })
+		if writer != nil {
+			group.Go(func() error { writer.Run(ctx); return nil })
+		}
+		if o.events {
+			worker, err := modify.NewWorker(cluster.client, n, locks)
+			if err != nil {
+				return err
+			}
+			group.Go(func() error { worker.Run(ctx); return nil })
+		}
+		o.devices.tellOthers(ctx, o.nodeName, recorder)
+		return nil
+	})
 	return group.Wait()
 }
+
+const (
+	// startPatience is how long a call waits for a service that is starting.
+	startPatience = 30 * time.Second
+	// usableLimit is how long a look at the node's devices for Probe may take.
+	usableLimit = 2 * time.Minute
+)
 
 // nodeRoot is the node's root directory, as a container sees it that shares the node's process IDs.
 const nodeRoot = "/proc/1/root"
@@ -272,7 +287,7 @@ func newModules(o nodeOptions, recorder events.Recorder) (*module.Manager, error
 
 // newNode builds the node's core.
 func newNode(ctx context.Context, o nodeOptions, cluster cluster, modules *module.Manager) (*node.Node, error) {
-	managers, err := o.devices.managers(ctx, o.nodeName, cluster.recorder)
+	managers, err := o.devices.managers(o.nodeName, cluster.recorder)
 	if err != nil {
 		return nil, err
 	}

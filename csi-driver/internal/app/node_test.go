@@ -76,14 +76,23 @@ func TestRegistrationAndHealth(t *testing.T) {
 	if info.GetType() != registerapi.CSIPlugin || info.GetName() != driverinfo.Name || "unix://"+info.GetEndpoint() != s.options.endpoint {
 		t.Errorf("registered as %v", info)
 	}
-	if code, body := s.get("/readyz"); code != http.StatusOK {
-		t.Errorf("/readyz after registration: %d %s", code, body)
-	}
-	// Health is real: without the splitfs program no volume can be served.
+	eventually(t, "the service is ready once it is registered", func() error {
+		if code, body := s.get("/readyz"); code != http.StatusOK {
+			return fmt.Errorf("/readyz: %d %s", code, body)
+		}
+		return nil
+	})
+	// Health is real: without the splitfs program no volume can be served. A restart would not bring it back.
 	if err := os.Remove(s.options.binary); err != nil {
 		t.Fatal(err)
 	}
-	if code, body := s.get("/healthz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "splitfs program") {
+	eventually(t, "the service is not ready without the splitfs program", func() error {
+		if code, body := s.get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "splitfs program") {
+			return fmt.Errorf("/readyz: %d %s", code, body)
+		}
+		return nil
+	})
+	if code, body := s.get("/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz without the splitfs program: %d %s", code, body)
 	}
 }
@@ -151,8 +160,13 @@ func (s *service) stage(v volumeOnNode) error {
 }
 
 func (s *service) publish(v volumeOnNode) error {
+	forPod := maps.Clone(v.context)
+	if forPod == nil {
+		forPod = map[string]string{}
+	}
+	forPod["csi.storage.k8s.io/pod.uid"] = "1"
 	_, err := csi.NewNodeClient(s.conn).NodePublishVolume(context.Background(), &csi.NodePublishVolumeRequest{
-		VolumeId: v.id, StagingTargetPath: v.staging, TargetPath: v.target, VolumeCapability: mountCapability(cmp.Or(v.fsType, "xfs")), VolumeContext: v.context,
+		VolumeId: v.id, StagingTargetPath: v.staging, TargetPath: v.target, VolumeCapability: mountCapability(cmp.Or(v.fsType, "xfs")), VolumeContext: forPod,
 	})
 	return err
 }
@@ -204,7 +218,7 @@ func TestInlineVolumes(t *testing.T) {
 	s := startNode(t, "", "")
 	target := filepath.Join(s.dir, "inline")
 	publish := func(readOnly bool, attributes map[string]string) error {
-		volumeContext := map[string]string{"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "p"}
+		volumeContext := map[string]string{"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "p", "csi.storage.k8s.io/pod.uid": "1"}
 		for k, v := range attributes {
 			volumeContext[k] = v
 		}

@@ -103,5 +103,6 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	config.UserAgent = "splitfs-csi/" + driverinfo.Version
+	config.Wrap(withDeadline)
 	return config, nil
 }

@@ -34,6 +34,8 @@ const (
 	Machine     State = "machine"
 	// Linker: nothing of the above; the dynamic linker did not take it.
 	Linker State = "linker"
+	// NotRead: the program's file may hang whoever reads it, so nobody looked for a cause in it.
+	NotRead State = "not-read"
 )
 
 func (s State) explain() string {
@@ -50,6 +52,8 @@ func (s State) explain() string {
 		return "it is set-uid, set-gid or has file capabilities, so the dynamic linker ignores LD_PRELOAD"
 	case Machine:
 		return "it is a program for another machine type than the library"
+	case NotRead:
+		return "its program is on a file system that this node does not read for others (FUSE, or over the network), so the cause is not known; it may be linked statically, or set-uid"
 	case Linker:
 		return "its dynamic linker did not load it; its standard error says why, for example a libc that is too old"
 	}
@@ -131,6 +135,8 @@ func parseCgroup(text string) (pod, container string) {
 // view is what a mount namespace shows.
 type view struct {
 	devices map[uint64]bool
+	// mounts are by ID; a process's files say on which one they are.
+	mounts map[int]*mountutils.MountInfo
 	// library: something is mounted where the library belongs.
 	library bool
 	// container is its name in the pod, which kubelet puts into the path of the termination log.
@@ -154,9 +160,10 @@ func (c mountCache) of(p *process, library string) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := &view{devices: map[uint64]bool{}}
-	for _, info := range infos {
-		seen.devices[unix.Mkdev(uint32(info.Major), uint32(info.Minor))] = true
+	seen := &view{devices: map[uint64]bool{}, mounts: map[int]*mountutils.MountInfo{}}
+	for i := range infos {
+		info := &infos[i]
+		seen.devices[device(info)], seen.mounts[info.ID] = true, info
 		if info.MountPoint == filepath.Dir(library) {
 			seen.library = true
 		}
@@ -192,7 +199,7 @@ func (p *process) look(pod podVolumes, container string, mounts mountCache, libr
 	}
 	var open map[uint64]bool
 	if state != Loaded {
-		open = p.openDevices()
+		open = p.openDevices(seen)
 	}
 	for i := range findings {
 		findings[i].State, findings[i].Open = state, open[findings[i].Volume.Device]
@@ -211,6 +218,9 @@ func (p *process) state(seen *view, library string) (State, error) {
 	}
 	if !seen.library {
 		return NotMounted, nil
+	}
+	if !seen.answers(filepath.Join(p.dir, "exe")) {
+		return NotRead, nil
 	}
 	cause, err := p.programCause()
 	if err != nil || cause != "" {
@@ -280,17 +290,14 @@ func hasCapabilities(file *os.File) bool {
 // maxFiles bounds the look at a process with very many descriptors.
 const maxFiles = 65536
 
-// openDevices are the file systems on which the process has files open, or stands.
-func (p *process) openDevices() map[uint64]bool {
+// openDevices are the file systems on which the process has files open, or stands. The files themselves are not looked at: on FUSE, or
+// over the network, they may hang whoever asks for their attributes, and nobody could end him.
+func (p *process) openDevices(seen *view) map[uint64]bool {
 	devices := map[uint64]bool{}
-	add := func(path string) {
-		var stat unix.Stat_t
-		if unix.Stat(path, &stat) == nil {
-			devices[stat.Dev] = true
-		}
+	if at := seen.under(filepath.Join(p.dir, "cwd")); at != nil {
+		devices[device(at)] = true
 	}
-	add(filepath.Join(p.dir, "cwd"))
-	dir, err := os.Open(filepath.Join(p.dir, "fd"))
+	dir, err := os.Open(filepath.Join(p.dir, "fdinfo"))
 	if err != nil {
 		return devices
 	}
@@ -300,7 +307,61 @@ func (p *process) openDevices() map[uint64]bool {
 		return devices
 	}
 	for _, name := range names {
-		add(filepath.Join(p.dir, "fd", name))
+		info, err := os.ReadFile(filepath.Join(p.dir, "fdinfo", name))
+		if err != nil {
+			continue // closed meanwhile
+		}
+		// One that was opened in another mount namespace is on none of these.
+		if at := seen.mounts[mountID(info)]; at != nil {
+			devices[device(at)] = true
+		}
 	}
 	return devices
+}
+
+// mountID reads what /proc/PID/fdinfo says of a file; 0: nothing.
+func mountID(info []byte) int {
+	for line := range bytes.Lines(info) {
+		if value, found := bytes.CutPrefix(line, []byte("mnt_id:")); found {
+			id, err := strconv.Atoi(string(bytes.TrimSpace(value)))
+			if err != nil {
+				return 0
+			}
+			return id
+		}
+	}
+	return 0
+}
+
+func device(info *mountutils.MountInfo) uint64 {
+	return unix.Mkdev(uint32(info.Major), uint32(info.Minor))
+}
+
+// under is the mount below which a link of procfs leads; nil where that cannot be told.
+func (v *view) under(link string) *mountutils.MountInfo {
+	path, err := os.Readlink(link)
+	if err != nil || !filepath.IsAbs(path) {
+		return nil
+	}
+	path = strings.TrimSuffix(path, " (deleted)")
+	var best *mountutils.MountInfo
+	for _, info := range v.mounts {
+		if info.MountPoint != "/" && path != info.MountPoint && !strings.HasPrefix(path, info.MountPoint+"/") {
+			continue
+		}
+		// Of two at the same place the later one covers the other.
+		if best == nil || len(info.MountPoint) > len(best.MountPoint) || len(info.MountPoint) == len(best.MountPoint) && info.ID > best.ID {
+			best = info
+		}
+	}
+	return best
+}
+
+// local are file systems whose files are read without asking another process or machine.
+var local = []string{"btrfs", "erofs", "ext2", "ext3", "ext4", "ext4_splitfs", "f2fs", "overlay", "ramfs", "rootfs", "squashfs", "tmpfs", "vfat", "xfs", "zfs"}
+
+// answers says whether the file behind a link of procfs is on a file system that does not leave its readers waiting.
+func (v *view) answers(link string) bool {
+	at := v.under(link)
+	return at != nil && slices.Contains(local, at.FsType)
 }

@@ -4,6 +4,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+	"splitfs.io/splitfs/csi-driver/internal/server"
 )
 
 // Identity is the CSI Identity service of both subcommands.
@@ -42,7 +44,11 @@ func (Identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitie
 
 // Probe implements csi.IdentityServer.
 func (i Identity) Probe(ctx context.Context, _ *csi.ProbeRequest) (*csi.ProbeResponse, error) {
-	if err := i.Check(ctx); err != nil {
+	err := i.Check(ctx)
+	if errors.Is(err, server.ErrNotYet) {
+		return &csi.ProbeResponse{Ready: wrapperspb.Bool(false)}, nil // sidecars wait for this, and give up at an error
+	}
+	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("the driver is not usable: %v", err))
 	}
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil

@@ -63,11 +63,11 @@ func libraryCapacity() *csi.GetCapacityResponse {
 }
 
 // publishLibrary shows the library at a target. An inline volume is read-only by its own flag, a claim by its access mode.
-func (s *Node) publishLibrary(ctx context.Context, req *csi.NodePublishVolumeRequest, c capability, inline bool) error {
-	if !inline {
+func (s *Node) publishLibrary(ctx context.Context, req *csi.NodePublishVolumeRequest, c capability, attributes volume.Attributes) error {
+	if !attributes.Ephemeral {
 		if err := checkLibraryCapability(c); err != nil {
 			return err
 		}
 	}
-	return s.node.PublishLibrary(ctx, req.GetTargetPath(), req.GetReadonly() || c.readOnly)
+	return s.node.PublishLibrary(ctx, req.GetTargetPath(), req.GetReadonly() || c.readOnly, attributes.Pod)
 }

@@ -118,7 +118,7 @@ func (s *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 	}
 	defer release()
 	if attributes.Library {
-		err = s.publishLibrary(ctx, req, capability, attributes.Ephemeral)
+		err = s.publishLibrary(ctx, req, capability, attributes)
 	} else if err = checkPath("staging target path", req.GetStagingTargetPath()); err == nil {
 		err = s.node.Publish(ctx, node.PublishRequest{
 			ID: id, StagingPath: req.GetStagingTargetPath(), Target: target, Block: capability.block,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -47,21 +48,13 @@ func (n *Node) Stats(id, path string) (filesystem.Usage, error) {
 	return filesystem.Measure(path)
 }
 
-// showsLibrary says whether path is the inject directory, shown to a pod.
+// showsLibrary says whether path shows the library to a pod.
 func (n *Node) showsLibrary(path string) (bool, error) {
 	mounted, err := mounts.At(path)
 	if err != nil || mounted == nil {
 		return false, err
 	}
-	have, err := os.Stat(path)
-	if err != nil {
-		return false, err
-	}
-	want, err := os.Stat(n.library.dir)
-	if err != nil {
-		return false, err
-	}
-	return os.SameFile(have, want), nil
+	return sameFile(path, n.library.podDir(filepath.Base(mounted.Root))) || sameFile(path, n.library.dir), nil
 }
 
 // Health returns what is wrong with a volume.

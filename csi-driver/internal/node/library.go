@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,19 +29,27 @@ const (
 	libraryGrace = 10 * time.Minute
 )
 
-// library is the directory that pods see at /opt/splitfs: the preload library, and the sockets of the agents.
+// library is what pods see at /opt/splitfs: the preload library, and the sockets of the agents of their volumes. Each pod has a directory
+// of its own; the library in it is the same file as in dir.
 type library struct {
 	source string
 	dir    string
+	// pods has the directories of the pods, by their UID; lock is held while they change. Without pods there are none.
+	pods string
+	lock *sync.Mutex
 }
 
+// agentsDir was shown to all pods by drivers that had no directories of pods; see Node.shownTo.
 func (l library) agentsDir() string { return filepath.Join(l.dir, agentsName) }
 
 func (l library) path() string { return filepath.Join(l.dir, libraryName) }
 
 // prepareDirs makes the directories.
 func (l library) prepareDirs() error {
-	for _, dir := range []string{l.dir, l.agentsDir()} {
+	for _, dir := range []string{l.dir, l.agentsDir(), l.pods} {
+		if dir == "" {
+			continue
+		}
 		if err := makeReadable(dir); err != nil {
 			return err
 		}
@@ -80,7 +89,7 @@ func (l library) install() error {
 	if err := volume.SetSymlink(filepath.Join(version, libraryName), l.path()); err != nil {
 		return fmt.Errorf("install the library: %w", err)
 	}
-	return nil
+	return l.installForPods()
 }
 
 func digest(content []byte) string { return fmt.Sprintf("%x", sha256.Sum256(content)) }
@@ -90,6 +99,19 @@ var versionName = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // removeUnused removes versions that are not the current one and that no process has mapped. A program that was about to load the
 // version before when the link changed is long done: the link must be older than grace.
 func (l library) removeUnused(proc string, grace time.Duration) (removed []string, err error) {
+	pods, err := l.podDirs()
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range pods {
+		if _, err := (library{dir: dir}).removeUnusedHere(proc, grace); err != nil {
+			return nil, err
+		}
+	}
+	return l.removeUnusedHere(proc, grace)
+}
+
+func (l library) removeUnusedHere(proc string, grace time.Duration) (removed []string, err error) {
 	link, err := os.Lstat(l.path())
 	if errors.Is(err, fs.ErrNotExist) || err == nil && (link.Mode()&fs.ModeSymlink == 0 || time.Since(link.ModTime()) < grace) {
 		return nil, nil
@@ -172,6 +194,11 @@ func (l library) removeStaleSockets() error {
 	if err != nil {
 		return fmt.Errorf("look for stale sockets: %w", err)
 	}
+	ofPods, err := filepath.Glob(filepath.Join(l.pods, "*", agentsName, "*.sock"))
+	if err != nil {
+		return fmt.Errorf("look for stale sockets: %w", err)
+	}
+	sockets = append(sockets, ofPods...)
 	for _, socket := range sockets {
 		var major, minor uint32
 		if _, err := fmt.Sscanf(filepath.Base(socket), "%d-%d.sock", &major, &minor); err == nil {
@@ -188,8 +215,8 @@ func (l library) removeStaleSockets() error {
 	return nil
 }
 
-// PublishLibrary shows the inject directory to a pod, read-only.
-func (n *Node) PublishLibrary(ctx context.Context, target string, readOnly bool) error {
+// PublishLibrary shows a pod its directory, read-only.
+func (n *Node) PublishLibrary(ctx context.Context, target string, readOnly bool, pod volume.Pod) error {
 	if !readOnly {
 		return fmt.Errorf("%w: the library volume must be read-only; set csi.readOnly: true", volume.ErrInvalid)
 	}
@@ -200,7 +227,11 @@ func (n *Node) PublishLibrary(ctx context.Context, target string, readOnly bool)
 	if restored {
 		n.tellRestored(ctx, "was missing")
 	}
-	if err := n.mounter.Bind(ctx, n.library.dir, target, []string{"ro", "nosuid", "nodev"}); err != nil {
+	dir, err := n.library.prepareForPod(pod.UID)
+	if err != nil {
+		return err
+	}
+	if err := n.mounter.Bind(ctx, dir, target, []string{"ro", "nosuid", "nodev"}); err != nil {
 		return err
 	}
 	mounted, err := mounts.At(target)

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -282,15 +284,97 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
+// TestPodsSeeTheirOwn: a pod finds the agents of the volumes that it has, from its first to its last moment with them, and none besides; so it
+// is after a restart of the service and an upgrade of the library. A pod of a driver that showed all sockets to all keeps its own.
+func TestPodsSeeTheirOwn(t *testing.T) {
+	f := newFixture(t, "")
+	one, two := f.create("one", volume.XFS, volume.MiB), f.create("two", volume.XFS, volume.MiB)
+	f.stageAt(one)
+	f.stageAt(two)
+	library := func(uid string) string { return f.target("library-" + uid) }
+	publish := func(rec *volume.Record, uid string) {
+		t.Helper()
+		f.must(f.Publish(f.ctx, PublishRequest{
+			ID: rec.ID, StagingPath: f.staging(rec.Name), Target: f.target(rec.Name + uid), Pod: volume.Pod{Namespace: "default", Name: "pod-" + uid, UID: uid},
+		}))
+	}
+	check := func(uid string, want ...*volume.Record) {
+		t.Helper()
+		var names []string
+		for _, rec := range want {
+			mounted, err := mounts.At(f.staging(rec.Name))
+			f.must(err)
+			names = append(names, fmt.Sprintf("%d-%d.sock", mounted.Major, mounted.Minor))
+		}
+		slices.Sort(names)
+		entries, err := os.ReadDir(filepath.Join(library(uid), "agents"))
+		f.must(err)
+		var got []string
+		for _, entry := range entries {
+			got = append(got, entry.Name())
+		}
+		if !slices.Equal(got, names) {
+			t.Errorf("pod %s sees %q, has %q", uid, got, names)
+		}
+	}
+	publish(one, "a") // before the library
+	for _, uid := range []string{"a", "b"} {
+		f.must(f.PublishLibrary(f.ctx, library(uid), true, volume.Pod{UID: uid}))
+	}
+	check("a", one)
+	check("b")
+	publish(two, "b")
+	publish(one, "b")
+	check("a", one)
+	check("b", one, two)
+	f.must(f.Unpublish(f.ctx, one.ID, f.target("oneb")))
+	check("b", two)
+
+	f.must(os.WriteFile(f.library.source, []byte("library, version 2"), 0o644))
+	f.Shutdown()
+	f.start()
+	for _, rec := range []*volume.Record{one, two} {
+		f.must(f.agents.WaitReady(f.ctx, rec.ID))
+	}
+	check("a", one)
+	check("b", two)
+	if content, err := os.ReadFile(filepath.Join(library("a"), "libsplit.so")); err != nil || string(content) != "library, version 2" {
+		t.Errorf("after an upgrade the pod sees %q, %v", content, err)
+	}
+	if err := f.PublishLibrary(f.ctx, library("c"), true, volume.Pod{UID: "../a"}); !errors.Is(err, volume.ErrPrecondition) {
+		t.Errorf("a path for a UID: %v", err)
+	}
+	if err := f.PublishLibrary(f.ctx, library("c"), true, volume.Pod{}); !errors.Is(err, volume.ErrPrecondition) {
+		t.Errorf("a library for nobody: %v", err)
+	}
+
+	// A pod that was started before there were directories of pods.
+	f.Shutdown()
+	f.must(errors.Join(f.mounter.Cleanup(library("a")), os.RemoveAll(f.library.podDir("a"))))
+	f.must(f.mounter.Bind(f.ctx, f.library.dir, library("a"), []string{"ro"}))
+	f.start()
+	f.must(f.agents.WaitReady(f.ctx, one.ID))
+	check("a", one)
+	f.must(errors.Join(f.Unpublish(f.ctx, "csi-1", library("a")), f.Unpublish(f.ctx, "csi-2", library("b"))))
+	f.remove(one, f.target("onea"))
+	f.remove(two, f.target("twob"))
+	old := time.Now().Add(-time.Hour)
+	f.must(os.Chtimes(f.library.podDir("b"), old, old))
+	f.must(f.library.removePods(map[string]bool{}))
+	if dirs, err := f.library.podDirs(); err != nil || len(dirs) != 0 {
+		t.Errorf("left of pods that are gone: %q, %v", dirs, err)
+	}
+}
+
 // TestLibrary: pods see library and sockets read-only; a missing library is told and healed.
 func TestLibrary(t *testing.T) {
 	f := newFixture(t, "")
 	target := f.target("library")
-	if err := f.PublishLibrary(f.ctx, target, false); !errors.Is(err, volume.ErrInvalid) {
+	if err := f.PublishLibrary(f.ctx, target, false, volume.Pod{UID: "1"}); !errors.Is(err, volume.ErrInvalid) {
 		t.Errorf("a writable library: %v", err)
 	}
-	f.must(f.PublishLibrary(f.ctx, target, true))
-	f.must(f.PublishLibrary(f.ctx, target, true))
+	f.must(f.PublishLibrary(f.ctx, target, true, volume.Pod{UID: "1"}))
+	f.must(f.PublishLibrary(f.ctx, target, true, volume.Pod{UID: "1"}))
 	if content, err := os.ReadFile(filepath.Join(target, "libsplit.so")); err != nil || string(content) != "library, version 1" {
 		t.Errorf("the pod sees %q, %v", content, err)
 	}
@@ -310,7 +394,7 @@ func TestLibrary(t *testing.T) {
 
 	f.must(os.Remove(f.library.path()))
 	f.must(os.Rename(f.library.source, f.library.source+".away"))
-	err := f.PublishLibrary(f.ctx, target, true)
+	err := f.PublishLibrary(f.ctx, target, true, volume.Pod{UID: "1"})
 	if !errors.Is(err, volume.ErrPrecondition) || !strings.Contains(err.Error(), "cannot offer libsplit.so") {
 		t.Errorf("publishing a missing library: %v", err)
 	}
@@ -318,7 +402,7 @@ func TestLibrary(t *testing.T) {
 	if f.events.has("node/node-1 LibraryRestored") {
 		t.Error("told that the library was put back before it was")
 	}
-	f.must(f.PublishLibrary(f.ctx, target, true))
+	f.must(f.PublishLibrary(f.ctx, target, true, volume.Pod{UID: "1"}))
 	if n := f.events.count("node/node-1 LibraryRestored"); n != 1 {
 		t.Errorf("told %d times that the library was put back", n)
 	}

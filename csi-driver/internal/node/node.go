@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -24,6 +25,8 @@ import (
 )
 
 const (
+	// podsName and ownName are below the directory of the agents' supervisor: what each pod sees, and where every socket is shown.
+	podsName, ownName = "pods", "own"
 	// snapshotsDir is below the state directory.
 	snapshotsDir = "snapshots"
 	// dataDir is what a pod sees of a volume; the control directory beside it stays out of its reach.
@@ -75,6 +78,8 @@ type Agents interface {
 	// Start keeps it served and waits until its agent is ready; when that fails the volume is not kept.
 	Start(ctx context.Context, id string, v agent.Volume) error
 	WaitReady(ctx context.Context, id string) error
+	// Update is Watch for a volume that is shown to other pods now: when it returns it is.
+	Update(ctx context.Context, id string, v agent.Volume) error
 	// Stop returns when the agent's process is gone. It is no error when there is none.
 	Stop(ctx context.Context, id string) error
 	// State is what is known of the agent; Ready asks.
@@ -135,10 +140,13 @@ func New(ctx context.Context, config Config) (*Node, error) {
 	}
 	n := &Node{
 		config: config, store: store, snapshots: snapshots, mounter: mounts.New(),
-		library: library{source: config.Library, dir: config.InjectDir}, eraser: newEraser(),
+		library: library{source: config.Library, dir: config.InjectDir, pods: filepath.Join(config.AgentsDir, podsName), lock: &sync.Mutex{}}, eraser: newEraser(),
 	}
 	if err := n.library.prepareDirs(); err != nil {
 		return nil, err
+	}
+	if err := os.MkdirAll(n.ownDir(), 0o700); err != nil {
+		return nil, fmt.Errorf("directory of the agents' sockets: %w", err)
 	}
 	if err := volume.RemoveUnfinished(n.library.dir); err != nil {
 		return nil, err
@@ -207,7 +215,6 @@ func (n *Node) Resume(ctx context.Context) error {
 		// Volumes work without it; publishing the library tries again and tells the pod.
 		logger.Error(err, "The library cannot be offered to pods")
 	}
-	n.reportOrphans(ctx)
 	return nil
 }
 
@@ -316,10 +323,13 @@ func (n *Node) get(id string) (*volume.Record, error) {
 
 func (n *Node) root(rec *volume.Record) string { return rec.Staged.Path }
 
+// ownDir is a directory that shows all sockets, to nobody but root on the node.
+func (n *Node) ownDir() string { return filepath.Join(n.config.AgentsDir, ownName) }
+
 // served is what the agent of a staged volume needs to know of it.
 func (n *Node) served(rec *volume.Record) agent.Volume {
 	return agent.Volume{
-		Root: n.root(rec), AgentsDir: n.library.agentsDir(), Program: n.program.path(), Options: n.config.CLI.AgentOptions(n.poolServed(rec)),
+		Root: n.root(rec), AgentsDir: n.ownDir(), Shown: n.shownTo(rec), Program: n.program.path(), Options: n.config.CLI.AgentOptions(n.poolServed(rec)),
 	}
 }
 

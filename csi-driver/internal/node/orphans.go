@@ -41,6 +41,8 @@ type Orphan struct {
 
 const (
 	orphanInterval = 10 * time.Minute
+	// orphanLimit is how long a look may take: programs that list devices, and the API server, may not answer.
+	orphanLimit = 2 * time.Minute
 	// stateGrace is how long a volume may wait for its PersistentVolume, which is made after it.
 	stateGrace = 10 * time.Minute
 )
@@ -149,7 +151,8 @@ func (n *Node) volumesWithoutPV(ctx context.Context, records []*volume.Record) (
 		has, err := n.config.Claims.HasVolume(ctx, rec.Name, rec.ID)
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("look for the PersistentVolume of volume %s: %w", rec.ID, err))
+			// The next one would fail as well, after as long a wait.
+			return orphans, errors.Join(append(errs, fmt.Errorf("look for the PersistentVolume of volume %s: %w", rec.ID, err))...)
 		case !has:
 			orphans = append(orphans, Orphan{Kind: OrphanState, ID: rec.ID, Message: fmt.Sprintf(
 				"volume %s (%d MiB, made for the claim %s/%s) is here, and the cluster has no PersistentVolume %s for it; make one with this name and volumeHandle to use or delete the volume",
@@ -161,7 +164,9 @@ func (n *Node) volumesWithoutPV(ctx context.Context, records []*volume.Record) (
 
 // reportOrphans looks for orphans and tells of those that were not known yet. Metrics show them as long as they are there.
 func (n *Node) reportOrphans(ctx context.Context) {
-	found, err := n.FindOrphans(ctx)
+	limited, cancel := context.WithTimeout(ctx, orphanLimit)
+	defer cancel()
+	found, err := n.FindOrphans(limited)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot look for everything that may have been left behind")
 	}

@@ -48,6 +48,7 @@ func TestOrphans(t *testing.T) {
 	f.must(errors.Join(os.Chtimes(f.statePath(forgotten), long, long), os.Chtimes(f.statePath(well), long, long)))
 
 	f.start()
+	f.reportOrphans(f.ctx)
 	var got []string
 	for _, o := range f.Orphans() {
 		got = append(got, string(o.Kind)+" "+o.ID)
@@ -101,6 +102,7 @@ func TestReboot(t *testing.T) {
 	checkNoLeaks(t, f.dir)
 
 	f.start()
+	f.reportOrphans(f.ctx)
 	if left := f.Orphans(); len(left) != 0 {
 		t.Errorf("found %+v after a reboot", left)
 	}

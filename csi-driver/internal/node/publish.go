@@ -62,7 +62,15 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 	if err := n.agents.WaitReady(wait, rec.ID); err != nil {
 		return fmt.Errorf("publish volume %s: %w: %w", rec.ID, volume.ErrUnavailable, err)
 	}
-	return n.show(ctx, rec, req, n.data(rec))
+	if req.Pod.UID != "" {
+		if _, err := n.library.prepareForPod(req.Pod.UID); err != nil {
+			return fmt.Errorf("publish volume %s: %w", rec.ID, err)
+		}
+	}
+	if err := n.show(ctx, rec, req, n.data(rec)); err != nil {
+		return err
+	}
+	return n.showAgent(ctx, rec)
 }
 
 // checkPromise refuses a writer without the library where the volume's mode needs it. A pod that has the volume keeps it: kubelet
@@ -166,5 +174,12 @@ func (n *Node) Unpublish(ctx context.Context, id, target string) error {
 		return nil
 	}
 	delete(rec.Published, target)
-	return n.store.Put(rec)
+	if err := n.store.Put(rec); err != nil {
+		return err
+	}
+	if err := n.showAgent(ctx, rec); err != nil {
+		// Its pod is gone, so nobody sees what is shown in vain.
+		klog.FromContext(ctx).Error(err, "Agent is shown to a pod that is gone", "volume-id", id)
+	}
+	return nil
 }

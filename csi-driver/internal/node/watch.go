@@ -21,7 +21,8 @@ import (
 // whoever calls; a volume that is busy is looked at the next time.
 func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Duration) {
 	libraryFailed := false
-	looked := time.Now() // Resume did
+	n.reportOrphans(ctx)
+	looked := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -37,6 +38,7 @@ func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Dur
 		records, err := n.store.List()
 		if err == nil {
 			n.removeUnusedPrograms(ctx, records)
+			n.removePods(ctx, records)
 		}
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot look after all volumes")
@@ -65,6 +67,19 @@ func (n *Node) watchLibrary(ctx context.Context, failedBefore bool) (failed bool
 		n.tellRestored(ctx, why)
 	}
 	return err != nil
+}
+
+// removePods removes what pods saw that are gone.
+func (n *Node) removePods(ctx context.Context, records []*volume.Record) {
+	using := map[string]bool{}
+	for _, rec := range records {
+		for _, p := range rec.Published {
+			using[p.Pod.UID] = true
+		}
+	}
+	if err := n.library.removePods(using); err != nil {
+		klog.FromContext(ctx).Error(err, "Directories of pods stay")
+	}
 }
 
 // removeUnusedPrograms ends what an upgrade began, when every agent runs the program of this version.
@@ -112,7 +127,7 @@ func (l library) restore() (why string, err error) {
 	case !bytes.Equal(have, want):
 		why = "was not the one of this version"
 	default:
-		return "", nil
+		return "", l.installForPods()
 	}
 	if err := l.prepareDirs(); err != nil {
 		return why, err

@@ -29,7 +29,7 @@ func (f *fixture) watch(locks *volume.Locks) {
 func TestLibraryVanishes(t *testing.T) {
 	f := newFixture(t, "")
 	target := f.target("library")
-	f.must(f.PublishLibrary(f.ctx, target, true))
+	f.must(f.PublishLibrary(f.ctx, target, true, volume.Pod{UID: "1"}))
 	f.watch(&volume.Locks{})
 	seen := filepath.Join(target, "libsplit.so")
 	back := func() bool {

@@ -31,6 +31,16 @@ type Prober struct {
 	conn *grpc.ClientConn
 }
 
+// Alive connects, when that was not done yet, and asks for the driver's name: it answers, whether it can do its work or not.
+func (p *Prober) Alive(ctx context.Context) error {
+	conn, err := p.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", p.Endpoint, err)
+	}
+	_, err = rpc.GetDriverName(ctx, conn)
+	return err
+}
+
 // Probe connects, when that was not done yet, and calls Probe.
 func (p *Prober) Probe(ctx context.Context) error {
 	conn, err := p.connect(ctx)
