@@ -67,9 +67,9 @@ type group struct {
 // Verifier looks at processes.
 type Verifier struct {
 	config Config
-	// seen are the processes of the last scan; told is, by UID, what was said to the pods that are still there.
-	seen map[identity]bool
-	told map[string]map[message]bool
+	// seen are the processes of the last scan; reported is, by UID, what was reported to the pods that are still there.
+	seen     map[identity]bool
+	reported map[string]map[message]bool
 	// compared are the containers, by ID, whose image was looked at.
 	compared map[string]bool
 
@@ -92,7 +92,7 @@ type identity struct {
 
 // New returns a Verifier.
 func New(config Config) *Verifier {
-	v := &Verifier{config: config, seen: map[identity]bool{}, told: map[string]map[message]bool{}, compared: map[string]bool{}, counts: map[group]int{}}
+	v := &Verifier{config: config, seen: map[identity]bool{}, reported: map[string]map[message]bool{}, compared: map[string]bool{}, counts: map[group]int{}}
 	if v.config.Owner == nil {
 		v.config.Owner = v.ownerByCgroup
 	}
@@ -127,7 +127,7 @@ func (v *Verifier) Scan(ctx context.Context) ([]Finding, error) {
 	containers := map[string]bool{}
 	var imageErr error
 	pods := byPod(volumes)
-	maps.DeleteFunc(v.told, func(uid string, _ map[message]bool) bool { _, there := pods[uid]; return !there })
+	maps.DeleteFunc(v.reported, func(uid string, _ map[message]bool) bool { _, there := pods[uid]; return !there })
 	if len(pods) > 0 {
 		processes, listErr := v.processes()
 		if listErr != nil {
@@ -192,11 +192,11 @@ func (v *Verifier) report(ctx context.Context, findings []Finding) {
 			continue
 		}
 		said := message{f.Container, f.Volume.ID, f.State, f.Open}
-		if v.told[f.Pod.UID] == nil {
-			v.told[f.Pod.UID] = map[message]bool{}
+		if v.reported[f.Pod.UID] == nil {
+			v.reported[f.Pod.UID] = map[message]bool{}
 		}
-		if !v.told[f.Pod.UID][said] {
-			v.told[f.Pod.UID][said] = true
+		if !v.reported[f.Pod.UID][said] {
+			v.reported[f.Pod.UID][said] = true
 			klog.FromContext(ctx).V(2).Info("A process runs without the library", "pod", klog.KRef(f.Pod.Namespace, f.Pod.Name), "container", f.Container,
 				"process", f.PID, "command", f.Command, "cause", f.State, "volume-id", f.Volume.ID, "open-files", f.Open)
 			v.config.Events.OnPod(ctx, f.Pod, f.Open, events.ReasonLibraryNotLoaded, f.message())

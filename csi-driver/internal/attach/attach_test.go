@@ -214,8 +214,8 @@ func TestProcesses(t *testing.T) {
 	}
 
 	volumes = nil
-	if findings, err := v.Scan(t.Context()); err != nil || len(findings) != 0 || len(v.told) != 0 || series(t, v) != 0 {
-		t.Errorf("after the pod: %v %v %v", findings, err, v.told)
+	if findings, err := v.Scan(t.Context()); err != nil || len(findings) != 0 || len(v.reported) != 0 || series(t, v) != 0 {
+		t.Errorf("after the pod: %v %v %v", findings, err, v.reported)
 	}
 }
 

@@ -50,18 +50,18 @@ func groupName(ns nvdimm.Namespace) (string, error) {
 	return "splitfs-" + ns.UUID[:8], nil
 }
 
-// hidden says that volumes may be where nobody could look.
-type hidden struct {
+// unreadable is the error of a region that could not be looked at: volumes may be in it.
+type unreadable struct {
 	error
 	// own: the namespace is this driver's by its name, so they most likely are.
 	own bool
 }
 
-func (h hidden) Unwrap() error { return h.error }
+func (u unreadable) Unwrap() error { return u.error }
 
 // groups returns the volume groups of ours. With create only regions count that the operator gives to the driver, and groups that are
 // missing there are made. Without, all are looked at: an operator can take a region back, and what is there stays usable. Why a region
-// has none to offer is in problems; hidden are those that could not be looked at.
+// has none to offer is in problems; unreadable are those that could not be looked at.
 func (m *Manager) groups(ctx context.Context, create bool) (found []group, problems nvdimm.Problems, err error) {
 	inventory, err := m.tool.List(ctx)
 	if err != nil {
@@ -105,12 +105,12 @@ func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region, selecte
 		if !candidate.Enabled() {
 			if !region.Labeled() {
 				if selected {
-					err = hidden{fmt.Errorf("its namespace %s is disabled, so nothing says what is on it; enable it on the node: ndctl enable-namespace %s", candidate.Dev, candidate.Dev), false}
+					err = unreadable{fmt.Errorf("its namespace %s is disabled, so nothing says what is on it; enable it on the node: ndctl enable-namespace %s", candidate.Dev, candidate.Dev), false}
 				}
 				continue // not known to be ours
 			}
 			if candidate, err = m.tool.Enable(ctx, candidate); err != nil {
-				return nil, false, hidden{err, true}
+				return nil, false, unreadable{err, true}
 			}
 		}
 		// Memory that the kernel maps anyhow (memmap=) has the mode without a header, and then no UUID.
@@ -125,7 +125,7 @@ func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region, selecte
 		// block cannot be read the kernel says the same.
 		if candidate.BlockDev != "" {
 			if err := readable("/dev/" + candidate.BlockDev); err != nil {
-				return nil, false, hidden{err, true}
+				return nil, false, unreadable{err, true}
 			}
 		}
 		if !create {
@@ -159,18 +159,18 @@ func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region, selecte
 
 // groupOn returns the volume group on a namespace, nil when there is none.
 func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.Namespace, create, fresh bool) (*group, error) {
-	hide := func(err error) error { return hidden{err, region.Labeled()} }
+	unreadableError := func(err error) error { return unreadable{err, region.Labeled()} }
 	device, err := ns.Path()
 	if err != nil {
-		return nil, hide(err)
+		return nil, unreadableError(err)
 	}
 	name, err := groupName(ns)
 	if err != nil {
-		return nil, hide(err)
+		return nil, unreadableError(err)
 	}
 	// Of a device that it cannot read lvm says that nothing is on it.
 	if err := readable(device); err != nil {
-		return nil, hide(err)
+		return nil, unreadableError(err)
 	}
 	if fresh {
 		// Whatever shows here was left by a namespace that is gone.
@@ -180,18 +180,18 @@ func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.N
 	}
 	physical, _, err := list(ctx, []string{device}, "pvs", physicalFields)
 	if err != nil {
-		return nil, hide(fmt.Errorf("look for a volume group on %s: %w", device, err))
+		return nil, unreadableError(fmt.Errorf("look for a volume group on %s: %w", device, err))
 	}
 	for _, pv := range physical {
 		if pv.Group == name && pv.GroupTags.has(ownTag) {
 			if int64(pv.Start)%extentSize != 0 || int64(pv.ExtentSize)%extentSize != 0 {
-				return nil, hide(fmt.Errorf("volume group %s begins at byte %d with extents of %d bytes: not multiples of 2 MiB, so huge pages would never be mapped",
+				return nil, unreadableError(fmt.Errorf("volume group %s begins at byte %d with extents of %d bytes: not multiples of 2 MiB, so huge pages would never be mapped",
 					name, pv.Start, pv.ExtentSize))
 			}
 			return &group{name: name, device: device, region: region.Dev, kind: region.Kind(), size: int64(pv.Size), free: int64(pv.Free), own: region.Labeled()}, nil
 		}
 		if pv.Group == unreadableGroup {
-			return nil, hide(fmt.Errorf("the metadata of the volume group on %s is damaged; see `vgck` and `vgcfgrestore`", device))
+			return nil, unreadableError(fmt.Errorf("the metadata of the volume group on %s is damaged; see `vgck` and `vgcfgrestore`", device))
 		}
 		if pv.Group != "" {
 			if !create {

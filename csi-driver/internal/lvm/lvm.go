@@ -41,9 +41,9 @@ type Manager struct {
 	config Config
 	tool   *nvdimm.Tool
 	// mu lets one call at a time change volumes: "is there room" and "take it" are one step.
-	mu      sync.Mutex
-	checked time.Time
-	teller  nvdimm.Teller
+	mu       sync.Mutex
+	checked  time.Time
+	reporter nvdimm.ProblemReporter
 }
 
 var (
@@ -60,7 +60,7 @@ func New(config Config, tool *nvdimm.Tool) (*Manager, error) {
 	if err := nvdimm.CheckPercent(config.Percent); err != nil {
 		return nil, err
 	}
-	return &Manager{config: config, tool: tool, teller: nvdimm.Teller{OnProblem: config.OnProblem}}, nil
+	return &Manager{config: config, tool: tool, reporter: nvdimm.ProblemReporter{OnProblem: config.OnProblem}}, nil
 }
 
 // Name implements device.Manager.
@@ -93,7 +93,7 @@ func (m *Manager) groupsToFill(ctx context.Context) ([]group, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.teller.Tell(ctx, m.Name(), problems)
+	m.reporter.Report(ctx, m.Name(), problems)
 	return all, nil
 }
 
@@ -151,14 +151,14 @@ func (f *found) run(ctx context.Context, args ...string) error {
 	return err
 }
 
-// volumes returns the logical volumes of all groups, and of which regions nothing is known (hidden): there may be more.
+// volumes returns the logical volumes of all groups, and of which regions nothing is known (unreadable): there may be more.
 func (m *Manager) volumes(ctx context.Context) (all []found, unknown nvdimm.Problems, err error) {
 	groups, problems, err := m.groups(ctx, false)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, p := range problems {
-		if errors.As(p.Err, &hidden{}) {
+		if errors.As(p.Err, &unreadable{}) {
 			unknown = append(unknown, p)
 		}
 	}
@@ -167,7 +167,7 @@ func (m *Manager) volumes(ctx context.Context) (all []found, unknown nvdimm.Prob
 		_, logical, err := list(ctx, []string{g.device}, "lvs", logicalFields, g.name)
 		if err != nil {
 			err = fmt.Errorf("list the logical volumes of %s: %w", g.name, err)
-			unknown = append(unknown, nvdimm.Problem{Region: g.region, Err: hidden{err, g.own}})
+			unknown = append(unknown, nvdimm.Problem{Region: g.region, Err: unreadable{err, g.own}})
 		}
 		for _, lv := range logical {
 			if lv.Group == g.name && lv.Tags.has(ownTag) {
@@ -232,7 +232,7 @@ func (m *Manager) Create(ctx context.Context, id string, size int64) error {
 	}
 	// What is not the driver's by its name and cannot be looked at makes the node smaller, not unusable.
 	unknown = slices.DeleteFunc(unknown, func(p nvdimm.Problem) bool {
-		var h hidden
+		var h unreadable
 		return errors.As(p.Err, &h) && !h.own
 	})
 	if err := notEverywhere(id, unknown); err != nil {
@@ -246,7 +246,7 @@ func (m *Manager) Create(ctx context.Context, id string, size int64) error {
 	size = roundUp(size)
 	if g.free < size {
 		err := fmt.Errorf("%w in the volume groups of this node: %d MiB are needed, the roomiest has %d MiB", volume.ErrExhausted, size/volume.MiB, g.free/volume.MiB)
-		if told := m.teller.Told(); told != "" {
+		if told := m.reporter.Current(); told != "" {
 			err = fmt.Errorf("%w; not usable: %s", err, told)
 		}
 		return err

@@ -30,8 +30,8 @@ type Manager struct {
 	config Config
 	tool   *nvdimm.Tool
 	// mu makes "is there room" and "take it" one step.
-	mu     sync.Mutex
-	teller nvdimm.Teller
+	mu       sync.Mutex
+	reporter nvdimm.ProblemReporter
 }
 
 var (
@@ -48,7 +48,7 @@ func New(config Config, tool *nvdimm.Tool) (*Manager, error) {
 	if err := nvdimm.CheckPercent(config.Percent); err != nil {
 		return nil, err
 	}
-	return &Manager{config: config, tool: tool, teller: nvdimm.Teller{OnProblem: config.OnProblem}}, nil
+	return &Manager{config: config, tool: tool, reporter: nvdimm.ProblemReporter{OnProblem: config.OnProblem}}, nil
 }
 
 // Name implements device.Manager.
@@ -69,7 +69,7 @@ func (m *Manager) list(ctx context.Context) (nvdimm.Inventory, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.teller.Tell(ctx, m.Name(), m.problems(inventory))
+	m.reporter.Report(ctx, m.Name(), m.problems(inventory))
 	return inventory, nil
 }
 

@@ -123,14 +123,14 @@ func (n *Node) EraseDeleted(ctx context.Context, locks *volume.Locks) {
 			n.eraser.setFailure(id, nil)
 			n.eraser.queue.Forget(id)
 		default:
-			n.tellEraseFailed(ctx, id, err)
+			n.reportEraseFailed(ctx, id, err)
 			n.eraser.queue.AddRateLimited(id)
 		}
 		n.eraser.queue.Done(id)
 	}
 }
 
-func (n *Node) tellEraseFailed(ctx context.Context, id string, err error) {
+func (n *Node) reportEraseFailed(ctx context.Context, id string, err error) {
 	if !n.eraser.setFailure(id, err) {
 		return
 	}

@@ -225,7 +225,7 @@ func (n *Node) PublishLibrary(ctx context.Context, target string, readOnly bool,
 		return fmt.Errorf("%w: node %s cannot offer libsplit.so to pods: %w", volume.ErrPrecondition, n.config.Name, err)
 	}
 	if restored {
-		n.tellRestored(ctx, "was missing")
+		n.reportRestored(ctx, "was missing")
 	}
 	dir, err := n.library.prepareForPod(pod.UID)
 	if err != nil {

@@ -65,7 +65,7 @@ func (n *Node) mountFileSystem(ctx context.Context, dev string, rec *volume.Reco
 		return errors.Join(err, cleanupErr)
 	}
 	klog.FromContext(ctx).Error(err, "The kernel module's ext4 cannot be used for a volume, using the kernel's own", "volume-id", rec.ID)
-	n.tellUsers(ctx, rec, true, events.ReasonStockExt4,
+	n.notifyUsers(ctx, rec, true, events.ReasonStockExt4,
 		fmt.Sprintf("volume %s is served by the kernel's own ext4, where relink is a copy: %v", rec.ID, err))
 	return n.mounter.Device(ctx, dev, path, rec.FSType, options)
 }

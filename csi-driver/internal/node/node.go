@@ -295,11 +295,11 @@ func (n *Node) agentDied(ctx context.Context, id string, cause error) {
 		return
 	}
 	message := fmt.Sprintf("the agent of volume %s on node %s died and is being restarted: %v; applications keep what they leased", id, n.config.Name, cause)
-	n.tellUsers(ctx, rec, true, events.ReasonAgentDied, message)
+	n.notifyUsers(ctx, rec, true, events.ReasonAgentDied, message)
 }
 
-// tellUsers sends an event to the claim of a volume and to each pod it is published for.
-func (n *Node) tellUsers(ctx context.Context, rec *volume.Record, warning bool, reason, message string) {
+// notifyUsers sends an event to the claim of a volume and to each pod it is published for.
+func (n *Node) notifyUsers(ctx context.Context, rec *volume.Record, warning bool, reason, message string) {
 	n.config.Events.OnPVC(ctx, rec.PVC, warning, reason, message)
 	for _, p := range rec.Published {
 		n.config.Events.OnPod(ctx, p.Pod, warning, reason, message)

@@ -107,7 +107,7 @@ func (n *Node) show(ctx context.Context, rec *volume.Record, req PublishRequest,
 		return fmt.Errorf("publish volume %s: %w", rec.ID, err)
 	}
 	if !again {
-		n.tellPod(ctx, rec, req.Pod)
+		n.notifyPod(ctx, rec, req.Pod)
 	}
 	klog.FromContext(ctx).V(2).Info("Published a volume", "target", req.Target, "read-only", req.ReadOnly, "pod", klog.KRef(req.Pod.Namespace, req.Pod.Name))
 	return nil
@@ -147,8 +147,8 @@ func (n *Node) staged(rec *volume.Record, path string) error {
 	return nil
 }
 
-// tellPod repeats on the pod what its owner should know of the volume.
-func (n *Node) tellPod(ctx context.Context, rec *volume.Record, pod volume.Pod) {
+// notifyPod repeats on the pod what its owner should know of the volume.
+func (n *Node) notifyPod(ctx context.Context, rec *volume.Record, pod volume.Pod) {
 	if manager, err := n.config.Managers.Get(rec.Device); err == nil && manager.Emulated() {
 		n.config.Events.OnPod(ctx, pod, false, events.ReasonEmulated, n.emulatedMessage(rec))
 	}

@@ -203,9 +203,9 @@ func (n *Node) reportRecovery(ctx context.Context, rec *volume.Record) {
 		"bytes", r.Bytes, "ignored", r.Ignored, "files", r.Files, "quarantined", r.Quarantined)
 	switch {
 	case r.Quarantined > 0:
-		n.tellUsers(ctx, rec, true, events.ReasonQuarantined, quarantineMessage(rec))
+		n.notifyUsers(ctx, rec, true, events.ReasonQuarantined, quarantineMessage(rec))
 	case r.Replayed > 0:
-		n.tellUsers(ctx, rec, false, events.ReasonRecovered,
+		n.notifyUsers(ctx, rec, false, events.ReasonRecovered,
 			fmt.Sprintf("recovery of volume %s replayed %d writes (%d bytes) into %d files", rec.ID, r.Replayed, r.Bytes, r.Files))
 	}
 }

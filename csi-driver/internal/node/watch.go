@@ -64,7 +64,7 @@ func (n *Node) watchLibrary(ctx context.Context, failedBefore bool) (failed bool
 		n.config.Events.OnNode(ctx, n.config.Name, true, events.ReasonLibraryMissing,
 			fmt.Sprintf("libsplit.so is not there for pods of node %s and cannot be put back: %v; programs that start now run without it", n.config.Name, err))
 	case err == nil && why != "":
-		n.tellRestored(ctx, why)
+		n.reportRestored(ctx, why)
 	}
 	return err != nil
 }
@@ -106,7 +106,7 @@ func (n *Node) removeUnusedLibraries(ctx context.Context) {
 	}
 }
 
-func (n *Node) tellRestored(ctx context.Context, why string) {
+func (n *Node) reportRestored(ctx context.Context, why string) {
 	klog.FromContext(ctx).Info("Put the library back", "why", why)
 	n.config.Events.OnNode(ctx, n.config.Name, true, events.ReasonLibraryRestored,
 		fmt.Sprintf("libsplit.so of node %s %s and was put back; programs that started meanwhile may run without it: restart their pods", n.config.Name, why))
@@ -171,7 +171,7 @@ func (n *Node) watchQuarantine(ctx context.Context, locks *volume.Locks, id stri
 	}
 	if fresh > 0 {
 		klog.FromContext(ctx).Info("An agent set something aside", "volume-id", id, "quarantined", fresh)
-		n.tellUsers(ctx, rec, true, events.ReasonQuarantined, n.agentQuarantineMessage(rec))
+		n.notifyUsers(ctx, rec, true, events.ReasonQuarantined, n.agentQuarantineMessage(rec))
 	}
 	return nil
 }

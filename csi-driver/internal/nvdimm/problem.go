@@ -38,38 +38,38 @@ func (p Problems) Err() error {
 	return errors.Join(errs...)
 }
 
-// Teller tells an operator what is wrong with regions, when that changes.
-type Teller struct {
-	// OnProblem is told what the log is told; may be nil.
+// ProblemReporter reports what is wrong with regions to an operator, when that changes.
+type ProblemReporter struct {
+	// OnProblem gets what the log gets; may be nil.
 	OnProblem func(ctx context.Context, message string)
 
 	mu   sync.Mutex
-	told string
+	last string
 }
 
-// Tell tells of problems that were not told last time.
-func (t *Teller) Tell(ctx context.Context, device string, problems Problems) {
+// Report reports problems that are not those of the last call.
+func (r *ProblemReporter) Report(ctx context.Context, device string, problems Problems) {
 	err := problems.Err()
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	t.mu.Lock()
-	news := text != t.told && err != nil
-	t.told = text
-	t.mu.Unlock()
+	r.mu.Lock()
+	news := text != r.last && err != nil
+	r.last = text
+	r.mu.Unlock()
 	if !news {
 		return
 	}
 	klog.FromContext(ctx).Error(err, "Regions that were given to the driver cannot be used", "device", device)
-	if t.OnProblem != nil {
-		t.OnProblem(ctx, text)
+	if r.OnProblem != nil {
+		r.OnProblem(ctx, text)
 	}
 }
 
-// Told is what is wrong now, "" when nothing is.
-func (t *Teller) Told() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.told
+// Current returns what is wrong now, "" when nothing is.
+func (r *ProblemReporter) Current() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
 }

@@ -200,13 +200,13 @@ func TestHidden(t *testing.T) {
 }
 
 // hiddenVolume: as long as a region cannot be looked at, what is said of a volume that may be there is an error; others are served.
-func hiddenVolume(t *testing.T, m *Manager, region, says string, others, labels bool, hide func() func()) {
+func hiddenVolume(t *testing.T, m *Manager, region, says string, others, labels bool, unreadableError func() func()) {
 	t.Helper()
 	ctx := context.Background()
 	if list, err := m.List(ctx); err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	undo := hide()
+	undo := unreadableError()
 	_, attach := m.Attach(ctx, awayID)
 	calls := map[string]error{
 		"delete": m.Delete(ctx, awayID), "attach": attach, "detach": m.Detach(ctx, awayID), "grow": m.Grow(ctx, awayID, 1),
@@ -228,7 +228,7 @@ func hiddenVolume(t *testing.T, m *Manager, region, says string, others, labels 
 			known = known || strings.Contains(said, word)
 		}
 		if !known || others && !strings.Contains(said, region+": ") || errors.Is(err, volume.ErrNotFound) {
-			t.Errorf("%s of a volume that is hidden: %v", call, err)
+			t.Errorf("%s of a volume whose region is unreadable: %v", call, err)
 		}
 	}
 	if others {
@@ -287,7 +287,7 @@ func TestHalfMade(t *testing.T) {
 	if err := manager.Check(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if told := manager.teller.Told(); !strings.Contains(told, "destroy") {
+	if told := manager.reporter.Current(); !strings.Contains(told, "destroy") {
 		t.Errorf("a half made namespace is not made anew: %q", told)
 	}
 	undo := troubles["errors"].make(m, ns)
@@ -297,7 +297,7 @@ func TestHalfMade(t *testing.T) {
 	}
 	manager.checked = manager.checked.Add(-checkInterval)
 	must(t, manager.Check(ctx))
-	if told := manager.teller.Told(); strings.Contains(told, "destroy") || !strings.Contains(told, "input/output error") {
+	if told := manager.reporter.Current(); strings.Contains(told, "destroy") || !strings.Contains(told, "input/output error") {
 		t.Errorf("a namespace that cannot be read: %q", told)
 	}
 }
