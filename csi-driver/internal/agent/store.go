@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,6 +47,10 @@ func (s *Supervisor) save(id string, e entry) error {
 	content, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("remember the agent of volume %s: %w", id, err)
+	}
+	// A supervisor that takes over finds the file as it is to be, and programs are waiting.
+	if have, err := os.ReadFile(s.entryPath(id)); err == nil && bytes.Equal(have, content) {
+		return nil
 	}
 	if err := volume.WriteFileDurable(s.entryPath(id), content, 0o600); err != nil {
 		return fmt.Errorf("remember the agent of volume %s: %w", id, err)
