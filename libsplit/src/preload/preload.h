@@ -138,7 +138,10 @@ void pl_test_cancel(void) __attribute__((cold));
 /* faults.c: SIGSEGV and SIGBUS, whose handler is ours. */
 struct sigaction;
 void pl_faults_start(void) __attribute__((visibility("hidden"), cold));
-/* Is the signal one of them, and the handler there? Then the program's action is kept by pl_fault_action(), which is sigaction(2) for it. */
+/*
+ * Is the signal one of them, and the handler there? Then the program's action is kept by pl_fault_action(), which is
+ * sigaction(2) for it.
+ */
 bool pl_fault_signal(int sig) __attribute__((visibility("hidden")));
 int pl_fault_action(int sig, const struct sigaction *act, struct sigaction *old) __attribute__((visibility("hidden")));
 
@@ -151,10 +154,7 @@ static inline void pl_cancel_point(void)
 /* signals.c: of handlers that are there already. */
 void pl_signals_start(void) __attribute__((cold));
 
-/*
- * Addresses that no program has memory at: NULL and its neighbours, and the kernel's half. Other bad buffers end the
- * program where the kernel would say EFAULT (docs/interception.md); to know would take a system call per access.
- */
+/* Addresses that no program has memory at: NULL and its neighbours, and the kernel's half. Others fault (faults.c). */
 static inline bool pl_bad_buffer(const void *buf, size_t n)
 {
 	return sfs_user_never(buf, n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An address where no program has memory is an error of the call, by name and by number, whichever call it is. */
+/* An address that can't be read or written is an error of the call, by name and by number, whichever call it is. */
 #include "check.h"
 
 #include <linux/aio_abi.h>
@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
 #include <sys/xattr.h>
@@ -113,10 +114,13 @@ static void structures(void)
 
 int main(void)
 {
+	char *page = mmap(NULL, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
 	CHECK((fd = open("f", O_RDWR | O_CREAT, 0644)) >= 0);
 	put((int)fd, 1, 0, 10000);
-	for (size_t i = 0; i < 3; i++) {
-		bad = (void *)(uintptr_t[]){16, 4096, UINTPTR_MAX - 4095}[i];
+	CHECK(page != MAP_FAILED);
+	for (size_t i = 0; i < 4; i++) {
+		bad = (void *)(uintptr_t[]){16, 4096, UINTPTR_MAX - 4095, (uintptr_t)page}[i];
 		data();
 		vectors();
 		paths();
