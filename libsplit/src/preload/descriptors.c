@@ -6,9 +6,7 @@
 
 #define UNSHARE (1u << 1) /* CLOSE_RANGE_UNSHARE */
 
-/*
- * Asked about every descriptor: the core keeps some of its own, which a program that closes all it finds must not hit.
- */
+/* The core is asked about every descriptor: a program that closes all numbers must not close the library's own. */
 long do_close(const struct request *q)
 {
 	long r;
@@ -20,8 +18,8 @@ long do_close(const struct request *q)
 }
 
 /*
- * A table of descriptors of a thread's own: the same numbers would mean different files, which we can't tell apart.
- * With one thread there is nobody to be apart from. Else it is refused, rather than served wrongly.
+ * With a table of descriptors for each thread the same number would mean different files, and the library can't tell
+ * them apart. So CLONE_FILES is refused while there are several threads. With one thread it changes nothing.
  */
 long do_unshare(const struct request *q)
 {
@@ -58,8 +56,8 @@ long do_dup(const struct request *q)
 }
 
 /*
- * dup2 and dup3 of any descriptors: the second may be a file of ours, or one of the core's own. A negative number means
- * "any" to the core, and two equal ones are an error for dup3 only: both are for the real call.
+ * dup2 and dup3. The core is asked about any descriptors: the second may be a file of ours, or the library's own. The
+ * real call judges a negative number, which would mean "any" to the core, and two equal ones.
  */
 long do_dup2(const struct request *q)
 {
@@ -72,10 +70,7 @@ long do_dup2(const struct request *q)
 	return err < 0 ? err : pl_new_fd(sfs_dup3(fd, newfd, flags));
 }
 
-/*
- * Locks are where processes agree on what a file holds: it is true before one is taken or released, and read anew
- * after.
- */
+/* A lock is where processes agree on what a file holds: the file is true before the call, and read anew after it. */
 long do_fcntl(const struct request *q)
 {
 	const int fd = pl_fd(q), cmd = (int)q->a[1];
@@ -94,7 +89,7 @@ long do_fcntl(const struct request *q)
 		return do_true_then(q);
 	case F_GETFD:
 	case F_SETFD:
-	case F_GETOWN: /* the C library's is another call */
+	case F_GETOWN: /* the C library makes another call of it */
 		return pl_make(q);
 	default:
 		r = sfs_fcntl(fd, cmd, q->a[2]);
@@ -103,8 +98,8 @@ long do_fcntl(const struct request *q)
 }
 
 /*
- * Nothing has to be done for sockets and their like, but what was known of their numbers is void: a file of ours under
- * that number may have been closed behind our back. It also saves the look at one when it is first used.
+ * Sockets and their like need nothing done, but what was known of their number is void: a file of ours under it may
+ * have been closed by a call that the library did not see. The note "no file of ours" also saves a look at first use.
  */
 static void foreign(int fd)
 {
@@ -124,7 +119,7 @@ long do_foreign(const struct request *q)
 	return fd;
 }
 
-/* The place of the descriptor is that of an array of two. */
+/* In its row FD(n) is the place of an array of two descriptors. */
 long do_foreign_two(const struct request *q)
 {
 	const int *fds = (const int *)q->a[pl_rows[q->call].fd - 1];

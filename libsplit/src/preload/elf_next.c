@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlsym(RTLD_NEXT, name) without dlsym, for several names at once, which takes no longer than dlsym for one. C
- * libraries before glibc 2.34 keep dlsym in libdl, which most programs do not load; every C library lists the loaded
- * objects through dl_iterate_phdr, in load order, which is search order.
+ * dlsym(RTLD_NEXT, name) without dlsym. It looks several names up at once, in the time that dlsym takes for one. glibc
+ * before 2.34 keeps dlsym in libdl, which most programs do not load. Every C library lists the loaded objects through
+ * dl_iterate_phdr, in load order, which is search order.
  */
 #include "real.h"
 

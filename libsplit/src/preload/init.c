@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Coming and going: the constructor and the destructor. */
+/* The constructor and the destructor. */
 #include "base/lock.h"
 #include "stream.h"
 
@@ -7,7 +7,7 @@ extern char **environ __attribute__((weak));
 
 #define ENV_MAX 65536
 
-/* The environment the kernel gave the process, for a C library that tells its constructors nothing. */
+/* The environment that the kernel gave the process, where the C library does not pass it to constructors. */
 static char **environment_from_proc(void)
 {
 	static char text[ENV_MAX];
@@ -34,7 +34,7 @@ static char **environment(int argc, char **argv, char **envp)
 {
 	if (&environ && environ)
 		return environ;
-	/* glibc calls constructors with main's arguments, musl with none: believe them only when they fit together. */
+	/* glibc calls constructors with main's arguments, musl with none: they count only when they fit together. */
 	if (argc > 0 && argc < 1 << 20 && argv && envp == argv + argc + 1)
 		return envp;
 	return environment_from_proc();
@@ -51,7 +51,7 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 	pl_stdout_start();
 	for (int fd = 0; fd <= 2; fd++)
 		pl_adopt(fd);
-	/* A standard output that we inherit may be somebody else's too, of whom we know nothing. */
+	/* Other processes, with or without the library, may have an inherited standard output too. */
 	if (sfs_ours(1) && pl_hand_over(1) < 0)
 		pl_release(1);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Descriptors that travel through sockets. What is sent is shared with a process we know nothing about, so the file
- * becomes the kernel's; what is received is adopted.
+ * Descriptors that travel through sockets. A descriptor that is sent is shared with a process that may lack the
+ * library, so its file becomes the kernel's. A descriptor that is received is adopted.
  *
- * musl declares msg_controllen and cmsg_len as 32 bits with padding where glibc has 64: only the low half is read.
+ * musl declares msg_controllen and cmsg_len as 32 bits with padding, glibc as 64 bits: only the low half is read.
  */
 #include "preload.h"
 
@@ -51,7 +51,7 @@ static int receive(int fd)
 	return 0;
 }
 
-/* What can't be read is for the kernel to refuse, as are control messages larger than it takes from anybody. */
+/* The kernel refuses what can't be read, and control messages that are too large. */
 static int give_all(const struct msghdr *msg)
 {
 	if (!sys_readable_all(msg, sizeof(*msg)) || !msg->msg_control || (unsigned)msg->msg_controllen > CONTROL_MAX ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes and threads that come and go: fork in its forms, new programs, exit, cancellation. */
+/* The life of processes and threads: fork in its forms, new programs, exit, cancellation. */
 #include "preload.h"
 
 #include <pthread.h>
@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 /*
- * For standard output this holds even where the other process has no library and writes at the same time as this one,
- * as shells' children do.
+ * Standard output becomes the kernel's altogether: a shell's children write to it at the same time as the shell, and
+ * may lack the library.
  */
 void pl_share(void)
 {
@@ -36,7 +36,7 @@ static long after_fork(long pid)
 	return pid;
 }
 
-/* By number vfork is a fork, too. */
+/* By number vfork is a fork as well. */
 long do_fork(const struct request *q)
 {
 	before_fork();
@@ -54,7 +54,7 @@ static bool flags_of(const struct request *q, uint64_t *flags)
 	return true;
 }
 
-/* By number. Without CLONE_VM it is a fork; with it, it is a thread, or a spawn that runs no code of ours. */
+/* By number. Without CLONE_VM it is a fork. With it, it is a thread, or a spawn that runs no code of ours. */
 long do_clone(const struct request *q)
 {
 	uint64_t flags;
@@ -70,13 +70,13 @@ struct clone_start {
 	void *arg;
 };
 
-/* The child has a copy of the parent's memory, and with it of the structure. */
+/* The child has a copy of the parent's memory, with the structure in it. */
 static int clone_child(void *arg)
 {
 	struct clone_start *s = arg;
 
 	sfs_fork_child();
-	/* The C library would end this thread alone, and not our own. */
+	/* The C library would end this thread alone, and the service thread would go on. */
 	pl_call(s->fn(s->arg), 0, 0, 0, 0, 0, PL__exit);
 	return 0;
 }
@@ -110,9 +110,9 @@ static long fork_instead(void)
 }
 
 /*
- * A vfork child runs in its parent's memory with a descriptor table of its own: its close and dup2 would change our
- * table for the parent. So with volumes vfork is fork. Without, the real vfork must return to the caller's own frame,
- * twice: hence a jump, and no frame here.
+ * The child of vfork runs in its parent's memory with a table of descriptors of its own. Its close and dup2 would
+ * change what the library knows of the parent's. So with volumes vfork is fork. Without volumes the real vfork must
+ * return twice to the caller's own frame: hence a jump, and no frame here.
  */
 __attribute__((used)) static void *vfork_target(void)
 {
@@ -167,7 +167,7 @@ long do_forkpty(const struct request *q)
 	return pid;
 }
 
-/* The C library makes a terminal of 0, 1 and 2. */
+/* The C library makes 0, 1 and 2 lead to a terminal. */
 long do_login_tty(const struct request *q)
 {
 	for (int i = 0; i <= 2; i++)
@@ -176,8 +176,7 @@ long do_login_tty(const struct request *q)
 }
 
 /*
- * The parent ends inside the C library, the child returns; 0, 1 and 2 become /dev/null unless noclose, the second
- * argument.
+ * The parent ends inside the C library, the child returns. Unless the second argument is set 0, 1 and 2 are replaced.
  */
 long do_daemon(const struct request *q)
 {
@@ -194,9 +193,8 @@ long do_daemon(const struct request *q)
 }
 
 /*
- * A new program in this process or in a new one: it knows nothing of us, so everything is true before it starts. A
- * child that posix_spawn, system or popen make calls inside the C library, in the parent's memory: nothing of ours runs
- * there.
+ * A new program in this process or in a new one may lack the library, so everything is true before it starts. The child
+ * of posix_spawn, system and popen runs inside the C library, in the parent's memory, and calls nothing of ours.
  */
 long do_exec(const struct request *q)
 {
@@ -205,7 +203,7 @@ long do_exec(const struct request *q)
 	return pl_make(q);
 }
 
-/* Number of arguments before the terminating NULL, which is one more of them in ap. */
+/* The number of arguments in ap before the terminating NULL. */
 static size_t count_args(va_list ap)
 {
 	size_t n = 0;
@@ -215,10 +213,7 @@ static size_t count_args(va_list ap)
 	return n;
 }
 
-/*
- * The list of arguments becomes a vector on the stack, as in the C library: exec is called where nothing may be
- * allocated.
- */
+/* The list of arguments becomes a vector on the stack, as in the C library: nothing may be allocated before exec. */
 #define LIST_TO_VECTOR(arg, argv)                                                                                      \
 	va_list ap_;                                                                                                   \
 	size_t n_ = 0;                                                                                                 \
@@ -260,14 +255,14 @@ WRAPPER int w_execle(const char *path, const char *arg, ...)
 }
 EXPORT(execle, w_execle);
 
-/* What the program's own exit handlers write is caught by the destructor. */
+/* The destructor comes after the program's exit handlers, for what they write. */
 long do_exit(const struct request *q)
 {
 	sfs_exit();
 	return pl_make(q);
 }
 
-/* By number, of a thread: our own would go on alone after the last. */
+/* By number, one thread ends. After the last of the program's the service thread would go on alone. */
 long do_exit_thread(const struct request *q)
 {
 	if (!sfs_one_thread())
@@ -276,7 +271,7 @@ long do_exit_thread(const struct request *q)
 	return sys_call1(SYS_exit_group, q->a[0]);
 }
 
-/* By number: the handler is the program's own, and not put off. */
+/* By number: the kernel calls the program's handler itself, and its signals are not put off. */
 long do_handler(const struct request *q)
 {
 	sfs_handler_installed();
@@ -290,10 +285,7 @@ void pl_test_cancel(void)
 	REAL(pthread_testcancel)();
 }
 
-/*
- * Noticed here, acted upon in the calls that we serve. The C library has a handler for threads that are cancelled at
- * once.
- */
+/* Calls that are served look for it from now on. The C library has a handler for threads that are cancelled at once. */
 long do_cancel(const struct request *q)
 {
 	__atomic_store_n(&pl_cancel_used, 1, __ATOMIC_RELAXED);

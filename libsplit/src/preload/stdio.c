@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * FILEs. A regular file of ours gets one that calls us (stream.c). A FILE of the C library's own making reads and
- * writes inside itself where no wrapper sees it, so the file under it is the kernel's for good: made true when the FILE
- * comes into being, and never staged again. So is a file that takes the number of a standard stream, or of a descriptor
- * under such a FILE, by dup2 or by open.
+ * FILEs. A regular file of ours gets a FILE that calls us (stream.c). A FILE of the C library's own reads and writes
+ * inside the C library, where no wrapper sees it. So the file under it is the kernel's for good: it is made true when
+ * the FILE comes into being, and nothing is staged for it again. The same holds for a file that takes the number of a
+ * standard stream, or of a descriptor under such a FILE, by dup2 or open: the number is marked.
  */
 #include "stream.h"
 
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define MARKS 65536 /* descriptors above this are never served under a FILE's number */
+#define MARKS 65536 /* higher descriptors count as marked */
 
 static uint64_t marks[MARKS / 64];
 
@@ -36,7 +36,7 @@ bool pl_stdio_marked(int fd)
 	return __atomic_load_n(&marks[fd / 64], __ATOMIC_RELAXED) >> (fd % 64) & 1;
 }
 
-/* A FILE is about to be closed by the C library. */
+/* The C library is about to close a FILE. */
 static void unmade(FILE *f)
 {
 	int fd = f ? REAL(fileno)(f) : -1;
@@ -49,8 +49,8 @@ static void unmade(FILE *f)
 }
 
 /*
- * The descriptor under a FILE that the C library has just opened gets an open file description that writes through,
- * where the volume's mode promises that a completed call is durable: nobody but the FILE knows the description yet.
+ * Give the descriptor under a FILE that the C library has just opened an open file description with O_DSYNC, where the
+ * volume's mode promises that a completed call is durable. Nobody but the FILE knows the description yet.
  */
 static int write_through(int fd)
 {
@@ -74,8 +74,8 @@ static int write_through(int fd)
 }
 
 /*
- * A FILE has just been made, or NULL. Without the bytes that are staged for its file it would be worse than none.
- * fresh: the C library has opened the file, and with created also made it, or truncated it.
+ * The C library has just made f, or failed to (NULL). A FILE that lacks the bytes that are staged for its file is worse
+ * than none. fresh: the C library has opened the file. created: it may have created or truncated it.
  */
 static long made(FILE *f, bool fresh, bool created)
 {
@@ -106,13 +106,13 @@ static long open_by_libc(const struct request *q, const char *mode)
 	return err < 0 ? err : made((FILE *)pl_make(q), true, *mode != 'r');
 }
 
-/* The C library's own FILE over fd, the kernel's from now on. 0: there is none, errno says why. */
+/* The C library's own FILE over fd, whose file is the kernel's from now on. 0: there is none, and errno is set. */
 static long over_by_libc(int fd, const char *mode)
 {
 	return made(REAL(fdopen)(fd, mode), false, false);
 }
 
-/* A FILE over fd, which has been opened for it; when there can be none, fd is closed. */
+/* A FILE over fd, which has been opened for it. When there can be none fd is closed. */
 static long over(int fd, const char *mode, int flags)
 {
 	long err = SFS_PASS, f = 0;
@@ -155,7 +155,7 @@ long do_freopen(const struct request *q)
 	return err;
 }
 
-/* fdopen over a descriptor of ours, where the mode fits it; what does not is the C library's to judge. */
+/* fdopen over a descriptor of ours, if the mode fits it. If not, the C library is to say so. */
 static FILE *stream_over(int fd, const char *mode, long *err)
 {
 	const int have = sys_fcntl(fd, F_GETFL, 0), access = have & O_ACCMODE;
@@ -190,7 +190,7 @@ long do_tmpfile(const struct request *q)
 	return made((FILE *)pl_make(q), true, false);
 }
 
-/* A FILE that calls us closes its descriptor that way. */
+/* A FILE of ours closes its descriptor by calling us. */
 long do_fclose(const struct request *q)
 {
 	FILE *f = (FILE *)q->a[0];
@@ -201,7 +201,7 @@ long do_fclose(const struct request *q)
 	return pl_make(q);
 }
 
-/* fopen and fclose inside the C library. */
+/* It calls fopen inside the C library. */
 long do_setmntent(const struct request *q)
 {
 	return open_by_libc(q, (const char *)pl_next(q));

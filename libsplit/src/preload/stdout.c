@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The C library's stdout writes to descriptor 1 inside the C library. A file of ours under that number is served as any
- * other until something is about to be written to stdout, or stdout's position is asked for: every function that could
+ * other until something is about to be written to stdout, or stdout's position is asked for. Every function that could
  * do so comes by here first, and from then on a file under number 1 is the kernel's (stdio.c). So programs that write
- * to 1 by write(2) alone are served: dd, Python, Perl, Java. Before another process shares the file it is the kernel's
- * too (pl_share).
+ * to 1 by write(2) alone are served: dd, Python, Perl, Java. When another process is about to share the file, it
+ * becomes the kernel's too (pl_share).
  */
 #include "stream.h"
 
@@ -26,7 +26,7 @@ int pl_stdout_use(void)
 	return sfs_ours(1) ? pl_hand_over(1) : 0;
 }
 
-/* For what could write to f, or asks for its position. */
+/* The call may write to f, or ask for its position. */
 static int used(const FILE *f)
 {
 	const FILE *unused = __atomic_load_n(&pl_stdout, __ATOMIC_RELAXED);
@@ -35,8 +35,8 @@ static int used(const FILE *f)
 }
 
 /*
- * The wrapper has found that the FILE is stdout, or has to look the function up. What returns no error goes on: the
- * next write has it.
+ * The FILE is stdout, or the function was not looked up yet. A function that returns no error goes on: the next write
+ * fails.
  */
 long do_out(const struct request *q)
 {
@@ -47,8 +47,8 @@ long do_out(const struct request *q)
 }
 
 /*
- * Wide characters. musl's work on any FILE; glibc's only on FILEs of its own making, and so the first of these calls
- * makes an ordinary one of a FILE of ours (stream.c). Programs that use them on files are few.
+ * Wide characters work on any FILE in musl, and in glibc only on FILEs of its own. So the first such call makes an
+ * ordinary FILE of one of ours (stream.c). Few programs use wide characters on files.
  */
 long do_wide(const struct request *q)
 {
@@ -60,7 +60,7 @@ long do_wide(const struct request *q)
 	return err < 0 ? err : pl_make(q);
 }
 
-/* Asking is answered as ever. */
+/* With a mode of 0 or less it only asks, or changes nothing about our FILEs. */
 long do_fwide(const struct request *q)
 {
 	return (int)q->a[1] > 0 ? do_wide(q) : pl_make(q);

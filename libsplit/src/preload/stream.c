@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * FILEs of our own making. The C library's own read and write by calls inside it that no wrapper sees; fopencookie(3),
- * which glibc and musl have, makes one that calls us back. What such a FILE lacks is a descriptor: fileno(3) fails, and
- * the C library's freopen with it. So the number is stored where the C library looks for it, and fileno itself proves
- * that this was the place; where it says otherwise, there are no FILEs of ours in this process.
+ * FILEs of our own making. The C library's FILEs read and write by calls inside the C library, which no wrapper sees.
+ * fopencookie(3), which glibc and musl have, makes a FILE that calls us back. Such a FILE lacks a descriptor: fileno(3)
+ * fails, and freopen(3) with it. So the number is stored where the C library looks for it, and fileno itself has to
+ * prove that this was the place. Where it does not, this process has no FILEs of ours.
  *
- * Everything goes by the descriptor's number, as in the C library: dup2 onto the number, or a close behind the FILE's
- * back, mean what they always mean.
+ * A FILE works by the descriptor's number, as in the C library. So dup2 onto the number, or a close that the FILE does
+ * not know of, mean what they always mean.
  */
 #include "stream.h"
 
@@ -16,8 +16,9 @@
 #define FD_OF(cookie) ((int)(intptr_t)(cookie))
 
 /*
- * struct _IO_FILE of musl: its fd, -1 in a FILE of fopencookie; its lock, -1 while the process has one thread. glibc's
- * are public by name; _fileno is -2 in a FILE of fopencookie, and a bit of _flags2 says that the process has threads.
+ * Where musl's struct _IO_FILE has its fd (-1 in a FILE of fopencookie) and its lock (-1 while the process has one
+ * thread). glibc's fields are public: _fileno is -2 in a FILE of fopencookie, and a bit of _flags2 says that the
+ * process has threads.
  */
 #define MUSL_FD		120
 #define MUSL_LOCK	140
@@ -26,7 +27,7 @@
 enum libc { UNKNOWN, GLIBC, MUSL, NEITHER };
 static enum libc libc;
 
-/* A FILE that nobody uses: the C library keeps it up to date on whether FILEs need locking. */
+/* An unused FILE, in which the C library keeps up to date whether FILEs need locking. */
 static FILE *witness;
 
 bool pl_stream_flags(const char *mode, int *flags)
@@ -36,7 +37,7 @@ bool pl_stream_flags(const char *mode, int *flags)
 	if (*mode != 'r' && *mode != 'w' && *mode != 'a')
 		return false;
 	*flags = *mode == 'r' ? 0 : *mode == 'w' ? O_CREAT | O_TRUNC : O_CREAT | O_APPEND;
-	/* glibc looks at seven letters, musl at all. */
+	/* glibc looks at seven letters, musl at all of them. */
 	for (int i = 1; mode[i]; i++) {
 		if (i > 6)
 			return false;
@@ -75,7 +76,7 @@ static ssize_t stream_read(void *cookie, char *buf, size_t n)
 }
 
 /*
- * All of it, or an error: neither C library writes the rest. glibc wants the number of bytes that got there, musl -1.
+ * Writes all, or fails: neither C library writes the rest. On failure glibc wants the number of bytes written, musl -1.
  */
 static ssize_t stream_write(void *cookie, const char *buf, size_t n)
 {
@@ -118,7 +119,7 @@ static int stream_close(void *cookie)
 	return r == SFS_PASS ? REAL(close)(fd) : (int)pl_ret(r);
 }
 
-/* Nothing of ours is closed with a FILE that did not work out. */
+/* For a FILE on trial: its descriptor stays open. */
 static int stream_leave(void *cookie)
 {
 	(void)cookie;
@@ -150,8 +151,8 @@ static bool set_fd(FILE *f, int fd)
 }
 
 /*
- * FILEs of fopencookie are locked for every character, lest a callback starts the first other thread; ours start none
- * that knows of stdio.
+ * The C library locks a FILE of fopencookie for every character, because a callback may start the first other thread.
+ * Our callbacks start no thread that uses stdio.
  */
 static void lock_when_needed(FILE *f)
 {
@@ -161,7 +162,7 @@ static void lock_when_needed(FILE *f)
 		*musl(f, MUSL_LOCK) = -1;
 }
 
-/* An ordinary FILE without a descriptor; NULL: not here, or not now. It is never closed. */
+/* An ordinary FILE without a descriptor, never closed; NULL when there can be none. */
 static FILE *spare(void)
 {
 	FILE *f = REAL(fopen)("/dev/null", "re");
@@ -176,7 +177,7 @@ static FILE *spare(void)
 	return f;
 }
 
-/* With the first FILE: which C library is it, and is it as we know it? */
+/* Find out, with the first FILE, which C library this is and whether its FILEs are as we know them. */
 static bool recognized(int fd)
 {
 	const cookie_io_functions_t trial = {stream_read, stream_write, stream_seek, stream_leave};
@@ -212,21 +213,21 @@ FILE *pl_stream_new(int fd, int flags, long *why)
 	if (!f)
 		return NULL;
 	if (!set_fd(f, fd)) {
-		/* Never seen: the first one was as we know it. f can't be closed without closing fd, so it is left. */
+		/* Not seen so far, as the first FILE was right. Closing f would close fd, so f is left. */
 		*why = -ENOTSUP;
 		return NULL;
 	}
 	lock_when_needed(f);
-	/* fdopen's "e" is musl's. */
+	/* musl's fdopen knows "e", glibc's does not. */
 	if (libc == MUSL && flags & O_CLOEXEC)
 		sys_fcntl(fd, F_SETFD, FD_CLOEXEC);
-	/* glibc goes to the end at once, musl with the first write. */
+	/* glibc seeks to the end at once, musl with the first write. */
 	if (libc == GLIBC && flags & O_APPEND && (flags & O_ACCMODE) == O_WRONLY)
 		sfs_lseek(fd, 0, SEEK_END);
 	return f;
 }
 
-/* glibc marks FILEs without wide characters so; a descriptor only those of ours have. */
+/* glibc's mark of a FILE without wide characters. Of those only ours have a descriptor. */
 #define NO_WIDE ((void *)-1)
 
 static bool glibc_stream(const FILE *f)
@@ -246,7 +247,7 @@ int pl_stream_to_libc(FILE *f)
 	if (err < 0)
 		return err;
 	pl_stdio_mark(fd);
-	/* The half that fopencookie leaves out comes from an ordinary FILE, which is given up for it. */
+	/* fopencookie leaves the wide half out. An ordinary FILE is given up for its own. */
 	donor = spare();
 	if (!donor)
 		return -EBADF;
