@@ -125,6 +125,7 @@ static ssize_t write_all(struct sfs_attempt *a, uint32_t number, size_t total)
 		if (unlikely(a->forks != sfs.forks))
 			return (ssize_t)total; /* a handler has forked, and this is the child: the parent makes it */
 		a->n = a->in->vol->mode == SFS_POSIX && left > PIECE_MAX ? PIECE_MAX : left;
+		a->part = false;
 		r = write_op(a);
 		sfs_attempt_settle(a, number, r);
 		sfs_attempt_forget(a);
