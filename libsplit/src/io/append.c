@@ -333,13 +333,3 @@ bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
 		return whole_blocks(ofd, fd, buf, n);
 	return n <= SFS_BLOCK && unaligned_one(ofd, fd, buf, n);
 }
-
-ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off)
-{
-	const struct iovec iov = {(void *)buf, n > SFS_IO_MAX ? SFS_IO_MAX : n};
-	struct sfs_ofd *ofd = off < 0 ? sfs_known(fd) : NULL;
-
-	if (ofd && sfs_append(ofd, fd, buf, n))
-		return (ssize_t)n;
-	return sfs_writev(fd, &iov, 1, off, 0);
-}

@@ -72,6 +72,9 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only);
 int sfs_make_true(int fd, bool forever);
 void sfs_changed(int fd);
 
+/* append.c: the fast way of an append at the file offset. False: nothing was done. */
+bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n);
+
 /* read.c, write.c */
 ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags);
 ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flags);

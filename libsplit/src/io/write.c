@@ -166,10 +166,10 @@ static void offset_to(struct sfs_ofd *ofd, uint32_t number, int fd, off_t end)
 	sfs_mutex_drop(&ofd->lock);
 }
 
-static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+/* total: of the lengths, or what is wrong with them. */
+static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, ssize_t total, off_t off, int flags)
 {
 	const uint32_t number = load_acquire(&ofd->number);
-	const ssize_t total = sfs_user_total(iov, cnt);
 	struct sfs_attempt a;
 	uint64_t *op;
 	ssize_t r;
@@ -218,5 +218,16 @@ ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flag
 		sfs_changed(fd);
 		return r;
 	}
-	return writev_of(ofd, fd, iov, cnt, off, flags);
+	return writev_of(ofd, fd, iov, cnt, sfs_user_total(iov, cnt), off, flags);
+}
+
+ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off)
+{
+	const struct iovec iov = {(void *)buf, n > SFS_IO_MAX ? SFS_IO_MAX : n};
+	struct sfs_ofd *ofd = off < 0 ? sfs_known(fd) : NULL;
+
+	if (ofd && sfs_append(ofd, fd, buf, n))
+		return (ssize_t)n;
+	ofd = sfs_ofd_of(fd);
+	return ofd ? writev_of(ofd, fd, &iov, 1, sfs_iov_total(&iov, 1), off, 0) : SFS_PASS;
 }
