@@ -244,6 +244,61 @@ static void free_blocks_not_committed(void)
 	sweep_room(false, 0, 2);
 }
 
+/*
+ * A relink of few extents, whose trees have room, needs no free block at all; nor does its undoing, wherever it fails. In the
+ * deep trees the range is in the last leaf, which is not full.
+ */
+static void no_free_blocks(void)
+{
+	static const struct {
+		const char *what;
+		unsigned int donor, target; /* extents of 4 blocks with a hole of one behind each */
+		unsigned int at, flags;	    /* of the range, in such extents */
+	} few[] = {
+		{"append", 1, 0, 0, 0},
+		{"overwrite", 1, 1, 0, EXT4_RELINK_SKIP_HOLES},
+		{"exchange", 1, 1, 0, EXT4_RELINK_EXCHANGE},
+		{"deep overwrite", 600, 600, 590, EXT4_RELINK_SKIP_HOLES},
+		{"deep exchange", 600, 600, 590, EXT4_RELINK_EXCHANGE | EXT4_RELINK_SKIP_HOLES},
+	};
+	const bool faults = sysfs_write("simulate_fail", 0);
+	unsigned long reserved = 0, errors;
+	unsigned int i, step;
+	struct ext4_relink r;
+	struct layout l = {"", 0, 4, 0, 0};
+	struct pair p;
+	int err;
+
+	if (geteuid())
+		skip("needs root");
+	take_errors("errors=continue");
+	check(sysfs_read("reserved_clusters", &reserved) && sysfs_write("reserved_clusters", 0), "the reserve");
+	for (i = 0; i < sizeof(few) / sizeof(few[0]); i++) {
+		fill_away();
+		l.extents = few[i].donor;
+		l.old = few[i].target;
+		p = lay_out(&l, 0, 0);
+		fill_up();
+		errors = errors_noted();
+		for (step = 1; step < 1000; step++) {
+			r = relink_args(&p.donor, (few[i].at * 5 + 1) * B, (few[i].at * 5 + 1) * B, 2 * B);
+			r.flags = few[i].flags;
+			if (faults)
+				check(sysfs_write("simulate_fail", 1000 + step), "simulate_fail");
+			err = relink_checked(&p.target, &p.donor, &r);
+			check(errors_noted() == errors, "%s, step %u: the file system noted an error", few[i].what, step);
+			if (!err)
+				break;
+			check(faults && err != EINVAL, "%s, step %u: error %d", few[i].what, step, err);
+		}
+		if (faults)
+			check(sysfs_write("simulate_fail", 0) && step > 4, "%s: only %u steps", few[i].what, step);
+		pair_free(&p);
+	}
+	fill_away();
+	check(sysfs_write("reserved_clusters", reserved), "the reserve");
+}
+
 /* One user's blocks, at his hard limit: nothing is his that was not before, but for blocks of the trees, which don't count. */
 static void quota_swept(void)
 {
@@ -317,6 +372,7 @@ const struct test_case limit_cases[] = {
 	{"free_blocks_swept", free_blocks_swept},
 	{"free_blocks_swept_fragmented", free_blocks_swept_fragmented},
 	{"free_blocks_not_committed", free_blocks_not_committed},
+	{"no_free_blocks", no_free_blocks},
 	{"quota_swept", quota_swept},
 	{"quota_of_another_swept", quota_of_another_swept},
 	{0},
