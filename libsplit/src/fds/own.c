@@ -3,12 +3,15 @@
  * Descriptors of the library itself. They stand above the numbers that the program may have (the soft limit of RLIMIT_NOFILE), so that it
  * can open as many files as without us, and out of reach of programs that close all numbers they know of. A number above the limit
  * can be had only while the limit is higher, for an instant; it stays valid afterwards. Where the soft limit is the hard one,
- * we take numbers near the limit, which the program then lacks.
+ * we take numbers that the program then lacks: high ones, but not higher than SHARED_FROM. The kernel's table of descriptors
+ * reaches up to the highest number, and fork(2) copies it, close_range(2) walks through it.
  */
 #include <errno.h>
 
 #include "base/sys.h"
 #include "fds/own.h"
+
+#define SHARED_FROM 1536 /* not of those that select(2) can take, and few enough for a table of 2048 */
 
 static int prlimit_nofile(const struct rlimit *set, struct rlimit *old)
 {
@@ -47,7 +50,8 @@ void sfs_limit_set_back(const struct sfs_limit *l)
 int sfs_limit_move(const struct sfs_limit *l, int fd)
 {
 	const long limit = l->was.rlim_cur > (rlim_t)sfs_fds_len ? sfs_fds_len : (long)l->was.rlim_cur;
-	const long from[] = {l->lifted ? limit : limit - limit / 4, limit / 2};
+	const long shared = limit - limit / 4 < SHARED_FROM ? limit - limit / 4 : SHARED_FROM;
+	const long from[] = {l->lifted ? limit : shared, shared < limit / 2 ? shared : limit / 2};
 	int high = -EINVAL;
 
 	if (fd < 0)
