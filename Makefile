@@ -98,10 +98,12 @@ bench: all ## measure the data path; writes build/bench/ and prints a table
 images: all ## build the container images
 	hack/images
 
-lint: ## check formatting, Go vet and shell scripts
+lint: ## check formatting, Go code (vet, staticcheck) and shell scripts
 	$(MAKE) -C libsplit lint
 	@bad=$$(gofmt -l $(filter %.go,$(go_src))); if [ -n "$$bad" ]; then echo "run 'make format': $$bad"; exit 1; fi
 	$(GO) vet ./...
+	hack/build-tools staticcheck
+	PATH="$(dir $(GO)):$$PATH" "$$(hack/build-tools --print-dir staticcheck)/staticcheck" ./...
 	hack/generate --check
 	shellcheck -x $(scripts)
 generate: ## write what is generated from csi-driver/api: schema of the custom resources, copy functions
