@@ -24,6 +24,8 @@
 
 #define EVENTS	       64
 #define TICK_MS	       200 /* while something has to be looked at again */
+#define CLAIM_MS       1   /* while a claim is waited for */
+#define LOOK_MS	       30000u
 #define LOG_PER_SECOND 20u
 #define OVERDUE_MS     30000u
 
@@ -242,7 +244,11 @@ static int start(struct agent *a, struct sfs_why *why)
 	err = listener_start(a);
 	if (err)
 		return sfs_fail(why, err, "watch for programs without the library: %s", strerror(-err));
-	err = client_load_away(a, why);
+	err = owners_start(a, why);
+	if (!err)
+		err = client_load_away(a, why);
+	if (!err)
+		owners_settle(a);
 	if (!err)
 		err = load_pool(a, why);
 	if (!err)
@@ -352,6 +358,11 @@ static void timeouts(struct agent *a)
 	client_timeouts(a, now);
 	outsider_timeouts(a, now);
 	overdue_check(a, now);
+	if (a->claimed) {
+		a->claimed = false;
+		deleg_retry_all(a);
+	}
+	look_settle(a);
 }
 
 static int loop(struct agent *a, struct sfs_why *why)
@@ -361,8 +372,8 @@ static int loop(struct agent *a, struct sfs_why *why)
 	for (;;) {
 		const bool tick = a->stopping || a->grace_until || a->accept_again || a->nstrangers ||
 				  client_count(a, C_DYING) || client_count(a, C_WAIT_ACQUIRE) || a->outsiders.nopening ||
-				  a->overdue_listed;
-		const int n = epoll_wait(a->epoll, ev, EVENTS, tick ? TICK_MS : -1);
+				  a->overdue_listed || a->looks;
+		const int n = epoll_wait(a->epoll, ev, EVENTS, a->claimed ? CLAIM_MS : tick ? TICK_MS : -1);
 
 		if (n < 0 && errno != EINTR)
 			return sfs_fail(why, -errno, "epoll: %s", strerror(errno));
@@ -391,6 +402,7 @@ static void stop(struct agent *a)
 		close(a->spare_logs[i].fd);
 	}
 	client_free_all(a);
+	owners_stop(a);
 	if (a->config->private_dir && a->dir_fd >= 0) {
 		unlinkat(a->dir_fd, "users", 0);
 		rmdir(a->config->agents_dir); /* somebody else's file in it keeps it */
@@ -403,7 +415,7 @@ static void stop(struct agent *a)
 		close(a->epoll);
 	free(a->spare_logs);
 	free(a->free_chunks);
-	free(a->table);
+	deleg_free_all(a);
 	sfs_root_close(&a->root);
 }
 
@@ -436,6 +448,7 @@ int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
 			      : most > SFS_LEASE_CHUNKS		 ? SFS_LEASE_CHUNKS
 								 : (uint32_t)most;
 	a.overdue_ms = config->overdue_ms ? config->overdue_ms : OVERDUE_MS;
+	a.look_ms = LOOK_MS;
 	err = start(&a, why);
 	if (!err && write(config->ready_fd, "ready\n", 6) != 6)
 		err = sfs_fail(why, -errno, "say that the agent is ready: %s", strerror(errno));

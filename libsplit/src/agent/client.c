@@ -77,7 +77,9 @@ static void client_gone(struct agent *a, struct client *c)
 {
 	a->nstrangers -= c->state == C_STRANGER;
 	disconnect(a, c);
+	look_forget(a, c);
 	deleg_forget_client(a, c);
+	owners_count_away(a, c, false);
 	drop_fd(&c->log_fd);
 	if (c->lease.fd >= 0)
 		sfs_lease_close(&c->lease);
@@ -193,6 +195,7 @@ void client_drop(struct agent *a, struct client *c, const char *why)
 		return;
 	}
 	disconnect(a, c);
+	look_forget(a, c);
 	client_set_state(a, c, C_DYING);
 	/* Its process may live on (exec, a broken connection): the next agent must not wait for it. */
 	err = sfs_lease_set_held(&c->lease, false);
@@ -351,6 +354,8 @@ static void event_ready(struct agent *a, struct client *c, uint32_t events)
 			close(fd);
 		if (r == 1 && m.version == SFS_PROTO_VERSION && m.type == SFS_MSG_REVOKED)
 			deleg_revoked(a, c, &m);
+		else if (r == 1 && m.version == SFS_PROTO_VERSION && m.type == SFS_MSG_LOOK)
+			look_ask(a, c, &m);
 		else if (r == 1 || r == -EPROTO)
 			client_drop(a, c, "an unknown message on the event socket");
 		else if (r != -EAGAIN)
@@ -420,6 +425,7 @@ static int load_one(struct agent *a, uint32_t id, struct sfs_why *why)
 	c->uid = c->lease.head.uid;
 	c->mode = (enum sfs_mode)c->lease.head.mode;
 	memcpy(c->comm, c->lease.head.comm, sizeof(c->comm));
+	owners_count_away(a, c, true);
 	a->leased_chunks += c->lease.head.nchunks; /* a small one counts as a full one from now on */
 	if (c->pid > 0) {
 		listener_add_client(a, c);

@@ -26,6 +26,9 @@
 #include "base/hash.h"
 #include "format/identity.h"
 
+/* A claim lasts as long as a call of the kernel; one whose call was interrupted by a signal handler may last for ever. */
+#define CLAIM_PATIENCE_MS 20
+
 static struct dnode **slot(const struct agent *a, uint64_t ino, uint32_t gen)
 {
 	struct dnode **p = &a->table[(ino * SFS_HASH_FACTOR >> 20) & (a->table_size - 1)];
@@ -79,6 +82,24 @@ static struct dnode *dnode_get(struct agent *a, uint64_t ino, uint32_t gen)
 	return d;
 }
 
+struct dnode *deleg_first(const struct agent *a, uint64_t ino)
+{
+	struct dnode *d = a->table_size ? a->table[(ino * SFS_HASH_FACTOR >> 20) & (a->table_size - 1)] : NULL;
+
+	while (d && d->ino != ino)
+		d = d->next;
+	return d;
+}
+
+struct dnode *deleg_next(const struct dnode *d)
+{
+	struct dnode *next = d->next;
+
+	while (next && next->ino != d->ino)
+		next = next->next;
+	return next;
+}
+
 struct dnode *deleg_find(const struct agent *a, uint64_t ino, uint32_t gen)
 {
 	return a->table_size ? *slot(a, ino, gen) : NULL;
@@ -88,7 +109,7 @@ static void dnode_put(struct agent *a, struct dnode *d)
 {
 	struct dnode **p;
 
-	if (d->holds || d->wait_first || d->opening)
+	if (d->holds || d->wait_first || d->opening || outsider_watched(d))
 		return;
 	outsider_unmark(a, d);
 	p = slot(a, d->ino, d->gen);
@@ -129,11 +150,12 @@ static struct hold *hold_new(struct client *c, struct dnode *d)
 	return h;
 }
 
-static void hold_free(struct hold *h)
+static void hold_free(struct agent *a, struct hold *h)
 {
 	struct hold **p = &h->dnode->holds;
 	struct client *c = h->client;
 
+	owners_count(a, h, NOT_COUNTED);
 	while (*p != h)
 		p = &(*p)->dnode_next;
 	*p = h->dnode_next;
@@ -214,14 +236,13 @@ static void queue_remove(struct dnode *d, struct client *c)
 	c->wait_hold = NULL;
 }
 
-/* Does a client that has not come back name this inode in its lease? */
-static bool away_has(const struct agent *a, const struct dnode *d)
+bool deleg_away_has(const struct agent *a, uint64_t ino)
 {
 	for (const struct client *c = a->clients; c; c = c->next) {
 		if (c->state != C_AWAY && !(c->state == C_DYING && !c->holds))
 			continue;
 		for (uint32_t i = 0; i < c->lease.head.ninodes; i++)
-			if (c->lease.inodes[i].valid && c->lease.inodes[i].ino == d->ino && c->lease.inodes[i].gen == d->gen)
+			if (c->lease.inodes[i].valid && c->lease.inodes[i].ino == ino)
 				return true;
 	}
 	return false;
@@ -233,14 +254,14 @@ static bool clear(struct agent *a, struct dnode *d, struct client *c)
 	const bool alone = c->wait_flags & SFS_ACQ_EXCLUSIVE;
 	bool ok = true;
 
-	if (a->grace_until || away_has(a, d))
+	if (a->grace_until || deleg_away_has(a, d->ino))
 		return false;
 	for (struct hold *h = d->holds; h; h = h->dnode_next) {
 		if (h->client == c || !h->open)
 			continue;
 		if (h->client->state == C_DYING) {
 			ok = false; /* its data is not in the file yet */
-		} else if (h->deleg == SFS_DELEG_EXCLUSIVE || (alone && h->deleg != SFS_DELEG_NONE)) {
+		} else if (h->deleg == SFS_DELEG_EXCLUSIVE || (alone && h->deleg != SFS_DELEG_NONE && !h->pinned)) {
 			deleg_step_down(a, h, alone || h->assumed ? SFS_DELEG_NONE : SFS_DELEG_SHARED);
 			ok = false;
 		}
@@ -286,7 +307,19 @@ void deleg_alone_again(struct agent *a, struct dnode *d)
 		deleg_step_down(a, only, SFS_DELEG_NONE);
 }
 
-static void process(struct agent *a, struct dnode *d)
+/* EXCLUSIVE, counted before anybody may act upon it. False: another client is changing the file by the kernel at this moment. */
+static bool grant(struct agent *a, struct hold *h)
+{
+	owners_count(a, h, h->lease_index >= 0 ? COUNTED_STAGER : COUNTED_OTHER);
+	if (owners_claimed(a, h->client, h->dnode->ino)) {
+		owners_count(a, h, NOT_COUNTED);
+		return false;
+	}
+	h->deleg = SFS_DELEG_EXCLUSIVE;
+	return true;
+}
+
+void deleg_process(struct agent *a, struct dnode *d)
 {
 	/* Who opens the file without the library comes first: a client that has just stepped down for it asks again at once. */
 	while (outsider_settle(a, d) && d->wait_first && clear(a, d, d->wait_first)) {
@@ -295,9 +328,14 @@ static void process(struct agent *a, struct dnode *d)
 		struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE};
 		const bool others = d->outsiders || others_open(d, h);
 
+		if (!h->limited && (!others || (c->wait_flags & SFS_ACQ_EXCLUSIVE)) && !grant(a, h) &&
+		    ((c->wait_flags & SFS_ACQ_EXCLUSIVE) || agent_now() - c->wait_since < CLAIM_PATIENCE_MS)) {
+			a->claimed = true;
+			break;
+		}
 		queue_remove(d, c);
-		h->deleg = !h->limited && (!others || (c->wait_flags & SFS_ACQ_EXCLUSIVE)) ? SFS_DELEG_EXCLUSIVE
-											   : SFS_DELEG_SHARED;
+		if (h->deleg != SFS_DELEG_EXCLUSIVE)
+			h->deleg = SFS_DELEG_SHARED;
 		/* Whoever made it wait is gone. */
 		if (h->deleg == SFS_DELEG_EXCLUSIVE && h->lease_index >= 0)
 			outsider_mark(a, d, &h->target);
@@ -321,7 +359,7 @@ void deleg_retry_all(struct agent *a)
 	for (struct client *c = a->clients; c; c = next) {
 		next = c->next;
 		if (c->state == C_WAIT_ACQUIRE)
-			process(a, c->wait_hold->dnode);
+			deleg_process(a, c->wait_hold->dnode);
 	}
 }
 
@@ -342,7 +380,7 @@ static int check(const struct agent *a, const struct sfs_msg *m, int fd, int *fl
 	uint32_t gen;
 	int err;
 
-	if (fd < 0 || m->b > UINT32_MAX || (m->c & ~(uint64_t)(SFS_ACQ_EXCLUSIVE | SFS_ACQ_RECLAIM)))
+	if (fd < 0 || m->b > UINT32_MAX || (m->c & ~(uint64_t)(SFS_ACQ_EXCLUSIVE | SFS_ACQ_RECLAIM | SFS_ACQ_TRY)))
 		return -EINVAL;
 	*flags = fcntl(fd, F_GETFL);
 	if (*flags < 0 || (*flags & O_PATH))
@@ -357,8 +395,9 @@ static int check(const struct agent *a, const struct sfs_msg *m, int fd, int *fl
 	return gen == (uint32_t)m->b ? 0 : -ESTALE;
 }
 
-static void forget_grant(struct hold *h)
+static void forget_grant(struct agent *a, struct hold *h)
 {
+	owners_count(a, h, NOT_COUNTED);
 	if (h->revoking && !h->unsent)
 		h->stale++;
 	h->revoking = h->unsent = h->assumed = false;
@@ -375,6 +414,7 @@ static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct h
 	bool others = d->outsiders;
 
 	h->assumed = false;
+	owners_count(a, h, h->lease_index >= 0 ? COUNTED_STAGER : COUNTED_OTHER);
 	h->deleg = SFS_DELEG_EXCLUSIVE;
 	for (struct hold *o = d->holds; o; o = o->dnode_next)
 		others |= o != h && o->open && o->deleg != SFS_DELEG_NONE;
@@ -386,6 +426,36 @@ static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct h
 	}
 	if (h->lease_index >= 0)
 		outsider_mark(a, d, &h->target);
+	client_reply(a, c, &m, NULL, 0);
+}
+
+/* Is the file nobody else's, as far as we know? One that goes by the table does not count: it looks before each call. */
+static bool unused(const struct agent *a, const struct dnode *d, const struct hold *h)
+{
+	if (a->grace_until || deleg_away_has(a, d->ino) || d->outsiders || d->opening || d->wait_first || h->limited)
+		return false;
+	for (const struct hold *o = d->holds; o; o = o->dnode_next)
+		if (o != h && o->open &&
+		    (o->deleg != SFS_DELEG_NONE || o->pinned || o->client->state == C_DYING ||
+		     !(o->client->features & SFS_FEATURE_OWNERS)))
+			return false;
+	return true;
+}
+
+static void release(struct agent *a, struct client *c, struct hold *h);
+
+/* SFS_ACQ_TRY: now or not at all. What the client had is forgotten in either case. */
+static void try(struct agent *a, struct client *c, struct dnode *d, struct hold *h)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = SFS_DELEG_NONE};
+
+	if (unused(a, d, h) && grant(a, h)) {
+		m.a = SFS_DELEG_EXCLUSIVE;
+		if (h->lease_index >= 0)
+			outsider_mark(a, d, &h->target);
+	} else {
+		release(a, c, h);
+	}
 	client_reply(a, c, &m, NULL, 0);
 }
 
@@ -430,7 +500,11 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 		reclaim(a, c, d, h);
 		return;
 	}
-	forget_grant(h);
+	forget_grant(a, h);
+	if (m->c & SFS_ACQ_TRY) {
+		try(a, c, d, h);
+		return;
+	}
 	c->wait_hold = h;
 	c->wait_flags = m->c;
 	c->wait_next = NULL;
@@ -440,7 +514,7 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 		d->wait_first = c;
 	d->wait_last = c;
 	client_set_state(a, c, C_WAIT_ACQUIRE);
-	process(a, d);
+	deleg_process(a, d);
 }
 
 static void release(struct agent *a, struct client *c, struct hold *h)
@@ -451,11 +525,11 @@ static void release(struct agent *a, struct client *c, struct hold *h)
 		agent_log(a, "write the lease of log %u: %s", c->log_id, strerror(errno));
 	h->lease_index = -1;
 	target_close(&h->target);
-	forget_grant(h);
+	forget_grant(a, h);
 	h->open = false;
 	if (!h->stale)
-		hold_free(h);
-	process(a, d);
+		hold_free(a, h);
+	deleg_process(a, d);
 }
 
 void deleg_release(struct agent *a, struct client *c, uint64_t ino, uint32_t gen)
@@ -479,7 +553,7 @@ void deleg_revoked(struct agent *a, struct client *c, const struct sfs_msg *m)
 		if (h->stale)
 			h->stale--;
 		if (!h->open && !h->stale) {
-			hold_free(h);
+			hold_free(a, h);
 			dnode_put(a, d);
 		}
 		return;
@@ -489,7 +563,7 @@ void deleg_revoked(struct agent *a, struct client *c, const struct sfs_msg *m)
 	if (h->stale) {
 		h->stale--;
 		if (!h->open && !h->stale) {
-			hold_free(h);
+			hold_free(a, h);
 			dnode_put(a, d);
 		}
 		return;
@@ -497,13 +571,19 @@ void deleg_revoked(struct agent *a, struct client *c, const struct sfs_msg *m)
 	if (!h->revoking || h->unsent)
 		return;
 	h->revoking = false;
+	h->pinned = m->c == SFS_DELEG_SHARED && h->revoke_to == SFS_DELEG_NONE;
+	if (h->pinned)
+		h->revoke_to = SFS_DELEG_SHARED;
 	if (h->revoke_to < h->deleg)
 		h->deleg = h->revoke_to;
-	if (h->assumed) {
-		release(a, c, h); /* it may not even have the file open; when it has, it asks again */
+	if (h->deleg != SFS_DELEG_EXCLUSIVE)
+		owners_count(a, h, NOT_COUNTED);
+	/* It may not even have the file open; when it has, it asks again. Who goes by the table asks when it pays. */
+	if (h->assumed || (h->deleg == SFS_DELEG_NONE && (c->features & SFS_FEATURE_OWNERS))) {
+		release(a, c, h);
 		return;
 	}
-	process(a, d);
+	deleg_process(a, d);
 }
 
 void deleg_cancel_wait(struct agent *a, struct client *c)
@@ -515,7 +595,22 @@ void deleg_cancel_wait(struct agent *a, struct client *c)
 	d = c->wait_hold->dnode;
 	queue_remove(d, c);
 	client_set_state(a, c, C_READY);
-	process(a, d);
+	deleg_process(a, d);
+}
+
+void deleg_free_all(struct agent *a)
+{
+	/* What is left has no holds: programs without the library have it open. */
+	for (uint32_t i = 0; i < a->table_size; i++) {
+		while (a->table[i]) {
+			struct dnode *d = a->table[i];
+
+			a->table[i] = d->next;
+			outsider_unmark(a, d);
+			free(d);
+		}
+	}
+	free(a->table);
 }
 
 void deleg_forget_client(struct agent *a, struct client *c)
@@ -523,8 +618,8 @@ void deleg_forget_client(struct agent *a, struct client *c)
 	while (c->holds) {
 		struct dnode *d = c->holds->dnode;
 
-		hold_free(c->holds);
-		process(a, d);
+		hold_free(a, c->holds);
+		deleg_process(a, d);
 	}
 }
 
@@ -547,8 +642,9 @@ int deleg_assume(struct agent *a, struct client *c)
 			return -ENOMEM;
 		}
 		h->open = h->assumed = true;
-		h->deleg = SFS_DELEG_EXCLUSIVE;
 		h->lease_index = i;
+		owners_count(a, h, COUNTED_STAGER);
+		h->deleg = SFS_DELEG_EXCLUSIVE;
 	}
 	return 0;
 }

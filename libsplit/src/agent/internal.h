@@ -8,6 +8,8 @@
  *   client.c      connections and their life
  *   request.c     what clients ask for
  *   delegation.c  who may cache and stage what
+ *   look.c        who wants the kernel's view of a file to be true
+ *   owners.c      the table that clients look at before they ask
  *   target.c      the way back to a file that is open no more
  *   worker.c      the worker thread
  *   fill.c        how much of a processor it takes to fill the pool
@@ -62,6 +64,13 @@ enum client_state {
 	C_GONE,		/* off the list; freed when the loop comes round */
 };
 
+/* How a hold stands in the table (owners.h). */
+enum counted {
+	NOT_COUNTED,
+	COUNTED_OTHER,	/* it may remember what the file is like */
+	COUNTED_STAGER, /* it may stage */
+};
+
 /* How recovery finds a file again: by handle where we may open by handle, else by a descriptor that is kept. */
 struct target {
 	uint64_t ino;
@@ -90,6 +99,8 @@ struct hold {
 	struct client *client;
 	struct dnode *dnode;
 	enum sfs_delegation deleg; /* never lower than what the client believes */
+	enum counted counted;	   /* while deleg is EXCLUSIVE, and until the client is recovered */
+	bool pinned;		   /* the client goes on using the kernel's view whatever is asked: it has the file mapped */
 	bool open;		   /* false: released; kept for the answers that are still to come */
 	bool assumed;		   /* from a lease of the agent before us, the client has not said so itself */
 	bool limited;		   /* never EXCLUSIVE: the file may not be replayed into (append-only, immutable) */
@@ -118,7 +129,9 @@ struct client {
 	bool queued; /* the worker has it */
 
 	enum sfs_mode mode;
-	uint32_t log_id; /* 0: none */
+	uint64_t features;
+	bool counted_away; /* the inodes in its lease are counted */
+	uint32_t log_id;   /* 0: none */
 	int log_fd;
 	struct sfs_leasefile lease;
 	uint32_t small;	  /* the small one of its staging files; 0: none */
@@ -245,6 +258,10 @@ struct agent {
 	struct dnode **table;
 	uint32_t table_size, ndnodes;
 	uint64_t revoke_number; /* of the last REVOKE */
+	struct owners *owners;	/* NULL: there is no table */
+	struct look *looks;	/* oldest first */
+	uint64_t look_ms;	/* so long one waits for a process that does not answer */
+	bool claimed;		/* an ACQUIRE waits for the end of a claim, which nobody tells us of */
 
 	struct made *spare_logs;
 	uint32_t nspare_logs;
@@ -324,9 +341,12 @@ void deleg_send_revokes(struct agent *a, struct client *c);
 void deleg_cancel_wait(struct agent *a, struct client *c);
 /* The client is recovered (or never staged): nothing of it is left. */
 void deleg_forget_client(struct agent *a, struct client *c);
+/* The agent stops, and all clients are gone. */
+void deleg_free_all(struct agent *a);
 /* The client came back: what its lease names it may hold EXCLUSIVE. */
 int deleg_assume(struct agent *a, struct client *c);
-/* Something that waiting clients depend on has changed. */
+/* Something that waiting clients depend on has changed: of one inode, which may be gone then; of any. */
+void deleg_process(struct agent *a, struct dnode *d);
 void deleg_retry_all(struct agent *a);
 /* Take the targets of c's holds for recovery. */
 struct target *deleg_take_targets(struct client *c, size_t *n);
@@ -334,6 +354,32 @@ struct dnode *deleg_find(const struct agent *a, uint64_t ino, uint32_t gen);
 void deleg_step_down(struct agent *a, struct hold *h, enum sfs_delegation to);
 /* No outsider has it open any more: the only client, if it is the only one, may have it EXCLUSIVE when it asks the next time. */
 void deleg_alone_again(struct agent *a, struct dnode *d);
+
+/* The inodes with this number: of every generation. */
+struct dnode *deleg_first(const struct agent *a, uint64_t ino);
+struct dnode *deleg_next(const struct dnode *d);
+/* Does a client that has not come back, or is being recovered without holds, name the inode in its lease? */
+bool deleg_away_has(const struct agent *a, uint64_t ino);
+
+/* look.c */
+void look_ask(struct agent *a, struct client *c, const struct sfs_msg *m);
+void look_settle(struct agent *a);
+void look_forget(struct agent *a, const struct client *c);
+
+/* owners.c */
+int owners_start(struct agent *a, struct sfs_why *why);
+/* After the clients of the agent before us are counted: what that agent had counted besides is forgotten. */
+void owners_settle(struct agent *a);
+void owners_stop(struct agent *a);
+/* For clients, read-only; -1: there is none. */
+int owners_fd(const struct agent *a);
+/* Count the hold so; before a grant, and after its end. */
+void owners_count(struct agent *a, struct hold *h, enum counted how);
+/* The same for all inodes that the lease of a client names. */
+void owners_count_away(struct agent *a, struct client *c, bool away);
+uint32_t owners_number(const struct agent *a, uint64_t ino);
+/* Does a client other than that one change the file by the kernel at this moment? What was counted before is in its view. */
+bool owners_claimed(const struct agent *a, const struct client *asks, uint64_t ino);
 
 /* target.c */
 /* Keep a way back to the open file. Without one it is searched for, so nothing is wrong when this fails. */
@@ -363,6 +409,8 @@ void outsider_unmark(struct agent *a, struct dnode *d);
 bool outsider_settle(struct agent *a, struct dnode *d);
 /* A process that was taken for one without the library has turned out to have it. */
 void outsider_is_client(struct agent *a, struct dnode *d, int pid);
+/* Does such a program have it open for writing, and shall we see when no more? */
+bool outsider_watched(const struct dnode *d);
 void outsider_opens(struct agent *a);
 void outsider_closes(struct agent *a);
 void outsider_timeouts(struct agent *a, uint64_t now);

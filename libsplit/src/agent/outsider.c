@@ -234,6 +234,15 @@ void outsider_opens(struct agent *a)
 
 /* ---- closes ---- */
 
+bool outsider_watched(const struct dnode *d)
+{
+	const struct outsider *w = d->outsiders;
+
+	while (w && w->pid <= 0)
+		w = w->next;
+	return w;
+}
+
 static void drop_writer(struct agent *a, struct dnode *d, int pid)
 {
 	struct outsider **p = &d->outsiders, *w;
@@ -268,8 +277,10 @@ void outsider_closes(struct agent *a)
 			continue;
 		d = dnode_of(a, m->fd);
 		close(m->fd);
-		if (d && d->outsiders && !listener_is_client(&a->outsiders, m->pid))
+		if (d && d->outsiders && !listener_is_client(&a->outsiders, m->pid)) {
 			drop_writer(a, d, m->pid);
+			deleg_process(a, d); /* nobody may have it any more */
+		}
 	}
 }
 

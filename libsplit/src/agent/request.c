@@ -28,11 +28,22 @@ static bool same_file(int a, int b)
 	return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+static uint64_t volume_flags(const struct agent *a)
+{
+	return (a->root.dax ? SFS_HELLO_DAX : 0) | (a->root.dedicated ? SFS_HELLO_DEDICATED : 0);
+}
+
+/* What we can and the client knows of. */
+static uint64_t features(const struct agent *a, const struct sfs_msg *hello)
+{
+	return hello->c & (owners_fd(a) >= 0 ? SFS_FEATURE_OWNERS : 0);
+}
+
 /* Reply to HELLO: the log and the event socket. The client is ready when this returns true. */
 static bool welcome(struct agent *a, struct client *c)
 {
 	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO};
-	int pair[2], fds[2];
+	int pair[2], fds[3] = {-1, -1, owners_fd(a)};
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
 		client_reply_error(a, c, SFS_MSG_HELLO, -errno, "agent: no sockets left");
@@ -47,13 +58,13 @@ static bool welcome(struct agent *a, struct client *c)
 		return false;
 	}
 	m.a = c->log_id;
-	m.b = (a->root.dax ? SFS_HELLO_DAX : 0) | (a->root.dedicated ? SFS_HELLO_DEDICATED : 0);
+	m.b = volume_flags(a) | c->features << SFS_FEATURES_SHIFT;
 	m.c = a->config->chunk_bytes;
 	m.d = a->provider;
 	fds[0] = c->log_fd;
 	fds[1] = pair[1];
 	client_set_state(a, c, C_READY);
-	if (client_reply(a, c, &m, fds, 2)) {
+	if (client_reply(a, c, &m, fds, c->features & SFS_FEATURE_OWNERS ? 3 : 2)) {
 		close(pair[1]);
 		return false;
 	}
@@ -97,6 +108,8 @@ static void resume(struct agent *a, struct client *c, uint32_t log_id, int *proo
 	c->log_fd = old->log_fd;
 	c->lease = old->lease;
 	c->mode = old->mode;
+	c->counted_away = old->counted_away;
+	old->counted_away = false;
 	old->log_id = 0;
 	old->log_fd = old->lease.fd = -1;
 	old->lease.inodes = NULL;
@@ -106,6 +119,7 @@ static void resume(struct agent *a, struct client *c, uint32_t log_id, int *proo
 		client_drop(a, c, "out of memory for its inodes");
 		return;
 	}
+	owners_count_away(a, c, false); /* its holds are, now */
 	welcome(a, c);
 }
 
@@ -133,6 +147,7 @@ static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, in
 		return;
 	}
 	c->mode = (enum sfs_mode)m->a;
+	c->features = features(a, m);
 	if (m->b) {
 		resume(a, c, (uint32_t)m->b, fd);
 		return;
@@ -143,6 +158,21 @@ static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, in
 	if (c->state == C_WAIT_LOG)
 		keep_more_spare(a);
 	request_refill(a);
+}
+
+/* The table for a process that only looks: it is no client. */
+static void peek(struct agent *a, struct client *c, int *fd)
+{
+	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_PEEK, .b = volume_flags(a)};
+	const int table = owners_fd(a);
+	struct stat st;
+
+	if (*fd < 0 || fstat(*fd, &st) < 0 || st.st_dev != a->root.dev || table < 0) {
+		client_reply_error(a, c, SFS_MSG_PEEK, table < 0 ? -ENOENT : -EACCES, "no table for it");
+		return;
+	}
+	if (client_reply(a, c, &m, &table, 1) == 0)
+		client_drop(a, c, NULL);
 }
 
 /* ---- staging files ---- */
@@ -244,6 +274,10 @@ void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, 
 {
 	if (m->version != SFS_PROTO_VERSION) {
 		client_reply_error(a, c, m->type, -EPROTONOSUPPORT, "protocol version differs");
+		return;
+	}
+	if (c->state == C_STRANGER && m->type == SFS_MSG_PEEK) {
+		peek(a, c, fd);
 		return;
 	}
 	if (c->state == C_STRANGER && m->type != SFS_MSG_HELLO) {

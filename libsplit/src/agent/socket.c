@@ -57,14 +57,16 @@ int agent_listen(struct agent *a, struct sfs_why *why)
 	struct stat st;
 	int fd, err;
 
+	err = a->config->listen_fd ? 0
+				   : sfs_agent_socket_path(a->socket_path, a->config->agents_dir, major(a->root.dev),
+							   minor(a->root.dev), why);
+	if (err)
+		return err;
 	a->dir_fd = open(a->config->agents_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (a->dir_fd < 0)
 		return sfs_fail(why, -errno, "--agents-dir %s: %s", a->config->agents_dir, strerror(errno));
 	if (a->config->listen_fd)
 		return listen_given(a, why);
-	err = sfs_agent_socket_path(a->socket_path, a->config->agents_dir, major(a->root.dev), minor(a->root.dev), why);
-	if (err)
-		return err;
 	memcpy(addr.sun_path, a->socket_path, sizeof(addr.sun_path));
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)

@@ -14,7 +14,7 @@ int wire_send(int sock, const struct sfs_msg *m, const int *fds, int nfds)
 	struct iovec iov = {(void *)m, sizeof(*m)};
 	union {
 		struct cmsghdr align;
-		char buf[CMSG_SPACE(2 * sizeof(int))];
+		char buf[CMSG_SPACE(3 * sizeof(int))];
 	} c;
 	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
 	ssize_t n;

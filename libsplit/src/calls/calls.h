@@ -92,6 +92,9 @@ ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off);
 bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n);
 /* The same of read(2) and pread(2), at the file offset when off is negative: true when n bytes were one copy from the window. */
 bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off);
+/* files/unheld.h: the first few calls on a descriptor that this process has opened. True: *r is the result. */
+bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r);
+bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r);
 off_t sfs_lseek(int fd, off_t off, int whence);
 int sfs_fsync(int fd, bool data_only);
 /* sync(2), syncfs(2): everything staged is relinked; the caller then makes the real call. */
@@ -119,6 +122,16 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags);
  * not serve. With `forever`, stop staging for this inode (mmap, io_uring): from now on the kernel serves it.
  */
 int sfs_make_true(int fd, bool forever);
+/*
+ * The same before a call by which the kernel changes the file; sfs_change_over() is to follow it, whatever it returned, and is sfs_changed()
+ * too.
+ */
+int sfs_true_to_change(int fd, uint64_t **claim);
+void sfs_change_over(int fd, uint64_t *claim);
+/* The same before a call that does not change the file's bytes: times, flock(2). */
+int sfs_true_to_look(int fd);
+/* The same before a POSIX lock is taken. */
+int sfs_true_to_lock(int fd);
 /* The same before a call that only looks at the file, or where others are about to look (a lock). */
 int sfs_publish(int fd);
 /* Before the kernel maps fd, true for good: the file stays the kernel's in this process, also when it is closed and opened again. */
@@ -128,10 +141,13 @@ void sfs_changed(int fd);
 /* The same for the file a path names (rename, link, unlink, utimens, ...): relinks what is staged; no-op for other files. */
 int sfs_make_path_true(int dirfd, const char *path, int at_flags);
 
-/* Correct what the kernel said of a file: size and times while bytes are staged. No-op for other files. */
-void sfs_fix_stat(struct stat *st);
+/*
+ * Correct what the kernel said of a file: size and times while bytes are staged. No-op for other files. True: another process had bytes of it
+ * staged, which the kernel knows of by now: make the call once more.
+ */
+bool sfs_fix_stat(struct stat *st);
 struct statx;
-void sfs_fix_statx(struct statx *stx);
+bool sfs_fix_statx(struct statx *stx);
 
 /* fork(2): before, and after it in parent and child. The child serves its files through its own log. */
 void sfs_fork_prepare(void);

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "base/sys.h"
+#include "files/unheld.h"
+#include "format/identity.h"
 #include "io/io.h"
 #include "calls/calls.h"
 
@@ -15,6 +17,8 @@ static off_t from_end(struct sfs_ofd *ofd, int fd, off_t off)
 	struct sfs_inode *in = ofd->inode;
 	off_t r;
 
+	if (in->kernel_only && in->fd < 0)
+		return sys_lseek(fd, off, SEEK_END); /* nothing is staged of it */
 	sfs_inode_lock(in);
 	r = sfs_inode_ready(in, fd, ofd->flags);
 	if (r == 0) {
@@ -41,6 +45,7 @@ static off_t lseek_of(struct sfs_ofd *ofd, int fd, off_t off, int whence)
 {
 	off_t r = 0;
 
+	sfs_offset_take(ofd, fd);
 	if (whence == SEEK_END)
 		r = from_end(ofd, fd, off);
 	else if (whence == SEEK_DATA || whence == SEEK_HOLE)
@@ -73,6 +78,9 @@ off_t sfs_lseek(int fd, off_t off, int whence)
 
 	if (!ofd)
 		return SFS_PASS;
+	r = sfs_unheld_lseek(ofd, fd, off, whence);
+	if (r != SFS_PASS)
+		return r;
 	if (!sfs_op_begin(ofd->inode, &op))
 		return -EDEADLK;
 	r = lseek_of(ofd, fd, off, whence);
@@ -90,9 +98,12 @@ int sfs_fsync(int fd, bool data_only)
 	if (!ofd)
 		return SFS_PASS;
 	in = ofd->inode;
+	count(in->vol, fsync_ops, 1);
+	r = sfs_unheld_fsync(ofd, fd, data_only);
+	if (r != SFS_PASS)
+		return r;
 	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
-	count(in->vol, fsync_ops, 1);
 	sfs_inode_lock(in);
 	r = in->ready ? 0 : sfs_inode_ready(in, fd, ofd->flags);
 	if (r == 0)
@@ -160,8 +171,10 @@ static int by_kernel(struct sfs_inode *in, int flags, int fd, int (*call)(int fd
 	uint32_t slot = 0;
 	bool torn = false;
 	uint64_t *op;
-	int r, unsynced = 0;
+	int r = sfs_unheld_change(in, fd, call, arg), unsynced = 0;
 
+	if (r != SFS_PASS)
+		return r;
 	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
 	for (;;) {
@@ -220,8 +233,11 @@ static int call_truncate_name(int fd, const long *arg)
 {
 	char path[32];
 
+	int r;
+
 	sfs_fd_path(path, fd);
-	return (int)sys_call2(SYS_truncate, (long)path, arg[0]);
+	r = (int)sys_call2(SYS_truncate, (long)path, arg[0]);
+	return r == -ENOENT ? sys_ftruncate(fd, arg[0]) : r; /* the program sees no /proc */
 }
 
 int sfs_truncate_known(dev_t dev, ino_t ino, off_t len)
@@ -235,8 +251,10 @@ int sfs_truncate_known(dev_t dev, ino_t ino, off_t len)
 	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
 	in = sfs_inode_ref(dev, ino);
 	if (in) {
-		/* Without a descriptor of ours the kernel serves it, and nothing is staged. */
-		r = in->fd < 0 ? SFS_PASS : by_kernel(in, O_RDONLY, in->fd, call_truncate_name, arg, (uint64_t)len);
+		const int fd = sfs_inode_fd(in);
+
+		/* Without a descriptor the kernel serves it, and nothing is staged. */
+		r = fd < 0 ? SFS_PASS : by_kernel(in, O_RDONLY, fd, call_truncate_name, arg, (uint64_t)len);
 		sfs_inode_put(in);
 	}
 	sfs_signals_restore(signals);
@@ -307,8 +325,12 @@ static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever
 	int r;
 
 	sfs_inode_lock(in);
+	/* Mapped: no descriptor of ours is needed, and the process may have a lock on the file. */
+	in->kernel_only = in->kernel_only || (forever && in->fd < 0 && in->vol->owners);
+	r = in->kernel_only && !in->gen ? sfs_generation(fd, &in->gen) : 0;
 	/* Another process may have it staged: taking part in the delegation makes that one relink. */
-	r = sfs_inode_ready(in, fd, flags);
+	if (r == 0)
+		r = sfs_inode_ready(in, fd, flags);
 	if (r == 0)
 		r = sfs_flush(in, how);
 	in->kdirty = in->kdirty || how != SFS_PUBLISH;
@@ -322,15 +344,16 @@ int sfs_give_up_known(dev_t dev, ino_t ino)
 {
 	struct sfs_inode *in;
 	uint64_t *op, signals;
-	int r = SFS_UNKNOWN;
+	int r = SFS_UNKNOWN, fd;
 
 	sfs_check_fork();
 	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
 	in = sfs_inode_ref(dev, ino);
-	if (in && in->fd < 0)
-		r = 0; /* the kernel serves it, and nothing is staged */
+	fd = in ? sfs_inode_fd(in) : -1;
+	if (in && fd < 0)
+		r = 0; /* it is not open, and nothing is staged */
 	else if (in && sfs_op_begin(in, &op)) {
-		r = make_inode_true(in, in->fd, O_RDONLY, true, SFS_RETIRE);
+		r = make_inode_true(in, fd, O_RDONLY, true, SFS_RETIRE);
 		sfs_op_end(op);
 	} else if (in) {
 		r = -EDEADLK;
@@ -341,7 +364,8 @@ int sfs_give_up_known(dev_t dev, ino_t ino)
 	return r;
 }
 
-static int make_true(int fd, bool forever, enum sfs_flush how)
+/* looks: the call that follows changes no bytes of the file, and asks for no grant. */
+static int make_true(int fd, bool forever, enum sfs_flush how, bool looks)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	struct sfs_inode *in;
@@ -351,24 +375,72 @@ static int make_true(int fd, bool forever, enum sfs_flush how)
 	if (!ofd)
 		return 0;
 	in = ofd->inode;
+	looks = looks && sfs_unheld(in);
+	if (looks) {
+		r = sfs_unheld_look(in);
+		if (r < 0 || ofd->kernel_off)
+			return r;
+	}
 	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
-	r = make_inode_true(in, fd, ofd->flags, forever, how);
+	r = looks ? 0 : make_inode_true(in, fd, ofd->flags, forever, how);
 	push_offset(ofd, fd);
-	if (forever)
+	if (forever) {
+		__atomic_and_fetch(&ofd->lazy, ~SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
 		ofd->kernel_off = true;
+	}
 	sfs_op_end(op);
 	return r;
 }
 
 int sfs_make_true(int fd, bool forever)
 {
-	return make_true(fd, forever, SFS_RETIRE);
+	return make_true(fd, forever, SFS_RETIRE, false);
+}
+
+int sfs_true_to_change(int fd, uint64_t **claim)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	int r = 0;
+
+	if (!ofd)
+		return 0;
+	if (sfs_unheld(ofd->inode))
+		r = sfs_true_to_look(fd); /* the offset is the kernel's then */
+	if (r == 0)
+		r = sfs_unheld_claim(ofd->inode, fd, claim);
+	return r == SFS_PASS ? sfs_make_true(fd, false) : r;
+}
+
+void sfs_change_over(int fd, uint64_t *claim)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+
+	if (claim && ofd)
+		sfs_unheld_unclaim(ofd->inode, claim);
+	sfs_changed(fd);
+}
+
+int sfs_true_to_look(int fd)
+{
+	return make_true(fd, false, SFS_RETIRE, true);
+}
+
+int sfs_true_to_lock(int fd)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	int r;
+
+	/* Where writes ask for a grant they find our descriptor then. */
+	r = make_true(fd, false, SFS_RETIRE, ofd && sfs_kernel_may_write(ofd->inode->vol));
+	if (ofd)
+		ofd->inode->locked = true;
+	return r;
 }
 
 int sfs_publish(int fd)
 {
-	return make_true(fd, false, SFS_PUBLISH);
+	return make_true(fd, false, SFS_PUBLISH, true);
 }
 
 void sfs_changed(int fd)
@@ -378,7 +450,7 @@ void sfs_changed(int fd)
 	uint64_t *op;
 	off_t off;
 
-	if (!ofd || !sfs_op_begin(ofd->inode, &op))
+	if (!ofd || (sfs_unheld(ofd->inode) && ofd->kernel_off) || !sfs_op_begin(ofd->inode, &op))
 		return;
 	in = ofd->inode;
 	sfs_inode_lock(in);
@@ -401,7 +473,7 @@ int sfs_make_path_true(int dirfd, const char *path, int at_flags)
 	int r = 0;
 
 	sfs_check_fork();
-	if (sfs.nvolumes == 0 || sys_fstatat(dirfd, path, &st, at_flags & (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)) < 0)
+	if (!sfs_files.granted || sys_fstatat(dirfd, path, &st, at_flags & (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)) < 0)
 		return 0;
 	signals = sfs_signals_block();
 	in = sfs_inode_ref(st.st_dev, st.st_ino);
@@ -434,55 +506,82 @@ static struct sfs_inode *stale(dev_t dev, ino_t ino, uint64_t size)
 	return in;
 }
 
-/* What stat should say of the file, where the kernel's answer may be old. False: that one is right. */
-static bool truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
-{
-	struct sfs_inode *in;
-	uint64_t *op, signals;
-	bool known = false;
+/* What the kernel said of a file of a volume. */
+enum truth {
+	TRUE_AS_IT_IS,
+	TRUE_NOW,  /* *now is what stat should say */
+	ASK_AGAIN, /* another process had bytes of it staged, and has relinked them since */
+};
 
-	if (sfs.nvolumes == 0 || !sfs_volume_of(dev))
-		return false;
-	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
-	in = stale(dev, ino, size);
-	if (in && sfs_op_begin(in, &op)) {
-		sfs_inode_lock(in);
-		if (in->fd >= 0) {
-			sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
-			sfs_inode_times(in);
-			known = sys_fstat(in->fd, now) == 0;
-			if (known && in->staging.count > 0 && (uint64_t)now->st_size < in->size) {
-				now->st_size = (off_t)in->size;
-				now->st_blocks += (blkcnt_t)(in->staging.count * (SFS_BLOCK / 512));
-			}
+/* The file is open here and this process may have staged bytes of it. */
+static enum truth own_truth(struct sfs_inode *in, struct stat *now)
+{
+	enum truth known = TRUE_AS_IT_IS;
+	uint64_t *op;
+
+	if (!sfs_op_begin(in, &op))
+		return known;
+	sfs_inode_lock(in);
+	if (in->fd >= 0) {
+		sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
+		sfs_inode_times(in);
+		known = sys_fstat(in->fd, now) == 0 ? TRUE_NOW : TRUE_AS_IT_IS;
+		if (known == TRUE_NOW && in->staging.count > 0 && (uint64_t)now->st_size < in->size) {
+			now->st_size = (off_t)in->size;
+			now->st_blocks += (blkcnt_t)(in->staging.count * (SFS_BLOCK / 512));
 		}
-		sfs_inode_unlock(in);
-		sfs_op_end(op);
 	}
-	if (in)
-		sfs_inode_put(in);
-	sfs_signals_restore(signals);
+	sfs_inode_unlock(in);
+	sfs_op_end(op);
 	return known;
 }
 
-void sfs_fix_stat(struct stat *st)
+static enum truth truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
 {
-	struct stat now;
+	struct sfs_volume *vol = sfs.nvolumes ? sfs_volume_of(dev) : NULL;
+	enum truth known = TRUE_AS_IT_IS;
+	struct sfs_inode *in;
+	uint64_t signals;
 
-	if (truth(st->st_dev, st->st_ino, (uint64_t)st->st_size, &now))
-		*st = now;
+	if (!vol)
+		return known;
+	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
+	in = stale(dev, ino, size);
+	if (in && !sfs_unheld(in))
+		known = own_truth(in, now);
+	if (in)
+		sfs_inode_put(in);
+	sfs_signals_restore(signals);
+	if (known == TRUE_NOW || !sfs_owners_known(vol) || sfs_owners_clean(vol, NULL, ino))
+		return known;
+	/* Who does not answer in time is not waited for by who only looks. */
+	return sfs_ask_first(vol, NULL, ino) == 0 ? ASK_AGAIN : TRUE_AS_IT_IS;
 }
 
-void sfs_fix_statx(struct statx *stx)
+bool sfs_fix_stat(struct stat *st)
 {
 	struct stat now;
+	const enum truth t = S_ISREG(st->st_mode) ? truth(st->st_dev, st->st_ino, (uint64_t)st->st_size, &now) : TRUE_AS_IT_IS;
 
-	if (!truth(makedev(stx->stx_dev_major, stx->stx_dev_minor), stx->stx_ino, stx->stx_size, &now))
-		return;
+	if (t == TRUE_NOW)
+		*st = now;
+	return t == ASK_AGAIN;
+}
+
+bool sfs_fix_statx(struct statx *stx)
+{
+	enum truth t = TRUE_AS_IT_IS;
+	struct stat now;
+
+	if (S_ISREG(stx->stx_mode))
+		t = truth(makedev(stx->stx_dev_major, stx->stx_dev_minor), stx->stx_ino, stx->stx_size, &now);
+	if (t != TRUE_NOW)
+		return t == ASK_AGAIN;
 	stx->stx_mtime.tv_sec = now.st_mtim.tv_sec;
 	stx->stx_mtime.tv_nsec = (uint32_t)now.st_mtim.tv_nsec;
 	stx->stx_ctime.tv_sec = now.st_ctim.tv_sec;
 	stx->stx_ctime.tv_nsec = (uint32_t)now.st_ctim.tv_nsec;
 	stx->stx_size = (uint64_t)now.st_size;
 	stx->stx_blocks = (uint64_t)now.st_blocks;
+	return false;
 }

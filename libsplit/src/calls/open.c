@@ -9,11 +9,13 @@
 #include "base/sys.h"
 #include "files/privileges.h"
 #include "files/reopen.h"
+#include "files/unheld.h"
 #include "io/io.h"
 
-#define SLAB_BYTES (64ul << 10)
-#define LINGER_MAX 128u
-#define SETFL	   (O_APPEND | O_DIRECT | O_NONBLOCK | O_NOATIME) /* what F_SETFL can change */
+#define SLAB_BYTES    (64ul << 10)
+#define LINGER_MAX    128u
+#define SFS_OPEN_ONLY (O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC) /* F_GETFL does not show them */
+#define SETFL	      (O_APPEND | O_DIRECT | O_NONBLOCK | O_NOATIME)	  /* what F_SETFL can change */
 
 /* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. */
 struct sfs_ofd *sfs_ofd_of(int fd)
@@ -60,6 +62,7 @@ static struct sfs_ofd *ofd_new_locked(struct sfs_inode *in, int flags)
 	ofd->number++;
 	ofd->flags = flags;
 	ofd->kernel_off = false;
+	ofd->lazy = 0;
 	ofd->off = 0;
 	sfs_mutex_unlock(&ofd->lock);
 	return ofd;
@@ -135,16 +138,23 @@ static int ofd_put(struct sfs_ofd *ofd)
 	return r;
 }
 
-/* Does any descriptor of the application lead to the inode? */
-static bool open_here(const struct sfs_inode *in)
+/* A descriptor of the application that leads to the inode, or -1. */
+static int open_here(const struct sfs_inode *in)
 {
 	for (int fd = 0; fd <= load_acquire(&sfs_fdt.fd_max); fd++) {
 		const struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
 
 		if (ofd > SFS_PRIVATE && ofd->inode == in)
-			return true;
+			return fd;
 	}
-	return false;
+	return -1;
+}
+
+int sfs_inode_fd(const struct sfs_inode *in)
+{
+	const int own = __atomic_load_n(&in->fd, __ATOMIC_RELAXED);
+
+	return own >= 0 ? own : open_here(in);
 }
 
 /* With nothing staged the kernel knows the size: is it another one than when we looked last? */
@@ -173,7 +183,7 @@ static void get_ready(struct sfs_inode *in, int fd, const struct stat *st, int f
 {
 	sfs_inode_lock(in);
 	if (unlikely(in->lost))
-		in->lost = open_here(in);
+		in->lost = open_here(in) >= 0;
 	if (sfs_inode_ready(in, fd, flags) == 0 && unlikely(sfs_was_mapped(in)))
 		in->kernel_only = true;
 	if (reload || outdated(in, st))
@@ -181,11 +191,18 @@ static void get_ready(struct sfs_inode *in, int fd, const struct stat *st, int f
 	sfs_inode_unlock(in);
 }
 
+/* Of a description that is about to become known. */
+enum offset {
+	OFFSET_NEW,    /* 0, and nobody shares it */
+	OFFSET_MOVED,  /* the kernel has it, and nobody shares it */
+	OFFSET_SHARED, /* other processes may */
+};
+
 /*
  * Make fd ours if it is a regular file of a volume. Returns 1 when it is, 0 when not, or a negative errno value. *file: the inode, which may be
  * another file's when another thread closes fd meanwhile.
  */
-static int attach(int fd, const struct stat *st, int flags, bool kernel_off, struct sfs_inode **file)
+static int attach(int fd, const struct stat *st, int flags, enum offset offset, struct sfs_inode **file)
 {
 	struct sfs_volume *vol = S_ISREG(st->st_mode) ? sfs_volume_of(st->st_dev) : NULL;
 	struct sfs_inode *in;
@@ -199,7 +216,8 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off, str
 	r = sfs_volume_connect(vol, fd);
 	if (vol->provider == RELINK_EXT4)
 		sfs_reopen_enable();
-	if (!vol->dedicated && !sfs_below(vol, fd))
+	/* A file that is not below is the kernel's, as one without a grant: in posix it is time to look when a grant is asked for. */
+	if (!vol->dedicated && !(vol->owners && !sfs.grant_first && vol->mode == SFS_POSIX) && !sfs_below(vol, fd))
 		return 0;
 	if (r < 0 && vol->mode == SFS_STRICT && (flags & O_ACCMODE) != O_RDONLY)
 		return -EIO;
@@ -219,7 +237,15 @@ static int attach(int fd, const struct stat *st, int flags, bool kernel_off, str
 		return -ENOMEM;
 	}
 	*file = in;
-	ofd->kernel_off = kernel_off;
+	ofd->kernel_off = offset != OFFSET_NEW;
+	ofd->lazy = offset == OFFSET_MOVED ? SFS_OFF_LAZY : 0;
+	/* Nobody is asked before it pays. */
+	if (sfs_unheld(in)) {
+		ofd->lazy = offset == OFFSET_SHARED ? 0 : SFS_OFF_LAZY;
+		ofd->kernel_off = true;
+		sfs_fds_enter(fd, ofd);
+		return 1;
+	}
 	/* In a signal handler in the middle of a call on this file, which has prepared it, the lock is its thread's. */
 	if (likely(sfs_op_begin(in, &op))) {
 		if (known || !has_all(in, st, flags)) /* known: while it was not open here */
@@ -264,6 +290,7 @@ void sfs_adopt(int fd)
 	struct sfs_ofd *ofd;
 	struct stat st;
 	struct sfs_inode *in;
+	enum offset offset;
 	uint32_t name;
 	int flags;
 
@@ -275,8 +302,11 @@ void sfs_adopt(int fd)
 	if (ofd != SFS_PRIVATE && !(ofd > SFS_PRIVATE && ofd->inode->dev == st.st_dev && ofd->inode->ino == st.st_ino)) {
 		name = sfs_fds_fresh[fd];
 		drop(fd);
-		flags = sys_fcntl(fd, F_GETFL, 0);
-		if (flags < 0 || attach(fd, &st, flags, !name, &in) != 1) {
+		flags = name ? sfs_fds_flags[fd] : sys_fcntl(fd, F_GETFL, 0);
+		offset = !name ? OFFSET_SHARED : flags >= SFS_FIRST_CALL ? OFFSET_MOVED : OFFSET_NEW;
+		if (name)
+			flags &= SFS_FIRST_CALL - 1;
+		if (flags < 0 || attach(fd, &st, flags, offset, &in) != 1) {
 			sfs_fds_know(fd, SFS_FOREIGN);
 		} else if (name) {
 			sfs_reopen_note(in, name);
@@ -339,13 +369,13 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 		return fd;
 	drop(fd);
 	if (!truncate && may_wait(fd, flags)) {
-		sfs_fds_opened(fd, name);
+		sfs_fds_opened(fd, name, flags & ~SFS_OPEN_ONLY);
 		return fd;
 	}
 	signals = sfs_signals_block();
 	r = sys_fstat(fd, &st);
 	if (r == 0)
-		r = attach(fd, &st, flags, false, &in);
+		r = attach(fd, &st, flags, OFFSET_NEW, &in);
 	if (r > 0)
 		sfs_reopen_note(in, name);
 	if (r == 0 && fd < sfs_fds_len)
@@ -481,7 +511,7 @@ int sfs_fcntl(int fd, int cmd, long arg)
 	int r;
 
 	if (cmd == F_SETLK || cmd == F_SETLKW || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW || cmd == F_SETLEASE) {
-		r = sfs_publish(fd); /* a lock is where another process looks */
+		r = sfs_true_to_lock(fd); /* a lock is where another process looks */
 		if (r < 0)
 			return r;
 	}

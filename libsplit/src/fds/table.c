@@ -9,16 +9,18 @@
 struct sfs_ofd **sfs_fds;
 int sfs_fds_len;
 uint32_t *sfs_fds_fresh;
+int *sfs_fds_flags;
 struct sfs_fdt sfs_fdt;
 
 int sfs_fds_make(void)
 {
-	void *p = sfs_map_sparse(FDS_MAX * (sizeof(*sfs_fds) + sizeof(*sfs_fds_fresh)));
+	void *p = sfs_map_sparse(FDS_MAX * (sizeof(*sfs_fds) + sizeof(*sfs_fds_fresh) + sizeof(*sfs_fds_flags)));
 
 	if (sys_is_err(p))
 		return (int)(long)p;
 	sfs_fds = p;
 	sfs_fds_fresh = (uint32_t *)(sfs_fds + FDS_MAX);
+	sfs_fds_flags = (int *)(sfs_fds_fresh + FDS_MAX);
 	store_release(&sfs_fds_len, FDS_MAX);
 	return 0;
 }
@@ -45,8 +47,9 @@ void sfs_fds_enter(int fd, struct sfs_ofd *ofd)
 	sfs_fds_know(fd, ofd);
 }
 
-void sfs_fds_opened(int fd, uint32_t name)
+void sfs_fds_opened(int fd, uint32_t name, int flags)
 {
+	sfs_fds_flags[fd] = flags;
 	reach(&sfs_fdt.fd_max, fd);
 	reach(&sfs_fdt.known_max, fd);
 	store_release(&sfs_fds_fresh[fd], name);

@@ -29,6 +29,10 @@ extern int sfs_fds_len __attribute__((visibility("hidden")));
  * they cost the kernel.
  */
 extern uint32_t *sfs_fds_fresh __attribute__((visibility("hidden")));
+/* What F_GETFL says of such a descriptor, and above how many calls the kernel has served (files/unheld.c). */
+#define SFS_FIRST_CALL (1 << 27)
+#define SFS_FIRST_MOST (4 * SFS_FIRST_CALL)
+extern int *sfs_fds_flags __attribute__((visibility("hidden")));
 
 /* Known not to be a file of ours. */
 #define SFS_FOREIGN ((struct sfs_ofd *)1)
@@ -49,8 +53,8 @@ extern struct sfs_fdt sfs_fdt __attribute__((visibility("hidden")));
 int sfs_fds_make(void);
 void sfs_fds_know(int fd, struct sfs_ofd *what);
 void sfs_fds_enter(int fd, struct sfs_ofd *ofd);
-/* The application has opened fd, by the name with that hash, and has not used it yet. */
-void sfs_fds_opened(int fd, uint32_t name);
+/* The application has opened fd with these flags, by the name with that hash, and has not used it yet. */
+void sfs_fds_opened(int fd, uint32_t name, int flags);
 /* The number is a descriptor of the library itself. */
 void sfs_fds_private(int fd);
 /* Descriptors that the application has opened and not used yet are about to be shared with another process. */

@@ -10,11 +10,13 @@
 
 #include "base/sys.h"
 #include "format/identity.h"
+#include "lease/ask.h"
 
-#define PARKED_MAX 128u /* inodes that are not open: each has a descriptor */
-#define AGE_MAX	   10u	/* ticks: a second */
-#define NAP_NS	   50000l
-#define NAPS	   1000 /* 50 ms: a service thread that takes longer than this does not keep a fork or exec waiting */
+#define PARKED_MAX  128u /* inodes that are not open: each has a descriptor */
+#define AGE_MAX	    10u	 /* ticks: a second */
+#define DRAIN_TRIES 2000
+#define NAP_NS	    50000l
+#define NAPS	    1000 /* 50 ms: a service thread that takes longer than this does not keep a fork or exec waiting */
 
 static unsigned bucket(dev_t dev, ino_t ino)
 {
@@ -180,7 +182,7 @@ static void end_blocked(struct sfs_inode *in)
 	last = --in->refs == 0;
 	sfs_mutex_unlock(&sfs_files.lock);
 	/* Released while others can still find the inode: whoever opens it meanwhile asks again, after our release. */
-	if (last && in->staging.count == 0 && !in->live && in->grant.deleg != SFS_DELEG_NONE)
+	if (last && in->staging.count == 0 && !in->live && (in->grant.held || in->grant.deleg != SFS_DELEG_NONE))
 		sfs_agent_release(in->vol, &in->grant, in->ino, in->gen);
 	sfs_mutex_lock(&sfs_files.lock);
 	if (!last || in->refs > 0 || in->staging.count > 0 || in->live) {
@@ -378,6 +380,67 @@ void sfs_inode_reload(struct sfs_inode *in)
 		in->window.populated = in->ksize;
 }
 
+/* 1: they are new. */
+int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
+{
+	const int accmode = flags & O_ACCMODE;
+	struct stat st;
+	int own, r;
+
+	if (in->kernel_only || (in->fd >= 0 && (accmode == O_RDONLY || in->writable)))
+		return 0;
+	/* A descriptor is opened under a low number, and that number closed. */
+	if (in->locked) {
+		in->kernel_only = true;
+		r = in->gen ? 0 : sfs_generation(fd, &in->gen);
+		return r < 0 ? r : 1;
+	}
+	if (in->vol->mode == SFS_POSIX && in->vol->owners && !in->vol->dedicated && in->fd < 0 && !sfs_below(in->vol, fd)) {
+		in->kernel_only = true;
+		return 0;
+	}
+	own = own_fd(fd, accmode);
+	if (own >= 0 && (sys_fstat(own, &st) < 0 || st.st_ino != in->ino || st.st_dev != in->dev)) {
+		sfs_private_close(own);
+		return -EBADF; /* closed by another thread meanwhile */
+	}
+	if (own < 0) {
+		in->kernel_only = true;
+	} else {
+		in->fd_readonly = in->fd; /* opened read-only so far */
+		in->fd = own;
+		in->writable = accmode != O_RDONLY;
+		/* The first write looks what they are (privileges.c). */
+		in->privileged = in->privileged || (st.st_mode & (S_ISUID | S_ISGID | S_IXUSR | S_IXGRP | S_IXOTH));
+		sfs_inode_unmap(in);
+	}
+	sfs_files.granted = true;
+	r = in->gen ? 0 : sfs_generation(fd, &in->gen);
+	in->kernel_only = in->kernel_only || (r == 0 && sfs_was_mapped(in));
+	return r < 0 ? r : 1;
+}
+
+/*
+ * A thread of this process may be changing the file by the kernel, without a grant: its call is waited for. One that does not end, as a
+ * handler has interrupted it, is reason not to stage.
+ */
+static void acquire(struct sfs_inode *in, int fd)
+{
+	bool claimed = in->vol->owners && in->vol->claims;
+
+	sfs_asking_begin(in);
+	for (int n = 0; claimed && n < DRAIN_TRIES; n++) {
+		claimed = sfs_claimed_here(in->vol, in->ino);
+		if (claimed)
+			sys_call0(SYS_sched_yield);
+	}
+	sfs_agent_acquire(in->vol, &in->grant, in->ino, in->gen, fd, 0);
+	if (claimed && in->grant.deleg == SFS_DELEG_EXCLUSIVE)
+		in->grant.deleg = SFS_DELEG_SHARED;
+	in->kdirty = true;
+	sfs_asking_end(in);
+}
+
 /*
  * Make the inode usable: our descriptor, generation, delegation and size. flags: how fd was opened. When the agent can't
  * be asked the delegation is SHARED, when there is no descriptor for us kernel_only is set: the kernel serves the file.
@@ -385,35 +448,22 @@ void sfs_inode_reload(struct sfs_inode *in)
  */
 int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 {
-	const int accmode = flags & O_ACCMODE;
 	bool ask = in->grant.deleg == SFS_DELEG_NONE || in->grant.untold;
 	int r;
 
 	if (unlikely(in->lost))
 		return -EIO;
-	if (!in->kernel_only && (in->fd < 0 || (accmode != O_RDONLY && !in->writable))) {
-		const int own = own_fd(fd, accmode);
-
-		if (own < 0) {
-			in->kernel_only = true;
-		} else {
-			in->fd_readonly = in->fd; /* opened read-only so far */
-			in->fd = own;
-			in->writable = accmode != O_RDONLY;
-			sfs_inode_unmap(in);
-		}
-		r = in->gen ? 0 : sfs_generation(fd, &in->gen);
-		if (r < 0)
-			return r;
-		/* Also for a file first opened read-only: the agent must see that we may write it. */
-		ask = true;
-	}
+	r = sfs_inode_own(in, fd, flags);
+	if (r < 0)
+		return r;
+	/* Also for a file first opened read-only: the agent must see that we may write it. */
+	ask = ask || r > 0;
 	if (ask) {
 		/* In the child of a fork: a log of its own. */
 		if (in->vol->agent.state == VOL_UNKNOWN || in->grant.untold)
 			sfs_volume_connect(in->vol, fd);
 		if (in->vol->agent.state == VOL_READY) {
-			sfs_agent_acquire(in->vol, &in->grant, in->ino, in->gen, in->fd >= 0 ? in->fd : fd, 0);
+			acquire(in, in->fd >= 0 ? in->fd : fd);
 		} else {
 			in->grant.deleg = SFS_DELEG_SHARED;
 			in->grant.untold = true;

@@ -112,6 +112,7 @@ struct sfs_inode {
 	bool busy;	  /* staged to since the service thread last looked */
 	bool fsyncs;	  /* the application has called fsync: it will again */
 	bool privileged;  /* it may have set-ID bits or capabilities, which a write ends (files/privileges.h) */
+	bool locked;	  /* the process has had a POSIX lock on it: closing any descriptor of the file would drop that */
 	bool named;	  /* sync, strict: the file's name is known to be durable */
 	bool kdirty; /* only fsync(2) makes durable what the kernel has done to the file: always so when it has just been opened */
 	bool touched;	 /* stored to since the kernel last knew: mtime is due */
@@ -134,6 +135,7 @@ struct sfs_inode {
 
 	struct sfs_park park;
 	struct sfs_grant grant;
+	struct sfs_unheld unheld;
 	struct sfs_window window;
 	struct sfs_staging staging;
 	struct sfs_slots slots;
@@ -148,6 +150,7 @@ struct sfs_slab {
 	struct sfs_slab *next;
 };
 
+#define SFS_OFF_LAZY 0x80000000u
 struct sfs_ofd {
 	struct sfs_mutex lock;
 	struct sfs_inode *inode;
@@ -156,7 +159,12 @@ struct sfs_ofd {
 	uint32_t
 		number; /* of the descriptions that this place has been; a call that one was closed under leaves the next one's offset alone */
 	int flags;	 /* O_ACCMODE, O_APPEND, O_DIRECT, O_SYNC, O_DSYNC */
-	bool kernel_off; /* another process may share the offset: it lives in the kernel */
+	bool kernel_off; /* the offset lives in the kernel: another process may share it, or `lazy` */
+	/*
+	 * SFS_OFF_LAZY: the kernel has the offset only because it serves the file; with the first call that we serve it becomes
+	 * ours. Below, how many calls use the kernel's at this moment. Atomic.
+	 */
+	uint32_t lazy;
 	int64_t off;
 };
 
@@ -164,9 +172,11 @@ struct sfs_ofd {
 struct sfs_files {
 	struct sfs_mutex lock;
 	struct sfs_mutex adopt;
+	uint32_t asking; /* threads that ask for a grant: no claim is made meanwhile; atomic */
 	struct sfs_inode *hash[SFS_HASH];
 	struct sfs_inode *free_inodes;
 	struct sfs_slab *slabs; /* read without the lock */
+	bool granted;		/* there has been a grant: something may be staged, or be the kernel's to commit */
 	uint32_t parked;	/* inodes that are not open */
 	struct sfs_ofd *free_ofds;
 };
@@ -231,6 +241,18 @@ static inline void sfs_op_end(uint64_t *op)
 		sfs_deliver(true, op);
 }
 
+/* inode.lock held exclusively: from now on no thread of this process begins to change the file by the kernel without a grant. */
+static inline void sfs_asking_begin(struct sfs_inode *in)
+{
+	__atomic_store_n(&in->grant.asking, true, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&sfs_files.asking, 1, __ATOMIC_SEQ_CST);
+}
+static inline void sfs_asking_end(struct sfs_inode *in)
+{
+	__atomic_sub_fetch(&sfs_files.asking, 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&in->grant.asking, false, __ATOMIC_SEQ_CST);
+}
+
 /* Does this process serve the file itself now? */
 static inline bool sfs_inode_served(const struct sfs_inode *in)
 {
@@ -260,6 +282,10 @@ struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino);
 int sfs_inode_ready(struct sfs_inode *in, int fd, int flags);
 /* "/proc/self/fd/N"; buf has 32 bytes. */
 void sfs_fd_path(char *buf, int fd);
+/* Our own descriptor and the generation, as far as they can be had. 1: they are new; 0; a negative errno value. */
+int sfs_inode_own(struct sfs_inode *in, int fd, int flags);
+/* A descriptor of the file: our own, or the application's, which it may close at any time; -1. calls/open.c */
+int sfs_inode_fd(const struct sfs_inode *in);
 void sfs_inode_reload(struct sfs_inode *in);
 void sfs_inode_times(struct sfs_inode *in);
 /* Is the open file or directory below the volume's mount path? For volumes that are a directory of something larger. */

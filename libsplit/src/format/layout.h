@@ -8,6 +8,7 @@
  *   ROOT/.splitfs/log/NNNNNN      operation log: header page, counters page, then 64-byte records; written by its client
  *   ROOT/.splitfs/log/NNNNNN.lease  who holds that log and what it may name; written only by the agent
  *   ROOT/.splitfs/pool/NNNNNN     staging files
+ *   ROOT/.splitfs/owners          who stages what, of this boot (owners.h); written only by the agent
  *
  * The log is written by the application and therefore not trusted: recovery applies a record only to an inode, and only from a
  * staging file, that the lease names.
@@ -37,7 +38,21 @@ struct sfs_volume_header {
 };
 _Static_assert(sizeof(struct sfs_volume_header) == 4096, "volume header is one page");
 
-/* Page 0 of a log. Only `epoch` changes while a client holds the log. */
+/* Inodes that the client is changing by the kernel at this moment (owners.h). They mean nothing when it is gone. */
+#define SFS_CLAIMS 31u
+struct sfs_claim {
+	uint64_t ino; /* 0: free */
+	uint64_t pad[7];
+};
+struct sfs_claims {
+	uint64_t unnamed; /* so many found no place: of any inode */
+	uint64_t pad[7];
+	struct sfs_claim claim[SFS_CLAIMS];
+};
+_Static_assert(sizeof(struct sfs_claims) == 2048, "claims take half a page");
+#define SFS_CLAIMS_OFFSET 2048u
+
+/* Page 0 of a log. Only `epoch` and the claims change while a client holds the log. */
 struct sfs_log_header {
 	uint64_t magic;
 	uint32_t format;
@@ -52,7 +67,8 @@ struct sfs_log_header {
 	 */
 	uint64_t epoch;
 	uint8_t dax; /* 1: a fence makes data durable; 0: emulated, the log is void after a reboot */
-	uint8_t pad[4096 - 65];
+	uint8_t pad[SFS_CLAIMS_OFFSET - 65];
+	struct sfs_claims claims;
 };
 _Static_assert(sizeof(struct sfs_log_header) == 4096, "log header is one page");
 

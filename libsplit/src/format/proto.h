@@ -21,9 +21,9 @@
 #define SFS_PROTO_VERSION 1u
 
 enum sfs_msg_type {
-	SFS_MSG_HELLO = 1, /* a = mode, b = log id to resume or 0; fd: any file or directory of the volume.
+	SFS_MSG_HELLO = 1, /* a = mode, b = log id to resume or 0, c = features; fd: any file or directory of the volume.
 	                      reply: a = log id, b = flags, c = pool chunk size in bytes, d = enum relink_provider that works
-	                      on this volume (probed by the agent when it starts); fds: log, event socket */
+	                      on this volume (probed by the agent when it starts); fds: log, event socket[, table] */
 	SFS_MSG_CHUNK,	   /* lease a staging file. a = bytes that are about to be staged, or 0: a full-size file.
 			    reply: a = its number, b = bytes; fd: the file, O_RDWR */
 	SFS_MSG_RETURN,	   /* a = number of the staging file that no live record names; no reply */
@@ -31,8 +31,23 @@ enum sfs_msg_type {
 			    b = SFS_ACQ_AT_ONCE or 0 */
 	SFS_MSG_RELEASE,   /* a = ino, b = gen: closed, nothing staged; no reply */
 	SFS_MSG_REVOKE,	   /* agent to client, event socket: a = ino, b = gen, c = the delegation to go down to */
-	SFS_MSG_REVOKED,   /* client to agent, event socket: a = ino, b = gen, c as in REVOKE; done */
+	SFS_MSG_REVOKED, /* client to agent, event socket: a = ino, b = gen, c as in REVOKE, or SHARED instead of NONE by who goes
+			      on using the kernel's view (a mapped file); done */
+	SFS_MSG_LOOK,	 /* client to agent, event socket, so that no request is in its way: a = ino, c = SFS_LOOK_*, d = a
+			      number of the client's. Every other client that may have something staged of the inode relinks
+			      and steps down */
+	SFS_MSG_LOOKED, /* agent to client, event socket: a = ino, c = the number in the table's word at which nobody staged it,
+			      d as in LOOK; or status */
+	SFS_MSG_PEEK,	/* instead of HELLO: the table and nothing else. reply: b = flags; fd: the table; the connection ends */
 };
+
+/* In HELLO, c: what the client knows of; in the reply's b, shifted by SFS_FEATURES_SHIFT: what both know of. */
+#define SFS_FEATURE_OWNERS 0x1u /* the table (its descriptor is the third of the reply), claims, LOOK, SFS_ACQ_TRY */
+#define SFS_FEATURES	   (SFS_FEATURE_OWNERS)
+#define SFS_FEATURES_SHIFT 32
+
+/* LOOK: the client is about to change the file by the kernel, so nobody is to remember anything of it. */
+#define SFS_LOOK_CHANGE 0x1u
 
 #define SFS_HELLO_DAX	    0x1u /* the file system maps PM directly (statx says DAX and MAP_SYNC works) */
 #define SFS_HELLO_DEDICATED 0x2u /* ROOT is the root of its file system: every file on the device is ours */
@@ -42,6 +57,8 @@ enum sfs_msg_type {
  * plain ACQUIRE of one of them revokes this one to SHARED. strict writes to a file that several processes have open.
  */
 #define SFS_ACQ_EXCLUSIVE 0x2u
+/* ACQUIRE with this flag waits for nobody: EXCLUSIVE when it can be granted at once, else NONE, and nothing has changed. */
+#define SFS_ACQ_TRY 0x8u
 /*
  * In the reply: a program without the library may write to the file. The grant is for one call, which returns when everything is in the
  * file and no record counts any more; SHARED then.

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/sys.h"
+#include "files/unheld.h"
 #include "io/io.h"
 #include "io/look.h"
 #include "io/user.h"
@@ -350,6 +351,7 @@ static ssize_t read_next(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 	off_t pos;
 	bool ok;
 
+	sfs_offset_own(ofd, fd);
 	do {
 		/* Where other processes share the offset the kernel keeps it: reserve the range there. */
 		if (ofd->kernel_off) {
@@ -379,6 +381,9 @@ ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags
 
 	if (!ofd)
 		return SFS_PASS;
+	r = sfs_unheld_read(ofd, fd, iov, cnt, off, flags);
+	if (r != SFS_PASS)
+		return r;
 	if (flags != 0) {
 		r = sfs_make_true(fd, false);
 		if (r < 0)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/sys.h"
+#include "files/unheld.h"
 #include "io/attempt.h"
 #include "io/user.h"
 
@@ -179,6 +180,8 @@ static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 	if (total <= 0)
 		return total;
 	sfs_attempt_begin(&a, ofd, fd, iov, cnt, flags);
+	if (off < 0)
+		sfs_offset_own(ofd, fd);
 	/* On Linux O_APPEND wins over the position of pwrite(2). */
 	a.append = ((ofd->kernel_off ? sys_fcntl(fd, F_GETFL, 0) : ofd->flags) & O_APPEND) || (flags & RWF_APPEND);
 	a.pos = off;
@@ -210,6 +213,9 @@ ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flag
 
 	if (!ofd)
 		return SFS_PASS;
+	r = sfs_unheld_write(ofd, fd, iov, cnt, off, flags);
+	if (r != SFS_PASS)
+		return r;
 	if (flags & ~(RWF_DSYNC | RWF_SYNC | RWF_APPEND)) {
 		r = sfs_make_true(fd, false);
 		if (r < 0)

@@ -12,6 +12,7 @@
 #include "base/sys.h"
 #include "base/text.h"
 #include "fds/own.h"
+#include "lease/ask.h"
 #include "lease/message.h"
 #include "pm/pm.h"
 
@@ -42,15 +43,18 @@ static void give_back(struct sfs_pool *pool, uint32_t id)
 /* HELLO on a fresh connection; resume is the log this process already holds, or 0. */
 static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .a = vol->mode, .b = resume};
+	struct sfs_msg m = {
+		.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .a = vol->mode, .b = resume, .c = SFS_FEATURES};
 	struct statfs sf;
-	int fds[2], sock = sfs_dial(vol), r;
+	int fds[3], sock = sfs_dial(vol), r;
+	uint64_t features;
 
 	if (sock < 0)
 		return sock;
 	r = sfs_msg_send(sock, &m, proof_fd);
 	if (r == 0)
-		r = sfs_msg_recv(sock, &m, fds, 2);
+		r = sfs_msg_recv(sock, &m, fds, 3);
+	features = m.b >> SFS_FEATURES_SHIFT;
 	if (r == 0 && m.status < 0) {
 		r = m.status;
 	} else if (r == 0 && (fds[0] < 0 || fds[1] < 0)) {
@@ -69,10 +73,16 @@ static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 			sfs_private_close(fds[0]);
 			sfs_private_close(fds[1]);
 			sfs_private_close(sock);
+			if (fds[2] >= 0)
+				sfs_private_close(fds[2]);
 			return r;
 		}
 		vol->log.id = (uint32_t)m.a;
+		store_release(&vol->claims, &((struct sfs_log_header *)vol->log.map)->claims);
 	}
+	sfs_owners_map(vol, fds[2]);
+	if (!(features & SFS_FEATURE_OWNERS))
+		store_release(&vol->owners, (const uint64_t *)NULL); /* an agent that keeps none: every file is asked for */
 	vol->dedicated = m.b & SFS_HELLO_DEDICATED;
 	vol->pool.dax = vol->dax;
 	vol->pool.give_back = give_back;
@@ -167,6 +177,9 @@ void sfs_volume_forget(struct sfs_volume *vol)
 	sfs_pool_drop(&vol->pool, false);
 	vol->agent.request_fd = vol->agent.event_fd = vol->pool.copies_fd = -1;
 	sfs_log_none(&vol->log);
+	vol->claims = NULL;
+	memset(vol->agent.looks, 0, sizeof(vol->agent.looks));
+	vol->agent.gone = vol->agent.peeked = false;
 	vol->live = 0;
 	vol->pool.region_blocks = 0;
 	vol->dirty = vol->agent.away = false;
@@ -193,6 +206,7 @@ static int resume(struct sfs_volume *vol, int tries)
 		sfs_private_close(vol->agent.event_fd);
 	vol->agent.request_fd = vol->agent.event_fd = -1;
 	sfs_mutex_unlock(&vol->agent.conn);
+	sfs_asks_end(vol);
 	while (tries-- > 0) {
 		r = hello(vol, vol->log.fd, vol->log.id);
 		if (r == 0 || r == -ESTALE || tries == 0)
@@ -341,9 +355,21 @@ int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino
 	store_release(&grant->acquiring, true);
 	r = request(vol, &m, fd, NULL, 0, &grant->acquiring);
 	grant->deleg = r == 0 && m.a == SFS_DELEG_EXCLUSIVE ? SFS_DELEG_EXCLUSIVE : SFS_DELEG_SHARED;
+	grant->held = r == 0;
 	grant->at_once = grant->deleg == SFS_DELEG_EXCLUSIVE && m.b == SFS_ACQ_AT_ONCE;
 	grant->untold = r < 0 && __atomic_load_n(&vol->agent.away, __ATOMIC_RELAXED);
 	return r;
+}
+
+bool sfs_agent_try(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = SFS_ACQ_TRY};
+	const int r = request(vol, &m, fd, NULL, 0, NULL);
+
+	grant->held = r == 0 && m.a == SFS_DELEG_EXCLUSIVE;
+	if (grant->held)
+		grant->deleg = SFS_DELEG_EXCLUSIVE;
+	return grant->held;
 }
 
 int sfs_agent_release(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen)
@@ -351,6 +377,7 @@ int sfs_agent_release(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino
 	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_RELEASE, .a = ino, .b = gen};
 
 	grant->deleg = SFS_DELEG_NONE;
+	grant->held = false;
 	return notify(vol, &m);
 }
 
@@ -375,6 +402,16 @@ int sfs_agent_event(struct sfs_volume *vol, struct sfs_msg *msg)
 	if (r <= 0)
 		return -EAGAIN;
 	return p.revents & POLLHUP ? -ECONNRESET : sfs_msg_recv(vol->agent.event_fd, msg, NULL, 0);
+}
+
+int sfs_agent_tell(struct sfs_volume *vol, const struct sfs_msg *m)
+{
+	int r;
+
+	sfs_mutex_lock(&vol->agent.conn);
+	r = vol->agent.event_fd >= 0 ? sfs_msg_send(vol->agent.event_fd, m, -1) : -ENOTCONN;
+	sfs_mutex_unlock(&vol->agent.conn);
+	return r < 0 ? -ENOTCONN : 0;
 }
 
 int sfs_agent_answer(struct sfs_volume *vol, const struct sfs_msg *msg)

@@ -10,6 +10,15 @@
 
 #define SFS_REVOKES_MAX 8
 
+/* What the kernel has done for us without a grant (files/unheld.c); about right where several threads do it. */
+struct sfs_unheld {
+	uint32_t writes, reads, forced;
+	uint32_t waits; /* calls until the next try at a grant may pay */
+	uint32_t refused;
+	uint64_t written, read;
+	int64_t tried; /* seconds */
+};
+
 struct sfs_grant {
 	enum sfs_delegation deleg;
 	/*
@@ -22,6 +31,9 @@ struct sfs_grant {
 	uint8_t revoke;	  /* 1 + the delegation the agent wants us to go down to, when that could not be done yet */
 	uint32_t revokes; /* how often it has asked; each wants its answer. The service thread's, like their numbers */
 	uint64_t revoke_numbers[SFS_REVOKES_MAX];
+	bool held;	 /* the agent has a hold of ours: RELEASE is due */
+	bool asking;	 /* a thread asks for the grant: no claim is made meanwhile; atomic */
+	uint64_t looked; /* the answer to the last question: lease/ask.h */
 };
 
 #endif

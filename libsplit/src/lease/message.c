@@ -63,7 +63,7 @@ int sfs_msg_recv(int sock, struct sfs_msg *m, int *fds, int nfds)
 	struct iovec iov = {m, sizeof(*m)};
 	union {
 		struct cmsghdr align;
-		char buf[CMSG_SPACE(2 * sizeof(int))];
+		char buf[CMSG_SPACE(3 * sizeof(int))];
 	} c;
 	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.buf, .msg_controllen = sizeof(c.buf)};
 	struct pollfd readable = {sock, POLLIN, 0};

@@ -22,6 +22,15 @@
 
 enum sfs_volume_state { VOL_UNKNOWN = 0, VOL_READY, VOL_LOST };
 
+/* A question to the agent (LOOK) that a thread waits for the answer of: a futex (ask.c). */
+#define SFS_LOOK_WAITS 32
+struct sfs_look_wait {
+	uint64_t number; /* 0: free */
+	uint32_t done;	 /* the lower half of the last number that was answered */
+	uint32_t at;
+	int status;
+};
+
 /* The conversation with the agent. */
 struct sfs_agent {
 	enum sfs_volume_state state;
@@ -32,6 +41,10 @@ struct sfs_agent {
 	int request_fd;
 	int event_fd;
 	uint32_t connection; /* number of the connection; changes with both sockets, request lock held */
+	bool peeked;	     /* the table has been asked for, atomic */
+	bool gone;	     /* no agent has answered a question for a while, atomic */
+	uint64_t look_number;
+	struct sfs_look_wait looks[SFS_LOOK_WAITS];
 };
 
 struct sfs_volume {
@@ -44,6 +57,9 @@ struct sfs_volume {
 	enum relink_provider provider;
 
 	struct sfs_agent agent;
+	/* The agent's table and our claims (ask.h); NULL: every file is asked for, and for its first call. */
+	const uint64_t *owners;
+	struct sfs_claims *claims;
 	struct sfs_log log;
 	struct sfs_pool pool;
 	uint32_t live; /* inodes with records that are not retired, atomic; a hint whether there is anything to do */
@@ -58,6 +74,7 @@ struct sfs_state {
 	uint32_t visibility_ms;
 	uint32_t agent_wait_ms; /* sync, strict: so long a process waits for its first agent, which may be about to come back */
 	uint32_t forks;		/* that this process comes from, since the library began */
+	bool grant_first;	/* a file is asked for with its first call */
 	bool fsync_records;	/* fsync leaves the relink to the service thread where a record is enough */
 	int service_state;	/* 0 none, 1 running */
 	int wake_fd;		/* eventfd of the service thread */
@@ -88,6 +105,10 @@ int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks);
  * value.
  */
 int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd, unsigned flags);
+/* EXCLUSIVE at once, or nothing: true when it is granted. */
+bool sfs_agent_try(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd);
+/* A message on the event socket. Any thread. 0, or -ENOTCONN. */
+int sfs_agent_tell(struct sfs_volume *vol, const struct sfs_msg *m);
 int sfs_agent_release(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen);
 /* During sfs_agent_resume(): this process holds the file. */
 int sfs_agent_reclaim(struct sfs_volume *vol, ino_t ino, uint32_t gen, int fd);

@@ -119,6 +119,24 @@ static void parent_of(char parent[PATH_MAX + 2], const char *path)
 	parent[n] = 0;
 }
 
+/* Is there a volume whose names and attributes are forced? */
+static bool any_forced(void)
+{
+	for (int i = 0; i < sfs.nvolumes; i++)
+		if (sfs.volumes[i].mode != SFS_POSIX)
+			return true;
+	return false;
+}
+
+/* Or at least a posix one, whose fsync asks the kernel only where there is something of the kernel's to make durable? */
+static bool any_dirty(void)
+{
+	for (int i = 0; i < sfs.nvolumes; i++)
+		if (sfs.volumes[i].mode != SFS_POSIX || sfs.volumes[i].dax)
+			return true;
+	return false;
+}
+
 /* *st: the directory, for who wants to know whether another name is in the same one. */
 static int name_durable(int dirfd, const char *path, struct stat *st, const struct stat *done)
 {
@@ -147,7 +165,7 @@ int sfs_name_durable(int dirfd, const char *path)
 	struct stat st;
 
 	sfs_check_fork();
-	return sfs.nvolumes == 0 ? 0 : name_durable(dirfd, path, &st, NULL);
+	return any_forced() ? name_durable(dirfd, path, &st, NULL) : 0;
 }
 
 int sfs_names_durable(int fromfd, const char *from, int tofd, const char *to)
@@ -156,7 +174,7 @@ int sfs_names_durable(int fromfd, const char *from, int tofd, const char *to)
 	int r;
 
 	sfs_check_fork();
-	if (sfs.nvolumes == 0)
+	if (!any_forced())
 		return 0;
 	r = name_durable(fromfd, from, &a, NULL);
 	return r < 0 ? r : name_durable(tofd, to, &b, &a);
@@ -169,7 +187,7 @@ int sfs_fd_durable(int fd)
 	int r;
 
 	sfs_check_fork();
-	if (sfs.nvolumes == 0 || sys_fstat(fd, &st) < 0)
+	if (!any_dirty() || sys_fstat(fd, &st) < 0)
 		return 0;
 	vol = forced(&st);
 	if (!vol) {
@@ -194,7 +212,7 @@ int sfs_attr_durable(int dirfd, const char *path, int at_flags)
 	if (!path || (*path == 0 && at_flags & AT_EMPTY_PATH))
 		return sfs_fd_durable(dirfd);
 	sfs_check_fork();
-	if (sfs.nvolumes == 0)
+	if (!any_dirty())
 		return 0;
 	if (sys_fstatat(dirfd, path, &st, nofollow) < 0)
 		return sfs_name_durable(dirfd, path); /* removed since: that is in the journal behind it */
@@ -206,7 +224,9 @@ int sfs_attr_durable(int dirfd, const char *path, int at_flags)
 	/* Closing a descriptor of a file drops the process's locks on it: one that is open here is never opened anew. */
 	in = sfs_inode_ref(st.st_dev, st.st_ino);
 	if (in) {
-		r = in->fd >= 0 ? sys_fsync(in->fd) : force_all(vol);
+		const int fd = sfs_inode_fd(in);
+
+		r = fd >= 0 ? sys_fsync(fd) : force_all(vol);
 		sfs_inode_put(in);
 		return r;
 	}

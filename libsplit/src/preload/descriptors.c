@@ -86,7 +86,7 @@ long do_fcntl(const struct request *q)
 	case F_OFD_SETLKW:
 	case F_OFD_GETLK:
 	case F_SETLEASE:
-		return do_true_then(q);
+		return do_lock_then(q);
 	case F_GETFD:
 	case F_SETFD:
 	case F_GETOWN: /* the C library makes another call of it */

@@ -11,18 +11,20 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
-/* One descriptor, or two between which data is moved; either may be ours. */
-static long with_both_true(const struct request *q, int fd, int other)
+/* The kernel changes the file of one descriptor, perhaps by what it finds in that of another; either may be ours. */
+static long with_both_true(const struct request *q, int from, int to)
 {
-	long r = pl_true(fd);
+	uint64_t *claim = NULL;
+	long r = sfs_ours(from) ? sfs_true_to_look(from) : 0;
 
-	if (r >= 0)
-		r = pl_true(other);
+	if (r >= 0 && sfs_ours(to))
+		r = sfs_true_to_change(to, &claim);
 	if (r < 0)
 		return r;
 	r = pl_make(q);
-	pl_changed(fd);
-	pl_changed(other);
+	pl_changed(from);
+	if (sfs_ours(to))
+		sfs_change_over(to, claim);
 	return r;
 }
 
@@ -30,7 +32,31 @@ long do_true_then(const struct request *q)
 {
 	const unsigned char other = pl_rows[q->call].fd2;
 
-	return with_both_true(q, pl_fd(q), other ? (int)q->a[other - 1] : -1);
+	return other ? with_both_true(q, pl_fd(q), (int)q->a[other - 1]) : with_both_true(q, -1, pl_fd(q));
+}
+
+/* A call that changes no bytes of the file. */
+long do_look_then(const struct request *q)
+{
+	long r = pl_true(pl_fd(q));
+
+	if (r < 0)
+		return r;
+	r = pl_make(q);
+	pl_changed(pl_fd(q));
+	return r;
+}
+
+/* A POSIX lock. */
+long do_lock_then(const struct request *q)
+{
+	long r = sfs_ours(pl_fd(q)) ? sfs_true_to_lock(pl_fd(q)) : 0;
+
+	if (r < 0)
+		return r;
+	r = pl_make(q);
+	pl_changed(pl_fd(q));
+	return r;
 }
 
 /* The C library walks a tree and calls its own stat. */
@@ -81,7 +107,7 @@ long do_ioctl(const struct request *q)
 		return pl_make(q);
 	if (names_more_files(request))
 		sfs_all_true();
-	return with_both_true(q, pl_fd(q), other_fd(request, (const void *)q->a[2]));
+	return with_both_true(q, other_fd(request, (const void *)q->a[2]), pl_fd(q));
 }
 
 /* A mapped file is the kernel's for good: the program's loads and stores do not pass by us. */

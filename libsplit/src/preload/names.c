@@ -158,8 +158,8 @@ long do_stat(const struct request *q)
 
 	look(q);
 	r = pl_make(q);
-	if (r == 0)
-		sfs_fix_stat((struct stat *)pl_next(q));
+	if (r == 0 && sfs_fix_stat((struct stat *)pl_next(q)))
+		r = pl_make(q);
 	return r;
 }
 
@@ -169,7 +169,7 @@ long do_statx(const struct request *q)
 
 	look(q);
 	r = pl_make(q);
-	if (r == 0)
-		sfs_fix_statx((struct statx *)q->a[4]);
+	if (r == 0 && sfs_fix_statx((struct statx *)q->a[4]))
+		r = pl_make(q);
 	return r;
 }

@@ -31,9 +31,12 @@ static inline struct sfs_ofd *quick(int fd, const void *buf, size_t n)
 WRAPPER ssize_t w_read(int fd, void *buf, size_t n)
 {
 	struct sfs_ofd *ofd = quick(fd, buf, n);
+	ssize_t r;
 
 	if (ofd && sfs_read_window(ofd, fd, buf, n, -1))
 		return (ssize_t)n;
+	if (!ofd && !pl_cancel_used && sfs_first_read(fd, buf, n, &r))
+		return pl_ret(r);
 	SERVE(fd, unlikely(pl_bad_buffer(buf, n)) ? -EFAULT : sfs_read(fd, buf, n, -1), REAL(read)(fd, buf, n));
 }
 EXPORT(read, w_read);
@@ -42,9 +45,12 @@ EXPORT(__read, w_read);
 WRAPPER ssize_t w_write(int fd, const void *buf, size_t n)
 {
 	struct sfs_ofd *ofd = quick(fd, buf, n);
+	ssize_t r;
 
 	if (ofd && sfs_append(ofd, fd, buf, n))
 		return (ssize_t)n;
+	if (!ofd && !pl_cancel_used && sfs_first_write(fd, buf, n, &r))
+		return pl_ret(r);
 	SERVE(fd, unlikely(pl_bad_buffer(buf, n)) ? -EFAULT : sfs_write(fd, buf, n, -1), REAL(write)(fd, buf, n));
 }
 EXPORT(write, w_write);

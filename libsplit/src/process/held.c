@@ -27,7 +27,7 @@ static int lose_one(struct sfs_inode *in, void *arg)
 	sfs_log_drop_slots(in);
 	sfs_stage_retired(in);
 	in->grant.deleg = SFS_DELEG_NONE;
-	in->ready = false;
+	in->grant.held = in->ready = false;
 	sfs_inode_unlock(in);
 	return 0;
 }

@@ -84,7 +84,7 @@ void sfs_limits_changed(void)
 bool sfs_init(char *const *envp)
 {
 	const char *config = env(envp, "SPLITFS_CONFIG"), *ms = env(envp, "SPLITFS_VISIBILITY_MS");
-	const char *fsync = env(envp, "SPLITFS_FSYNC");
+	const char *fsync = env(envp, "SPLITFS_FSYNC"), *grant = env(envp, "SPLITFS_GRANT");
 	void *p;
 
 	if (!config || !*config)
@@ -98,6 +98,7 @@ bool sfs_init(char *const *envp)
 	if (sfs.visibility_ms == 0)
 		sfs.visibility_ms = 1;
 	sfs.agent_wait_ms = number(env(envp, "SPLITFS_AGENT_WAIT_MS"), AGENT_WAIT_MS);
+	sfs.grant_first = grant && memcmp(grant, "first", sizeof("first")) == 0;
 	sfs.fsync_records = fsync && memcmp(fsync, "record", sizeof("record")) == 0;
 	sfs_limits_changed();
 	sfs_bias_enable(); /* without it locks are slower, nothing else */
@@ -123,6 +124,7 @@ static void share_offsets(void)
 		if (ofd <= SFS_PRIVATE)
 			continue;
 		sfs_mutex_lock(&ofd->lock);
+		__atomic_and_fetch(&ofd->lazy, ~SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
 		if (!ofd->kernel_off) {
 			sys_lseek(fd, ofd->off, SEEK_SET);
 			ofd->kernel_off = true;
@@ -177,6 +179,7 @@ void sfs_fork_child(void)
 	own_descriptors();
 	memset(&sfs_files.lock, 0, sizeof(sfs_files.lock));
 	memset(&sfs_files.adopt, 0, sizeof(sfs_files.adopt));
+	sfs_files.asking = 0;
 	memset(&sfs_fdt.numbers, 0, sizeof(sfs_fdt.numbers));
 	sfs_limit_child();
 	sfs.forks++;
@@ -205,7 +208,8 @@ void sfs_fork_child(void)
 			in->staging.region_next = in->staging.region_end = in->staging.region_want = in->staging.region_taken =
 				0;
 			memset(in->staging.pinned, 0, sizeof(in->staging.pinned));
-			in->grant.acquiring = false;
+			in->grant.acquiring = in->grant.asking = in->grant.held = false;
+			in->grant.looked = 0;
 			in->grant.deleg = SFS_DELEG_NONE;
 			in->ready = in->grant.untold = false;
 		}
@@ -215,6 +219,7 @@ void sfs_fork_child(void)
 		if (load_acquire(&sfs_fds[fd]) > SFS_PRIVATE) {
 			sfs_fds[fd]->lock = (struct sfs_mutex){.brief = true};
 			sfs_fds[fd]->kernel_off = true;
+			sfs_fds[fd]->lazy = 0;
 		}
 	}
 	if (sfs.wake_fd >= 0)

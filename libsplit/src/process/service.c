@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/sys.h"
+#include "lease/ask.h"
 #include "process/service.h"
 #include "io/io.h"
 #include "calls/calls.h"
@@ -54,6 +55,9 @@ static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 	if (!sfs_inode_lock_soon(in))
 		return load_acquire(&in->grant.acquiring);
 	r = in->grant.revoke - 1u == SFS_DELEG_NONE && !alone(in) ? -EBUSY : sfs_step_down(in, in->grant.revoke - 1u);
+	/* The agent keeps no hold of who goes by its table, unless the file is mapped. */
+	if (r == 0 && in->grant.revoke == 1 + SFS_DELEG_NONE && in->vol->owners && !in->kernel_only)
+		in->grant.held = false;
 	sfs_inode_unlock(in);
 	/* Relinked, but its records still count: they must go before others may write. */
 	if (r == -EAGAIN)
@@ -71,8 +75,12 @@ static void answer(struct sfs_volume *vol, ino_t ino, uint32_t gen, unsigned to,
 
 void sfs_service_answer(struct sfs_inode *in)
 {
+	/* A mapped file goes on looking at what the kernel has. */
+	const unsigned keeps = in->kernel_only && in->vol->owners ? SFS_DELEG_SHARED : SFS_DELEG_NONE;
+	const unsigned to = in->grant.revoke - 1u < keeps ? keeps : in->grant.revoke - 1u;
+
 	for (uint32_t i = 0; i < in->grant.revokes; i++)
-		answer(in->vol, in->ino, in->gen, in->grant.revoke - 1u, i < SFS_REVOKES_MAX ? in->grant.revoke_numbers[i] : 0);
+		answer(in->vol, in->ino, in->gen, to, i < SFS_REVOKES_MAX ? in->grant.revoke_numbers[i] : 0);
 	in->grant.revokes = 0;
 	in->grant.revoke = 0;
 }
@@ -127,6 +135,8 @@ static bool events(struct sfs_volume *vol, bool *pending)
 		const unsigned to = m.c == SFS_DELEG_NONE ? SFS_DELEG_NONE : SFS_DELEG_SHARED;
 		struct sfs_inode *in;
 
+		if (m.type == SFS_MSG_LOOKED)
+			sfs_answered(vol, &m);
 		if (m.type != SFS_MSG_REVOKE)
 			continue;
 		in = sfs_inode_ref(vol->dev, (ino_t)m.a);

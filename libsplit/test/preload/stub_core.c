@@ -332,6 +332,40 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags)
 	return (int)sys_call3(SYS_close_range, first, last, flags);
 }
 
+bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r)
+{
+	(void)fd, (void)buf, (void)n, (void)r;
+	return false;
+}
+
+bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r)
+{
+	(void)fd, (void)buf, (void)n, (void)r;
+	return false;
+}
+
+int sfs_true_to_lock(int fd)
+{
+	return sfs_make_true(fd, false);
+}
+
+int sfs_true_to_look(int fd)
+{
+	return sfs_make_true(fd, false);
+}
+
+int sfs_true_to_change(int fd, uint64_t **claim)
+{
+	*claim = NULL;
+	return sfs_make_true(fd, false);
+}
+
+void sfs_change_over(int fd, uint64_t *claim)
+{
+	(void)claim;
+	sfs_changed(fd);
+}
+
 int sfs_make_true(int fd, bool forever)
 {
 	(void)fd;
@@ -355,16 +389,18 @@ int sfs_make_path_true(int dirfd, const char *path, int at_flags)
 	return 0;
 }
 
-void sfs_fix_stat(struct stat *st)
+bool sfs_fix_stat(struct stat *st)
 {
 	(void)st;
 	CALLED(fix_stat);
+	return false;
 }
 
-void sfs_fix_statx(struct statx *stx)
+bool sfs_fix_statx(struct statx *stx)
 {
 	(void)stx;
 	CALLED(fix_statx);
+	return false;
 }
 
 int sfs_name_durable(int dirfd, const char *path)

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * LOOK: a client without a grant wants the kernel's view of a file to be true. It waits without a lock of its own, and hears of it on its
+ * event socket; here a question is only a number. Whoever may have something staged steps down; a dead one is recovered first.
+ *
+ * Each question has its answer: LOOKED with the number in the table's word at which nobody staged the inode, or an error when
+ * the holder has not answered for OVERDUE_SECONDS.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "agent/internal.h"
+
+#define LOOKS_MAX 4096u /* of all clients together */
+
+struct look {
+	struct look *next;
+	struct client *client;
+	uint64_t ino, flags, number;
+	uint64_t since;
+};
+
+static bool stages(const struct hold *h)
+{
+	return h->counted == COUNTED_STAGER;
+}
+
+/* Must the question wait? Sends the REVOKEs that this takes. */
+static bool busy(struct agent *a, const struct look *l)
+{
+	bool wait = deleg_away_has(a, l->ino);
+	struct dnode *next;
+
+	for (struct dnode *d = deleg_first(a, l->ino); d; d = next) {
+		next = deleg_next(d);
+		for (struct hold *h = d->holds; h; h = h->dnode_next) {
+			if (h->client == l->client || !h->open || h->deleg != SFS_DELEG_EXCLUSIVE)
+				continue;
+			if (!stages(h) && !(l->flags & SFS_LOOK_CHANGE))
+				continue;
+			if (h->client->state != C_DYING)
+				deleg_step_down(a, h, SFS_DELEG_NONE);
+			wait = true;
+		}
+	}
+	return wait;
+}
+
+static void answer(struct agent *a, const struct look *l, int status)
+{
+	const struct sfs_msg m = {.version = SFS_PROTO_VERSION,
+				  .type = SFS_MSG_LOOKED,
+				  .status = status,
+				  .a = l->ino,
+				  .c = owners_number(a, l->ino),
+				  .d = l->number};
+
+	/* One whose event socket is full does not read what it has asked for; it is told nothing more. */
+	if (l->client->event >= 0 && wire_send(l->client->event, &m, NULL, 0))
+		client_drop(a, l->client, "it does not read its events");
+}
+
+/* Answer those that can be answered. */
+void look_settle(struct agent *a)
+{
+	const uint64_t now = a->looks ? agent_now() : 0;
+	struct look **p = &a->looks;
+
+	while (*p) {
+		struct look *l = *p;
+		int status = 0;
+
+		if (l->client->event < 0) {
+			*p = l->next;
+			free(l);
+			continue;
+		}
+		if (busy(a, l)) {
+			if (now - l->since < a->look_ms) {
+				p = &l->next;
+				continue;
+			}
+			status = -ETIMEDOUT;
+		}
+		*p = l->next;
+		answer(a, l, status);
+		free(l);
+		p = &a->looks; /* dropping a client may have changed the list */
+	}
+}
+
+void look_ask(struct agent *a, struct client *c, const struct sfs_msg *m)
+{
+	struct look *l, **last;
+	uint32_t n = 0;
+
+	for (last = &a->looks; *last; last = &(*last)->next)
+		n++;
+	l = n < LOOKS_MAX ? calloc(1, sizeof(*l)) : NULL;
+	if (!l) {
+		client_drop(a, c, "too many questions");
+		return;
+	}
+	*l = (struct look){.client = c, .ino = m->a, .flags = m->c, .number = m->d, .since = agent_now()};
+	*last = l;
+	/* The loop calls look_settle() before it waits again. */
+}
+
+void look_forget(struct agent *a, const struct client *c)
+{
+	for (struct look **p = &a->looks; *p;) {
+		struct look *l = *p;
+
+		if (l->client == c) {
+			*p = l->next;
+			free(l);
+		} else {
+			p = &l->next;
+		}
+	}
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "files/unheld.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "base/iov.h"
+#include "pm/pm.h"
+
+#ifndef RWF_DSYNC
+#define RWF_DSYNC 0x2
+#endif
+/*
+ * When does a grant pay? It costs a message, a descriptor, a mapping and for the first file of a process a staging file, together about
+ * as much as this many calls of the kernel. What was refused, or had to be given back, is asked for again after twice as many.
+ */
+#define WRITES_MIN   8u
+#define WRITTEN_MIN  (64u << 10)
+#define WRITES_MANY  64u
+#define READS_MIN    16u
+#define READ_MIN     (256u << 10)
+#define READS_MANY   128u
+#define FORCED_MIN   3u	 /* on persistent memory, where our fsync is cheaper than the kernel's */
+#define FORCED_PART  16u /* elsewhere: with an fsync after fewer writes than that the file stays the kernel's */
+#define REFUSED_MAX  10u
+#define ASKING_TRIES 100000
+
+/* ---- grants ---- */
+
+bool sfs_kernel_may_write(const struct sfs_volume *vol)
+{
+	return vol->mode == SFS_POSIX || (vol->mode == SFS_SYNC && !vol->dax);
+}
+
+static bool writes_pay(const struct sfs_inode *in)
+{
+	const struct sfs_unheld *u = &in->unheld;
+
+	if (in->vol->dax && u->forced >= FORCED_MIN)
+		return true;
+	if (!in->vol->dax && (uint64_t)u->forced * FORCED_PART > u->writes)
+		return false;
+	return u->writes >= WRITES_MANY || (u->writes >= WRITES_MIN && u->written >= WRITTEN_MIN);
+}
+
+static bool reads_pay(const struct sfs_inode *in)
+{
+	const struct sfs_unheld *u = &in->unheld;
+
+	return u->reads >= READS_MANY || (u->reads >= READS_MIN && u->read >= READ_MIN);
+}
+
+/* inode.lock held exclusively, signals blocked. */
+static bool try_locked(struct sfs_inode *in, int fd, int flags)
+{
+	bool granted = false;
+
+	if (in->grant.deleg != SFS_DELEG_NONE || in->kernel_only || in->lost || in->locked || sfs.no_staging)
+		return false;
+	if (sfs_inode_own(in, fd, flags) < 0 || in->fd < 0 || in->kernel_only)
+		return false;
+	sfs_asking_begin(in);
+	if (!sfs_claimed_here(in->vol, in->ino))
+		granted = sfs_agent_try(in->vol, &in->grant, in->ino, in->gen, in->fd);
+	if (granted) {
+		sfs_inode_reload(in);
+		in->ready = true;
+		in->kdirty = true; /* what it has done meanwhile */
+	}
+	sfs_asking_end(in);
+	return granted;
+}
+
+static int64_t seconds(void)
+{
+	struct timespec t = {0, 0};
+
+	sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&t);
+	return t.tv_sec;
+}
+
+/* Signals are blocked while the agent answers, which it does at once. */
+static bool try(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
+{
+	const uint64_t signals = sfs_signals_block();
+	bool granted = false;
+	uint64_t *op;
+	int64_t now;
+
+	if (in->vol->claims && load_acquire(&in->vol->agent.state) == VOL_READY && sfs_op_begin(in, &op)) {
+		sfs_inode_lock(in);
+		if (load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in)
+			granted = try_locked(in, fd, ofd->flags);
+		sfs_inode_unlock(in);
+		sfs_op_end(op);
+	}
+	now = seconds();
+	if (now > in->unheld.tried + 1)
+		in->unheld.refused = 0;
+	else if (in->unheld.refused < REFUSED_MAX)
+		in->unheld.refused++;
+	in->unheld.tried = now;
+	in->unheld.waits = WRITES_MIN << in->unheld.refused;
+	in->unheld.writes = in->unheld.reads = in->unheld.forced = 0;
+	in->unheld.written = in->unheld.read = 0;
+	sfs_signals_restore(signals);
+	return granted;
+}
+
+/* One more call that a grant may save. */
+static bool waits(struct sfs_inode *in)
+{
+	if (in->unheld.waits == 0)
+		return false;
+	in->unheld.waits--;
+	return true;
+}
+
+/* ---- offsets ---- */
+
+static void take_locked(struct sfs_ofd *ofd, int fd)
+{
+	uint32_t idle = SFS_OFF_LAZY;
+	off_t off;
+
+	if (!sfs_inode_served(ofd->inode) ||
+	    !__atomic_compare_exchange_n(&ofd->lazy, &idle, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+		return;
+	off = sys_lseek(fd, 0, SEEK_CUR);
+	if (off < 0)
+		return;
+	__atomic_store_n(&ofd->off, off, __ATOMIC_RELAXED);
+	store_release(&ofd->kernel_off, false);
+}
+
+void sfs_offset_take(struct sfs_ofd *ofd, int fd)
+{
+	uint64_t *op;
+
+	if (likely(!(__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY)) || !sfs_inode_served(ofd->inode) ||
+	    !sfs_op_begin(ofd->inode, &op))
+		return;
+	sfs_mutex_take(&ofd->lock);
+	take_locked(ofd, fd);
+	sfs_mutex_drop(&ofd->lock);
+	sfs_op_end(op);
+}
+
+void sfs_offset_own(struct sfs_ofd *ofd, int fd)
+{
+	struct sfs_inode *in = ofd->inode;
+	uint64_t *op;
+
+	if (likely(!(__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY)))
+		return;
+	if (sfs_unheld(in) && sfs_op_begin(in, &op)) {
+		sfs_inode_lock(in);
+		if (load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in)
+			sfs_inode_ready(in, fd, ofd->flags);
+		sfs_inode_unlock(in);
+		sfs_op_end(op);
+	}
+	sfs_offset_take(ofd, fd);
+}
+
+/* The kernel has the offset until leave(): whoever would make it ours waits. False: in a signal handler that has interrupted a call. */
+static bool enter(struct sfs_ofd *ofd, int fd)
+{
+	uint64_t *op;
+
+	__atomic_add_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
+	if (likely(__atomic_load_n(&ofd->kernel_off, __ATOMIC_SEQ_CST)))
+		return true;
+	if (!sfs_op_begin(ofd->inode, &op)) {
+		__atomic_sub_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
+		return false;
+	}
+	sfs_mutex_take(&ofd->lock);
+	if (!ofd->kernel_off) {
+		sys_lseek(fd, ofd->off, SEEK_SET);
+		__atomic_or_fetch(&ofd->lazy, SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&ofd->kernel_off, true, __ATOMIC_SEQ_CST);
+	}
+	sfs_mutex_drop(&ofd->lock);
+	sfs_op_end(op);
+	return true;
+}
+
+static void leave(struct sfs_ofd *ofd)
+{
+	__atomic_sub_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
+}
+
+/* ---- the first calls ---- */
+
+/*
+ * From here to sfs_unclaim() no grant of any file is given to this process, nor to another one for a file whose word is 0. `any`: what the word for
+ * all inodes may not have.
+ */
+static bool first(int fd, bool writes, struct sfs_claim_held *c)
+{
+	struct sfs_volume *vol = &sfs.volumes[0];
+	uint64_t all;
+
+	sfs_check_fork();
+	if ((unsigned)fd >= (unsigned)sfs_fds_len || !load_acquire(&sfs_fds_fresh[fd]) || sfs.nvolumes != 1 ||
+	    sfs.grant_first || !load_acquire(&vol->owners) || load_acquire(&vol->agent.state) != VOL_READY || !vol->claims ||
+	    sfs_fds_flags[fd] >= SFS_FIRST_MOST || (writes && !sfs_kernel_may_write(vol)))
+		return false;
+	c->place = &vol->claims->unnamed;
+	__atomic_add_fetch(c->place, 1, __ATOMIC_SEQ_CST);
+	all = __atomic_load_n(&vol->owners[SFS_OWNERS_ALL], __ATOMIC_SEQ_CST);
+	/* Another thread may have taken the descriptor over, or be asking for a grant of its file. */
+	if (likely((writes ? !sfs_owners_any(all) : sfs_owners_stagers(all) == 0) && load_acquire(&sfs_fds_fresh[fd]) &&
+		   !load_acquire(&sfs_fds[fd]) && __atomic_load_n(&sfs_files.asking, __ATOMIC_SEQ_CST) == 0)) {
+		sfs_fds_flags[fd] += SFS_FIRST_CALL;
+		return true;
+	}
+	sfs_unclaim(vol, c);
+	return false;
+}
+
+bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r)
+{
+	struct sfs_claim_held c;
+
+	if (!first(fd, false, &c))
+		return false;
+	*r = sys_read(fd, buf, n);
+	sfs_unclaim(&sfs.volumes[0], &c);
+	return true;
+}
+
+bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r)
+{
+	struct sfs_claim_held c;
+
+	if (!first(fd, true, &c))
+		return false;
+	*r = sys_write(fd, buf, n);
+	if (sfs.volumes[0].dax)
+		pm_fence();
+	sfs_unclaim(&sfs.volumes[0], &c);
+	return true;
+}
+
+/* ---- reads ---- */
+
+int sfs_unheld_look(struct sfs_inode *in)
+{
+	return sfs_ask_first(in->vol, &in->grant, in->ino);
+}
+
+ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+{
+	struct sfs_inode *in = ofd->inode;
+	ssize_t r;
+
+	if (!sfs_unheld(in))
+		return SFS_PASS;
+	if (unlikely(reads_pay(in)) && !waits(in) && try(ofd, in, fd))
+		return SFS_PASS;
+	r = sfs_unheld_look(in);
+	if (r < 0)
+		return r;
+	if (off < 0 && !enter(ofd, fd))
+		return SFS_PASS;
+	r = sys_preadv2(fd, iov, cnt, off, flags); /* the kernel alone looks at the vector, which may be anywhere */
+	if (off < 0)
+		leave(ofd);
+	in->unheld.reads++;
+	in->unheld.read += r > 0 ? (uint64_t)r : 0;
+	count(in->vol, passthrough_ops, 1);
+	return r;
+}
+
+/* ---- writes ---- */
+
+/*
+ * From here to sfs_unclaim() the kernel may change the file. SFS_PASS: this process has got a grant, or is getting one.
+ */
+static int claim(struct sfs_inode *in, struct sfs_claim_held *c)
+{
+	for (int try = 0; try < ASKING_TRIES; try++) {
+		const int r = sfs_claim(in->vol, &in->grant, in->ino, c);
+
+		if (r < 0)
+			return r;
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		if (likely(!__atomic_load_n(&in->grant.asking, __ATOMIC_SEQ_CST) && sfs_unheld(in)))
+			return 0;
+		sfs_unclaim(in->vol, c);
+		if (!sfs_unheld(in))
+			break;
+		sys_call0(SYS_sched_yield);
+	}
+	return SFS_PASS;
+}
+
+/* fd: an open descriptor of the file. */
+static bool may_claim(const struct sfs_inode *in, int fd)
+{
+	struct sfs_volume *vol = in->vol;
+
+	if (!sfs_unheld(in) || !sfs_kernel_may_write(vol))
+		return false;
+	/* In the child of a fork, which has no log yet. */
+	if (unlikely(load_acquire(&vol->agent.state) == VOL_UNKNOWN))
+		sfs_volume_connect(vol, fd);
+	return load_acquire(&vol->agent.state) == VOL_READY && vol->claims;
+}
+
+ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+{
+	struct sfs_inode *in = ofd->inode;
+	struct sfs_claim_held c;
+	ssize_t r;
+
+	if (!may_claim(in, fd))
+		return SFS_PASS;
+	if (unlikely(writes_pay(in)) && !waits(in) && try(ofd, in, fd))
+		return SFS_PASS;
+	if (off < 0 && !enter(ofd, fd))
+		return SFS_PASS;
+	r = claim(in, &c);
+	if (r == 0) {
+		in->kdirty = true;
+		r = sys_pwritev2(fd, iov, cnt, off, flags);
+		/* To persistent memory the kernel stores past the caches, and does not wait. */
+		if (in->vol->dax)
+			pm_fence();
+		sfs_unclaim(in->vol, &c);
+		in->unheld.writes++;
+		in->unheld.written += r > 0 ? (uint64_t)r : 0;
+		count(in->vol, passthrough_ops, 1);
+	}
+	if (off < 0)
+		leave(ofd);
+	return r;
+}
+
+/* ---- other calls ---- */
+
+int sfs_unheld_claim(struct sfs_inode *in, int fd, uint64_t **place)
+{
+	struct sfs_claim_held c;
+	int r;
+
+	if (in->vol->mode != SFS_POSIX || !may_claim(in, fd))
+		return SFS_PASS;
+	r = claim(in, &c);
+	if (r == 0) {
+		in->kdirty = true;
+		*place = c.place;
+	}
+	return r;
+}
+
+void sfs_unheld_unclaim(struct sfs_inode *in, uint64_t *place)
+{
+	struct sfs_claim_held c = {place};
+
+	sfs_unclaim(in->vol, &c);
+}
+
+int sfs_unheld_change(struct sfs_inode *in, int fd, int (*call)(int fd, const long *arg), const long *arg)
+{
+	uint64_t *place;
+	int r = sfs_unheld_claim(in, fd, &place);
+
+	if (r == 0) {
+		r = call(fd, arg);
+		sfs_unheld_unclaim(in, place);
+	}
+	return r;
+}
+
+off_t sfs_unheld_lseek(struct sfs_ofd *ofd, int fd, off_t off, int whence)
+{
+	off_t r;
+
+	if (!sfs_unheld(ofd->inode) || (whence != SEEK_END && whence != SEEK_DATA && whence != SEEK_HOLE))
+		return SFS_PASS;
+	r = sfs_unheld_look(ofd->inode);
+	if (r < 0)
+		return r;
+	if (!enter(ofd, fd))
+		return SFS_PASS;
+	r = sys_lseek(fd, off, whence);
+	leave(ofd);
+	return r;
+}
+
+int sfs_unheld_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
+{
+	struct sfs_inode *in = ofd->inode;
+	int r;
+
+	if (!sfs_unheld(in))
+		return SFS_PASS;
+	r = sfs_unheld_look(in);
+	if (r < 0)
+		return r;
+	in->unheld.forced++;
+	return data_only ? sys_fdatasync(fd) : sys_fsync(fd);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files that this process has open without a grant: the kernel serves them, after a look at the table (lease/ask.h), and nobody is
+ * asked. Nothing here holds a lock or blocks a signal while it waits, or while the kernel is at work.
+ *
+ * Each function returns SFS_PASS when the call is not for it: there is a grant, or one has just been got because it pays now.
+ */
+#ifndef SFS_UNHELD_H
+#define SFS_UNHELD_H
+
+#include <sys/uio.h>
+
+#include "files/inode.h"
+#include "lease/ask.h"
+
+/* The kernel serves it, if the table agrees. */
+static inline bool sfs_unheld(const struct sfs_inode *in)
+{
+	return load_acquire(&in->vol->owners) && !sfs.grant_first &&
+	       __atomic_load_n(&in->grant.deleg, __ATOMIC_RELAXED) == SFS_DELEG_NONE && !in->lost;
+}
+
+/* What the mode promises the kernel keeps by itself: in posix; in sync on an emulated volume, which promises what was fsynced. */
+bool sfs_kernel_may_write(const struct sfs_volume *vol);
+
+/*
+ * The first few calls on a descriptor that nothing is known of but that this process has opened it (fds/table.h): where nobody has a
+ * grant of any file the kernel serves them and nobody looks what the descriptor is. True: *r is the result.
+ */
+bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r);
+bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r);
+
+ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, off_t off, int flags);
+ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, off_t off, int flags);
+off_t sfs_unheld_lseek(struct sfs_ofd *ofd, int fd, off_t off, int whence);
+int sfs_unheld_fsync(struct sfs_ofd *ofd, int fd, bool data_only);
+/* A call by which the kernel changes the file. */
+int sfs_unheld_change(struct sfs_inode *in, int fd, int (*call)(int fd, const long *arg), const long *arg);
+/* The same around a call that somebody else makes. */
+int sfs_unheld_claim(struct sfs_inode *in, int fd, uint64_t **claim);
+void sfs_unheld_unclaim(struct sfs_inode *in, uint64_t *claim);
+/* The kernel's view is true for a call that only looks. */
+int sfs_unheld_look(struct sfs_inode *in);
+/* The offset becomes ours where only we use it and there is a grant now. */
+void sfs_offset_take(struct sfs_ofd *ofd, int fd);
+/* The same for a call that is to be served by us: the grant is asked for first. */
+void sfs_offset_own(struct sfs_ofd *ofd, int fd);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who owns a file, asked of nobody: the agent's table, claims, and waiting for what the table says (format/owners.h says how they fit
+ * together).
+ */
+#ifndef SFS_ASK_H
+#define SFS_ASK_H
+
+#include "lease/volume.h"
+#include "format/owners.h"
+
+/* The table and, with a log, the claims of this process. fd: the table's, closed. Nothing changes when it can't be mapped. */
+void sfs_owners_map(struct sfs_volume *vol, int fd);
+
+#define SFS_ASKED (1ull << 32)
+/* Was the answer to such a question that nobody has the file, and at this number? */
+static inline bool sfs_asked_at(const struct sfs_grant *g, uint32_t number, unsigned flags)
+{
+	const uint64_t looked = __atomic_load_n(&g->looked, __ATOMIC_RELAXED);
+
+	return (looked & SFS_ASKED) && (uint32_t)looked == number && (looked >> 33 & flags) == flags;
+}
+
+/* Is there a table? A process that has nothing of the volume open gets it without becoming a client. */
+bool sfs_owners_peek(struct sfs_volume *vol);
+static inline bool sfs_owners_known(struct sfs_volume *vol)
+{
+	return load_acquire(&vol->owners) || (load_acquire(&vol->agent.state) == VOL_UNKNOWN && sfs_owners_peek(vol));
+}
+
+/* Does nobody else stage bytes of the inode, so that the kernel's view is true? g: this process's of it, or NULL. One load. */
+static inline bool sfs_owners_clean(const struct sfs_volume *vol, const struct sfs_grant *g, uint64_t ino)
+{
+	const uint64_t word = load_acquire(&vol->owners[sfs_owners_index(ino)]);
+
+	return sfs_owners_stagers(word) == 0 || (g && sfs_asked_at(g, sfs_owners_number(word), 0));
+}
+
+/*
+ * Make the kernel's view true: whoever stages bytes of the inode relinks them, and who died with some is recovered. Waits without a lock, and no
+ * signal is blocked; flags: SFS_LOOK_*. 0; -EINTR after a handler; -ETIMEDOUT; -ENOTCONN: no agent has answered for a while.
+ */
+int sfs_ask(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino, unsigned flags);
+/* The same where the table says that it is needed. Without an agent the kernel's view has to do. */
+int sfs_ask_first(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino);
+/* Service thread: the answer; or the connection has ended, and with it the questions. */
+void sfs_answered(struct sfs_volume *vol, const struct sfs_msg *m);
+void sfs_asks_end(struct sfs_volume *vol);
+
+/*
+ * From sfs_claim() to sfs_unclaim() the kernel may change the file, which nobody stages nor is granted to another process. Waits as
+ * sfs_ask() does; -EIO where it can't be had.
+ */
+struct sfs_claim_held {
+	uint64_t *place;
+};
+int sfs_claim(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino, struct sfs_claim_held *c);
+void sfs_unclaim(struct sfs_volume *vol, struct sfs_claim_held *c);
+/* Has a thread of this process a claim on the inode? */
+bool sfs_claimed_here(const struct sfs_volume *vol, uint64_t ino);
+
+#endif
