@@ -354,6 +354,8 @@ void sfs_inode_unmap(struct sfs_inode *in);
 void sfs_grow_end(struct sfs_inode *in);
 /* io/flush.c: an inode that is about to go, what is staged of it is relinked; what is busy or fails stays. */
 void sfs_inode_settle(struct sfs_inode *in);
+/* process/service.c: has the process one thread, our own not counted? In doubt it has more. */
+bool sfs_one_thread(void);
 /* process/service.c: the inode gives up what the agent asked for: say so. */
 void sfs_service_answer(struct sfs_inode *in);
 

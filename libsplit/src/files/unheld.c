@@ -126,7 +126,8 @@ static void take_locked(struct sfs_ofd *ofd, int fd)
 	uint32_t idle = SFS_OFF_LAZY;
 	off_t off;
 
-	if (!sfs_inode_served(ofd->inode) ||
+	/* A call of another thread may be under way that has begun with the offset where it is. */
+	if (!sfs_inode_served(ofd->inode) || !sfs_one_thread() ||
 	    !__atomic_compare_exchange_n(&ofd->lazy, &idle, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 		return;
 	off = sys_lseek(fd, 0, SEEK_CUR);
@@ -174,7 +175,7 @@ static bool enter(struct sfs_ofd *ofd, int fd)
 	__atomic_add_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
 	if (likely(__atomic_load_n(&ofd->kernel_off, __ATOMIC_SEQ_CST)))
 		return true;
-	if (!sfs_op_begin(ofd->inode, &op)) {
+	if (!sfs_one_thread() || !sfs_op_begin(ofd->inode, &op)) {
 		__atomic_sub_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
 		return false;
 	}

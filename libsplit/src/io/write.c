@@ -231,9 +231,11 @@ ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off)
 {
 	const struct iovec iov = {(void *)buf, n > SFS_IO_MAX ? SFS_IO_MAX : n};
 	struct sfs_ofd *ofd = off < 0 ? sfs_known(fd) : NULL;
+	ssize_t r;
 
 	if (ofd && sfs_append(ofd, fd, buf, n))
 		return (ssize_t)n;
 	ofd = sfs_ofd_of(fd);
-	return ofd ? writev_of(ofd, fd, &iov, 1, sfs_iov_total(&iov, 1), off, 0) : SFS_PASS;
+	r = ofd ? sfs_unheld_write(ofd, fd, &iov, 1, off, 0) : SFS_PASS;
+	return ofd && r == SFS_PASS ? writev_of(ofd, fd, &iov, 1, sfs_iov_total(&iov, 1), off, 0) : r;
 }
