@@ -42,6 +42,7 @@ struct sfs_flight {
 		number; /* which of the file's flights, so that one which has been taken for dead is told from the next in its place */
 	uint64_t from, to;		      /* bytes of the file that are stored in place; empty: none */
 	uint64_t chunks[SFS_CHUNKS_MAX / 64]; /* staging files that are copied to: they are not given to others meanwhile */
+	uint32_t blocks;		      /* of them */
 	bool voided;
 };
 

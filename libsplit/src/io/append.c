@@ -273,6 +273,7 @@ static bool plan(struct sfs_ofd *ofd, int fd, struct append *a, struct sfs_flyin
 	    !sfs_flight_begin(in, fly))
 		return false;
 	fly->flight->chunks[chunk / 64] |= 1ull << chunk % 64;
+	fly->flight->blocks = (uint32_t)a->more;
 	in->staging.region_next += (uint32_t)a->more;
 	a->record = in->grow.record;
 	return true;

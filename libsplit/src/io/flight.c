@@ -67,7 +67,7 @@ void sfs_flight_end(struct sfs_inode *in, const struct sfs_flying *fly)
 	land(in, fly->flight);
 	/* It has kept staging files from being given back, and has not come to need them. */
 	if (unlikely(!in->live && in->flights.used == 0))
-		sfs_staging_release(&in->vol->pool, &in->staging, NULL);
+		sfs_staging_release(&in->vol->pool, &in->staging, NULL, 0);
 }
 
 void sfs_flight_stages(const struct sfs_flying *fly, const struct sfs_staged *st)
@@ -76,6 +76,7 @@ void sfs_flight_stages(const struct sfs_flying *fly, const struct sfs_staged *st
 		const uint32_t chunk = (uint32_t)(st->ext[i].b >> 32) - 1;
 
 		fly->flight->chunks[chunk / 64] |= 1ull << chunk % 64;
+		fly->flight->blocks += (uint32_t)((st->ext[i].off % SFS_BLOCK + st->ext[i].len + SFS_BLOCK - 1) / SFS_BLOCK);
 	}
 }
 

@@ -20,11 +20,16 @@ static void release(struct sfs_inode *in)
 {
 	const struct sfs_flights *f = &in->flights;
 	uint64_t keep[SFS_CHUNKS_MAX / 64] = {0};
+	uint32_t kept = 0;
 
-	for (uint32_t bits = f->used; bits; bits &= bits - 1)
+	for (uint32_t bits = f->used; bits; bits &= bits - 1) {
+		const struct sfs_flight *fl = &f->flight[__builtin_ctz(bits)];
+
 		for (uint32_t w = 0; w < SFS_CHUNKS_MAX / 64; w++)
-			keep[w] |= f->flight[__builtin_ctz(bits)].chunks[w];
-	sfs_staging_release(&in->vol->pool, &in->staging, keep);
+			keep[w] |= fl->chunks[w];
+		kept += fl->blocks;
+	}
+	sfs_staging_release(&in->vol->pool, &in->staging, keep, kept);
 }
 
 void sfs_stage_retired(struct sfs_inode *in)

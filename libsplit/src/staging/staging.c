@@ -80,22 +80,25 @@ void sfs_staging_forget(struct sfs_staging *st)
 	memset(st->pinned, 0, sizeof(st->pinned));
 }
 
-void sfs_staging_release(struct sfs_pool *pool, struct sfs_staging *st, const uint64_t *keep)
+void sfs_staging_release(struct sfs_pool *pool, struct sfs_staging *st, const uint64_t *keep, uint32_t kept)
 {
 	sfs_mutex_lock(&pool->lock);
 	/* What it did not use of its region, if nobody took space behind it. */
 	if (st->region_next < st->region_end && pool->chunks[st->region_chunk].used == st->region_end)
 		pool->chunks[st->region_chunk].used = st->region_next;
-	pool->region_blocks -= st->region_taken;
+	if (kept > st->region_taken)
+		kept = st->region_taken;
+	pool->region_blocks -= st->region_taken - kept;
 	for (uint32_t w = 0; w < SFS_CHUNKS_MAX / 64; w++) {
-		const uint64_t kept = st->pinned[w] & (keep ? keep[w] : 0);
+		const uint64_t stay = st->pinned[w] & (keep ? keep[w] : 0);
 
-		for (uint64_t bits = st->pinned[w] & ~kept; bits; bits &= bits - 1)
+		for (uint64_t bits = st->pinned[w] & ~stay; bits; bits &= bits - 1)
 			sfs_chunk_unpin(pool, &pool->chunks[w * 64 + (uint32_t)__builtin_ctzll(bits)]);
-		st->pinned[w] = kept;
+		st->pinned[w] = stay;
 	}
 	sfs_mutex_unlock(&pool->lock);
 	no_region(st);
+	st->region_taken = kept;
 }
 
 /*

@@ -55,9 +55,9 @@ void sfs_staging_set(struct sfs_staging *st, uint64_t blk, sfs_block b);
 sfs_block sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint32_t *n, int *err);
 /*
  * The file's records are retired: it lets go of its region and of every staging file they named, but for those in `keep` (NULL: none), which are
- * being copied to.
+ * being copied to: `kept` blocks, which go on counting as taken.
  */
-void sfs_staging_release(struct sfs_pool *pool, struct sfs_staging *st, const uint64_t *keep);
+void sfs_staging_release(struct sfs_pool *pool, struct sfs_staging *st, const uint64_t *keep, uint32_t kept);
 /* Forget every entry. */
 void sfs_staging_clear(struct sfs_staging *st);
 /* In the child of a fork: the staging files are the parent's. */

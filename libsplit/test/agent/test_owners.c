@@ -184,7 +184,7 @@ static void death(bool restart)
 {
 	struct played c, d, e;
 	char buf[300], back[300];
-	uint32_t chunk;
+	uint32_t chunk = 0;
 	int fd;
 
 	memset(buf, 'd', sizeof(buf));
