@@ -347,13 +347,15 @@ static ssize_t stored(struct sfs_attempt *a)
 static ssize_t at_once(struct sfs_attempt *a)
 {
 	struct sfs_inode *in = a->in;
-	const bool store = a->way == SFS_WAY_STORE;
 	struct sfs_fault f;
 	bool ok;
+	int r;
 
-	if (!store) {
-		ok = sfs_try(stage_ours, a, &f);
-		return ok ? sfs_commit_staged(a) : faulted(a, &f);
+	if (a->way == SFS_WAY_STAGE) {
+		r = sfs_commit_begin(a);
+		if (r < 0)
+			return r;
+		return sfs_try(stage_ours, a, &f) ? sfs_commit_end(a) : faulted(a, &f);
 	}
 	sfs_change_begin(in, (uint64_t)a->at, (uint64_t)a->at + a->n, SFS_CHANGES_ALONE);
 	ok = sfs_try(store_ours, a, &f);
@@ -406,8 +408,12 @@ static ssize_t in_flight(struct sfs_attempt *a, bool alone, uint64_t **op)
 		r = faulted(a, &f);
 	else if (!sfs_flight_holds(&a->fly))
 		r = SFS_AGAIN;
+	else if (store)
+		r = stored(a);
 	else
-		r = store ? stored(a) : sfs_commit_staged(a);
+		r = sfs_commit_begin(a);
+	if (!store && r == 0)
+		r = sfs_commit_end(a);
 	sfs_flight_end(in, &a->fly);
 	return r;
 }

@@ -81,22 +81,6 @@ static void prefetch(const struct sfs_volume *vol, const struct sfs_staged *st)
 		__builtin_prefetch(end + SFS_PREFETCH * st->n + i, 1);
 }
 
-/* Slots, and whole blocks. */
-static int prepare(struct sfs_attempt *a, bool commits)
-{
-	struct sfs_inode *in = a->in;
-	struct sfs_staged *st = &a->st;
-	int r = commits ? sfs_commit_base(in) : 0;
-
-	if (r == 0)
-		r = table(in, (st->pos + st->n + SFS_BLOCK - 1) / SFS_BLOCK);
-	if (r < 0)
-		return r;
-	sfs_stage_live(in);
-	r = sfs_staged_slots(in, st, commits);
-	return r == 0 ? sfs_staged_carry(in, st) : r;
-}
-
 /* From here on the write is part of the file. */
 static void enter(struct sfs_inode *in, const struct sfs_staged *st, uint64_t size)
 {
@@ -120,33 +104,50 @@ static void advance(struct sfs_ofd *ofd, int64_t to)
 	sfs_mutex_drop(&ofd->lock);
 }
 
-ssize_t sfs_commit_staged(struct sfs_attempt *a)
+/* posix promises that an overwrite survives when it returns: here, as everything before it, by a COMMIT. */
+static bool commits(const struct sfs_attempt *a)
+{
+	const struct sfs_volume *vol = a->in->vol;
+
+	return vol->dax && vol->mode == SFS_POSIX && a->st.pos < a->in->size;
+}
+
+int sfs_commit_begin(struct sfs_attempt *a)
 {
 	struct sfs_inode *in = a->in;
-	struct sfs_volume *vol = in->vol;
 	struct sfs_staged *st = &a->st;
-	uint64_t size;
-	bool commits, grows;
-	uint32_t crc;
 	int r;
 
 	if (!holds(a))
 		return SFS_AGAIN;
 	sfs_grow_end(in);
-	size = st->pos + st->n > in->size ? st->pos + st->n : in->size;
-	/* posix promises that an overwrite survives when it returns: here, as everything before it, by a COMMIT. */
-	commits = vol->dax && vol->mode == SFS_POSIX && st->pos < in->size;
-	grows = !st->fenced && st->extents == 1 && st->pos == in->size && !sfs_near_limit(st->pos + st->n);
-	r = prepare(a, commits);
+	r = commits(a) ? sfs_commit_base(in) : 0;
+	if (r == 0)
+		r = table(in, (st->pos + st->n + SFS_BLOCK - 1) / SFS_BLOCK);
 	if (r < 0)
 		return r;
+	sfs_stage_live(in);
+	r = sfs_staged_slots(in, st, commits(a));
+	return r == 0 ? sfs_staged_carry(in, st) : r;
+}
+
+ssize_t sfs_commit_end(struct sfs_attempt *a)
+{
+	struct sfs_inode *in = a->in;
+	struct sfs_volume *vol = in->vol;
+	struct sfs_staged *st = &a->st;
+	const bool commit = commits(a);
+	const uint64_t size = st->pos + st->n > in->size ? st->pos + st->n : in->size;
+	const bool grows = !st->fenced && st->extents == 1 && st->pos == in->size && !sfs_near_limit(st->pos + st->n);
+	uint32_t crc;
+
 	zero_gap(in, st->pos);
 	if (a->head > 0)
 		sfs_staged_copy_head(vol, st, a->bounce, a->head);
 	crc = sfs_staged_records(in, st, size, grows);
 	if (st->fenced)
 		pm_fence();
-	else if (commits)
+	else if (commit)
 		sfs_commit_at(in, st->slot + (uint32_t)st->extents);
 	sfs_count_write(&vol->log, size > in->size, st->n);
 	enter(in, st, size);
@@ -158,7 +159,7 @@ ssize_t sfs_commit_staged(struct sfs_attempt *a)
 	else if (st->n <= SFS_STORE_MAX)
 		prefetch(vol, st);
 	in->touched = in->busy = true;
-	in->uncommitted = !st->fenced && !commits;
+	in->uncommitted = !st->fenced && !commit;
 	if (unlikely(!vol->dirty))
 		sfs_service_wake(vol);
 	a->last = (off_t)st->n;
