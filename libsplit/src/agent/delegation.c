@@ -400,7 +400,8 @@ static void forget_grant(struct agent *a, struct hold *h)
 	owners_count(a, h, NOT_COUNTED);
 	if (h->revoking && !h->unsent)
 		h->stale++;
-	h->revoking = h->unsent = h->assumed = false;
+	/* It is asked anew whether it goes on looking: what it has told was of a grant that is over. */
+	h->revoking = h->unsent = h->assumed = h->pinned = false;
 	h->deleg = SFS_DELEG_NONE;
 }
 
