@@ -109,10 +109,27 @@ static void look_ahead(struct sfs_attempt *a, uint64_t pos)
 	w->populated = a->ahead_to;
 }
 
+off_t sfs_offset_now(const struct sfs_ofd *ofd, int fd)
+{
+	return ofd->kernel_off ? sys_lseek(fd, 0, SEEK_CUR) : ofd->off;
+}
+
+void sfs_offset_set(struct sfs_ofd *ofd, int fd, off_t to)
+{
+	sfs_mutex_take(&ofd->lock);
+	if (ofd->kernel_off)
+		sys_lseek(fd, to, SEEK_SET);
+	else
+		ofd->off = to;
+	sfs_mutex_drop(&ofd->lock);
+}
+
 /* Where it begins, as far as that is known before it is planned. */
 static uint64_t about(const struct sfs_attempt *a)
 {
-	return a->append ? a->in->size : (uint64_t)(a->at_offset && !a->reserved ? a->ofd->off : a->pos);
+	if (a->append)
+		return a->in->size;
+	return (uint64_t)(a->at_offset && !a->reserved ? sfs_offset_now(a->ofd, a->fd) : a->pos);
 }
 
 /* Nothing that readers see has to change before the write itself. */
@@ -162,9 +179,9 @@ static int look_at_offset(struct sfs_attempt *a)
 
 	if (!a->at_offset || a->reserved)
 		return 0;
-	if (!ofd->kernel_off) {
-		a->pos = ofd->off;
-		return 0;
+	if (!ofd->kernel_off || (__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY)) {
+		a->pos = sfs_offset_now(ofd, a->fd);
+		return a->pos < 0 ? (int)a->pos : 0;
 	}
 	a->pos = sys_lseek(a->fd, (off_t)a->n, SEEK_CUR);
 	if (a->pos < 0)
@@ -178,9 +195,7 @@ static void reserve(struct sfs_attempt *a)
 {
 	if (!a->at_offset || a->reserved)
 		return;
-	sfs_mutex_take(&a->ofd->lock);
-	a->ofd->off = a->pos + (off_t)a->n;
-	sfs_mutex_drop(&a->ofd->lock);
+	sfs_offset_set(a->ofd, a->fd, a->pos + (off_t)a->n);
 	a->reserved = (off_t)a->n;
 }
 

@@ -70,6 +70,10 @@ bool sfs_attempt_gather(struct sfs_attempt *a);
 /* An operation is over: give such memory back. */
 void sfs_attempt_forget(struct sfs_attempt *a);
 
+/* The file offset, wherever it is kept. */
+off_t sfs_offset_now(const struct sfs_ofd *ofd, int fd);
+void sfs_offset_set(struct sfs_ofd *ofd, int fd, off_t to);
+
 /* May a write go in place, as far as it is known? inode.lock held. It says in in->blocked when only records are in the way. */
 bool sfs_in_place(struct sfs_inode *in, uint64_t pos, size_t n);
 

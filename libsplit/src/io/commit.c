@@ -39,7 +39,7 @@ static bool holds(struct sfs_attempt *a)
 		a->at = (off_t)st->pos;
 	}
 	/* Another thread has written at the offset of this description, or moved it. */
-	if (a->at_offset && !a->append && !a->reserved && a->ofd->off != a->pos)
+	if (a->at_offset && !a->append && !a->reserved && sfs_offset_now(a->ofd, a->fd) != a->pos)
 		return false;
 	return sfs_staged_holds(in, st, a->head) && !sfs_far_apart(in, st->pos);
 }
@@ -97,13 +97,6 @@ static void enter(struct sfs_inode *in, const struct sfs_staged *st, uint64_t si
 	__atomic_store_n(&in->size, size, __ATOMIC_RELEASE);
 }
 
-static void advance(struct sfs_ofd *ofd, int64_t to)
-{
-	sfs_mutex_take(&ofd->lock);
-	ofd->off = to;
-	sfs_mutex_drop(&ofd->lock);
-}
-
 /* posix promises that an overwrite survives when it returns: here, as everything before it, by a COMMIT. */
 static bool commits(const struct sfs_attempt *a)
 {
@@ -152,7 +145,7 @@ ssize_t sfs_commit_end(struct sfs_attempt *a)
 	sfs_count_write(&vol->log, size > in->size, st->n);
 	enter(in, st, size);
 	if (a->at_offset && !a->reserved)
-		advance(a->ofd, (int64_t)(st->pos + st->n));
+		sfs_offset_set(a->ofd, a->fd, (off_t)(st->pos + st->n));
 	count(vol, staged_bytes, st->n);
 	if (grows)
 		grow_from(in, st, crc);
