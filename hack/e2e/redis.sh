@@ -21,6 +21,7 @@ spec:
   - name: redis
     image: $APPS_IMAGE
     imagePullPolicy: IfNotPresent
+    env: [{name: SPLITFS_GRANT, value: first}] # a grant with the first call: what is counted is small
     # A torn end of the file is an error here: no acknowledged write may be repaired away.
     command: [redis-server, --dir, /data, --appendonly, "yes", --appendfsync, "${3:-always}", --aof-load-truncated, "no", --save, ""]
     volumeMounts: [{name: data, mountPath: /data}]
