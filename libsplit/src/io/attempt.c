@@ -193,7 +193,8 @@ static int look_at_offset(struct sfs_attempt *a)
 
 static void reserve(struct sfs_attempt *a)
 {
-	if (!a->at_offset || a->reserved)
+	/* Where an append goes only its end tells. */
+	if (!a->at_offset || a->append || a->reserved)
 		return;
 	sfs_offset_set(a->ofd, a->fd, a->pos + (off_t)a->n);
 	a->reserved = (off_t)a->n;
