@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbered files: listing a directory of them, filling one with zeros. */
+/* Numbered files: named, opened, removed, a directory of them listed, one filled with zeros. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,6 +23,36 @@ static int by_number(const void *a, const void *b)
 int sfs_numbers_has(const struct sfs_numbers *l, uint32_t number)
 {
 	return l->n && bsearch(&number, l->v, l->n, sizeof(number), by_number) != NULL;
+}
+
+void sfs_number_name(char name[32], uint32_t number, const char *suffix)
+{
+	snprintf(name, 32, "%06u%s", number, suffix);
+}
+
+int sfs_number_open(int dirfd, uint32_t number, int flags)
+{
+	char name[32];
+	struct stat st;
+	int fd;
+
+	sfs_number_name(name, number, "");
+	fd = openat(dirfd, name, flags | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return -EINVAL;
+	}
+	return fd;
+}
+
+int sfs_number_remove(int dirfd, uint32_t number, const char *suffix)
+{
+	char name[32];
+
+	sfs_number_name(name, number, suffix);
+	return unlinkat(dirfd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
 /* NNNNNN followed by exactly `suffix`; at least six digits, no number above 2^32 - 1, never 0. */

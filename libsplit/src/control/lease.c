@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,11 +17,6 @@
 
 #define INODES_MAX (1u << 24)
 #define MAP_STEP   (64ull << 10) /* a new lease; it doubles */
-
-static void name_of(char name[32], uint32_t id)
-{
-	snprintf(name, 32, "%06u.lease", id);
-}
 
 static void unmap(struct sfs_leasefile *l)
 {
@@ -108,7 +102,7 @@ int sfs_lease_create(const struct sfs_root *r, uint32_t id, const struct sfs_lea
 	l->head.log_id = id;
 	l->head.nchunks = l->head.ninodes = 0;
 	memset(l->head.chunks, 0, sizeof(l->head.chunks));
-	name_of(name, id);
+	sfs_number_name(name, id, ".lease");
 	l->fd = openat(r->log, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (l->fd < 0)
 		return -errno;
@@ -136,7 +130,7 @@ int sfs_lease_load(const struct sfs_root *r, uint32_t id, struct sfs_leasefile *
 
 	memset(l, 0, sizeof(*l));
 	l->sync = r->dax;
-	name_of(name, id);
+	sfs_number_name(name, id, ".lease");
 	l->fd = openat(r->log, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	if (l->fd < 0)
 		return sfs_fail(why, -errno, "open %s/" SFS_CONTROL_DIR "/log/%s: %s", r->path, name, strerror(errno));
@@ -306,10 +300,7 @@ void sfs_lease_close(struct sfs_leasefile *l)
 
 int sfs_lease_remove(const struct sfs_root *r, uint32_t id)
 {
-	char name[32];
-
-	name_of(name, id);
-	return unlinkat(r->log, name, 0) < 0 && errno != ENOENT ? -errno : 0;
+	return sfs_number_remove(r->log, id, ".lease");
 }
 
 bool sfs_lease_alive(const struct sfs_lease *head, int logfd)

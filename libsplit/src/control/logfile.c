@@ -10,11 +10,6 @@
 #include "base/crc32c.h"
 #include "control/store.h"
 
-static void name_of(char name[32], uint32_t id, const char *suffix)
-{
-	snprintf(name, 32, "%06u%s", id, suffix);
-}
-
 uint32_t sfs_log_seed(const uint8_t uuid[16], uint32_t id)
 {
 	return crc32c(crc32c(0, uuid, 16), &id, sizeof(id));
@@ -27,8 +22,8 @@ int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, struct
 	char tmp[32], name[32];
 	int fd, err;
 
-	name_of(tmp, id, ".tmp");
-	name_of(name, id, "");
+	sfs_number_name(tmp, id, ".tmp");
+	sfs_number_name(name, id, "");
 	memcpy(h.uuid, r->uuid, sizeof(h.uuid));
 	h.seed = sfs_log_seed(r->uuid, id);
 	h.dax = r->dax;
@@ -60,27 +55,12 @@ int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, struct
 
 int sfs_log_open(const struct sfs_root *r, uint32_t id, int flags)
 {
-	char name[32];
-	struct stat st;
-	int fd;
-
-	name_of(name, id, "");
-	fd = openat(r->log, name, flags | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-		close(fd);
-		return -EINVAL;
-	}
-	return fd;
+	return sfs_number_open(r->log, id, flags);
 }
 
 int sfs_log_remove(const struct sfs_root *r, uint32_t id)
 {
-	char name[32];
-
-	name_of(name, id, "");
-	return unlinkat(r->log, name, 0) < 0 && errno != ENOENT ? -errno : 0;
+	return sfs_number_remove(r->log, id, "");
 }
 
 int sfs_log_list(const struct sfs_root *r, struct sfs_numbers *logs, struct sfs_numbers *leases, struct sfs_why *why)

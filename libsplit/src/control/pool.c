@@ -11,11 +11,6 @@
 #include "control/fsprobe.h"
 #include "control/store.h"
 
-static void name_of(char name[32], uint32_t id, const char *suffix)
-{
-	snprintf(name, 32, "%06u%s", id, suffix);
-}
-
 struct sfs_pool_plan sfs_pool_plan(uint64_t pool_bytes, uint64_t chunk_bytes)
 {
 	struct sfs_pool_plan plan = {.full = (uint32_t)(pool_bytes / chunk_bytes)};
@@ -32,8 +27,8 @@ int sfs_chunk_create(const struct sfs_root *r, uint32_t id, uint64_t bytes, stru
 	char tmp[32], name[32];
 	int fd, err;
 
-	name_of(tmp, id, ".tmp");
-	name_of(name, id, "");
+	sfs_number_name(tmp, id, ".tmp");
+	sfs_number_name(name, id, "");
 	fd = openat(r->pool, tmp, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return sfs_fail(why, -errno, "create a staging file in %s: %s", r->path, strerror(errno));
@@ -62,27 +57,12 @@ int sfs_chunk_create(const struct sfs_root *r, uint32_t id, uint64_t bytes, stru
 
 int sfs_chunk_open(const struct sfs_root *r, uint32_t id)
 {
-	char name[32];
-	struct stat st;
-	int fd;
-
-	name_of(name, id, "");
-	fd = openat(r->pool, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-		close(fd);
-		return -EINVAL;
-	}
-	return fd;
+	return sfs_number_open(r->pool, id, O_RDWR);
 }
 
 int sfs_chunk_remove(const struct sfs_root *r, uint32_t id)
 {
-	char name[32];
-
-	name_of(name, id, "");
-	return unlinkat(r->pool, name, 0) < 0 && errno != ENOENT ? -errno : 0;
+	return sfs_number_remove(r->pool, id, "");
 }
 
 int sfs_chunk_list(const struct sfs_root *r, struct sfs_numbers *l, bool clean, struct sfs_why *why)
@@ -98,7 +78,7 @@ int sfs_chunk_list(const struct sfs_root *r, struct sfs_numbers *l, bool clean, 
 		for (uint32_t i = 0; i < left.n; i++) {
 			char tmp[32];
 
-			name_of(tmp, left.v[i], ".tmp");
+			sfs_number_name(tmp, left.v[i], ".tmp");
 			unlinkat(r->pool, tmp, 0);
 		}
 		sfs_numbers_free(&left);

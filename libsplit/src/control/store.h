@@ -136,6 +136,12 @@ bool sfs_process_maps(int pid, uint64_t ino);
 
 /* --- used by all of these */
 int sfs_list_dir(int dirfd, const char *suffix, struct sfs_numbers *l);
+/* The name of file `number` of a numbered directory: NNNNNN and the suffix. */
+void sfs_number_name(char name[32], uint32_t number, const char *suffix);
+/* Open it: a regular file, or -EINVAL. A descriptor or a negative errno value. */
+int sfs_number_open(int dirfd, uint32_t number, int flags);
+/* Remove it; 0 also when it is not there. */
+int sfs_number_remove(int dirfd, uint32_t number, const char *suffix);
 int sfs_fill_zero(int fd, uint64_t bytes);
 
 /* --- align.c */
