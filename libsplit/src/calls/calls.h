@@ -132,8 +132,6 @@ void sfs_change_over(int fd, uint64_t *claim);
 int sfs_true_to_look(int fd);
 /* The same before a POSIX lock is taken. */
 int sfs_true_to_lock(int fd);
-/* The same before a call that only looks at the file, or where others are about to look (a lock). */
-int sfs_publish(int fd);
 /* Before the kernel maps fd, true for good: the file stays the kernel's in this process, also when it is closed and opened again. */
 int sfs_mapped(int fd);
 /* After such a call: reload offset and size from the kernel. */

@@ -320,7 +320,7 @@ static void push_offset(struct sfs_ofd *ofd, int fd)
 }
 
 /* The file itself, through fd, which was opened with `flags`; between sfs_op_begin() and sfs_op_end(). */
-static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever, enum sfs_flush how)
+static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever)
 {
 	int r;
 
@@ -332,8 +332,8 @@ static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever
 	if (r == 0)
 		r = sfs_inode_ready(in, fd, flags);
 	if (r == 0)
-		r = sfs_flush(in, how);
-	in->kdirty = in->kdirty || how != SFS_PUBLISH;
+		r = sfs_flush(in, SFS_RETIRE);
+	in->kdirty = true;
 	if (forever && (r == 0 || r == -EAGAIN))
 		in->kernel_only = true;
 	sfs_inode_unlock(in);
@@ -353,7 +353,7 @@ int sfs_give_up_known(dev_t dev, ino_t ino)
 	if (in && fd < 0)
 		r = 0; /* it is not open, and nothing is staged */
 	else if (in && sfs_op_begin(in, &op)) {
-		r = make_inode_true(in, fd, O_RDONLY, true, SFS_RETIRE);
+		r = make_inode_true(in, fd, O_RDONLY, true);
 		sfs_op_end(op);
 	} else if (in) {
 		r = -EDEADLK;
@@ -365,7 +365,7 @@ int sfs_give_up_known(dev_t dev, ino_t ino)
 }
 
 /* looks: the call that follows changes no bytes of the file, and asks for no grant. */
-static int make_true(int fd, bool forever, enum sfs_flush how, bool looks)
+static int make_true(int fd, bool forever, bool looks)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	struct sfs_inode *in;
@@ -383,7 +383,7 @@ static int make_true(int fd, bool forever, enum sfs_flush how, bool looks)
 	}
 	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
-	r = looks ? 0 : make_inode_true(in, fd, ofd->flags, forever, how);
+	r = looks ? 0 : make_inode_true(in, fd, ofd->flags, forever);
 	push_offset(ofd, fd);
 	if (forever) {
 		__atomic_and_fetch(&ofd->lazy, ~SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
@@ -395,7 +395,7 @@ static int make_true(int fd, bool forever, enum sfs_flush how, bool looks)
 
 int sfs_make_true(int fd, bool forever)
 {
-	return make_true(fd, forever, SFS_RETIRE, false);
+	return make_true(fd, forever, false);
 }
 
 int sfs_true_to_change(int fd, uint64_t **claim)
@@ -423,7 +423,7 @@ void sfs_change_over(int fd, uint64_t *claim)
 
 int sfs_true_to_look(int fd)
 {
-	return make_true(fd, false, SFS_RETIRE, true);
+	return make_true(fd, false, true);
 }
 
 int sfs_true_to_lock(int fd)
@@ -432,15 +432,10 @@ int sfs_true_to_lock(int fd)
 	int r;
 
 	/* Where writes ask for a grant they find our descriptor then. */
-	r = make_true(fd, false, SFS_RETIRE, ofd && sfs_kernel_may_write(ofd->inode->vol));
+	r = make_true(fd, false, ofd && sfs_kernel_may_write(ofd->inode->vol));
 	if (ofd)
 		ofd->inode->locked = true;
 	return r;
-}
-
-int sfs_publish(int fd)
-{
-	return make_true(fd, false, SFS_PUBLISH, true);
 }
 
 void sfs_changed(int fd)

@@ -23,7 +23,7 @@ static unsigned bucket(dev_t dev, ino_t ino)
 	return (unsigned)((ino ^ (ino >> 12) ^ dev) % SFS_HASH);
 }
 
-struct sfs_inode *sfs_inode_find_locked(dev_t dev, ino_t ino)
+static struct sfs_inode *find_locked(dev_t dev, ino_t ino)
 {
 	struct sfs_inode *in = sfs_files.hash[bucket(dev, ino)];
 
@@ -52,7 +52,7 @@ struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino)
 	struct sfs_inode *in;
 
 	sfs_mutex_lock(&sfs_files.lock);
-	in = sfs_inode_find_locked(dev, ino);
+	in = find_locked(dev, ino);
 	if (in)
 		hold_locked(in);
 	sfs_mutex_unlock(&sfs_files.lock);
@@ -86,7 +86,7 @@ _Static_assert(offsetof(struct sfs_inode, lock) == 0, "what follows the lock is 
 /* The inode with one more reference; new ones know nothing but their name yet. NULL without memory. */
 struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino)
 {
-	struct sfs_inode *in = sfs_inode_find_locked(dev, ino);
+	struct sfs_inode *in = find_locked(dev, ino);
 	uint64_t changes;
 
 	if (!in) {

@@ -261,7 +261,6 @@ static inline bool sfs_inode_served(const struct sfs_inode *in)
 }
 
 /* sfs_files.lock held where the name says so */
-struct sfs_inode *sfs_inode_find_locked(dev_t dev, ino_t ino);
 struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino);
 void sfs_inode_put(struct sfs_inode *in);
 /* The same with sfs_files.lock held, by who has flushed; true: sfs_inode_end() is to follow without it. */

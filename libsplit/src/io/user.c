@@ -45,7 +45,6 @@ struct move {
 	struct sfs_cursor c;
 	uint8_t *ours;
 	size_t n;
-	bool to_user;
 };
 
 static void move(void *arg)
@@ -56,39 +55,26 @@ static void move(void *arg)
 
 	for (size_t left = m->n; left > 0;) {
 		size_t got;
-		uint8_t *theirs = sfs_cursor_next(&c, left, &got);
+		const uint8_t *theirs = sfs_cursor_next(&c, left, &got);
 
-		memcpy(m->to_user ? theirs : ours, m->to_user ? ours : theirs, got);
+		memcpy(ours, theirs, got);
 		ours += got;
 		left -= got;
 	}
 }
 
 /* Until it goes through: a copy need not begin at its beginning, so what lies before the fault has to be copied again. */
-static size_t moved(struct move *m)
-{
-	struct sfs_fault f;
-
-	while (m->n > 0 && !sfs_try(move, m, &f)) {
-		const size_t good = sfs_user_offset(m->c, m->n, &f);
-
-		m->n = good < m->n ? good : 0;
-	}
-	return m->n;
-}
-
 size_t sfs_user_gather(struct sfs_cursor c, uint8_t *to, size_t total)
 {
-	struct move m = {c, to, total, false};
+	struct move m = {c, to, total};
+	struct sfs_fault f;
 
-	return moved(&m);
-}
+	while (m.n > 0 && !sfs_try(move, &m, &f)) {
+		const size_t good = sfs_user_offset(c, m.n, &f);
 
-size_t sfs_user_scatter(struct sfs_cursor c, const uint8_t *from, size_t total)
-{
-	struct move m = {c, (uint8_t *)from, total, true};
-
-	return moved(&m);
+		m.n = good < m.n ? good : 0;
+	}
+	return m.n;
 }
 
 uint8_t *sfs_user_alloc(size_t n)

@@ -10,8 +10,6 @@
 ssize_t sfs_user_total(const struct iovec *iov, int cnt);
 /* The next `total` bytes of it to `to`, memory of ours. Returns how many there are before the first that can't be read. */
 size_t sfs_user_gather(struct sfs_cursor c, uint8_t *to, size_t total);
-/* The other way. */
-size_t sfs_user_scatter(struct sfs_cursor c, const uint8_t *from, size_t total);
 /*
  * Which byte of the next `total` ones did the fault hit? `total`: none of them.
  */

@@ -165,7 +165,6 @@ static inline bool pl_bad_buffer(const void *buf, size_t n)
  * under a FILE. A file that gets such a number is the kernel's from then on (stdio.c).
  */
 void pl_stdio_mark(int fd);
-void pl_stdio_unmark(int fd);
 bool pl_stdio_marked(int fd);
 
 /*

@@ -21,7 +21,7 @@ void pl_stdio_mark(int fd)
 		__atomic_fetch_or(&marks[fd / 64], 1ull << (fd % 64), __ATOMIC_RELAXED);
 }
 
-void pl_stdio_unmark(int fd)
+static void unmark(int fd)
 {
 	if (fd >= 0 && fd < MARKS)
 		__atomic_fetch_and(&marks[fd / 64], ~(1ull << (fd % 64)), __ATOMIC_RELAXED);
@@ -45,7 +45,7 @@ static void unmade(FILE *f)
 		return;
 	sfs_forget(fd);
 	if (fd > 2)
-		pl_stdio_unmark(fd);
+		unmark(fd);
 }
 
 /*

@@ -194,10 +194,7 @@ void sfs_fork_child(void)
 	for (int i = 0; i < SFS_HASH; i++) {
 		for (struct sfs_inode *in = sfs_files.hash[i]; in; in = in->next) {
 			sfs_flights_forget(in);
-			if (in->staging.count > 0)
-				memset(&in->staging.table[in->staging.first], 0,
-				       (in->staging.last - in->staging.first) * sizeof(sfs_block));
-			in->staging.count = in->staging.first = in->staging.last = 0;
+			sfs_staging_forget(&in->staging);
 			in->live = in->unretired = in->touched = false;
 			in->uncommitted = in->committed = in->kept = in->blocked = in->busy = false;
 			in->kdirty = true;
@@ -205,9 +202,6 @@ void sfs_fork_child(void)
 			in->grant.revoke = 0;
 			in->grant.revokes = 0;
 			sfs_log_drop_slots(in);
-			in->staging.region_next = in->staging.region_end = in->staging.region_want = in->staging.region_taken =
-				0;
-			memset(in->staging.pinned, 0, sizeof(in->staging.pinned));
 			in->grant.acquiring = in->grant.asking = in->grant.held = false;
 			in->grant.looked = 0;
 			in->grant.deleg = SFS_DELEG_NONE;
