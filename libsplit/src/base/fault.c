@@ -71,6 +71,27 @@ __attribute__((noinline)) bool sfs_try(void (*fn)(void *arg), void *arg, struct 
 	return true;
 }
 
+struct piece {
+	void *to;
+	const void *from;
+	size_t n;
+};
+
+static void copy(void *arg)
+{
+	const struct piece *p = arg;
+
+	memcpy(p->to, p->from, p->n);
+}
+
+bool sfs_copy(void *to, const void *from, size_t n)
+{
+	struct piece p = {to, from, n};
+	struct sfs_fault f;
+
+	return sfs_try(copy, &p, &f);
+}
+
 #if defined(__x86_64__)
 /*
  * One piece of assembler that knows all registers it uses: a fault in it goes on at its end, and nothing has to be noted beforehand. Sixteen
@@ -128,25 +149,9 @@ static bool in_copy_short(ucontext_t *at)
 	return true;
 }
 #else
-struct short_copy {
-	void *to;
-	const void *from;
-	size_t n;
-};
-
-static void copy(void *arg)
-{
-	const struct short_copy *s = arg;
-
-	memcpy(s->to, s->from, s->n);
-}
-
 bool sfs_copy_short(void *to, const void *from, size_t n)
 {
-	struct short_copy s = {to, from, n};
-	struct sfs_fault f;
-
-	return sfs_try(copy, &s, &f);
+	return sfs_copy(to, from, n);
 }
 
 static bool in_copy_short(ucontext_t *at)

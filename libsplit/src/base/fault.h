@@ -29,7 +29,9 @@ struct sfs_fault {
  * state of ours wrong. Any thread, also in a signal handler; calls lie within each other where a handler interrupts one.
  */
 bool sfs_try(void (*fn)(void *arg), void *arg, struct sfs_fault *f);
-/* memcpy() of a short piece from memory that may be none. False: it is, and some of it may have been copied. */
+/* memcpy() where one side may be no memory. False: it is none, and some of it may have been copied. */
+bool sfs_copy(void *to, const void *from, size_t n);
+/* The same of a short piece, for less. */
 bool sfs_copy_short(void *to, const void *from, size_t n);
 /*
  * In the handler of SIGSEGV or SIGBUS. True: it came inside sfs_try(), which goes on when the handler returns. False: it is not ours.

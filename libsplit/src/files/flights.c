@@ -25,6 +25,19 @@ bool sfs_inode_lock_soon(struct sfs_inode *in)
 	return got;
 }
 
+bool sfs_stores_meet(const struct sfs_inode *in, uint64_t from, uint64_t to)
+{
+	const struct sfs_flights *f = &in->flights;
+
+	for (uint32_t bits = f->used; bits; bits &= bits - 1) {
+		const struct sfs_flight *fl = &f->flight[__builtin_ctz(bits)];
+
+		if (from < fl->to && fl->from < to && fl->thread != sfs_self())
+			return true;
+	}
+	return false;
+}
+
 void sfs_stores_void(struct sfs_inode *in, uint64_t from, uint64_t to)
 {
 	struct sfs_flights *f = &in->flights;

@@ -339,6 +339,10 @@ bool sfs_inode_trylock(struct sfs_inode *in);
 /* If it is to be had within half a millisecond. */
 bool sfs_inode_lock_soon(struct sfs_inode *in);
 /*
+ * inode.lock held: is another thread storing in place in [from, to)? One of this thread is the call that a handler has interrupted.
+ */
+bool sfs_stores_meet(const struct sfs_inode *in, uint64_t from, uint64_t to);
+/*
  * inode.lock held: stores in place that are under way are to be made again, because their window goes, or because somebody else's bytes have
  * come to their place. [from, to): only those that meet it.
  */

@@ -12,6 +12,7 @@
 #include "base/sys.h"
 #include "files/privileges.h"
 #include "io/commit.h"
+#include "io/offset.h"
 #include "io/user.h"
 #include "pm/map.h"
 #include "pm/pm.h"
@@ -22,6 +23,7 @@
 void sfs_attempt_begin(struct sfs_attempt *a, struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, int flags)
 {
 	memset(a, 0, offsetof(struct sfs_attempt, fly));
+	a->number = load_acquire(&ofd->number);
 	a->ofd = ofd;
 	a->in = ofd->inode;
 	a->fd = fd;
@@ -31,7 +33,7 @@ void sfs_attempt_begin(struct sfs_attempt *a, struct sfs_ofd *ofd, int fd, const
 	a->forks = sfs.forks;
 }
 
-static struct sfs_cursor theirs(const struct sfs_attempt *a)
+struct sfs_cursor sfs_attempt_bytes(const struct sfs_attempt *a)
 {
 	struct sfs_cursor c = {a->iov, 0};
 
@@ -53,7 +55,7 @@ bool sfs_attempt_gather(struct sfs_attempt *a)
 		return true; /* without */
 	a->mem = p;
 	a->mem_size = p == a->bounce ? 0 : whole;
-	a->n = sfs_user_gather(theirs(a), p, whole);
+	a->n = sfs_user_gather(sfs_attempt_bytes(a), p, whole);
 	a->cut = a->cut || a->n < whole;
 	if (a->n == 0)
 		sfs_attempt_forget(a);
@@ -109,27 +111,12 @@ static void look_ahead(struct sfs_attempt *a, uint64_t pos)
 	w->populated = a->ahead_to;
 }
 
-off_t sfs_offset_now(const struct sfs_ofd *ofd, int fd)
-{
-	return ofd->kernel_off ? sys_lseek(fd, 0, SEEK_CUR) : ofd->off;
-}
-
-void sfs_offset_set(struct sfs_ofd *ofd, int fd, off_t to)
-{
-	sfs_mutex_take(&ofd->lock);
-	if (ofd->kernel_off)
-		sys_lseek(fd, to, SEEK_SET);
-	else
-		ofd->off = to;
-	sfs_mutex_drop(&ofd->lock);
-}
-
 /* Where it begins, as far as that is known before it is planned. */
 static uint64_t about(const struct sfs_attempt *a)
 {
 	if (a->append)
 		return a->in->size;
-	return (uint64_t)(a->at_offset && !a->reserved ? sfs_offset_now(a->ofd, a->fd) : a->pos);
+	return (uint64_t)(a->at_offset && !a->reserved ? sfs_offset_now(a) : a->pos);
 }
 
 /* Nothing that readers see has to change before the write itself. */
@@ -169,88 +156,21 @@ static int make_ready(struct sfs_attempt *a)
 	return sfs_inode_served(in) && sfs_far_apart(in, about(a)) ? sfs_flush(in, SFS_PUBLISH) : 0;
 }
 
-/*
- * The file offset. It moves when the write ends; but at once where the bytes are the file's from the moment they are stored, and where other
- * processes move it.
- */
-static int look_at_offset(struct sfs_attempt *a)
-{
-	struct sfs_ofd *ofd = a->ofd;
-
-	if (!a->at_offset || a->reserved)
-		return 0;
-	if (!ofd->kernel_off || (__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY)) {
-		a->pos = sfs_offset_now(ofd, a->fd);
-		return a->pos < 0 ? (int)a->pos : 0;
-	}
-	a->pos = sys_lseek(a->fd, (off_t)a->n, SEEK_CUR);
-	if (a->pos < 0)
-		return (int)a->pos;
-	a->reserved = (off_t)a->n;
-	a->pos -= a->reserved;
-	return 0;
-}
-
-static void reserve(struct sfs_attempt *a)
-{
-	/* Where an append goes only its end tells. */
-	if (!a->at_offset || a->append || a->reserved)
-		return;
-	sfs_offset_set(a->ofd, a->fd, a->pos + (off_t)a->n);
-	a->reserved = (off_t)a->n;
-}
-
-void sfs_attempt_settle(struct sfs_attempt *a, uint32_t number, ssize_t r)
-{
-	const off_t less = a->reserved ? a->reserved - (r > 0 ? r : 0) : 0;
-	struct sfs_ofd *ofd = a->ofd;
-	uint64_t *op;
-
-	a->reserved = 0;
-	if (likely(less == 0) || !sfs_op_begin(a->in, &op))
-		return;
-	sfs_mutex_take(&ofd->lock);
-	if (ofd->number != number)
-		; /* closed meanwhile, and another description now */
-	else if (ofd->kernel_off)
-		sys_lseek(a->fd, -less, SEEK_CUR);
-	else
-		ofd->off -= less;
-	sfs_mutex_drop(&ofd->lock);
-	sfs_op_end(op);
-}
-
-/*
- * Is another thread storing in place in what is to be stored to? Two stores at once would leave a part of each. Of this thread it may be the
- * call that a handler has interrupted, which begins anew.
- */
-static bool stores_meet(const struct sfs_attempt *a, uint64_t pos)
-{
-	const struct sfs_flights *f = &a->in->flights;
-
-	for (uint32_t bits = f->used; bits; bits &= bits - 1) {
-		const struct sfs_flight *fl = &f->flight[__builtin_ctz(bits)];
-
-		if (pos < fl->to && fl->from < pos + a->n && fl->thread != sfs_self())
-			return true;
-	}
-	return false;
-}
-
+/* Two stores at once would leave a part of each. */
 static int plan_store(struct sfs_attempt *a, uint64_t pos)
 {
 	struct sfs_inode *in = a->in;
 
 	a->way = SFS_WAY_STORE;
 	a->base = in->window.base;
-	if (unlikely(in->flights.used) && stores_meet(a, pos)) {
+	if (unlikely(in->flights.used) && sfs_stores_meet(in, pos, pos + a->n)) {
 		if (a->waits++ < WAITS_MAX)
 			return SFS_BUSY;
 		sfs_stores_void(in, pos, pos + a->n); /* stopped, or left by a jump: it is to begin anew */
 	}
 	if (!a->mem && __atomic_load_n(&in->flights.quiet, __ATOMIC_RELAXED))
 		return SFS_GATHER;
-	reserve(a);
+	sfs_attempt_reserve(a);
 	look_ahead(a, pos);
 	return 0;
 }
@@ -267,7 +187,7 @@ static int plan(struct sfs_attempt *a)
 	a->way = SFS_WAY_KERNEL;
 	if (!served || in->by_kernel > 0)
 		return 0;
-	r = look_at_offset(a);
+	r = sfs_attempt_offset(a);
 	if (r < 0)
 		return r;
 	pos = a->append ? in->size : (uint64_t)a->pos;
@@ -289,42 +209,19 @@ static int plan(struct sfs_attempt *a)
 
 /* ---- copy */
 
-static void copy_store(void *arg)
+static void copy(void *arg)
 {
 	struct sfs_attempt *a = arg;
-	struct sfs_cursor c = theirs(a);
+	const struct iovec ours = {a->mem, a->n};
+	struct sfs_cursor c = a->mem ? (struct sfs_cursor){&ours, 0} : sfs_attempt_bytes(a);
 
+	if (a->way == SFS_WAY_STAGE) {
+		sfs_staged_copy(a->in->vol, &a->st, &c, a->bounce, a->head);
+		return;
+	}
 	if (a->ahead_to)
 		sfs_map_populate(a->base + a->ahead_from, a->ahead_to - a->ahead_from);
 	sfs_copy_in(a->base + a->at, &c, a->n, true);
-}
-
-static void copy_stage(void *arg)
-{
-	struct sfs_attempt *a = arg;
-	struct sfs_cursor c = theirs(a);
-
-	sfs_staged_copy(a->in->vol, &a->st, &c, a->bounce, a->head);
-}
-
-static void store_ours(void *arg)
-{
-	struct sfs_attempt *a = arg;
-	const struct iovec iov = {a->mem, a->n};
-	struct sfs_cursor c = {&iov, 0};
-
-	if (a->ahead_to)
-		sfs_map_populate(a->base + a->ahead_from, a->ahead_to - a->ahead_from);
-	sfs_copy_in(a->base + a->at, &c, a->n, true);
-}
-
-static void stage_ours(void *arg)
-{
-	struct sfs_attempt *a = arg;
-	const struct iovec iov = {a->mem, a->n};
-	struct sfs_cursor c = {&iov, 0};
-
-	sfs_staged_copy(a->in->vol, &a->st, &c, NULL, 0);
 }
 
 /*
@@ -334,7 +231,7 @@ static void stage_ours(void *arg)
 static int faulted(struct sfs_attempt *a, const struct sfs_fault *f)
 {
 	struct sfs_inode *in = a->in;
-	const size_t good = a->mem ? a->n : sfs_user_offset(theirs(a), a->n, f);
+	const size_t good = a->mem ? a->n : sfs_user_offset(sfs_attempt_bytes(a), a->n, f);
 
 	if (good < a->n) {
 		a->n = good;
@@ -371,10 +268,10 @@ static ssize_t at_once(struct sfs_attempt *a)
 		r = sfs_commit_begin(a);
 		if (r < 0)
 			return r;
-		return sfs_try(stage_ours, a, &f) ? sfs_commit_end(a) : faulted(a, &f);
+		return sfs_try(copy, a, &f) ? sfs_commit_end(a) : faulted(a, &f);
 	}
 	sfs_change_begin(in, (uint64_t)a->at, (uint64_t)a->at + a->n, SFS_CHANGES_ALONE);
-	ok = sfs_try(store_ours, a, &f);
+	ok = sfs_try(copy, a, &f);
 	pm_fence();
 	sfs_change_end(in, SFS_CHANGES_ALONE);
 	return ok ? stored(a) : faulted(a, &f);
@@ -387,50 +284,60 @@ static bool in_child(const struct sfs_attempt *a)
 	return unlikely(a->forks != sfs.forks);
 }
 
-/* With the lock dropped for the copy; it is held when this begins and when it ends. The mark is not there meanwhile. */
-static ssize_t in_flight(struct sfs_attempt *a, bool alone, uint64_t **op)
+/* The lock goes: sfs_inode_lock() took it where `alone`, sfs_inode_take() otherwise. */
+static void leave(struct sfs_inode *in, bool alone, uint64_t *op)
 {
-	struct sfs_inode *in = a->in;
-	const bool store = a->way == SFS_WAY_STORE;
-	struct sfs_fault f;
-	ssize_t r;
-	bool ok;
-
-	if (!sfs_flight_begin(in, &a->fly))
-		return SFS_GATHER;
-	if (store)
-		sfs_flight_stores(in, &a->fly, (uint64_t)a->at, (uint64_t)a->at + a->n);
-	else
-		sfs_flight_stages(&a->fly, &a->st);
 	if (alone)
 		sfs_inode_unlock(in);
 	else
 		sfs_inode_drop(in);
-	sfs_op_end(*op);
-	ok = sfs_try(store ? copy_store : copy_stage, a, &f);
+	sfs_op_end(op);
+}
+
+/* All of it is copied. Lock held. */
+static ssize_t landed(struct sfs_attempt *a)
+{
+	int r;
+
+	if (!sfs_flight_holds(&a->fly))
+		return SFS_AGAIN;
+	if (a->way == SFS_WAY_STORE)
+		return stored(a);
+	r = sfs_commit_begin(a);
+	return r == 0 ? sfs_commit_end(a) : r;
+}
+
+/* With nothing held while it copies, so the lock goes here, and its mark with it. */
+static ssize_t in_flight(struct sfs_attempt *a, bool alone, uint64_t *op)
+{
+	struct sfs_inode *in = a->in;
+	const bool store = a->way == SFS_WAY_STORE, begun = sfs_flight_begin(in, &a->fly);
+	struct sfs_fault f;
+	ssize_t r;
+	bool ok;
+
+	if (begun && store)
+		sfs_flight_stores(in, &a->fly, (uint64_t)a->at, (uint64_t)a->at + a->n);
+	else if (begun)
+		sfs_flight_stages(&a->fly, &a->st);
+	leave(in, alone, op);
+	if (!begun)
+		return SFS_GATHER;
+	ok = sfs_try(copy, a, &f);
 	if (store)
 		pm_fence();
 	else
 		sfs_bytes_first();
 	if (in_child(a)) {
 		a->last = (off_t)a->n;
-		*op = NULL;
 		return (ssize_t)a->n;
 	}
-	if (unlikely(!sfs_op_begin(in, op)))
+	if (unlikely(!sfs_op_begin(in, &op)))
 		return -EDEADLK; /* not seen: handlers are put off until the lock is free */
 	sfs_inode_take(in);
-	if (!ok)
-		r = faulted(a, &f);
-	else if (!sfs_flight_holds(&a->fly))
-		r = SFS_AGAIN;
-	else if (store)
-		r = stored(a);
-	else
-		r = sfs_commit_begin(a);
-	if (!store && r == 0)
-		r = sfs_commit_end(a);
+	r = ok ? landed(a) : faulted(a, &f);
 	sfs_flight_end(in, &a->fly);
+	leave(in, false, op);
 	return r;
 }
 
@@ -458,97 +365,11 @@ ssize_t sfs_attempt(struct sfs_attempt *a)
 		r = make_ready(a);
 	if (r == 0)
 		r = plan(a);
-	if (r == 0 && a->way == SFS_WAY_KERNEL) {
-		if (alone)
-			sfs_inode_unlock(in);
-		else
-			sfs_inode_drop(in);
-		sfs_op_end(op);
-		return sfs_attempt_kernel(a);
-	}
-	if (r == 0 && !a->mem) {
-		r = in_flight(a, alone, &op);
-		if (r != SFS_GATHER)
-			alone = false;
-		if (!op && r > 0 && in_child(a))
-			return r;
-	} else if (r == 0) {
+	if (r == 0 && a->way != SFS_WAY_KERNEL) {
+		if (!a->mem)
+			return in_flight(a, alone, op);
 		r = at_once(a);
 	}
-	if (alone)
-		sfs_inode_unlock(in);
-	else
-		sfs_inode_drop(in);
-	sfs_op_end(op);
-	return r;
-}
-
-/*
- * What is staged is older, so it is relinked first. in->by_kernel says that a write is under way: nothing is staged on top of it.
- */
-static int before_kernel(struct sfs_attempt *a)
-{
-	struct sfs_inode *in = a->in;
-	int r = sfs_inode_ready(in, a->fd, a->ofd->flags);
-
-	if (r == 0 && !a->append)
-		r = look_at_offset(a);
-	if (r == 0 && (in->live || in->staging.count > 0))
-		r = sfs_flush(in, SFS_RETIRE);
-	if (r == 0) {
-		reserve(a);
-		in->by_kernel++;
-		sfs_flights_void(in);
-	}
-	return r;
-}
-
-static ssize_t write_kernel(struct sfs_attempt *a, int flags)
-{
-	const struct sfs_cursor c = theirs(a);
-	const size_t rest = c.iov->iov_len - c.at;
-	const struct iovec one = {(char *)c.iov->iov_base + c.at, rest < a->n ? rest : a->n};
-
-	if (a->mem)
-		return sys_pwritev2(a->fd, &(struct iovec){a->mem, a->n}, 1, a->append ? 0 : a->pos, flags);
-	if (a->start == 0 && !a->cut && c.at == 0)
-		return sys_pwritev2(a->fd, a->iov, a->cnt, a->append ? 0 : a->pos, flags);
-	return sys_pwritev2(a->fd, &one, 1, a->append ? 0 : a->pos, flags);
-}
-
-ssize_t sfs_attempt_kernel(struct sfs_attempt *a)
-{
-	struct sfs_inode *in = a->in;
-	const int flags = a->flags | (in->vol->mode != SFS_POSIX ? RWF_DSYNC : 0);
-	struct stat st;
-	uint64_t *op;
-	ssize_t r;
-
-	if (unlikely(!sfs_op_begin(in, &op)))
-		return -EDEADLK;
-	sfs_inode_lock(in);
-	r = before_kernel(a);
-	sfs_inode_unlock(in);
-	if (r < 0) {
-		sfs_op_end(op);
-		return r;
-	}
-	r = write_kernel(a, flags);
-	/* To persistent memory the kernel stores past the caches, and does not wait: in posix an overwrite survives when it returns. */
-	if (in->vol->dax && !(flags & RWF_DSYNC))
-		pm_fence();
-	a->at = a->pos;
-	if (a->append && r > 0 && sys_fstat(a->fd, &st) == 0 && st.st_size >= r)
-		a->at = st.st_size - r;
-	sfs_inode_lock(in);
-	in->by_kernel--;
-	in->kdirty = in->kdirty || !(flags & RWF_DSYNC);
-	count(in->vol, passthrough_ops, 1);
-	if (r > 0 && sfs_inode_served(in))
-		sfs_inode_reload(in);
-	sfs_inode_unlock(in);
-	sfs_op_end(op);
-	a->last = r > 0 ? r : 0;
-	a->cut = a->cut || (r >= 0 && (size_t)r < a->n);
-	return r;
+	leave(in, alone, op);
+	return r == 0 ? sfs_attempt_kernel(a) : r;
 }

@@ -21,6 +21,7 @@ enum sfs_way { SFS_WAY_KERNEL, SFS_WAY_STORE, SFS_WAY_STAGE };
 
 struct sfs_attempt {
 	struct sfs_ofd *ofd;
+	uint32_t number; /* of the description: another one later in its place is not this one */
 	struct sfs_inode *in;
 	int fd;
 	const struct iovec *iov;
@@ -61,18 +62,14 @@ void sfs_attempt_begin(struct sfs_attempt *a, struct sfs_ofd *ofd, int fd, const
  * value. No lock held.
  */
 ssize_t sfs_attempt(struct sfs_attempt *a);
-/* The same by the kernel. */
+/* by_kernel.c: the same by the kernel. */
 ssize_t sfs_attempt_kernel(struct sfs_attempt *a);
-/* The operation has ended with r, as sfs_attempt() says it: what the offset was advanced by too much is taken back. */
-void sfs_attempt_settle(struct sfs_attempt *a, uint32_t number, ssize_t r);
+/* Where in the program's memory they begin. */
+struct sfs_cursor sfs_attempt_bytes(const struct sfs_attempt *a);
 /* Copy its bytes to memory of ours, where there is some. False: the first one can't be read. Fewer can: it is cut there. */
 bool sfs_attempt_gather(struct sfs_attempt *a);
 /* An operation is over: give such memory back. */
 void sfs_attempt_forget(struct sfs_attempt *a);
-
-/* The file offset, wherever it is kept. */
-off_t sfs_offset_now(const struct sfs_ofd *ofd, int fd);
-void sfs_offset_set(struct sfs_ofd *ofd, int fd, off_t to);
 
 /* May a write go in place, as far as it is known? inode.lock held. It says in in->blocked when only records are in the way. */
 bool sfs_in_place(struct sfs_inode *in, uint64_t pos, size_t n);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "io/offset.h"
 #include "pm/pm.h"
 
 void sfs_bytes_first(void)
@@ -39,7 +40,7 @@ static bool holds(struct sfs_attempt *a)
 		a->at = (off_t)st->pos;
 	}
 	/* Another thread has written at the offset of this description, or moved it. */
-	if (a->at_offset && !a->append && !a->reserved && sfs_offset_now(a->ofd, a->fd) != a->pos)
+	if (a->at_offset && !a->append && !a->reserved && sfs_offset_now(a) != a->pos)
 		return false;
 	return sfs_staged_holds(in, st, a->head) && !sfs_far_apart(in, st->pos);
 }
@@ -145,7 +146,7 @@ ssize_t sfs_commit_end(struct sfs_attempt *a)
 	sfs_count_write(&vol->log, size > in->size, st->n);
 	enter(in, st, size);
 	if (a->at_offset && !a->reserved)
-		sfs_offset_set(a->ofd, a->fd, (off_t)(st->pos + st->n));
+		sfs_offset_set(a, (off_t)(st->pos + st->n));
 	count(vol, staged_bytes, st->n);
 	if (grows)
 		grow_from(in, st, crc);

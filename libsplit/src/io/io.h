@@ -68,7 +68,7 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only);
 /* Longer ones take no short way: what that spares is nothing beside their copy. */
 #define SFS_LONG (16u << 10)
 
-/* calls/truth.c: the kernel's view of the file is made true, or has changed. */
+/* calls/meta.c: the kernel's view of the file is made true, or has changed. */
 int sfs_make_true(int fd, bool forever);
 void sfs_changed(int fd);
 

@@ -194,22 +194,16 @@ static ssize_t read_kernel(struct sfs_inode *in, int fd, const struct iovec *iov
 	return got;
 }
 
-/* Is somebody storing in place in what is to be read? */
+/* Is somebody storing in place in what is to be read? A handler that reads what the call it interrupts is about to store sees whatever is there. */
 static bool stores_meet(struct sfs_inode *in, uint64_t from, uint64_t to)
 {
-	struct sfs_flights *f = &in->flights;
-	bool met = false;
 	uint64_t *op;
+	bool met;
 
 	if (!sfs_op_begin(in, &op))
 		return false;
 	sfs_inode_take(in);
-	for (uint32_t bits = f->used; bits && !met; bits &= bits - 1) {
-		const struct sfs_flight *fl = &f->flight[__builtin_ctz(bits)];
-
-		/* A handler that reads what the call it interrupts is about to store sees whatever is there. */
-		met = from < fl->to && fl->from < to && fl->thread != sfs_self();
-	}
+	met = sfs_stores_meet(in, from, to);
 	sfs_inode_drop(in);
 	sfs_op_end(op);
 	return met;
@@ -401,19 +395,6 @@ ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags
 	return off < 0 ? read_next(ofd, fd, iov, cnt, (size_t)total) : read_at(ofd, fd, iov, cnt, (uint64_t)off, (size_t)total);
 }
 
-struct short_copy {
-	void *to;
-	const uint8_t *from;
-	size_t n;
-};
-
-static void short_out(void *arg)
-{
-	const struct short_copy *s = arg;
-
-	memcpy(s->to, s->from, s->n);
-}
-
 /*
  * A short read that is one copy from the window: what read_at() does, without everything that can't be the case. At the file offset
  * when off is negative. False: nothing was done.
@@ -423,9 +404,7 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 	struct sfs_inode *in = ofd->inode;
 	const bool at_offset = off < 0;
 	const uint32_t number = load_acquire(&ofd->number);
-	struct short_copy s = {buf, NULL, n};
 	struct sfs_volume *vol;
-	struct sfs_fault f;
 	uint64_t seen, end;
 	uint64_t *op;
 	bool done;
@@ -442,8 +421,7 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 	    !(in->ksize > COLD_MAX || in->window.cold >= in->ksize))
 		return false;
 	vol = in->vol;
-	s.from = in->window.base + off;
-	done = sfs_try(short_out, &s, &f) && load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in &&
+	done = sfs_copy(buf, in->window.base + off, n) && load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in &&
 	       sfs_looked(in, seen, (uint64_t)off, end);
 	if (unlikely(!done))
 		return false;

@@ -12,7 +12,7 @@
 
 #include "base/sys.h"
 #include "files/unheld.h"
-#include "io/attempt.h"
+#include "io/offset.h"
 #include "io/user.h"
 
 #define OUTRUN_MAX 64u /* times that one write relinks everything and others take the space */
@@ -55,22 +55,21 @@ struct space {
 	bool emptied;
 };
 
-/* There is no staging space (-ENOBUFS). 0: again. */
-static int find_space(struct sfs_attempt *a, struct space *s, uint64_t blocks)
+/* There is no staging space (-ENOBUFS): before it is tried again. */
+static void find_space(struct sfs_attempt *a, struct space *s, uint64_t blocks)
 {
 	struct sfs_volume *vol = a->in->vol;
 	/* Other threads may take what we lease: not for ever. */
 	const int r = s->leases++ < LEASES_MAX ? sfs_chunk_lease(vol, blocks) : -ENOSPC;
 
 	if (r == 0)
-		return 0;
+		return;
 	a->part = s->emptied;
 	s->leases = 0;
 	/* There is space now, but other threads may take it first. In strict there is no other way to write. */
 	if (sfs_flush_all(vol, SFS_RETIRE) < 0 || vol->mode != SFS_STRICT || s->outrun++ == OUTRUN_MAX ||
 	    !(sfs_pool_room(&vol->pool, blocks) || __atomic_load_n(&vol->pool.region_blocks, __ATOMIC_RELAXED)))
 		s->emptied = true;
-	return 0;
 }
 
 /* One operation, a->n bytes of it at most; returns the bytes written. */
@@ -115,7 +114,7 @@ static ssize_t write_op(struct sfs_attempt *a)
 }
 
 /* The whole of it, in pieces where the mode promises nothing of it as a whole or there is less space. */
-static ssize_t write_all(struct sfs_attempt *a, uint32_t number, size_t total)
+static ssize_t write_all(struct sfs_attempt *a, size_t total)
 {
 	size_t done = 0;
 	ssize_t r;
@@ -128,7 +127,7 @@ static ssize_t write_all(struct sfs_attempt *a, uint32_t number, size_t total)
 		a->n = a->in->vol->mode == SFS_POSIX && left > PIECE_MAX ? PIECE_MAX : left;
 		a->part = false;
 		r = write_op(a);
-		sfs_attempt_settle(a, number, r);
+		sfs_attempt_settle(a, r);
 		sfs_attempt_forget(a);
 		if (r <= 0)
 			break;
@@ -154,23 +153,9 @@ static int make_durable(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, int f
 	return r == -EAGAIN ? sfs_checkpoint(in->vol, true) : r;
 }
 
-/* Of an append by the kernel, which knows best where it went. */
-static void offset_to(struct sfs_ofd *ofd, uint32_t number, int fd, off_t end)
-{
-	sfs_mutex_take(&ofd->lock);
-	if (ofd->number != number)
-		;
-	else if (ofd->kernel_off)
-		sys_lseek(fd, end, SEEK_SET);
-	else
-		ofd->off = end;
-	sfs_mutex_drop(&ofd->lock);
-}
-
 /* total: of the lengths, or what is wrong with them. */
 static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, ssize_t total, off_t off, int flags)
 {
-	const uint32_t number = load_acquire(&ofd->number);
 	struct sfs_attempt a;
 	uint64_t *op;
 	ssize_t r;
@@ -186,11 +171,11 @@ static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 	a.append = ((ofd->kernel_off ? sys_fcntl(fd, F_GETFL, 0) : ofd->flags) & O_APPEND) || (flags & RWF_APPEND);
 	a.pos = off;
 	a.at_offset = off < 0;
-	r = write_all(&a, number, (size_t)total);
+	r = write_all(&a, (size_t)total);
 	if (unlikely(a.forks != sfs.forks))
 		return r;
 	if (off < 0 && a.append && r > 0 && sfs_op_begin(a.in, &op)) {
-		offset_to(ofd, number, fd, a.at + a.last);
+		sfs_offset_set(&a, a.at + a.last); /* the kernel knows best where it went */
 		sfs_op_end(op);
 	}
 	if (r > 0 && ((ofd->flags & (O_DSYNC | O_SYNC)) || (flags & (RWF_DSYNC | RWF_SYNC)))) {

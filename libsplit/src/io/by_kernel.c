@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A write that the kernel makes, because the file or this part of it is not ours to serve. */
+#include <errno.h>
+
+#include "base/sys.h"
+#include "io/io.h"
+#include "io/offset.h"
+#include "pm/pm.h"
+
+/*
+ * What is staged is older, so it is relinked first. in->by_kernel says that a write is under way: nothing is staged on top of it.
+ */
+static int before_kernel(struct sfs_attempt *a)
+{
+	struct sfs_inode *in = a->in;
+	int r = sfs_inode_ready(in, a->fd, a->ofd->flags);
+
+	if (r == 0 && !a->append)
+		r = sfs_attempt_offset(a);
+	if (r == 0 && (in->live || in->staging.count > 0))
+		r = sfs_flush(in, SFS_RETIRE);
+	if (r == 0) {
+		sfs_attempt_reserve(a);
+		in->by_kernel++;
+		sfs_flights_void(in);
+	}
+	return r;
+}
+
+static ssize_t make(const struct sfs_attempt *a, int flags)
+{
+	const struct sfs_cursor c = sfs_attempt_bytes(a);
+	const size_t rest = c.iov->iov_len - c.at;
+	const struct iovec one = {(char *)c.iov->iov_base + c.at, rest < a->n ? rest : a->n};
+
+	if (a->mem)
+		return sys_pwritev2(a->fd, &(struct iovec){a->mem, a->n}, 1, a->append ? 0 : a->pos, flags);
+	if (a->start == 0 && !a->cut)
+		return sys_pwritev2(a->fd, a->iov, a->cnt, a->append ? 0 : a->pos, flags);
+	return sys_pwritev2(a->fd, &one, 1, a->append ? 0 : a->pos, flags);
+}
+
+ssize_t sfs_attempt_kernel(struct sfs_attempt *a)
+{
+	struct sfs_inode *in = a->in;
+	const int flags = a->flags | (in->vol->mode != SFS_POSIX ? RWF_DSYNC : 0);
+	struct stat st;
+	uint64_t *op;
+	ssize_t r;
+
+	if (unlikely(!sfs_op_begin(in, &op)))
+		return -EDEADLK;
+	sfs_inode_lock(in);
+	r = before_kernel(a);
+	sfs_inode_unlock(in);
+	if (r < 0) {
+		sfs_op_end(op);
+		return r;
+	}
+	r = make(a, flags);
+	/* To persistent memory the kernel stores past the caches, and does not wait: in posix an overwrite survives when it returns. */
+	if (in->vol->dax && !(flags & RWF_DSYNC))
+		pm_fence();
+	a->at = a->pos;
+	if (a->append && r > 0 && sys_fstat(a->fd, &st) == 0 && st.st_size >= r)
+		a->at = st.st_size - r;
+	sfs_inode_lock(in);
+	in->by_kernel--;
+	in->kdirty = in->kdirty || !(flags & RWF_DSYNC);
+	count(in->vol, passthrough_ops, 1);
+	if (r > 0 && sfs_inode_served(in))
+		sfs_inode_reload(in);
+	sfs_inode_unlock(in);
+	sfs_op_end(op);
+	a->last = r > 0 ? r : 0;
+	a->cut = a->cut || (r >= 0 && (size_t)r < a->n);
+	return r;
+}

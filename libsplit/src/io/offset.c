@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/offset.h"
+
+#include "base/sys.h"
+
+off_t sfs_offset_now(const struct sfs_attempt *a)
+{
+	return a->ofd->kernel_off ? sys_lseek(a->fd, 0, SEEK_CUR) : a->ofd->off;
+}
+
+void sfs_offset_set(const struct sfs_attempt *a, off_t to)
+{
+	struct sfs_ofd *ofd = a->ofd;
+
+	sfs_mutex_take(&ofd->lock);
+	if (ofd->number != a->number)
+		; /* closed meanwhile, and another description now */
+	else if (ofd->kernel_off)
+		sys_lseek(a->fd, to, SEEK_SET);
+	else
+		ofd->off = to;
+	sfs_mutex_drop(&ofd->lock);
+}
+
+int sfs_attempt_offset(struct sfs_attempt *a)
+{
+	struct sfs_ofd *ofd = a->ofd;
+
+	if (!a->at_offset || a->reserved)
+		return 0;
+	if (!ofd->kernel_off || (__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY)) {
+		a->pos = sfs_offset_now(a);
+		return a->pos < 0 ? (int)a->pos : 0;
+	}
+	a->pos = sys_lseek(a->fd, (off_t)a->n, SEEK_CUR);
+	if (a->pos < 0)
+		return (int)a->pos;
+	a->reserved = (off_t)a->n;
+	a->pos -= a->reserved;
+	return 0;
+}
+
+void sfs_attempt_reserve(struct sfs_attempt *a)
+{
+	/* Where an append goes only its end tells. */
+	if (!a->at_offset || a->append || a->reserved)
+		return;
+	sfs_offset_set(a, a->pos + (off_t)a->n);
+	a->reserved = (off_t)a->n;
+}
+
+void sfs_attempt_settle(struct sfs_attempt *a, ssize_t r)
+{
+	const off_t less = a->reserved ? a->reserved - (r > 0 ? r : 0) : 0;
+	struct sfs_ofd *ofd = a->ofd;
+	uint64_t *op;
+
+	a->reserved = 0;
+	if (likely(less == 0) || !sfs_op_begin(a->in, &op))
+		return;
+	sfs_mutex_take(&ofd->lock);
+	if (ofd->number != a->number)
+		; /* closed meanwhile, and another description now */
+	else if (ofd->kernel_off)
+		sys_lseek(a->fd, -less, SEEK_CUR);
+	else
+		ofd->off -= less;
+	sfs_mutex_drop(&ofd->lock);
+	sfs_op_end(op);
+}
