@@ -62,7 +62,7 @@ void sfs_attempt_begin(struct sfs_attempt *a, struct sfs_ofd *ofd, int fd, const
  * value. No lock held.
  */
 ssize_t sfs_attempt(struct sfs_attempt *a);
-/* by_kernel.c: the same by the kernel. */
+/* by_kernel.c: the same by the kernel. It may be less where the bytes lie in several pieces; it ends there only if a->cut says so. */
 ssize_t sfs_attempt_kernel(struct sfs_attempt *a);
 /* Where in the program's memory they begin. */
 struct sfs_cursor sfs_attempt_bytes(const struct sfs_attempt *a);

@@ -27,17 +27,23 @@ static int before_kernel(struct sfs_attempt *a)
 	return r;
 }
 
-static ssize_t make(const struct sfs_attempt *a, int flags)
+/*
+ * What the caller gave us, where nothing of it is written; otherwise what follows in one piece, for who calls to go on behind. *asked: bytes, at
+ * least those of this operation or of that piece.
+ */
+static ssize_t make(const struct sfs_attempt *a, int flags, size_t *asked)
 {
-	const struct sfs_cursor c = sfs_attempt_bytes(a);
-	const size_t rest = c.iov->iov_len - c.at;
-	const struct iovec one = {(char *)c.iov->iov_base + c.at, rest < a->n ? rest : a->n};
+	const off_t pos = a->append ? 0 : a->pos;
+	struct sfs_cursor c = sfs_attempt_bytes(a);
+	struct iovec one = {a->mem, a->n};
 
-	if (a->mem)
-		return sys_pwritev2(a->fd, &(struct iovec){a->mem, a->n}, 1, a->append ? 0 : a->pos, flags);
-	if (a->start == 0 && !a->cut)
-		return sys_pwritev2(a->fd, a->iov, a->cnt, a->append ? 0 : a->pos, flags);
-	return sys_pwritev2(a->fd, &one, 1, a->append ? 0 : a->pos, flags);
+	*asked = a->n;
+	if (!a->mem && a->start == 0 && !a->cut)
+		return sys_pwritev2(a->fd, a->iov, a->cnt, pos, flags);
+	if (!a->mem)
+		one.iov_base = sfs_cursor_next(&c, a->n, &one.iov_len);
+	*asked = one.iov_len;
+	return sys_pwritev2(a->fd, &one, 1, pos, flags);
 }
 
 ssize_t sfs_attempt_kernel(struct sfs_attempt *a)
@@ -45,6 +51,7 @@ ssize_t sfs_attempt_kernel(struct sfs_attempt *a)
 	struct sfs_inode *in = a->in;
 	const int flags = a->flags | (in->vol->mode != SFS_POSIX ? RWF_DSYNC : 0);
 	struct stat st;
+	size_t asked;
 	uint64_t *op;
 	ssize_t r;
 
@@ -57,7 +64,7 @@ ssize_t sfs_attempt_kernel(struct sfs_attempt *a)
 		sfs_op_end(op);
 		return r;
 	}
-	r = make(a, flags);
+	r = make(a, flags, &asked);
 	/* To persistent memory the kernel stores past the caches, and does not wait: in posix an overwrite survives when it returns. */
 	if (in->vol->dax && !(flags & RWF_DSYNC))
 		pm_fence();
@@ -73,6 +80,6 @@ ssize_t sfs_attempt_kernel(struct sfs_attempt *a)
 	sfs_inode_unlock(in);
 	sfs_op_end(op);
 	a->last = r > 0 ? r : 0;
-	a->cut = a->cut || (r >= 0 && (size_t)r < a->n);
+	a->cut = a->cut || (r >= 0 && (size_t)r < asked);
 	return r;
 }

@@ -135,8 +135,9 @@ static ssize_t write_all(struct sfs_attempt *a, size_t total)
 		a->start += (size_t)r;
 		if (!a->append)
 			a->pos += r;
-		/* In strict what others give back meanwhile would make it two operations. */
-	} while (done < total && !a->cut && !(a->part && a->in->vol->mode == SFS_STRICT));
+		/* In strict what others give back meanwhile would make it two operations; and one that reaches RLIMIT_FSIZE is no error. */
+	} while (done < total && !a->cut && !(a->part && a->in->vol->mode == SFS_STRICT) &&
+		 (uint64_t)(a->at + a->last) < sfs.fsize_limit);
 	return done > 0 ? (ssize_t)done : r;
 }
 
