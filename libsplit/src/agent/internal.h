@@ -7,7 +7,9 @@
  *   agent.c       start, loop, stop
  *   client.c      connections and their life
  *   request.c     what clients ask for
- *   delegation.c  who may cache and stage what
+ *   delegation.c  who may cache and stage what: what clients say and are told
+ *   granting.c    who gets what, and who waits for it
+ *   holds.c       inodes, and what clients hold of them
  *   look.c        who wants the kernel's view of a file to be true
  *   owners.c      the table that clients look at before they ask
  *   target.c      the way back to a file that is open no more
@@ -337,29 +339,46 @@ void deleg_release(struct agent *a, struct client *c, uint64_t ino, uint32_t gen
 void deleg_revoked(struct agent *a, struct client *c, const struct sfs_msg *m);
 /* The event socket takes messages again. */
 void deleg_send_revokes(struct agent *a, struct client *c);
-/* The client can't wait any more. */
-void deleg_cancel_wait(struct agent *a, struct client *c);
 /* The client is recovered (or never staged): nothing of it is left. */
 void deleg_forget_client(struct agent *a, struct client *c);
-/* The agent stops, and all clients are gone. */
-void deleg_free_all(struct agent *a);
 /* The client came back: what its lease names it may hold EXCLUSIVE. */
 int deleg_assume(struct agent *a, struct client *c);
+void deleg_step_down(struct agent *a, struct hold *h, enum sfs_delegation to);
+
+/* granting.c */
+/* c gets its hold of an inode when its turn has come. flags: SFS_ACQ_* */
+void deleg_wait(struct agent *a, struct client *c, struct hold *h, uint64_t flags);
+/* The client can't wait any more. */
+void deleg_cancel_wait(struct agent *a, struct client *c);
 /* Something that waiting clients depend on has changed: of one inode, which may be gone then; of any. */
 void deleg_process(struct agent *a, struct dnode *d);
 void deleg_retry_all(struct agent *a);
-/* Take the targets of c's holds for recovery. */
-struct target *deleg_take_targets(struct client *c, size_t *n);
-struct dnode *deleg_find(const struct agent *a, uint64_t ino, uint32_t gen);
-void deleg_step_down(struct agent *a, struct hold *h, enum sfs_delegation to);
+/* EXCLUSIVE, counted before anybody may act upon it. False: another client is changing the file by the kernel at this moment. */
+bool deleg_grant(struct agent *a, struct hold *h);
+/* Is the file nobody else's, as far as we know? One that goes by the table does not count: it looks before each call. */
+bool deleg_unused(const struct agent *a, const struct dnode *d, const struct hold *h);
 /* No outsider has it open any more: the only client, if it is the only one, may have it EXCLUSIVE when it asks the next time. */
 void deleg_alone_again(struct agent *a, struct dnode *d);
+/* Does a client that has not come back, or is being recovered without holds, name the inode in its lease? */
+bool deleg_away_has(const struct agent *a, uint64_t ino);
 
+/* holds.c */
+struct dnode *deleg_find(const struct agent *a, uint64_t ino, uint32_t gen);
 /* The inodes with this number: of every generation. */
 struct dnode *deleg_first(const struct agent *a, uint64_t ino);
 struct dnode *deleg_next(const struct dnode *d);
-/* Does a client that has not come back, or is being recovered without holds, name the inode in its lease? */
-bool deleg_away_has(const struct agent *a, uint64_t ino);
+/* It goes, if nobody has to do with it. */
+void dnode_put(struct agent *a, struct dnode *d);
+/* What c holds of it, or NULL. */
+struct hold *hold_find(const struct dnode *d, const struct client *c);
+/* The same, made where there is none. NULL: too many, or no memory. */
+struct hold *hold_get(struct agent *a, struct client *c, uint64_t ino, uint32_t gen);
+/* dnode_put() is to follow. */
+void hold_free(struct agent *a, struct hold *h);
+/* Take the targets of c's holds for recovery. */
+struct target *deleg_take_targets(struct client *c, size_t *n);
+/* The agent stops, and all clients are gone. */
+void deleg_free_all(struct agent *a);
 
 /* look.c */
 void look_ask(struct agent *a, struct client *c, const struct sfs_msg *m);

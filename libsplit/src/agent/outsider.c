@@ -3,7 +3,7 @@
  * Programs without the library that open a file which a client may have staged: static ones, Go, `kubectl exec ... cat`. The kernel
  * asks us before such an open succeeds (fanotify, FAN_OPEN_PERM): the client brings what is staged into the file first. So who
  * opens a file sees everything that was written to it, and who opens it for writing has the kernel's view to write to: while that
- * lasts nobody is granted EXCLUSIVE, as with two clients (delegation.c).
+ * lasts nobody is granted EXCLUSIVE, as with two clients (granting.c).
  *
  * Marked are the inodes that somebody may stage for; others cost nothing. What is not seen: descriptors that such a program had
  * before a client asked for the file, or inherits; stat and truncate by path. Without the right to ask the kernel (CAP_SYS_ADMIN)

@@ -221,7 +221,7 @@ static void ask_back(int process, int i, enum sfs_delegation to)
 		c->inode[i].deleg = to;
 }
 
-/* The rules of src/agent/delegation.c, where nobody has to wait for anybody but the one who has it. */
+/* The rules of src/agent/granting.c, where nobody has to wait for anybody but the one who has it. */
 static void acquire(struct sfs_msg *m, int fd)
 {
 	const struct kern_fd *f = kern_fd_get(fd);
