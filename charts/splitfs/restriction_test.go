@@ -4,6 +4,7 @@ package splitfs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,21 +45,11 @@ func TestNodeRestriction(t *testing.T) {
 // TestNodeServiceWritesItsOwn: on a real API server a node service may make, change and remove the objects of its own node and volumes,
 // and none of another's; one whose token names no node may write nothing; and all others are not touched by the policy.
 func TestNodeServiceWritesItsOwn(t *testing.T) {
-	objects := charttest.Render(t)
-	env := charttest.StartAPIServer(t)
-	admin := charttest.NewClient(t, env.Config)
-	charttest.CreateNamespace(t, admin, charttest.Namespace)
-	for _, object := range objects {
-		switch object.GetKind() {
-		case "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
-			if err := charttest.Apply(t.Context(), admin, object); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	as := func(extra map[string][]string) client.Client { return impersonate(t, env.Config, nodeService, extra) }
-	one := as(map[string][]string{"authentication.kubernetes.io/node-name": {"node-1"}})
-	two := as(map[string][]string{"authentication.kubernetes.io/node-name": {"node-2"}})
+	config, admin := startWith(t,
+		"CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	as := func(extra map[string][]string) client.Client { return impersonate(t, config, nodeService, extra) }
+	one := as(onNode("node-1"))
+	two := as(onNode("node-2"))
 	nobody := as(nil)
 
 	object := func(kind, name, node string) *unstructured.Unstructured {
@@ -80,18 +71,7 @@ func TestNodeServiceWritesItsOwn(t *testing.T) {
 		}
 		return c.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership)
 	}
-	allowed := func(what string, err error) {
-		t.Helper()
-		if err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	denied := func(what string, err error) {
-		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), "SplitFS: ") {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
+	allowed, denied := verdicts(t)
 	charttest.Eventually(t, "node 1 makes its object", func() error { return apply(one, "SplitFSNode", "node-1", "") })
 	charttest.Eventually(t, "the policy has effect", func() error {
 		if err := apply(nobody, "SplitFSNode", "probe", ""); err == nil || !strings.Contains(err.Error(), "SplitFS: ") {
@@ -120,6 +100,45 @@ func TestNodeServiceWritesItsOwn(t *testing.T) {
 	allowed("an administrator", apply(admin, "SplitFSVolume", "vol-2", "node-1"))
 }
 
+// verdicts are what the calls of a test are to meet: nothing, or a refusal of the policy.
+func verdicts(t *testing.T) (allowed, denied func(what string, err error)) {
+	allowed = func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	denied = func(what string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "SplitFS: ") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	return allowed, denied
+}
+
+// startWith returns an API server that has the chart's objects of these kinds, and its administrator.
+func startWith(t *testing.T, kinds ...string) (*rest.Config, client.Client) {
+	t.Helper()
+	env := charttest.StartAPIServer(t)
+	admin := charttest.NewClient(t, env.Config)
+	charttest.CreateNamespace(t, admin, charttest.Namespace)
+	for _, object := range charttest.Render(t) {
+		if !slices.Contains(kinds, object.GetKind()) {
+			continue
+		}
+		if err := charttest.Apply(t.Context(), admin, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return env.Config, admin
+}
+
+// onNode is what the token of a pod says of the node that the pod runs on.
+func onNode(name string) map[string][]string {
+	return map[string][]string{"authentication.kubernetes.io/node-name": {name}}
+}
+
 func impersonate(t *testing.T, config *rest.Config, account string, extra map[string][]string) client.Client {
 	t.Helper()
 	config = rest.CopyConfig(config)
@@ -132,36 +151,16 @@ func impersonate(t *testing.T, config *rest.Config, account string, extra map[st
 // TestProvisionerWritesItsOwn: a provisioner makes, changes and removes the volumes and capacities of its own node, and of claims that wait
 // for a volume there it changes nothing that was asked for.
 func TestProvisionerWritesItsOwn(t *testing.T) {
-	env := charttest.StartAPIServer(t)
-	admin := charttest.NewClient(t, env.Config)
-	charttest.CreateNamespace(t, admin, charttest.Namespace)
-	for _, object := range charttest.Render(t) {
-		switch object.GetKind() {
-		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
-			if err := charttest.Apply(t.Context(), admin, object); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	one := impersonate(t, env.Config, provisioner, map[string][]string{"authentication.kubernetes.io/node-name": {"node-1"}})
-	two := impersonate(t, env.Config, provisioner, map[string][]string{"authentication.kubernetes.io/node-name": {"node-2"}})
-	nodeTwo := impersonate(t, env.Config, nodeService, map[string][]string{"authentication.kubernetes.io/node-name": {"node-2"}})
+	config, admin := startWith(t,
+		"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	one := impersonate(t, config, provisioner, onNode("node-1"))
+	two := impersonate(t, config, provisioner, onNode("node-2"))
+	nodeTwo := impersonate(t, config, nodeService, onNode("node-2"))
 	create := func(c client.Client, o client.Object) error { return c.Create(t.Context(), o) }
 	annotate := func(c client.Client, o client.Object) error {
 		return c.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"a": "b"}}}`)))
 	}
-	allowed := func(what string, err error) {
-		t.Helper()
-		if err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	denied := func(what string, err error) {
-		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), "SplitFS: ") {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
+	allowed, denied := verdicts(t)
 	charttest.Eventually(t, "the policy has effect", func() error {
 		if err := create(one, persistentVolume("probe", "node-2", "csi.splitfs.io")); err == nil || !strings.Contains(err.Error(), "SplitFS: ") {
 			return fmt.Errorf("not denied: %v", err)
