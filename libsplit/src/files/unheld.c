@@ -27,6 +27,7 @@
 #define FORCED_PART  16u /* elsewhere: with an fsync after fewer writes than that the file stays the kernel's */
 #define REFUSED_MAX  10u
 #define ASKING_TRIES 100000
+#define READ_TRIES   64u
 
 /* ---- grants ---- */
 
@@ -255,6 +256,52 @@ int sfs_unheld_look(struct sfs_inode *in)
 	return sfs_ask_first(in->vol, &in->grant, in->ino);
 }
 
+/* It changes with each grant of the file. */
+static uint32_t grants(const struct sfs_inode *in)
+{
+	return sfs_owners_number(load_acquire(&in->vol->owners[sfs_owners_index(in->ino)]));
+}
+
+/* The same bytes once more, `got` of them at `at`. Fewer are there when the file has been cut off; then the offset stands behind those. */
+static ssize_t again(int fd, const struct iovec *iov, int cnt, off_t at, ssize_t got, bool at_offset)
+{
+	const ssize_t r = sys_preadv2(fd, iov, cnt, at, 0);
+
+	if (at_offset && r >= 0 && r < got)
+		sys_lseek(fd, at + r, SEEK_SET);
+	return r > got ? got : r;
+}
+
+/*
+ * After a look at the table. Between the look and the kernel's read another process may get the file, stage and relink: the read may
+ * have missed a whole write or, where relinking copies, a part of one. In strict it is made again then.
+ */
+static ssize_t looked_read(struct sfs_inode *in, int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+{
+	const bool at_offset = off < 0, whole = in->vol->mode == SFS_STRICT;
+	const off_t at = at_offset && whole ? sys_lseek(fd, 0, SEEK_CUR) : off;
+	ssize_t r = 0;
+
+	for (unsigned try = 0; try < READ_TRIES; try++) {
+		const uint32_t number = grants(in);
+		const int err = sfs_unheld_look(in);
+
+		if (err < 0) {
+			if (at_offset && r > 0)
+				sys_lseek(fd, at, SEEK_SET);
+			return err;
+		}
+		/* The kernel alone looks at the vector, which may be anywhere. */
+		r = r > 0 ? again(fd, iov, cnt, at, r, at_offset) : sys_preadv2(fd, iov, cnt, off, flags);
+		if (!whole || r < 0 || at < 0 || likely(grants(in) == number))
+			break;
+		/* Several at one offset at once: whose bytes these are nobody can tell. */
+		if (try == 0 && at_offset && sys_lseek(fd, 0, SEEK_CUR) != at + r)
+			break;
+	}
+	return r;
+}
+
 ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, off_t off, int flags)
 {
 	struct sfs_inode *in = ofd->inode;
@@ -264,12 +311,9 @@ ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, const struct iovec *iov, in
 		return SFS_PASS;
 	if (unlikely(reads_pay(in)) && !waits(in) && try(ofd, in, fd))
 		return SFS_PASS;
-	r = sfs_unheld_look(in);
-	if (r < 0)
-		return r;
 	if (off < 0 && !enter(ofd, fd))
 		return SFS_PASS;
-	r = sys_preadv2(fd, iov, cnt, off, flags); /* the kernel alone looks at the vector, which may be anywhere */
+	r = looked_read(in, fd, iov, cnt, off, flags);
 	if (off < 0)
 		leave(ofd);
 	in->unheld.reads++;

@@ -33,7 +33,8 @@ static int before_kernel(struct sfs_attempt *a)
  */
 static ssize_t make(const struct sfs_attempt *a, int flags, size_t *asked)
 {
-	const off_t pos = a->append ? 0 : a->pos;
+	/* An append at the file offset: the kernel makes those of several threads one after another, and its offset stands behind the last one. */
+	const off_t pos = !a->append ? a->pos : a->at_offset ? -1 : 0;
 	struct sfs_cursor c = sfs_attempt_bytes(a);
 	struct iovec one = {a->mem, a->n};
 
@@ -46,11 +47,21 @@ static ssize_t make(const struct sfs_attempt *a, int flags, size_t *asked)
 	return sys_pwritev2(a->fd, &one, 1, pos, flags);
 }
 
+/* r bytes at the end, as far as can be told from here: others append, too. */
+static void appended(struct sfs_attempt *a, ssize_t r)
+{
+	struct stat st;
+
+	if (a->at_offset)
+		a->at = sfs_offset_kernels(a) - r;
+	else if (sys_fstat(a->fd, &st) == 0 && st.st_size >= r)
+		a->at = st.st_size - r;
+}
+
 ssize_t sfs_attempt_kernel(struct sfs_attempt *a)
 {
 	struct sfs_inode *in = a->in;
 	const int flags = a->flags | (in->vol->mode != SFS_POSIX ? RWF_DSYNC : 0);
-	struct stat st;
 	size_t asked;
 	uint64_t *op;
 	ssize_t r;
@@ -69,8 +80,8 @@ ssize_t sfs_attempt_kernel(struct sfs_attempt *a)
 	if (in->vol->dax && !(flags & RWF_DSYNC))
 		pm_fence();
 	a->at = a->pos;
-	if (a->append && r > 0 && sys_fstat(a->fd, &st) == 0 && st.st_size >= r)
-		a->at = st.st_size - r;
+	if (a->append && r > 0)
+		appended(a, r);
 	sfs_inode_lock(in);
 	in->by_kernel--;
 	in->kdirty = in->kdirty || !(flags & RWF_DSYNC);

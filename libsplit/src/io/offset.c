@@ -22,6 +22,19 @@ void sfs_offset_set(const struct sfs_attempt *a, off_t to)
 	sfs_mutex_drop(&ofd->lock);
 }
 
+off_t sfs_offset_kernels(const struct sfs_attempt *a)
+{
+	struct sfs_ofd *ofd = a->ofd;
+	off_t off;
+
+	sfs_mutex_take(&ofd->lock);
+	off = sys_lseek(a->fd, 0, SEEK_CUR);
+	if (ofd->number == a->number && !ofd->kernel_off && off >= 0)
+		ofd->off = off;
+	sfs_mutex_drop(&ofd->lock);
+	return off;
+}
+
 int sfs_attempt_offset(struct sfs_attempt *a)
 {
 	struct sfs_ofd *ofd = a->ofd;

@@ -175,10 +175,6 @@ static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 	r = write_all(&a, (size_t)total);
 	if (unlikely(a.forks != sfs.forks))
 		return r;
-	if (off < 0 && a.append && r > 0 && sfs_op_begin(a.in, &op)) {
-		sfs_offset_set(&a, a.at + a.last); /* the kernel knows best where it went */
-		sfs_op_end(op);
-	}
 	if (r > 0 && ((ofd->flags & (O_DSYNC | O_SYNC)) || (flags & (RWF_DSYNC | RWF_SYNC)))) {
 		int err;
 

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-enum { THREADS = 4, LINES = 3000, WIDTH = 24 };
+enum { THREADS = 4, LINES = 3000, WIDTH = 24, ROUNDS = 400 };
 
 static int fds[THREADS];
 
@@ -41,6 +41,29 @@ static void run(const char *path)
 	CHECK(close(fd) == 0);
 }
 
+static void *append_one(void *arg)
+{
+	CHECK(write(fds[0], "same\n", 5) == 5);
+	return arg;
+}
+
+/* The kernel moves the offset of a description with each append; so the last one that was made has moved it last. */
+static void offset_behind_all(void)
+{
+	pthread_t t[THREADS];
+
+	for (int round = 1; round <= ROUNDS; round++) {
+		for (int i = 0; i < THREADS; i++)
+			CHECK(pthread_create(&t[i], NULL, append_one, NULL) == 0);
+		for (int i = 0; i < THREADS; i++)
+			pthread_join(t[i], NULL);
+		CHECK(size_of(fds[0]) == round * THREADS * 5);
+		CHECK(lseek(fds[0], 0, SEEK_CUR) == round * THREADS * 5);
+		if (round % 16 == 0)
+			CHECK(lseek(fds[0], 0, SEEK_SET) == 0);
+	}
+}
+
 int main(void)
 {
 	int one = open("a", O_WRONLY | O_CREAT | O_APPEND, 0644), plain = open("b", O_WRONLY | O_CREAT, 0644);
@@ -54,5 +77,7 @@ int main(void)
 	for (int i = 0; i < THREADS; i++)
 		CHECK((fds[i] = open("c", O_WRONLY | O_CREAT | O_APPEND, 0644)) >= 0);
 	run("c");
+	CHECK((fds[0] = open("d", O_RDWR | O_CREAT | O_APPEND, 0644)) >= 0);
+	offset_behind_all();
 	return 0;
 }

@@ -21,6 +21,7 @@
 
 #define TASKS	   4096u
 #define VIOLATIONS 20u
+#define LINE	   256u
 /* The library's descriptors stand above the program's limit of them (fds/own.c). This is the limit that programs get here. */
 #define PRIVATE_FROM 1024u
 #define TRACE_EVENTS (PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE)
@@ -31,11 +32,14 @@ struct task {
 	pid_t tid;
 	uint64_t text, text_end;
 	const struct gate_call *call; /* that it is in, when its result is wanted */
+	/* A read of the library's that has met staged bytes: that file, and what to say unless it reads again (files/unheld.c). */
+	ino_t suspect;
+	char what[LINE];
 };
 
 static struct task tasks[TASKS];
 static uint64_t calls[GATE_KINDS], bytes[GATE_KINDS], by_library, violations;
-static char violation[VIOLATIONS][256];
+static char violation[VIOLATIONS][LINE];
 
 static const char usage[] =
 	"Usage: gate --root ROOT --report FILE -- COMMAND [ARGUMENTS]\n"
@@ -60,6 +64,23 @@ __attribute__((noreturn, format(printf, 1, 2))) static void die(const char *fmt,
 	exit(1);
 }
 
+/* ---- what was seen ---- */
+
+static void note_violation(const char *what)
+{
+	if (violations < VIOLATIONS)
+		snprintf(violation[violations], LINE, "%s", what);
+	violations++;
+}
+
+/* The thread does something else than reading the file again, or has ended. */
+static void settle_suspect(struct task *t)
+{
+	if (t->suspect)
+		note_violation(t->what);
+	t->suspect = 0;
+}
+
 /* ---- who is stopped ---- */
 
 static struct task *task_of(pid_t tid)
@@ -77,6 +98,7 @@ static struct task *task_of(pid_t tid)
 /* The entry stays: numbers come again, and a chain of entries must not be cut. */
 static void task_reset(pid_t tid)
 {
+	settle_suspect(task_of(tid));
 	*task_of(tid) = (struct task){.tid = tid};
 }
 
@@ -153,7 +175,7 @@ static uint64_t staged(const char *path, const struct stat *st)
 	return gate_staged(st->st_ino, gen);
 }
 
-static void note_violation(const struct task *t, const struct gate_call *c, const char *path, uint64_t n)
+static void describe(const struct task *t, const struct gate_call *c, const char *path, uint64_t n, char what[LINE])
 {
 	char name[512] = "?", comm[32] = "?", proc[64];
 	FILE *f;
@@ -167,10 +189,23 @@ static void note_violation(const struct task *t, const struct gate_call *c, cons
 	}
 	if (readlink(path, name, sizeof(name) - 1) < 0)
 		snprintf(name, sizeof(name), "%.500s", path);
-	if (violations < VIOLATIONS)
-		snprintf(violation[violations], sizeof(violation[0]), "%s: %s of %.150s with %llu bytes staged", comm, c->name,
-			 name, (unsigned long long)n);
-	violations++;
+	snprintf(what, LINE, "%s: %s of %.150s with %llu bytes staged", comm, c->name, name, (unsigned long long)n);
+}
+
+/* Before a call on a file that has n bytes staged. */
+static void judge(struct task *t, const struct gate_call *c, const char *path, const struct stat *st, uint64_t n, bool library)
+{
+	const bool may_repeat = library && c->kind == GATE_READ;
+
+	if (t->suspect == st->st_ino && may_repeat)
+		t->suspect = 0;
+	settle_suspect(t);
+	if (n == 0)
+		return;
+	describe(t, c, path, n, t->what);
+	t->suspect = st->st_ino;
+	if (!may_repeat)
+		settle_suspect(t);
 }
 
 /* A call that moves data is about to be made. Should the thread be stopped again when it is done? */
@@ -184,7 +219,6 @@ static bool look(struct task *t, const struct gate_call *c, const struct user_re
 	for (int i = 0; i < 3; i++) {
 		char path[4096];
 		struct stat st;
-		uint64_t n;
 
 		if (i < 2 ? c->fd[i] < 0 : c->path < 0)
 			continue;
@@ -200,9 +234,7 @@ static bool look(struct task *t, const struct gate_call *c, const struct user_re
 			return false;
 		}
 		ours = true;
-		n = staged(path, &st);
-		if (n > 0)
-			note_violation(t, c, path, n);
+		judge(t, c, path, &st, staged(path, &st), in_library(t, r->rip));
 	}
 	if (ours)
 		t->call = c;
@@ -367,6 +399,8 @@ int main(int argc, char **argv)
 		if (tid == first && WIFSIGNALED(status))
 			code = 128 + WTERMSIG(status);
 	}
+	for (unsigned i = 0; i < TASKS; i++)
+		settle_suspect(&tasks[i]);
 	report(out);
 	return code < 0 ? 1 : code;
 }
