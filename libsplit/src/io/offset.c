@@ -39,7 +39,8 @@ int sfs_attempt_offset(struct sfs_attempt *a)
 {
 	struct sfs_ofd *ofd = a->ofd;
 
-	if (!a->at_offset || a->reserved)
+	/* Where an append goes only its end tells. */
+	if (!a->at_offset || a->append || a->reserved)
 		return 0;
 	if (!ofd->kernel_off || (__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY)) {
 		a->pos = sfs_offset_now(a);
@@ -55,7 +56,6 @@ int sfs_attempt_offset(struct sfs_attempt *a)
 
 void sfs_attempt_reserve(struct sfs_attempt *a)
 {
-	/* Where an append goes only its end tells. */
 	if (!a->at_offset || a->append || a->reserved)
 		return;
 	sfs_offset_set(a, a->pos + (off_t)a->n);
