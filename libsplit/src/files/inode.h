@@ -169,6 +169,12 @@ struct sfs_ofd {
 	int64_t off;
 };
 
+/* May another process have the description, too? Then it may move the offset, write, and set O_APPEND, and nobody tells. */
+static inline bool sfs_ofd_shared(const struct sfs_ofd *ofd)
+{
+	return ofd->kernel_off && !(__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY);
+}
+
 #define SFS_HASH 4096
 struct sfs_files {
 	struct sfs_mutex lock;

@@ -36,13 +36,19 @@ bool sfs_kernel_may_write(const struct sfs_volume *vol)
 	return vol->mode == SFS_POSIX || (vol->mode == SFS_SYNC && !vol->dax);
 }
 
+/* Where our fsync is the kernel's with a relink before it. */
+static bool forced_often(const struct sfs_inode *in)
+{
+	return !in->vol->dax && (uint64_t)in->unheld.forced * FORCED_PART > in->unheld.writes;
+}
+
 static bool writes_pay(const struct sfs_inode *in)
 {
 	const struct sfs_unheld *u = &in->unheld;
 
 	if (in->vol->dax && u->forced >= FORCED_MIN)
 		return true;
-	if (!in->vol->dax && (uint64_t)u->forced * FORCED_PART > u->writes)
+	if (forced_often(in))
 		return false;
 	return u->writes >= WRITES_MANY || (u->writes >= WRITES_MIN && u->written >= WRITTEN_MIN);
 }
@@ -51,7 +57,8 @@ static bool reads_pay(const struct sfs_inode *in)
 {
 	const struct sfs_unheld *u = &in->unheld;
 
-	return u->reads >= READS_MANY || (u->reads >= READS_MIN && u->read >= READ_MIN);
+	/* A checkpoint of a database reads its whole log at once, and goes on writing and forcing it. */
+	return !forced_often(in) && (u->reads >= READS_MANY || (u->reads >= READS_MIN && u->read >= READ_MIN));
 }
 
 /* inode.lock held exclusively, signals blocked. */

@@ -125,7 +125,7 @@ static bool ready(const struct sfs_attempt *a)
 	const struct sfs_inode *in = a->in;
 
 	return sfs_io_prepared(in) && in->writable && !in->privileged && !in->grant.at_once &&
-	       !((a->append || a->ofd->kernel_off) && in->staging.count == 0) && !sfs_far_apart(in, about(a));
+	       !((a->append || sfs_ofd_shared(a->ofd)) && in->staging.count == 0) && !sfs_far_apart(in, about(a));
 }
 
 /* Make it so. inode.lock held by sfs_inode_lock(). */
@@ -147,7 +147,7 @@ static int make_ready(struct sfs_attempt *a)
 		sfs_io_prepare(a->ofd, in, a->fd);
 	}
 	/* A process without the library may share the description and have written through it, or have appended. */
-	if ((a->append || a->ofd->kernel_off) && in->staging.count == 0 && sfs_inode_served(in)) {
+	if ((a->append || sfs_ofd_shared(a->ofd)) && in->staging.count == 0 && sfs_inode_served(in)) {
 		sfs_inode_reload(in);
 		sfs_io_prepare(a->ofd, in, a->fd);
 	}

@@ -258,7 +258,7 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
 	int r;
 
 	in->fsyncs = true;
-	if (in->vol->dax && (pending || in->touched) && sfs_inode_served(in) && in->fd >= 0 && !ofd->kernel_off) {
+	if (in->vol->dax && (pending || in->touched) && sfs_inode_served(in) && in->fd >= 0 && !sfs_ofd_shared(ofd)) {
 		r = sfs_commit_base(in);
 		if (r == 0)
 			r = commit(in);

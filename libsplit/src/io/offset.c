@@ -42,7 +42,7 @@ int sfs_attempt_offset(struct sfs_attempt *a)
 	/* Where an append goes only its end tells. */
 	if (!a->at_offset || a->append || a->reserved)
 		return 0;
-	if (!ofd->kernel_off || (__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY)) {
+	if (!sfs_ofd_shared(ofd)) {
 		a->pos = sfs_offset_now(a);
 		return a->pos < 0 ? (int)a->pos : 0;
 	}

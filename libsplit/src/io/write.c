@@ -169,7 +169,7 @@ static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 	if (off < 0)
 		sfs_offset_own(ofd, fd);
 	/* On Linux O_APPEND wins over the position of pwrite(2). */
-	a.append = ((ofd->kernel_off ? sys_fcntl(fd, F_GETFL, 0) : ofd->flags) & O_APPEND) || (flags & RWF_APPEND);
+	a.append = ((sfs_ofd_shared(ofd) ? sys_fcntl(fd, F_GETFL, 0) : ofd->flags) & O_APPEND) || (flags & RWF_APPEND);
 	a.pos = off;
 	a.at_offset = off < 0;
 	r = write_all(&a, (size_t)total);
