@@ -69,9 +69,12 @@ func TestRegistrationAndHealth(t *testing.T) {
 		}
 		return nil
 	})
-	if code, body := s.get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "kubelet has not registered") {
-		t.Errorf("/readyz before registration: %d %s", code, body)
-	}
+	eventually(t, "the service has started, and waits for kubelet", func() error {
+		if code, body := s.get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "kubelet has not registered") {
+			return fmt.Errorf("/readyz: %d %s", code, body)
+		}
+		return nil
+	})
 	info := s.kubeletRegisters(true, "")
 	if info.GetType() != registerapi.CSIPlugin || info.GetName() != driverinfo.Name || "unix://"+info.GetEndpoint() != s.options.endpoint {
 		t.Errorf("registered as %v", info)

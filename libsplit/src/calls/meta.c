@@ -23,7 +23,7 @@ static off_t from_end(struct sfs_ofd *ofd, int fd, off_t off)
 	r = sfs_inode_ready(in, fd, ofd->flags);
 	if (r == 0) {
 		if (in->staging.count == 0)
-			sfs_inode_reload(in);
+			sfs_inode_resize(in);
 		r = (off_t)in->size;
 		if (off < 0 ? r + off < 0 : off > INT64_MAX - r)
 			r = off < 0 ? -EINVAL : -EOVERFLOW;

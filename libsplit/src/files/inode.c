@@ -475,6 +475,18 @@ int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 	return 0;
 }
 
+void sfs_inode_resize(struct sfs_inode *in)
+{
+	struct stat st;
+
+	if (in->fd < 0 || in->staging.count > 0 || sys_fstat(in->fd, &st) < 0)
+		return;
+	sfs_window_resized(&in->window, in->fd, in->ksize, (uint64_t)st.st_size);
+	in->ksize = in->size = (uint64_t)st.st_size;
+	if (in->window.populated > in->ksize)
+		in->window.populated = in->ksize;
+}
+
 /* Stores through a mapping leave mtime behind on some file systems: set it before anybody looks. */
 void sfs_inode_times(struct sfs_inode *in)
 {

@@ -293,6 +293,8 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags);
 /* A descriptor of the file: our own, or the application's, which it may close at any time; -1. calls/open.c */
 int sfs_inode_fd(const struct sfs_inode *in);
 void sfs_inode_reload(struct sfs_inode *in);
+/* The same of the size only: others may have appended, or we by the kernel. Whether there are holes is asked of what is new. */
+void sfs_inode_resize(struct sfs_inode *in);
 void sfs_inode_times(struct sfs_inode *in);
 /* Is the open file or directory below the volume's mount path? For volumes that are a directory of something larger. */
 bool sfs_below(const struct sfs_volume *vol, int fd);

@@ -18,6 +18,7 @@
 #include "pm/pm.h"
 
 #define POPULATE  (256ul << 10)
+#define SHOWN_MIN (1ul << 20)
 #define WAITS_MAX 2000u /* of a write for another thread's store, 50 us each */
 
 void sfs_attempt_begin(struct sfs_attempt *a, struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, int flags)
@@ -148,7 +149,7 @@ static int make_ready(struct sfs_attempt *a)
 	}
 	/* A process without the library may share the description and have written through it, or have appended. */
 	if ((a->append || sfs_ofd_shared(a->ofd)) && in->staging.count == 0 && sfs_inode_served(in)) {
-		sfs_inode_reload(in);
+		sfs_inode_resize(in);
 		sfs_io_prepare(a->ofd, in, a->fd);
 	}
 	if (unlikely(in->privileged))
@@ -175,6 +176,15 @@ static int plan_store(struct sfs_attempt *a, uint64_t pos)
 	return 0;
 }
 
+/*
+ * While it is copied its signal handlers run; one that forks or looks at the offset is not to see it behind bytes that are not there yet.
+ * Short ones are made in one section of the lock. Of longer ones it is seen.
+ */
+static bool shows_reserved(const struct sfs_attempt *a)
+{
+	return a->at_offset && !a->append && !a->mem && a->n <= SHOWN_MIN && sfs_ofd_shared(a->ofd);
+}
+
 /* Lock held. What is to be done, and where; 0, or as sfs_attempt(). */
 static int plan(struct sfs_attempt *a)
 {
@@ -187,6 +197,8 @@ static int plan(struct sfs_attempt *a)
 	a->way = SFS_WAY_KERNEL;
 	if (!served || in->by_kernel > 0)
 		return 0;
+	if (shows_reserved(a))
+		return SFS_GATHER;
 	r = sfs_attempt_offset(a);
 	if (r < 0)
 		return r;

@@ -87,7 +87,7 @@ ssize_t sfs_attempt_kernel(struct sfs_attempt *a)
 	in->kdirty = in->kdirty || !(flags & RWF_DSYNC);
 	count(in->vol, passthrough_ops, 1);
 	if (r > 0 && sfs_inode_served(in))
-		sfs_inode_reload(in);
+		sfs_inode_resize(in);
 	sfs_inode_unlock(in);
 	sfs_op_end(op);
 	a->last = r > 0 ? r : 0;

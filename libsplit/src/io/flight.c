@@ -25,11 +25,11 @@ static bool on_another_stack(void)
 
 /*
  * This thread has one already. A signal handler has interrupted its call, which goes on later and is to plan again; or a handler has left
- * it by a jump, and it never does: then its frame is below this one, and it ends here.
+ * it by a jump, and it never does: then its frame is below this one or at the same place, and it ends here.
  */
 static void meet_own(struct sfs_inode *in, struct sfs_flight *fl, const void *frame)
 {
-	if ((uintptr_t)fl->frame < (uintptr_t)frame && !on_another_stack())
+	if ((uintptr_t)fl->frame <= (uintptr_t)frame && !on_another_stack())
 		land(in, fl);
 	else
 		fl->voided = true;

@@ -53,3 +53,13 @@ bool sfs_window_dense(struct sfs_window *w, int fd, uint64_t size)
 	}
 	return w->dense;
 }
+
+void sfs_window_resized(struct sfs_window *w, int fd, uint64_t from, uint64_t to)
+{
+	if (!w->dense_known || from == to)
+		return;
+	if (!w->dense)
+		w->dense_known = false;
+	else if (to > from)
+		w->dense = sys_lseek(fd, (off_t)from, SEEK_HOLE) >= (off_t)to;
+}

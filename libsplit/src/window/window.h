@@ -44,6 +44,8 @@ static inline bool sfs_window_due(const struct sfs_window *w, uint64_t size)
  * file system that is SIGBUS instead of ENOSPC.
  */
 bool sfs_window_dense(struct sfs_window *w, int fd, uint64_t size);
+/* The size has changed, and nothing else: the kernel walks over what is new and not over the whole file. */
+void sfs_window_resized(struct sfs_window *w, int fd, uint64_t from, uint64_t to);
 /* Has it been looked at since the file had this size? */
 static inline bool sfs_window_looked(const struct sfs_window *w, uint64_t size)
 {
