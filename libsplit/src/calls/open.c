@@ -347,6 +347,18 @@ static bool may_wait(int fd, int flags)
 	return true;
 }
 
+/*
+ * May it go on so though this process is no client of the agent? A short program that only reads has the table to look at, and needs neither a
+ * log nor a service thread.
+ */
+static bool only_reads(const struct stat *st, int flags)
+{
+	struct sfs_volume *vol = S_ISREG(st->st_mode) && sfs.nvolumes == 1 ? sfs_volume_of(st->st_dev) : NULL;
+
+	return vol && (flags & (O_ACCMODE | O_CREAT | O_TRUNC | O_PATH | O_DIRECT)) == O_RDONLY && !sfs.grant_first &&
+	       load_acquire(&vol->agent.state) == VOL_UNKNOWN && sfs_owners_known(vol);
+}
+
 int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
 	const bool truncate = truncates_ours(dirfd, path, flags);
@@ -372,8 +384,12 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 		sfs_fds_opened(fd, name, flags & ~SFS_OPEN_ONLY);
 		return fd;
 	}
-	signals = sfs_signals_block();
 	r = sys_fstat(fd, &st);
+	if (r == 0 && fd < sfs_fds_len && only_reads(&st, flags)) {
+		sfs_fds_opened(fd, name, flags & ~SFS_OPEN_ONLY);
+		return fd;
+	}
+	signals = sfs_signals_block();
 	if (r == 0)
 		r = attach(fd, &st, flags, OFFSET_NEW, &in);
 	if (r > 0)

@@ -179,7 +179,8 @@ static inline bool sfs_ofd_shared(const struct sfs_ofd *ofd)
 struct sfs_files {
 	struct sfs_mutex lock;
 	struct sfs_mutex adopt;
-	uint32_t asking; /* threads that ask for a grant: no claim is made meanwhile; atomic */
+	uint32_t asking;      /* threads that ask for a grant: no claim is made meanwhile; atomic */
+	uint64_t first_reads; /* calls of sfs_first_read() before there are claims; atomic */
 	struct sfs_inode *hash[SFS_HASH];
 	struct sfs_inode *free_inodes;
 	struct sfs_slab *slabs; /* read without the lock */

@@ -23,8 +23,10 @@
 #define READS_MIN    16u
 #define READ_MIN     (256u << 10)
 #define READS_MANY   128u
-#define FORCED_MIN   3u	 /* on persistent memory, where our fsync is cheaper than the kernel's */
-#define FORCED_PART  16u /* elsewhere: with an fsync after fewer writes than that the file stays the kernel's */
+#define FORCED_MIN   3u	   /* on persistent memory, where our fsync is cheaper than the kernel's */
+#define FORCED_PART  16u   /* elsewhere: with an fsync after fewer writes than that the file stays the kernel's */
+#define LARGE_MOVED  4096u /* bytes of the average write */
+#define LARGE_COPIED 32768u
 #define REFUSED_MAX  10u
 #define ASKING_TRIES 100000
 #define READ_TRIES   64u
@@ -42,13 +44,24 @@ static bool forced_often(const struct sfs_inode *in)
 	return !in->vol->dax && (uint64_t)in->unheld.forced * FORCED_PART > in->unheld.writes;
 }
 
+/*
+ * Without DAX the kernel's copy into its page cache is as fast as ours to a staging file; and blocks that were moved by reflink are not in the
+ * cache, so that whoever reads them waits for the device.
+ */
+static bool large_writes(const struct sfs_inode *in)
+{
+	const uint64_t large = in->vol->provider == RELINK_COPY ? LARGE_COPIED : LARGE_MOVED;
+
+	return !in->vol->dax && in->unheld.written >= in->unheld.writes * large;
+}
+
 static bool writes_pay(const struct sfs_inode *in)
 {
 	const struct sfs_unheld *u = &in->unheld;
 
 	if (in->vol->dax && u->forced >= FORCED_MIN)
 		return true;
-	if (forced_often(in))
+	if (forced_often(in) || large_writes(in))
 		return false;
 	return u->writes >= WRITES_MANY || (u->writes >= WRITES_MIN && u->written >= WRITTEN_MIN);
 }
@@ -136,6 +149,7 @@ static void take_locked(struct sfs_ofd *ofd, int fd)
 
 	/* A call of another thread may be under way that has begun with the offset where it is. */
 	if (!sfs_inode_served(ofd->inode) || !sfs_one_thread() ||
+	    __atomic_load_n(&sfs_files.first_reads, __ATOMIC_SEQ_CST) > 0 ||
 	    !__atomic_compare_exchange_n(&ofd->lazy, &idle, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 		return;
 	off = sys_lseek(fd, 0, SEEK_CUR);
@@ -206,21 +220,26 @@ static void leave(struct sfs_ofd *ofd)
 /* ---- the first calls ---- */
 
 /*
- * From here to sfs_unclaim() no grant of any file is given to this process, nor to another one for a file whose word is 0. `any`: what the word for
- * all inodes may not have.
+ * From here to first_end() no grant of any file is given to this process, nor to another one for a file whose word is 0. A process that is no
+ * client yet has no claims, and can have no grant: there a read only keeps the offset in the kernel.
  */
-static bool first(int fd, bool writes, struct sfs_claim_held *c)
+static bool first(int fd, bool writes, uint64_t **place)
 {
 	struct sfs_volume *vol = &sfs.volumes[0];
 	uint64_t all;
 
 	sfs_check_fork();
 	if ((unsigned)fd >= (unsigned)sfs_fds_len || !load_acquire(&sfs_fds_fresh[fd]) || sfs.nvolumes != 1 ||
-	    sfs.grant_first || !load_acquire(&vol->owners) || load_acquire(&vol->agent.state) != VOL_READY || !vol->claims ||
-	    sfs_fds_flags[fd] >= SFS_FIRST_MOST || (writes && !sfs_kernel_may_write(vol)))
+	    sfs.grant_first || !load_acquire(&vol->owners) || sfs_fds_flags[fd] >= SFS_FIRST_MOST ||
+	    (writes && !sfs_kernel_may_write(vol)))
 		return false;
-	c->place = &vol->claims->unnamed;
-	__atomic_add_fetch(c->place, 1, __ATOMIC_SEQ_CST);
+	if (load_acquire(&vol->agent.state) == VOL_READY && vol->claims)
+		*place = &vol->claims->unnamed;
+	else if (load_acquire(&vol->agent.state) == VOL_UNKNOWN && !writes)
+		*place = &sfs_files.first_reads;
+	else
+		return false;
+	__atomic_add_fetch(*place, 1, __ATOMIC_SEQ_CST);
 	all = __atomic_load_n(&vol->owners[SFS_OWNERS_ALL], __ATOMIC_SEQ_CST);
 	/* Another thread may have taken the descriptor over, or be asking for a grant of its file. */
 	if (likely((writes ? !sfs_owners_any(all) : sfs_owners_stagers(all) == 0) && load_acquire(&sfs_fds_fresh[fd]) &&
@@ -228,31 +247,36 @@ static bool first(int fd, bool writes, struct sfs_claim_held *c)
 		sfs_fds_flags[fd] += SFS_FIRST_CALL;
 		return true;
 	}
-	sfs_unclaim(vol, c);
+	__atomic_sub_fetch(*place, 1, __ATOMIC_SEQ_CST);
 	return false;
+}
+
+static void first_end(uint64_t *place)
+{
+	__atomic_sub_fetch(place, 1, __ATOMIC_SEQ_CST);
 }
 
 bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r)
 {
-	struct sfs_claim_held c;
+	uint64_t *place;
 
-	if (!first(fd, false, &c))
+	if (!first(fd, false, &place))
 		return false;
 	*r = sys_read(fd, buf, n);
-	sfs_unclaim(&sfs.volumes[0], &c);
+	first_end(place);
 	return true;
 }
 
 bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r)
 {
-	struct sfs_claim_held c;
+	uint64_t *place;
 
-	if (!first(fd, true, &c))
+	if (!first(fd, true, &place))
 		return false;
 	*r = sys_write(fd, buf, n);
 	if (sfs.volumes[0].dax)
 		pm_fence();
-	sfs_unclaim(&sfs.volumes[0], &c);
+	first_end(place);
 	return true;
 }
 

@@ -142,12 +142,11 @@ long do_times(const struct request *q)
 }
 
 /*
- * A descriptor that nobody has used yet, perhaps inherited: another process may have staged data of its file, and is
- * asked now.
+ * A descriptor that was inherited and that nobody has used yet: another process may have staged data of its file, and is asked now.
  */
 static void look(const struct request *q)
 {
-	if (!pl_path(q) || pl_at_flags(q) & AT_EMPTY_PATH)
+	if ((!pl_path(q) || pl_at_flags(q) & AT_EMPTY_PATH) && !sfs_only_opened(pl_fd(q)))
 		sfs_ours(pl_fd(q));
 }
 

@@ -31,8 +31,10 @@ static unsigned long counts[COUNT];
 #define CALLED(name) __atomic_fetch_add(&counts[N_##name], 1, __ATOMIC_RELAXED)
 
 struct sfs_ofd **sfs_fds;
+uint32_t *sfs_fds_fresh;
 int sfs_fds_len;
 static struct sfs_ofd *table[FDS];
+static uint32_t fresh[FDS];
 static const char *dir, *counts_file;
 static size_t dir_len;
 
@@ -95,6 +97,7 @@ bool sfs_init(char *const *envp)
 		return false;
 	dir_len = length(dir);
 	sfs_fds = table;
+	sfs_fds_fresh = fresh;
 	sfs_fds_len = FDS;
 	return true;
 }
