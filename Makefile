@@ -42,6 +42,7 @@ test-c: | $(BUILD) ## C tests: plain, address and undefined-behaviour sanitizer,
 	$(MAKE) -C libsplit test
 test-go: ## Go tests and vet
 	$(GO) vet ./...
+	hack/build-tools prometheus
 	$(GO) test ./...
 test-scripts: ## the tests of charts and scripts: every executable test/run below charts/, hack/ and manifests/
 	@set -e; for t in $(sort $(wildcard charts/test/run charts/*/test/run hack/test/run manifests/test/run)); do echo "== $$t"; "$$t"; done

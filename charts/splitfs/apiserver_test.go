@@ -65,9 +65,25 @@ func TestCertManager(t *testing.T) {
 		}
 	}
 
-	output, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", certManager).Output()
+	acceptedWith(t, certManager, []string{"deploy/crds/cert-manager.io_certificates.yaml", "deploy/crds/cert-manager.io_issuers.yaml"}, "cert-manager.io/", append(own, other...))
+}
+
+// prometheusOperator is the release whose CustomResourceDefinitions the chart's objects are tried on.
+const prometheusOperator = "github.com/prometheus-operator/prometheus-operator@v0.93.1"
+
+// TestPrometheusOperator: a real API server with prometheus-operator's types accepts the PodMonitors and the PrometheusRule.
+func TestPrometheusOperator(t *testing.T) {
+	objects := charttest.Render(t, append([]string{"--set", "monitoring.podMonitors.labels.release=a,monitoring.rules.labels.release=b"}, monitored...)...)
+	const crds = "example/prometheus-operator-crd/monitoring.coreos.com_"
+	acceptedWith(t, prometheusOperator, []string{crds + "podmonitors.yaml", crds + "prometheusrules.yaml"}, "monitoring.coreos.com/", objects)
+}
+
+// acceptedWith applies CustomResourceDefinitions out of a Go module to a real API server, and then all objects of a group.
+func acceptedWith(t *testing.T, from string, crds []string, group string, objects []*unstructured.Unstructured) {
+	t.Helper()
+	output, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", from).Output()
 	if err != nil {
-		t.Fatalf("fetch %s: %v", certManager, err)
+		t.Fatalf("fetch %s: %v", from, err)
 	}
 	var module struct{ Dir string }
 	if err := json.Unmarshal(output, &module); err != nil {
@@ -76,8 +92,8 @@ func TestCertManager(t *testing.T) {
 	env := charttest.StartAPIServer(t)
 	c := charttest.NewClient(t, env.Config)
 	charttest.CreateNamespace(t, c, charttest.Namespace)
-	for _, kind := range []string{"certificates", "issuers"} {
-		text, err := os.ReadFile(filepath.Join(module.Dir, "deploy", "crds", "cert-manager.io_"+kind+".yaml"))
+	for _, crd := range crds {
+		text, err := os.ReadFile(filepath.Join(module.Dir, crd))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,10 +103,15 @@ func TestCertManager(t *testing.T) {
 			}
 		}
 	}
-	for _, object := range append(own, other...) {
-		if !strings.HasPrefix(object.GetAPIVersion(), "cert-manager.io/") {
+	applied := 0
+	for _, object := range objects {
+		if !strings.HasPrefix(object.GetAPIVersion(), group) {
 			continue
 		}
 		charttest.Eventually(t, "apply "+object.GetName(), func() error { return charttest.Apply(t.Context(), c, object) })
+		applied++
+	}
+	if applied == 0 {
+		t.Errorf("the chart has no object of %s", group)
 	}
 }

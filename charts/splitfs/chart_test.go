@@ -123,6 +123,8 @@ func TestBadValues(t *testing.T) {
 		"devices.namespaceMap=disk":                                           "namespaceMap",
 		"storageClasses.device=lvm":                                           "devices.lvm.enabled",
 		"status.heartbeat=often":                                              "heartbeat",
+		"monitoring.podMonitors.interval=often":                               "interval",
+		"monitoring.rules.runbookURL=https://docs.example.com":                "runbookURL",
 		"status.interval=1m":                                                  "interval",
 		"node.logLevel=verbose":                                               "logLevel",
 		"storageClasses.strict.default=true,storageClasses.sync.default=true": "strict, sync",
@@ -156,6 +158,7 @@ var variants = map[string][]string{
 		"--set", "devices.emulated.enabled=false", "--set", "devices.lvm.enabled=true", "--set", "devices.namespace.enabled=true", "--set", "storageClasses.device=namespace", "--set", "storageClasses.erase=overwrite",
 		"--set", "devices.regions={region0,0x2468ac00123456}", "--set", "devices.regionPercent=50", "--set", "devices.namespaceMap=mem",
 	},
+	"dashboards":                         {"--set", "monitoring.dashboards.enabled=true", "--set", "monitoring.dashboards.annotations.grafana_folder=SplitFS"},
 	"library by claim":                   {"--set", "injector.library.delivery=ephemeral"},
 	"snapshots and classes to change to": {"--api-versions=snapshot.storage.k8s.io/v1", "--set", "snapshots.enabled=true", "--set", "volumeAttributesClasses.create=true"},
 	"nothing optional": {

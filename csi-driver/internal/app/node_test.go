@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"splitfs.io/splitfs/charts/charttest"
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/registration"
 )
@@ -213,7 +215,31 @@ func TestMetrics(t *testing.T) {
 		}
 		return nil
 	})
+	_, body := s.get("/metrics")
+	checkKnown(t, body)
 	s.must(s.unpublish(v.id, v.target), s.unstage(v), s.delete(v))
+}
+
+// checkKnown: every metric of ours that a running service prints is among the samples that dashboards and alerts are tried on.
+func checkKnown(t *testing.T, body string) {
+	t.Helper()
+	var samples strings.Builder
+	for _, exporter := range []string{"node", "csi", "pods", "status"} {
+		text, err := os.ReadFile(filepath.Join(charttest.SamplesDir(t), exporter+".prom"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		samples.Write(text)
+	}
+	printed := regexp.MustCompile(`(?m)^# TYPE (splitfs|csi)_.*$`).FindAllString(body, -1)
+	if len(printed) < 20 {
+		t.Errorf("only %d metrics", len(printed))
+	}
+	for _, metric := range printed {
+		if !strings.Contains(samples.String(), metric+"\n") {
+			t.Errorf("no sample of %s", metric)
+		}
+	}
 }
 
 // TestInlineVolumes: the one kind that is offered works, and every other request says what to do instead.

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"splitfs.io/splitfs/charts/charttest"
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/preload"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
@@ -212,6 +213,9 @@ func TestProcesses(t *testing.T) {
 	if count := series(t, v); count != len(want) {
 		t.Errorf("%d series, want %d", count, len(want))
 	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(v)
+	charttest.CheckSamples(t, "pods", registry, "splitfs_")
 
 	volumes = nil
 	if findings, err := v.Scan(t.Context()); err != nil || len(findings) != 0 || len(v.reported) != 0 || series(t, v) != 0 {

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package central
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"splitfs.io/splitfs/charts/charttest"
+)
+
+// TestSamples keeps charts/splitfs/testdata/metrics/controller.prom what the controller prints.
+func TestSamples(t *testing.T) {
+	orphans := NewOrphans(newView(t, fake.NewClientset()), record.NewFakeRecorder(1), time.Minute, clock.RealClock{})
+	silent, err := NewSilent(dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), time.Minute, clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(orphans.Metric(), silent.Metric())
+	charttest.CheckSamples(t, "controller", registry, "splitfs_")
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"splitfs.io/splitfs/charts/charttest"
+	"splitfs.io/splitfs/csi-driver/internal/agent"
+	"splitfs.io/splitfs/csi-driver/internal/module"
+	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/csi-driver/internal/splitfs"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// fixedNode is a node with something of everything that the collectors can show.
+type fixedNode struct{}
+
+func (fixedNode) Reports(context.Context) ([]node.Report, error) {
+	return []node.Report{served(), sick(), unused()}, nil
+}
+func (fixedNode) LibraryReady() error { return nil }
+func (fixedNode) Orphans() []node.Orphan {
+	return []node.Orphan{{Kind: node.OrphanDevice, ID: "left"}}
+}
+func (fixedNode) Erasures([]node.Report) ([]node.Erasure, error) {
+	return []node.Erasure{{ID: "gone", Bytes: volume.GiB, Err: errors.New("no")}, {ID: "going", Bytes: volume.GiB}}, nil
+}
+func (fixedNode) Capacity(context.Context, volume.Params, bool) (node.Capacity, error) {
+	return node.Capacity{Largest: 8 * volume.GiB}, nil
+}
+func (fixedNode) Status() module.Status {
+	return module.Status{State: module.LoadRefused, Why: module.WhyLockdown, Release: "6.1.0-1-amd64", Version: "1", Since: time.Unix(1700000000, 0)}
+}
+func (fixedNode) Providers() map[string]string { return map[string]string{"xfs": "reflink"} }
+
+func record(id, claim string, mode volume.Mode) *volume.Record {
+	return &volume.Record{
+		ID: id, Mode: mode, Device: volume.DeviceEmulated, FSType: volume.XFS, PVC: volume.PVC{Namespace: "shop", Name: claim},
+		Size: volume.GiB, DeviceSize: 2 * volume.GiB, Staged: &volume.Staging{Path: "/staging"},
+	}
+}
+
+// served is a volume that does all that a volume does.
+func served() node.Report {
+	s := &splitfs.Status{Provider: "reflink", Totals: map[string]int64{}}
+	s.Pool.Bytes, s.Pool.FreeBytes = 128*volume.MiB, 32*volume.MiB
+	s.Processes = append(s.Processes, struct {
+		PID   int    `json:"pid"`
+		Mode  string `json:"mode"`
+		Alive bool   `json:"alive"`
+	}{PID: 1, Mode: "strict", Alive: true})
+	for i, c := range counters {
+		s.Totals[c.name] = int64(1000 * (i + 1))
+	}
+	s.Recovery.Runs, s.Recovery.Records, s.Recovery.Replayed = 1, 10, 5
+	return node.Report{Record: record("splitfs-1", "data", volume.ModeStrict), Emulated: true, Agent: agent.State{Ready: true, Restarts: 1}, Status: s}
+}
+
+// sick has a problem of each severity, no agent and no answer.
+func sick() node.Report {
+	return node.Report{
+		Record: record("splitfs-2", "cache", volume.ModeSync), Emulated: true, StatusErr: errors.New("no answer"), Agent: agent.State{Restarts: 4},
+		Problems: []node.Problem{
+			{Severity: node.Degraded, Reason: "NoAgent"}, {Severity: node.Inaccessible, Reason: "NotMounted"}, {Severity: node.DataLoss, Reason: "RecoveryQuarantined"},
+		},
+	}
+}
+
+func unused() node.Report {
+	r := node.Report{Record: record("splitfs-3", "logs", volume.ModePosix), Emulated: true}
+	r.Record.Staged = nil
+	return r
+}
+
+// TestSamples keeps charts/splitfs/testdata/metrics/node.prom what the collectors print.
+func TestSamples(t *testing.T) {
+	logger := klog.LoggerWithName(ktesting.NewLogger(t, ktesting.NewConfig()), "metrics")
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(NewCollector(logger, fixedNode{}), NewModuleCollector(fixedNode{}))
+	charttest.CheckSamples(t, "node", registry, "splitfs_")
+}
