@@ -107,7 +107,7 @@ lint: ## check formatting, Go code (vet, staticcheck) and shell scripts
 	PATH="$(dir $(GO)):$$PATH" "$$(hack/build-tools --print-dir staticcheck)/staticcheck" ./...
 	hack/generate --check
 	shellcheck -x $(scripts)
-generate: ## write what is generated from csi-driver/api: schema of the custom resources, copy functions
+generate: ## write what is generated: schema of the custom resources, copy functions, dashboards, the chart's README
 	hack/generate
 format: ## format C and Go sources
 	$(MAKE) -C libsplit format

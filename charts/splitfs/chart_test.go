@@ -5,6 +5,7 @@ package splitfs
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -460,24 +461,23 @@ func TestSingleReplicaHasNoBudget(t *testing.T) {
 // TestValuesAreAllUsed: a value that no template reads would be a promise without effect.
 func TestValuesAreAllUsed(t *testing.T) {
 	chart := filepath.Join(charttest.Root(t), "charts", "splitfs")
-	templates, err := filepath.Glob(filepath.Join(chart, "templates", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var text strings.Builder
-	for _, file := range templates {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	if err := filepath.WalkDir(filepath.Join(chart, "templates"), func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
 		}
+		content, err := os.ReadFile(file)
 		text.Write(content)
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 	values, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, object := range charttest.Objects(t, values) {
-		for _, section := range []string{"node", "controller", "injector", "devices", "emulated", "images", "module", "status"} {
+		for _, section := range []string{"node", "controller", "injector", "devices", "emulated", "images", "module", "monitoring", "status", "test"} {
 			members, ok := object.Object[section].(map[string]any)
 			if !ok {
 				t.Fatalf("values have no section %s", section)
