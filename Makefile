@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X splitfs.io/splitfs/csi-driver/internal/driverinfo.Version
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images lint generate format clean help
+.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images release lint generate format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector ## build the library, the command line, the CSI driver and the injector into build/
@@ -98,6 +98,9 @@ bench: all ## measure the data path; writes build/bench/ and prints a table
 	libsplit/bench/bench $(BENCH_ARGS)
 images: all ## build the container images
 	hack/images
+release: ## make release VERSION=0.1.0: images, chart, manifests, lists of packages and checksums in build/release/; RELEASE_ARGS="--check --output DIR"
+	@[ "$(origin VERSION)" = "command line" ] || { echo "make release wants VERSION=, such as 0.1.0" >&2; exit 2; }
+	hack/release "$(VERSION)" $(RELEASE_ARGS)
 
 lint: ## check formatting, Go code (vet, staticcheck) and shell scripts
 	$(MAKE) -C libsplit lint
