@@ -23,7 +23,7 @@ FROM debian AS csi-driver
 RUN mkdir /tmp/lvm && echo 'devices { filter = [ "r|.*|" ] }' >/tmp/lvm/lvm.conf \
  && apt-get update \
  && LVM_SYSTEM_DIR=/tmp/lvm apt-get install --yes --no-install-recommends e2fsprogs libedit2 libinih1 liburcu8t64 lvm2 mount ndctl util-linux \
- && rm -rf /tmp/lvm /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log /var/cache/ldconfig
+ && rm -rf /tmp/lvm /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/*.log /var/cache/ldconfig
 COPY --from=xfsprogs /usr/sbin/mkfs.xfs /usr/sbin/xfs_growfs /usr/sbin/xfs_repair /usr/sbin/xfs_db /usr/sbin/
 # A program whose library is missing must stop this build, not a volume.
 RUN mkfs.xfs -V && xfs_growfs -V && xfs_repair -V && xfs_db -V && mkfs.ext4 -V && e2fsck -V && resize2fs 2>&1 | grep -q Usage \
@@ -48,7 +48,7 @@ ENTRYPOINT ["/splitfs-injector"]
 FROM debian AS module-builder
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends gcc gcc-12 gpgv kmod libc6-dev libelf1t64 libssl3t64 make patch xz-utils \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log /var/cache/ldconfig
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/*.log /var/cache/ldconfig
 COPY build/image/module-builder/ /opt/splitfs/
 RUN /opt/splitfs/kernel-patch/build --help >/dev/null
 
@@ -60,14 +60,14 @@ RUN apt-get update \
  && sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf \
  && apt-get install --yes --no-install-recommends postgresql \
  && rm -rf /usr/lib/postgresql/*/lib/llvmjit* /usr/lib/postgresql/*/lib/bitcode /usr/lib/*/libLLVM* /usr/share/postgresql/*/locale \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log /var/cache/ldconfig
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/*.log /var/cache/ldconfig
 
 # What the pods of the Kubernetes storage suite run (hack/storage-suite): dynamically linked programs, which the library can serve. Some of
 # its scripts use "let", which BusyBox's shell knows and Debian's does not.
 FROM debian AS suite
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends busybox e2fsprogs mount util-linux \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/dpkg.log /var/cache/ldconfig \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/*.log /var/cache/ldconfig \
  && ln -sf busybox /usr/bin/sh && sh -c 'let i=1'
 COPY build/image/suite/ /
 ENTRYPOINT ["/agnhost"]
