@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X splitfs.io/splitfs/csi-driver/internal/driverinfo.Version
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images release lint generate format clean help
+.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images release docs lint generate format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector ## build the library, the command line, the CSI driver and the injector into build/
@@ -110,6 +110,8 @@ lint: ## check formatting, Go code (vet, staticcheck) and shell scripts
 	PATH="$(dir $(GO)):$$PATH" "$$(hack/build-tools --print-dir staticcheck)/staticcheck" ./...
 	hack/generate --check
 	shellcheck -x $(scripts)
+docs: ## build the documentation as a site in build/site/; a broken link ends it
+	hack/docs
 generate: ## write what is generated: schema of the custom resources, copy functions, dashboards, the chart's README
 	hack/generate
 format: ## format C and Go sources
