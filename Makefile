@@ -17,7 +17,7 @@ all: lib cli csi injector ## build the library, the command line, the CSI driver
 
 lib: | $(BUILD) ## build/libsplit.so, the library that is preloaded
 	$(MAKE) -C libsplit lib
-cli: | $(BUILD) ## build/splitfs, the command line (run, recover, status, prepare, agent)
+cli: | $(BUILD) ## build/splitfs, the command line (run, recover, status, top, prepare, agent)
 	$(MAKE) -C libsplit cli
 csi: $(BUILD)/splitfs-csi ## build/splitfs-csi, the CSI driver
 injector: $(BUILD)/splitfs-injector ## build/splitfs-injector, the admission webhook

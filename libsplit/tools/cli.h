@@ -23,7 +23,7 @@ struct command {
 	int (*run)(int argc, char **argv);
 };
 
-extern const struct command cmd_prepare, cmd_recover, cmd_status, cmd_agent, cmd_run;
+extern const struct command cmd_prepare, cmd_recover, cmd_status, cmd_top, cmd_agent, cmd_run;
 
 /* "splitfs: SENTENCE" on standard error; returns 1. */
 int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -65,7 +65,9 @@ enum {
 	OPT_PRIVATE,
 	OPT_MODE,
 	OPT_DIR,
-	OPT_LIBRARY
+	OPT_LIBRARY,
+	OPT_ONCE,
+	OPT_INTERVAL
 };
 /* False, with the message printed, when a pool does not fit its chunks. */
 bool cli_check_chunk(const struct command *c, uint64_t chunk_bytes);

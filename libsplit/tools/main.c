@@ -5,7 +5,7 @@
 
 #include "cli.h"
 
-static const struct command *const commands[] = {&cmd_run, &cmd_prepare, &cmd_recover, &cmd_status, &cmd_agent};
+static const struct command *const commands[] = {&cmd_run, &cmd_prepare, &cmd_recover, &cmd_status, &cmd_top, &cmd_agent};
 
 static void usage(FILE *out)
 {

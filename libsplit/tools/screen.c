@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of `splitfs top`. It stays on the terminal when the command ends: what was there before is above it. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "top.h"
+
+#define MIN_ROWS 8 /* header, total and a few processes, also where a terminal says that it is smaller */
+
+void screen_init(struct screen *s)
+{
+	*s = (struct screen){.tty = isatty(STDOUT_FILENO)};
+}
+
+static void measure(struct screen *s)
+{
+	struct winsize w;
+	const unsigned rows = s->rows, columns = s->columns;
+
+	s->rows = s->columns = 0;
+	if (!s->tty || ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) < 0)
+		return;
+	s->rows = w.ws_row;
+	s->columns = w.ws_col;
+	/* Where the lines of the table before stand now nobody knows. */
+	if (s->drawn && (rows != s->rows || columns != s->columns)) {
+		fputs("\033[H\033[2J", stdout);
+		s->drawn = 0;
+	}
+}
+
+/* One line, cut off at the edge of the terminal: a line that wraps would be two to go up. */
+static void line(struct screen *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void line(struct screen *s, const char *fmt, ...)
+{
+	char text[5000];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	if (s->columns && strlen(text) > s->columns)
+		text[s->columns] = 0;
+	fputs(text, stdout);
+	fputs(s->tty ? "\033[K\n" : "\n", stdout);
+	s->drawn++;
+}
+
+/* Four digits at most, and the unit: 0, 999, 1.2K, 34M. */
+static void amount(char out[16], uint64_t n, unsigned base)
+{
+	static const char units[] = "KMGTPE";
+	double v = (double)n;
+	int unit = -1;
+
+	while (v >= (unit < 0 ? base : base - 0.5) && unit < (int)sizeof(units) - 2) {
+		v /= base;
+		unit++;
+	}
+	if (unit < 0)
+		snprintf(out, 16, "%llu", (unsigned long long)n);
+	else
+		snprintf(out, 16, v < 9.95 ? "%.1f%c" : "%.0f%c", v, units[unit]);
+}
+
+static void rate(char out[16], uint64_t n, uint64_t ms, unsigned base)
+{
+	const double v = (double)n * 1000 / (double)ms;
+
+	if (n && v < 9.95)
+		snprintf(out, 16, "%.1f", v);
+	else
+		amount(out, (uint64_t)(v + 0.5), base);
+}
+
+/* Never 100% while a call was the kernel's. */
+static void share(char out[16], const struct sfs_counters *c)
+{
+	const uint64_t calls = top_calls(c);
+
+	if (!calls)
+		snprintf(out, 16, "-");
+	else
+		snprintf(out, 16, "%u%%", (unsigned)((double)top_served(c) * 100 / (double)calls));
+}
+
+static void counters_line(struct screen *s, const char *pid, const char *comm, const char *mode, const struct sfs_counters *c,
+			  uint64_t ms)
+{
+	char ops[16], in[16], out[16], served[16], fsyncs[16], relinks[16], checkpoints[16];
+
+	rate(ops, top_calls(c), ms, 1000);
+	rate(in, c->read_bytes, ms, 1024);
+	rate(out, top_written(c), ms, 1024);
+	share(served, c);
+	rate(fsyncs, c->fsync_ops, ms, 1000);
+	rate(relinks, c->relink_ops, ms, 1000);
+	rate(checkpoints, c->checkpoints, ms, 1000);
+	line(s, "%8s  %-15s  %-6s  %7s  %8s  %8s  %6s  %7s  %8s  %6s", pid, comm, mode, ops, in, out, served, fsyncs, relinks,
+	     checkpoints);
+}
+
+static void head(struct screen *s, const struct report *rp)
+{
+	char size[16], used[16], agent[32] = "none";
+
+	amount(size, rp->pool_bytes, 1024);
+	amount(used, rp->pool_bytes - rp->free_bytes, 1024);
+	if (rp->agent_pid)
+		snprintf(agent, sizeof(agent), "process %d", rp->agent_pid);
+	line(s, "volume  %s", rp->root.path);
+	line(s, "device  %s, provider %s, agent %s, pool %s of %s in use", rp->root.dax ? "persistent memory" : "emulated",
+	     rp->provider, agent, used, size);
+	if (rp->blocked.n)
+		line(s, "blocked %u processes wait too long for a file; 'splitfs status' says for whom", rp->blocked.n);
+	line(s, "%s", "");
+}
+
+int screen_draw(struct screen *s, const struct top *t, struct sfs_why *why)
+{
+	static const struct sfs_counters nothing;
+	const bool ended = memcmp(&t->ended, &nothing, sizeof(nothing)) != 0;
+	size_t room = t->nrows;
+
+	measure(s);
+	if (s->drawn)
+		printf("\033[%uA\r", s->drawn);
+	s->drawn = 0;
+	head(s, t->after);
+	line(s, "%8s  %-15s  %-6s  %7s  %8s  %8s  %6s  %7s  %8s  %6s", "PID", "COMMAND", "MODE", "CALLS/s", "READ/s", "WRITE/s",
+	     "SERVED", "FSYNC/s", "RELINK/s", "CKPT/s");
+	if (s->rows) {
+		/* less the cursor's line, and what comes behind the processes */
+		const unsigned taken = 1 + s->drawn + 1 + ended, most = s->rows < MIN_ROWS ? MIN_ROWS : s->rows;
+
+		if (most < taken + t->nrows)
+			room = most > taken + 1 ? most - taken - 1 : 0; /* and "more" */
+	}
+	for (size_t i = 0; i < room; i++) {
+		const struct report_process *p = t->rows[i].process;
+		char pid[16], comm[16];
+
+		snprintf(pid, sizeof(pid), "%d", p->lease.pid);
+		report_printable(comm, p->lease.comm);
+		counters_line(s, pid, comm, report_mode(p), &t->rows[i].delta, t->ms);
+	}
+	if (room < t->nrows)
+		line(s, "%8s  and %zu more processes", "", t->nrows - room);
+	if (ended)
+		counters_line(s, "", "(ended)", "", &t->ended, t->ms);
+	counters_line(s, "", "(volume)", "", &t->total, t->ms);
+	if (s->tty)
+		fputs("\033[J", stdout);
+	else
+		putchar('\n');
+	if (!s->tty)
+		s->drawn = 0;
+	return ferror(stdout) ? sfs_fail(why, -EIO, "standard output can't be written") : 0;
+}
