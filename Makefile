@@ -10,10 +10,10 @@ GO_LDFLAGS := -s -w -X splitfs.io/splitfs/csi-driver/internal/driverinfo.Version
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector quickstart down test test-c test-go test-scripts test-e2e test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images release docs lint generate format clean help
+.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-scripts test-e2e test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images release docs lint generate format clean help
 .DEFAULT_GOAL := all
 
-all: lib cli csi injector ## build the library, the command line, the CSI driver and the injector into build/
+all: lib cli csi injector plugin ## build the library, the command line, the CSI driver, the injector and the kubectl plugin into build/
 
 lib: | $(BUILD) ## build/libsplit.so, the library that is preloaded
 	$(MAKE) -C libsplit lib
@@ -21,6 +21,7 @@ cli: | $(BUILD) ## build/splitfs, the command line (run, recover, status, top, p
 	$(MAKE) -C libsplit cli
 csi: $(BUILD)/splitfs-csi ## build/splitfs-csi, the CSI driver
 injector: $(BUILD)/splitfs-injector ## build/splitfs-injector, the admission webhook
+plugin: $(BUILD)/kubectl-splitfs ## build/kubectl-splitfs, the kubectl plugin: put it on PATH
 
 $(BUILD):
 	mkdir -p $@
@@ -28,6 +29,8 @@ $(BUILD)/splitfs-csi: $(go_src) | $(BUILD)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $@ ./csi-driver/cmd/splitfs-csi
 $(BUILD)/splitfs-injector: $(go_src) | $(BUILD)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $@ ./injector-webhook/cmd/splitfs-injector
+$(BUILD)/kubectl-splitfs: $(go_src) | $(BUILD)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $@ ./csi-driver/cmd/kubectl-splitfs
 
 quickstart: ## build everything, start a local cluster, install the chart and show a volume at work
 	hack/quickstart

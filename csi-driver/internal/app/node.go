@@ -23,6 +23,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/driver"
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/events"
+	"splitfs.io/splitfs/csi-driver/internal/inspect"
 	"splitfs.io/splitfs/csi-driver/internal/metrics"
 	"splitfs.io/splitfs/csi-driver/internal/modify"
 	"splitfs.io/splitfs/csi-driver/internal/module"
@@ -50,6 +51,7 @@ type nodeOptions struct {
 	binary          string
 	library         string
 	httpEndpoint    string
+	inspectEndpoint string
 	events          bool
 	status          bool
 	statusInterval  time.Duration
@@ -92,6 +94,7 @@ func newNodeCommand() *cobra.Command {
 	f.StringVar(&o.binary, "splitfs-binary", "/usr/local/bin/splitfs", "the splitfs program")
 	f.StringVar(&o.library, "library", "/usr/local/lib/splitfs/libsplit.so", "the preload library that pods get")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9810", "address of /healthz, /readyz and /metrics; empty: not served")
+	f.StringVar(&o.inspectEndpoint, "inspect-endpoint", "", "loopback address where kubectl splitfs, through a forwarded port, is told who is served; empty: not served")
 	f.BoolVar(&o.events, "events", true, "send Kubernetes events, report volumes that the cluster has no PersistentVolume for, and make the changes that the controller asks for")
 	f.BoolVar(&o.status, "status", true, "show the node and its volumes as SplitFSNode and SplitFSVolume objects")
 	f.DurationVar(&o.statusInterval, "status-interval", 30*time.Second, "how often the node is looked at for --status, besides after CSI calls")
@@ -132,6 +135,11 @@ func (o *nodeOptions) complete() error {
 	}
 	if o.poolFillPercent < 1 || o.poolFillPercent > 100 {
 		return fmt.Errorf("--pool-fill-percent is %d; it must be from 1 to 100", o.poolFillPercent)
+	}
+	if o.inspectEndpoint != "" {
+		if err := inspect.CheckEndpoint(o.inspectEndpoint); err != nil {
+			return fmt.Errorf("--inspect-endpoint: %w", err)
+		}
 	}
 	if o.maxVolumes < 1 {
 		return fmt.Errorf("--max-volumes is %d; it must be at least 1", o.maxVolumes)
@@ -211,6 +219,10 @@ func runNode(ctx context.Context, o nodeOptions) error {
 		prober := &server.Prober{Endpoint: o.endpoint}
 		mux := server.NewMux([]server.Check{prober.Alive}, append(ready, prober.Probe), csiMetrics)
 		group.Go(func() error { return errors.Join(server.ServeHTTP(ctx, o.httpEndpoint, mux), prober.Close()) })
+	}
+	if o.inspectEndpoint != "" {
+		handler := inspect.New(n, verifier).Handler()
+		group.Go(func() error { return server.ServeHTTP(ctx, o.inspectEndpoint, handler) })
 	}
 	group.Go(func() error { usable.Run(ctx); return nil })
 	group.Go(func() error {

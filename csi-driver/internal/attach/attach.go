@@ -129,32 +129,60 @@ func (v *Verifier) Scan(ctx context.Context) ([]Finding, error) {
 	pods := byPod(volumes)
 	maps.DeleteFunc(v.reported, func(uid string, _ map[message]bool) bool { _, there := pods[uid]; return !there })
 	if len(pods) > 0 {
-		processes, listErr := v.processes()
-		if listErr != nil {
-			return nil, listErr
-		}
 		mounts := mountCache{}
-		for _, p := range processes {
-			uid, container := v.config.Owner(p.pid)
-			pod, ours := pods[uid]
-			if !ours {
-				continue
-			}
+		listErr := v.each(pods, func(p *process, pod podVolumes, container string) {
 			seen[p.identity], containers[container] = true, true
 			if !v.seen[p.identity] {
-				continue
+				return
 			}
 			found := p.look(pod, container, mounts, v.config.Library)
 			findings = append(findings, found...)
 			if len(found) > 0 && found[0].State == Loaded && imageErr == nil { // a runtime that does not answer is asked once a scan
-				imageErr = v.comparePreload(ctx, pod.pod, container, found[0].Container, &p)
+				imageErr = v.comparePreload(ctx, pod.pod, container, found[0].Container, p)
 			}
+		})
+		if listErr != nil {
+			return nil, listErr
 		}
 	}
 	v.seen = seen
 	maps.DeleteFunc(v.compared, func(id string, _ bool) bool { return !containers[id] })
 	v.report(ctx, findings)
 	return findings, errors.Join(err, imageErr)
+}
+
+// Look looks at all processes once, also at those that are just starting, and reports nothing to anybody. It may be called while a scan
+// runs. With an error it returns what could be seen.
+func (v *Verifier) Look() ([]Finding, error) {
+	volumes, err := v.config.Source.Published()
+	if err != nil {
+		err = fmt.Errorf("list the published volumes: %w", err)
+	}
+	var findings []Finding
+	mounts := mountCache{}
+	pods := byPod(volumes)
+	if len(pods) == 0 {
+		return nil, err
+	}
+	listErr := v.each(pods, func(p *process, pod podVolumes, container string) {
+		findings = append(findings, p.look(pod, container, mounts, v.config.Library)...)
+	})
+	return findings, errors.Join(err, listErr)
+}
+
+// each calls visit for the processes of these pods.
+func (v *Verifier) each(pods map[string]podVolumes, visit func(p *process, pod podVolumes, container string)) error {
+	processes, err := v.processes()
+	if err != nil {
+		return err
+	}
+	for i := range processes {
+		uid, container := v.config.Owner(processes[i].pid)
+		if pod, ours := pods[uid]; ours {
+			visit(&processes[i], pod, container)
+		}
+	}
+	return nil
 }
 
 // podVolumes are the volumes of one pod.
@@ -220,7 +248,7 @@ func (f *Finding) message() string {
 		uses = "has files of it open"
 	}
 	text := fmt.Sprintf("process %s (PID %d on the node) of container %s has volume %s mounted, %s, and runs without libsplit.so: %s. It works through the kernel's file system",
-		f.Command, f.PID, f.Container, f.Volume.ID, uses, f.State.explain())
+		f.Command, f.PID, f.Container, f.Volume.ID, uses, f.State.Explain())
 	if f.Volume.Mode != volume.ModePosix && f.Volume.Mode != "" {
 		text += fmt.Sprintf(", so its writes do not have the guarantee of mode %s", f.Volume.Mode)
 	}

@@ -49,7 +49,7 @@ func (v *Verifier) comparePreload(ctx context.Context, pod volume.Pod, id, conta
 		return nil
 	}
 	const most = 256
-	value := printable(strings.Join(lost, ":"))
+	value := Printable(strings.Join(lost, ":"))
 	if len(value) > most {
 		value = value[:most] + "..."
 	}

@@ -38,7 +38,8 @@ const (
 	NotRead State = "not-read"
 )
 
-func (s State) explain() string {
+// Explain says it in a clause: "it is ...".
+func (s State) Explain() string {
 	switch s {
 	case NotMounted:
 		return "the container was not injected; see annotation splitfs.io/status, and delete the pod so that it is created anew with the injector"
@@ -93,13 +94,13 @@ func (v *Verifier) processes() ([]process, error) {
 		if len(fields) <= start || fields[state] == "Z" {
 			continue
 		}
-		list = append(list, process{identity: identity{pid: pid, start: fields[start]}, dir: dir, command: printable(string(stat[open+1 : end]))})
+		list = append(list, process{identity: identity{pid: pid, start: fields[start]}, dir: dir, command: Printable(string(stat[open+1 : end]))})
 	}
 	return list, nil
 }
 
-// printable keeps what a process calls itself from doing harm in an event.
-func printable(s string) string {
+// Printable keeps what a process calls itself from doing harm in an event.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return '?'

@@ -10,6 +10,10 @@ const (
 	// TopologyKey names the one node that can reach a volume.
 	TopologyKey = Name + "/node"
 
+	// ModeAnnotation on a PersistentVolume is its mode after a change by a VolumeAttributesClass. It goes before the volume's attributes, which
+	// cannot be changed.
+	ModeAnnotation = Name + "/mode"
+
 	// KindAttribute and KindLibrary select, in an inline volume's attributes or in a StorageClass's parameters, the volume that
 	// carries the library into a pod.
 	KindAttribute = "splitfs.io/kind"

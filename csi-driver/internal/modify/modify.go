@@ -23,9 +23,6 @@ const (
 	// requestAnnotation is what the controller asks for, answerAnnotation what the node did last.
 	requestAnnotation = driverinfo.Name + "/modify"
 	answerAnnotation  = driverinfo.Name + "/modified"
-	// modeAnnotation is the volume's mode after a change; the injector goes by it rather than by the volume's attributes, which cannot be
-	// changed.
-	modeAnnotation = driverinfo.Name + "/mode"
 )
 
 // Answer is what a node did with a request.
@@ -95,7 +92,7 @@ func reply(pv *corev1.PersistentVolume, answer Answer, mode volume.Mode) ([]byte
 	}
 	annotations := map[string]any{answerAnnotation: string(text)}
 	if mode != "" {
-		annotations[modeAnnotation] = string(mode)
+		annotations[driverinfo.ModeAnnotation] = string(mode)
 	}
 	return patch(metadata{ResourceVersion: pv.ResourceVersion, Labels: map[string]any{Label: nil}, Annotations: annotations})
 }

@@ -196,7 +196,7 @@ func TestAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if answer, ok := Answered(pv, strict); ok {
-			if answer.Refused != "" || pv.Annotations[modeAnnotation] != "strict" || pv.Labels[Label] != "" {
+			if answer.Refused != "" || pv.Annotations[driverinfo.ModeAnnotation] != "strict" || pv.Labels[Label] != "" {
 				t.Errorf("%+v; labels %v, annotations %v", answer, pv.Labels, pv.Annotations)
 			}
 			break
@@ -212,7 +212,7 @@ func TestAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	pv, err := volumes.Get(ctx, "pv-one", metav1.GetOptions{})
-	if _, asked, _ := Requested(pv); err != nil || asked || pv.Annotations[modeAnnotation] != "strict" {
+	if _, asked, _ := Requested(pv); err != nil || asked || pv.Annotations[driverinfo.ModeAnnotation] != "strict" {
 		t.Errorf("after it was forgotten: %v, %v", pv.Annotations, err)
 	}
 }

@@ -42,7 +42,7 @@ func shortfall(pod *corev1.Pod, claim string, mode volume.Mode) *missing {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			c := &containers[i]
-			promised := promisedMode(pod, c.Name, mode)
+			promised := PromisedMode(pod, c.Name, mode)
 			if !needsLibrary(promised) {
 				continue
 			}
@@ -50,7 +50,7 @@ func shortfall(pod *corev1.Pod, claim string, mode volume.Mode) *missing {
 				if mount.ReadOnly || !slices.Contains(volumes, mount.Name) {
 					continue
 				}
-				if given, ok := givenMode(c, path.Clean("/"+mount.MountPath)); !ok || strength[given] < strength[promised] {
+				if given, ok := GivenMode(c, path.Clean("/"+mount.MountPath)); !ok || strength[given] < strength[promised] {
 					return &missing{container: c.Name, path: mount.MountPath, mode: promised}
 				}
 			}
@@ -73,8 +73,8 @@ func volumesOf(pod *corev1.Pod, claim string) []string {
 	return names
 }
 
-// promisedMode is what the annotations say for a container, else the volume's own mode. What is no mode is the injector's to refuse.
-func promisedMode(pod *corev1.Pod, container string, mode volume.Mode) volume.Mode {
+// PromisedMode is what the annotations say for a container, else the volume's own mode. What is no mode is the injector's to refuse.
+func PromisedMode(pod *corev1.Pod, container string, mode volume.Mode) volume.Mode {
 	for _, key := range []string{keyMode + "." + container, keyMode} {
 		if asked := volume.Mode(pod.Annotations[key]); asked != "" {
 			if _, known := strength[asked]; known {
@@ -85,8 +85,8 @@ func promisedMode(pod *corev1.Pod, container string, mode volume.Mode) volume.Mo
 	return mode
 }
 
-// givenMode is the mode in which the library would serve a path of a container; not ok: it would not be there, or not serve it.
-func givenMode(c *corev1.Container, mountPath string) (volume.Mode, bool) {
+// GivenMode is the mode in which the library would serve a path of a container; not ok: it would not be there, or not serve it.
+func GivenMode(c *corev1.Container, mountPath string) (volume.Mode, bool) {
 	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean("/"+m.MountPath) == preload.Dir })
 	if !mounted || !slices.Contains(preload.Elements(variable(c, preload.Variable)), preload.Library) {
 		return "", false

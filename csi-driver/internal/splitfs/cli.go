@@ -73,11 +73,7 @@ type Status struct {
 		FreeBytes int64 `json:"free_bytes"`
 		Files     int64 `json:"files"`
 	} `json:"pool"`
-	Processes []struct {
-		PID   int    `json:"pid"`
-		Mode  string `json:"mode"`
-		Alive bool   `json:"alive"`
-	} `json:"processes"`
+	Processes []Process `json:"processes"`
 	// Totals are counters over all processes, also those that are gone.
 	Totals   map[string]int64 `json:"totals"`
 	Recovery struct {
@@ -86,6 +82,25 @@ type Status struct {
 		Replayed    int64 `json:"replayed"`
 		Quarantined int64 `json:"quarantined"`
 	} `json:"recovery"`
+	Blocked struct {
+		Now []Blocked `json:"now"`
+	} `json:"blocked"`
+}
+
+// Process is one that has a log of the volume. One that is not alive has ended, and its log waits for recovery.
+type Process struct {
+	PID      int              `json:"pid"`
+	Comm     string           `json:"comm"`
+	Mode     string           `json:"mode"`
+	Alive    bool             `json:"alive"`
+	Counters map[string]int64 `json:"counters"`
+}
+
+// Blocked is a process that has waited too long for a file which another one does not give up.
+type Blocked struct {
+	PID     int   `json:"pid"`
+	HeldBy  int   `json:"held_by"`
+	Seconds int64 `json:"seconds"`
 }
 
 // Status asks for a volume's state; it works while an agent serves the volume.

@@ -10,13 +10,13 @@ type Changes struct {
 
 // ParseChanges reads the parameters of a VolumeAttributesClass: what can be changed while a volume exists, and nothing else.
 func ParseChanges(in map[string]string) (Changes, error) {
-	c := Changes{Mode: Mode(in[keyMode]), Erase: Erase(in[keyErase])}
+	c := Changes{Mode: Mode(in[KeyMode]), Erase: Erase(in[keyErase])}
 	const what = "VolumeAttributesClass parameter"
-	if err := checkKeys(what, in, []string{keyMode, keyErase}, nil); err != nil {
+	if err := checkKeys(what, in, []string{KeyMode, keyErase}, nil); err != nil {
 		return c, err
 	}
-	if _, ok := in[keyMode]; ok {
-		if err := oneOf(what+" "+keyMode, string(c.Mode), modes); err != nil {
+	if _, ok := in[KeyMode]; ok {
+		if err := oneOf(what+" "+KeyMode, string(c.Mode), modes); err != nil {
 			return c, err
 		}
 	}

@@ -38,7 +38,7 @@ const (
 
 // Keys of StorageClass parameters and volume attributes.
 const (
-	keyMode         = "mode"
+	KeyMode         = "mode"
 	keyDevice       = "device"
 	keyErase        = "erase"
 	keyPool         = "pool"
@@ -101,10 +101,10 @@ func ParseParams(in map[string]string) (Params, error) {
 	if err != nil {
 		return p, err
 	}
-	if err := checkKeys("StorageClass parameter", in, []string{keyMode, keyDevice, keyErase, keyPool, keyFSType}, internal); err != nil {
+	if err := checkKeys("StorageClass parameter", in, []string{KeyMode, keyDevice, keyErase, keyPool, keyFSType}, internal); err != nil {
 		return p, err
 	}
-	if v, ok := in[keyMode]; ok {
+	if v, ok := in[KeyMode]; ok {
 		p.Mode = Mode(v)
 	}
 	if v, ok := in[keyDevice]; ok {
@@ -125,7 +125,7 @@ func ParseParams(in map[string]string) (Params, error) {
 }
 
 func (p Params) check() error {
-	if err := oneOf("StorageClass parameter "+keyMode, string(p.Mode), modes); err != nil {
+	if err := oneOf("StorageClass parameter "+KeyMode, string(p.Mode), modes); err != nil {
 		return err
 	}
 	if err := oneOf("StorageClass parameter "+keyDevice, p.Device, devices); err != nil {
@@ -145,7 +145,7 @@ func (p Params) Attributes() map[string]string {
 	if p.Library {
 		return map[string]string{driverinfo.KindAttribute: driverinfo.KindLibrary}
 	}
-	return map[string]string{keyMode: string(p.Mode), keyDevice: p.Device}
+	return map[string]string{KeyMode: string(p.Mode), keyDevice: p.Device}
 }
 
 // Attributes of a published volume: those of its PersistentVolume and what kubelet adds.
@@ -161,7 +161,7 @@ type Attributes struct {
 // ParseAttributes reads the volume context of a PersistentVolume.
 func ParseAttributes(in map[string]string) (Attributes, error) {
 	a := Attributes{
-		Mode: Mode(in[keyMode]), Device: in[keyDevice], Ephemeral: in[keyEphemeral] == "true",
+		Mode: Mode(in[KeyMode]), Device: in[keyDevice], Ephemeral: in[keyEphemeral] == "true",
 		Pod: Pod{Namespace: in[keyPodNamespace], Name: in[keyPodName], UID: in[keyPodUID]},
 	}
 	_, hasKind := in[driverinfo.KindAttribute]
@@ -176,11 +176,11 @@ func ParseAttributes(in map[string]string) (Attributes, error) {
 		a.Library = true
 		return a, checkKind("volume attribute", in, append([]string{keyProvisioner}, podKeys...))
 	}
-	if err := checkKeys("volume attribute", in, []string{keyMode, keyDevice}, append([]string{keyProvisioner}, podKeys...)); err != nil {
+	if err := checkKeys("volume attribute", in, []string{KeyMode, keyDevice}, append([]string{keyProvisioner}, podKeys...)); err != nil {
 		return a, err
 	}
 	if a.Mode != "" {
-		if err := oneOf("volume attribute "+keyMode, string(a.Mode), modes); err != nil {
+		if err := oneOf("volume attribute "+KeyMode, string(a.Mode), modes); err != nil {
 			return a, err
 		}
 	}

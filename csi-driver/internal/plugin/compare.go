@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"splitfs.io/splitfs/csi-driver/internal/coverage"
+)
+
+// filter says whose processes are shown; empty fields say nothing.
+type filter struct{ namespace, pod string }
+
+func (f filter) wants(namespace, pod string) bool {
+	return (f.namespace == "" || f.namespace == namespace) && (f.pod == "" || f.pod == pod)
+}
+
+// topTable is what happened between two looks.
+type topTable struct {
+	Pods []*topPod `json:"pods"`
+	// Unanswered are nodes of which nothing is known.
+	Unanswered []unanswered `json:"unanswered,omitempty"`
+	nodes      int
+}
+
+// topPod is one pod with a volume of ours.
+type topPod struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Node      string `json:"node"`
+	// Seconds is the time in which Counters were counted: they are differences.
+	Seconds  float64           `json:"seconds"`
+	Counters coverage.Counters `json:"counters"`
+	// PoolBytes and PoolUsed are of the volumes that the pod uses, which other pods may use as well.
+	PoolBytes int64         `json:"poolBytes"`
+	PoolUsed  int64         `json:"poolUsed"`
+	Processes []*topProcess `json:"processes"`
+	volumes   map[string]bool
+}
+
+// topProcess is one process, with all volumes that it uses.
+type topProcess struct {
+	PID       int               `json:"pid"`
+	Command   string            `json:"command"`
+	Container string            `json:"container"`
+	State     string            `json:"state"`
+	Modes     []string          `json:"modes,omitempty"`
+	Counters  coverage.Counters `json:"counters"`
+}
+
+// key is a process's lease of a volume.
+type key struct {
+	node, volume string
+	pid          int
+	podUID       string
+}
+
+func compare(before, after []*coverage.Node, failed []unanswered, wanted filter) *topTable {
+	counted := map[key]coverage.Counters{}
+	looked := map[string]*coverage.Node{}
+	for _, n := range before {
+		looked[n.Node] = n
+		for _, v := range n.Volumes {
+			for _, p := range v.Processes {
+				counted[key{n.Node, v.ID, p.PID, p.PodUID}] = p.Counters
+			}
+		}
+	}
+	table := &topTable{Pods: []*topPod{}, Unanswered: failed, nodes: len(after)}
+	for _, n := range after {
+		then, ok := looked[n.Node]
+		if !ok {
+			continue // with the next look there will be a difference
+		}
+		seconds := max(n.Time.Sub(then.Time).Seconds(), 0.001)
+		pods := map[string]*topPod{}
+		for i := range n.Volumes {
+			for _, p := range n.Volumes[i].Processes {
+				shown := p.Served() || p.Open && p.State != coverage.StateLoaded
+				if shown && wanted.wants(p.Namespace, p.Pod) {
+					pod := podOf(pods, n.Node, seconds, &p)
+					pod.uses(&n.Volumes[i])
+					pod.add(&p, p.Counters.Since(counted[key{n.Node, n.Volumes[i].ID, p.PID, p.PodUID}]))
+				}
+			}
+		}
+		for _, pod := range pods {
+			slices.SortFunc(pod.Processes, busiest)
+			table.Pods = append(table.Pods, pod)
+		}
+	}
+	slices.SortFunc(table.Pods, func(a, b *topPod) int {
+		return cmp.Or(cmp.Compare(traffic(b.Counters)/b.Seconds, traffic(a.Counters)/a.Seconds), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Node, b.Node))
+	})
+	return table
+}
+
+// podOf finds or makes a pod. Processes of pods that their node does not know, such as those that are just ending, have one for all.
+func podOf(pods map[string]*topPod, node string, seconds float64, p *coverage.Process) *topPod {
+	pod, ok := pods[p.PodUID]
+	if !ok {
+		pod = &topPod{Namespace: p.Namespace, Pod: p.Pod, Node: node, Seconds: seconds, Counters: coverage.Counters{}, volumes: map[string]bool{}}
+		pods[p.PodUID] = pod
+	}
+	return pod
+}
+
+func (t *topPod) uses(v *coverage.Volume) {
+	if !t.volumes[v.ID] {
+		t.volumes[v.ID] = true
+		t.PoolBytes += v.Pool.Bytes
+		t.PoolUsed += v.Pool.Bytes - v.Pool.FreeBytes
+	}
+}
+
+func (t *topPod) add(p *coverage.Process, difference coverage.Counters) {
+	i := slices.IndexFunc(t.Processes, func(known *topProcess) bool { return known.PID == p.PID })
+	if i < 0 {
+		i = len(t.Processes)
+		t.Processes = append(t.Processes, &topProcess{PID: p.PID, Command: p.Command, Container: p.Container, State: p.State, Counters: coverage.Counters{}})
+	}
+	process := t.Processes[i]
+	if p.Served() && !slices.Contains(process.Modes, p.Mode) {
+		process.Modes = append(process.Modes, p.Mode)
+		slices.Sort(process.Modes)
+	}
+	process.Counters.Add(difference)
+	t.Counters.Add(difference)
+}
+
+func traffic(c coverage.Counters) float64 { return float64(c["read_bytes"] + c.Written()) }
+
+func busiest(a, b *topProcess) int {
+	return cmp.Or(cmp.Compare(traffic(b.Counters), traffic(a.Counters)), cmp.Compare(b.Counters.Calls(), a.Counters.Calls()), cmp.Compare(a.PID, b.PID))
+}
+
+// lines are those of the table.
+func (t *topTable) lines() []string {
+	var buffer bytes.Buffer
+	table := newTable(&buffer)
+	fmt.Fprintln(table, "NAMESPACE\tPOD / PROCESS\tCONTAINER\tMODE\tCALLS/s\tREAD/s\tWRITE/s\tSERVED\tFSYNC/s\tRELINK/s\tCKPT/s\tPOOL")
+	for _, pod := range t.Pods {
+		name := pod.Pod
+		if name == "" {
+			name = "(ending)"
+		}
+		pool := fmt.Sprintf("%s of %s", amount(float64(pod.PoolUsed), 1024), amount(float64(pod.PoolBytes), 1024))
+		fmt.Fprintf(table, "%s\t%s\t\t\t%s\t%s\n", orDash(pod.Namespace), name, rates(pod.Counters, pod.Seconds), pool)
+		for _, p := range pod.Processes {
+			command := fmt.Sprintf("  %s (%d)", printable(p.Command), p.PID)
+			if p.State != coverage.StateLoaded {
+				fmt.Fprintf(table, "\t%s\t%s\t-\tnot served: %s\n", command, orDash(p.Container), p.State)
+				continue
+			}
+			fmt.Fprintf(table, "\t%s\t%s\t%s\t%s\t\n", command, orDash(p.Container), strings.Join(p.Modes, ","), rates(p.Counters, pod.Seconds))
+		}
+	}
+	table.Flush() //nolint:errcheck // a buffer takes everything
+	lines := strings.Split(strings.TrimRight(buffer.String(), "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	if len(t.Pods) == 0 {
+		lines = []string{fmt.Sprintf("No process uses a volume (%s looked at).", count(t.nodes, "node"))}
+	}
+	for _, u := range t.Unanswered {
+		lines = append(lines, fmt.Sprintf("node %s does not answer: %s", u.Node, printable(u.Why)))
+	}
+	return lines
+}
+
+func rates(c coverage.Counters, seconds float64) string {
+	return strings.Join([]string{
+		timesRate(c.Calls(), seconds), bytesRate(c["read_bytes"], seconds), bytesRate(c.Written(), seconds), share(c.Served(), c.Calls()),
+		timesRate(c["fsync_ops"], seconds), timesRate(c["relink_ops"], seconds), timesRate(c["checkpoints"], seconds),
+	}, "\t")
+}

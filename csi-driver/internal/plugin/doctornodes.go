@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
+	"splitfs.io/splitfs/csi-driver/internal/coverage"
+	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+)
+
+func quantityOf(bytes int64) *resource.Quantity {
+	return resource.NewQuantity(bytes, resource.BinarySI)
+}
+
+// silence is how old a node's report may be; nodes write every five minutes (the chart's status.heartbeat).
+const silence = 20 * time.Minute
+
+func (d *doctor) checkNodes(ctx context.Context) {
+	var list v1alpha1.SplitFSNodeList
+	if err := d.cluster.client.List(ctx, &list); err != nil {
+		d.failed("nodes", fmt.Errorf("list SplitFSNodes: %w", err))
+		return
+	}
+	if len(list.Items) == 0 {
+		d.add(failure, "nodes", "none has reported yet; kubectl -n %s logs -l app.kubernetes.io/component=node -c splitfs", d.cluster.release)
+		return
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.SplitFSNode) int { return strings.Compare(a.Name, b.Name) })
+	drivers, libraries := map[string][]string{}, map[string][]string{}
+	for i := range list.Items {
+		n := &list.Items[i]
+		drivers[n.Status.DriverVersion] = append(drivers[n.Status.DriverVersion], n.Name)
+		libraries[shortDigest(n.Status.Library.SHA256)] = append(libraries[shortDigest(n.Status.Library.SHA256)], n.Name)
+		d.judgeNode(n)
+	}
+	switch {
+	case len(drivers) > 1:
+		d.add(warning, "versions", "node services differ: %v; an upgrade that has not ended, or failed on a node", drivers)
+	case len(libraries) > 1:
+		d.add(warning, "versions", "libraries differ: %v; an upgrade that has not ended, or failed on a node", libraries)
+	default:
+		d.add(good, "versions", "%s with driver %s and library %s", count(len(list.Items), "node"), orDash(list.Items[0].Status.DriverVersion), orDash(shortDigest(list.Items[0].Status.Library.SHA256)))
+	}
+	d.checkDurability(list.Items)
+}
+
+func (d *doctor) judgeNode(n *v1alpha1.SplitFSNode) {
+	what := "node " + n.Name
+	if age := d.settings.now().Sub(n.Status.HeartbeatTime.Time); age > silence {
+		d.add(failure, what, "has not been heard of for %s; its node service does not run, or cannot write SplitFSNodes", strings.TrimSuffix(ago(d.settings.now(), n.Status.HeartbeatTime.Time), " ago"))
+		return
+	}
+	for _, kind := range []string{v1alpha1.NodeReady, v1alpha1.NodeDevicesReady, v1alpha1.NodeLibraryInstalled} {
+		if c := meta.FindStatusCondition(n.Status.Conditions, kind); c == nil || c.Status != metav1.ConditionTrue {
+			says := "it says nothing of it"
+			if c != nil {
+				says = c.Reason + ": " + c.Message
+			}
+			d.add(failure, what, "%s is not True; %s", kind, says)
+			return
+		}
+	}
+	d.add(good, what, "ready, %s available, relinks with %s", quantity(n.Status.Available), orDash(n.Status.Relink))
+	module := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeModuleReady)
+	switch {
+	case module == nil:
+	case module.Status == metav1.ConditionTrue:
+		d.add(good, "kernel module", "node %s: ext4_splitfs %s on kernel %s", n.Name, n.Status.Module.LoadedVersion, n.Status.Module.Kernel)
+	case module.Reason == "NotConfigured":
+		d.add(good, "kernel module", "node %s: not asked for; volumes use what the kernel has itself", n.Name)
+	default:
+		d.add(warning, "kernel module", "node %s: %s: %s", n.Name, module.Reason, module.Message)
+	}
+}
+
+// checkDurability says on which nodes a power loss costs more than the modes promise on persistent memory.
+func (d *doctor) checkDurability(nodes []v1alpha1.SplitFSNode) {
+	var emulated, persistent []string
+	for i := range nodes {
+		switch memory(&nodes[i]) {
+		case "persistent":
+			persistent = append(persistent, nodes[i].Name)
+		case "emulated":
+			emulated = append(emulated, nodes[i].Name)
+		case "persistent,emulated":
+			persistent, emulated = append(persistent, nodes[i].Name), append(emulated, nodes[i].Name)
+		}
+	}
+	if len(emulated) > 0 {
+		d.add(warning, "durability", "volumes of device emulated, on %s (%s), keep over a power loss what was fsynced, as any file system does, and not what mode sync or strict promises on persistent memory",
+			count(len(emulated), "node"), strings.Join(emulated, ", "))
+	}
+	if len(persistent) > 0 {
+		d.add(good, "durability", "persistent memory on %s (%s)", count(len(persistent), "node"), strings.Join(persistent, ", "))
+	}
+}
+
+// checkRegistration compares the nodes that run the node service with those whose kubelet knows the driver.
+func (d *doctor) checkRegistration(ctx context.Context) {
+	const what = "registration"
+	pods, err := d.cluster.nodePods(ctx)
+	if err != nil {
+		d.failed(what, err)
+		return
+	}
+	var missing []string
+	for node := range pods {
+		var csi storagev1.CSINode
+		if err := d.cluster.client.Get(ctx, client.ObjectKey{Name: node}, &csi); err != nil && !apierrors.IsNotFound(err) {
+			d.failed(what, fmt.Errorf("get CSINode %s: %w", node, err))
+			return
+		}
+		if !slices.ContainsFunc(csi.Spec.Drivers, func(driver storagev1.CSINodeDriver) bool { return driver.Name == driverinfo.Name }) {
+			missing = append(missing, node)
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		d.add(failure, what, "kubelet of %s does not know the driver; is the chart's kubeletDir kubelet's root directory?", strings.Join(missing, ", "))
+		return
+	}
+	d.add(good, what, "kubelet knows the driver on %s", count(len(pods), "node"))
+}
+
+func (d *doctor) checkVolumes(ctx context.Context) {
+	const what = "volumes"
+	var list v1alpha1.SplitFSVolumeList
+	if err := d.cluster.client.List(ctx, &list); err != nil {
+		d.failed(what, fmt.Errorf("list SplitFSVolumes: %w", err))
+		return
+	}
+	healthy := 0
+	for i := range list.Items {
+		v := &list.Items[i]
+		c := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.VolumeHealthy)
+		if c == nil || c.Status == metav1.ConditionTrue {
+			healthy++
+			continue
+		}
+		level := failure
+		if v.Status.Health == v1alpha1.HealthDegraded {
+			level = warning
+		}
+		d.add(level, what, "claim %s (%s): %s: %s", orDash(v.Status.Claim), v.Name, c.Reason, c.Message)
+	}
+	if healthy == len(list.Items) {
+		d.add(good, what, "nothing is wrong with %s", count(healthy, "volume"))
+	}
+}
+
+// checkProcesses looks for programs that work on a volume without the library.
+func (d *doctor) checkProcesses(ctx context.Context) {
+	const what = "processes"
+	pods, err := d.cluster.nodePods(ctx)
+	if err != nil {
+		return // said already
+	}
+	answers, failed := d.cluster.coverageOf(ctx, pods)
+	for _, f := range failed {
+		d.failed(what, fmt.Errorf("ask node %s who is served: %w", f.Node, f.err))
+	}
+	served, unserved := 0, map[string]string{}
+	for _, n := range answers {
+		if n.Incomplete != "" {
+			d.add(warning, what, "node %s could not look at everything: %s", n.Node, n.Incomplete)
+		}
+		for i := range n.Volumes {
+			v := &n.Volumes[i]
+			if !v.AgentReady {
+				d.add(failure, what, "no agent serves claim %s/%s on node %s; kubectl -n %s logs -l app.kubernetes.io/component=agents", v.Namespace, v.Claim, n.Node, d.cluster.release)
+			}
+			for _, b := range v.Blocked {
+				d.add(warning, what, "process %d on node %s has waited %d s for a file that process %d does not give up", b.PID, n.Node, b.Seconds, b.HeldBy)
+			}
+			for _, p := range v.Processes {
+				switch {
+				case p.Served():
+					served++
+				case p.Open && p.State != coverage.StateLoaded:
+					unserved[p.Namespace+"/"+p.Pod] = fmt.Sprintf("%s (%d): %s", p.Command, p.PID, p.Cause)
+				}
+			}
+		}
+	}
+	names := make([]string, 0, len(unserved))
+	for name := range unserved {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		namespace, pod, _ := strings.Cut(name, "/")
+		d.add(warning, what, "pod %s works on a volume without the library, %s; kubectl splitfs -n %s why %s", name, unserved[name], namespace, pod)
+	}
+	if len(answers) > 0 && len(unserved) == 0 {
+		d.add(good, what, "%s served, none works on a volume without the library", count(served, "process"))
+	}
+}

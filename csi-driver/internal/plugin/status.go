@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
+)
+
+func newStatusCommand(s *settings) *cobra.Command {
+	var o output
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show nodes and volumes, and what is wrong with them",
+		Long: "Shows the nodes of SplitFS and its volumes, and below them what is wrong. With -n only volumes whose claims are in that namespace.\n" +
+			"It reads SplitFSNodes and SplitFSVolumes, which nodes write when something changes and every few minutes.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := s.connect(s)
+			if err != nil {
+				return err
+			}
+			state, err := readState(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			if o.json() {
+				return printJSON(s.streams.Out, state)
+			}
+			return state.print(s.streams.Out, s.now())
+		},
+	}
+	o.add(cmd)
+	return cmd
+}
+
+// state is what nodes have written.
+type state struct {
+	Nodes   []v1alpha1.SplitFSNode   `json:"nodes"`
+	Volumes []v1alpha1.SplitFSVolume `json:"volumes"`
+}
+
+func readState(ctx context.Context, c *cluster) (*state, error) {
+	var nodes v1alpha1.SplitFSNodeList
+	if err := c.client.List(ctx, &nodes); err != nil {
+		return nil, fmt.Errorf("list SplitFSNodes: %w", err)
+	}
+	var volumes v1alpha1.SplitFSVolumeList
+	if err := c.client.List(ctx, &volumes); err != nil {
+		return nil, fmt.Errorf("list SplitFSVolumes: %w", err)
+	}
+	if c.asked {
+		volumes.Items = slices.DeleteFunc(volumes.Items, func(v v1alpha1.SplitFSVolume) bool { return !strings.HasPrefix(v.Status.Claim, c.namespace+"/") })
+	}
+	slices.SortFunc(nodes.Items, func(a, b v1alpha1.SplitFSNode) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(volumes.Items, func(a, b v1alpha1.SplitFSVolume) int {
+		return strings.Compare(a.Status.Claim+"\x00"+a.Name, b.Status.Claim+"\x00"+b.Name)
+	})
+	return &state{Nodes: nodes.Items, Volumes: volumes.Items}, nil
+}
+
+func printJSON(out io.Writer, value any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// print shows tables, and behind them what is wrong.
+func (s *state) print(out io.Writer, now time.Time) error {
+	p := &printer{out: out}
+	if len(s.Nodes) == 0 {
+		p.printf("No node reports. Is SplitFS installed, and does its node service run? `kubectl splitfs doctor` looks.\n")
+	} else if p.err == nil {
+		p.err = s.printNodes(out, now)
+	}
+	p.printf("\n")
+	if len(s.Volumes) == 0 {
+		p.printf("No volumes.\n")
+	} else if p.err == nil {
+		p.err = s.printVolumes(out)
+	}
+	problems := s.problems()
+	if len(problems) > 0 {
+		p.printf("\n%s:\n", count(len(problems), "problem"))
+	}
+	for _, problem := range problems {
+		p.printf("  %s\n", printable(problem))
+	}
+	return p.err
+}
+
+func (s *state) printNodes(out io.Writer, now time.Time) error {
+	table := newTable(out)
+	fmt.Fprintln(table, "NODE\tREADY\tMEMORY\tRELINK\tMODULE\tLIBRARY\tCAPACITY\tAVAILABLE\tVOLUMES\tHEARD OF")
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", n.Name, orDash(conditionStatus(n.Status.Conditions, v1alpha1.NodeReady)), memory(n),
+			orDash(n.Status.Relink), orDash(n.Status.Module.State), orDash(shortDigest(n.Status.Library.SHA256)), quantity(n.Status.Capacity), quantity(n.Status.Available),
+			n.Status.VolumeCount, ago(now, n.Status.HeartbeatTime.Time))
+	}
+	return table.Flush()
+}
+
+func (s *state) printVolumes(out io.Writer) error {
+	table := newTable(out)
+	fmt.Fprintln(table, "CLAIM\tMODE\tSIZE\tDEVICE\tMEMORY\tRELINK\tNODE\tPHASE\tHEALTH\tPODS")
+	for i := range s.Volumes {
+		v := &s.Volumes[i].Status
+		claim := v.Claim
+		if claim == "" {
+			claim = s.Volumes[i].Name
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", claim, orDash(v.Mode), quantity(v.Size), orDash(v.Device), volumeMemory(v), orDash(v.Provider),
+			orDash(v.NodeName), orDash(string(v.Phase)), orDash(string(v.Health)), podNames(v.Pods))
+	}
+	return table.Flush()
+}
+
+// podNames are pods without their namespace, which is that of their claim.
+func podNames(pods []string) string {
+	const most = 3
+	var names []string
+	for i, pod := range pods {
+		if i == most {
+			names = append(names, fmt.Sprintf("+%d", len(pods)-most))
+			break
+		}
+		_, name, _ := strings.Cut(pod, "/")
+		names = append(names, name)
+	}
+	return orDash(strings.Join(names, ","))
+}
+
+// memory says what a node's volumes are made of.
+func memory(n *v1alpha1.SplitFSNode) string {
+	kinds := map[bool]bool{}
+	for _, d := range n.Status.Devices {
+		kinds[d.Emulated] = true
+	}
+	switch {
+	case kinds[true] && kinds[false]:
+		return "persistent,emulated"
+	case kinds[true]:
+		return "emulated"
+	case kinds[false]:
+		return "persistent"
+	}
+	return "-"
+}
+
+func volumeMemory(v *v1alpha1.SplitFSVolumeStatus) string {
+	switch c := meta.FindStatusCondition(v.Conditions, v1alpha1.VolumePersistentMemory); {
+	case c == nil:
+		return "-"
+	case c.Status == metav1.ConditionTrue:
+		return "persistent"
+	}
+	return "emulated"
+}
+
+func conditionStatus(conditions []metav1.Condition, kind string) string {
+	if c := meta.FindStatusCondition(conditions, kind); c != nil {
+		return string(c.Status)
+	}
+	return ""
+}
+
+func shortDigest(digest string) string { return digest[:min(len(digest), 8)] }
+
+// problems are the conditions that are not as they should be. A kernel module that nobody asked for, an emulated device and a volume that
+// nobody uses are none.
+func (s *state) problems() []string {
+	var list []string
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		for _, kind := range []string{v1alpha1.NodeReady, v1alpha1.NodeDevicesReady, v1alpha1.NodeLibraryInstalled} {
+			if c := meta.FindStatusCondition(n.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+				list = append(list, fmt.Sprintf("node %s: %s is %s (%s): %s", n.Name, kind, c.Status, c.Reason, c.Message))
+			}
+		}
+		if c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeModuleReady); c != nil && c.Status != metav1.ConditionTrue && c.Reason != "NotConfigured" {
+			list = append(list, fmt.Sprintf("node %s: kernel module %s: %s", n.Name, c.Reason, c.Message))
+		}
+	}
+	for i := range s.Volumes {
+		v := &s.Volumes[i]
+		if c := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.VolumeHealthy); c != nil && c.Status != metav1.ConditionTrue {
+			list = append(list, fmt.Sprintf("claim %s (%s): %s: %s", orDash(v.Status.Claim), v.Name, c.Reason, c.Message))
+		}
+		if c := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.VolumeServed); c != nil && (c.Reason == "AgentNotReady" || c.Reason == "NoAnswer") {
+			list = append(list, fmt.Sprintf("claim %s (%s): %s: %s", orDash(v.Status.Claim), v.Name, c.Reason, c.Message))
+		}
+	}
+	return list
+}
