@@ -149,6 +149,7 @@ var variants = map[string][]string{
 		"--set", "injector.exemptNamespaces={kube-system,monitoring}", "--set", "injector.namespaces=labelled", "--set", "injector.requiredClasses={my-strict}", "--set-json", `injector.affinity={"nodeAffinity":{}}`,
 		"--set-json", `node.tolerations=[{"key":"pm","operator":"Exists"}]`, "--set", "node.podAnnotations.a=b", "--set", "controller.podAnnotations.a=b", "--set", "injector.podAnnotations.a=b",
 		"--set-json", `node.resources={"limits":{"cpu":2,"memory":"1Gi"}}`, "--set", "storageClasses.strict.reclaimPolicy=Retain",
+		"--set", "plugin.viewerRole=true",
 	},
 	"module from images": {"--set", "module.enabled=true", "--set", "module.images={registry.example.com/modules:debian-12,registry.example.com/modules:debian-13}"},
 	"module built on the nodes": {
@@ -163,7 +164,7 @@ var variants = map[string][]string{
 	"library by claim":                   {"--set", "injector.library.delivery=ephemeral"},
 	"snapshots and classes to change to": {"--api-versions=snapshot.storage.k8s.io/v1", "--set", "snapshots.enabled=true", "--set", "volumeAttributesClasses.create=true"},
 	"nothing optional": {
-		"--set", "status.enabled=false",
+		"--set", "status.enabled=false", "--set", "plugin.inspect=false",
 		"--set-json", "node.tolerations=[]", "--set-json", "node.nodeSelector=null", "--set-json", "injector.resources=null", "--set-json", "node.resources=null",
 		"--set", "node.priorityClassName=", "--set", "injector.priorityClassName=", "--set", "storageClasses.strict.create=false",
 		"--set", "storageClasses.sync.create=false", "--set", "storageClasses.posix.create=false",

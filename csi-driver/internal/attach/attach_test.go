@@ -188,12 +188,16 @@ func TestProcesses(t *testing.T) {
 		}
 		return "", ""
 	}})
+	looked, err := v.Look()
+	if err != nil || len(looked) != 9 || len(told.texts) != 0 || series(t, v) != 0 {
+		t.Errorf("a look finds %v (%v), and tells %q", looked, err, told.texts)
+	}
 	if first, err := v.Scan(t.Context()); err != nil || len(first) != 0 {
 		t.Errorf("the first scan reports %v (%v), although a process may just be starting", first, err)
 	}
 	findings, err := v.Scan(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || fmt.Sprint(findings) != fmt.Sprint(looked) {
+		t.Fatalf("a scan finds %v (%v), a look found %v", findings, err, looked)
 	}
 	got := map[string]string{}
 	for _, f := range findings {
@@ -218,6 +222,9 @@ func TestProcesses(t *testing.T) {
 	charttest.CheckSamples(t, "pods", registry, "splitfs_")
 
 	volumes = nil
+	if looked, err := v.Look(); err != nil || len(looked) != 0 {
+		t.Errorf("a look after the pod: %v %v", looked, err)
+	}
 	if findings, err := v.Scan(t.Context()); err != nil || len(findings) != 0 || len(v.reported) != 0 || series(t, v) != 0 {
 		t.Errorf("after the pod: %v %v %v", findings, err, v.reported)
 	}

@@ -23,7 +23,7 @@ type Node struct {
 	// Time is when the node was looked at; counters of two answers are compared by it.
 	Time    time.Time `json:"time"`
 	Volumes []Volume  `json:"volumes"`
-	// Incomplete says what could not be looked at; empty when everything could.
+	// Incomplete says what of the node could not be looked at; empty when everything could.
 	Incomplete string `json:"incomplete,omitempty"`
 }
 
@@ -50,6 +50,8 @@ type Volume struct {
 	Blocked   []Blocked `json:"blocked,omitempty"`
 	Processes []Process `json:"processes"`
 	Problems  []string  `json:"problems,omitempty"`
+	// Unknown says why the volume's agent and files did not say who is served; empty when they did.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // Pool is the volume's staging pool.

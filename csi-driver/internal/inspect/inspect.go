@@ -96,15 +96,13 @@ func (i *Inspector) Look(ctx context.Context) *coverage.Node {
 	answer := &coverage.Node{Node: i.volumes.Name(), Driver: driverinfo.Version, Time: i.now(), Volumes: []coverage.Volume{}}
 	reports, reportErr := i.volumes.Reports(ctx)
 	findings, findErr := i.processes.Look()
-	errs := []error{reportErr, findErr}
 	for _, r := range reports {
 		if r.Record.Staged == nil || r.Record.Block { // nobody is served
 			continue
 		}
 		answer.Volumes = append(answer.Volumes, describe(&r, findings))
-		errs = append(errs, r.StatusErr)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(reportErr, findErr); err != nil {
 		answer.Incomplete = err.Error()
 	}
 	if ctx.Err() == nil { // else the next one is not to be told what was cut short for this one
@@ -120,6 +118,9 @@ func describe(r *node.Report, findings []attach.Finding) coverage.Volume {
 	}
 	for _, p := range r.Problems {
 		v.Problems = append(v.Problems, p.Reason+": "+p.Message)
+	}
+	if r.StatusErr != nil {
+		v.Unknown = r.StatusErr.Error()
 	}
 	served := map[int]splitfs.Process{}
 	if s := r.Status; s != nil {

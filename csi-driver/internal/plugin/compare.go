@@ -153,7 +153,7 @@ func (t *topTable) lines() []string {
 		for _, p := range pod.Processes {
 			command := fmt.Sprintf("  %s (%d)", printable(p.Command), p.PID)
 			if p.State != coverage.StateLoaded {
-				fmt.Fprintf(table, "\t%s\t%s\t-\tnot served: %s\n", command, orDash(p.Container), p.State)
+				fmt.Fprintf(table, "\t%s\t%s\t-\t-\t-\t-\tno: %s\t-\t-\t-\t\n", command, orDash(p.Container), p.State)
 				continue
 			}
 			fmt.Fprintf(table, "\t%s\t%s\t%s\t%s\t\n", command, orDash(p.Container), strings.Join(p.Modes, ","), rates(p.Counters, pod.Seconds))

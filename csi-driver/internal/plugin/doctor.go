@@ -98,10 +98,11 @@ func (d *doctor) count(v verdict) int {
 }
 
 func (d *doctor) print(out io.Writer) error {
-	p := &printer{out: out}
+	table := newTable(out)
 	for _, f := range d.findings {
-		p.printf("%-7s  %-18s  %s\n", f.Verdict, f.What, printable(f.Says))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", f.Verdict, f.What, printable(f.Says))
 	}
+	p := &printer{out: out, err: table.Flush()}
 	p.printf("\n%d checks are good, %s, %s, %d skipped.\n", d.count(good), count(d.count(warning), "warning"), count(d.count(failure), "failure"), d.count(skipped))
 	return p.err
 }

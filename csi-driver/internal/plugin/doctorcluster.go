@@ -110,7 +110,7 @@ func (d *doctor) checkParts(ctx context.Context) {
 		}
 	}
 	if len(tags) > 1 {
-		d.add(warning, "versions", "the parts have images of different versions: %v; an upgrade that has not ended, or values that name single tags", tags)
+		d.add(warning, "versions", "the parts have images of different versions: %s; an upgrade that has not ended, or values that name single tags", whoHas(tags))
 	}
 }
 

@@ -5,6 +5,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -48,13 +49,22 @@ func (d *doctor) checkNodes(ctx context.Context) {
 	}
 	switch {
 	case len(drivers) > 1:
-		d.add(warning, "versions", "node services differ: %v; an upgrade that has not ended, or failed on a node", drivers)
+		d.add(warning, "versions", "node services differ: %s; an upgrade that has not ended, or failed on a node", whoHas(drivers))
 	case len(libraries) > 1:
-		d.add(warning, "versions", "libraries differ: %v; an upgrade that has not ended, or failed on a node", libraries)
+		d.add(warning, "versions", "libraries differ: %s; an upgrade that has not ended, or failed on a node", whoHas(libraries))
 	default:
 		d.add(good, "versions", "%s with driver %s and library %s", count(len(list.Items), "node"), orDash(list.Items[0].Status.DriverVersion), orDash(shortDigest(list.Items[0].Status.Library.SHA256)))
 	}
 	d.checkDurability(list.Items)
+}
+
+// whoHas lists values and who has each.
+func whoHas(values map[string][]string) string {
+	var list []string
+	for _, value := range slices.Sorted(maps.Keys(values)) {
+		list = append(list, fmt.Sprintf("%s on %s", orDash(value), strings.Join(values[value], ", ")))
+	}
+	return strings.Join(list, "; ")
 }
 
 func (d *doctor) judgeNode(n *v1alpha1.SplitFSNode) {
@@ -179,6 +189,9 @@ func (d *doctor) checkProcesses(ctx context.Context) {
 		}
 		for i := range n.Volumes {
 			v := &n.Volumes[i]
+			if v.Unknown != "" {
+				d.add(warning, what, "claim %s/%s on node %s does not say who is served: %s", v.Namespace, v.Claim, n.Node, v.Unknown)
+			}
 			if !v.AgentReady {
 				d.add(failure, what, "no agent serves claim %s/%s on node %s; kubectl -n %s logs -l app.kubernetes.io/component=agents", v.Namespace, v.Claim, n.Node, d.cluster.release)
 			}
@@ -195,12 +208,7 @@ func (d *doctor) checkProcesses(ctx context.Context) {
 			}
 		}
 	}
-	names := make([]string, 0, len(unserved))
-	for name := range unserved {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(unserved)) {
 		namespace, pod, _ := strings.Cut(name, "/")
 		d.add(warning, what, "pod %s works on a volume without the library, %s; kubectl splitfs -n %s why %s", name, unserved[name], namespace, pod)
 	}

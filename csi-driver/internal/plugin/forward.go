@@ -16,13 +16,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"splitfs.io/splitfs/csi-driver/internal/coverage"
@@ -131,11 +131,11 @@ func (f *forwarder) dialer(pod client.ObjectKey) (httpstream.Dialer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	webSocket, err := portforward.NewSPDYOverWebsocketDialer(url, f.config)
+	webSocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, f.config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	return portforward.NewFallbackDialer(webSocket, spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url), fallBack), nil
+	return portforward.NewFallbackDialerForStreaming(webSocket, spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url), fallBack), nil
 }
 
 func fallBack(err error) bool {

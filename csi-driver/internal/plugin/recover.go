@@ -117,7 +117,12 @@ func (r *recovery) await(ctx context.Context, p *printer, node string, v *covera
 		}
 		v = next
 	}
-	p.printf("An agent serves the volume on node %s and recovers by itself; %s of ended processes waited for it, and none does now.\n", node, count(pending, "log"))
+	p.printf("An agent serves the volume on node %s and recovers by itself.\n", node)
+	if pending > 0 {
+		p.printf("%s of ended processes waited for it, and none does now.\n", count(pending, "log"))
+	} else {
+		p.printf("No log of an ended process waits for it.\n")
+	}
 	p.printf("So far: %s with something to do, %d records replayed, %d set aside.\n", count(int(v.Recovery.Runs), "recovery run"), v.Recovery.Replayed, v.Recovery.Quarantined)
 	return aside(p, v.Recovery.Quarantined)
 }

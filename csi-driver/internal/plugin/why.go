@@ -140,6 +140,9 @@ func (r *podReport) addProcesses(ctx context.Context, c *cluster, pod *corev1.Po
 	}
 	r.Unknown = node.Incomplete
 	for _, v := range node.Volumes {
+		if v.Unknown != "" && r.mounts(v.ID) {
+			r.Unknown = v.Unknown
+		}
 		for _, p := range v.Processes {
 			if p.PodUID != string(pod.UID) {
 				continue
@@ -152,6 +155,13 @@ func (r *podReport) addProcesses(ctx context.Context, c *cluster, pod *corev1.Po
 			r.Containers[i].Processes = append(r.Containers[i].Processes, p)
 		}
 	}
+}
+
+// mounts says whether a container has the volume.
+func (r *podReport) mounts(volumeID string) bool {
+	return slices.ContainsFunc(r.Containers, func(c containerReport) bool {
+		return slices.ContainsFunc(c.Mounts, func(m mountReport) bool { return m.VolumeID == volumeID })
+	})
 }
 
 // told are the reasons of events that say something of a pod's volumes.
