@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"splitfs.io/splitfs/csi-driver/internal/coverage"
 )
@@ -138,25 +139,25 @@ func busiest(a, b *topProcess) int {
 	return cmp.Or(cmp.Compare(traffic(b.Counters), traffic(a.Counters)), cmp.Compare(b.Counters.Calls(), a.Counters.Calls()), cmp.Compare(a.PID, b.PID))
 }
 
-// lines are those of the table.
+// lines are those of the table. What one looks for stands first: a narrow terminal cuts the lines off.
 func (t *topTable) lines() []string {
 	var buffer bytes.Buffer
-	table := newTable(&buffer)
-	fmt.Fprintln(table, "NAMESPACE\tPOD / PROCESS\tCONTAINER\tMODE\tCALLS/s\tREAD/s\tWRITE/s\tSERVED\tFSYNC/s\tRELINK/s\tCKPT/s\tPOOL")
+	table := tabwriter.NewWriter(&buffer, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "NAMESPACE\tPOD / PROCESS\tMODE\tSERVED\tCALLS/s\tREAD/s\tWRITE/s\tFSYNC/s\tRELINK/s\tCKPT/s\tPOOL\tCONTAINER")
 	for _, pod := range t.Pods {
 		name := pod.Pod
 		if name == "" {
 			name = "(ending)"
 		}
 		pool := fmt.Sprintf("%s of %s", amount(float64(pod.PoolUsed), 1024), amount(float64(pod.PoolBytes), 1024))
-		fmt.Fprintf(table, "%s\t%s\t\t\t%s\t%s\n", orDash(pod.Namespace), name, rates(pod.Counters, pod.Seconds), pool)
+		fmt.Fprintf(table, "%s\t%s\t\t%s\t%s\t\n", orDash(pod.Namespace), name, rates(pod.Counters, pod.Seconds), pool)
 		for _, p := range pod.Processes {
 			command := fmt.Sprintf("  %s (%d)", printable(p.Command), p.PID)
 			if p.State != coverage.StateLoaded {
-				fmt.Fprintf(table, "\t%s\t%s\t-\t-\t-\t-\tno: %s\t-\t-\t-\t\n", command, orDash(p.Container), p.State)
+				fmt.Fprintf(table, "\t%s\t-\tno: %s\t-\t-\t-\t-\t-\t-\t\t%s\n", command, p.State, orDash(p.Container))
 				continue
 			}
-			fmt.Fprintf(table, "\t%s\t%s\t%s\t%s\t\n", command, orDash(p.Container), strings.Join(p.Modes, ","), rates(p.Counters, pod.Seconds))
+			fmt.Fprintf(table, "\t%s\t%s\t%s\t\t%s\n", command, strings.Join(p.Modes, ","), rates(p.Counters, pod.Seconds), orDash(p.Container))
 		}
 	}
 	table.Flush() //nolint:errcheck // a buffer takes everything
@@ -175,7 +176,7 @@ func (t *topTable) lines() []string {
 
 func rates(c coverage.Counters, seconds float64) string {
 	return strings.Join([]string{
-		timesRate(c.Calls(), seconds), bytesRate(c["read_bytes"], seconds), bytesRate(c.Written(), seconds), share(c.Served(), c.Calls()),
+		share(c.Served(), c.Calls()), timesRate(c.Calls(), seconds), bytesRate(c["read_bytes"], seconds), bytesRate(c.Written(), seconds),
 		timesRate(c["fsync_ops"], seconds), timesRate(c["relink_ops"], seconds), timesRate(c["checkpoints"], seconds),
 	}, "\t")
 }
