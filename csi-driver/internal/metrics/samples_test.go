@@ -52,11 +52,7 @@ func record(id, claim string, mode volume.Mode) *volume.Record {
 func served() node.Report {
 	s := &splitfs.Status{Provider: "reflink", Totals: map[string]int64{}}
 	s.Pool.Bytes, s.Pool.FreeBytes = 128*volume.MiB, 32*volume.MiB
-	s.Processes = append(s.Processes, struct {
-		PID   int    `json:"pid"`
-		Mode  string `json:"mode"`
-		Alive bool   `json:"alive"`
-	}{PID: 1, Mode: "strict", Alive: true})
+	s.Processes = append(s.Processes, splitfs.Process{PID: 1, Mode: "strict", Alive: true})
 	for i, c := range counters {
 		s.Totals[c.name] = int64(1000 * (i + 1))
 	}
