@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/sys.h"
+#include "files/kernel_offset.h"
 #include "files/unheld.h"
 #include "format/identity.h"
 #include "io/io.h"

@@ -2,219 +2,23 @@
 #include "files/unheld.h"
 
 #include <errno.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/sys.h"
 #include "base/iov.h"
+#include "files/kernel_offset.h"
+#include "files/pays.h"
 #include "pm/pm.h"
 
 #ifndef RWF_DSYNC
 #define RWF_DSYNC 0x2
 #endif
-/*
- * When does a grant pay? It costs a message, a descriptor, a mapping and for the first file of a process a staging file, together about
- * as much as this many calls of the kernel. What was refused, or had to be given back, is asked for again after twice as many.
- */
-#define WRITES_MIN   8u
-#define WRITTEN_MIN  (64u << 10)
-#define WRITES_MANY  64u
-#define READS_MIN    16u
-#define READ_MIN     (256u << 10)
-#define READS_MANY   128u
-#define FORCED_MIN   3u	   /* on persistent memory, where our fsync is cheaper than the kernel's */
-#define FORCED_PART  16u   /* elsewhere: with an fsync after fewer writes than that the file stays the kernel's */
-#define LARGE_MOVED  4096u /* bytes of the average write */
-#define LARGE_COPIED 32768u
-#define REFUSED_MAX  10u
 #define ASKING_TRIES 100000
 #define READ_TRIES   64u
-
-/* ---- grants ---- */
 
 bool sfs_kernel_may_write(const struct sfs_volume *vol)
 {
 	return vol->mode == SFS_POSIX || (vol->mode == SFS_SYNC && !vol->dax);
-}
-
-/* Where our fsync is the kernel's with a relink before it. */
-static bool forced_often(const struct sfs_inode *in)
-{
-	return !in->vol->dax && (uint64_t)in->unheld.forced * FORCED_PART > in->unheld.writes;
-}
-
-/*
- * Without DAX the kernel's copy into its page cache is as fast as ours to a staging file; and blocks that were moved by reflink are not in the
- * cache, so that whoever reads them waits for the device.
- */
-static bool large_writes(const struct sfs_inode *in)
-{
-	const uint64_t large = in->vol->provider == RELINK_COPY ? LARGE_COPIED : LARGE_MOVED;
-
-	return !in->vol->dax && in->unheld.written >= in->unheld.writes * large;
-}
-
-static bool writes_pay(const struct sfs_inode *in)
-{
-	const struct sfs_unheld *u = &in->unheld;
-
-	if (in->vol->dax && u->forced >= FORCED_MIN)
-		return true;
-	if (forced_often(in) || large_writes(in))
-		return false;
-	return u->writes >= WRITES_MANY || (u->writes >= WRITES_MIN && u->written >= WRITTEN_MIN);
-}
-
-static bool reads_pay(const struct sfs_inode *in)
-{
-	const struct sfs_unheld *u = &in->unheld;
-
-	/* A checkpoint of a database reads its whole log at once, and goes on writing and forcing it. */
-	return !forced_often(in) && (u->reads >= READS_MANY || (u->reads >= READS_MIN && u->read >= READ_MIN));
-}
-
-/* inode.lock held exclusively, signals blocked. */
-static bool try_locked(struct sfs_inode *in, int fd, int flags)
-{
-	bool granted = false;
-
-	if (in->grant.deleg != SFS_DELEG_NONE || in->kernel_only || in->lost || in->locked || sfs.no_staging)
-		return false;
-	if (sfs_inode_own(in, fd, flags) < 0 || in->fd < 0 || in->kernel_only)
-		return false;
-	sfs_asking_begin(in);
-	if (!sfs_claimed_here(in->vol, in->ino))
-		granted = sfs_agent_try(in->vol, &in->grant, in->ino, in->gen, in->fd);
-	if (granted) {
-		sfs_inode_reload(in);
-		in->ready = true;
-		in->kdirty = true; /* what it has done meanwhile */
-	}
-	sfs_asking_end(in);
-	return granted;
-}
-
-static int64_t seconds(void)
-{
-	struct timespec t = {0, 0};
-
-	sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&t);
-	return t.tv_sec;
-}
-
-/* Signals are blocked while the agent answers, which it does at once. */
-static bool try(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
-{
-	const uint64_t signals = sfs_signals_block();
-	bool granted = false;
-	uint64_t *op;
-	int64_t now;
-
-	if (in->vol->claims && load_acquire(&in->vol->agent.state) == VOL_READY && sfs_op_begin(in, &op)) {
-		sfs_inode_lock(in);
-		if (load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in)
-			granted = try_locked(in, fd, ofd->flags);
-		sfs_inode_unlock(in);
-		sfs_op_end(op);
-	}
-	now = seconds();
-	if (now > in->unheld.tried + 1)
-		in->unheld.refused = 0;
-	else if (in->unheld.refused < REFUSED_MAX)
-		in->unheld.refused++;
-	in->unheld.tried = now;
-	in->unheld.waits = WRITES_MIN << in->unheld.refused;
-	in->unheld.writes = in->unheld.reads = in->unheld.forced = 0;
-	in->unheld.written = in->unheld.read = 0;
-	sfs_signals_restore(signals);
-	return granted;
-}
-
-/* One more call that a grant may save. */
-static bool waits(struct sfs_inode *in)
-{
-	if (in->unheld.waits == 0)
-		return false;
-	in->unheld.waits--;
-	return true;
-}
-
-/* ---- offsets ---- */
-
-static void take_locked(struct sfs_ofd *ofd, int fd)
-{
-	uint32_t idle = SFS_OFF_LAZY;
-	off_t off;
-
-	/* A call of another thread may be under way that has begun with the offset where it is. */
-	if (!sfs_inode_served(ofd->inode) || !sfs_one_thread() ||
-	    __atomic_load_n(&sfs_files.first_reads, __ATOMIC_SEQ_CST) > 0 ||
-	    !__atomic_compare_exchange_n(&ofd->lazy, &idle, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
-		return;
-	off = sys_lseek(fd, 0, SEEK_CUR);
-	if (off < 0)
-		return;
-	__atomic_store_n(&ofd->off, off, __ATOMIC_RELAXED);
-	store_release(&ofd->kernel_off, false);
-}
-
-void sfs_offset_take(struct sfs_ofd *ofd, int fd)
-{
-	uint64_t *op;
-
-	if (likely(!(__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY)) || !sfs_inode_served(ofd->inode) ||
-	    !sfs_op_begin(ofd->inode, &op))
-		return;
-	sfs_mutex_take(&ofd->lock);
-	take_locked(ofd, fd);
-	sfs_mutex_drop(&ofd->lock);
-	sfs_op_end(op);
-}
-
-void sfs_offset_own(struct sfs_ofd *ofd, int fd)
-{
-	struct sfs_inode *in = ofd->inode;
-	uint64_t *op;
-
-	if (likely(!(__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY)))
-		return;
-	if (sfs_unheld(in) && sfs_op_begin(in, &op)) {
-		sfs_inode_lock(in);
-		if (load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in)
-			sfs_inode_ready(in, fd, ofd->flags);
-		sfs_inode_unlock(in);
-		sfs_op_end(op);
-	}
-	sfs_offset_take(ofd, fd);
-}
-
-/* The kernel has the offset until leave(): whoever would make it ours waits. False: in a signal handler that has interrupted a call. */
-static bool enter(struct sfs_ofd *ofd, int fd)
-{
-	uint64_t *op;
-
-	__atomic_add_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
-	if (likely(__atomic_load_n(&ofd->kernel_off, __ATOMIC_SEQ_CST)))
-		return true;
-	if (!sfs_one_thread() || !sfs_op_begin(ofd->inode, &op)) {
-		__atomic_sub_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
-		return false;
-	}
-	sfs_mutex_take(&ofd->lock);
-	if (!ofd->kernel_off) {
-		sys_lseek(fd, ofd->off, SEEK_SET);
-		__atomic_or_fetch(&ofd->lazy, SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
-		__atomic_store_n(&ofd->kernel_off, true, __ATOMIC_SEQ_CST);
-	}
-	sfs_mutex_drop(&ofd->lock);
-	sfs_op_end(op);
-	return true;
-}
-
-static void leave(struct sfs_ofd *ofd)
-{
-	__atomic_sub_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
 }
 
 /* ---- the first calls ---- */
@@ -340,13 +144,13 @@ ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, const struct iovec *iov, in
 
 	if (!sfs_unheld(in))
 		return SFS_PASS;
-	if (unlikely(reads_pay(in)) && !waits(in) && try(ofd, in, fd))
+	if (sfs_grant_pays(ofd, fd, false))
 		return SFS_PASS;
-	if (off < 0 && !enter(ofd, fd))
+	if (off < 0 && !sfs_kernel_offset(ofd, fd))
 		return SFS_PASS;
 	r = looked_read(in, fd, iov, cnt, off, flags);
 	if (off < 0)
-		leave(ofd);
+		sfs_kernel_offset_end(ofd);
 	in->unheld.reads++;
 	in->unheld.read += r > 0 ? (uint64_t)r : 0;
 	count(in->vol, passthrough_ops, 1);
@@ -397,9 +201,9 @@ ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 
 	if (!may_claim(in, fd))
 		return SFS_PASS;
-	if (unlikely(writes_pay(in)) && !waits(in) && try(ofd, in, fd))
+	if (sfs_grant_pays(ofd, fd, true))
 		return SFS_PASS;
-	if (off < 0 && !enter(ofd, fd))
+	if (off < 0 && !sfs_kernel_offset(ofd, fd))
 		return SFS_PASS;
 	r = claim(in, &c);
 	if (r == 0) {
@@ -414,7 +218,7 @@ ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 		count(in->vol, passthrough_ops, 1);
 	}
 	if (off < 0)
-		leave(ofd);
+		sfs_kernel_offset_end(ofd);
 	return r;
 }
 
@@ -463,10 +267,10 @@ off_t sfs_unheld_lseek(struct sfs_ofd *ofd, int fd, off_t off, int whence)
 	r = sfs_unheld_look(ofd->inode);
 	if (r < 0)
 		return r;
-	if (!enter(ofd, fd))
+	if (!sfs_kernel_offset(ofd, fd))
 		return SFS_PASS;
 	r = sys_lseek(fd, off, whence);
-	leave(ofd);
+	sfs_kernel_offset_end(ofd);
 	return r;
 }
 

@@ -41,9 +41,5 @@ int sfs_unheld_claim(struct sfs_inode *in, int fd, uint64_t **claim);
 void sfs_unheld_unclaim(struct sfs_inode *in, uint64_t *claim);
 /* The kernel's view is true for a call that only looks. */
 int sfs_unheld_look(struct sfs_inode *in);
-/* The offset becomes ours where only we use it and there is a grant now. */
-void sfs_offset_take(struct sfs_ofd *ofd, int fd);
-/* The same for a call that is to be served by us: the grant is asked for first. */
-void sfs_offset_own(struct sfs_ofd *ofd, int fd);
 
 #endif

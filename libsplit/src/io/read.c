@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/sys.h"
+#include "files/kernel_offset.h"
 #include "files/unheld.h"
 #include "io/io.h"
 #include "io/look.h"

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/sys.h"
+#include "files/kernel_offset.h"
 #include "files/unheld.h"
 #include "io/offset.h"
 #include "io/user.h"

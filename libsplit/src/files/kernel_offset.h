@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The file offset that is the kernel's only because the kernel serves the file (SFS_OFF_LAZY in struct sfs_ofd), and how it becomes ours.
+ */
+#ifndef SFS_KERNEL_OFFSET_H
+#define SFS_KERNEL_OFFSET_H
+
+#include "files/inode.h"
+
+/*
+ * From here to sfs_kernel_offset_end() the kernel has the offset: whoever would make it ours waits. False: in a signal handler that has
+ * interrupted a call.
+ */
+bool sfs_kernel_offset(struct sfs_ofd *ofd, int fd);
+void sfs_kernel_offset_end(struct sfs_ofd *ofd);
+/* The offset becomes ours where only we use it and there is a grant now. */
+void sfs_offset_take(struct sfs_ofd *ofd, int fd);
+/* The same for a call that is to be served by us: the grant is asked for first. */
+void sfs_offset_own(struct sfs_ofd *ofd, int fd);
+
+#endif
