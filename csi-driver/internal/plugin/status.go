@@ -197,6 +197,7 @@ func (s *state) problems() []string {
 		v := &s.Volumes[i]
 		if c := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.VolumeHealthy); c != nil && c.Status != metav1.ConditionTrue {
 			list = append(list, fmt.Sprintf("claim %s (%s): %s: %s", orDash(v.Status.Claim), v.Name, c.Reason, c.Message))
+			continue // it is why the volume is not served, where it is not
 		}
 		if c := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.VolumeServed); c != nil && (c.Reason == "AgentNotReady" || c.Reason == "NoAnswer") {
 			list = append(list, fmt.Sprintf("claim %s (%s): %s: %s", orDash(v.Status.Claim), v.Name, c.Reason, c.Message))
