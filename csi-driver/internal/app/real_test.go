@@ -109,7 +109,9 @@ func commandWithLibrary(inject, mode, mountPath, program string, args ...string)
 	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(),
 		"LD_PRELOAD="+filepath.Join(inject, "libsplit.so"),
-		"SPLITFS_CONFIG="+mode+":"+mountPath+":"+filepath.Join(inject, "agents"))
+		"SPLITFS_CONFIG="+mode+":"+mountPath+":"+filepath.Join(inject, "agents"),
+		// Few and large writes are the kernel's otherwise, and these tests look at what is staged.
+		"SPLITFS_GRANT=first")
 	return cmd
 }
 
