@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -191,6 +192,7 @@ static int start(struct agent *a, struct sfs_why *why)
 	const struct sfs_agent_config *cf = a->config;
 	const struct sfs_recover_how how = {.durable = true, .notice = notice, .notice_ctx = a};
 	struct sfs_recovery sum = {0};
+	struct statfs sf;
 	uint32_t living = 0;
 	int err;
 
@@ -204,6 +206,9 @@ static int start(struct agent *a, struct sfs_why *why)
 		agent_log(a,
 			  "the device is mapped directly but refuses MAP_SYNC: the volume is served as an emulated one, what "
 			  "was not fsynced does not survive a power loss in any mode");
+	if (fstatfs(a->root.fd, &sf) < 0)
+		return sfs_fail(why, -errno, "statfs %s: %s", a->root.path, strerror(errno));
+	a->fs_type = (unsigned long)sf.f_type;
 	a->provider = RELINK_COPY;
 	err = relink_probe(a->root.ctl);
 	if (err < 0)

@@ -98,7 +98,7 @@ static int check(const struct agent *a, const struct sfs_msg *m, int fd, int *fl
 		return -EBADF;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (st.st_dev != a->root.dev || !S_ISREG(st.st_mode) || st.st_ino != m->a)
+	if (right_shown(a, fd) == RIGHT_NONE || !S_ISREG(st.st_mode) || st.st_ino != m->a)
 		return -EINVAL;
 	err = sfs_generation(fd, &gen);
 	if (err)
@@ -176,7 +176,8 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 	d = h->dnode;
 	h->open = true;
 	if ((flags & O_ACCMODE) != O_RDONLY) {
-		h->limited = !replayable(*fd);
+		c->right = RIGHT_WRITE; /* check() has seen that it is a file of the volume */
+		h->limited = c->lease.head.memory || !replayable(*fd);
 		if (!h->limited && h->lease_index < 0) {
 			h->lease_index = sfs_lease_add_inode(&c->lease, d->ino, d->gen);
 			if (h->lease_index < 0) {

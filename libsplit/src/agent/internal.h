@@ -7,6 +7,7 @@
  *   agent.c       start, loop, stop
  *   client.c      connections and their life
  *   request.c     what clients ask for
+ *   rights.c      what a descriptor proves that a client shows
  *   delegation.c  who may cache and stage what: what clients say and are told
  *   granting.c    who gets what, and who waits for it
  *   holds.c       inodes, and what clients hold of them
@@ -45,7 +46,8 @@
 #define OUTSIDER_BUCKETS 256
 #define OUTSIDER_WAIT_MS 3000 /* so long a program without the library waits in open for who has the file */
 #define SPARE_LOGS	 2u
-#define SPARE_CHUNKS	 2u /* at least so many staging files are kept ready, also when the pool is leased out */
+#define MEMORY_LOG_SLOTS 128u /* it gets no record */
+#define SPARE_CHUNKS	 2u   /* at least so many staging files are kept ready, also when the pool is leased out */
 #define SMALL_MAX	 SFS_SPARE_LOGS_MAX /* small staging files that are ready: one with each log */
 
 /* What an epoll event is about. */
@@ -64,6 +66,14 @@ enum client_state {
 	C_AWAY,		/* a living client of the agent before us that has not come back yet */
 	C_DYING,	/* being recovered */
 	C_GONE,		/* off the list; freed when the loop comes round */
+};
+
+/* What a client has shown that it may do with the volume (rights.c). */
+enum right {
+	RIGHT_NONE,  /* no file of the volume */
+	RIGHT_READ,  /* a mount that is read-only, and its process sees no other: nothing of the volume's space */
+	RIGHT_MOUNT, /* a writable mount: a log */
+	RIGHT_WRITE, /* a file that it may write: staging files */
 };
 
 /* How a hold stands in the table (owners.h). */
@@ -131,6 +141,7 @@ struct client {
 	bool queued; /* the worker has it */
 
 	enum sfs_mode mode;
+	enum right right;
 	uint64_t features;
 	bool counted_away; /* the inodes in its lease are counted */
 	uint32_t log_id;   /* 0: none */
@@ -243,6 +254,7 @@ struct outsiders {
 struct agent {
 	const struct sfs_agent_config *config;
 	struct sfs_root root;
+	unsigned long fs_type; /* as statfs says */
 	enum relink_provider provider;
 	bool by_handle; /* open_by_handle_at works */
 	int epoll, listen_fd, signal_fd, dir_fd;
@@ -319,6 +331,13 @@ int client_reply(struct agent *a, struct client *c, const struct sfs_msg *m, con
 int client_reply_error(struct agent *a, struct client *c, uint16_t type, int err, const char *text);
 void client_free_gone(struct agent *a);
 void client_free_all(struct agent *a);
+
+/* rights.c */
+enum right right_shown(const struct agent *a, int fd);
+/* The same, and of the mounts that the client's process sees. */
+enum right right_of_client(const struct agent *a, const struct client *c, int fd);
+/* What a client has shown to the agent before us, as its lease says. */
+enum right right_resumed(const struct client *c);
 
 /* request.c */
 /*

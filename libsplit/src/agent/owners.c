@@ -11,6 +11,8 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/internal.h"
@@ -124,6 +126,22 @@ int owners_fd(const struct agent *a)
 
 /* ---- start and end ---- */
 
+/*
+ * For clients: open on a mount of its own, which is read-only. Who is root in a pod could open it anew for writing by /proc/self/fd otherwise.
+ * Where mounts can't be made, the table's mode has to do.
+ */
+static int open_for_clients(const struct agent *a)
+{
+	struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
+	int tree = (int)syscall(SYS_open_tree, a->root.ctl, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC), fd;
+
+	if (tree >= 0 && syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &read_only, sizeof(read_only)) < 0)
+		drop_fd(&tree);
+	fd = openat(tree >= 0 ? tree : a->root.ctl, SFS_OWNERS_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	drop_fd(&tree);
+	return fd < 0 ? -errno : fd;
+}
+
 static int open_table(struct agent *a, struct owners *o)
 {
 	const int fd = openat(a->root.ctl, SFS_OWNERS_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -135,8 +153,8 @@ static int open_table(struct agent *a, struct owners *o)
 	if (!err)
 		err = -posix_fallocate(fd, 0, SFS_OWNERS_BYTES);
 	if (!err) {
-		o->fd = openat(a->root.ctl, SFS_OWNERS_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-		err = o->fd < 0 ? -errno : 0;
+		o->fd = open_for_clients(a);
+		err = o->fd < 0 ? o->fd : 0;
 	}
 	if (!err) {
 		p = mmap(NULL, SFS_OWNERS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -21,11 +21,16 @@ static struct client *find_away(struct agent *a, uint32_t log_id)
 	return NULL;
 }
 
-static bool same_file(int a, int b)
+/* Is it the log of a client of the agent before us, as that client has it? */
+static bool shows_log(const struct client *old, int fd)
 {
 	struct stat x, y;
 
-	return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+	if (fd < 0 || fstat(fd, &x) < 0)
+		return false;
+	if (old->lease.head.memory)
+		return x.st_ino == old->lease.head.memory;
+	return fstat(old->log_fd, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 static uint64_t volume_flags(const struct agent *a)
@@ -40,7 +45,7 @@ static uint64_t features(const struct agent *a, const struct sfs_msg *hello)
 }
 
 /* Reply to HELLO: the log and the event socket. The client is ready when this returns true. */
-static bool welcome(struct agent *a, struct client *c)
+static bool welcome(struct agent *a, struct client *c, int log_fd)
 {
 	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO};
 	int pair[2], fds[3] = {-1, -1, owners_fd(a)};
@@ -59,9 +64,11 @@ static bool welcome(struct agent *a, struct client *c)
 	}
 	m.a = c->log_id;
 	m.b = volume_flags(a) | c->features << SFS_FEATURES_SHIFT;
+	if (c->lease.head.memory)
+		m.b &= ~(uint64_t)SFS_HELLO_DAX;
 	m.c = a->config->chunk_bytes;
 	m.d = a->provider;
-	fds[0] = c->log_fd;
+	fds[0] = log_fd;
 	fds[1] = pair[1];
 	client_set_state(a, c, C_READY);
 	if (client_reply(a, c, &m, fds, c->features & SFS_FEATURE_OWNERS ? 3 : 2)) {
@@ -77,21 +84,26 @@ static void give_log(struct agent *a, struct client *c)
 {
 	const struct made log = a->spare_logs[--a->nspare_logs];
 	struct sfs_lease head = {.held = 1, .pid = c->pid, .start = c->start, .uid = c->uid, .mode = (uint8_t)c->mode};
-	int err;
+	int given = -1, err = 0;
 
 	memcpy(head.comm, c->comm, sizeof(head.comm));
-	err = sfs_lease_create(&a->root, log.id, &head, &c->lease);
-	if (err) {
+	if (c->right < RIGHT_MOUNT)
+		given = err = sfs_log_memory(&a->root, log.id, MEMORY_LOG_SLOTS, &head.memory);
+	if (err >= 0)
+		err = sfs_lease_create(&a->root, log.id, &head, &c->lease);
+	if (err < 0) {
 		agent_log(a, "make the lease of log %u: %s", log.id, strerror(-err));
 		sfs_log_remove(&a->root, log.id);
 		close(log.fd);
+		drop_fd(&given);
 		c->lease.fd = -1;
 		client_reply_error(a, c, SFS_MSG_HELLO, err, "no space for a lease");
 		return;
 	}
 	c->log_id = log.id;
 	c->log_fd = log.fd;
-	welcome(a, c);
+	welcome(a, c, given >= 0 ? given : c->log_fd);
+	drop_fd(&given);
 }
 
 /* A client of the agent before us comes back with its log. */
@@ -99,7 +111,7 @@ static void resume(struct agent *a, struct client *c, uint32_t log_id, int *proo
 {
 	struct client *old = find_away(a, log_id);
 
-	if (!old || old->pid != c->pid || old->start != c->start || (c->pid == 0 && !same_file(*proof, old->log_fd))) {
+	if (!old || old->pid != c->pid || old->start != c->start || !shows_log(old, *proof)) {
 		client_reply_error(a, c, SFS_MSG_HELLO, -ESTALE, "log is not yours");
 		return;
 	}
@@ -108,6 +120,7 @@ static void resume(struct agent *a, struct client *c, uint32_t log_id, int *proo
 	c->log_fd = old->log_fd;
 	c->lease = old->lease;
 	c->mode = old->mode;
+	c->right = right_resumed(old);
 	c->counted_away = old->counted_away;
 	old->counted_away = false;
 	old->log_id = 0;
@@ -120,7 +133,7 @@ static void resume(struct agent *a, struct client *c, uint32_t log_id, int *proo
 		return;
 	}
 	owners_count_away(a, c, false); /* its holds are, now */
-	welcome(a, c);
+	welcome(a, c, c->log_fd);
 }
 
 /* Programs start faster than what each of them needs is made. */
@@ -132,8 +145,6 @@ static void keep_more_spare(struct agent *a)
 
 static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)
 {
-	struct stat st;
-
 	if (c->state != C_STRANGER) {
 		client_drop(a, c, "a second HELLO");
 		return;
@@ -142,14 +153,15 @@ static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, in
 		client_reply_error(a, c, SFS_MSG_HELLO, -EINVAL, "no such mode or log");
 		return;
 	}
-	if (*fd < 0 || fstat(*fd, &st) < 0 || st.st_dev != a->root.dev) {
-		client_reply_error(a, c, SFS_MSG_HELLO, -EACCES, "not a file of the volume");
-		return;
-	}
 	c->mode = (enum sfs_mode)m->a;
 	c->features = features(a, m);
 	if (m->b) {
 		resume(a, c, (uint32_t)m->b, fd);
+		return;
+	}
+	c->right = right_of_client(a, c, *fd);
+	if (c->right == RIGHT_NONE) {
+		client_reply_error(a, c, SFS_MSG_HELLO, -EACCES, "not a file of the volume");
 		return;
 	}
 	drop_fd(fd);
@@ -165,9 +177,8 @@ static void peek(struct agent *a, struct client *c, int *fd)
 {
 	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_PEEK, .b = volume_flags(a)};
 	const int table = owners_fd(a);
-	struct stat st;
 
-	if (*fd < 0 || fstat(*fd, &st) < 0 || st.st_dev != a->root.dev || table < 0) {
+	if (right_shown(a, *fd) == RIGHT_NONE || table < 0) {
 		client_reply_error(a, c, SFS_MSG_PEEK, table < 0 ? -ENOENT : -EACCES, "no table for it");
 		return;
 	}
@@ -222,6 +233,10 @@ static void give_chunk(struct agent *a, struct client *c)
 
 static void chunk(struct agent *a, struct client *c, uint64_t bytes)
 {
+	if (c->right < RIGHT_WRITE || c->lease.head.memory) {
+		client_reply_error(a, c, SFS_MSG_CHUNK, -EACCES, "no file for writing yet");
+		return;
+	}
 	if (c->lease.head.nchunks - (c->small != 0) >= a->client_chunks_max || c->lease.head.nchunks >= SFS_LEASE_CHUNKS) {
 		client_reply_error(a, c, SFS_MSG_CHUNK, -ENOSPC, "staging limit reached");
 		return;

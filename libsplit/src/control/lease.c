@@ -313,5 +313,5 @@ bool sfs_lease_alive(const struct sfs_lease *head, int logfd)
 	    pread(logfd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
 		return false;
 	return memcmp(boot, h.boot_id, sizeof(boot)) == 0 && sfs_process_start(head->pid) == head->start &&
-	       sfs_process_maps(head->pid, st.st_ino);
+	       sfs_process_maps(head->pid, head->memory ? head->memory : st.st_ino);
 }

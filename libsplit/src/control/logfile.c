@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,19 +16,30 @@ uint32_t sfs_log_seed(const uint8_t uuid[16], uint32_t id)
 	return crc32c(crc32c(0, uuid, 16), &id, sizeof(id));
 }
 
+static off_t bytes_of(uint32_t slots)
+{
+	return SFS_LOG_RECORDS_OFFSET + (off_t)slots * (off_t)sizeof(struct sfs_record);
+}
+
+static int header(const struct sfs_root *r, uint32_t id, uint32_t slots, struct sfs_log_header *h)
+{
+	*h = (struct sfs_log_header){.magic = SFS_LOG_MAGIC, .format = SFS_FORMAT, .log_id = id, .slots = slots, .epoch = 1};
+	memcpy(h->uuid, r->uuid, sizeof(h->uuid));
+	h->seed = sfs_log_seed(r->uuid, id);
+	h->dax = r->dax;
+	return sfs_boot_id(h->boot_id);
+}
+
 int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, struct sfs_why *why)
 {
-	struct sfs_log_header h = {.magic = SFS_LOG_MAGIC, .format = SFS_FORMAT, .log_id = id, .slots = slots, .epoch = 1};
-	const off_t bytes = SFS_LOG_RECORDS_OFFSET + (off_t)slots * (off_t)sizeof(struct sfs_record);
+	const off_t bytes = bytes_of(slots);
+	struct sfs_log_header h;
 	char tmp[32], name[32];
 	int fd, err;
 
 	sfs_number_name(tmp, id, ".tmp");
 	sfs_number_name(name, id, "");
-	memcpy(h.uuid, r->uuid, sizeof(h.uuid));
-	h.seed = sfs_log_seed(r->uuid, id);
-	h.dax = r->dax;
-	err = sfs_boot_id(h.boot_id);
+	err = header(r, id, slots, &h);
 	if (err)
 		return sfs_fail(why, err, "read the boot id: %s", strerror(-err));
 	fd = openat(r->log, tmp, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -50,6 +62,27 @@ int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, struct
 		close(fd);
 		return sfs_fail(why, err, "make a log in %s: %s", r->path, strerror(-err));
 	}
+	return fd;
+}
+
+int sfs_log_memory(const struct sfs_root *r, uint32_t id, uint32_t slots, uint64_t *ino)
+{
+	struct sfs_log_header h;
+	struct stat st;
+	int fd = memfd_create("splitfs-log", MFD_CLOEXEC | MFD_ALLOW_SEALING), err = 0;
+
+	if (fd < 0)
+		return -errno;
+	err = header(r, id, slots, &h);
+	h.dax = 0;
+	if (!err && (ftruncate(fd, bytes_of(slots)) < 0 || pwrite(fd, &h, sizeof(h), 0) != sizeof(h) || fstat(fd, &st) < 0 ||
+		     fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0))
+		err = errno ? -errno : -ENOSPC;
+	if (err) {
+		close(fd);
+		return err;
+	}
+	*ino = st.st_ino;
 	return fd;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "control/store.h"
@@ -124,6 +125,34 @@ bool sfs_process_maps(int pid, uint64_t ino)
 		found = sscanf(line, "%*s %*s %*s %*s %llu", &n) == 1 && n == ino;
 	}
 	found = found || errno == EACCES || errno == EPERM;
+	free(line);
+	fclose(f);
+	return found;
+}
+
+/* id parent major:minor root mountpoint options ...; blanks in names are escaped. */
+static bool mounts_writable(const char *line, dev_t dev)
+{
+	unsigned major, minor;
+	char options[3];
+
+	return sscanf(line, "%*s %*s %u:%u %*s %*s %2s", &major, &minor, options) == 3 && makedev(major, minor) == dev &&
+	       strcmp(options, "rw") == 0;
+}
+
+bool sfs_process_mounts_writable(int pid, dev_t dev)
+{
+	char path[64], *line = NULL;
+	bool found = false;
+	size_t size = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/mountinfo", pid);
+	f = pid > 0 ? fopen(path, "re") : NULL;
+	if (!f)
+		return false;
+	while (!found && getline(&line, &size, f) > 0)
+		found = mounts_writable(line, dev);
 	free(line);
 	fclose(f);
 	return found;

@@ -39,6 +39,8 @@ int sfs_numbers_has(const struct sfs_numbers *l, uint32_t number);
  */
 int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, struct sfs_why *why);
 int sfs_log_open(const struct sfs_root *r, uint32_t id, int flags);
+/* A log in memory, of the same header as log `id` but no persistent memory, which nobody can make larger. A descriptor, or an error. */
+int sfs_log_memory(const struct sfs_root *r, uint32_t id, uint32_t slots, uint64_t *ino);
 /* Initial value of the checksums of the log's records. */
 uint32_t sfs_log_seed(const uint8_t uuid[16], uint32_t id);
 int sfs_log_remove(const struct sfs_root *r, uint32_t id);
@@ -133,6 +135,8 @@ long sfs_process_number(int pid, const char *field);
 long sfs_process_syscall(int tid, unsigned long arg[3]);
 /* Has the process mapped the file with this inode number? Yes, when we may not look: a program that was replaced by exec has not. */
 bool sfs_process_maps(int pid, uint64_t ino);
+/* Does the process see a mount of the device that is not read-only? No, when we may not look. */
+bool sfs_process_mounts_writable(int pid, dev_t dev);
 
 /* --- used by all of these */
 int sfs_list_dir(int dirfd, const char *suffix, struct sfs_numbers *l);

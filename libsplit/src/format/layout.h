@@ -191,7 +191,12 @@ struct sfs_lease {
 	uint32_t nchunks;
 	uint32_t ninodes;
 	uint32_t chunks[SFS_LEASE_CHUNKS]; /* numbers of the staging files leased with this log */
-	uint8_t pad[4096 - 64 - 4 * SFS_LEASE_CHUNKS];
+	/*
+	 * Not 0: the client may only read the volume. What it has as its log is memory of the agent's, the inode with this number, which takes no
+	 * space of the volume however it is written to; the log file stays empty.
+	 */
+	uint64_t memory;
+	uint8_t pad[4096 - 72 - 4 * SFS_LEASE_CHUNKS];
 };
 _Static_assert(sizeof(struct sfs_lease) == 4096, "lease header is one page");
 

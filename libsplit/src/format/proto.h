@@ -24,13 +24,13 @@ enum sfs_msg_type {
 	SFS_MSG_HELLO = 1, /* a = mode, b = log id to resume or 0, c = features; fd: any file or directory of the volume.
 	                      reply: a = log id, b = flags, c = pool chunk size in bytes, d = enum relink_provider that works
 	                      on this volume (probed by the agent when it starts); fds: log, event socket[, table] */
-	SFS_MSG_CHUNK,	   /* lease a staging file. a = bytes that are about to be staged, or 0: a full-size file.
+	SFS_MSG_CHUNK, /* lease a staging file; -EACCES before a file that is open for writing came with HELLO or ACQUIRE. a = bytes that are about to be staged, or 0: a full-size file.
 			    reply: a = its number, b = bytes; fd: the file, O_RDWR */
-	SFS_MSG_RETURN,	   /* a = number of the staging file that no live record names; no reply */
-	SFS_MSG_ACQUIRE,   /* a = ino, b = gen, c = SFS_ACQ_*; fd: the file as the application opened it. reply: a = delegation,
+	SFS_MSG_RETURN,	 /* a = number of the staging file that no live record names; no reply */
+	SFS_MSG_ACQUIRE, /* a = ino, b = gen, c = SFS_ACQ_*; fd: the file as the application opened it. reply: a = delegation,
 			    b = SFS_ACQ_AT_ONCE or 0 */
-	SFS_MSG_RELEASE,   /* a = ino, b = gen: closed, nothing staged; no reply */
-	SFS_MSG_REVOKE,	   /* agent to client, event socket: a = ino, b = gen, c = the delegation to go down to */
+	SFS_MSG_RELEASE, /* a = ino, b = gen: closed, nothing staged; no reply */
+	SFS_MSG_REVOKE,	 /* agent to client, event socket: a = ino, b = gen, c = the delegation to go down to */
 	SFS_MSG_REVOKED, /* client to agent, event socket: a = ino, b = gen, c as in REVOKE, or SHARED instead of NONE by who goes
 			      on using the kernel's view (a mapped file); done */
 	SFS_MSG_LOOK,	 /* client to agent, event socket, so that no request is in its way: a = ino, c = SFS_LOOK_*, d = a

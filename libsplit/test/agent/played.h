@@ -181,6 +181,15 @@ static inline int played_hello(struct played *c, const struct played_agent *a, e
 	return 0;
 }
 
+/* For HELLO: a file of the volume that we may write. */
+static inline int played_proof(const struct world *w)
+{
+	const int fd = open(w->dir, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0);
+	return fd;
+}
+
 static inline void played_close(struct played *c)
 {
 	close(c->sock);

@@ -104,7 +104,7 @@ int main(void)
 	CHECK_EQ(flock(turn, LOCK_EX), 0);
 	agent_start_with(&a, &w, &config);
 	settle_at(&w, LOW);
-	proof = open(w.dir, O_RDONLY | O_DIRECTORY);
+	proof = played_proof(&w);
 	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, proof), 0);
 	for (int i = 0; i < LOW + 2; i++) {
 		const int fd = played_chunk(&c, &id);

@@ -64,7 +64,7 @@ static void keeps_room(const struct sfs_agent_config *config)
 	setenv("TEST_VOLUME", dir, 1);
 	world_new(&w);
 	agent_start_with(&a, &w, config);
-	proof = open(w.dir, O_RDONLY | O_DIRECTORY);
+	proof = played_proof(&w);
 	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, proof), 0);
 	CHECK_EQ(c.provider, RELINK_COPY);
 	CHECK_EQ(lease(&c, FULL, &full), FULL);
@@ -116,7 +116,7 @@ int main(void)
 
 	world_new(&w);
 	agent_start_with(&a, &w, &config);
-	proof = open(w.dir, O_RDONLY | O_DIRECTORY);
+	proof = played_proof(&w);
 	/* The space of one full-size file is for small ones. */
 	settle_at(&w, 3, 2);
 	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, proof), 0);
