@@ -23,7 +23,8 @@
 #include "agent/internal.h"
 #include "control/blocked.h"
 
-#define EVENTS	       64
+#define EVENTS	       1024
+#define HELD_MS	       5   /* while requests wait for their tenant's time */
 #define TICK_MS	       200 /* while something has to be looked at again */
 #define CLAIM_MS       1   /* while a claim is waited for */
 #define LOOK_MS	       30000u
@@ -88,14 +89,25 @@ void agent_unwatch(struct agent *a, int fd)
 
 /* ---- start ---- */
 
-static void raise_limit(void)
+/* As many descriptors as we may have, and as many places for clients as that allows. */
+static void raise_limit(struct agent *a)
 {
 	struct rlimit rl;
+	uint64_t places;
 
-	if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < rl.rlim_max) {
+	a->places = CLIENTS_MAX;
+	if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
+		return;
+	if (rl.rlim_cur < rl.rlim_max) {
+		const rlim_t before = rl.rlim_cur;
+
 		rl.rlim_cur = rl.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &rl); /* where that is refused, the lower limit holds */
+		if (setrlimit(RLIMIT_NOFILE, &rl) < 0)
+			rl.rlim_cur = before;
 	}
+	places = rl.rlim_cur > OTHER_FDS ? (rl.rlim_cur - OTHER_FDS) / CLIENT_FDS : 1;
+	if (places < a->places)
+		a->places = (uint32_t)places;
 }
 
 /* Does the kernel let us open files by handle on this file system? */
@@ -196,7 +208,8 @@ static int start(struct agent *a, struct sfs_why *why)
 	uint32_t living = 0;
 	int err;
 
-	raise_limit();
+	raise_limit(a);
+	tenants_start(a);
 	err = sfs_root_open(&a->root, cf->root, true, why);
 	if (!err)
 		err = sfs_root_lock(&a->root, "agent", why);
@@ -370,21 +383,33 @@ static void timeouts(struct agent *a)
 	look_settle(a);
 }
 
+/* Until something has to be looked at again. */
+static int wait_ms(const struct agent *a)
+{
+	if (a->claimed)
+		return CLAIM_MS;
+	if (a->nheld)
+		return HELD_MS;
+	return a->stopping || a->grace_until || a->accept_again || a->nstrangers || client_count(a, C_DYING) ||
+			       client_count(a, C_WAIT_ACQUIRE) || a->outsiders.nopening || a->overdue_listed || a->looks
+		       ? TICK_MS
+		       : -1;
+}
+
 static int loop(struct agent *a, struct sfs_why *why)
 {
 	struct epoll_event ev[EVENTS];
 
 	for (;;) {
-		const bool tick = a->stopping || a->grace_until || a->accept_again || a->nstrangers ||
-				  client_count(a, C_DYING) || client_count(a, C_WAIT_ACQUIRE) || a->outsiders.nopening ||
-				  a->overdue_listed || a->looks;
-		const int n = epoll_wait(a->epoll, ev, EVENTS, a->claimed ? CLAIM_MS : tick ? TICK_MS : -1);
+		const int n = epoll_wait(a->epoll, ev, EVENTS, wait_ms(a));
 
 		if (n < 0 && errno != EINTR)
 			return sfs_fail(why, -errno, "epoll: %s", strerror(errno));
+		a->round++;
 		for (int i = 0; i < n; i++)
 			dispatch(a, &ev[i]);
 		timeouts(a);
+		tenants_refill(a);
 		client_free_gone(a);
 		if (stop_now(a))
 			return 0;
@@ -418,6 +443,7 @@ static void stop(struct agent *a)
 		close(a->signal_fd);
 	if (a->epoll >= 0)
 		close(a->epoll);
+	tenants_free(a);
 	free(a->spare_logs);
 	free(a->free_chunks);
 	deleg_free_all(a);

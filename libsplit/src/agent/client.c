@@ -14,10 +14,6 @@
 
 #include "agent/internal.h"
 
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77
-#endif
-
 static void list_add(struct agent *a, struct client *c)
 {
 	c->prev = a->clients_last;
@@ -42,20 +38,42 @@ static void list_del(struct agent *a, struct client *c)
 	a->nclients--;
 }
 
-static struct client *client_new(struct agent *a, enum client_state state)
+static void count_state(struct agent *a, struct client *c, enum client_state state, int by)
+{
+	a->in_state[state] += (uint32_t)by;
+	if (state == C_STRANGER) {
+		a->nstrangers += (uint32_t)by;
+		c->tenant->strangers += (uint32_t)by;
+	}
+}
+
+struct client *client_new(struct agent *a, enum client_state state, int pid, uint32_t uid)
 {
 	struct client *c = calloc(1, sizeof(*c));
+	struct tenant *t = c ? tenant_of(a, pid, uid) : NULL;
 
-	if (!c)
+	if (!t) {
+		free(c);
 		return NULL;
+	}
+	c->pid = pid;
+	c->uid = uid;
+	c->tenant = t;
+	t->clients++;
+	count_state(a, c, state, 1);
 	c->state = state;
 	c->request_src = (struct source){SRC_REQUEST, c};
 	c->event_src = (struct source){SRC_EVENT, c};
 	c->pidfd_src = (struct source){SRC_PIDFD, c};
 	c->sock = c->event = c->pidfd = c->log_fd = c->lease.fd = -1;
 	list_add(a, c);
-	a->nstrangers += state == C_STRANGER;
 	return c;
+}
+
+void client_count_chunks(struct agent *a, struct client *c, int by)
+{
+	a->leased_chunks += (uint32_t)by;
+	c->tenant->chunks += (uint32_t)by;
 }
 
 static void drop_watched(struct agent *a, int *fd)
@@ -75,8 +93,9 @@ static void disconnect(struct agent *a, struct client *c)
 
 static void client_gone(struct agent *a, struct client *c)
 {
-	a->nstrangers -= c->state == C_STRANGER;
+	count_state(a, c, c->state, -1);
 	disconnect(a, c);
+	client_hold(a, c, false);
 	look_forget(a, c);
 	deleg_forget_client(a, c);
 	owners_count_away(a, c, false);
@@ -84,6 +103,7 @@ static void client_gone(struct agent *a, struct client *c)
 	if (c->lease.fd >= 0)
 		sfs_lease_close(&c->lease);
 	list_del(a, c);
+	c->tenant->clients--;
 	c->state = C_GONE;
 	c->next_gone = a->gone;
 	a->gone = c;
@@ -112,30 +132,59 @@ void client_free_all(struct agent *a)
 
 uint32_t client_count(const struct agent *a, enum client_state state)
 {
-	uint32_t n = 0;
+	return a->in_state[state];
+}
 
-	for (const struct client *c = a->clients; c; c = c->next)
-		n += c->state == state;
-	return n;
+bool client_silent(const struct client *c)
+{
+	struct pollfd p = {c->sock, POLLIN, 0};
+
+	return poll(&p, 1, 0) == 0;
 }
 
 /* Requests are read only from who waits for nothing: a client that sends ahead waits in its own queue. */
+static bool listens(enum client_state state)
+{
+	return state == C_STRANGER || state == C_READY;
+}
+
+static void watch_request(struct agent *a, struct client *c)
+{
+	if (c->sock >= 0)
+		agent_rewatch(a, c->sock, (listens(c->state) && !c->held ? EPOLLIN : 0) | EPOLLRDHUP, &c->request_src);
+}
+
+void client_watch_event(struct agent *a, struct client *c)
+{
+	if (c->event >= 0)
+		agent_rewatch(a, c->event, (c->held ? 0 : EPOLLIN) | (c->event_blocked ? EPOLLOUT : 0) | EPOLLRDHUP,
+			      &c->event_src);
+}
+
+void client_hold(struct agent *a, struct client *c, bool hold)
+{
+	if (c->held == hold)
+		return;
+	c->held = hold;
+	a->nheld += hold ? 1u : -1u;
+	c->tenant->nheld += hold ? 1u : -1u;
+	watch_request(a, c);
+	client_watch_event(a, c);
+}
+
 void client_set_state(struct agent *a, struct client *c, enum client_state state)
 {
-	const bool listened = c->state == C_STRANGER || c->state == C_READY;
-	const bool listen = state == C_STRANGER || state == C_READY;
+	const bool listened = listens(c->state);
 
-	if (c->state == C_STRANGER)
-		a->nstrangers--;
-	if (state == C_STRANGER)
-		a->nstrangers++;
+	count_state(a, c, c->state, -1);
+	count_state(a, c, state, 1);
 	c->state = state;
-	if (state == C_WAIT_ACQUIRE) {
+	if (state == C_WAIT_ACQUIRE || state == C_WAIT_CHUNK || state == C_WAIT_LOG) {
 		c->wait_since = agent_now();
 		c->wait_report = a->overdue_ms;
 	}
-	if (c->sock >= 0 && listen != listened)
-		agent_rewatch(a, c->sock, (listen ? EPOLLIN : 0) | EPOLLRDHUP, &c->request_src);
+	if (listens(state) != listened)
+		watch_request(a, c);
 }
 
 int client_reply(struct agent *a, struct client *c, const struct sfs_msg *m, const int *fds, int nfds)
@@ -208,7 +257,6 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 {
 	struct client *c = job->client;
 	const struct sfs_recovery *s = &job->result;
-	uint32_t full;
 
 	for (size_t i = 0; i < job->ntargets; i++)
 		target_close(&job->targets[i]);
@@ -241,83 +289,11 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 			(unsigned long long)s->files, (unsigned long long)s->quarantined);
 	if (job->totals_err)
 		agent_log(a, "write the totals: %s", strerror(-job->totals_err));
-	full = c->lease.head.nchunks - (c->small != 0);
-	a->leased_chunks -= full < a->leased_chunks ? full : a->leased_chunks;
+	client_count_chunks(a, c, (c->small != 0) - (int)c->lease.head.nchunks);
 	free(job);
 	client_gone(a, c);
 	deleg_retry_all(a);
 	request_refill(a);
-}
-
-/* ---- the beginning ---- */
-
-static int peer_pidfd(int sock, int pid)
-{
-	socklen_t len = sizeof(int);
-	int fd;
-
-	/* Exact where the kernel has it (6.5): no other process can have got the number meanwhile. */
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) == 0)
-		return fd;
-	if (pid <= 0)
-		return -1;
-	fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (fd >= 0)
-		fcntl(fd, F_SETFD, FD_CLOEXEC);
-	return fd;
-}
-
-static bool dead(int pidfd)
-{
-	struct pollfd p = {pidfd, POLLIN, 0};
-
-	return poll(&p, 1, 0) > 0;
-}
-
-void client_accept(struct agent *a)
-{
-	int sock = accept4(a->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	struct ucred cred = {0};
-	socklen_t len = sizeof(cred);
-	struct client *c;
-
-	if (sock < 0) {
-		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-			agent_log(a, "can't accept a connection: %s", strerror(errno));
-			agent_rewatch(a, a->listen_fd, 0, &a->listen_src);
-			a->accept_again = agent_now() + 100;
-		}
-		return;
-	}
-	if (a->nclients >= CLIENTS_MAX || a->nstrangers >= STRANGERS_MAX) {
-		agent_log(a, "a connection is refused: there are %u clients and %u connections without HELLO", a->nclients,
-			  a->nstrangers);
-		close(sock);
-		return;
-	}
-	c = client_new(a, C_STRANGER);
-	if (!c) {
-		close(sock);
-		return;
-	}
-	c->sock = sock;
-	c->deadline = agent_now() + HELLO_SECONDS * 1000;
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
-		client_drop(a, c, "no credentials");
-		return;
-	}
-	c->pid = cred.pid;
-	c->uid = cred.uid;
-	c->start = sfs_process_start(c->pid);
-	sfs_process_comm(c->pid, c->comm);
-	listener_add_client(a, c);
-	c->pidfd = peer_pidfd(sock, c->pid);
-	if (c->pidfd >= 0 && (dead(c->pidfd) || agent_watch(a, c->pidfd, EPOLLIN, &c->pidfd_src))) {
-		client_drop(a, c, NULL);
-		return;
-	}
-	if (agent_watch(a, sock, EPOLLIN | EPOLLRDHUP, &c->request_src))
-		client_drop(a, c, "out of memory");
 }
 
 /* ---- messages ---- */
@@ -372,14 +348,28 @@ static void event_ready(struct agent *a, struct client *c, uint32_t events)
 
 void client_event(struct agent *a, struct client *c, enum source_kind kind, uint32_t events)
 {
+	uint64_t since;
+
 	if (c->state == C_DYING || c->state == C_GONE)
 		return; /* an event of the same round as the one that ended it */
+	if (kind == SRC_PIDFD) {
+		client_drop(a, c, NULL);
+		return;
+	}
+	since = tenant_clock();
+	if (events & EPOLLIN) {
+		if (tenant_waits(c->tenant, a->round))
+			return; /* what is ready stays so */
+		if (tenant_overdrawn(c->tenant)) {
+			client_hold(a, c, true);
+			return;
+		}
+	}
 	if (kind == SRC_REQUEST)
 		request_ready(a, c, events);
-	else if (kind == SRC_EVENT)
-		event_ready(a, c, events);
 	else
-		client_drop(a, c, NULL);
+		event_ready(a, c, events);
+	tenant_spent(c->tenant, since);
 }
 
 void client_timeouts(struct agent *a, uint64_t now)
@@ -390,9 +380,10 @@ void client_timeouts(struct agent *a, uint64_t now)
 		next = c->next;
 		if (!c->deadline || now < c->deadline)
 			continue;
-		if (c->state == C_STRANGER)
-			client_drop(a, c, "no HELLO");
-		else if (c->state == C_DYING && !c->queued)
+		if (c->state == C_STRANGER) {
+			tenant_refused(a, c->tenant, c->tenant->strangers, a->nstrangers, "connections without HELLO");
+			client_drop(a, c, NULL);
+		} else if (c->state == C_DYING && !c->queued)
 			start_recovery(a, c);
 		else if (c->state == C_AWAY)
 			client_drop(a, c, "it did not come back");
@@ -403,16 +394,18 @@ void client_timeouts(struct agent *a, uint64_t now)
 
 static int load_one(struct agent *a, uint32_t id, struct sfs_why *why)
 {
-	struct client *c = client_new(a, C_AWAY);
-	int err;
+	struct sfs_leasefile lease;
+	struct client *c;
+	int err = sfs_lease_load(&a->root, id, &lease, why);
 
-	if (!c)
-		return sfs_fail(why, -ENOMEM, "out of memory");
-	err = sfs_lease_load(&a->root, id, &c->lease, why);
-	if (err) {
-		client_gone(a, c);
+	if (err)
 		return err;
+	c = client_new(a, C_AWAY, lease.head.pid, lease.head.uid);
+	if (!c) {
+		sfs_lease_close(&lease);
+		return sfs_fail(why, -ENOMEM, "out of memory");
 	}
+	c->lease = lease;
 	c->log_fd = sfs_log_open(&a->root, id, O_RDWR);
 	if (c->log_fd < 0) {
 		err = sfs_fail(why, c->log_fd, "open log %u of %s: %s", id, a->root.path, strerror(-c->log_fd));
@@ -420,13 +413,11 @@ static int load_one(struct agent *a, uint32_t id, struct sfs_why *why)
 		return err;
 	}
 	c->log_id = id;
-	c->pid = c->lease.head.pid;
 	c->start = c->lease.head.start;
-	c->uid = c->lease.head.uid;
 	c->mode = (enum sfs_mode)c->lease.head.mode;
 	memcpy(c->comm, c->lease.head.comm, sizeof(c->comm));
 	owners_count_away(a, c, true);
-	a->leased_chunks += c->lease.head.nchunks; /* a small one counts as a full one from now on */
+	client_count_chunks(a, c, (int)c->lease.head.nchunks); /* a small one counts as a full one from now on */
 	if (c->pid > 0) {
 		listener_add_client(a, c);
 		c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);

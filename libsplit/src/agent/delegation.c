@@ -44,7 +44,7 @@ static void send_revoke(struct agent *a, struct hold *h)
 	if (err == -EAGAIN || err == -ENOBUFS) {
 		/* It may be stopped: what it holds waits for it, we don't. */
 		c->event_blocked = true;
-		agent_rewatch(a, c->event, EPOLLIN | EPOLLOUT | EPOLLRDHUP, &c->event_src);
+		client_watch_event(a, c);
 		return;
 	}
 	/* Any other error: the socket is closed, which the loop is about to see. */
@@ -70,8 +70,8 @@ void deleg_send_revokes(struct agent *a, struct client *c)
 	for (struct hold *h = c->holds; h && !c->event_blocked; h = h->client_next)
 		if (h->revoking && h->unsent)
 			send_revoke(a, h);
-	if (!c->event_blocked && c->event >= 0)
-		agent_rewatch(a, c->event, EPOLLIN | EPOLLRDHUP, &c->event_src);
+	if (!c->event_blocked)
+		client_watch_event(a, c);
 }
 
 /* ---- requests ---- */

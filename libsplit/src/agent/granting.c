@@ -32,6 +32,8 @@ static void queue_remove(struct dnode *d, struct client *c)
 
 bool deleg_away_has(const struct agent *a, uint64_t ino)
 {
+	if (!client_count(a, C_AWAY) && !client_count(a, C_DYING))
+		return false;
 	for (const struct client *c = a->clients; c; c = c->next) {
 		if (c->state != C_AWAY && !(c->state == C_DYING && !c->holds))
 			continue;

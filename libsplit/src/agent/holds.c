@@ -103,11 +103,11 @@ struct hold *hold_find(const struct dnode *d, const struct client *c)
 	return h;
 }
 
-static struct hold *hold_new(struct client *c, struct dnode *d)
+static struct hold *hold_new(struct agent *a, struct client *c, struct dnode *d)
 {
 	struct hold *h;
 
-	if (c->nholds >= HOLDS_MAX)
+	if (!tenant_may(c->tenant->holds, a->nholds, HOLDS_MAX, 1))
 		return NULL;
 	h = calloc(1, sizeof(*h));
 	if (!h)
@@ -123,6 +123,8 @@ static struct hold *hold_new(struct client *c, struct dnode *d)
 		c->holds->client_prev = h;
 	c->holds = h;
 	c->nholds++;
+	c->tenant->holds++;
+	a->nholds++;
 	return h;
 }
 
@@ -132,7 +134,7 @@ struct hold *hold_get(struct agent *a, struct client *c, uint64_t ino, uint32_t 
 	struct hold *h = d ? hold_find(d, c) : NULL;
 
 	if (d && !h)
-		h = hold_new(c, d);
+		h = hold_new(a, c, d);
 	if (d && !h)
 		dnode_put(a, d);
 	return h;
@@ -154,6 +156,8 @@ void hold_free(struct agent *a, struct hold *h)
 	if (h->client_next)
 		h->client_next->client_prev = h->client_prev;
 	c->nholds--;
+	c->tenant->holds--;
+	a->nholds--;
 	target_close(&h->target);
 	free(h);
 }

@@ -5,9 +5,11 @@
  * thread, listener.c, reads what the kernel asks and hands it to the loop.)
  *
  *   agent.c       start, loop, stop
+ *   accept.c      new connections
  *   client.c      connections and their life
  *   request.c     what clients ask for
  *   rights.c      what a descriptor proves that a client shows
+ *   tenants.c     what all clients of a pod may take together
  *   delegation.c  who may cache and stage what: what clients say and are told
  *   granting.c    who gets what, and who waits for it
  *   holds.c       inodes, and what clients hold of them
@@ -36,19 +38,26 @@
 #include "control/root.h"
 #include "control/store.h"
 
-#define HELLO_SECONDS	 5 /* for the first message of a connection */
-#define RESUME_SECONDS	 3 /* for clients of the agent before us */
-#define STOP_SECONDS	 3 /* for recoveries that are under way when the agent is to stop */
-#define RETRY_SECONDS	 5 /* after a recovery that failed (a full file system) */
-#define CLIENTS_MAX	 4096u
-#define STRANGERS_MAX	 256u /* connections that have not said HELLO */
-#define HOLDS_MAX	 (1u << 20)
-#define OUTSIDER_BUCKETS 256
-#define OUTSIDER_WAIT_MS 3000 /* so long a program without the library waits in open for who has the file */
-#define SPARE_LOGS	 2u
-#define MEMORY_LOG_SLOTS 128u /* it gets no record */
-#define SPARE_CHUNKS	 2u   /* at least so many staging files are kept ready, also when the pool is leased out */
-#define SMALL_MAX	 SFS_SPARE_LOGS_MAX /* small staging files that are ready: one with each log */
+#define HELLO_SECONDS	  5 /* for the first message of a connection */
+#define RESUME_SECONDS	  3 /* for clients of the agent before us */
+#define STOP_SECONDS	  3 /* for recoveries that are under way when the agent is to stop */
+#define RETRY_SECONDS	  5 /* after a recovery that failed (a full file system) */
+#define CLIENTS_MAX	  4096u
+#define CLIENT_FDS	  6u /* socket, event socket, process, log, lease, and one to spare */
+#define OTHER_FDS	  128u
+#define COMPLAINT_SECONDS 60
+#define ACCEPTS_MAX	  16   /* a round */
+#define STRANGERS_MAX	  256u /* connections that have not said HELLO */
+#define HOLDS_MAX	  (1u << 20)
+#define LOOKS_MAX	  4096u /* questions that wait */
+#define CHUNK_TIMES	  3u	/* a tenant may have so many times the staging space that it leaves free */
+#define TENANT_NAME	  128
+#define OUTSIDER_BUCKETS  256
+#define OUTSIDER_WAIT_MS  3000 /* so long a program without the library waits in open for who has the file */
+#define SPARE_LOGS	  2u
+#define MEMORY_LOG_SLOTS  128u /* it gets no record */
+#define SPARE_CHUNKS	  2u   /* at least so many staging files are kept ready, also when the pool is leased out */
+#define SMALL_MAX	  SFS_SPARE_LOGS_MAX /* small staging files that are ready: one with each log */
 
 /* What an epoll event is about. */
 enum source_kind { SRC_LISTEN, SRC_SIGNAL, SRC_WORKER, SRC_OPENS, SRC_CLOSES, SRC_REQUEST, SRC_EVENT, SRC_PIDFD };
@@ -74,6 +83,19 @@ enum right {
 	RIGHT_READ,  /* a mount that is read-only, and its process sees no other: nothing of the volume's space */
 	RIGHT_MOUNT, /* a writable mount: a log */
 	RIGHT_WRITE, /* a file that it may write: staging files */
+};
+
+/* A pod, or whatever tells clients apart (tenants.c). */
+struct tenant {
+	struct tenant *next;
+	char name[TENANT_NAME];
+	uint32_t clients, strangers, holds, looks;
+	uint32_t chunks;     /* full-size staging files that it has */
+	uint32_t nheld;	     /* clients whose requests wait */
+	uint64_t round;	     /* the last one in which something was done for it */
+	uint64_t round_us;   /* spent in that */
+	int64_t credit_us;   /* below 0: its requests wait */
+	uint64_t complained; /* ms: when it was last said that it is refused something; 0: never */
 };
 
 /* How a hold stands in the table (owners.h). */
@@ -130,6 +152,8 @@ struct client {
 	struct client *prev, *next, *next_gone;
 	struct client *next_of_pid; /* chain of the listener's table */
 	enum client_state state;
+	struct tenant *tenant;
+	bool held; /* its tenant's time is up: its requests wait */
 	struct source request_src, event_src, pidfd_src;
 	int sock, event, pidfd;
 	int pid;
@@ -150,6 +174,7 @@ struct client {
 	uint32_t small;	  /* the small one of its staging files; 0: none */
 	bool given;	  /* it has had a staging file */
 	bool wants_small; /* C_WAIT_CHUNK: a small one will do */
+	bool only_small;  /* and there is no other one for it */
 
 	struct hold *holds;
 	uint32_t nholds;
@@ -183,7 +208,7 @@ struct wanted {
 	uint32_t logs;
 	uint32_t chunks, chunks_now; /* the latter at once, the others within the budget */
 	uint32_t small;
-	bool log_urgent, chunk_urgent;
+	bool log_urgent, chunk_urgent, small_urgent;
 };
 
 static inline uint32_t missing(uint32_t want, uint32_t have)
@@ -266,8 +291,14 @@ struct agent {
 	uint64_t accept_again; /* ms: no descriptors were left */
 
 	struct client *clients, *clients_last, *gone;
-	uint32_t nclients, nstrangers;
-	uint64_t grace_until; /* ms: ACQUIRE waits for the clients of the agent before us */
+	uint32_t nclients, nstrangers, places;
+	uint32_t in_state[C_GONE + 1]; /* clients by state */
+	struct tenant *tenants;
+	char tenant_own[TENANT_NAME];	/* what the agent itself would be; "": nothing that is known */
+	uint64_t tenants_refilled;	/* us */
+	uint32_t nheld, nholds, nlooks; /* of all tenants */
+	uint64_t round;			/* of the loop */
+	uint64_t grace_until;		/* ms: ACQUIRE waits for the clients of the agent before us */
 
 	struct dnode **table;
 	uint32_t table_size, ndnodes;
@@ -315,8 +346,12 @@ static inline void drop_fd(int *fd)
 	*fd = -1;
 }
 
-/* client.c */
+/* accept.c */
 void client_accept(struct agent *a);
+
+/* client.c */
+/* NULL: no memory. */
+struct client *client_new(struct agent *a, enum client_state state, int pid, uint32_t uid);
 void client_event(struct agent *a, struct client *c, enum source_kind kind, uint32_t events);
 /* End it: its log is recovered when it has one. `why` (or NULL: it left) goes to the log. */
 void client_drop(struct agent *a, struct client *c, const char *why);
@@ -331,6 +366,35 @@ int client_reply(struct agent *a, struct client *c, const struct sfs_msg *m, con
 int client_reply_error(struct agent *a, struct client *c, uint16_t type, int err, const char *text);
 void client_free_gone(struct agent *a);
 void client_free_all(struct agent *a);
+
+/* So many full-size staging files more, or fewer. */
+void client_count_chunks(struct agent *a, struct client *c, int by);
+void client_watch_event(struct agent *a, struct client *c);
+/* The client's requests wait, or wait no more. */
+void client_hold(struct agent *a, struct client *c, bool hold);
+/* Has nothing come from it that is not read yet? */
+bool client_silent(const struct client *c);
+
+/* tenants.c */
+void tenants_start(struct agent *a);
+/* cgroups: /proc/PID/cgroup of the client; own: the name of the agent's own container. */
+void tenant_name(const char *cgroups, const char *own, uint32_t uid, char name[TENANT_NAME]);
+/* NULL: no memory. */
+struct tenant *tenant_of(struct agent *a, int pid, uint32_t uid);
+uint64_t tenant_clock(void); /* us */
+/* Has it had its part of this round of the loop? */
+bool tenant_waits(struct tenant *t, uint64_t round);
+void tenant_spent(struct tenant *t, uint64_t since);
+bool tenant_overdrawn(const struct tenant *t);
+/* True: requests wait for time; call again soon. */
+bool tenants_refill(struct agent *a);
+void tenants_free(struct agent *a);
+/* May one that has so many take one more of `all`, of which `taken` are taken? It may have `times` of what it leaves free. */
+bool tenant_may(uint32_t has, uint32_t taken, uint32_t all, uint32_t times);
+/* Say that it gets no more of something; once in a while, for who is refused tries again. */
+void tenant_refused(struct agent *a, struct tenant *t, uint32_t has, uint32_t all, const char *what);
+/* Who is put off, so that a newcomer may come in; NULL: nobody. */
+struct client *tenant_silent(const struct agent *a, const struct tenant *newcomer);
 
 /* rights.c */
 enum right right_shown(const struct agent *a, int fd);

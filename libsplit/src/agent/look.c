@@ -11,8 +11,6 @@
 
 #include "agent/internal.h"
 
-#define LOOKS_MAX 4096u /* of all clients together */
-
 struct look {
 	struct look *next;
 	struct client *client;
@@ -60,6 +58,17 @@ static void answer(struct agent *a, const struct look *l, int status)
 		client_drop(a, l->client, "it does not read its events");
 }
 
+/* Take it out of the list. */
+static void look_free(struct agent *a, struct look **p)
+{
+	struct look *l = *p;
+
+	*p = l->next;
+	l->client->tenant->looks--;
+	a->nlooks--;
+	free(l);
+}
+
 /* Answer those that can be answered. */
 void look_settle(struct agent *a)
 {
@@ -67,12 +76,11 @@ void look_settle(struct agent *a)
 	struct look **p = &a->looks;
 
 	while (*p) {
-		struct look *l = *p;
+		struct look *l = *p, asked;
 		int status = 0;
 
 		if (l->client->event < 0) {
-			*p = l->next;
-			free(l);
+			look_free(a, p);
 			continue;
 		}
 		if (busy(a, l)) {
@@ -82,9 +90,9 @@ void look_settle(struct agent *a)
 			}
 			status = -ETIMEDOUT;
 		}
-		*p = l->next;
-		answer(a, l, status);
-		free(l);
+		asked = *l;
+		look_free(a, p);
+		answer(a, &asked, status);
 		p = &a->looks; /* dropping a client may have changed the list */
 	}
 }
@@ -92,30 +100,27 @@ void look_settle(struct agent *a)
 void look_ask(struct agent *a, struct client *c, const struct sfs_msg *m)
 {
 	struct look *l, **last;
-	uint32_t n = 0;
 
 	for (last = &a->looks; *last; last = &(*last)->next)
-		n++;
-	l = n < LOOKS_MAX ? calloc(1, sizeof(*l)) : NULL;
+		;
+	l = tenant_may(c->tenant->looks, a->nlooks, LOOKS_MAX, 1) ? calloc(1, sizeof(*l)) : NULL;
 	if (!l) {
 		client_drop(a, c, "too many questions");
 		return;
 	}
 	*l = (struct look){.client = c, .ino = m->a, .flags = m->c, .number = m->d, .since = agent_now()};
 	*last = l;
+	c->tenant->looks++;
+	a->nlooks++;
 	/* The loop calls look_settle() before it waits again. */
 }
 
 void look_forget(struct agent *a, const struct client *c)
 {
 	for (struct look **p = &a->looks; *p;) {
-		struct look *l = *p;
-
-		if (l->client == c) {
-			*p = l->next;
-			free(l);
-		} else {
-			p = &l->next;
-		}
+		if ((*p)->client == c)
+			look_free(a, p);
+		else
+			p = &(*p)->next;
 	}
 }

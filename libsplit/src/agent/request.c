@@ -122,6 +122,8 @@ static void resume(struct agent *a, struct client *c, uint32_t log_id, int *proo
 	c->mode = old->mode;
 	c->right = right_resumed(old);
 	c->counted_away = old->counted_away;
+	client_count_chunks(a, old, -(int)c->lease.head.nchunks);
+	client_count_chunks(a, c, (int)c->lease.head.nchunks);
 	old->counted_away = false;
 	old->log_id = 0;
 	old->log_fd = old->lease.fd = -1;
@@ -211,7 +213,7 @@ static void give(struct agent *a, struct client *c, uint32_t id, uint64_t bytes)
 	}
 	c->given = true;
 	if (bytes == a->config->chunk_bytes)
-		a->leased_chunks++;
+		client_count_chunks(a, c, 1);
 	else
 		c->small = id;
 	client_reply(a, c, &m, &fd, 1);
@@ -221,6 +223,15 @@ static void give(struct agent *a, struct client *c, uint32_t id, uint64_t bytes)
 static bool small_will_do(const struct agent *a, const struct client *c)
 {
 	return c->wants_small && a->nsmall > 0;
+}
+
+/* May its tenant have one more full-size staging file? Where there are no small ones nobody is left without any. */
+static bool full_may_be(const struct agent *a, const struct client *c)
+{
+	const struct tenant *t = c->tenant;
+
+	return t->chunks == 0 || (!a->plan.small && c->lease.head.nchunks == 0) ||
+	       tenant_may(t->chunks, a->leased_chunks, (uint32_t)(a->config->pool_bytes / a->config->chunk_bytes), CHUNK_TIMES);
 }
 
 static void give_chunk(struct agent *a, struct client *c)
@@ -241,8 +252,13 @@ static void chunk(struct agent *a, struct client *c, uint64_t bytes)
 		client_reply_error(a, c, SFS_MSG_CHUNK, -ENOSPC, "staging limit reached");
 		return;
 	}
+	c->only_small = !full_may_be(a, c);
+	if (c->only_small && (c->small || !a->plan.small)) {
+		client_reply_error(a, c, SFS_MSG_CHUNK, -ENOSPC, "share of pool is used");
+		return;
+	}
 	/* The first few bytes of a program are often all. */
-	c->wants_small = !c->given && bytes > 0 && bytes <= SFS_SMALL_CHUNK / 2;
+	c->wants_small = c->only_small || (!c->given && bytes > 0 && bytes <= SFS_SMALL_CHUNK / 2);
 	if (c->wants_small && !a->nsmall)
 		keep_more_spare(a);
 	client_set_state(a, c, C_WAIT_CHUNK);
@@ -278,7 +294,7 @@ static void give_back(struct agent *a, struct client *c, uint64_t id)
 	if (c->small == (uint32_t)id)
 		c->small = 0;
 	else
-		a->leased_chunks--;
+		client_count_chunks(a, c, -1);
 	worker_remove(a, (uint32_t)id);
 	request_refill(a);
 }
@@ -320,17 +336,39 @@ void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, 
 	}
 }
 
+static bool may_be_served(const struct agent *a, const struct client *c)
+{
+	if (c->state == C_WAIT_LOG)
+		return a->nspare_logs > 0;
+	return c->state == C_WAIT_CHUNK && ((a->nfree_chunks && !c->only_small) || small_will_do(a, c));
+}
+
+/* How much its tenant has of what it waits for. */
+static uint32_t has(const struct client *c)
+{
+	return c->state == C_WAIT_LOG ? c->tenant->clients : c->tenant->chunks;
+}
+
+/* Whose tenant has the least comes first, and among its clients who has waited longest. */
+static struct client *next_waiting(const struct agent *a, enum client_state state)
+{
+	struct client *first = NULL;
+
+	for (struct client *c = client_count(a, state) ? a->clients : NULL; c; c = c->next)
+		if (c->state == state && may_be_served(a, c) &&
+		    (!first || has(c) < has(first) || (has(c) == has(first) && c->wait_since < first->wait_since)))
+			first = c;
+	return first;
+}
+
 void request_serve_waiting(struct agent *a)
 {
-	struct client *next;
+	struct client *c;
 
-	for (struct client *c = a->clients; c; c = next) {
-		next = c->next;
-		if (c->state == C_WAIT_LOG && a->nspare_logs)
-			give_log(a, c);
-		else if (c->state == C_WAIT_CHUNK && (a->nfree_chunks || small_will_do(a, c)))
-			give_chunk(a, c);
-	}
+	while ((c = next_waiting(a, C_WAIT_LOG)) != NULL)
+		give_log(a, c);
+	while ((c = next_waiting(a, C_WAIT_CHUNK)) != NULL)
+		give_chunk(a, c);
 }
 
 void request_fail_waiting(struct agent *a, enum client_state state, int err)
@@ -347,9 +385,19 @@ void request_fail_waiting(struct agent *a, enum client_state state, int err)
 	}
 }
 
+static uint32_t count_only_small(const struct agent *a)
+{
+	uint32_t n = 0;
+
+	for (const struct client *c = client_count(a, C_WAIT_CHUNK) ? a->clients : NULL; c; c = c->next)
+		n += c->state == C_WAIT_CHUNK && c->only_small;
+	return n;
+}
+
 void request_refill(struct agent *a)
 {
-	const uint32_t waiting_logs = client_count(a, C_WAIT_LOG), waiting_chunks = client_count(a, C_WAIT_CHUNK);
+	const uint32_t waiting_logs = client_count(a, C_WAIT_LOG), waiting_small = count_only_small(a),
+		       waiting_chunks = client_count(a, C_WAIT_CHUNK) - waiting_small;
 	uint32_t ready = missing(a->plan.full, a->leased_chunks), low = a->plan.full / 4;
 	uint32_t small = a->spare_target < a->plan.small ? a->spare_target : a->plan.small;
 
@@ -368,6 +416,7 @@ void request_refill(struct agent *a)
 			       .chunks = missing(ready + waiting_chunks, a->nfree_chunks),
 			       .chunks_now = missing(low + waiting_chunks, a->nfree_chunks),
 			       .chunk_urgent = waiting_chunks > 0,
-			       .small = missing(small, a->nsmall),
+			       .small = missing(small + waiting_small, a->nsmall),
+			       .small_urgent = waiting_small > 0,
 		       });
 }

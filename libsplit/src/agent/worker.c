@@ -267,7 +267,7 @@ static void *work(void *arg)
 			w->recovered = job;
 		} else if (w->want.logs && (w->want.log_urgent || !w->want.chunk_urgent)) {
 			make_log(w);
-		} else if (w->want.small && !w->want.chunk_urgent) {
+		} else if (w->want.small && (w->want.small_urgent || !w->want.chunk_urgent)) {
 			make_small(w);
 		} else if (w->want.chunks_now || (w->want.chunks && !until)) {
 			/* Space that is about to come back counts for who needs it now. */

@@ -68,6 +68,12 @@ uint64_t sfs_process_start(int pid)
 	return strtoull(p, NULL, 10);
 }
 
+void sfs_process_cgroups(int pid, char text[SFS_CGROUPS_MAX])
+{
+	if (pid <= 0 || slurp(pid, "cgroup", text, SFS_CGROUPS_MAX) <= 0)
+		text[0] = 0;
+}
+
 void sfs_process_comm(int pid, char comm[16])
 {
 	char buf[64];

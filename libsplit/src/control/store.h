@@ -124,6 +124,9 @@ int sfs_totals_write(const struct sfs_root *r, struct sfs_totals *t);
 
 /* --- proc.c */
 
+/* /proc/PID/cgroup: a line for each hierarchy. "" when it can't be read. */
+#define SFS_CGROUPS_MAX 16384
+void sfs_process_cgroups(int pid, char text[SFS_CGROUPS_MAX]);
 /* Start time of a process, field 22 of /proc/PID/stat; 0 when there is no such process. */
 uint64_t sfs_process_start(int pid);
 void sfs_process_comm(int pid, char comm[16]);

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One tenant takes whatever it can get: connections, clients, staging files, the agent's time. Another one is served all the time, and each
+ * of its calls is measured. Tenants are users here, as on a node without containers; the names of pods are tested by themselves.
+ */
+#include <sys/resource.h>
+#include <time.h>
+
+#include "played.h"
+#include "agent/internal.h"
+
+#define ATTACKER  4711u
+#define CALLS	  60
+#define CALL_MAX  1000.0 /* ms: what a program may have to wait; a machine that is busy with other things is no failure */
+#define ATTACKERS 2
+
+static struct played_agent a;
+static struct world w;
+static struct world_file f, victims;
+
+/* ---- names ---- */
+
+static void expect_name(const char *cgroups, const char *own, const char *want)
+{
+	char name[TENANT_NAME];
+
+	tenant_name(cgroups, own, 7, name);
+	if (strcmp(name, want) != 0)
+		FAIL("%s is tenant '%s', expected '%s'", cgroups, name, want);
+}
+
+static void names(void)
+{
+#define POD  "kubepods-burstable-pod1f2e3d4c_0a1b_4c2d_8e3f_001122334455.slice"
+#define POD2 "pod1f2e3d4c-0a1b-4c2d-8e3f-001122334456"
+#define ID   "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	expect_name("0::/kubepods.slice/kubepods-burstable.slice/" POD "/cri-containerd-" ID ".scope\n", "", POD);
+	expect_name("0::/../../" POD "/cri-containerd-" ID ".scope\n", "", POD);
+	expect_name("4:memory:/kubepods/burstable/" POD2 "/" ID "\n1:name=systemd:/x\n", "", POD2);
+	/* A node that is a container itself. */
+	expect_name("0::/system.slice/docker-" ID ".scope/kubelet.slice/" POD "/cri-containerd-" ID ".scope\n", POD2, POD);
+	/* What a pod has made below its own cgroup changes nothing. */
+	expect_name("0::/kubepods.slice/" POD "/cri-containerd-" ID ".scope/" POD2 "\n", "", POD);
+	expect_name("0::/kubepods.slice/kubepods-pod0123456789abcdef0123456789abcdef.slice/x\n", "",
+		    "kubepods-pod0123456789abcdef0123456789abcdef.slice"); /* a static pod */
+	expect_name("0::/system.slice/docker-" ID ".scope\n", "", "docker-" ID ".scope");
+	expect_name("0::/system.slice/docker-" ID ".scope/a\n", "docker-" ID ".scope", "user 7");
+	expect_name("0::/user.slice/user-7.slice/session-1.scope\n", "", "user 7");
+	expect_name("0::/podracer/tripod-abc\n", "", "user 7");
+	expect_name("", "", "user 7");
+	/* One may have all but what it leaves free; another one comes in always. */
+	CHECK(tenant_may(0, 0, 4, 1) && tenant_may(1, 1, 4, 1) && !tenant_may(2, 2, 4, 1) && tenant_may(0, 2, 4, 1));
+	CHECK(!tenant_may(1, 3, 4, 1) && tenant_may(0, 3, 4, 1) && !tenant_may(0, 4, 4, 1));
+}
+
+/* ---- the victim ---- */
+
+static double now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
+}
+
+struct measured {
+	double median, most;
+};
+
+static int by_value(const void *x, const void *y)
+{
+	const double p = *(const double *)x, q = *(const double *)y;
+
+	return (p > q) - (p < q);
+}
+
+/* What a program does that starts, writes and ends; a grant and a LOOK besides, of a client that stays. */
+static void one_call(struct played *stays)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_LOOK, .a = victims.ino, .d = 1};
+	struct played c;
+	uint64_t bytes;
+	uint32_t id;
+	int fd;
+
+	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, victims.fd), 0);
+	CHECK_EQ(played_acquire(&c, &victims, 0), SFS_DELEG_EXCLUSIVE);
+	fd = played_chunk_for(&c, 4096, &id, &bytes);
+	CHECK(fd >= 0);
+	close(fd);
+	played_notify(&c, SFS_MSG_RETURN, id, 0);
+	played_notify(&c, SFS_MSG_RELEASE, victims.ino, victims.gen);
+	played_close(&c);
+	CHECK_EQ(played_send(stays->event, &m, sizeof(m), NULL, 0), 0);
+	CHECK_EQ(played_recv(stays->event, &m, NULL, 0, PATIENCE), 1);
+	CHECK(m.type == SFS_MSG_LOOKED && m.status == 0);
+}
+
+static struct measured measure(const char *what)
+{
+	struct measured r;
+	double ms[CALLS];
+	struct played stays;
+
+	CHECK_EQ(played_hello(&stays, &a, SFS_STRICT, 0, victims.fd), 0);
+	for (int i = 0; i < CALLS; i++) {
+		const double start = now_ms();
+
+		one_call(&stays);
+		ms[i] = now_ms() - start;
+	}
+	played_close(&stays);
+	qsort(ms, CALLS, sizeof(ms[0]), by_value);
+	r = (struct measured){ms[CALLS / 2], ms[CALLS - 1]};
+	printf("%-44s median %7.2f ms, most %7.2f ms\n", what, r.median, r.most);
+	fflush(stdout);
+	if (r.most > CALL_MAX)
+		FAIL("%s: a call of another tenant took %.0f ms", what, r.most);
+	return r;
+}
+
+/* ---- attacks ---- */
+
+/* HELLO without the checks of an honest client: 0, or it was refused. */
+static int enter(struct played *c)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .a = SFS_STRICT};
+	int fds[2];
+
+	c->sock = played_connect(&a);
+	if (c->sock < 0)
+		return c->sock;
+	if (played_send(c->sock, &m, sizeof(m), &f.fd, 1) || played_recv(c->sock, &m, fds, 2, PATIENCE) != 1 || m.status < 0) {
+		close(c->sock);
+		return -1;
+	}
+	c->log_fd = fds[0];
+	c->event = fds[1];
+	return 0;
+}
+
+static void silent(void (*ready)(void))
+{
+	int n = 0;
+
+	for (int i = 0; i < 1000; i++)
+		n += played_connect(&a) >= 0;
+	CHECK(n > 0);
+	ready();
+	for (;;) {
+		if (played_connect(&a) < 0)
+			usleep(1000);
+	}
+}
+
+static void clients(void (*ready)(void))
+{
+	struct played c;
+	int n = 0;
+
+	while (n < 100000 && enter(&c) == 0)
+		n++;
+	/* Half of all together. */
+	CHECK(n > 0 && n <= 2048);
+	ready();
+	for (;;) {
+		if (enter(&c) < 0)
+			usleep(1000);
+	}
+}
+
+static void leases(void (*ready)(void))
+{
+	struct played c;
+	uint64_t bytes;
+	uint32_t id;
+	int n = 0;
+
+	for (int i = 0; i < 20 && enter(&c) == 0; i++) {
+		int fd;
+
+		while ((fd = played_chunk_for(&c, 0, &id, &bytes)) >= 0) {
+			close(fd);
+			n++;
+		}
+		CHECK_EQ(fd, -ENOSPC);
+	}
+	CHECK(n > 0);
+	ready();
+	for (;;) {
+		const int fd = played_chunk_for(&c, 0, &id, &bytes);
+
+		if (fd >= 0)
+			close(fd);
+		usleep(500);
+	}
+}
+
+static void requests(void (*ready)(void))
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = f.ino, .b = f.gen, .c = SFS_ACQ_TRY};
+	struct played c[40];
+
+	for (int i = 0; i < 40; i++) {
+		CHECK_EQ(enter(&c[i]), 0);
+		CHECK_EQ(fcntl(c[i].sock, F_SETFL, O_NONBLOCK), 0);
+		CHECK_EQ(fcntl(c[i].event, F_SETFL, O_NONBLOCK), 0);
+	}
+	ready();
+	for (;;) {
+		for (int i = 0; i < 40; i++) {
+			struct sfs_msg look = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_LOOK, .a = f.ino, .d = 1}, got;
+
+			for (int k = 0; k < 20 && played_send(c[i].sock, &m, sizeof(m), &f.fd, 1) == 0; k++)
+				;
+			played_send(c[i].event, &look, sizeof(look), NULL, 0);
+			while (recv(c[i].sock, &got, sizeof(got), 0) > 0)
+				;
+			while (recv(c[i].event, &got, sizeof(got), 0) > 0)
+				;
+		}
+	}
+}
+
+static void comings_and_goings(void (*ready)(void))
+{
+	ready();
+	for (;;) {
+		struct played c;
+
+		if (enter(&c) == 0)
+			played_close(&c);
+		close(played_connect(&a));
+	}
+}
+
+static int ready_fd;
+
+static void say_ready(void)
+{
+	CHECK_EQ(write(ready_fd, "r", 1), 1);
+}
+
+static void attack(const char *what, void (*how)(void (*ready)(void)), double median_max)
+{
+	pid_t pids[ATTACKERS];
+	int p[2], status;
+	struct measured r;
+
+	CHECK_EQ(pipe(p), 0);
+	fflush(NULL);
+	for (int i = 0; i < ATTACKERS; i++) {
+		pids[i] = fork();
+		CHECK(pids[i] >= 0);
+		if (pids[i] == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			signal(SIGPIPE, SIG_IGN);
+			setpriority(PRIO_PROCESS, 0, 10); /* its own use of the processor is not what is measured */
+			close(p[0]);
+			ready_fd = p[1];
+			CHECK_EQ(setgid(ATTACKER), 0);
+			CHECK_EQ(setuid(ATTACKER), 0);
+			how(say_ready);
+			_exit(1);
+		}
+	}
+	close(p[1]);
+	for (int i = 0; i < ATTACKERS; i++) {
+		char byte;
+
+		if (read(p[0], &byte, 1) != 1)
+			FAIL("%s: the attack has failed", what);
+	}
+	r = measure(what);
+	for (int i = 0; i < ATTACKERS; i++) {
+		CHECK_EQ(waitpid(pids[i], &status, WNOHANG), 0);
+		kill(pids[i], SIGKILL);
+		CHECK_EQ(waitpid(pids[i], &status, 0), pids[i]);
+	}
+	close(p[0]);
+	if (r.median > median_max)
+		FAIL("%s: half of another tenant's calls take more than %.0f ms", what, median_max);
+}
+
+/* An agent for each attack: the end of the one before, with its thousands of logs, is not a part of this one. */
+static void against(const char *what, void (*how)(void (*ready)(void)))
+{
+	const struct sfs_agent_config config = {
+		.pool_bytes = 64u << 20, .chunk_bytes = 8u << 20, .log_bytes = 8192, .fill_percent = 100};
+	const double slow =
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+		4;
+#else
+		1;
+#endif
+
+	agent_start_with(&a, &w, &config);
+	CHECK_EQ(chmod(a.dir, 0711), 0);
+	if (how)
+		attack(what, how, 50 * slow);
+	else
+		measure(what);
+	agent_stop(&a, SIGKILL);
+}
+
+int main(void)
+{
+	struct rlimit rl;
+
+	names();
+	if (geteuid() != 0 || getrlimit(RLIMIT_NOFILE, &rl) < 0 || rl.rlim_max < 16384) {
+		printf("attacks are left out: they take another user, and many descriptors\n");
+		return 0;
+	}
+	rl.rlim_cur = rl.rlim_max;
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &rl), 0);
+	signal(SIGPIPE, SIG_IGN);
+	world_new(&w);
+	f = world_file(&w, "f", 'o', 4096);
+	victims = world_file(&w, "victim", 'v', 4096);
+	against("nobody else", NULL);
+	against("connections that say nothing", silent);
+	against("as many clients as it gets", clients);
+	against("all staging files that it gets", leases);
+	against("requests without end", requests);
+	against("connections that come and go", comings_and_goings);
+	agent_start(&a, &w);
+	agent_end(&a);
+	close(f.fd);
+	close(victims.fd);
+	world_end(&w);
+	return 0;
+}
