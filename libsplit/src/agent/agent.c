@@ -24,9 +24,10 @@
 #include "control/blocked.h"
 
 #define EVENTS	       1024
-#define HELD_MS	       5   /* while requests wait for their tenant's time */
-#define TICK_MS	       200 /* while something has to be looked at again */
-#define CLAIM_MS       1   /* while a claim is waited for */
+#define HELD_MS	       5    /* while requests wait for their tenant's time */
+#define TICK_MS	       200  /* while something has to be looked at again */
+#define THERE_MS       5000 /* whether the control directory is still there */
+#define CLAIM_MS       1    /* while a claim is waited for */
 #define LOOK_MS	       30000u
 #define LOG_PER_SECOND 20u
 #define OVERDUE_MS     30000u
@@ -285,12 +286,15 @@ static int start(struct agent *a, struct sfs_why *why)
 
 /* ---- loop ---- */
 
-/* private_dir: does any `splitfs run` still count on us? */
+/*
+ * private_dir: does any `splitfs run` still count on us? What could not be recovered in time is the next agent's: an agent that waits for
+ * space, or for a file system that has gone, would never end.
+ */
 static bool used(struct agent *a)
 {
 	int fd, free_now;
 
-	if (a->nclients)
+	if (a->nclients > client_count(a, C_DYING) || (client_count(a, C_DYING) && agent_now() < a->stop_until))
 		return true;
 	fd = openat(a->dir_fd, "users", O_RDWR | O_CLOEXEC);
 	if (fd < 0)
@@ -383,6 +387,20 @@ static void timeouts(struct agent *a)
 	look_settle(a);
 }
 
+/* Has somebody removed the control directory? Nothing can be kept or recovered without it. */
+static int still_there(const struct agent *a, struct sfs_why *why)
+{
+	struct stat st;
+
+	if (fstat(a->root.ctl, &st) == 0 && st.st_nlink > 0)
+		return 0;
+	return sfs_fail(why, -ENOENT,
+			"%s/" SFS_CONTROL_DIR
+			" was removed while it was served; what was staged in it is lost. Make the volume anew with "
+			"'splitfs prepare'",
+			a->root.path);
+}
+
 /* Until something has to be looked at again. */
 static int wait_ms(const struct agent *a)
 {
@@ -393,15 +411,17 @@ static int wait_ms(const struct agent *a)
 	return a->stopping || a->grace_until || a->accept_again || a->nstrangers || client_count(a, C_DYING) ||
 			       client_count(a, C_WAIT_ACQUIRE) || a->outsiders.nopening || a->overdue_listed || a->looks
 		       ? TICK_MS
-		       : -1;
+		       : THERE_MS;
 }
 
 static int loop(struct agent *a, struct sfs_why *why)
 {
 	struct epoll_event ev[EVENTS];
+	uint64_t looked = agent_now();
 
 	for (;;) {
 		const int n = epoll_wait(a->epoll, ev, EVENTS, wait_ms(a));
+		const uint64_t now = agent_now();
 
 		if (n < 0 && errno != EINTR)
 			return sfs_fail(why, -errno, "epoll: %s", strerror(errno));
@@ -413,6 +433,13 @@ static int loop(struct agent *a, struct sfs_why *why)
 		client_free_gone(a);
 		if (stop_now(a))
 			return 0;
+		if (now - looked >= THERE_MS || n == 0) {
+			const int err = still_there(a, why);
+
+			if (err)
+				return err;
+			looked = now;
+		}
 	}
 }
 
