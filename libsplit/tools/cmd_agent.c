@@ -22,7 +22,9 @@ static const char help[] =
 	"                       while one agent follows another\n"
 	"  --pool-bytes N       staging space kept ready (default 256M; K, M, G and T may follow the number)\n"
 	"  --chunk-bytes N      size of one staging file, a multiple of 2M (default 16M)\n"
-	"  --log-bytes N        records of one process's log (default 4M)\n"
+	"  --log-bytes N        records of one process's log at most (default 4M): it begins with 8K and grows\n"
+	"  --log-space N        logs of all processes grow to so much together (default 64M), and one pod's to three quarters "
+	"of it\n"
 	"  --client-chunks N    staging files one process may have (default: half of the pool, at least 2)\n"
 	"  --fill-percent P     while a quarter of the pool is ready and nobody waits, filling it takes at most P percent of "
 	"a\n"
@@ -44,6 +46,7 @@ static int run(int argc, char **argv)
 						{"pool-bytes", required_argument, NULL, OPT_POOL},
 						{"chunk-bytes", required_argument, NULL, OPT_CHUNK},
 						{"log-bytes", required_argument, NULL, OPT_LOG},
+						{"log-space", required_argument, NULL, OPT_LOG_SPACE},
 						{"client-chunks", required_argument, NULL, OPT_CLIENT_CHUNKS},
 						{"fill-lock", required_argument, NULL, OPT_FILL_LOCK},
 						{"fill-percent", required_argument, NULL, OPT_FILL_PERCENT},
@@ -83,6 +86,10 @@ static int run(int argc, char **argv)
 			if (!cli_bytes(optarg, &c.log_bytes) || c.log_bytes < 8192 || c.log_bytes % 4096 ||
 			    c.log_bytes > 1ull << 36)
 				return cli_usage(&cmd_agent, "--log-bytes must be a multiple of 4K, from 8K to 64G");
+			break;
+		case OPT_LOG_SPACE:
+			if (!cli_bytes(optarg, &c.log_space) || c.log_space == 0 || c.log_space > 1ull << 40)
+				return cli_usage(&cmd_agent, "--log-space must be a number of bytes, at most 1T");
 			break;
 		case OPT_CLIENT_CHUNKS:
 			if (!cli_bytes(optarg, &n) || n == 0 || n > SFS_LEASE_CHUNKS)

@@ -16,7 +16,8 @@ struct sfs_agent_config {
 	const char *agents_dir;
 	uint64_t pool_bytes;	/* staging space kept ready or leased */
 	uint64_t chunk_bytes;	/* size of a staging file, a multiple of 2 MiB */
-	uint64_t log_bytes;	/* records of one log */
+	uint64_t log_bytes;	/* records of one log, at most: it begins small */
+	uint64_t log_space;	/* of all logs together, which do not grow beyond it; 0: SFS_DEFAULT_LOG_SPACE */
 	uint32_t client_chunks; /* staging files one client may have; 0: half of the pool, at least 2 */
 	/*
 	 * Percent of one processor that filling the pool may take while nobody runs short, 0: SFS_DEFAULT_FILL_PERCENT; for all

@@ -290,6 +290,7 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 	if (job->totals_err)
 		agent_log(a, "write the totals: %s", strerror(-job->totals_err));
 	client_count_chunks(a, c, (c->small != 0) - (int)c->lease.head.nchunks);
+	logs_count(a, c, c->log_slots, -1);
 	free(job);
 	client_gone(a, c);
 	deleg_retry_all(a);
@@ -413,6 +414,8 @@ static int load_one(struct agent *a, uint32_t id, struct sfs_why *why)
 		return err;
 	}
 	c->log_id = id;
+	c->log_slots = logs_slots(a, c);
+	logs_count(a, c, c->log_slots, 1);
 	c->start = c->lease.head.start;
 	c->mode = (enum sfs_mode)c->lease.head.mode;
 	memcpy(c->comm, c->lease.head.comm, sizeof(c->comm));

@@ -8,6 +8,7 @@
  *   accept.c      new connections
  *   client.c      connections and their life
  *   request.c     what clients ask for
+ *   logs.c        logs that begin small and grow
  *   rights.c      what a descriptor proves that a client shows
  *   tenants.c     what all clients of a pod may take together
  *   delegation.c  who may cache and stage what: what clients say and are told
@@ -50,12 +51,14 @@
 #define STRANGERS_MAX	  256u /* connections that have not said HELLO */
 #define HOLDS_MAX	  (1u << 20)
 #define LOOKS_MAX	  4096u /* questions that wait */
+#define LOG_TIMES	  3u	/* the same for logs as below */
 #define CHUNK_TIMES	  3u	/* a tenant may have so many times the staging space that it leaves free */
 #define TENANT_NAME	  128
 #define OUTSIDER_BUCKETS  256
 #define OUTSIDER_WAIT_MS  3000 /* so long a program without the library waits in open for who has the file */
 #define SPARE_LOGS	  2u
-#define MEMORY_LOG_SLOTS  128u /* it gets no record */
+#define FIRST_SLOTS	  128u /* of a log that nobody has written to: 16 KiB */
+#define GROWTH		  8u   /* times as long, each time */
 #define SPARE_CHUNKS	  2u   /* at least so many staging files are kept ready, also when the pool is leased out */
 #define SMALL_MAX	  SFS_SPARE_LOGS_MAX /* small staging files that are ready: one with each log */
 
@@ -69,6 +72,7 @@ struct source {
 enum client_state {
 	C_STRANGER,	/* no HELLO yet */
 	C_WAIT_LOG,	/* HELLO, reply when the worker has made a log */
+	C_WAIT_GROW,	/* HELLO of who knows of no log that grows, reply when it is long enough */
 	C_READY,	/* no request under way */
 	C_WAIT_CHUNK,	/* reply when the worker has made a staging file */
 	C_WAIT_ACQUIRE, /* reply when other clients have stepped down */
@@ -91,6 +95,7 @@ struct tenant {
 	char name[TENANT_NAME];
 	uint32_t clients, strangers, holds, looks;
 	uint32_t chunks;     /* full-size staging files that it has */
+	uint32_t logs;	     /* blocks of its logs */
 	uint32_t nheld;	     /* clients whose requests wait */
 	uint64_t round;	     /* the last one in which something was done for it */
 	uint64_t round_us;   /* spent in that */
@@ -170,6 +175,8 @@ struct client {
 	bool counted_away; /* the inodes in its lease are counted */
 	uint32_t log_id;   /* 0: none */
 	int log_fd;
+	uint32_t log_slots; /* of the log; the worker's while it grows */
+	bool growing;	    /* the worker makes it longer */
 	struct sfs_leasefile lease;
 	uint32_t small;	  /* the small one of its staging files; 0: none */
 	bool given;	  /* it has had a staging file */
@@ -196,6 +203,15 @@ struct recovery_job {
 	int totals_err;
 	struct sfs_recovery result;
 	struct sfs_why why;
+};
+
+/* A log that is to be longer. Done before the client's recovery may begin. */
+struct growth {
+	struct growth *next;
+	struct client *client;
+	int fd;
+	uint32_t from, slots;
+	int err;
 };
 
 struct made {
@@ -234,12 +250,13 @@ struct worker {
 	bool started;
 	const struct sfs_root *root;
 	uint64_t chunk_bytes;
-	uint32_t log_slots;
+	uint32_t log_slots; /* the most that a log has */
 	uint32_t next_log, next_chunk;
 	struct sfs_totals totals; /* the thread's, once it runs */
 
 	/* to do */
 	struct recovery_job *recover_first, *recover_last;
+	struct growth *grow;
 	struct wanted want;
 	struct fill fill;	   /* the thread's */
 	uint64_t reserve;	   /* bytes that what is leased may need in the files: no staging file is made of them */
@@ -248,6 +265,7 @@ struct worker {
 
 	/* done */
 	struct recovery_job *recovered;
+	struct growth *grown;
 	struct made *logs, *chunks;
 	uint32_t nlogs, nchunks, logs_room, chunks_room;
 	uint32_t small[SMALL_MAX], nsmall;
@@ -314,6 +332,7 @@ struct agent {
 	uint32_t *free_chunks;
 	uint32_t nfree_chunks, free_chunks_room;
 	uint32_t leased_chunks; /* full-size ones */
+	uint32_t log_blocks;	/* of the logs of all clients */
 	uint32_t client_chunks_max;
 	struct sfs_pool_plan plan;
 	uint32_t small[SMALL_MAX]; /* ready ones */
@@ -396,6 +415,16 @@ void tenant_refused(struct agent *a, struct tenant *t, uint32_t has, uint32_t al
 /* Who is put off, so that a newcomer may come in; NULL: nobody. */
 struct client *tenant_silent(const struct agent *a, const struct tenant *newcomer);
 
+/* logs.c */
+/* Make it longer, if that may be. */
+void logs_grow(struct agent *a, struct client *c);
+/* It is longer, or could not be made so. */
+void logs_grown(struct agent *a, struct growth *g);
+/* How many the log of a client of the agent before us has. */
+uint32_t logs_slots(const struct agent *a, const struct client *c);
+/* So many slots of the client's count for its tenant: by 1; or no more: by -1. */
+void logs_count(struct agent *a, struct client *c, uint32_t slots, int by);
+
 /* rights.c */
 enum right right_shown(const struct agent *a, int fd);
 /* The same, and of the mounts that the client's process sees. */
@@ -409,6 +438,8 @@ enum right right_resumed(const struct client *c);
  * fails while anybody has it open for writing.
  */
 void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd);
+/* The client's log is as long as it shall be at first. */
+void request_welcome(struct agent *a, struct client *c);
 /* The worker has made something: serve who waits for it. */
 void request_serve_waiting(struct agent *a);
 void request_fail_waiting(struct agent *a, enum client_state state, int err);
@@ -525,6 +556,8 @@ int worker_start(struct agent *a);
 void worker_stop(struct agent *a);
 void worker_recover(struct agent *a, struct recovery_job *job);
 void worker_want(struct agent *a, const struct wanted *want);
+/* False: no memory. */
+bool worker_grow(struct agent *a, struct client *c, uint32_t slots);
 /* Remove a staging file that has been renamed to NNNNNN.tmp. */
 void worker_remove(struct agent *a, uint32_t chunk);
 /* Collect what is done. */

@@ -41,7 +41,7 @@ static uint64_t volume_flags(const struct agent *a)
 /* What we can and the client knows of. */
 static uint64_t features(const struct agent *a, const struct sfs_msg *hello)
 {
-	return hello->c & (owners_fd(a) >= 0 ? SFS_FEATURE_OWNERS : 0);
+	return hello->c & (SFS_FEATURE_GROW | (owners_fd(a) >= 0 ? SFS_FEATURE_OWNERS : 0));
 }
 
 /* Reply to HELLO: the log and the event socket. The client is ready when this returns true. */
@@ -88,7 +88,7 @@ static void give_log(struct agent *a, struct client *c)
 
 	memcpy(head.comm, c->comm, sizeof(head.comm));
 	if (c->right < RIGHT_MOUNT)
-		given = err = sfs_log_memory(&a->root, log.id, MEMORY_LOG_SLOTS, &head.memory);
+		given = err = sfs_log_memory(&a->root, log.id, FIRST_SLOTS, &head.memory);
 	if (err >= 0)
 		err = sfs_lease_create(&a->root, log.id, &head, &c->lease);
 	if (err < 0) {
@@ -102,8 +102,20 @@ static void give_log(struct agent *a, struct client *c)
 	}
 	c->log_id = log.id;
 	c->log_fd = log.fd;
-	welcome(a, c, given >= 0 ? given : c->log_fd);
+	c->log_slots = FIRST_SLOTS;
+	logs_count(a, c, c->log_slots, 1);
+	if (!(c->features & SFS_FEATURE_GROW))
+		logs_grow(a, c);
+	if (c->growing)
+		client_set_state(a, c, C_WAIT_GROW);
+	else
+		welcome(a, c, given >= 0 ? given : c->log_fd);
 	drop_fd(&given);
+}
+
+void request_welcome(struct agent *a, struct client *c)
+{
+	welcome(a, c, c->log_fd);
 }
 
 /* A client of the agent before us comes back with its log. */
@@ -118,6 +130,9 @@ static void resume(struct agent *a, struct client *c, uint32_t log_id, int *proo
 	drop_fd(proof);
 	c->log_id = old->log_id;
 	c->log_fd = old->log_fd;
+	c->log_slots = old->log_slots;
+	logs_count(a, old, c->log_slots, -1);
+	logs_count(a, c, c->log_slots, 1);
 	c->lease = old->lease;
 	c->mode = old->mode;
 	c->right = right_resumed(old);
@@ -327,6 +342,9 @@ void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, 
 		break;
 	case SFS_MSG_ACQUIRE:
 		deleg_acquire(a, c, m, fd);
+		break;
+	case SFS_MSG_GROW:
+		logs_grow(a, c);
 		break;
 	case SFS_MSG_RELEASE:
 		deleg_release(a, c, m->a, (uint32_t)m->b);

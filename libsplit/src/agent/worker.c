@@ -116,7 +116,7 @@ static void make_log(struct worker *w)
 	struct sfs_why why = {0};
 
 	pthread_mutex_unlock(&w->lock);
-	m.fd = sfs_log_create(w->root, m.id, w->log_slots, &why);
+	m.fd = sfs_log_create(w->root, m.id, FIRST_SLOTS, w->log_slots, &why);
 	pthread_mutex_lock(&w->lock);
 	w->want.logs -= w->want.logs > 0;
 	if (m.fd >= 0 && made_add(&w->logs, &w->nlogs, &w->logs_room, m)) {
@@ -129,6 +129,19 @@ static void make_log(struct worker *w)
 		w->log_why = why;
 		w->want.logs = 0;
 	}
+}
+
+/* lock held; released while working. */
+static void grow_log(struct worker *w)
+{
+	struct growth *g = w->grow;
+
+	w->grow = g->next;
+	pthread_mutex_unlock(&w->lock);
+	g->err = sfs_log_grow(w->root, g->fd, g->from, g->slots);
+	pthread_mutex_lock(&w->lock);
+	g->next = w->grown;
+	w->grown = g;
 }
 
 static int space_for(struct worker *w, uint64_t bytes, struct sfs_why *why)
@@ -256,7 +269,9 @@ static void *work(void *arg)
 			fill_rest(&w->fill);
 		else if (w->want.chunks > w->want.chunks_now)
 			until = fill_wait(&w->fill, nanoseconds(CLOCK_MONOTONIC));
-		if (job) {
+		if (w->grow) {
+			grow_log(w);
+		} else if (job) {
 			w->recover_first = job->next;
 			if (!w->recover_first)
 				w->recover_last = NULL;
@@ -311,6 +326,16 @@ int worker_start(struct agent *a)
 	return err;
 }
 
+static void free_growths(struct growth *g)
+{
+	while (g) {
+		struct growth *next = g->next;
+
+		free(g);
+		g = next;
+	}
+}
+
 /* Waits for what the worker is doing now, and only for that. */
 void worker_stop(struct agent *a)
 {
@@ -342,6 +367,8 @@ void worker_stop(struct agent *a)
 		free(job->targets);
 		free(job);
 	}
+	free_growths(w->grow);
+	free_growths(w->grown);
 	free(w->logs);
 	free(w->chunks);
 	free(w->remove.v);
@@ -363,6 +390,22 @@ void worker_recover(struct agent *a, struct recovery_job *job)
 	w->recover_last = job;
 	pthread_cond_signal(&w->work);
 	pthread_mutex_unlock(&w->lock);
+}
+
+bool worker_grow(struct agent *a, struct client *c, uint32_t slots)
+{
+	struct worker *w = &a->worker;
+	struct growth *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return false;
+	*g = (struct growth){.client = c, .fd = c->log_fd, .from = c->log_slots, .slots = slots};
+	pthread_mutex_lock(&w->lock);
+	g->next = w->grow;
+	w->grow = g;
+	pthread_cond_signal(&w->work);
+	pthread_mutex_unlock(&w->lock);
+	return true;
 }
 
 /* Bytes of the staging files that clients have. */
@@ -429,6 +472,7 @@ void worker_collect(struct agent *a)
 {
 	struct worker *w = &a->worker;
 	struct recovery_job *recovered;
+	struct growth *grown;
 	struct made *chunks = NULL;
 	uint32_t nchunks = 0;
 	int log_err, chunk_err;
@@ -438,6 +482,8 @@ void worker_collect(struct agent *a)
 	if (read(w->done_fd, &n, sizeof(n)) < 0 && errno != EAGAIN)
 		agent_log(a, "read an eventfd: %s", strerror(errno));
 	pthread_mutex_lock(&w->lock);
+	grown = w->grown;
+	w->grown = NULL;
 	recovered = w->recovered;
 	w->recovered = NULL;
 	n = a->nspare_logs;
@@ -469,6 +515,13 @@ void worker_collect(struct agent *a)
 		a->free_chunks[a->nfree_chunks++] = chunks[i].id;
 	}
 	free(chunks);
+	/* First: the client of one may be recovered as well, and gone then. */
+	while (grown) {
+		struct growth *g = grown;
+
+		grown = g->next;
+		logs_grown(a, g);
+	}
 	while (recovered) {
 		struct recovery_job *job = recovered;
 

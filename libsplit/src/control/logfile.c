@@ -2,6 +2,7 @@
 /* Operation logs as files: made, found, removed. Their records are the client's (record/log.c) and recovery's business. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,7 +31,7 @@ static int header(const struct sfs_root *r, uint32_t id, uint32_t slots, struct 
 	return sfs_boot_id(h->boot_id);
 }
 
-int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, struct sfs_why *why)
+int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, uint32_t slots_max, struct sfs_why *why)
 {
 	const off_t bytes = bytes_of(slots);
 	struct sfs_log_header h;
@@ -40,6 +41,7 @@ int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, struct
 	sfs_number_name(tmp, id, ".tmp");
 	sfs_number_name(name, id, "");
 	err = header(r, id, slots, &h);
+	h.slots_max = slots_max;
 	if (err)
 		return sfs_fail(why, err, "read the boot id: %s", strerror(-err));
 	fd = openat(r->log, tmp, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -63,6 +65,39 @@ int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, struct
 		return sfs_fail(why, err, "make a log in %s: %s", r->path, strerror(-err));
 	}
 	return fd;
+}
+
+/* [from, to) of the file gets space, of zeros. */
+static int extend(const struct sfs_root *r, int fd, off_t from, off_t to)
+{
+	static const char zeros[65536];
+
+	/* On persistent memory no store is to find a block that was never written: making it one is a journal commit. */
+	if (!r->dax && fallocate(fd, 0, from, to - from) == 0)
+		return 0;
+	while (from < to) {
+		const size_t n = to - from < (off_t)sizeof(zeros) ? (size_t)(to - from) : sizeof(zeros);
+		const ssize_t w = pwrite(fd, zeros, n, from);
+
+		if (w <= 0)
+			return w < 0 ? -errno : -ENOSPC;
+		from += w;
+	}
+	return r->dax && fsync(fd) < 0 ? -errno : 0;
+}
+
+int sfs_log_grow(const struct sfs_root *r, int fd, uint32_t from, uint32_t slots)
+{
+	int err = extend(r, fd, bytes_of(from), bytes_of(slots));
+
+	if (err) {
+		if (ftruncate(fd, bytes_of(from)) < 0)
+			return -errno;
+		return err;
+	}
+	if (pwrite(fd, &slots, sizeof(slots), offsetof(struct sfs_log_header, slots)) != sizeof(slots))
+		return errno ? -errno : -EIO;
+	return r->dax && fsync(fd) < 0 ? -errno : 0;
 }
 
 int sfs_log_memory(const struct sfs_root *r, uint32_t id, uint32_t slots, uint64_t *ino)

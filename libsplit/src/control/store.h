@@ -16,6 +16,7 @@
 #define SFS_DEFAULT_POOL_BYTES	(256ull << 20)
 #define SFS_DEFAULT_CHUNK_BYTES (16ull << 20)
 #define SFS_DEFAULT_LOG_BYTES	(4ull << 20)
+#define SFS_DEFAULT_LOG_SPACE	(64ull << 20)
 
 /* Sorted list of numbers. */
 struct sfs_numbers {
@@ -37,7 +38,9 @@ int sfs_numbers_has(const struct sfs_numbers *l, uint32_t number);
  * Make log `id` with `slots` records: space allocated, pages touched, header of this boot, epoch 1. It appears under its name only
  * when it is complete. Returns an open descriptor or a negative errno value.
  */
-int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, struct sfs_why *why);
+int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, uint32_t slots_max, struct sfs_why *why);
+/* Make it longer, also while a client holds it; durable on persistent memory. A failure changes nothing that counts. */
+int sfs_log_grow(const struct sfs_root *r, int fd, uint32_t from, uint32_t slots);
 int sfs_log_open(const struct sfs_root *r, uint32_t id, int flags);
 /* A log in memory, of the same header as log `id` but no persistent memory, which nobody can make larger. A descriptor, or an error. */
 int sfs_log_memory(const struct sfs_root *r, uint32_t id, uint32_t slots, uint64_t *ino);

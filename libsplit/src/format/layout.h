@@ -52,7 +52,10 @@ struct sfs_claims {
 _Static_assert(sizeof(struct sfs_claims) == 2048, "claims take half a page");
 #define SFS_CLAIMS_OFFSET 2048u
 
-/* Page 0 of a log. Only `epoch` and the claims change while a client holds the log. */
+/*
+ * Page 0 of a log. While a client holds the log it changes `epoch` and the claims, and the agent makes the log longer: the file first, `slots`
+ * then.
+ */
 struct sfs_log_header {
 	uint64_t magic;
 	uint32_t format;
@@ -67,7 +70,9 @@ struct sfs_log_header {
 	 */
 	uint64_t epoch;
 	uint8_t dax; /* 1: a fence makes data durable; 0: emulated, the log is void after a reboot */
-	uint8_t pad[SFS_CLAIMS_OFFSET - 65];
+	uint8_t pad0[3];
+	uint32_t slots_max; /* the agent makes it so long at most; 0: it stays as it is */
+	uint8_t pad[SFS_CLAIMS_OFFSET - 72];
 	struct sfs_claims claims;
 };
 _Static_assert(sizeof(struct sfs_log_header) == 4096, "log header is one page");

@@ -39,11 +39,13 @@ enum sfs_msg_type {
 	SFS_MSG_LOOKED, /* agent to client, event socket: a = ino, c = the number in the table's word at which nobody staged it,
 			      d as in LOOK; or status */
 	SFS_MSG_PEEK,	/* instead of HELLO: the table and nothing else. reply: b = flags; fd: the table; the connection ends */
+	SFS_MSG_GROW,	/* the log is too short: the agent makes it longer, which its header says then, or does not; no reply */
 };
 
 /* In HELLO, c: what the client knows of; in the reply's b, shifted by SFS_FEATURES_SHIFT: what both know of. */
 #define SFS_FEATURE_OWNERS 0x1u /* the table (its descriptor is the third of the reply), claims, LOOK, SFS_ACQ_TRY */
-#define SFS_FEATURES	   (SFS_FEATURE_OWNERS)
+#define SFS_FEATURE_GROW   0x2u /* a log that begins small, and GROW */
+#define SFS_FEATURES	   (SFS_FEATURE_OWNERS | SFS_FEATURE_GROW)
 #define SFS_FEATURES_SHIFT 32
 
 /* LOOK: the client is about to change the file by the kernel, so nobody is to remember anything of it. */

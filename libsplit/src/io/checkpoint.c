@@ -99,6 +99,7 @@ int sfs_checkpoint(struct sfs_volume *vol, bool wait)
 		sfs_mutex_unlock(&vol->log.checkpoint);
 		return 0;
 	}
+	sfs_agent_longer_log(vol);
 	sfs_log_close(&vol->log);
 	sfs_inodes_each(vol, close_one, &w);
 	if (w.err == 0 && vol->dax && vol->mode == SFS_POSIX)
@@ -111,6 +112,7 @@ int sfs_checkpoint(struct sfs_volume *vol, bool wait)
 		sfs_log_clear(&vol->log);
 		sfs_inodes_each(vol, retire_one, &w);
 		sfs_log_reopen(&vol->log);
+		sfs_log_grown(&vol->log);
 	}
 	/* Otherwise what could not be relinked keeps its records, the log stays closed, and the next call tries again. */
 	sfs_mutex_unlock(&vol->log.checkpoint);

@@ -40,6 +40,14 @@ static void give_back(struct sfs_pool *pool, uint32_t id)
 	notify(vol, &m);
 }
 
+void sfs_agent_longer_log(struct sfs_volume *vol)
+{
+	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_GROW};
+
+	if (vol->log.slots < vol->log.slots_max && (vol->agent.features & SFS_FEATURE_GROW))
+		notify(vol, &m);
+}
+
 /* HELLO on a fresh connection; resume is the log this process already holds, or 0. */
 static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 {
@@ -92,6 +100,7 @@ static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 	sfs_mutex_lock(&vol->agent.conn);
 	vol->agent.event_fd = fds[1];
 	vol->agent.request_fd = sock;
+	vol->agent.features = features;
 	store_release(&vol->agent.connection, vol->agent.connection + 1);
 	sfs_mutex_unlock(&vol->agent.conn);
 	return 0;

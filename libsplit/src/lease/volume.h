@@ -40,6 +40,7 @@ struct sfs_agent {
 	struct sfs_mutex conn;	  /* one message to the agent; held to change request_fd */
 	int request_fd;
 	int event_fd;
+	uint64_t features;   /* that both know of */
 	uint32_t connection; /* number of the connection; changes with both sockets, request lock held */
 	bool peeked;	     /* the table has been asked for, atomic */
 	bool gone;	     /* no agent has answered a question for a while, atomic */
@@ -109,6 +110,8 @@ int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino
 bool sfs_agent_try(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd);
 /* A message on the event socket. Any thread. 0, or -ENOTCONN. */
 int sfs_agent_tell(struct sfs_volume *vol, const struct sfs_msg *m);
+/* The log is too short for what is done here: the agent may make it longer (sfs_log_grown()). Waits for nobody. */
+void sfs_agent_longer_log(struct sfs_volume *vol);
 int sfs_agent_release(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen);
 /* During sfs_agent_resume(): this process holds the file. */
 int sfs_agent_reclaim(struct sfs_volume *vol, ino_t ino, uint32_t gen, int fd);

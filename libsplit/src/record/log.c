@@ -2,6 +2,7 @@
 #include "record/log.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -30,32 +31,40 @@ static bool fits(const struct sfs_log_header *h, uint64_t bytes)
 
 int sfs_log_map(struct sfs_log *log, int fd, bool dax, enum sfs_mode mode)
 {
-	struct stat st;
 	struct sfs_log_header *h;
+	uint32_t slots_max;
+	struct stat st;
+	size_t len;
 	int r = sys_fstat(fd, &st);
 
 	if (r < 0)
 		return r;
+	if (sys_pread(fd, &slots_max, sizeof(slots_max), offsetof(struct sfs_log_header, slots_max)) != sizeof(slots_max))
+		return -EPROTO;
+	/* Nothing is stored behind the end before the file is longer. */
+	len = SFS_LOG_RECORDS_OFFSET + (uint64_t)slots_max * sizeof(struct sfs_record);
+	len = len > (uint64_t)st.st_size ? len : (size_t)st.st_size;
 	if (st.st_size < (off_t)(SFS_LOG_RECORDS_OFFSET + (SFS_LOG_HEADROOM + 1) * sizeof(struct sfs_record)))
 		return -EPROTO;
-	h = sfs_map_file(dax, (uint64_t)st.st_size, PROT_READ | PROT_WRITE, fd);
+	h = sfs_map_file(dax, len, PROT_READ | PROT_WRITE, fd);
 	if (sys_is_err(h))
 		return (int)(long)h;
 	if (!fits(h, (uint64_t)st.st_size)) {
-		sys_munmap(h, (size_t)st.st_size);
+		sys_munmap(h, len);
 		return -EPROTO;
 	}
 	/* A child of fork gets a log of its own. */
-	sys_madvise(h, (size_t)st.st_size, MADV_DONTFORK);
+	sys_madvise(h, len, MADV_DONTFORK);
 	/* Read ahead would fill pages with zeros that nobody stores to, and make recovery look at them. */
-	sys_madvise(h, (size_t)st.st_size, MADV_RANDOM);
+	sys_madvise(h, len, MADV_RANDOM);
 	log->map = (uint8_t *)h;
-	log->len = (size_t)st.st_size;
+	log->len = len;
 	log->fd = fd;
 	log->records = (struct sfs_record *)(log->map + SFS_LOG_RECORDS_OFFSET);
 	log->counters = (struct sfs_log_stats *)(log->map + SFS_BLOCK);
 	log->seed = h->seed;
 	log->slots = h->slots;
+	log->slots_max = (uint32_t)((len - SFS_LOG_RECORDS_OFFSET) / sizeof(struct sfs_record));
 	log->epoch = h->epoch;
 	log->cached = !dax && mode == SFS_POSIX;
 	store_release(&log->tail, 0);
@@ -65,7 +74,7 @@ int sfs_log_map(struct sfs_log *log, int fd, bool dax, enum sfs_mode mode)
 int sfs_log_reserve(struct sfs_log *log, uint32_t n, bool last_resort, uint32_t *slot)
 {
 	/* The last slot is the checkpoint's. */
-	const uint32_t limit = log->slots - (last_resort ? 1 : SFS_LOG_HEADROOM);
+	const uint32_t limit = __atomic_load_n(&log->slots, __ATOMIC_RELAXED) - (last_resort ? 1 : SFS_LOG_HEADROOM);
 	uint32_t tail = __atomic_load_n(&log->tail, __ATOMIC_RELAXED);
 
 	do {
@@ -145,6 +154,21 @@ void sfs_log_cut(struct sfs_log *log, uint32_t slot, uint64_t ino, uint32_t gen,
 	struct sfs_record rec = {.type = SFS_REC_TRUNCATE, .flags = SFS_REC_DURABLE, .ino = ino, .gen = gen, .size = size};
 
 	write_fenced(log, slot, &rec);
+}
+
+bool sfs_log_grown(struct sfs_log *log)
+{
+	uint32_t *slots = &((struct sfs_log_header *)log->map)->slots;
+	const uint32_t now = load_acquire(slots);
+
+	/* One that is closed is full at the old length. */
+	if (now <= log->slots || now > log->slots_max || __atomic_load_n(&log->tail, __ATOMIC_RELAXED) >= log->slots)
+		return false;
+	/* A record counts after a power loss only where the log was so long. */
+	pm_flush(slots, sizeof(*slots));
+	pm_fence();
+	store_release(&log->slots, now);
+	return true;
 }
 
 void sfs_log_close(struct sfs_log *log)

@@ -25,7 +25,8 @@ struct sfs_log {
 	struct sfs_record *records;
 	struct sfs_log_stats *counters; /* the log's, or some that nobody reads */
 	uint32_t seed;
-	uint32_t slots;
+	uint32_t slots;	    /* atomic: it grows */
+	uint32_t slots_max; /* the mapping is so long; behind `slots` it has nothing */
 	uint64_t epoch;
 	uint32_t tail;	    /* next free slot, atomic */
 	uint32_t closed_at; /* what tail was when a checkpoint closed the log */
@@ -94,6 +95,8 @@ void sfs_log_done(struct sfs_log *log, uint32_t slot, uint64_t ino, uint32_t gen
 /* The kernel is about to cut the file off there. Fenced. */
 void sfs_log_cut(struct sfs_log *log, uint32_t slot, uint64_t ino, uint32_t gen, uint64_t size);
 
+/* Has the agent made the log longer? Then there is more room from now on. Nobody else closes the log meanwhile. */
+bool sfs_log_grown(struct sfs_log *log);
 /* Close the log: every reservation fails from here on. */
 void sfs_log_close(struct sfs_log *log);
 /* The epoch changes: no record counts any more. Fenced. sfs_log_reopen() is to follow, when everybody knows. */

@@ -108,7 +108,7 @@ void agent_make_volume(void)
 	for (uint32_t i = 0; i < AGENT_CHUNKS; i++)
 		if (sfs_chunk_create(&agent.root, FIRST_ID + i, AGENT_CHUNK_BYTES, &why))
 			FAIL("%s", why.text);
-	fd = sfs_log_create(&agent.root, 1, AGENT_SLOTS, &why);
+	fd = sfs_log_create(&agent.root, 1, AGENT_SLOTS, 0, &why);
 	if (fd < 0)
 		FAIL("%s", why.text);
 }
@@ -145,7 +145,7 @@ static void hello(struct sfs_msg *m)
 	struct sfs_why why;
 
 	if (id > 1) {
-		const int fd = sfs_log_create(&agent.root, id, AGENT_SLOTS, &why);
+		const int fd = sfs_log_create(&agent.root, id, AGENT_SLOTS, 0, &why);
 
 		if (fd < 0)
 			FAIL("%s", why.text);

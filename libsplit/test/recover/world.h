@@ -85,7 +85,7 @@ static inline void world_log(struct world *w, struct world_log *l, uint32_t id, 
 	l->id = id;
 	l->slots = slots;
 	l->epoch = 1;
-	l->fd = sfs_log_create(&w->root, id, slots, &why);
+	l->fd = sfs_log_create(&w->root, id, slots, 0, &why);
 	if (l->fd < 0)
 		FAIL("%s", why.text);
 	CHECK_EQ(sfs_lease_create(&w->root, id, &head, &l->lease), 0);
