@@ -86,7 +86,8 @@ static int fill(const struct sfs_root *r, uint64_t pool_bytes, uint64_t chunk_by
 			next = chunks.v[i] + 1;
 		if (has(&used, chunks.v[i]) || sfs_chunk_whole(r, chunks.v[i], chunk_bytes))
 			good++;
-		else if (!plan.small || !sfs_chunk_whole(r, chunks.v[i], SFS_SMALL_CHUNK)) /* those are the agent's to make */
+		else if (!plan.small || (!sfs_chunk_whole(r, chunks.v[i], SFS_SMALL_CHUNK) &&
+					 !sfs_chunk_whole(r, chunks.v[i], SFS_TINY_CHUNK))) /* those are the agent's to make */
 			err = sfs_chunk_remove(r, chunks.v[i]);
 	}
 	sfs_numbers_free(&chunks);

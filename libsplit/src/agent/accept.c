@@ -80,7 +80,7 @@ static void accept_one(struct agent *a, int sock)
 	c->deadline = agent_now() + HELLO_SECONDS * 1000;
 	if (!admit(a, c)) {
 		client_drop(a, c, NULL);
-		tenant_spent(c->tenant, since);
+		tenant_charge(c->tenant, since);
 		return;
 	}
 	c->start = sfs_process_start(c->pid);
@@ -92,8 +92,10 @@ static void accept_one(struct agent *a, int sock)
 		client_drop(a, c, NULL);
 	} else if (agent_watch(a, sock, EPOLLIN | EPOLLRDHUP, &c->request_src)) {
 		client_drop(a, c, "out of memory");
+	} else if (!tenant_overdrawn(c->tenant) && !client_silent(c)) {
+		client_request(a, c); /* most have said HELLO by now: many that start at once are no strangers for long */
 	}
-	tenant_spent(c->tenant, since);
+	tenant_charge(c->tenant, since);
 }
 
 void client_accept(struct agent *a)

@@ -130,6 +130,20 @@ static bool handles_work(const struct sfs_root *r)
 	return true;
 }
 
+/* Is it a whole one of a lesser size, and not one too many? Then it is ready. */
+static bool keep_lesser(struct agent *a, uint32_t id)
+{
+	for (unsigned i = 0; a->plan.small && i < SFS_LESSER_SIZES; i++) {
+		struct spares *s = &a->lesser[i];
+
+		if (s->n < LESSER_MAX && sfs_chunk_whole(&a->root, id, sfs_lesser_bytes(i))) {
+			s->id[s->n++] = id;
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Staging files that no lease names and that are whole are ready to be leased; others are removed. */
 static int load_pool(struct agent *a, struct sfs_why *why)
 {
@@ -156,9 +170,7 @@ static int load_pool(struct agent *a, struct sfs_why *why)
 			continue;
 		if (a->free_chunks_room && sfs_chunk_whole(&a->root, chunks.v[i], a->config->chunk_bytes))
 			a->free_chunks[a->nfree_chunks++] = chunks.v[i];
-		else if (a->nsmall < SMALL_MAX && a->plan.small && sfs_chunk_whole(&a->root, chunks.v[i], SFS_SMALL_CHUNK))
-			a->small[a->nsmall++] = chunks.v[i];
-		else
+		else if (!keep_lesser(a, chunks.v[i]))
 			sfs_chunk_remove(&a->root, chunks.v[i]);
 	}
 	sfs_numbers_free(&chunks);

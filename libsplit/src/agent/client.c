@@ -70,12 +70,6 @@ struct client *client_new(struct agent *a, enum client_state state, int pid, uin
 	return c;
 }
 
-void client_count_chunks(struct agent *a, struct client *c, int by)
-{
-	a->leased_chunks += (uint32_t)by;
-	c->tenant->chunks += (uint32_t)by;
-}
-
 static void drop_watched(struct agent *a, int *fd)
 {
 	agent_unwatch(a, *fd);
@@ -257,19 +251,17 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 {
 	struct client *c = job->client;
 	const struct sfs_recovery *s = &job->result;
+	uint32_t spare;
 
 	for (size_t i = 0; i < job->ntargets; i++)
 		target_close(&job->targets[i]);
 	free(job->targets);
 	c->queued = false;
-	if (job->err == -ENOSPC && a->nfree_chunks + a->nsmall > 0) {
-		/* What was acknowledged comes before staging space for what may come. */
+	/* What was acknowledged comes before staging space for what may come. */
+	spare = job->err == -ENOSPC ? chunks_give_up(a) : 0;
+	if (spare > 0) {
 		agent_log(a, "recover log %u of process %d (%s): %s; giving up %u spare staging files for it", c->log_id,
-			  c->pid, c->comm, job->why.text, a->nfree_chunks + a->nsmall);
-		while (a->nsmall > 0)
-			sfs_chunk_remove(&a->root, a->small[--a->nsmall]);
-		while (a->nfree_chunks > 0)
-			sfs_chunk_remove(&a->root, a->free_chunks[--a->nfree_chunks]);
+			  c->pid, c->comm, job->why.text, spare);
 		c->deadline = agent_now();
 		free(job);
 		return;
@@ -289,7 +281,7 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 			(unsigned long long)s->files, (unsigned long long)s->quarantined);
 	if (job->totals_err)
 		agent_log(a, "write the totals: %s", strerror(-job->totals_err));
-	client_count_chunks(a, c, (c->small != 0) - (int)c->lease.head.nchunks);
+	chunks_count(a, c, -1);
 	logs_count(a, c, c->log_slots, -1);
 	free(job);
 	client_gone(a, c);
@@ -299,15 +291,11 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 
 /* ---- messages ---- */
 
-static void request_ready(struct agent *a, struct client *c, uint32_t events)
+void client_request(struct agent *a, struct client *c)
 {
 	struct sfs_msg m;
 	int fd, r;
 
-	if (!(events & EPOLLIN) || (c->state != C_STRANGER && c->state != C_READY)) {
-		client_drop(a, c, NULL); /* closed while it waits for a reply */
-		return;
-	}
 	/* One message per round: nobody who sends much keeps the others waiting. */
 	r = wire_recv(c->sock, &m, &fd);
 	if (r == -EAGAIN)
@@ -366,8 +354,10 @@ void client_event(struct agent *a, struct client *c, enum source_kind kind, uint
 			return;
 		}
 	}
-	if (kind == SRC_REQUEST)
-		request_ready(a, c, events);
+	if (kind == SRC_REQUEST && (!(events & EPOLLIN) || !listens(c->state)))
+		client_drop(a, c, NULL); /* closed while it waits for a reply */
+	else if (kind == SRC_REQUEST)
+		client_request(a, c);
 	else
 		event_ready(a, c, events);
 	tenant_spent(c->tenant, since);
@@ -420,7 +410,8 @@ static int load_one(struct agent *a, uint32_t id, struct sfs_why *why)
 	c->mode = (enum sfs_mode)c->lease.head.mode;
 	memcpy(c->comm, c->lease.head.comm, sizeof(c->comm));
 	owners_count_away(a, c, true);
-	client_count_chunks(a, c, (int)c->lease.head.nchunks); /* a small one counts as a full one from now on */
+	chunks_known(a, c);
+	chunks_count(a, c, 1);
 	if (c->pid > 0) {
 		listener_add_client(a, c);
 		c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);

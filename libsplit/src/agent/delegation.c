@@ -181,9 +181,10 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 		if (!h->limited && h->lease_index < 0) {
 			h->lease_index = sfs_lease_add_inode(&c->lease, d->ino, d->gen);
 			if (h->lease_index < 0) {
-				/* Nothing can be staged then; the kernel serves the file. */
-				agent_log(a, "write the lease of log %u: %s", c->log_id, strerror((int)-h->lease_index));
+				err = (int)h->lease_index;
 				h->lease_index = -1;
+				/* Nothing can be staged then; the kernel serves the file. */
+				agent_log(a, "write the lease of log %u: %s", c->log_id, strerror(-err));
 				h->limited = true;
 			}
 		}
@@ -197,6 +198,12 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 		return;
 	}
 	forget_grant(a, h);
+	/* Who can't do without is told why it has to. */
+	if (err == -ENOSPC && (m->c & SFS_ACQ_EXCLUSIVE)) {
+		release(a, c, h);
+		client_reply_error(a, c, SFS_MSG_ACQUIRE, err, "volume is full");
+		return;
+	}
 	if (m->c & SFS_ACQ_TRY) {
 		try(a, c, d, h);
 		return;

@@ -9,6 +9,7 @@
  *   client.c      connections and their life
  *   request.c     what clients ask for
  *   logs.c        logs that begin small and grow
+ *   chunks.c      staging files: who gets which
  *   rights.c      what a descriptor proves that a client shows
  *   tenants.c     what all clients of a pod may take together
  *   delegation.c  who may cache and stage what: what clients say and are told
@@ -47,8 +48,8 @@
 #define CLIENT_FDS	  6u /* socket, event socket, process, log, lease, and one to spare */
 #define OTHER_FDS	  128u
 #define COMPLAINT_SECONDS 60
-#define ACCEPTS_MAX	  16   /* a round */
-#define STRANGERS_MAX	  256u /* connections that have not said HELLO */
+#define ACCEPTS_MAX	  16	/* a round */
+#define STRANGERS_MAX	  1024u /* connections that have not said HELLO */
 #define HOLDS_MAX	  (1u << 20)
 #define LOOKS_MAX	  4096u /* questions that wait */
 #define LOG_TIMES	  3u	/* the same for logs as below */
@@ -60,7 +61,7 @@
 #define FIRST_SLOTS	  128u /* of a log that nobody has written to: 16 KiB */
 #define GROWTH		  8u   /* times as long, each time */
 #define SPARE_CHUNKS	  2u   /* at least so many staging files are kept ready, also when the pool is leased out */
-#define SMALL_MAX	  SFS_SPARE_LOGS_MAX /* small staging files that are ready: one with each log */
+#define LESSER_MAX	  SFS_SPARE_LOGS_MAX /* staging files of a lesser size that are ready: one with each log */
 
 /* What an epoll event is about. */
 enum source_kind { SRC_LISTEN, SRC_SIGNAL, SRC_WORKER, SRC_OPENS, SRC_CLOSES, SRC_REQUEST, SRC_EVENT, SRC_PIDFD };
@@ -178,10 +179,9 @@ struct client {
 	uint32_t log_slots; /* of the log; the worker's while it grows */
 	bool growing;	    /* the worker makes it longer */
 	struct sfs_leasefile lease;
-	uint32_t small;	  /* the small one of its staging files; 0: none */
-	bool given;	  /* it has had a staging file */
-	bool wants_small; /* C_WAIT_CHUNK: a small one will do */
-	bool only_small;  /* and there is no other one for it */
+	uint32_t lesser[SFS_LESSER_SIZES]; /* of its staging files the one of that size; 0: none */
+	bool given[SFS_FULL + 1];	   /* it has had one of that size */
+	enum sfs_chunk_size wants;	   /* C_WAIT_CHUNK */
 
 	struct hold *holds;
 	uint32_t nholds;
@@ -214,6 +214,11 @@ struct growth {
 	int err;
 };
 
+/* Staging files of a lesser size that are ready. */
+struct spares {
+	uint32_t n, id[LESSER_MAX];
+};
+
 struct made {
 	uint32_t id;
 	int fd; /* of a log */
@@ -223,8 +228,8 @@ struct made {
 struct wanted {
 	uint32_t logs;
 	uint32_t chunks, chunks_now; /* the latter at once, the others within the budget */
-	uint32_t small;
-	bool log_urgent, chunk_urgent, small_urgent;
+	uint32_t lesser[SFS_LESSER_SIZES], lesser_now;
+	bool log_urgent, chunk_urgent;
 };
 
 static inline uint32_t missing(uint32_t want, uint32_t have)
@@ -268,7 +273,7 @@ struct worker {
 	struct growth *grown;
 	struct made *logs, *chunks;
 	uint32_t nlogs, nchunks, logs_room, chunks_room;
-	uint32_t small[SMALL_MAX], nsmall;
+	struct spares lesser[SFS_LESSER_SIZES];
 	int log_err, chunk_err; /* of the last try; cleared by the loop */
 	struct sfs_why log_why, chunk_why;
 };
@@ -335,8 +340,8 @@ struct agent {
 	uint32_t log_blocks;	/* of the logs of all clients */
 	uint32_t client_chunks_max;
 	struct sfs_pool_plan plan;
-	uint32_t small[SMALL_MAX]; /* ready ones */
-	uint32_t nsmall;
+	struct spares lesser[SFS_LESSER_SIZES];
+	uint32_t leased_lesser[SFS_LESSER_SIZES];
 
 	struct worker worker;
 	struct outsiders outsiders;
@@ -386,9 +391,9 @@ int client_reply_error(struct agent *a, struct client *c, uint16_t type, int err
 void client_free_gone(struct agent *a);
 void client_free_all(struct agent *a);
 
-/* So many full-size staging files more, or fewer. */
-void client_count_chunks(struct agent *a, struct client *c, int by);
 void client_watch_event(struct agent *a, struct client *c);
+/* A request of a client that may make one has come. */
+void client_request(struct agent *a, struct client *c);
 /* The client's requests wait, or wait no more. */
 void client_hold(struct agent *a, struct client *c, bool hold);
 /* Has nothing come from it that is not read yet? */
@@ -403,7 +408,9 @@ struct tenant *tenant_of(struct agent *a, int pid, uint32_t uid);
 uint64_t tenant_clock(void); /* us */
 /* Has it had its part of this round of the loop? */
 bool tenant_waits(struct tenant *t, uint64_t round);
+/* So much time since then was its; the second: and not of its part of the round. */
 void tenant_spent(struct tenant *t, uint64_t since);
+void tenant_charge(struct tenant *t, uint64_t since);
 bool tenant_overdrawn(const struct tenant *t);
 /* True: requests wait for time; call again soon. */
 bool tenants_refill(struct agent *a);
@@ -414,6 +421,22 @@ bool tenant_may(uint32_t has, uint32_t taken, uint32_t all, uint32_t times);
 void tenant_refused(struct agent *a, struct tenant *t, uint32_t has, uint32_t all, const char *what);
 /* Who is put off, so that a newcomer may come in; NULL: nobody. */
 struct client *tenant_silent(const struct agent *a, const struct tenant *newcomer);
+
+/* chunks.c */
+void chunk_ask(struct agent *a, struct client *c, uint64_t bytes);
+void chunk_return(struct agent *a, struct client *c, uint64_t id);
+/* It waits for a staging file: is there one for it? Then it gets that. */
+bool chunk_ready(const struct agent *a, const struct client *c);
+void chunk_give(struct agent *a, struct client *c);
+/* Those in its lease count, or count no more. */
+void chunks_count(struct agent *a, struct client *c, int by);
+/* Of a client of the agent before us: which are of what size. */
+void chunks_known(struct agent *a, struct client *c);
+/* How many clients wait for one of that size. */
+uint32_t chunks_awaited(const struct agent *a, enum sfs_chunk_size size);
+uint64_t chunks_leased_bytes(const struct agent *a);
+/* The spare ones go. How many those were. */
+uint32_t chunks_give_up(struct agent *a);
 
 /* logs.c */
 /* Make it longer, if that may be. */
@@ -438,6 +461,8 @@ enum right right_resumed(const struct client *c);
  * fails while anybody has it open for writing.
  */
 void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd);
+/* Programs start faster than what each of them needs is made. */
+void request_more_spare(struct agent *a);
 /* The client's log is as long as it shall be at first. */
 void request_welcome(struct agent *a, struct client *c);
 /* The worker has made something: serve who waits for it. */

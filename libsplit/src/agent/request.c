@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The requests of clients: HELLO, CHUNK and RETURN here; delegations in delegation.c. */
+/* The requests of clients: HELLO here; staging files in chunks.c, delegations in delegation.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -137,8 +137,10 @@ static void resume(struct agent *a, struct client *c, uint32_t log_id, int *proo
 	c->mode = old->mode;
 	c->right = right_resumed(old);
 	c->counted_away = old->counted_away;
-	client_count_chunks(a, old, -(int)c->lease.head.nchunks);
-	client_count_chunks(a, c, (int)c->lease.head.nchunks);
+	chunks_count(a, old, -1);
+	memcpy(c->lesser, old->lesser, sizeof(c->lesser));
+	memcpy(c->given, old->given, sizeof(c->given));
+	chunks_count(a, c, 1);
 	old->counted_away = false;
 	old->log_id = 0;
 	old->log_fd = old->lease.fd = -1;
@@ -154,7 +156,7 @@ static void resume(struct agent *a, struct client *c, uint32_t log_id, int *proo
 }
 
 /* Programs start faster than what each of them needs is made. */
-static void keep_more_spare(struct agent *a)
+void request_more_spare(struct agent *a)
 {
 	if (a->spare_target < SFS_SPARE_LOGS_MAX)
 		a->spare_target *= 2;
@@ -185,7 +187,7 @@ static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, in
 	client_set_state(a, c, C_WAIT_LOG);
 	request_serve_waiting(a);
 	if (c->state == C_WAIT_LOG)
-		keep_more_spare(a);
+		request_more_spare(a);
 	request_refill(a);
 }
 
@@ -201,117 +203,6 @@ static void peek(struct agent *a, struct client *c, int *fd)
 	}
 	if (client_reply(a, c, &m, &table, 1) == 0)
 		client_drop(a, c, NULL);
-}
-
-/* ---- staging files ---- */
-
-/* A file that is ready becomes the client's, or goes, and the client is told why. */
-static void give(struct agent *a, struct client *c, uint32_t id, uint64_t bytes)
-{
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK, .a = id, .b = bytes};
-	int fd, err;
-
-	client_set_state(a, c, C_READY);
-	fd = sfs_chunk_open(&a->root, id);
-	if (fd < 0) {
-		agent_log(a, "open staging file %u: %s", id, strerror(-fd));
-		sfs_chunk_remove(&a->root, id);
-		client_reply_error(a, c, SFS_MSG_CHUNK, fd, "staging file unusable");
-		return;
-	}
-	err = sfs_lease_add_chunk(&c->lease, id);
-	if (err) {
-		close(fd);
-		sfs_chunk_remove(&a->root, id);
-		client_reply_error(a, c, SFS_MSG_CHUNK, err, "lease can't be written");
-		return;
-	}
-	c->given = true;
-	if (bytes == a->config->chunk_bytes)
-		client_count_chunks(a, c, 1);
-	else
-		c->small = id;
-	client_reply(a, c, &m, &fd, 1);
-	close(fd);
-}
-
-static bool small_will_do(const struct agent *a, const struct client *c)
-{
-	return c->wants_small && a->nsmall > 0;
-}
-
-/* May its tenant have one more full-size staging file? Where there are no small ones nobody is left without any. */
-static bool full_may_be(const struct agent *a, const struct client *c)
-{
-	const struct tenant *t = c->tenant;
-
-	return t->chunks == 0 || (!a->plan.small && c->lease.head.nchunks == 0) ||
-	       tenant_may(t->chunks, a->leased_chunks, (uint32_t)(a->config->pool_bytes / a->config->chunk_bytes), CHUNK_TIMES);
-}
-
-static void give_chunk(struct agent *a, struct client *c)
-{
-	if (small_will_do(a, c))
-		give(a, c, a->small[--a->nsmall], SFS_SMALL_CHUNK);
-	else
-		give(a, c, a->free_chunks[--a->nfree_chunks], a->config->chunk_bytes);
-}
-
-static void chunk(struct agent *a, struct client *c, uint64_t bytes)
-{
-	if (c->right < RIGHT_WRITE || c->lease.head.memory) {
-		client_reply_error(a, c, SFS_MSG_CHUNK, -EACCES, "no file for writing yet");
-		return;
-	}
-	if (c->lease.head.nchunks - (c->small != 0) >= a->client_chunks_max || c->lease.head.nchunks >= SFS_LEASE_CHUNKS) {
-		client_reply_error(a, c, SFS_MSG_CHUNK, -ENOSPC, "staging limit reached");
-		return;
-	}
-	c->only_small = !full_may_be(a, c);
-	if (c->only_small && (c->small || !a->plan.small)) {
-		client_reply_error(a, c, SFS_MSG_CHUNK, -ENOSPC, "share of pool is used");
-		return;
-	}
-	/* The first few bytes of a program are often all. */
-	c->wants_small = c->only_small || (!c->given && bytes > 0 && bytes <= SFS_SMALL_CHUNK / 2);
-	if (c->wants_small && !a->nsmall)
-		keep_more_spare(a);
-	client_set_state(a, c, C_WAIT_CHUNK);
-	request_serve_waiting(a);
-	request_refill(a);
-}
-
-/*
- * Out of sight first, out of the lease then: whatever happens between, the file can't be leased to somebody else with its
- * old content.
- */
-static void give_back(struct agent *a, struct client *c, uint64_t id)
-{
-	char from[32], to[32];
-	bool known = false;
-	int err;
-
-	for (uint32_t i = 0; i < c->lease.head.nchunks; i++)
-		known |= c->lease.head.chunks[i] == id;
-	if (!known) {
-		client_drop(a, c, "RETURN of a staging file it does not have");
-		return;
-	}
-	snprintf(from, sizeof(from), "%06u", (uint32_t)id);
-	snprintf(to, sizeof(to), "%06u.tmp", (uint32_t)id);
-	if (renameat(a->root.pool, from, a->root.pool, to) < 0 && errno != ENOENT) {
-		agent_log(a, "rename staging file %s: %s", from, strerror(errno));
-		return; /* it stays in the lease and goes when the client goes */
-	}
-	err = sfs_lease_del_chunk(&c->lease, (uint32_t)id);
-	if (err)
-		agent_log(a, "write the lease of log %u: %s", c->log_id, strerror(-err));
-	if (c->small == (uint32_t)id)
-		c->small = 0;
-	else
-		client_count_chunks(a, c, -1);
-	worker_remove(a, (uint32_t)id);
-	request_refill(a);
 }
 
 /* ---- */
@@ -335,10 +226,10 @@ void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, 
 		hello(a, c, m, fd);
 		break;
 	case SFS_MSG_CHUNK:
-		chunk(a, c, m->a);
+		chunk_ask(a, c, m->a);
 		break;
 	case SFS_MSG_RETURN:
-		give_back(a, c, m->a);
+		chunk_return(a, c, m->a);
 		break;
 	case SFS_MSG_ACQUIRE:
 		deleg_acquire(a, c, m, fd);
@@ -358,7 +249,7 @@ static bool may_be_served(const struct agent *a, const struct client *c)
 {
 	if (c->state == C_WAIT_LOG)
 		return a->nspare_logs > 0;
-	return c->state == C_WAIT_CHUNK && ((a->nfree_chunks && !c->only_small) || small_will_do(a, c));
+	return c->state == C_WAIT_CHUNK && chunk_ready(a, c);
 }
 
 /* How much its tenant has of what it waits for. */
@@ -386,7 +277,7 @@ void request_serve_waiting(struct agent *a)
 	while ((c = next_waiting(a, C_WAIT_LOG)) != NULL)
 		give_log(a, c);
 	while ((c = next_waiting(a, C_WAIT_CHUNK)) != NULL)
-		give_chunk(a, c);
+		chunk_give(a, c);
 }
 
 void request_fail_waiting(struct agent *a, enum client_state state, int err)
@@ -403,21 +294,12 @@ void request_fail_waiting(struct agent *a, enum client_state state, int err)
 	}
 }
 
-static uint32_t count_only_small(const struct agent *a)
-{
-	uint32_t n = 0;
-
-	for (const struct client *c = client_count(a, C_WAIT_CHUNK) ? a->clients : NULL; c; c = c->next)
-		n += c->state == C_WAIT_CHUNK && c->only_small;
-	return n;
-}
-
 void request_refill(struct agent *a)
 {
-	const uint32_t waiting_logs = client_count(a, C_WAIT_LOG), waiting_small = count_only_small(a),
-		       waiting_chunks = client_count(a, C_WAIT_CHUNK) - waiting_small;
+	const uint32_t waiting_logs = client_count(a, C_WAIT_LOG), waiting_chunks = chunks_awaited(a, SFS_FULL);
 	uint32_t ready = missing(a->plan.full, a->leased_chunks), low = a->plan.full / 4;
-	uint32_t small = a->spare_target < a->plan.small ? a->spare_target : a->plan.small;
+	uint32_t lesser = a->spare_target < a->plan.small ? a->spare_target : a->plan.small;
+	struct wanted want = {0};
 
 	if (ready < SPARE_CHUNKS)
 		ready = SPARE_CHUNKS;
@@ -425,16 +307,21 @@ void request_refill(struct agent *a)
 		low = SPARE_CHUNKS;
 	/* A log that waits for space to be replayed gets it first. */
 	if (client_count(a, C_DYING) > 0)
-		ready = small = 0;
+		ready = lesser = 0;
 	if (low > ready)
 		low = ready;
-	worker_want(a, &(struct wanted){
-			       .logs = missing(waiting_logs + a->spare_target, a->nspare_logs),
-			       .log_urgent = waiting_logs > 0,
-			       .chunks = missing(ready + waiting_chunks, a->nfree_chunks),
-			       .chunks_now = missing(low + waiting_chunks, a->nfree_chunks),
-			       .chunk_urgent = waiting_chunks > 0,
-			       .small = missing(small + waiting_small, a->nsmall),
-			       .small_urgent = waiting_small > 0,
-		       });
+	want.logs = missing(waiting_logs + a->spare_target, a->nspare_logs);
+	want.log_urgent = waiting_logs > 0;
+	want.chunks = missing(ready + waiting_chunks, a->nfree_chunks);
+	want.chunks_now = missing(low + waiting_chunks, a->nfree_chunks);
+	want.chunk_urgent = waiting_chunks > 0;
+	for (unsigned i = 0; i < SFS_LESSER_SIZES; i++) {
+		const uint32_t waiting = chunks_awaited(a, i);
+
+		/* Few programs need the next size. */
+		want.lesser[i] =
+			missing((i == SFS_TINY || lesser < SPARE_CHUNKS ? lesser : SPARE_CHUNKS) + waiting, a->lesser[i].n);
+		want.lesser_now += waiting;
+	}
+	worker_want(a, &want);
 }

@@ -18,8 +18,8 @@
 
 #define ROUND_US    300
 #define CPU_PERCENT 50
-#define CREDIT_US   200000 /* a burst */
-#define UID_DIGITS  32	   /* of a pod's UID or of a static pod's hash; of a container's id twice as many */
+#define CREDIT_US   2000000 /* a burst: some thousands of programs that start */
+#define UID_DIGITS  32	    /* of a pod's UID or of a static pod's hash; of a container's id twice as many */
 
 /* ---- names ---- */
 
@@ -131,10 +131,13 @@ bool tenant_waits(struct tenant *t, uint64_t round)
 
 void tenant_spent(struct tenant *t, uint64_t since)
 {
-	const uint64_t us = tenant_clock() - since;
+	t->round_us += tenant_clock() - since;
+	tenant_charge(t, since);
+}
 
-	t->round_us += us;
-	t->credit_us -= (int64_t)us;
+void tenant_charge(struct tenant *t, uint64_t since)
+{
+	t->credit_us -= (int64_t)(tenant_clock() - since);
 }
 
 bool tenant_overdrawn(const struct tenant *t)

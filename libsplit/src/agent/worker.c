@@ -189,7 +189,8 @@ static void chunk_failed(struct worker *w, int err, const struct sfs_why *why)
 {
 	w->chunk_err = err;
 	w->chunk_why = *why;
-	w->want.chunks = w->want.chunks_now = w->want.small = 0;
+	w->want.chunks = w->want.chunks_now = w->want.lesser_now = 0;
+	memset(w->want.lesser, 0, sizeof(w->want.lesser));
 }
 
 static void make_chunk(struct worker *w)
@@ -211,17 +212,30 @@ static void make_chunk(struct worker *w)
 		chunk_failed(w, err, &why);
 }
 
-static void make_small(struct worker *w)
+/* The first lesser size of which one is wanted, or SFS_LESSER_SIZES. */
+static unsigned lesser_wanted(const struct worker *w)
 {
+	unsigned i = 0;
+
+	while (i < SFS_LESSER_SIZES && !w->want.lesser[i])
+		i++;
+	return i;
+}
+
+static void make_lesser(struct worker *w)
+{
+	const unsigned size = lesser_wanted(w);
 	const uint32_t id = w->next_chunk++;
 	struct sfs_why why = {0};
-	const int err = make_chunk_of(w, id, SFS_SMALL_CHUNK, &why);
+	const int err = make_chunk_of(w, id, sfs_lesser_bytes(size), &why);
+	struct spares *s = &w->lesser[size];
 
-	w->want.small -= w->want.small > 0;
+	w->want.lesser[size] -= w->want.lesser[size] > 0;
+	w->want.lesser_now -= w->want.lesser_now > 0;
 	if (err)
 		chunk_failed(w, err, &why);
-	else if (w->nsmall < SMALL_MAX)
-		w->small[w->nsmall++] = id;
+	else if (s->n < LESSER_MAX)
+		s->id[s->n++] = id;
 	else
 		sfs_chunk_remove(w->root, id);
 }
@@ -282,8 +296,8 @@ static void *work(void *arg)
 			w->recovered = job;
 		} else if (w->want.logs && (w->want.log_urgent || !w->want.chunk_urgent)) {
 			make_log(w);
-		} else if (w->want.small && (w->want.small_urgent || !w->want.chunk_urgent)) {
-			make_small(w);
+		} else if (lesser_wanted(w) < SFS_LESSER_SIZES && (w->want.lesser_now || !w->want.chunk_urgent)) {
+			make_lesser(w);
 		} else if (w->want.chunks_now || (w->want.chunks && !until)) {
 			/* Space that is about to come back counts for who needs it now. */
 			if (w->remove.n)
@@ -408,16 +422,6 @@ bool worker_grow(struct agent *a, struct client *c, uint32_t slots)
 	return true;
 }
 
-/* Bytes of the staging files that clients have. */
-static uint64_t leased_bytes(const struct agent *a)
-{
-	uint64_t bytes = (uint64_t)a->leased_chunks * a->config->chunk_bytes;
-
-	for (const struct client *c = a->clients; c; c = c->next)
-		bytes += c->small ? SFS_SMALL_CHUNK : 0;
-	return bytes;
-}
-
 void worker_want(struct agent *a, const struct wanted *want)
 {
 	struct worker *w = &a->worker;
@@ -428,10 +432,11 @@ void worker_want(struct agent *a, const struct wanted *want)
 	w->want.logs = missing(want->logs, w->nlogs);
 	w->want.chunks = missing(want->chunks, w->nchunks);
 	w->want.chunks_now = missing(want->chunks_now, w->nchunks);
-	w->want.small = missing(want->small, w->nsmall);
+	for (unsigned i = 0; i < SFS_LESSER_SIZES; i++)
+		w->want.lesser[i] = missing(want->lesser[i], w->lesser[i].n);
 	/* Where relink copies, staged bytes need room a second time: a full volume is to say so to the write, not to the relink. */
-	__atomic_store_n(&w->reserve, a->provider == RELINK_COPY ? leased_bytes(a) : 0, __ATOMIC_RELAXED);
-	if (w->want.logs || w->want.chunks || w->want.small)
+	__atomic_store_n(&w->reserve, a->provider == RELINK_COPY ? chunks_leased_bytes(a) : 0, __ATOMIC_RELAXED);
+	if (w->want.logs || w->want.chunks || lesser_wanted(w) < SFS_LESSER_SIZES)
 		pthread_cond_signal(&w->work);
 	pthread_mutex_unlock(&w->lock);
 }
@@ -491,8 +496,9 @@ void worker_collect(struct agent *a)
 	w->nlogs -= a->nspare_logs - (uint32_t)n;
 	take(&chunks, &nchunks, w->chunks, w->nchunks);
 	w->nchunks -= nchunks;
-	while (w->nsmall && a->nsmall < SMALL_MAX)
-		a->small[a->nsmall++] = w->small[--w->nsmall];
+	for (unsigned i = 0; i < SFS_LESSER_SIZES; i++)
+		while (w->lesser[i].n && a->lesser[i].n < LESSER_MAX)
+			a->lesser[i].id[a->lesser[i].n++] = w->lesser[i].id[--w->lesser[i].n];
 	log_err = w->log_err;
 	chunk_err = w->chunk_err;
 	log_why = w->log_why;

@@ -220,7 +220,7 @@ static int attach(int fd, const struct stat *st, int flags, enum offset offset, 
 	if (!vol->dedicated && !(vol->owners && !sfs.grant_first && vol->mode == SFS_POSIX) && !sfs_below(vol, fd))
 		return 0;
 	if (r < 0 && vol->mode == SFS_STRICT && (flags & O_ACCMODE) != O_RDONLY)
-		return -EIO;
+		return sfs_volume_refuses(vol);
 	sfs_mutex_lock(&sfs_files.lock);
 	in = sfs_inode_get_locked(vol, st->st_dev, st->st_ino);
 	if (in) {

@@ -32,7 +32,7 @@ int sfs_chunk_create(const struct sfs_root *r, uint32_t id, uint64_t bytes, stru
 	fd = openat(r->pool, tmp, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return sfs_fail(why, -errno, "create a staging file in %s: %s", r->path, strerror(errno));
-	err = r->dax ? sfs_allocate_huge(fd, bytes) : 0;
+	err = r->dax && bytes % SFS_CHUNK_ALIGN == 0 ? sfs_allocate_huge(fd, bytes) : 0;
 	if (!err)
 		err = sfs_fill_zero(fd, bytes);
 	/* The volume maps persistent memory, but does this file? Attributes of directories can make the difference (dax=inode). */

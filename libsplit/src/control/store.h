@@ -85,13 +85,20 @@ bool sfs_lease_alive(const struct sfs_lease *head, int logfd);
 /* --- staging files (pool.c) */
 
 /*
- * Where a full-size staging file is much larger than this, one of them is kept as a few small ones: a program that stages a few
- * bytes and ends costs one of these to fill and not a full one.
+ * Sizes of staging files. Where a full-size one is much larger than a small one, the space of one of them is for tiny and small ones: a
+ * program that stages a few bytes and ends costs a tiny one, one that stages more a small one next, and only then a full one.
  */
-#define SFS_SMALL_CHUNK (2ull << 20)
+enum sfs_chunk_size { SFS_TINY, SFS_SMALL, SFS_FULL };
+#define SFS_LESSER_SIZES 2u
+#define SFS_TINY_CHUNK	 (64ull << 10)
+#define SFS_SMALL_CHUNK	 (2ull << 20)
+static inline uint64_t sfs_lesser_bytes(unsigned size)
+{
+	return size == SFS_TINY ? SFS_TINY_CHUNK : SFS_SMALL_CHUNK;
+}
 struct sfs_pool_plan {
 	uint32_t full;	/* full-size staging files */
-	uint32_t small; /* at most so many of SFS_SMALL_CHUNK; 0: none */
+	uint32_t small; /* at most so many of each lesser size are kept ready; 0: there are none */
 };
 struct sfs_pool_plan sfs_pool_plan(uint64_t pool_bytes, uint64_t chunk_bytes);
 

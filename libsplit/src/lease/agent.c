@@ -161,6 +161,7 @@ int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
 	if (vol->agent.state != VOL_READY) {
 		pm_init(); /* here and not at start: asking the processor costs microseconds in a virtual machine */
 		r = first_hello(vol, proof_fd);
+		vol->agent.full = r == -ENOSPC;
 		if (r == 0)
 			r = sfs_service_start(); /* without it nobody would answer revocations */
 		if (r == 0) {
@@ -170,7 +171,7 @@ int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
 			vol->agent.state = VOL_LOST;
 	}
 	sfs_mutex_unlock(&vol->agent.request);
-	if (r < 0 && vol->mode != SFS_POSIX)
+	if (r < 0 && r != -ENOSPC && vol->mode != SFS_POSIX)
 		complain(vol, r);
 	return r;
 }

@@ -6,6 +6,7 @@
 #ifndef SFS_VOLUME_H
 #define SFS_VOLUME_H
 
+#include <errno.h>
 #include <sys/types.h>
 
 #include "base/atomic.h"
@@ -36,6 +37,7 @@ struct sfs_agent {
 	enum sfs_volume_state state;
 	bool away; /* the agent did not come back in time; under request */
 	bool complained;
+	bool full;		  /* the last HELLO was refused because the volume is full */
 	struct sfs_mutex request; /* one request and its reply at a time; held while an ACQUIRE waits for other processes */
 	struct sfs_mutex conn;	  /* one message to the agent; held to change request_fd */
 	int request_fd;
@@ -98,6 +100,12 @@ struct sfs_volume *sfs_volume_of(dev_t dev);
 int sfs_volume_connect(struct sfs_volume *vol, int proof_fd);
 /* In a child of fork: the connection and the log are the parent's. The maps are gone already (MADV_DONTFORK). */
 void sfs_volume_forget(struct sfs_volume *vol);
+
+/* Why a file can't be written in strict without an agent. */
+static inline int sfs_volume_refuses(const struct sfs_volume *vol)
+{
+	return vol->agent.full ? -ENOSPC : -EIO;
+}
 
 /* One more staging file unless there is room for so many blocks already. No inode's lock held. -ENOSPC: the pool is empty. */
 int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks);

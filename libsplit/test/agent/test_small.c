@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small staging files: for the first few bytes of a program, beside its share of the pool, and never the reason why it gets none. */
+/* Tiny and small staging files: for the first few bytes of a program, beside its share of the pool, and never the reason why it gets none. */
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
@@ -120,8 +120,9 @@ int main(void)
 	/* The space of one full-size file is for small ones. */
 	settle_at(&w, 3, 2);
 	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, proof), 0);
+	CHECK_EQ(lease(&c, 4096, &id), SFS_TINY_CHUNK);
 	CHECK_EQ(lease(&c, 4096, &small), SFS_SMALL_CHUNK);
-	/* Not a second one, and it does not count against the share. */
+	/* Not a second one, and they do not count against the share. */
 	for (int i = 0; i < FULL_MAX; i++)
 		CHECK_EQ(lease(&c, 4096, &id), FULL);
 	CHECK_EQ(played_chunk_for(&c, 4096, &id, &bytes), -ENOSPC);
@@ -133,13 +134,12 @@ int main(void)
 	CHECK_EQ(played_hello(&d, &a, SFS_POSIX, 0, proof), 0);
 	CHECK_EQ(lease(&d, 1 * MIB + 1, &id), FULL);
 	played_close(&d);
-	for (int got = 0, tries = 0; got < 10;) {
-		settle_at(&w, 4, 2); /* two that are leased, and two that are ready at the least */
+	for (int i = 0; i < 10; i++) {
 		CHECK_EQ(played_hello(&d, &a, SFS_POSIX, 0, proof), 0);
-		/* One that was made a moment ago may not be known yet: then it is a full one. */
-		bytes = lease(&d, 1 * MIB, &id);
-		CHECK(bytes == SFS_SMALL_CHUNK || ++tries < 100);
-		got += bytes == SFS_SMALL_CHUNK;
+		/* Which is made for it when none is ready. */
+		if (i % 2)
+			CHECK_EQ(lease(&d, 4096, &id), SFS_TINY_CHUNK);
+		CHECK_EQ(lease(&d, 1 * MIB, &id), SFS_SMALL_CHUNK);
 		played_close(&d);
 	}
 	settle_at(&w, 4, 2);
