@@ -19,6 +19,7 @@
 
 #define POPULATE  (256ul << 10)
 #define SHOWN_MIN (1ul << 20)
+#define SLOTS_FEW 4u	/* a short write takes no more */
 #define WAITS_MAX 2000u /* of a write for another thread's store, 50 us each */
 
 void sfs_attempt_begin(struct sfs_attempt *a, struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, int flags)
@@ -185,6 +186,24 @@ static bool shows_reserved(const struct sfs_attempt *a)
 	return a->at_offset && !a->append && !a->mem && a->n <= SHOWN_MIN && sfs_ofd_shared(a->ofd);
 }
 
+/*
+ * Nor is one to see it that runs while space or slots are got: they are there before the offset is reserved, unless another thread takes them.
+ */
+static int before_reserved(struct sfs_attempt *a)
+{
+	const struct sfs_staging *st = &a->in->staging;
+	const uint64_t blocks = a->n / SFS_BLOCK + 2;
+	int r = 0;
+
+	if (!a->at_offset || a->append || a->reserved || a->part || a->n > SHOWN_MIN || !sfs_ofd_shared(a->ofd))
+		return 0;
+	if (!sfs_log_has(&a->in->vol->log, &a->in->slots, SLOTS_FEW))
+		r = -EAGAIN;
+	else if (st->region_end - st->region_next < blocks && !sfs_pool_room(&a->in->vol->pool, blocks))
+		r = -ENOBUFS;
+	return r && sfs_in_place(a->in, about(a), a->n) ? 0 : r;
+}
+
 /* Lock held. What is to be done, and where; 0, or as sfs_attempt(). */
 static int plan(struct sfs_attempt *a)
 {
@@ -199,7 +218,9 @@ static int plan(struct sfs_attempt *a)
 		return 0;
 	if (shows_reserved(a))
 		return SFS_GATHER;
-	r = sfs_attempt_offset(a);
+	r = before_reserved(a);
+	if (r == 0)
+		r = sfs_attempt_offset(a);
 	if (r < 0)
 		return r;
 	pos = a->append ? in->size : (uint64_t)a->pos;

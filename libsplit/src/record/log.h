@@ -54,6 +54,12 @@ int sfs_log_map(struct sfs_log *log, int fd, bool dax, enum sfs_mode mode);
 int sfs_log_reserve(struct sfs_log *log, uint32_t n, bool last_resort, uint32_t *slot);
 /* The same for records of one inode, from its own slots. The caller sees to it that it is alone. */
 int sfs_log_slots(struct sfs_log *log, struct sfs_slots *own, uint32_t n, uint32_t *slot);
+/* Will there be n slots for it, if nobody else takes them before? */
+static inline bool sfs_log_has(const struct sfs_log *log, const struct sfs_slots *own, uint32_t n)
+{
+	return own->end - own->next >= n || __atomic_load_n(&log->tail, __ATOMIC_RELAXED) + n + SFS_LOG_HEADROOM <=
+						    __atomic_load_n(&log->slots, __ATOMIC_RELAXED);
+}
 /* Its unused slots stay empty: before a DONE record, which retires what has a lower slot, and when the log is cleared. */
 static inline void sfs_slots_drop(struct sfs_slots *own)
 {
