@@ -85,7 +85,7 @@ int main(void)
 	static struct played many[MANY];
 	struct world_file f;
 	struct played c;
-	uint32_t chunk;
+	uint32_t chunk = 0;
 	char data[4096];
 	int fd, grown = 0;
 
