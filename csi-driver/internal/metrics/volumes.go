@@ -38,6 +38,9 @@ var counters = []struct{ name, help string }{
 	{"records", "Log records written."},
 	{"passthrough_ops", "Calls that were handed to the kernel."},
 	{"checkpoints", "Times a log was cleared after everything in it was in place."},
+	{"peek_ops", "Snapshots taken without a copy."},
+	{"unpeek_ops", "Snapshots given back."},
+	{"saved_bytes", "Bytes of snapshots that were copied because their file changed."},
 }
 
 // Source is where the reports come from.

@@ -200,6 +200,7 @@ static int watch_signals(struct agent *a)
 	sigaddset(&set, SIGINT);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGIO, SIG_IGN); /* somebody opens a file while we look who has it open (watch.c) */
 	a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (a->signal_fd < 0)
 		return -errno;

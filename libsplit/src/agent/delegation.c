@@ -85,13 +85,13 @@ static bool replayable(int fd)
 }
 
 /* 0 when fd is the regular file of this volume that the message names, opened for reading or writing. */
-static int check(const struct agent *a, const struct sfs_msg *m, int fd, int *flags)
+int deleg_check(const struct agent *a, const struct sfs_msg *m, int fd, int *flags)
 {
 	struct stat st;
 	uint32_t gen;
 	int err;
 
-	if (fd < 0 || m->b > UINT32_MAX || (m->c & ~(uint64_t)(SFS_ACQ_EXCLUSIVE | SFS_ACQ_RECLAIM | SFS_ACQ_TRY)))
+	if (fd < 0 || m->b > UINT32_MAX)
 		return -EINVAL;
 	*flags = fcntl(fd, F_GETFL);
 	if (*flags < 0 || (*flags & O_PATH))
@@ -120,7 +120,7 @@ static void forget_grant(struct agent *a, struct hold *h)
  * After a restart of the agent the client says what it holds; it does not look at the answer and must not wait for anybody: two
  * clients that come back would wait for each other. So the worst is believed, and revoked where somebody else is there.
  */
-static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct hold *h)
+static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct hold *h, bool watched)
 {
 	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = SFS_DELEG_EXCLUSIVE};
 	bool others = d->outsiders;
@@ -136,7 +136,7 @@ static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct h
 			if (o->open && o->deleg == SFS_DELEG_EXCLUSIVE && o->client->state != C_DYING)
 				deleg_step_down(a, o, SFS_DELEG_SHARED);
 	}
-	if (h->lease_index >= 0)
+	if (h->lease_index >= 0 || watched)
 		outsider_mark(a, d, &h->target);
 	client_reply(a, c, &m, NULL, 0);
 }
@@ -162,7 +162,8 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 {
 	struct dnode *d;
 	struct hold *h;
-	int flags, err = check(a, m, *fd, &flags);
+	const uint64_t known = SFS_ACQ_EXCLUSIVE | SFS_ACQ_RECLAIM | SFS_ACQ_TRY | SFS_ACQ_WATCH;
+	int flags, err = m->c & ~known ? -EINVAL : deleg_check(a, m, *fd, &flags);
 
 	if (err) {
 		client_reply_error(a, c, SFS_MSG_ACQUIRE, err, "not an open file of it");
@@ -191,10 +192,12 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 		if (h->lease_index >= 0)
 			target_keep(a, &h->target, *fd);
 	}
+	if (m->c & SFS_ACQ_WATCH)
+		target_keep(a, &h->target, *fd);
 	outsider_is_client(a, d, c->pid);
 	drop_fd(fd);
 	if (m->c & SFS_ACQ_RECLAIM) {
-		reclaim(a, c, d, h);
+		reclaim(a, c, d, h, m->c & SFS_ACQ_WATCH);
 		return;
 	}
 	forget_grant(a, h);

@@ -165,14 +165,25 @@ static void let_go(struct agent *a, struct dnode *d)
 	a->outsiders.nopening--;
 }
 
+static bool any_writes(const struct dnode *d)
+{
+	const struct opening *o = d->opening;
+
+	while (o && !o->writes)
+		o = o->next;
+	return o;
+}
+
 bool outsider_settle(struct agent *a, struct dnode *d)
 {
+	const bool writes = any_writes(d);
 	bool busy = false;
 
 	if (!d->opening)
 		return true;
 	for (struct hold *h = d->holds; h; h = h->dnode_next) {
-		if (!h->open)
+		/* Who can't write has nothing staged, and minds only what is written (watch.c). */
+		if (!h->open || (!writes && h->counted == COUNTED_OTHER))
 			continue;
 		if (h->client->state == C_DYING) {
 			busy = true; /* its data is not in the file yet */

@@ -41,7 +41,8 @@ static uint64_t volume_flags(const struct agent *a)
 /* What we can and the client knows of. */
 static uint64_t features(const struct agent *a, const struct sfs_msg *hello)
 {
-	return hello->c & (SFS_FEATURE_GROW | (owners_fd(a) >= 0 ? SFS_FEATURE_OWNERS : 0));
+	return hello->c & (SFS_FEATURE_GROW | (owners_fd(a) >= 0 ? SFS_FEATURE_OWNERS : 0) |
+			   (a->outsiders.opens_fd >= 0 ? SFS_FEATURE_WATCH : 0));
 }
 
 /* Reply to HELLO: the log and the event socket. The client is ready when this returns true. */
@@ -236,6 +237,9 @@ void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, 
 		break;
 	case SFS_MSG_GROW:
 		logs_grow(a, c);
+		break;
+	case SFS_MSG_WATCH:
+		deleg_watch(a, c, m, fd);
 		break;
 	case SFS_MSG_RELEASE:
 		deleg_release(a, c, m->a, (uint32_t)m->b);

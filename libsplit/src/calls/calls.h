@@ -19,6 +19,7 @@
 #include <ucontext.h>
 
 #include "fds/table.h"
+#include "files/change.h"
 #include "meta/durable.h"
 
 /* Look at a descriptor that nobody told us about (inherited, received): is it a file of one of our volumes? */
@@ -117,6 +118,13 @@ int sfs_truncate_known(dev_t dev, ino_t ino, off_t len);
 /* What O_TRUNC does, also to a file opened read-only with these flags; fd need not be ours. */
 int sfs_truncate_open(int fd, int flags);
 int sfs_fallocate(int fd, int mode, off_t off, off_t len);
+/*
+ * splitfs_peek(3): *p is [off, off + *got) of the file as it is now, until sfs_unpeek(*p), with *got as pread(2) counts; NULL
+ * where that is 0. 0; -ENOTSUP: it is not ours, or not ours alone; SFS_PEEK_COPY: it is to be copied this time, which is as good;
+ * another negative errno value.
+ */
+int sfs_peek(int fd, off_t off, size_t len, const void **p, size_t *got);
+int sfs_unpeek(const void *p);
 /* fcntl(2) with F_DUPFD*, F_SETFL, F_SETLK, ... completely; also for descriptors that are not ours. */
 int sfs_fcntl(int fd, int cmd, long arg);
 /* dup(2), dup2(2), dup3(2) completely, for any descriptors. newfd < 0: dup. */
@@ -130,11 +138,13 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags);
  */
 int sfs_make_true(int fd, bool forever);
 /*
- * The same before a call by which the kernel changes the file; sfs_change_over() is to follow it, whatever it returned, and is sfs_changed()
- * too.
+ * The same before a call by which the kernel changes the file: sfs_true_to_change() (files/change.h). Before one that does so to
+ * files that can't be named: snapshots of any file are saved, and none is taken until sfs_snapshots_allow(). Before a fork they are
+ * saved, too.
  */
-int sfs_true_to_change(int fd, uint64_t **claim);
-void sfs_change_over(int fd, uint64_t *claim);
+void sfs_snapshots_save(void);
+void sfs_snapshots_bar(void);
+void sfs_snapshots_allow(void);
 /* The same before a call that does not change the file's bytes: times, flock(2). */
 int sfs_true_to_look(int fd);
 /* The same before a POSIX lock is taken. */

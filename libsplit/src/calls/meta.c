@@ -10,6 +10,7 @@
 #include "files/unheld.h"
 #include "format/identity.h"
 #include "io/io.h"
+#include "io/peek.h"
 #include "calls/calls.h"
 
 /* Where the end of the file is, moved by off. */
@@ -183,6 +184,8 @@ static int by_kernel(struct sfs_inode *in, int flags, int fd, int (*call)(int fd
 		r = sfs_inode_ready(in, fd, flags);
 		if (r == 0)
 			r = sfs_flush(in, SFS_RETIRE);
+		if (r == 0)
+			r = sfs_pins_save(&in->pins, cut == NO_CUT ? 0 : cut, UINT64_MAX);
 		torn = r == 0 && tears(in, cut);
 		if (torn)
 			r = sfs_log_reserve(&in->vol->log, 2, false, &slot);
@@ -320,8 +323,11 @@ static void push_offset(struct sfs_ofd *ofd, int fd)
 	sfs_mutex_unlock(&ofd->lock);
 }
 
-/* The file itself, through fd, which was opened with `flags`; between sfs_op_begin() and sfs_op_end(). */
-static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever)
+/*
+ * The file itself, through fd, which was opened with `flags`; between sfs_op_begin() and sfs_op_end(). changes: its bytes may be others after
+ * the call that follows.
+ */
+static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever, bool changes)
 {
 	int r;
 
@@ -334,6 +340,11 @@ static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever
 		r = sfs_inode_ready(in, fd, flags);
 	if (r == 0)
 		r = sfs_flush(in, SFS_RETIRE);
+	if ((r == 0 || r == -EAGAIN) && changes) {
+		const int saved = sfs_pins_save_all(&in->pins);
+
+		r = saved < 0 ? saved : r;
+	}
 	in->kdirty = true;
 	if (forever && (r == 0 || r == -EAGAIN))
 		in->kernel_only = true;
@@ -354,7 +365,7 @@ int sfs_give_up_known(dev_t dev, ino_t ino)
 	if (in && fd < 0)
 		r = 0; /* it is not open, and nothing is staged */
 	else if (in && sfs_op_begin(in, &op)) {
-		r = make_inode_true(in, fd, O_RDONLY, true);
+		r = make_inode_true(in, fd, O_RDONLY, true, true);
 		sfs_op_end(op);
 	} else if (in) {
 		r = -EDEADLK;
@@ -365,18 +376,27 @@ int sfs_give_up_known(dev_t dev, ino_t ino)
 	return r;
 }
 
-/* looks: the call that follows changes no bytes of the file, and asks for no grant. */
-static int make_true(int fd, bool forever, bool looks)
+/* What the call that follows does. */
+enum then {
+	THEN_CHANGES,	   /* it may change bytes of the file */
+	THEN_CHANGES_EVER, /* so may others that are not seen, from then on */
+	THEN_ASKS,	   /* it changes none, and is worth a grant */
+	THEN_LOOKS,	   /* it changes none, and asks for no grant */
+};
+
+static int make_true(int fd, enum then then)
 {
+	const bool forever = then == THEN_CHANGES_EVER;
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	struct sfs_inode *in;
 	uint64_t *op;
+	bool looks;
 	int r;
 
 	if (!ofd)
 		return 0;
 	in = ofd->inode;
-	looks = looks && sfs_unheld(in);
+	looks = then == THEN_LOOKS && sfs_unheld(in);
 	if (looks) {
 		r = sfs_unheld_look(in);
 		if (r < 0 || ofd->kernel_off)
@@ -384,7 +404,7 @@ static int make_true(int fd, bool forever, bool looks)
 	}
 	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
-	r = looks ? 0 : make_inode_true(in, fd, ofd->flags, forever);
+	r = looks ? 0 : make_inode_true(in, fd, ofd->flags, forever, then == THEN_CHANGES || forever);
 	push_offset(ofd, fd);
 	if (forever) {
 		__atomic_and_fetch(&ofd->lazy, ~SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
@@ -396,35 +416,106 @@ static int make_true(int fd, bool forever, bool looks)
 
 int sfs_make_true(int fd, bool forever)
 {
-	return make_true(fd, forever, false);
+	return make_true(fd, forever ? THEN_CHANGES_EVER : THEN_CHANGES);
 }
 
-int sfs_true_to_change(int fd, uint64_t **claim)
+/* From here to change_end() no snapshot of the file is taken; there is none whose bytes are the file's. */
+static int change_begin(struct sfs_inode *in, struct sfs_change *c)
+{
+	uint64_t *op;
+	int r;
+
+	if (!sfs_op_begin(in, &op))
+		return -EDEADLK;
+	c->in = sfs_inode_ref(in->dev, in->ino);
+	sfs_inode_take(in);
+	r = c->in == in ? sfs_pins_save_all(&in->pins) : -EBADF; /* closed by another thread meanwhile */
+	in->changing += r == 0;
+	sfs_inode_drop(in);
+	sfs_op_end(op);
+	if (r < 0 && c->in) {
+		sfs_inode_put(c->in);
+		c->in = NULL;
+	}
+	return r;
+}
+
+static void change_end(struct sfs_inode *in)
+{
+	uint64_t *op;
+
+	if (sfs_op_begin(in, &op)) {
+		sfs_inode_take(in);
+		in->changing -= in->changing > 0;
+		sfs_inode_drop(in);
+		sfs_op_end(op);
+	}
+	sfs_inode_put(in);
+}
+
+int sfs_true_to_change(int fd, struct sfs_change *c)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	int r = 0;
 
+	*c = (struct sfs_change){0};
 	if (!ofd)
 		return 0;
 	if (sfs_unheld(ofd->inode))
 		r = sfs_true_to_look(fd); /* the offset is the kernel's then */
 	if (r == 0)
-		r = sfs_unheld_claim(ofd->inode, fd, claim);
-	return r == SFS_PASS ? sfs_make_true(fd, false) : r;
+		r = sfs_unheld_claim(ofd->inode, fd, &c->claim);
+	if (r != SFS_PASS)
+		return r;
+	r = sfs_make_true(fd, false);
+	return r < 0 ? r : change_begin(ofd->inode, c);
 }
 
-void sfs_change_over(int fd, uint64_t *claim)
+void sfs_change_over(int fd, struct sfs_change *c)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 
-	if (claim && ofd)
-		sfs_unheld_unclaim(ofd->inode, claim);
+	if (c->claim && ofd)
+		sfs_unheld_unclaim(ofd->inode, c->claim);
+	if (c->in)
+		change_end(c->in);
 	sfs_changed(fd);
+}
+
+static int save_one(struct sfs_inode *in, void *arg)
+{
+	uint64_t *op;
+
+	(void)arg;
+	if (!sfs_op_begin(in, &op))
+		return 0;
+	sfs_inode_take(in);
+	sfs_pins_save_all(&in->pins); /* without memory they show what the file becomes */
+	sfs_inode_drop(in);
+	sfs_op_end(op);
+	return 0;
+}
+
+void sfs_snapshots_save(void)
+{
+	for (int i = 0; i < sfs.nvolumes; i++)
+		sfs_inodes_each(&sfs.volumes[i], save_one, NULL);
+}
+
+void sfs_snapshots_bar(void)
+{
+	sfs_peek_bar(true);
+	sfs_snapshots_save();
+}
+
+void sfs_snapshots_allow(void)
+{
+	sfs_peek_bar(false);
 }
 
 int sfs_true_to_look(int fd)
 {
-	return make_true(fd, false, true);
+	return make_true(fd, THEN_LOOKS);
 }
 
 int sfs_true_to_lock(int fd)
@@ -433,7 +524,7 @@ int sfs_true_to_lock(int fd)
 	int r;
 
 	/* Where writes ask for a grant they find our descriptor then. */
-	r = make_true(fd, false, ofd && sfs_kernel_may_write(ofd->inode->vol));
+	r = make_true(fd, ofd && sfs_kernel_may_write(ofd->inode->vol) ? THEN_LOOKS : THEN_ASKS);
 	if (ofd)
 		ofd->inode->locked = true;
 	return r;

@@ -435,7 +435,7 @@ void sfs_forget(int fd)
 
 	if (!ofd)
 		return;
-	sfs_make_true(fd, false);
+	sfs_true_to_look(fd);
 	drop(fd);
 }
 

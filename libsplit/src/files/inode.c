@@ -116,6 +116,7 @@ static void dismantle(struct sfs_inode *in)
 {
 	sfs_inode_times(in);
 	sfs_inode_unmap(in);
+	sfs_pins_idle(&in->pins);
 	if (in->staging.table)
 		sys_munmap(in->staging.table, in->staging.table_blocks * sizeof(sfs_block));
 	if (in->fd >= 0)
@@ -161,6 +162,15 @@ bool sfs_inode_put_locked(struct sfs_inode *in)
 	return put_locked(in, false);
 }
 
+/*
+ * Lock held. Nobody has it open, and it can't go yet: what is staged of it could not be relinked, or somebody looks at a snapshot
+ * of it.
+ */
+static bool stays_closed(const struct sfs_inode *in)
+{
+	return in->staging.count > 0 || in->live || in->pins.total > 0;
+}
+
 /* Signals blocked: nothing comes between the end of the mark and the lock, nor before the inode is free. */
 static void end_blocked(struct sfs_inode *in)
 {
@@ -182,11 +192,11 @@ static void end_blocked(struct sfs_inode *in)
 	last = --in->refs == 0;
 	sfs_mutex_unlock(&sfs_files.lock);
 	/* Released while others can still find the inode: whoever opens it meanwhile asks again, after our release. */
-	if (last && in->staging.count == 0 && !in->live && (in->grant.held || in->grant.deleg != SFS_DELEG_NONE))
+	if (last && !stays_closed(in) && (in->grant.held || in->grant.deleg != SFS_DELEG_NONE))
 		sfs_agent_release(in->vol, &in->grant, in->ino, in->gen);
 	sfs_mutex_lock(&sfs_files.lock);
-	if (!last || in->refs > 0 || in->staging.count > 0 || in->live) {
-		if (in->staging.count > 0 || in->live)
+	if (!last || in->refs > 0 || stays_closed(in)) {
+		if (stays_closed(in))
 			leave_park_locked(in);
 		sfs_mutex_unlock(&sfs_files.lock);
 		sfs_inode_unlock(in);
@@ -458,6 +468,12 @@ int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 		return r;
 	/* Also for a file first opened read-only: the agent must see that we may write it. */
 	ask = ask || r > 0;
+	/* The answer may be that others have it, too. */
+	r = ask ? sfs_pins_save_all(&in->pins) : 0;
+	if (r < 0) {
+		in->grant.untold = true; /* it is asked for with the next call */
+		return r;
+	}
 	if (ask) {
 		/* In the child of a fork: a log of its own. */
 		if (in->vol->agent.state == VOL_UNKNOWN || in->grant.untold)

@@ -28,6 +28,7 @@
 #include "lease/volume.h"
 #include "staging/staging.h"
 #include "window/window.h"
+#include "zerocopy/pins.h"
 
 /*
  * Writes that are being copied. Nobody holds a lock while memory of the program is read: a write plans under inode.lock, copies to a place
@@ -142,6 +143,11 @@ struct sfs_inode {
 	struct sfs_slots slots;
 	struct sfs_grow grow;
 	struct sfs_flights flights;
+
+	/* Behind what every call looks at. */
+	struct sfs_pins pins;
+	uint32_t changing; /* calls under way that may change its bytes without our seeing it: no snapshot is taken */
+	uint32_t peeks;	   /* in vain, since the last snapshot: io/peek.c */
 };
 
 /* Inodes are never given back: a pointer to one stays a pointer to one. */

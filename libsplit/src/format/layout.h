@@ -91,7 +91,10 @@ _Static_assert(sizeof(struct sfs_log_header) == 4096, "log header is one page");
 	X(fsync_ops)                                                                                                           \
 	X(records)                                                                                                             \
 	X(passthrough_ops)                                                                                                     \
-	X(checkpoints)
+	X(checkpoints)                                                                                                         \
+	X(peek_ops)                                                                                                            \
+	X(unpeek_ops)                                                                                                          \
+	X(saved_bytes)
 
 struct sfs_counters {
 #define SFS_COUNTER_FIELD(name) uint64_t name;
@@ -103,8 +106,8 @@ struct sfs_counters {
 #define SFS_COUNTER_PLACES 32u
 struct sfs_counter_place {
 	struct sfs_counters counters;
-	uint8_t pad[128 - sizeof(struct sfs_counters)];
 };
+_Static_assert(sizeof(struct sfs_counter_place) == 128, "a place is two lines");
 struct sfs_log_stats {
 	struct sfs_counter_place place[SFS_COUNTER_PLACES];
 };

@@ -40,12 +40,17 @@ enum sfs_msg_type {
 			      d as in LOOK; or status */
 	SFS_MSG_PEEK,	/* instead of HELLO: the table and nothing else. reply: b = flags; fd: the table; the connection ends */
 	SFS_MSG_GROW,	/* the log is too short: the agent makes it longer, which its header says then, or does not; no reply */
+	SFS_MSG_WATCH, /* SFS_FEATURE_WATCH. a = ino, b = gen; fd: the client's own of the file. The client is about to look at the file's own
+			   memory, and has the file EXCLUSIVE: a program without the library is to be let in after the client has
+			   stepped down, also where that one can't write. reply: a = 1: so it is, and nobody without the library
+			   has it open for writing as far as can be seen; 0: it is not */
 };
 
 /* In HELLO, c: what the client knows of; in the reply's b, shifted by SFS_FEATURES_SHIFT: what both know of. */
 #define SFS_FEATURE_OWNERS 0x1u /* the table (its descriptor is the third of the reply), claims, LOOK, SFS_ACQ_TRY */
 #define SFS_FEATURE_GROW   0x2u /* a log that begins small, and GROW */
-#define SFS_FEATURES	   (SFS_FEATURE_OWNERS | SFS_FEATURE_GROW)
+#define SFS_FEATURE_WATCH  0x4u /* WATCH, SFS_ACQ_WATCH */
+#define SFS_FEATURES	   (SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_WATCH)
 #define SFS_FEATURES_SHIFT 32
 
 /* LOOK: the client is about to change the file by the kernel, so nobody is to remember anything of it. */
@@ -67,6 +72,8 @@ enum sfs_msg_type {
  */
 #define SFS_ACQ_AT_ONCE 0x1u
 #define SFS_ACQ_RECLAIM 0x1u /* after the agent restarted: the client held the inode EXCLUSIVE and still has data staged */
+
+#define SFS_ACQ_WATCH 0x10u /* with SFS_ACQ_RECLAIM: it was watched, too */
 
 enum sfs_delegation { SFS_DELEG_NONE = 0, SFS_DELEG_SHARED = 1, SFS_DELEG_EXCLUSIVE = 2 };
 

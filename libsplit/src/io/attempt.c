@@ -86,7 +86,8 @@ void sfs_attempt_forget(struct sfs_attempt *a)
 bool sfs_in_place(struct sfs_inode *in, uint64_t pos, size_t n)
 {
 	if (in->vol->mode == SFS_STRICT || pos + n > in->ksize || !in->window.base || pos + n > in->window.len ||
-	    !in->writable || !in->window.dense || sfs_staging_any(&in->staging, pos, n))
+	    !in->writable || !in->window.dense || sfs_staging_any(&in->staging, pos, n) ||
+	    sfs_pins_meet(&in->pins, pos, pos + n))
 		return false;
 	/* A valid record names bytes that are in the file already; replaying it would undo us. */
 	in->blocked = in->unretired;

@@ -19,6 +19,8 @@ static int before_kernel(struct sfs_attempt *a)
 		r = sfs_attempt_offset(a);
 	if (r == 0 && (in->live || in->staging.count > 0))
 		r = sfs_flush(in, SFS_RETIRE);
+	if (r == 0)
+		r = sfs_pins_save(&in->pins, a->append ? in->size : (uint64_t)a->pos, UINT64_MAX);
 	if (r == 0) {
 		sfs_attempt_reserve(a);
 		in->by_kernel++;

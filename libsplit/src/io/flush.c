@@ -85,6 +85,11 @@ static int relink_run(struct sfs_inode *in, uint64_t blk, uint64_t n, sfs_block 
 	uint64_t moved = 0;
 	int ret;
 
+	*done_blocks = 0;
+	/* What the program looks at is not to change under its eyes. */
+	ret = sfs_pins_save(&in->pins, off, (blk + n) * SFS_BLOCK);
+	if (ret < 0)
+		return ret;
 	ret = relink(vol->provider, &r, &moved);
 	if (ret < 0 ? moved > 0 : !(ret & RELINK_DONOR_KEEPS))
 		c->holes = true;
@@ -276,11 +281,14 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
 
 int sfs_step_down(struct sfs_inode *in, unsigned to)
 {
-	const int r = sfs_flush(in, SFS_RETIRE);
+	int r = sfs_flush(in, SFS_RETIRE);
 
+	if (r == 0 && in->grant.deleg > to)
+		r = sfs_pins_save_all(&in->pins);
 	if (r == 0) {
 		sfs_stores_void(in, 0, UINT64_MAX);
 		in->grant.at_once = false;
+		in->grant.watched = in->grant.watched && in->grant.deleg <= to;
 		/* Down, never up: an earlier question may have taken more. */
 		if (in->grant.deleg > to)
 			in->grant.deleg = to;

@@ -4,6 +4,7 @@
 #define SFS_IO_H
 
 #include "base/iov.h"
+#include "files/change.h"
 #include "files/inode.h"
 
 /* The inode is about to get its first record since the last one was retired. inode.lock held. */
@@ -70,6 +71,7 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only);
 
 /* calls/meta.c: the kernel's view of the file is made true, or has changed. */
 int sfs_make_true(int fd, bool forever);
+int sfs_true_to_look(int fd);
 void sfs_changed(int fd);
 
 /* append.c: the fast way of an append at the file offset. False: nothing was done. */
@@ -78,6 +80,9 @@ bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n);
 /* read.c, write.c */
 ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags);
 ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flags);
+/* peek.c */
+int sfs_peek(int fd, off_t off, size_t len, const void **p, size_t *got);
+int sfs_unpeek(const void *p);
 int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd);
 /* Is everything there that sfs_io_prepare() provides, without asking anybody? */
 bool sfs_io_prepared(const struct sfs_inode *in);

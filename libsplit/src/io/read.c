@@ -380,7 +380,7 @@ ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags
 	if (r != SFS_PASS)
 		return r;
 	if (flags != 0) {
-		r = sfs_make_true(fd, false);
+		r = sfs_true_to_look(fd);
 		if (r < 0)
 			return r;
 		r = sys_preadv2(fd, iov, cnt, off, flags);

@@ -200,11 +200,13 @@ ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flag
 	if (r != SFS_PASS)
 		return r;
 	if (flags & ~(RWF_DSYNC | RWF_SYNC | RWF_APPEND)) {
-		r = sfs_make_true(fd, false);
+		struct sfs_change change;
+
+		r = sfs_true_to_change(fd, &change);
 		if (r < 0)
 			return r;
 		r = sys_pwritev2(fd, iov, cnt, off, flags);
-		sfs_changed(fd);
+		sfs_change_over(fd, &change);
 		return r;
 	}
 	return writev_of(ofd, fd, iov, cnt, sfs_user_total(iov, cnt), off, flags);

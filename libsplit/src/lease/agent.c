@@ -92,6 +92,7 @@ static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 	if (!(features & SFS_FEATURE_OWNERS))
 		store_release(&vol->owners, (const uint64_t *)NULL); /* an agent that keeps none: every file is asked for */
 	vol->dedicated = m.b & SFS_HELLO_DEDICATED;
+	vol->watches = features & SFS_FEATURE_WATCH;
 	vol->pool.dax = vol->dax;
 	vol->pool.give_back = give_back;
 	vol->pool.tmpfs = sys_call2(SYS_fstatfs, proof_fd, (long)&sf) == 0 && sf.f_type == TMPFS_TYPE;
@@ -362,6 +363,7 @@ int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino
 	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = flags};
 	int r;
 
+	grant->watched = false;
 	store_release(&grant->acquiring, true);
 	r = request(vol, &m, fd, NULL, 0, &grant->acquiring);
 	grant->deleg = r == 0 && m.a == SFS_DELEG_EXCLUSIVE ? SFS_DELEG_EXCLUSIVE : SFS_DELEG_SHARED;
@@ -376,6 +378,7 @@ bool sfs_agent_try(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, u
 	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = SFS_ACQ_TRY};
 	const int r = request(vol, &m, fd, NULL, 0, NULL);
 
+	grant->watched = false;
 	grant->held = r == 0 && m.a == SFS_DELEG_EXCLUSIVE;
 	if (grant->held)
 		grant->deleg = SFS_DELEG_EXCLUSIVE;
@@ -387,13 +390,24 @@ int sfs_agent_release(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino
 	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_RELEASE, .a = ino, .b = gen};
 
 	grant->deleg = SFS_DELEG_NONE;
-	grant->held = false;
+	grant->held = grant->watched = false;
 	return notify(vol, &m);
 }
 
-int sfs_agent_reclaim(struct sfs_volume *vol, ino_t ino, uint32_t gen, int fd)
+void sfs_agent_watch(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = SFS_ACQ_RECLAIM};
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_WATCH, .a = ino, .b = gen};
+
+	grant->watched = vol->watches && request(vol, &m, fd, NULL, 0, NULL) == 0 && m.a == 1;
+}
+
+int sfs_agent_reclaim(struct sfs_volume *vol, ino_t ino, uint32_t gen, int fd, bool watched)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION,
+			    .type = SFS_MSG_ACQUIRE,
+			    .a = ino,
+			    .b = gen,
+			    .c = SFS_ACQ_RECLAIM | (watched ? SFS_ACQ_WATCH : 0)};
 	int r = sfs_msg_send(vol->agent.request_fd, &m, fd);
 
 	return r == 0 ? sfs_msg_recv(vol->agent.request_fd, &m, NULL, 0) : r;

@@ -31,6 +31,7 @@ struct sfs_grant {
 	uint8_t revoke;	  /* 1 + the delegation the agent wants us to go down to, when that could not be done yet */
 	uint32_t revokes; /* how often it has asked; each wants its answer. The service thread's, like their numbers */
 	uint64_t revoke_numbers[SFS_REVOKES_MAX];
+	bool watched; /* EXCLUSIVE, and who comes without the library is let in when we have stepped down: snapshots may be taken */
 	bool held;	 /* the agent has a hold of ours: RELEASE is due */
 	bool asking;	 /* a thread asks for the grant: no claim is made meanwhile; atomic */
 	uint64_t looked; /* the answer to the last question: lease/ask.h */

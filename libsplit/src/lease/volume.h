@@ -57,6 +57,7 @@ struct sfs_volume {
 	dev_t dev;		   /* of dir, 0 while dir has not been looked at */
 	bool dax;
 	bool dedicated;
+	bool watches; /* its agent knows WATCH */
 	enum relink_provider provider;
 
 	struct sfs_agent agent;
@@ -122,7 +123,9 @@ int sfs_agent_tell(struct sfs_volume *vol, const struct sfs_msg *m);
 void sfs_agent_longer_log(struct sfs_volume *vol);
 int sfs_agent_release(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen);
 /* During sfs_agent_resume(): this process holds the file. */
-int sfs_agent_reclaim(struct sfs_volume *vol, ino_t ino, uint32_t gen, int fd);
+int sfs_agent_reclaim(struct sfs_volume *vol, ino_t ino, uint32_t gen, int fd, bool watched);
+/* EXCLUSIVE is granted: WATCH; sets grant->watched. fd: our own of the file. */
+void sfs_agent_watch(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd);
 /* Service thread: the agent of connection number `lost` has gone; one try to come back. */
 void sfs_agent_reconnect(struct sfs_volume *vol, uint32_t lost);
 /* Service thread: the next event, -EAGAIN when there is none. */

@@ -14,17 +14,17 @@
 /* The kernel changes the file of one descriptor, perhaps by what it finds in that of another; either may be ours. */
 static long with_both_true(const struct request *q, int from, int to)
 {
-	uint64_t *claim = NULL;
+	struct sfs_change change = {0};
 	long r = sfs_ours(from) ? sfs_true_to_look(from) : 0;
 
 	if (r >= 0 && sfs_ours(to))
-		r = sfs_true_to_change(to, &claim);
+		r = sfs_true_to_change(to, &change);
 	if (r < 0)
 		return r;
 	r = pl_make(q);
 	pl_changed(from);
 	if (sfs_ours(to))
-		sfs_change_over(to, claim);
+		sfs_change_over(to, &change);
 	return r;
 }
 
@@ -102,12 +102,19 @@ static bool names_more_files(unsigned request)
 long do_ioctl(const struct request *q)
 {
 	const unsigned request = (unsigned)q->a[1];
+	const bool more = names_more_files(request);
+	long r;
 
 	if (harmless(request))
 		return pl_make(q);
-	if (names_more_files(request))
+	if (more) {
 		sfs_all_true();
-	return with_both_true(q, other_fd(request, (const void *)q->a[2]), pl_fd(q));
+		sfs_snapshots_bar();
+	}
+	r = with_both_true(q, other_fd(request, (const void *)q->a[2]), pl_fd(q));
+	if (more)
+		sfs_snapshots_allow();
+	return r;
 }
 
 /* A mapped file is the kernel's for good: the program's loads and stores do not pass by us. */

@@ -187,6 +187,7 @@ long do_read_chk(const struct request *q)
 long do_posix_fallocate(const struct request *q)
 {
 	const int fd = pl_fd(q);
+	struct sfs_change change;
 	long r;
 
 	if (!sfs_ours(fd))
@@ -194,10 +195,10 @@ long do_posix_fallocate(const struct request *q)
 	r = sfs_fallocate(fd, 0, q->a[1], q->a[2]);
 	if (r != SFS_PASS && r != -EOPNOTSUPP)
 		return r;
-	r = sfs_make_true(fd, false);
+	r = sfs_true_to_change(fd, &change);
 	if (r < 0)
 		return r;
 	r = pl_make(q);
-	sfs_changed(fd);
+	sfs_change_over(fd, &change);
 	return r == 0 ? sfs_fd_durable(fd) : r;
 }

@@ -9,8 +9,11 @@ int sfs_held_reclaim(struct sfs_volume *vol)
 	sfs_mutex_lock(&sfs_files.lock); /* nobody waits for a request with it */
 	for (int i = 0; r == 0 && i < SFS_HASH; i++)
 		for (struct sfs_inode *in = sfs_files.hash[i]; in && r == 0; in = in->next)
-			if (in->vol == vol && in->ready && in->grant.deleg != SFS_DELEG_NONE)
-				r = sfs_agent_reclaim(vol, in->ino, in->gen, in->fd);
+			if (in->vol == vol && in->ready && in->grant.deleg != SFS_DELEG_NONE) {
+				/* An agent of an older release can't: the service thread saves what is looked at. */
+				in->grant.watched = in->grant.watched && vol->watches;
+				r = sfs_agent_reclaim(vol, in->ino, in->gen, in->fd, in->grant.watched);
+			}
 	sfs_mutex_unlock(&sfs_files.lock);
 	return r;
 }
@@ -19,6 +22,7 @@ int sfs_held_reclaim(struct sfs_volume *vol)
 static int lose_one(struct sfs_inode *in, void *arg)
 {
 	sfs_inode_lock(in);
+	sfs_pins_save_all(&in->pins); /* without memory they show what the file becomes */
 	if (in->live || in->staging.count > 0) {
 		in->lost = true;
 		++*(unsigned *)arg;
@@ -27,7 +31,7 @@ static int lose_one(struct sfs_inode *in, void *arg)
 	sfs_log_drop_slots(in);
 	sfs_stage_retired(in);
 	in->grant.deleg = SFS_DELEG_NONE;
-	in->grant.held = in->ready = false;
+	in->grant.held = in->grant.watched = in->ready = false;
 	sfs_inode_unlock(in);
 	return 0;
 }

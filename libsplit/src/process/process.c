@@ -148,6 +148,8 @@ void sfs_exec_prepare(void)
 void sfs_fork_prepare(void)
 {
 	sfs_exec_prepare();
+	if (sfs_active() && sfs_pins_any())
+		sfs_snapshots_save();
 }
 
 void sfs_fork_parent(void)
@@ -185,6 +187,7 @@ void sfs_fork_child(void)
 	sfs.forks++;
 	memset(sfs_ops, 0, sizeof(sfs_ops));
 	sfs_locks_forget();
+	sfs_pins_forget_locks();
 	sfs_faults_forget();
 	sfs_deferred_forget();
 	sfs_reopen_forget();
@@ -194,6 +197,7 @@ void sfs_fork_child(void)
 	for (int i = 0; i < SFS_HASH; i++) {
 		for (struct sfs_inode *in = sfs_files.hash[i]; in; in = in->next) {
 			sfs_flights_forget(in);
+			sfs_pins_inherit(&in->pins);
 			sfs_staging_forget(&in->staging);
 			in->live = in->unretired = in->touched = false;
 			in->uncommitted = in->committed = in->kept = in->blocked = in->busy = false;
@@ -202,7 +206,7 @@ void sfs_fork_child(void)
 			in->grant.revoke = 0;
 			in->grant.revokes = 0;
 			sfs_log_drop_slots(in);
-			in->grant.acquiring = in->grant.asking = in->grant.held = false;
+			in->grant.acquiring = in->grant.asking = in->grant.held = in->grant.watched = false;
 			in->grant.looked = 0;
 			in->grant.deleg = SFS_DELEG_NONE;
 			in->ready = in->grant.untold = false;
@@ -242,6 +246,7 @@ void sfs_stop_staging(void)
 		return;
 	sfs.no_staging = true;
 	sfs_exec_prepare();
+	sfs_snapshots_save();
 	retire_all();
 }
 

@@ -85,13 +85,25 @@ void sfs_service_answer(struct sfs_inode *in)
 	in->grant.revoke = 0;
 }
 
+/* Snapshots of a file that others may change without our being asked: the agent after the one that granted it can't tell. */
+static void save_unwatched(struct sfs_inode *in)
+{
+	if (!sfs_inode_lock_soon(in))
+		return;
+	if (!in->grant.watched)
+		sfs_pins_save_all(&in->pins);
+	sfs_inode_unlock(in);
+}
+
 /* One try at what is asked of the inode; *arg: something is left to do. */
 static int retry_one(struct sfs_inode *in, void *arg)
 {
+	if (unlikely(load_acquire(&in->pins.held) > 0 && !in->grant.watched))
+		save_unwatched(in);
 	if (in->grant.revoke == 0)
 		return 0;
 	/* Not open: it goes, and the other process has the file to itself. The reference that is dropped next answers. */
-	if (!(in->live || in->staging.count > 0) && sfs_inode_evict(in)) {
+	if (!(in->live || in->staging.count > 0 || in->pins.total > 0) && sfs_inode_evict(in)) {
 		*(bool *)arg = true;
 		return 0;
 	}

@@ -108,7 +108,7 @@ static inline void *core_agent_main(void *arg)
 			head->slots = a->slots;
 			head->epoch = 1;
 			m.a = 1;
-			m.b = SFS_HELLO_DEDICATED;
+			m.b = SFS_HELLO_DEDICATED | (uint64_t)SFS_FEATURE_WATCH << SFS_FEATURES_SHIFT;
 			m.c = a->chunk_bytes;
 			m.d = RELINK_COPY;
 			core_agent_send(sock, &m, fds, 2);
@@ -134,6 +134,10 @@ static inline void *core_agent_main(void *arg)
 			break;
 		case SFS_MSG_ACQUIRE:
 			m.a = SFS_DELEG_EXCLUSIVE;
+			core_agent_send(sock, &m, NULL, 0);
+			break;
+		case SFS_MSG_WATCH:
+			m.a = 1;
 			core_agent_send(sock, &m, NULL, 0);
 			break;
 		case SFS_MSG_RELEASE:

@@ -2,8 +2,10 @@
 /*
  * The core against a byte array: random writes, reads, truncations, fallocates, syncs and reopens of a few files, with a log and staging
  * files small enough that checkpoints and an empty pool happen all the time. After every fsync and close the kernel must see
- * the same bytes.
+ * the same bytes. Snapshots taken meanwhile stay what they were, also of files that have been closed.
  */
+#include <limits.h>
+
 #include "harness.h"
 #include "unit/core_agent.h"
 #include "control/store.h"
@@ -22,6 +24,51 @@ static struct file {
 static uint64_t state;
 static unsigned refused; /* writes that found no space */
 static uint8_t buf[FILE_MAX];
+
+#define SNAPSHOTS 24
+static struct {
+	const void *p; /* NULL: none */
+	size_t n;
+	uint8_t *was;
+} snapshots[SNAPSHOTS];
+static unsigned peeks, copies;
+
+static void drop_snapshot(unsigned i)
+{
+	CHECK_MEM(snapshots[i].p, snapshots[i].was, snapshots[i].n);
+	CHECK_EQ(sfs_unpeek(snapshots[i].p), 0);
+	free(snapshots[i].was);
+	snapshots[i].p = NULL;
+}
+
+static void peek(struct file *f)
+{
+	const unsigned i = (unsigned)test_below(&state, SNAPSHOTS);
+	const uint64_t off = test_random(&state) % (f->size + 100),
+		       n = test_below(&state, 3) ? 1 + test_below(&state, 9000) : SSIZE_MAX;
+	const uint64_t have = off < f->size ? (f->size - off < n ? f->size - off : n) : 0;
+	size_t got = 0;
+	int r;
+
+	if (snapshots[i].p)
+		drop_snapshot(i);
+	r = sfs_peek(f->fd, (off_t)off, n, &snapshots[i].p, &got);
+	peeks++;
+	copies += r == SFS_PEEK_COPY;
+	CHECK(r == 0 || r == SFS_PEEK_COPY);
+	if (r == SFS_PEEK_COPY) {
+		snapshots[i].p = NULL;
+		return;
+	}
+	CHECK_EQ(got, have);
+	CHECK((snapshots[i].p == NULL) == (got == 0));
+	if (got == 0)
+		return;
+	CHECK_MEM(snapshots[i].p, f->bytes + off, have);
+	snapshots[i].n = got;
+	snapshots[i].was = malloc(got);
+	memcpy(snapshots[i].was, f->bytes + off, got);
+}
 
 static void kernel_sees(struct file *f)
 {
@@ -107,7 +154,7 @@ static void call(struct file *f)
 {
 	struct stat st;
 
-	switch (test_random(&state) % 32) {
+	switch (test_random(&state) % 36) {
 	case 0 ... 9:
 		write_some(f, true);
 		break;
@@ -143,6 +190,9 @@ static void call(struct file *f)
 			f->size += 5000;
 		}
 		break;
+	case 32 ... 35:
+		peek(f);
+		break;
 	}
 }
 
@@ -174,6 +224,10 @@ int main(int argc, char **argv)
 		CHECK_EQ(sfs_close(files[i].fd), 0);
 		kernel_sees(&files[i]);
 	}
+	for (unsigned i = 0; i < SNAPSHOTS; i++)
+		if (snapshots[i].p)
+			drop_snapshot(i);
+	CHECK(peeks > CALLS / 20 && copies < peeks / 2);
 	/* The test is worth something only if the interesting paths ran. */
 	sfs_log_stats_sum((const struct sfs_log_stats *)(a.log + SFS_BLOCK), &c);
 	CHECK(c.append_ops > CALLS / 8 && c.overwrite_ops > CALLS / 16 && c.read_ops > CALLS / 8);

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Around a call by which the kernel changes a file. */
+#ifndef SFS_CHANGE_H
+#define SFS_CHANGE_H
+
+#include <stdint.h>
+
+struct sfs_inode;
+/* What sfs_change_over() has to know. */
+struct sfs_change {
+	uint64_t *claim;      /* the file has no grant: nobody gets one meanwhile */
+	struct sfs_inode *in; /* it has one: no snapshot is taken meanwhile; with a reference */
+};
+
+/*
+ * The kernel's view of the file is made true, for a call that changes its bytes; sfs_change_over() is to follow that
+ * call, whatever it returned, and is sfs_changed() too. After an error there is nothing to end.
+ */
+int sfs_true_to_change(int fd, struct sfs_change *c);
+void sfs_change_over(int fd, struct sfs_change *c);
+
+#endif
