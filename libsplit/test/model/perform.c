@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One operation, as a program that knows nothing of the library makes it, and what that program sees of it. */
 #include "perform.h"
+#include "splitfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +28,12 @@ static struct {
 	int fd; /* to ask for the size */
 } maps[2];
 static unsigned char buf[BUF_MAX];
+#define SNAPSHOTS 8
+static struct {
+	const void *p;
+	size_t n;
+	uint64_t was;
+} snapshots[SNAPSHOTS];
 
 static uint64_t hash(const void *data, size_t n)
 {
@@ -222,6 +229,43 @@ static void do_unmap(const struct op *op, char *line)
 	maps[m].p = NULL;
 }
 
+/* One snapshot more, in the place of another. */
+static void do_peek(const struct op *op, char *line)
+{
+	const int i = (int)(op->choice % SNAPSHOTS);
+	struct iovec iov;
+	size_t got = 0;
+	int r;
+
+	splitfs_flags(SPLITFS_COPY);
+	if (snapshots[i].p)
+		splitfs_unpeek(snapshots[i].p);
+	r = splitfs_peekv(fds[op->slot], (off_t)op->off, op->len, &iov, 1, &got);
+	snapshots[i].p = r > 0 ? iov.iov_base : NULL;
+	snapshots[i].n = r > 0 ? iov.iov_len : 0;
+	if (r < 0) {
+		result(line, -1);
+		return;
+	}
+	snapshots[i].was = hash(snapshots[i].p, snapshots[i].n);
+	sprintf(line, "%zu %016llx", got, (unsigned long long)snapshots[i].was);
+}
+
+/* Whatever has become of the file, and at the end of it. */
+static void do_look(const struct op *op, char *line)
+{
+	const int i = (int)(op->choice % SNAPSHOTS);
+	const bool same = snapshots[i].p && hash(snapshots[i].p, snapshots[i].n) == snapshots[i].was;
+
+	if (!snapshots[i].p) {
+		strcpy(line, "no snapshot");
+		return;
+	}
+	sprintf(line, "%s %d", same ? "as it was" : "CHANGED", op->kind == OP_unpeek ? splitfs_unpeek(snapshots[i].p) : 0);
+	if (op->kind == OP_unpeek)
+		snapshots[i].p = NULL;
+}
+
 static void do_stdio(const struct op *op, int index, char *line)
 {
 	char path[16];
@@ -413,6 +457,13 @@ static void perform_on(const struct op *op, int index, char *line)
 		break;
 	case OP_sendfile:
 		result(line, sendfile(fd, other, op->choice % 2 ? NULL : &off, op->len));
+		break;
+	case OP_peek:
+		do_peek(op, line);
+		break;
+	case OP_look:
+	case OP_unpeek:
+		do_look(op, line);
 		break;
 	case OP_stdio_append:
 	case OP_stdio_read:

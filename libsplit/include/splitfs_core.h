@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between libsplit.so, which has the core, and libsplitfs.so, which programs link with: a table that the one exports
+ * and the other finds at the start of the program, if it is there. The two may be of different releases: a table has
+ * at least `entries` functions, entries are only added at its end, and what a function does is never changed.
+ */
+#ifndef SPLITFS_CORE_H
+#define SPLITFS_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Instead of an errno value: the range is to be copied this time, whether or not the program has asked for copies. */
+#define SPLITFS_CORE_COPY (-65541)
+
+/* Functions return 0 or a negative errno value. */
+struct splitfs_core {
+	uint32_t entries;
+	/* *p is NULL where *got is 0. -ENOTSUP: not without a copy. */
+	int (*peek)(int fd, off_t off, size_t len, const void **p, size_t *got);
+	/* -EINVAL: it is none of the core's. */
+	int (*unpeek)(const void *p);
+};
+#define SPLITFS_CORE_PEEK 2u /* entries of a table that has all of these */
+
+#endif

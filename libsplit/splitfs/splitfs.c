@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libsplitfs.so: the calls of splitfs.h by the core of libsplit.so, where the process has that, or by copying. */
+#include "splitfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+
+#include "copies.h"
+#include "splitfs_core.h"
+
+/* libsplit.so is preloaded: the dynamic linker has found its table before ours is asked for. */
+extern const struct splitfs_core splitfs_core __attribute__((weak));
+
+#define EXPORT __attribute__((visibility("default")))
+
+static atomic_uint flags_now;
+
+static const struct splitfs_core *core(void)
+{
+	return &splitfs_core && splitfs_core.entries >= SPLITFS_CORE_PEEK ? &splitfs_core : NULL;
+}
+
+EXPORT unsigned splitfs_flags(unsigned flags)
+{
+	return atomic_exchange(&flags_now, flags & SPLITFS_COPY);
+}
+
+/* What is wrong with the arguments, whoever would serve the call; 0: nothing. */
+static int wrong(int fd, off_t off, size_t len, const size_t *got)
+{
+	int flags;
+
+	if (off < 0 || len > SSIZE_MAX || !got)
+		return EINVAL;
+	flags = fcntl(fd, F_GETFL);
+	return flags < 0 || (flags & O_ACCMODE) == O_WRONLY || (flags & O_PATH) ? EBADF : 0;
+}
+
+EXPORT const void *splitfs_peek(int fd, off_t off, size_t len, size_t *got)
+{
+	const void *p = NULL;
+	int r = -ENOTSUP;
+
+	if (core() && off >= 0 && len <= SSIZE_MAX && got)
+		r = core()->peek(fd, off, len, &p, got);
+	if (r == 0)
+		return p ? p : splitfs_copy_empty();
+	if (r == -ENOTSUP) {
+		const int err = wrong(fd, off, len, got);
+
+		if (err)
+			r = -err;
+		else if (atomic_load(&flags_now) & SPLITFS_COPY)
+			r = SPLITFS_CORE_COPY;
+	}
+	if (r == SPLITFS_CORE_COPY)
+		return splitfs_copy_peek(fd, off, len, got);
+	errno = -r;
+	return NULL;
+}
+
+EXPORT int splitfs_peekv(int fd, off_t off, size_t len, struct iovec *iov, int max, size_t *got)
+{
+	const void *p;
+
+	if (max < 1 || !iov) {
+		errno = EINVAL;
+		return -1;
+	}
+	p = splitfs_peek(fd, off, len, got);
+	if (!p)
+		return -1;
+	if (*got == 0) {
+		splitfs_unpeek(p);
+		return 0;
+	}
+	/* A snapshot is one piece in every core that there is; programs count on no more than `max`. */
+	iov->iov_base = (void *)p;
+	iov->iov_len = *got;
+	return 1;
+}
+
+EXPORT int splitfs_unpeek(const void *p)
+{
+	const int r = core() && p ? core()->unpeek(p) : -EINVAL;
+
+	if (r == 0)
+		return 0;
+	if (r != -EINVAL) {
+		errno = -r;
+		return -1;
+	}
+	return splitfs_copy_unpeek(p);
+}
