@@ -1,71 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs without the library open files of clients: who has to step down, who has to wait, and how long. */
-#include "played.h"
+#include "outsider.h"
 
 #include <sys/ptrace.h>
 
 static struct world w;
 static struct played_agent a;
-
-struct outsider {
-	pid_t pid;
-	int in, out; /* it reads from in's other end, and says on out's what it has done */
-};
-
-/* A process that opens the file and says so, and closes it when it is told. */
-static struct outsider outsider(int flags)
-{
-	int to[2], from[2];
-	struct outsider o;
-	char path[256], c;
-
-	snprintf(path, sizeof(path), "%s/f", w.dir);
-	CHECK_EQ(pipe(to), 0);
-	CHECK_EQ(pipe(from), 0);
-	fflush(NULL);
-	o.pid = fork();
-	CHECK(o.pid >= 0);
-	if (o.pid == 0) {
-		int fd;
-
-		close(to[1]);
-		fd = open(path, flags);
-		_exit(fd >= 0 && write(from[1], "o", 1) == 1 && read(to[0], &c, 1) == 1 && close(fd) == 0 &&
-				      write(from[1], "c", 1) == 1 && read(to[0], &c, 1) == 0
-			      ? 0
-			      : 1);
-	}
-	close(to[0]);
-	close(from[1]);
-	o.in = to[1];
-	o.out = from[0];
-	return o;
-}
-
-/* What it has done within timeout_ms, or 0. */
-static char said(const struct outsider *o, int timeout_ms)
-{
-	struct pollfd p = {o->out, POLLIN, 0};
-	char c = 0;
-
-	return poll(&p, 1, timeout_ms) > 0 && read(o->out, &c, 1) == 1 ? c : 0;
-}
-
-static void close_file(struct outsider *o)
-{
-	CHECK_EQ(write(o->in, "x", 1), 1);
-	CHECK_EQ(said(o, PATIENCE), 'c');
-}
-
-static void end(struct outsider *o)
-{
-	int status;
-
-	close(o->in);
-	CHECK_EQ(waitpid(o->pid, &status, 0), o->pid);
-	CHECK_EQ(status, 0);
-	close(o->out);
-}
 
 /* The client gives the file up when it is asked, and only then the open goes on. */
 static void step_down(struct played *c, const struct world_file *f, struct outsider *o)
@@ -73,9 +13,9 @@ static void step_down(struct played *c, const struct world_file *f, struct outsi
 	struct sfs_msg m;
 
 	CHECK_EQ(played_revoke(c, f, PATIENCE, &m), SFS_DELEG_NONE);
-	CHECK_EQ(said(o, 100), 0);
+	CHECK_EQ(outsider_said(o, 100), 0);
 	played_revoked(c, &m, true);
-	CHECK_EQ(said(o, PATIENCE), 'o');
+	CHECK_EQ(outsider_said(o, PATIENCE), 'o');
 }
 
 int main(void)
@@ -100,34 +40,34 @@ int main(void)
 
 	/* A reader: once. The client may have the file again while it reads. */
 	CHECK_EQ(played_acquire(&c[0], &f, 0), SFS_DELEG_EXCLUSIVE);
-	o = outsider(O_RDONLY);
+	o = outsider_open(&w, O_RDONLY);
 	step_down(&c[0], &f, &o);
 	CHECK_EQ(played_acquire(&c[0], &f, 0), SFS_DELEG_EXCLUSIVE);
-	close_file(&o);
-	end(&o);
+	outsider_close(&o);
+	outsider_end(&o);
 
 	/* Writers: SHARED for as long as one of them has it open. */
-	o = outsider(O_WRONLY | O_APPEND);
+	o = outsider_open(&w, O_WRONLY | O_APPEND);
 	step_down(&c[0], &f, &o);
-	o2 = outsider(O_RDONLY | O_TRUNC);
-	CHECK_EQ(said(&o2, PATIENCE), 'o');
+	o2 = outsider_open(&w, O_RDONLY | O_TRUNC);
+	CHECK_EQ(outsider_said(&o2, PATIENCE), 'o');
 	CHECK_EQ(played_acquire(&c[0], &f, 0), SFS_DELEG_SHARED);
-	close_file(&o);
+	outsider_close(&o);
 	CHECK_EQ(played_revoke(&c[0], &f, 100, &m), -1);
-	close_file(&o2);
-	end(&o2);
-	end(&o);
+	outsider_close(&o2);
+	outsider_end(&o2);
+	outsider_end(&o);
 	/* O_TRUNC with O_RDONLY closes as a reader: the agent learns of that end with the next one, here of this writer. */
-	o = outsider(O_RDWR);
-	CHECK_EQ(said(&o, PATIENCE), 'o');
-	close_file(&o);
+	o = outsider_open(&w, O_RDWR);
+	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
+	outsider_close(&o);
 	CHECK_EQ(played_revoke(&c[0], &f, PATIENCE, &m), SFS_DELEG_NONE);
 	played_revoked(&c[0], &m, true);
-	end(&o);
+	outsider_end(&o);
 	CHECK_EQ(played_acquire(&c[0], &f, 0), SFS_DELEG_EXCLUSIVE);
 
 	/* strict gets it for one write. */
-	o = outsider(O_RDWR);
+	o = outsider_open(&w, O_RDWR);
 	step_down(&c[0], &f, &o);
 	played_ask(&c[0], &f, f.fd, SFS_ACQ_EXCLUSIVE);
 	CHECK_EQ(played_recv(c[0].sock, &m, NULL, 0, PATIENCE), 1);
@@ -135,19 +75,19 @@ int main(void)
 	CHECK_EQ(m.b, SFS_ACQ_AT_ONCE);
 	CHECK_EQ(played_revoke(&c[0], &f, PATIENCE, &m), SFS_DELEG_SHARED);
 	played_revoked(&c[0], &m, true);
-	close_file(&o);
+	outsider_close(&o);
 	CHECK_EQ(played_revoke(&c[0], &f, PATIENCE, &m), SFS_DELEG_NONE);
 	played_revoked(&c[0], &m, true);
-	end(&o);
+	outsider_end(&o);
 
 	/* A client that does not answer holds it up for a while, no longer. */
 	CHECK_EQ(played_acquire(&c[0], &f, 0), SFS_DELEG_EXCLUSIVE);
-	o = outsider(O_RDONLY);
+	o = outsider_open(&w, O_RDONLY);
 	CHECK_EQ(played_revoke(&c[0], &f, PATIENCE, &m), SFS_DELEG_NONE);
-	CHECK_EQ(said(&o, 1000), 0);
-	CHECK_EQ(said(&o, PATIENCE), 'o');
-	close_file(&o);
-	end(&o);
+	CHECK_EQ(outsider_said(&o, 1000), 0);
+	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
+	outsider_close(&o);
+	outsider_end(&o);
 	played_revoked(&c[0], &m, true);
 	CHECK_EQ(played_acquire(&c[0], &f, 0), SFS_DELEG_EXCLUSIVE);
 
@@ -174,11 +114,11 @@ int main(void)
 	CHECK_EQ(ptrace(PTRACE_SEIZE, a.pid, NULL, NULL), 0);
 	CHECK_EQ(ptrace(PTRACE_INTERRUPT, a.pid, NULL, NULL), 0);
 	CHECK_EQ(waitpid(a.pid, NULL, __WALL), a.pid);
-	o = outsider(O_RDONLY);
-	CHECK_EQ(said(&o, 1000), 0);
-	CHECK_EQ(said(&o, PATIENCE), 'o');
-	close_file(&o);
-	end(&o);
+	o = outsider_open(&w, O_RDONLY);
+	CHECK_EQ(outsider_said(&o, 1000), 0);
+	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
+	outsider_close(&o);
+	outsider_end(&o);
 	CHECK_EQ(ptrace(PTRACE_DETACH, a.pid, NULL, NULL), 0);
 	CHECK_EQ(played_acquire(&c[0], &f, 0), SFS_DELEG_EXCLUSIVE);
 
@@ -188,10 +128,10 @@ int main(void)
 	CHECK_EQ(played_revoke(&c[0], &f, PATIENCE, &m), SFS_DELEG_SHARED);
 	played_revoked(&c[0], &m, true);
 	CHECK_EQ(played_answer(&c[1], PATIENCE), SFS_DELEG_SHARED);
-	o = outsider(O_RDWR);
-	CHECK_EQ(said(&o, PATIENCE), 'o');
-	close_file(&o);
-	end(&o);
+	o = outsider_open(&w, O_RDWR);
+	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
+	outsider_close(&o);
+	outsider_end(&o);
 	played_notify(&c[1], SFS_MSG_RELEASE, f.ino, f.gen);
 	played_close(&c[1]);
 
@@ -204,13 +144,13 @@ int main(void)
 	played_record(&w, &c[0], &f, 0, chunk, 0, 50, 4096);
 	close(fd);
 	played_close(&c[0]);
-	o = outsider(O_RDONLY);
-	CHECK_EQ(said(&o, PATIENCE), 'o');
+	o = outsider_open(&w, O_RDONLY);
+	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
 	CHECK_EQ(pread(f.fd, buf, 50, 0), 50);
 	for (int i = 0; i < 50; i++)
 		CHECK_EQ(buf[i], 'n');
-	close_file(&o);
-	end(&o);
+	outsider_close(&o);
+	outsider_end(&o);
 	agent_end(&a);
 	close(f.fd);
 	world_end(&w);

@@ -4,56 +4,10 @@
  * library waits until the client has stepped down, and who reads it does not wait. Who has it open for writing
  * already is found.
  */
-#include "played.h"
+#include "outsider.h"
 
 static struct world w;
 static struct played_agent a;
-
-/* A process that opens the file; says so, and ends when it is told. */
-struct outsider {
-	pid_t pid;
-	int in, out;
-};
-
-static struct outsider outsider(int flags)
-{
-	int to[2], from[2];
-	struct outsider o;
-	char path[256], c;
-
-	snprintf(path, sizeof(path), "%s/f", w.dir);
-	CHECK(pipe(to) == 0 && pipe(from) == 0);
-	fflush(NULL);
-	o.pid = fork();
-	CHECK(o.pid >= 0);
-	if (o.pid == 0) {
-		close(to[1]);
-		_exit(open(path, flags) >= 0 && write(from[1], "o", 1) == 1 && read(to[0], &c, 1) == 0 ? 0 : 1);
-	}
-	close(to[0]);
-	close(from[1]);
-	o.in = to[1];
-	o.out = from[0];
-	return o;
-}
-
-static bool opened(const struct outsider *o, int timeout_ms)
-{
-	struct pollfd p = {o->out, POLLIN, 0};
-	char c = 0;
-
-	return poll(&p, 1, timeout_ms) > 0 && read(o->out, &c, 1) == 1 && c == 'o';
-}
-
-static void end(struct outsider *o)
-{
-	int status;
-
-	close(o->in);
-	CHECK_EQ(waitpid(o->pid, &status, 0), o->pid);
-	CHECK_EQ(status, 0);
-	close(o->out);
-}
 
 static void send_watch(struct played *c, const struct world_file *f, int fd, struct sfs_msg *m)
 {
@@ -110,19 +64,21 @@ int main(void)
 	/* A reader is no reason to be asked; a writer is, and waits. */
 	CHECK_EQ(acquired(&c, &f, fd, 0), SFS_DELEG_EXCLUSIVE);
 	CHECK_EQ(watched(&c, &f, fd), 1);
-	o = outsider(O_RDONLY);
-	CHECK(opened(&o, PATIENCE));
-	end(&o);
+	o = outsider_open(&w, O_RDONLY);
+	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
+	outsider_close(&o);
+	outsider_end(&o);
 	CHECK_EQ(played_revoke(&c, &f, 50, &m), -1);
-	o = outsider(O_WRONLY);
+	o = outsider_open(&w, O_WRONLY);
 	CHECK_EQ(played_revoke(&c, &f, PATIENCE, &m), SFS_DELEG_NONE);
-	CHECK(!opened(&o, 100));
+	CHECK(!outsider_said(&o, 100));
 	played_revoked(&c, &m, true);
-	CHECK(opened(&o, PATIENCE));
+	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
 	/* As long as it has the file nobody has it alone, and the agent knows. */
 	CHECK_EQ(acquired(&c, &f, fd, 0), SFS_DELEG_SHARED);
 	CHECK_EQ(watched(&c, &f, fd), 0);
-	end(&o);
+	outsider_close(&o);
+	outsider_end(&o);
 	CHECK_EQ(played_revoke(&c, &f, PATIENCE, &m), SFS_DELEG_NONE);
 	played_revoked(&c, &m, true);
 	CHECK_EQ(acquired(&c, &f, fd, 0), SFS_DELEG_EXCLUSIVE);
@@ -130,11 +86,12 @@ int main(void)
 	played_notify(&c, SFS_MSG_RELEASE, f.ino, f.gen);
 
 	/* One that was there before anybody asked. */
-	o = outsider(O_RDWR);
-	CHECK(opened(&o, PATIENCE));
+	o = outsider_open(&w, O_RDWR);
+	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
 	CHECK_EQ(acquired(&c, &f, fd, 0), SFS_DELEG_EXCLUSIVE);
 	CHECK_EQ(watched(&c, &f, fd), 0);
-	end(&o);
+	outsider_close(&o);
+	outsider_end(&o);
 	CHECK_EQ(watched(&c, &f, fd), 1);
 
 	/* The agent after this one is told. */
@@ -143,12 +100,13 @@ int main(void)
 	played_close(&c);
 	CHECK_EQ(played_hello(&c, &a, SFS_POSIX, 0, fd), 0);
 	CHECK_EQ(acquired(&c, &f, fd, SFS_ACQ_RECLAIM | SFS_ACQ_WATCH), SFS_DELEG_EXCLUSIVE);
-	o = outsider(O_WRONLY);
+	o = outsider_open(&w, O_WRONLY);
 	CHECK_EQ(played_revoke(&c, &f, PATIENCE, &m), SFS_DELEG_NONE);
-	CHECK(!opened(&o, 100));
+	CHECK(!outsider_said(&o, 100));
 	played_revoked(&c, &m, true);
-	CHECK(opened(&o, PATIENCE));
-	end(&o);
+	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
+	outsider_close(&o);
+	outsider_end(&o);
 
 	played_close(&c);
 	agent_end(&a);

@@ -37,6 +37,20 @@ struct core_agent {
 	pthread_t thread;
 };
 
+/* A process has one configuration: without arguments the test runs itself once for each mode, named by argv[1]. True: it has. */
+static inline bool core_agent_modes(int argc, char **argv)
+{
+	static const char *const modes[] = {"posix", "sync", "strict"};
+
+	for (int m = 0; argc < 2 && m < 3; m++) {
+		char cmd[600];
+
+		snprintf(cmd, sizeof(cmd), "'%s' %s", argv[0], modes[m]);
+		CHECK_EQ(system(cmd), 0);
+	}
+	return argc < 2;
+}
+
 static inline void core_agent_send(int sock, const struct sfs_msg *m, const int *fds, int nfds)
 {
 	struct iovec iov = {(void *)m, sizeof(*m)};

@@ -198,20 +198,11 @@ static void call(struct file *f)
 
 int main(int argc, char **argv)
 {
-	static const char *const modes[] = {"posix", "sync", "strict"};
 	struct sfs_counters c;
 	struct core_agent a = {.slots = 64 + 40, .chunk_bytes = 2 << 20, .chunks_left = 2};
 
-	/* A process has one configuration: one child per mode. */
-	if (argc < 2) {
-		for (int m = 0; m < 3; m++) {
-			char cmd[600];
-
-			snprintf(cmd, sizeof(cmd), "'%s' %s", argv[0], modes[m]);
-			CHECK_EQ(system(cmd), 0);
-		}
+	if (core_agent_modes(argc, argv))
 		return 0;
-	}
 	state = test_seed(20261121);
 	core_agent_start(&a, argv[1]);
 	for (int i = 0; i < FILES; i++) {

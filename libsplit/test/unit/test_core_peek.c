@@ -218,19 +218,11 @@ static void held(void)
 
 int main(int argc, char **argv)
 {
-	static const char *const modes[] = {"posix", "sync", "strict"};
 	struct uffdio_api api = {.api = UFFD_API};
 	uint64_t state = 5;
 
-	if (argc < 2) {
-		for (int m = 0; m < 3; m++) {
-			char cmd[600];
-
-			snprintf(cmd, sizeof(cmd), "'%s' %s", argv[0], modes[m]);
-			CHECK_EQ(system(cmd), 0);
-		}
+	if (core_agent_modes(argc, argv))
 		return 0;
-	}
 	core_agent_start(&a, argv[1]);
 	snprintf(path, sizeof(path), "%s/file", a.root);
 	test_fill(&state, content, N);

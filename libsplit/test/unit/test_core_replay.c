@@ -282,20 +282,11 @@ static void call(struct file *f)
 
 int main(int argc, char **argv)
 {
-	static const char *const modes[] = {"posix", "sync", "strict"};
 	static const struct pm_recorder recorder = {event, NULL};
 	struct sfs_counters c;
 
-	/* A process has one configuration: one child per mode. */
-	if (argc < 2) {
-		for (int m = 0; m < 3; m++) {
-			char cmd[600];
-
-			snprintf(cmd, sizeof(cmd), "'%s' %s", argv[0], modes[m]);
-			CHECK_EQ(system(cmd), 0);
-		}
+	if (core_agent_modes(argc, argv))
 		return 0;
-	}
 	is_strict = strcmp(argv[1], "strict") == 0;
 	state = test_seed(20261121);
 	core_agent_start(&agent, argv[1]);

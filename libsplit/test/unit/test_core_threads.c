@@ -125,18 +125,10 @@ static void opened_again(void)
 
 int main(int argc, char **argv)
 {
-	static const char *const modes[] = {"posix", "sync", "strict"};
 	pthread_t t[APPENDERS + 3];
 
-	if (argc < 2) {
-		for (int m = 0; m < 3; m++) {
-			char cmd[600];
-
-			snprintf(cmd, sizeof(cmd), "'%s' %s", argv[0], modes[m]);
-			CHECK_EQ(system(cmd), 0);
-		}
+	if (core_agent_modes(argc, argv))
 		return 0;
-	}
 	core_agent_start(&a, argv[1]);
 	opened_again();
 	snprintf(shared, sizeof(shared), "%s/shared", a.root);

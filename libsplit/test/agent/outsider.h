@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A process without the library that has a file of the world open. */
+#ifndef TEST_OUTSIDER_H
+#define TEST_OUTSIDER_H
+
+#include "played.h"
+
+struct outsider {
+	pid_t pid;
+	int in, out; /* it reads from in's other end, and says on out's what it has done */
+};
+
+/* A process that opens the file "f" and says so, and closes it when it is told. */
+static inline struct outsider outsider_open(const struct world *w, int flags)
+{
+	int to[2], from[2];
+	struct outsider o;
+	char path[256], c;
+
+	snprintf(path, sizeof(path), "%s/f", w->dir);
+	CHECK_EQ(pipe(to), 0);
+	CHECK_EQ(pipe(from), 0);
+	fflush(NULL);
+	o.pid = fork();
+	CHECK(o.pid >= 0);
+	if (o.pid == 0) {
+		int fd;
+
+		close(to[1]);
+		fd = open(path, flags);
+		_exit(fd >= 0 && write(from[1], "o", 1) == 1 && read(to[0], &c, 1) == 1 && close(fd) == 0 &&
+				      write(from[1], "c", 1) == 1 && read(to[0], &c, 1) == 0
+			      ? 0
+			      : 1);
+	}
+	close(to[0]);
+	close(from[1]);
+	o.in = to[1];
+	o.out = from[0];
+	return o;
+}
+
+/* What it has done within timeout_ms, or 0. */
+static inline char outsider_said(const struct outsider *o, int timeout_ms)
+{
+	struct pollfd p = {o->out, POLLIN, 0};
+	char c = 0;
+
+	return poll(&p, 1, timeout_ms) > 0 && read(o->out, &c, 1) == 1 ? c : 0;
+}
+
+static inline void outsider_close(struct outsider *o)
+{
+	CHECK_EQ(write(o->in, "x", 1), 1);
+	CHECK_EQ(outsider_said(o, PATIENCE), 'c');
+}
+
+static inline void outsider_end(struct outsider *o)
+{
+	int status;
+
+	close(o->in);
+	CHECK_EQ(waitpid(o->pid, &status, 0), o->pid);
+	CHECK_EQ(status, 0);
+	close(o->out);
+}
+
+#endif
