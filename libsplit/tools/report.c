@@ -87,7 +87,7 @@ static int count_pool(struct report *rp, struct sfs_why *why)
 		char name[32];
 		struct stat st;
 
-		snprintf(name, sizeof(name), "%06u", chunks.v[i]);
+		sfs_number_name(name, chunks.v[i], "");
 		if (fstatat(rp->root.pool, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
 		rp->pool_files++;

@@ -209,8 +209,8 @@ void chunk_return(struct agent *a, struct client *c, uint64_t id)
 		client_drop(a, c, "RETURN of a staging file it does not have");
 		return;
 	}
-	snprintf(from, sizeof(from), "%06u", (uint32_t)id);
-	snprintf(to, sizeof(to), "%06u.tmp", (uint32_t)id);
+	sfs_number_name(from, (uint32_t)id, "");
+	sfs_number_name(to, (uint32_t)id, ".tmp");
 	if (renameat(a->root.pool, from, a->root.pool, to) < 0 && errno != ENOENT) {
 		agent_log(a, "rename staging file %s: %s", from, strerror(errno));
 		return; /* it stays in the lease and goes when the client goes */

@@ -5,9 +5,14 @@
 #include "agent/internal.h"
 #include "base/hash.h"
 
+static struct dnode **bucket(const struct agent *a, uint64_t ino)
+{
+	return &a->table[(ino * SFS_HASH_FACTOR >> 20) & (a->table_size - 1)];
+}
+
 static struct dnode **slot(const struct agent *a, uint64_t ino, uint32_t gen)
 {
-	struct dnode **p = &a->table[(ino * SFS_HASH_FACTOR >> 20) & (a->table_size - 1)];
+	struct dnode **p = bucket(a, ino);
 
 	while (*p && ((*p)->ino != ino || (*p)->gen != gen))
 		p = &(*p)->next;
@@ -60,7 +65,7 @@ static struct dnode *dnode_get(struct agent *a, uint64_t ino, uint32_t gen)
 
 struct dnode *deleg_first(const struct agent *a, uint64_t ino)
 {
-	struct dnode *d = a->table_size ? a->table[(ino * SFS_HASH_FACTOR >> 20) & (a->table_size - 1)] : NULL;
+	struct dnode *d = a->table_size ? *bucket(a, ino) : NULL;
 
 	while (d && d->ino != ino)
 		d = d->next;

@@ -33,6 +33,8 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/tenants.h"
+#include "agent/worker.h"
 #include "format/layout.h"
 #include "format/proto.h"
 #include "recover/recover.h"
@@ -54,14 +56,12 @@
 #define LOOKS_MAX	  4096u /* questions that wait */
 #define LOG_TIMES	  3u	/* the same for logs as below */
 #define CHUNK_TIMES	  3u	/* a tenant may have so many times the staging space that it leaves free */
-#define TENANT_NAME	  128
 #define OUTSIDER_BUCKETS  256
 #define OUTSIDER_WAIT_MS  3000 /* so long a program without the library waits in open for who has the file */
 #define SPARE_LOGS	  2u
 #define FIRST_SLOTS	  128u /* of a log that nobody has written to: 16 KiB */
 #define GROWTH		  8u   /* times as long, each time */
 #define SPARE_CHUNKS	  2u   /* at least so many staging files are kept ready, also when the pool is leased out */
-#define LESSER_MAX	  SFS_SPARE_LOGS_MAX /* staging files of a lesser size that are ready: one with each log */
 
 /* What an epoll event is about. */
 enum source_kind { SRC_LISTEN, SRC_SIGNAL, SRC_WORKER, SRC_OPENS, SRC_CLOSES, SRC_REQUEST, SRC_EVENT, SRC_PIDFD };
@@ -88,20 +88,6 @@ enum right {
 	RIGHT_READ,  /* a mount that is read-only, and its process sees no other: nothing of the volume's space */
 	RIGHT_MOUNT, /* a writable mount: a log */
 	RIGHT_WRITE, /* a file that it may write: staging files */
-};
-
-/* A pod, or whatever tells clients apart (tenants.c). */
-struct tenant {
-	struct tenant *next;
-	char name[TENANT_NAME];
-	uint32_t clients, strangers, holds, looks;
-	uint32_t chunks;     /* full-size staging files that it has */
-	uint32_t logs;	     /* blocks of its logs */
-	uint32_t nheld;	     /* clients whose requests wait */
-	uint64_t round;	     /* the last one in which something was done for it */
-	uint64_t round_us;   /* spent in that */
-	int64_t credit_us;   /* below 0: its requests wait */
-	uint64_t complained; /* ms: when it was last said that it is refused something; 0: never */
 };
 
 /* How a hold stands in the table (owners.h). */
@@ -191,91 +177,6 @@ struct client {
 	uint64_t wait_flags;
 	struct client *wait_next;
 	uint64_t wait_since, wait_report; /* ms: when it began, and after how long to say so */
-};
-
-/* A recovery: the worker owns client->lease and the targets while it is under way. */
-struct recovery_job {
-	struct recovery_job *next;
-	struct client *client;
-	struct target *targets;
-	size_t ntargets;
-	int err;
-	int totals_err;
-	struct sfs_recovery result;
-	struct sfs_why why;
-};
-
-/* A log that is to be longer. Done before the client's recovery may begin. */
-struct growth {
-	struct growth *next;
-	struct client *client;
-	int fd;
-	uint32_t from, slots;
-	int err;
-};
-
-/* Staging files of a lesser size that are ready. */
-struct spares {
-	uint32_t n, id[LESSER_MAX];
-};
-
-struct made {
-	uint32_t id;
-	int fd; /* of a log */
-};
-
-/* What is to be made, and what is waited for. */
-struct wanted {
-	uint32_t logs;
-	uint32_t chunks, chunks_now; /* the latter at once, the others within the budget */
-	uint32_t lesser[SFS_LESSER_SIZES], lesser_now;
-	bool log_urgent, chunk_urgent;
-};
-
-static inline uint32_t missing(uint32_t want, uint32_t have)
-{
-	return want > have ? want - have : 0;
-}
-
-/* The budget of filling the pool; the worker's. Times are nanoseconds of CLOCK_MONOTONIC. */
-struct fill {
-	unsigned percent; /* of one processor */
-	int lock_fd;	  /* held by the agent whose turn it is; or -1 */
-	bool turn;
-	uint64_t turn_until; /* then others may have it */
-	uint64_t rest_until; /* of what was spent last */
-};
-
-struct worker {
-	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t work;
-	int done_fd; /* eventfd: something is done */
-	bool stop;
-	bool started;
-	const struct sfs_root *root;
-	uint64_t chunk_bytes;
-	uint32_t log_slots; /* the most that a log has */
-	uint32_t next_log, next_chunk;
-	struct sfs_totals totals; /* the thread's, once it runs */
-
-	/* to do */
-	struct recovery_job *recover_first, *recover_last;
-	struct growth *grow;
-	struct wanted want;
-	struct fill fill;	   /* the thread's */
-	uint64_t reserve;	   /* bytes that what is leased may need in the files: no staging file is made of them */
-	struct sfs_numbers remove; /* staging files that were renamed away */
-	uint32_t remove_room;
-
-	/* done */
-	struct recovery_job *recovered;
-	struct growth *grown;
-	struct made *logs, *chunks;
-	uint32_t nlogs, nchunks, logs_room, chunks_room;
-	struct spares lesser[SFS_LESSER_SIZES];
-	int log_err, chunk_err; /* of the last try; cleared by the loop */
-	struct sfs_why log_why, chunk_why;
 };
 
 /* What the listener's thread passes on: somebody is about to open a file. fd: the kernel's, of the file. */
@@ -398,29 +299,6 @@ void client_request(struct agent *a, struct client *c);
 void client_hold(struct agent *a, struct client *c, bool hold);
 /* Has nothing come from it that is not read yet? */
 bool client_silent(const struct client *c);
-
-/* tenants.c */
-void tenants_start(struct agent *a);
-/* cgroups: /proc/PID/cgroup of the client; own: the name of the agent's own container. */
-void tenant_name(const char *cgroups, const char *own, uint32_t uid, char name[TENANT_NAME]);
-/* NULL: no memory. */
-struct tenant *tenant_of(struct agent *a, int pid, uint32_t uid);
-uint64_t tenant_clock(void); /* us */
-/* Has it had its part of this round of the loop? */
-bool tenant_waits(struct tenant *t, uint64_t round);
-/* So much time since then was its; the second: and not of its part of the round. */
-void tenant_spent(struct tenant *t, uint64_t since);
-void tenant_charge(struct tenant *t, uint64_t since);
-bool tenant_overdrawn(const struct tenant *t);
-/* True: requests wait for time; call again soon. */
-bool tenants_refill(struct agent *a);
-void tenants_free(struct agent *a);
-/* May one that has so many take one more of `all`, of which `taken` are taken? It may have `times` of what it leaves free. */
-bool tenant_may(uint32_t has, uint32_t taken, uint32_t all, uint32_t times);
-/* Say that it gets no more of something; once in a while, for who is refused tries again. */
-void tenant_refused(struct agent *a, struct tenant *t, uint32_t has, uint32_t all, const char *what);
-/* Who is put off, so that a newcomer may come in; NULL: nobody. */
-struct client *tenant_silent(const struct agent *a, const struct tenant *newcomer);
 
 /* chunks.c */
 void chunk_ask(struct agent *a, struct client *c, uint64_t bytes);
@@ -579,29 +457,6 @@ void outsider_timeouts(struct agent *a, uint64_t now);
 
 /* overdue.c */
 void overdue_check(struct agent *a, uint64_t now);
-
-/* worker.c */
-int worker_start(struct agent *a);
-void worker_stop(struct agent *a);
-void worker_recover(struct agent *a, struct recovery_job *job);
-void worker_want(struct agent *a, const struct wanted *want);
-/* False: no memory. */
-bool worker_grow(struct agent *a, struct client *c, uint32_t slots);
-/* Remove a staging file that has been renamed to NNNNNN.tmp. */
-void worker_remove(struct agent *a, uint32_t chunk);
-/* Collect what is done. */
-void worker_collect(struct agent *a);
-
-/* fill.c */
-/* lock: a file that the agents of a node share, or NULL: the budget is this agent's own. percent: 1 to 100, or 0 for the default. */
-int fill_start(struct fill *f, const char *lock, unsigned percent, struct sfs_why *why);
-void fill_stop(struct fill *f);
-/* When a staging file that nobody waits for may be made: 0 for now, and then it is our turn until fill_rest(); else look again then. */
-uint64_t fill_wait(struct fill *f, uint64_t now);
-/* A staging file took `cpu` nanoseconds of processor time. */
-void fill_spent(struct fill *f, uint64_t now, uint64_t cpu);
-/* Nothing to fill for now: others may fill theirs. */
-void fill_rest(struct fill *f);
 
 /* wire.c */
 int wire_send(int sock, const struct sfs_msg *m, const int *fds, int nfds);

@@ -129,15 +129,22 @@ bool tenant_waits(struct tenant *t, uint64_t round)
 	return t->round_us >= ROUND_US;
 }
 
-void tenant_spent(struct tenant *t, uint64_t since)
+static void charge(struct tenant *t, uint64_t us)
 {
-	t->round_us += tenant_clock() - since;
-	tenant_charge(t, since);
+	t->credit_us -= (int64_t)us;
 }
 
 void tenant_charge(struct tenant *t, uint64_t since)
 {
-	t->credit_us -= (int64_t)(tenant_clock() - since);
+	charge(t, tenant_clock() - since);
+}
+
+void tenant_spent(struct tenant *t, uint64_t since)
+{
+	const uint64_t us = tenant_clock() - since;
+
+	t->round_us += us;
+	charge(t, us);
 }
 
 bool tenant_overdrawn(const struct tenant *t)
@@ -145,14 +152,14 @@ bool tenant_overdrawn(const struct tenant *t)
 	return t->credit_us < 0;
 }
 
-bool tenants_refill(struct agent *a)
+void tenants_refill(struct agent *a)
 {
 	const uint64_t now = tenant_clock();
 	const int64_t earned = (int64_t)(now - a->tenants_refilled) * CPU_PERCENT / 100;
 	bool held = false;
 
 	if (earned == 0)
-		return a->nheld > 0;
+		return;
 	a->tenants_refilled = now;
 	for (struct tenant **p = &a->tenants, *t; (t = *p) != NULL;) {
 		t->credit_us = t->credit_us + earned > CREDIT_US ? CREDIT_US : t->credit_us + earned;
@@ -167,7 +174,6 @@ bool tenants_refill(struct agent *a)
 	for (struct client *c = held ? a->clients : NULL; c; c = c->next)
 		if (c->held && !tenant_overdrawn(c->tenant))
 			client_hold(a, c, false);
-	return a->nheld > 0;
 }
 
 void tenants_free(struct agent *a)

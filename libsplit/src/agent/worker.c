@@ -250,7 +250,7 @@ static void remove_chunks(struct worker *w)
 	for (uint32_t i = 0; i < list.n; i++) {
 		char name[32];
 
-		snprintf(name, sizeof(name), "%06u.tmp", list.v[i]);
+		sfs_number_name(name, list.v[i], ".tmp");
 		unlinkat(w->root->pool, name, 0); /* a leftover goes when the next agent starts */
 	}
 	free(list.v);

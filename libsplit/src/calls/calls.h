@@ -38,13 +38,6 @@ static inline bool sfs_ours(int fd)
 	return sfs_ours_unknown(fd);
 }
 
-/* Has this process opened fd, and is nothing more known of it? sfs_fix_stat() then looks at the table. */
-static inline bool sfs_only_opened(int fd)
-{
-	return (unsigned)fd < (unsigned)sfs_fds_len && __atomic_load_n(&sfs_fds_fresh[fd], __ATOMIC_ACQUIRE) &&
-	       !__atomic_load_n(&sfs_fds[fd], __ATOMIC_ACQUIRE);
-}
-
 /* A call of the C library made fd anew (socket, pipe, epoll_create, ...): forget what was known of the number. */
 static inline void sfs_fd_reset(int fd)
 {

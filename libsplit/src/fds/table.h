@@ -67,6 +67,13 @@ static inline bool sfs_fd_is_private(int fd)
 	return (unsigned)fd < (unsigned)sfs_fds_len && load_acquire(&sfs_fds[fd]) == SFS_PRIVATE;
 }
 
+/* Has this process opened fd, and is nothing more known of it? What others have done to the file the agent's table tells then. */
+static inline bool sfs_only_opened(int fd)
+{
+	return (unsigned)fd < (unsigned)sfs_fds_len && __atomic_load_n(&sfs_fds_fresh[fd], __ATOMIC_ACQUIRE) &&
+	       !__atomic_load_n(&sfs_fds[fd], __ATOMIC_ACQUIRE);
+}
+
 /* Its open file description when that is known already, or NULL. */
 static inline struct sfs_ofd *sfs_known(int fd)
 {

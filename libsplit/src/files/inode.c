@@ -378,16 +378,30 @@ static int own_fd(int fd, int accmode)
 }
 
 /* Size as the kernel has it; only when nothing is staged. */
-void sfs_inode_reload(struct sfs_inode *in)
+/* holes: somebody may have made some; else the size has changed and nothing more. */
+static void look_at_size(struct sfs_inode *in, bool holes)
 {
 	struct stat st;
 
 	if (in->fd < 0 || in->staging.count > 0 || sys_fstat(in->fd, &st) < 0)
 		return;
+	if (holes)
+		in->window.dense_known = false;
+	else
+		sfs_window_resized(&in->window, in->fd, in->ksize, (uint64_t)st.st_size);
 	in->ksize = in->size = (uint64_t)st.st_size;
-	in->window.dense_known = false;
 	if (in->window.populated > in->ksize)
 		in->window.populated = in->ksize;
+}
+
+void sfs_inode_reload(struct sfs_inode *in)
+{
+	look_at_size(in, true);
+}
+
+void sfs_inode_resize(struct sfs_inode *in)
+{
+	look_at_size(in, false);
 }
 
 /* 1: they are new. */
@@ -489,18 +503,6 @@ int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 		sfs_inode_reload(in);
 	in->ready = true;
 	return 0;
-}
-
-void sfs_inode_resize(struct sfs_inode *in)
-{
-	struct stat st;
-
-	if (in->fd < 0 || in->staging.count > 0 || sys_fstat(in->fd, &st) < 0)
-		return;
-	sfs_window_resized(&in->window, in->fd, in->ksize, (uint64_t)st.st_size);
-	in->ksize = in->size = (uint64_t)st.st_size;
-	if (in->window.populated > in->ksize)
-		in->window.populated = in->ksize;
 }
 
 /* Stores through a mapping leave mtime behind on some file systems: set it before anybody looks. */

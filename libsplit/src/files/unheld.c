@@ -33,9 +33,8 @@ static bool first(int fd, bool writes, uint64_t **place)
 	uint64_t all;
 
 	sfs_check_fork();
-	if ((unsigned)fd >= (unsigned)sfs_fds_len || !load_acquire(&sfs_fds_fresh[fd]) || sfs.nvolumes != 1 ||
-	    sfs.grant_first || !load_acquire(&vol->owners) || sfs_fds_flags[fd] >= SFS_FIRST_MOST ||
-	    (writes && !sfs_kernel_may_write(vol)))
+	if (!sfs_only_opened(fd) || sfs.nvolumes != 1 || sfs.grant_first || !load_acquire(&vol->owners) ||
+	    sfs_fds_flags[fd] >= SFS_FIRST_MOST || (writes && !sfs_kernel_may_write(vol)))
 		return false;
 	if (load_acquire(&vol->agent.state) == VOL_READY && vol->claims)
 		*place = &vol->claims->unnamed;
@@ -46,8 +45,8 @@ static bool first(int fd, bool writes, uint64_t **place)
 	__atomic_add_fetch(*place, 1, __ATOMIC_SEQ_CST);
 	all = __atomic_load_n(&vol->owners[SFS_OWNERS_ALL], __ATOMIC_SEQ_CST);
 	/* Another thread may have taken the descriptor over, or be asking for a grant of its file. */
-	if (likely((writes ? !sfs_owners_any(all) : sfs_owners_stagers(all) == 0) && load_acquire(&sfs_fds_fresh[fd]) &&
-		   !load_acquire(&sfs_fds[fd]) && __atomic_load_n(&sfs_files.asking, __ATOMIC_SEQ_CST) == 0)) {
+	if (likely((writes ? !sfs_owners_any(all) : sfs_owners_stagers(all) == 0) && sfs_only_opened(fd) &&
+		   __atomic_load_n(&sfs_files.asking, __ATOMIC_SEQ_CST) == 0)) {
 		sfs_fds_flags[fd] += SFS_FIRST_CALL;
 		return true;
 	}

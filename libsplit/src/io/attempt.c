@@ -179,30 +179,27 @@ static int plan_store(struct sfs_attempt *a, uint64_t pos)
 }
 
 /*
- * While it is copied its signal handlers run; one that forks or looks at the offset is not to see it behind bytes that are not there yet.
- * Short ones are made in one section of the lock. Of longer ones it is seen.
- */
-static bool shows_reserved(const struct sfs_attempt *a)
-{
-	return a->at_offset && !a->append && !a->mem && a->n <= SHOWN_MIN && sfs_ofd_shared(a->ofd);
-}
-
-/*
- * Nor is one to see it that runs while space or slots are got: they are there before the offset is reserved, unless another thread takes them.
+ * Signal handlers run while it is copied, and while space or slots are got. One that forks or looks at the offset is not to see it behind
+ * bytes that are not there yet. So a short write that reserves it has all of that before, unless another thread takes it, and is made in one
+ * section of the lock. 0: it may be reserved. Of longer writes it is seen.
  */
 static int before_reserved(struct sfs_attempt *a)
 {
-	const struct sfs_staging *st = &a->in->staging;
+	struct sfs_inode *in = a->in;
 	const uint64_t blocks = a->n / SFS_BLOCK + 2;
 	int r = 0;
 
-	if (!a->at_offset || a->append || a->reserved || a->part || a->n > SHOWN_MIN || !sfs_ofd_shared(a->ofd))
+	if (!a->at_offset || a->append || a->n > SHOWN_MIN || !sfs_ofd_shared(a->ofd))
 		return 0;
-	if (!sfs_log_has(&a->in->vol->log, &a->in->slots, SLOTS_FEW))
+	if (!a->mem)
+		return SFS_GATHER;
+	if (a->reserved || a->part)
+		return 0;
+	if (!sfs_log_has(&in->vol->log, &in->slots, SLOTS_FEW))
 		r = -EAGAIN;
-	else if (st->region_end - st->region_next < blocks && !sfs_pool_room(&a->in->vol->pool, blocks))
+	else if (in->staging.region_end - in->staging.region_next < blocks && !sfs_pool_room(&in->vol->pool, blocks))
 		r = -ENOBUFS;
-	return r && sfs_in_place(a->in, about(a), a->n) ? 0 : r;
+	return r && sfs_in_place(in, about(a), a->n) ? 0 : r;
 }
 
 /* Lock held. What is to be done, and where; 0, or as sfs_attempt(). */
@@ -217,8 +214,6 @@ static int plan(struct sfs_attempt *a)
 	a->way = SFS_WAY_KERNEL;
 	if (!served || in->by_kernel > 0)
 		return 0;
-	if (shows_reserved(a))
-		return SFS_GATHER;
 	r = before_reserved(a);
 	if (r == 0)
 		r = sfs_attempt_offset(a);
@@ -318,16 +313,6 @@ static bool in_child(const struct sfs_attempt *a)
 	return unlikely(a->forks != sfs.forks);
 }
 
-/* The lock goes: sfs_inode_lock() took it where `alone`, sfs_inode_take() otherwise. */
-static void leave(struct sfs_inode *in, bool alone, uint64_t *op)
-{
-	if (alone)
-		sfs_inode_unlock(in);
-	else
-		sfs_inode_drop(in);
-	sfs_op_end(op);
-}
-
 /* All of it is copied. Lock held. */
 static ssize_t landed(struct sfs_attempt *a)
 {
@@ -354,7 +339,7 @@ static ssize_t in_flight(struct sfs_attempt *a, bool alone, uint64_t *op)
 		sfs_flight_stores(in, &a->fly, (uint64_t)a->at, (uint64_t)a->at + a->n);
 	else if (begun)
 		sfs_flight_stages(&a->fly, &a->st);
-	leave(in, alone, op);
+	sfs_io_leave(in, alone, op);
 	if (!begun)
 		return SFS_GATHER;
 	ok = sfs_try(copy, a, &f);
@@ -371,7 +356,7 @@ static ssize_t in_flight(struct sfs_attempt *a, bool alone, uint64_t *op)
 	sfs_inode_take(in);
 	r = ok ? landed(a) : faulted(a, &f);
 	sfs_flight_end(in, &a->fly);
-	leave(in, false, op);
+	sfs_io_leave(in, false, op);
 	return r;
 }
 
@@ -404,6 +389,6 @@ ssize_t sfs_attempt(struct sfs_attempt *a)
 			return in_flight(a, alone, op);
 		r = at_once(a);
 	}
-	leave(in, alone, op);
+	sfs_io_leave(in, alone, op);
 	return r == 0 ? sfs_attempt_kernel(a) : r;
 }

@@ -55,7 +55,7 @@ static void appended(struct sfs_attempt *a, ssize_t r)
 	struct stat st;
 
 	if (a->at_offset)
-		a->at = sfs_offset_kernels(a) - r;
+		a->at = sfs_offset_adopt(a) - r;
 	else if (sys_fstat(a->fd, &st) == 0 && st.st_size >= r)
 		a->at = st.st_size - r;
 }

@@ -69,7 +69,7 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only);
 /* Longer ones take no short way: what that spares is nothing beside their copy. */
 #define SFS_LONG (16u << 10)
 
-/* calls/meta.c: the kernel's view of the file is made true, or has changed. */
+/* calls/kernel_view.c: the kernel's view of the file is made true, or has changed. */
 int sfs_make_true(int fd, bool forever);
 int sfs_true_to_look(int fd);
 void sfs_changed(int fd);
@@ -84,6 +84,15 @@ ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flag
 int sfs_peek(int fd, off_t off, size_t len, const void **p, size_t *got);
 int sfs_unpeek(const void *p);
 int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd);
+/* The lock and the mark go: sfs_inode_lock() took it where `alone`, sfs_inode_take() otherwise. */
+static inline void sfs_io_leave(struct sfs_inode *in, bool alone, uint64_t *op)
+{
+	if (alone)
+		sfs_inode_unlock(in);
+	else
+		sfs_inode_drop(in);
+	sfs_op_end(op);
+}
 /* Is everything there that sfs_io_prepare() provides, without asking anybody? */
 bool sfs_io_prepared(const struct sfs_inode *in);
 /* The window or the file, not what is staged: [off, off + n) as the kernel has it, zeros beyond its end. */

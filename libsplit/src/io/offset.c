@@ -22,7 +22,7 @@ void sfs_offset_set(const struct sfs_attempt *a, off_t to)
 	sfs_mutex_drop(&ofd->lock);
 }
 
-off_t sfs_offset_kernels(const struct sfs_attempt *a)
+off_t sfs_offset_adopt(const struct sfs_attempt *a)
 {
 	struct sfs_ofd *ofd = a->ofd;
 	off_t off;

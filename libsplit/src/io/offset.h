@@ -13,7 +13,7 @@ off_t sfs_offset_now(const struct sfs_attempt *a);
 /* Unless the description was closed meanwhile. */
 void sfs_offset_set(const struct sfs_attempt *a, off_t to);
 /* The kernel has written at its own offset, which becomes ours: that of the last call where several threads make such calls. Returns it. */
-off_t sfs_offset_kernels(const struct sfs_attempt *a);
+off_t sfs_offset_adopt(const struct sfs_attempt *a);
 /* a->pos becomes it, and it is reserved where others move it; nothing of an append. 0, or a negative errno value. */
 int sfs_attempt_offset(struct sfs_attempt *a);
 /* It moves behind the bytes that are about to be written. Not of an append: where that goes only its end tells. */

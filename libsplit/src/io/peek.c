@@ -184,11 +184,7 @@ static int attempt(struct peek *k)
 		r = make_ready(k);
 	if (r == 0)
 		r = pin(k);
-	if (alone)
-		sfs_inode_unlock(in);
-	else
-		sfs_inode_drop(in);
-	sfs_op_end(op);
+	sfs_io_leave(in, alone, op);
 	return r;
 }
 

@@ -199,7 +199,7 @@ static int remove_unfinished(const struct sfs_root *r, struct sfs_why *why)
 	for (uint32_t i = 0; !err && i < left.n; i++) {
 		char name[32];
 
-		snprintf(name, sizeof(name), "%06u.tmp", left.v[i]);
+		sfs_number_name(name, left.v[i], ".tmp");
 		if (unlinkat(r->log, name, 0) < 0 && errno != ENOENT)
 			err = -errno;
 	}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The worker thread, and what it shares with the loop; part of agent/internal.h. */
+#ifndef SFS_AGENT_WORKER_H
+#define SFS_AGENT_WORKER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "control/store.h"
+#include "recover/recover.h"
+
+#define LESSER_MAX SFS_SPARE_LOGS_MAX /* staging files of a lesser size that are ready: one with each log */
+
+struct agent;
+struct client;
+struct target;
+
+/* A recovery: the worker owns client->lease and the targets while it is under way. */
+struct recovery_job {
+	struct recovery_job *next;
+	struct client *client;
+	struct target *targets;
+	size_t ntargets;
+	int err;
+	int totals_err;
+	struct sfs_recovery result;
+	struct sfs_why why;
+};
+
+/* A log that is to be longer. Done before the client's recovery may begin. */
+struct growth {
+	struct growth *next;
+	struct client *client;
+	int fd;
+	uint32_t from, slots;
+	int err;
+};
+
+/* Staging files of a lesser size that are ready. */
+struct spares {
+	uint32_t n, id[LESSER_MAX];
+};
+
+struct made {
+	uint32_t id;
+	int fd; /* of a log */
+};
+
+/* What is to be made, and what is waited for. */
+struct wanted {
+	uint32_t logs;
+	uint32_t chunks, chunks_now; /* the latter at once, the others within the budget */
+	uint32_t lesser[SFS_LESSER_SIZES], lesser_now;
+	bool log_urgent, chunk_urgent;
+};
+
+static inline uint32_t missing(uint32_t want, uint32_t have)
+{
+	return want > have ? want - have : 0;
+}
+
+/* The budget of filling the pool; the worker's. Times are nanoseconds of CLOCK_MONOTONIC. */
+struct fill {
+	unsigned percent; /* of one processor */
+	int lock_fd;	  /* held by the agent whose turn it is; or -1 */
+	bool turn;
+	uint64_t turn_until; /* then others may have it */
+	uint64_t rest_until; /* of what was spent last */
+};
+
+struct worker {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t work;
+	int done_fd; /* eventfd: something is done */
+	bool stop;
+	bool started;
+	const struct sfs_root *root;
+	uint64_t chunk_bytes;
+	uint32_t log_slots; /* the most that a log has */
+	uint32_t next_log, next_chunk;
+	struct sfs_totals totals; /* the thread's, once it runs */
+
+	/* to do */
+	struct recovery_job *recover_first, *recover_last;
+	struct growth *grow;
+	struct wanted want;
+	struct fill fill;	   /* the thread's */
+	uint64_t reserve;	   /* bytes that what is leased may need in the files: no staging file is made of them */
+	struct sfs_numbers remove; /* staging files that were renamed away */
+	uint32_t remove_room;
+
+	/* done */
+	struct recovery_job *recovered;
+	struct growth *grown;
+	struct made *logs, *chunks;
+	uint32_t nlogs, nchunks, logs_room, chunks_room;
+	struct spares lesser[SFS_LESSER_SIZES];
+	int log_err, chunk_err; /* of the last try; cleared by the loop */
+	struct sfs_why log_why, chunk_why;
+};
+
+/* worker.c */
+int worker_start(struct agent *a);
+void worker_stop(struct agent *a);
+void worker_recover(struct agent *a, struct recovery_job *job);
+void worker_want(struct agent *a, const struct wanted *want);
+/* False: no memory. */
+bool worker_grow(struct agent *a, struct client *c, uint32_t slots);
+/* Remove a staging file that has been renamed to NNNNNN.tmp. */
+void worker_remove(struct agent *a, uint32_t chunk);
+/* Collect what is done. */
+void worker_collect(struct agent *a);
+
+/* fill.c */
+/* lock: a file that the agents of a node share, or NULL: the budget is this agent's own. percent: 1 to 100, or 0 for the default. */
+int fill_start(struct fill *f, const char *lock, unsigned percent, struct sfs_why *why);
+void fill_stop(struct fill *f);
+/* When a staging file that nobody waits for may be made: 0 for now, and then it is our turn until fill_rest(); else look again then. */
+uint64_t fill_wait(struct fill *f, uint64_t now);
+/* A staging file took `cpu` nanoseconds of processor time. */
+void fill_spent(struct fill *f, uint64_t now, uint64_t cpu);
+/* Nothing to fill for now: others may fill theirs. */
+void fill_rest(struct fill *f);
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Handing a file to the kernel for a call that we do not serve: its view is made true before, and looked at afterwards. */
+#include <errno.h>
+
+#include "base/sys.h"
+#include "files/unheld.h"
+#include "format/identity.h"
+#include "io/io.h"
+#include "io/peek.h"
+#include "calls/calls.h"
+
+static int publish_marked(struct sfs_inode *in)
+{
+	uint64_t *op;
+	int r;
+
+	/* In a signal handler: the call that it interrupted is not complete, and may never be. */
+	if (!(in->live || in->staging.count > 0 || in->touched) || !sfs_op_begin(in, &op))
+		return 0;
+	r = sfs_flush_unlocked(in, SFS_PUBLISH);
+	sfs_op_end(op);
+	return r;
+}
+
+static int all_true_one(struct sfs_inode *in, void *arg)
+{
+	(void)arg;
+	publish_marked(in);
+	return 0;
+}
+
+void sfs_all_true(void)
+{
+	sfs_check_fork();
+	for (int i = 0; i < sfs.nvolumes; i++)
+		if (sfs.volumes[i].agent.state == VOL_READY)
+			sfs_inodes_each(&sfs.volumes[i], all_true_one, NULL);
+}
+
+static void push_offset(struct sfs_ofd *ofd, int fd)
+{
+	sfs_mutex_lock(&ofd->lock);
+	if (!ofd->kernel_off)
+		sys_lseek(fd, ofd->off, SEEK_SET);
+	sfs_mutex_unlock(&ofd->lock);
+}
+
+/*
+ * The file itself, through fd, which was opened with `flags`; between sfs_op_begin() and sfs_op_end(). changes: its bytes may be others after
+ * the call that follows.
+ */
+static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever, bool changes)
+{
+	int r;
+
+	sfs_inode_lock(in);
+	/* Mapped: no descriptor of ours is needed, and the process may have a lock on the file. */
+	in->kernel_only = in->kernel_only || (forever && in->fd < 0 && in->vol->owners);
+	r = in->kernel_only && !in->gen ? sfs_generation(fd, &in->gen) : 0;
+	/* Another process may have it staged: taking part in the delegation makes that one relink. */
+	if (r == 0)
+		r = sfs_inode_ready(in, fd, flags);
+	if (r == 0)
+		r = sfs_flush(in, SFS_RETIRE);
+	if ((r == 0 || r == -EAGAIN) && changes) {
+		const int saved = sfs_pins_save_all(&in->pins);
+
+		r = saved < 0 ? saved : r;
+	}
+	in->kdirty = true;
+	if (forever && (r == 0 || r == -EAGAIN))
+		in->kernel_only = true;
+	sfs_inode_unlock(in);
+	return r == -EAGAIN ? sfs_checkpoint(in->vol, true) : r;
+}
+
+int sfs_give_up_known(dev_t dev, ino_t ino)
+{
+	struct sfs_inode *in;
+	uint64_t *op, signals;
+	int r = SFS_UNKNOWN, fd;
+
+	sfs_check_fork();
+	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
+	in = sfs_inode_ref(dev, ino);
+	fd = in ? sfs_inode_fd(in) : -1;
+	if (in && fd < 0)
+		r = 0; /* it is not open, and nothing is staged */
+	else if (in && sfs_op_begin(in, &op)) {
+		r = make_inode_true(in, fd, O_RDONLY, true, true);
+		sfs_op_end(op);
+	} else if (in) {
+		r = -EDEADLK;
+	}
+	if (in)
+		sfs_inode_put(in);
+	sfs_signals_restore(signals);
+	return r;
+}
+
+/* What the call that follows does. */
+enum then {
+	THEN_CHANGES,	   /* it may change bytes of the file */
+	THEN_CHANGES_EVER, /* so may others that are not seen, from then on */
+	THEN_ASKS,	   /* it changes none, and is worth a grant */
+	THEN_LOOKS,	   /* it changes none, and asks for no grant */
+};
+
+static int make_true(int fd, enum then then)
+{
+	const bool forever = then == THEN_CHANGES_EVER;
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	struct sfs_inode *in;
+	uint64_t *op;
+	bool looks;
+	int r;
+
+	if (!ofd)
+		return 0;
+	in = ofd->inode;
+	looks = then == THEN_LOOKS && sfs_unheld(in);
+	if (looks) {
+		r = sfs_unheld_look(in);
+		if (r < 0 || ofd->kernel_off)
+			return r;
+	}
+	if (!sfs_op_begin(in, &op))
+		return -EDEADLK;
+	r = looks ? 0 : make_inode_true(in, fd, ofd->flags, forever, then == THEN_CHANGES || forever);
+	push_offset(ofd, fd);
+	if (forever) {
+		__atomic_and_fetch(&ofd->lazy, ~SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
+		ofd->kernel_off = true;
+	}
+	sfs_op_end(op);
+	return r;
+}
+
+int sfs_make_true(int fd, bool forever)
+{
+	return make_true(fd, forever ? THEN_CHANGES_EVER : THEN_CHANGES);
+}
+
+/* From here to change_end() no snapshot of the file is taken; there is none whose bytes are the file's. */
+static int change_begin(struct sfs_inode *in, struct sfs_change *c)
+{
+	uint64_t *op;
+	int r;
+
+	if (!sfs_op_begin(in, &op))
+		return -EDEADLK;
+	c->in = sfs_inode_ref(in->dev, in->ino);
+	sfs_inode_take(in);
+	r = c->in == in ? sfs_pins_save_all(&in->pins) : -EBADF; /* closed by another thread meanwhile */
+	in->changing += r == 0;
+	sfs_inode_drop(in);
+	sfs_op_end(op);
+	if (r < 0 && c->in) {
+		sfs_inode_put(c->in);
+		c->in = NULL;
+	}
+	return r;
+}
+
+static void change_end(struct sfs_inode *in)
+{
+	uint64_t *op;
+
+	if (sfs_op_begin(in, &op)) {
+		sfs_inode_take(in);
+		in->changing -= in->changing > 0;
+		sfs_inode_drop(in);
+		sfs_op_end(op);
+	}
+	sfs_inode_put(in);
+}
+
+int sfs_true_to_change(int fd, struct sfs_change *c)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	int r = 0;
+
+	*c = (struct sfs_change){0};
+	if (!ofd)
+		return 0;
+	if (sfs_unheld(ofd->inode))
+		r = sfs_true_to_look(fd); /* the offset is the kernel's then */
+	if (r == 0)
+		r = sfs_unheld_claim(ofd->inode, fd, &c->claim);
+	if (r != SFS_PASS)
+		return r;
+	r = sfs_make_true(fd, false);
+	return r < 0 ? r : change_begin(ofd->inode, c);
+}
+
+void sfs_change_over(int fd, struct sfs_change *c)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+
+	if (c->claim && ofd)
+		sfs_unheld_unclaim(ofd->inode, c->claim);
+	if (c->in)
+		change_end(c->in);
+	sfs_changed(fd);
+}
+
+static int save_one(struct sfs_inode *in, void *arg)
+{
+	uint64_t *op;
+
+	(void)arg;
+	if (!sfs_op_begin(in, &op))
+		return 0;
+	sfs_inode_take(in);
+	sfs_pins_save_all(&in->pins); /* without memory they show what the file becomes */
+	sfs_inode_drop(in);
+	sfs_op_end(op);
+	return 0;
+}
+
+void sfs_snapshots_save(void)
+{
+	for (int i = 0; i < sfs.nvolumes; i++)
+		sfs_inodes_each(&sfs.volumes[i], save_one, NULL);
+}
+
+void sfs_snapshots_bar(void)
+{
+	sfs_peek_bar(true);
+	sfs_snapshots_save();
+}
+
+void sfs_snapshots_allow(void)
+{
+	sfs_peek_bar(false);
+}
+
+int sfs_true_to_look(int fd)
+{
+	return make_true(fd, THEN_LOOKS);
+}
+
+int sfs_true_to_lock(int fd)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	int r;
+
+	/* Where writes ask for a grant they find our descriptor then. */
+	r = make_true(fd, ofd && sfs_kernel_may_write(ofd->inode->vol) ? THEN_LOOKS : THEN_ASKS);
+	if (ofd)
+		ofd->inode->locked = true;
+	return r;
+}
+
+void sfs_changed(int fd)
+{
+	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	struct sfs_inode *in;
+	uint64_t *op;
+	off_t off;
+
+	if (!ofd || (sfs_unheld(ofd->inode) && ofd->kernel_off) || !sfs_op_begin(ofd->inode, &op))
+		return;
+	in = ofd->inode;
+	sfs_inode_lock(in);
+	if (in->ready)
+		sfs_inode_reload(in);
+	sfs_inode_unlock(in);
+	sfs_mutex_lock(&ofd->lock);
+	off = ofd->kernel_off ? 0 : sys_lseek(fd, 0, SEEK_CUR);
+	if (!ofd->kernel_off && off >= 0)
+		ofd->off = off;
+	sfs_mutex_unlock(&ofd->lock);
+	sfs_op_end(op);
+}
+
+int sfs_make_path_true(int dirfd, const char *path, int at_flags)
+{
+	struct stat st;
+	struct sfs_inode *in;
+	uint64_t signals;
+	int r = 0;
+
+	sfs_check_fork();
+	if (!sfs_files.granted || sys_fstatat(dirfd, path, &st, at_flags & (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)) < 0)
+		return 0;
+	signals = sfs_signals_block();
+	in = sfs_inode_ref(st.st_dev, st.st_ino);
+	if (in) {
+		/*
+		 * The call that follows changes a name or an attribute, which a later fsync is to commit. It may be the last name:
+		 * an inode that is not open does not keep the blocks for long.
+		 */
+		in->kdirty = true;
+		in->park.age = SFS_AGE_OLD;
+		r = publish_marked(in);
+		sfs_inode_put(in);
+	}
+	sfs_signals_restore(signals);
+	return r;
+}

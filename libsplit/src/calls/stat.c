@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What stat says of a file, while bytes of it are staged here or by others. */
+#include <linux/stat.h>
+#include <sys/sysmacros.h>
+
+#include "base/sys.h"
+#include "files/unheld.h"
+#include "io/io.h"
+#include "calls/calls.h"
+
+/*
+ * The inode that a stat result is about, when what the kernel said of it may be old; with a reference. The service thread may have
+ * been relinking while the kernel was asked: then the size is neither the old nor the new one.
+ */
+static struct sfs_inode *stale(dev_t dev, ino_t ino, uint64_t size)
+{
+	struct sfs_inode *in = sfs_inode_ref(dev, ino);
+
+	if (in && in->staging.count == 0 && !in->touched && in->grant.deleg != SFS_DELEG_NONE && in->size == size) {
+		sfs_inode_put(in);
+		return NULL;
+	}
+	return in;
+}
+
+/* What the kernel said of a file of a volume. */
+enum truth {
+	TRUE_AS_IT_IS,
+	TRUE_NOW,  /* *now is what stat should say */
+	ASK_AGAIN, /* another process had bytes of it staged, and has relinked them since */
+};
+
+/* The file is open here and this process may have staged bytes of it. */
+static enum truth own_truth(struct sfs_inode *in, struct stat *now)
+{
+	enum truth known = TRUE_AS_IT_IS;
+	uint64_t *op;
+
+	if (!sfs_op_begin(in, &op))
+		return known;
+	sfs_inode_lock(in);
+	if (in->fd >= 0) {
+		sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
+		sfs_inode_times(in);
+		known = sys_fstat(in->fd, now) == 0 ? TRUE_NOW : TRUE_AS_IT_IS;
+		if (known == TRUE_NOW && in->staging.count > 0 && (uint64_t)now->st_size < in->size) {
+			now->st_size = (off_t)in->size;
+			now->st_blocks += (blkcnt_t)(in->staging.count * (SFS_BLOCK / 512));
+		}
+	}
+	sfs_inode_unlock(in);
+	sfs_op_end(op);
+	return known;
+}
+
+static enum truth truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
+{
+	struct sfs_volume *vol = sfs.nvolumes ? sfs_volume_of(dev) : NULL;
+	enum truth known = TRUE_AS_IT_IS;
+	struct sfs_inode *in;
+	uint64_t signals;
+
+	if (!vol)
+		return known;
+	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
+	in = stale(dev, ino, size);
+	if (in && !sfs_unheld(in))
+		known = own_truth(in, now);
+	if (in)
+		sfs_inode_put(in);
+	sfs_signals_restore(signals);
+	if (known == TRUE_NOW || !sfs_owners_known(vol) || sfs_owners_clean(vol, NULL, ino))
+		return known;
+	/* Who does not answer in time is not waited for by who only looks. */
+	return sfs_ask_first(vol, NULL, ino) == 0 ? ASK_AGAIN : TRUE_AS_IT_IS;
+}
+
+bool sfs_fix_stat(struct stat *st)
+{
+	struct stat now;
+	const enum truth t = S_ISREG(st->st_mode) ? truth(st->st_dev, st->st_ino, (uint64_t)st->st_size, &now) : TRUE_AS_IT_IS;
+
+	if (t == TRUE_NOW)
+		*st = now;
+	return t == ASK_AGAIN;
+}
+
+bool sfs_fix_statx(struct statx *stx)
+{
+	enum truth t = TRUE_AS_IT_IS;
+	struct stat now;
+
+	if (S_ISREG(stx->stx_mode))
+		t = truth(makedev(stx->stx_dev_major, stx->stx_dev_minor), stx->stx_ino, stx->stx_size, &now);
+	if (t != TRUE_NOW)
+		return t == ASK_AGAIN;
+	stx->stx_mtime.tv_sec = now.st_mtim.tv_sec;
+	stx->stx_mtime.tv_nsec = (uint32_t)now.st_mtim.tv_nsec;
+	stx->stx_ctime.tv_sec = now.st_ctim.tv_sec;
+	stx->stx_ctime.tv_nsec = (uint32_t)now.st_ctim.tv_nsec;
+	stx->stx_size = (uint64_t)now.st_size;
+	stx->stx_blocks = (uint64_t)now.st_blocks;
+	return false;
+}
