@@ -64,7 +64,7 @@ func StartPrometheus(tb testing.TB, rules string, targets []Target) promv1.API {
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	address := freeAddress(tb)
+	address := FreeAddress(tb)
 	log := &bytes.Buffer{}
 	cmd := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -87,8 +87,8 @@ func StartPrometheus(tb testing.TB, rules string, targets []Target) promv1.API {
 	return prometheus
 }
 
-// freeAddress is one that nobody listens on now.
-func freeAddress(tb testing.TB) string {
+// FreeAddress is one that nobody listens on now.
+func FreeAddress(tb testing.TB) string {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"splitfs.io/splitfs/charts/charttest"
 	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
@@ -70,7 +71,7 @@ func serveDevices(t *testing.T, d realDevice) *service {
 		// A call that meets the watch is aborted and repeated, by kubelet; here each is made once.
 		watchInterval: time.Hour,
 
-		binary: binary, library: library, httpEndpoint: freeAddress(t),
+		binary: binary, library: library, httpEndpoint: charttest.FreeAddress(t),
 	}
 	if err := s.options.complete(); err != nil {
 		t.Fatal(err)

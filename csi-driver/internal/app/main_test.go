@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
+	"splitfs.io/splitfs/charts/charttest"
 	"splitfs.io/splitfs/csi-driver/internal/killtest"
 	"splitfs.io/splitfs/csi-driver/internal/splitfstest"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
@@ -83,7 +83,7 @@ func startNodeWith(t *testing.T, binary, library string, capacity int64) *servic
 		nodeName: "node-1", kubeletDir: filepath.Join(dir, "kubelet"), register: true, dataDir: filepath.Join(dir, "data"),
 		devices:   deviceOptions{devices: []string{volume.DeviceEmulated}, emulatedCapacity: quantity(capacity), regionPercent: 100, namespaceMap: "dev"},
 		poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB), poolFillPercent: 25,
-		maxVolumes: 16, watchInterval: time.Second, binary: binary, library: library, httpEndpoint: freeAddress(t), inspectEndpoint: freeAddress(t),
+		maxVolumes: 16, watchInterval: time.Second, binary: binary, library: library, httpEndpoint: charttest.FreeAddress(t), inspectEndpoint: charttest.FreeAddress(t),
 	}
 	if err := s.options.complete(); err != nil {
 		t.Fatal(err)
@@ -115,16 +115,6 @@ func (s *service) start() {
 			s.t.Errorf("the service ended with %v", err)
 		}
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // checkNoLeaks fails the test for every mount and loop device that is left below dir.

@@ -98,6 +98,9 @@ type Process struct {
 // Served says whether the library serves the process on this volume.
 func (p *Process) Served() bool { return p.Mode != "" }
 
+// Unserved says whether the process has files of the volume open and has not loaded the library.
+func (p *Process) Unserved() bool { return p.Open && p.State != StateLoaded }
+
 // Counters are those of `splitfs status`, by name (docs/architecture.md).
 type Counters map[string]int64
 

@@ -144,19 +144,28 @@ func (c *cluster) coverageOf(ctx context.Context, pods map[string]client.ObjectK
 	return answers, failed
 }
 
-// coverageOn asks the node service of one node.
-func (c *cluster) coverageOn(ctx context.Context, node string) (*coverage.Node, error) {
+// nodePod is that of one node.
+func (c *cluster) nodePod(ctx context.Context, node string) (client.ObjectKey, error) {
 	pods, err := c.nodePods(ctx)
 	if err != nil {
-		return nil, err
+		return client.ObjectKey{}, err
 	}
 	pod, ok := pods[node]
 	if !ok {
-		return nil, fmt.Errorf("node %s: no node service of SplitFS runs there", node)
+		return client.ObjectKey{}, fmt.Errorf("node %s: no node service of SplitFS runs there", node)
+	}
+	return pod, nil
+}
+
+// coverageOn asks the node service of one node.
+func (c *cluster) coverageOn(ctx context.Context, node string) (*coverage.Node, error) {
+	pod, err := c.nodePod(ctx, node)
+	if err != nil {
+		return nil, err
 	}
 	answers, failed := c.coverageOf(ctx, map[string]client.ObjectKey{node: pod})
-	if len(failed) > 0 {
-		return nil, fmt.Errorf("ask the node service of node %s: %w", node, failed[0].err)
+	if err := errOf(answers, failed); err != nil {
+		return nil, err
 	}
 	return answers[0], nil
 }

@@ -81,8 +81,7 @@ func compare(before, after []*coverage.Node, failed []unanswered, wanted filter)
 		pods := map[string]*topPod{}
 		for i := range n.Volumes {
 			for _, p := range n.Volumes[i].Processes {
-				shown := p.Served() || p.Open && p.State != coverage.StateLoaded
-				if shown && wanted.wants(p.Namespace, p.Pod) {
+				if (p.Served() || p.Unserved()) && wanted.wants(p.Namespace, p.Pod) {
 					pod := podOf(pods, n.Node, seconds, &p)
 					pod.uses(&n.Volumes[i])
 					pod.add(&p, p.Counters.Since(counted[key{n.Node, n.Volumes[i].ID, p.PID, p.PodUID}]))

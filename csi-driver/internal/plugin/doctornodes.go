@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
-	"splitfs.io/splitfs/csi-driver/internal/coverage"
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 )
 
@@ -70,10 +70,10 @@ func whoHas(values map[string][]string) string {
 func (d *doctor) judgeNode(n *v1alpha1.SplitFSNode) {
 	what := "node " + n.Name
 	if age := d.settings.now().Sub(n.Status.HeartbeatTime.Time); age > silence {
-		d.add(failure, what, "has not been heard of for %s; its node service does not run, or cannot write SplitFSNodes", strings.TrimSuffix(ago(d.settings.now(), n.Status.HeartbeatTime.Time), " ago"))
+		d.add(failure, what, "has not been heard of for %s; its node service does not run, or cannot write SplitFSNodes", duration.HumanDuration(age))
 		return
 	}
-	for _, kind := range []string{v1alpha1.NodeReady, v1alpha1.NodeDevicesReady, v1alpha1.NodeLibraryInstalled} {
+	for _, kind := range nodeConditions {
 		if c := meta.FindStatusCondition(n.Status.Conditions, kind); c == nil || c.Status != metav1.ConditionTrue {
 			says := "it says nothing of it"
 			if c != nil {
@@ -100,13 +100,12 @@ func (d *doctor) judgeNode(n *v1alpha1.SplitFSNode) {
 func (d *doctor) checkDurability(nodes []v1alpha1.SplitFSNode) {
 	var emulated, persistent []string
 	for i := range nodes {
-		switch memory(&nodes[i]) {
-		case "persistent":
+		has := kinds(&nodes[i])
+		if has.persistent {
 			persistent = append(persistent, nodes[i].Name)
-		case "emulated":
+		}
+		if has.emulated {
 			emulated = append(emulated, nodes[i].Name)
-		case "persistent,emulated":
-			persistent, emulated = append(persistent, nodes[i].Name), append(emulated, nodes[i].Name)
 		}
 	}
 	if len(emulated) > 0 {
@@ -164,7 +163,7 @@ func (d *doctor) checkVolumes(ctx context.Context) {
 		if v.Status.Health == v1alpha1.HealthDegraded {
 			level = warning
 		}
-		d.add(level, what, "claim %s (%s): %s: %s", orDash(v.Status.Claim), v.Name, c.Reason, c.Message)
+		d.add(level, what, "%s", volumeProblem(v, c))
 	}
 	if healthy == len(list.Items) {
 		d.add(good, what, "nothing is wrong with %s", count(healthy, "volume"))
@@ -202,7 +201,7 @@ func (d *doctor) checkProcesses(ctx context.Context) {
 				switch {
 				case p.Served():
 					served++
-				case p.Open && p.State != coverage.StateLoaded:
+				case p.Unserved():
 					unserved[p.Namespace+"/"+p.Pod] = fmt.Sprintf("%s (%d): %s", p.Command, p.PID, p.Cause)
 				}
 			}

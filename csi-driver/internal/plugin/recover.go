@@ -138,13 +138,9 @@ func aside(p *printer, quarantined int64) error {
 
 // byHand runs the program where the volume is mounted. It refuses by itself where an agent serves the volume after all.
 func (r *recovery) byHand(ctx context.Context, p *printer, node string, v *coverage.Volume) error {
-	pods, err := r.cluster.nodePods(ctx)
+	pod, err := r.cluster.nodePod(ctx, node)
 	if err != nil {
 		return err
-	}
-	pod, ok := pods[node]
-	if !ok {
-		return fmt.Errorf("node %s: no node service of SplitFS runs there", node)
 	}
 	p.printf("No agent serves the volume on node %s; running splitfs recover there.\n", node)
 	stdout, stderr, err := r.cluster.nodes.Run(ctx, pod, "splitfs", "recover", v.Root, "--json")

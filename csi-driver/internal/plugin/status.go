@@ -142,21 +142,28 @@ func podNames(pods []string) string {
 	return orDash(strings.Join(names, ","))
 }
 
-// memory says what a node's volumes are made of.
-func memory(n *v1alpha1.SplitFSNode) string {
-	kinds := map[bool]bool{}
+// memoryKinds is what a node's volumes are made of.
+type memoryKinds struct{ persistent, emulated bool }
+
+func kinds(n *v1alpha1.SplitFSNode) (has memoryKinds) {
 	for _, d := range n.Status.Devices {
-		kinds[d.Emulated] = true
+		has.emulated = has.emulated || d.Emulated
+		has.persistent = has.persistent || !d.Emulated
 	}
-	switch {
-	case kinds[true] && kinds[false]:
-		return "persistent,emulated"
-	case kinds[true]:
-		return "emulated"
-	case kinds[false]:
-		return "persistent"
+	return has
+}
+
+// memory says it in a table.
+func memory(n *v1alpha1.SplitFSNode) string {
+	var words []string
+	has := kinds(n)
+	if has.persistent {
+		words = append(words, "persistent")
 	}
-	return "-"
+	if has.emulated {
+		words = append(words, "emulated")
+	}
+	return orDash(strings.Join(words, ","))
 }
 
 func volumeMemory(v *v1alpha1.SplitFSVolumeStatus) string {
@@ -178,13 +185,21 @@ func conditionStatus(conditions []metav1.Condition, kind string) string {
 
 func shortDigest(digest string) string { return digest[:min(len(digest), 8)] }
 
+// nodeConditions are those that every node should have.
+var nodeConditions = []string{v1alpha1.NodeReady, v1alpha1.NodeDevicesReady, v1alpha1.NodeLibraryInstalled}
+
+// volumeProblem is a condition that is not as it should be.
+func volumeProblem(v *v1alpha1.SplitFSVolume, c *metav1.Condition) string {
+	return fmt.Sprintf("claim %s (%s): %s: %s", orDash(v.Status.Claim), v.Name, c.Reason, c.Message)
+}
+
 // problems are the conditions that are not as they should be. A kernel module that nobody asked for, an emulated device and a volume that
 // nobody uses are none.
 func (s *state) problems() []string {
 	var list []string
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		for _, kind := range []string{v1alpha1.NodeReady, v1alpha1.NodeDevicesReady, v1alpha1.NodeLibraryInstalled} {
+		for _, kind := range nodeConditions {
 			if c := meta.FindStatusCondition(n.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
 				list = append(list, fmt.Sprintf("node %s: %s is %s (%s): %s", n.Name, kind, c.Status, c.Reason, c.Message))
 			}
@@ -196,11 +211,11 @@ func (s *state) problems() []string {
 	for i := range s.Volumes {
 		v := &s.Volumes[i]
 		if c := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.VolumeHealthy); c != nil && c.Status != metav1.ConditionTrue {
-			list = append(list, fmt.Sprintf("claim %s (%s): %s: %s", orDash(v.Status.Claim), v.Name, c.Reason, c.Message))
+			list = append(list, volumeProblem(v, c))
 			continue // it is why the volume is not served, where it is not
 		}
 		if c := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.VolumeServed); c != nil && (c.Reason == "AgentNotReady" || c.Reason == "NoAnswer") {
-			list = append(list, fmt.Sprintf("claim %s (%s): %s: %s", orDash(v.Status.Claim), v.Name, c.Reason, c.Message))
+			list = append(list, volumeProblem(v, c))
 		}
 	}
 	return list

@@ -118,16 +118,16 @@ func (t *top) show(table *topTable) error {
 }
 
 func (t *top) look(ctx context.Context) ([]*coverage.Node, []unanswered, error) {
+	if t.only != "" {
+		answer, err := t.cluster.coverageOn(ctx, t.only)
+		if err != nil {
+			return nil, nil, err
+		}
+		return []*coverage.Node{answer}, nil, nil
+	}
 	pods, err := t.cluster.nodePods(ctx)
 	if err != nil {
 		return nil, nil, err
-	}
-	if t.only != "" {
-		pod, ok := pods[t.only]
-		if !ok {
-			return nil, nil, fmt.Errorf("node %s: no node service of SplitFS runs there", t.only)
-		}
-		pods = map[string]client.ObjectKey{t.only: pod}
 	}
 	answers, failed := t.cluster.coverageOf(ctx, pods)
 	return answers, failed, errOf(answers, failed)

@@ -17,27 +17,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"splitfs.io/splitfs/csi-driver/internal/coverage"
+	"splitfs.io/splitfs/csi-driver/internal/promise"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-const (
-	keyInject = "splitfs.io/inject"
-	keyStatus = "splitfs.io/status"
-	// injectorName is the name of the webhook's configuration, and of the injector's Deployment and Service.
-	injectorName = "splitfs-injector"
-)
+// injectorName is the name of the webhook's configuration, and of the injector's Deployment and Service.
+const injectorName = "splitfs-injector"
 
 // notInjected finds out why a pod with our volumes was left alone.
 func (c *cluster) notInjected(ctx context.Context, pod *corev1.Pod) (string, error) {
 	for what, values := range map[string]map[string]string{"label": pod.Labels, "annotation": pod.Annotations} {
-		if values[keyInject] == "false" {
-			return fmt.Sprintf("the pod opted out: it has the %s %s: \"false\"", what, keyInject), nil
+		if promise.OptedOut(values) {
+			return fmt.Sprintf("the pod opted out: it has the %s %s: \"false\"", what, promise.KeyInject), nil
 		}
 	}
 	var said struct {
 		Reason string `json:"reason"`
 	}
-	if err := json.Unmarshal([]byte(pod.Annotations[keyStatus]), &said); err == nil && said.Reason != "" {
+	if err := json.Unmarshal([]byte(pod.Annotations[promise.KeyStatus]), &said); err == nil && said.Reason != "" {
 		return "the injector left the pod alone: " + said.Reason, nil
 	}
 	if pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows {
@@ -60,7 +57,7 @@ func (c *cluster) notInjected(ctx context.Context, pod *corev1.Pod) (string, err
 		selector, err := metav1.LabelSelectorAsSelector(webhook.Webhooks[i].NamespaceSelector)
 		if err == nil && !selector.Matches(labels.Set(namespace.Labels)) {
 			return fmt.Sprintf("the injector does not look into namespace %s: it has the label %s: \"false\", or lacks \"true\", or is exempt (the chart's injector.namespaces and injector.exemptNamespaces)",
-				pod.Namespace, keyInject), nil
+				pod.Namespace, promise.KeyInject), nil
 		}
 	}
 	return "it was created while no injector answered, or before its claim existed. Delete it, so that it is created anew with the injector", nil
@@ -157,13 +154,13 @@ func processText(p *coverage.Process, r *podReport) string {
 
 // promised is the strongest promise to a container.
 func (r *podReport) promised(container string) string {
-	strongest := string(volume.ModePosix)
+	strongest := volume.ModePosix
 	for _, c := range r.Containers {
 		for _, m := range c.Mounts {
-			if c.Name == container && (m.Promised == string(volume.ModeStrict) || m.Promised == string(volume.ModeSync) && strongest != string(volume.ModeStrict)) {
-				strongest = m.Promised
+			if mode := volume.Mode(m.Promised); c.Name == container && promise.Stronger(mode, strongest) {
+				strongest = mode
 			}
 		}
 	}
-	return strongest
+	return string(strongest)
 }

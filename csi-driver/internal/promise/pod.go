@@ -15,10 +15,11 @@ import (
 
 // The contract with the injector; docs/architecture.md has it.
 const (
-	keyMode   = "splitfs.io/mode"
-	keyInject = "splitfs.io/inject"
-	keyStatus = "splitfs.io/status"
+	// KeyInject is the label and annotation by which pods and namespaces choose, KeyStatus the annotation in which the injector says what it did.
+	KeyInject = "splitfs.io/inject"
+	KeyStatus = "splitfs.io/status"
 
+	keyMode   = "splitfs.io/mode"
 	envConfig = "SPLITFS_CONFIG"
 )
 
@@ -28,7 +29,11 @@ var strength = map[volume.Mode]int{volume.ModePosix: 0, volume.ModeSync: 1, volu
 // needsLibrary: a kernel file system alone gives what posix promises, and no more.
 func needsLibrary(mode volume.Mode) bool { return strength[mode] > 0 }
 
-func optedOut(values map[string]string) bool { return values[keyInject] == "false" }
+// OptedOut says whether the labels or annotations of a pod refuse the library.
+func OptedOut(values map[string]string) bool { return values[KeyInject] == "false" }
+
+// Stronger says whether mode gives more than other.
+func Stronger(mode, other volume.Mode) bool { return strength[mode] > strength[other] }
 
 // missing is the first place of a pod that would get less than it was promised.
 type missing struct {
@@ -50,7 +55,7 @@ func shortfall(pod *corev1.Pod, claim string, mode volume.Mode) *missing {
 				if mount.ReadOnly || !slices.Contains(volumes, mount.Name) {
 					continue
 				}
-				if given, ok := GivenMode(c, path.Clean("/"+mount.MountPath)); !ok || strength[given] < strength[promised] {
+				if given, ok := GivenMode(c, path.Clean("/"+mount.MountPath)); !ok || Stronger(promised, given) {
 					return &missing{container: c.Name, path: mount.MountPath, mode: promised}
 				}
 			}

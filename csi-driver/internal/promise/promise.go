@@ -59,7 +59,7 @@ func (c *Checker) Check(ctx context.Context, use Use) error {
 	if use.Pod.UID != "" && string(pod.UID) != use.Pod.UID {
 		return fmt.Errorf("volume %s: %w: pod %s/%s was replaced by another of its name", use.VolumeID, volume.ErrPrecondition, use.Pod.Namespace, use.Pod.Name)
 	}
-	if optedOut(pod.Labels) || optedOut(pod.Annotations) {
+	if OptedOut(pod.Labels) || OptedOut(pod.Annotations) {
 		return nil
 	}
 	claim, err := c.claim(ctx, use)
@@ -74,12 +74,12 @@ func (c *Checker) Check(ctx context.Context, use Use) error {
 	if err != nil {
 		return fmt.Errorf("volume %s: %w: look whether namespace %s opted out: %w", use.VolumeID, volume.ErrUnavailable, use.Pod.Namespace, err)
 	}
-	if optedOut(namespace.Labels) {
+	if OptedOut(namespace.Labels) {
 		return nil
 	}
 	return fmt.Errorf("volume %s: %w: container %s of pod %s/%s is promised mode %s at %s and was not given the library that keeps the promise%s. "+
 		"Delete the pod, so that it is created anew with the injector (a namespace may need the label %s: \"true\"); the label %s: \"false\" on the pod or its namespace does without the promise",
-		use.VolumeID, volume.ErrPrecondition, short.container, use.Pod.Namespace, use.Pod.Name, short.mode, short.path, why(pod), keyInject, keyInject)
+		use.VolumeID, volume.ErrPrecondition, short.container, use.Pod.Namespace, use.Pod.Name, short.mode, short.path, why(pod), KeyInject, KeyInject)
 }
 
 // claim returns the name of the claim by which the pod has the volume.
@@ -96,7 +96,7 @@ func (c *Checker) claim(ctx context.Context, use Use) (string, error) {
 
 // why repeats what the injector wrote into the pod when it left it alone.
 func why(pod *corev1.Pod) string {
-	status, ok := pod.Annotations[keyStatus]
+	status, ok := pod.Annotations[KeyStatus]
 	if !ok {
 		return " (it was created while the injector was away, or where it does not look)"
 	}
@@ -104,5 +104,5 @@ func why(pod *corev1.Pod) string {
 	if len(status) > most {
 		status = status[:most] + "..."
 	}
-	return " (" + keyStatus + ": " + strings.ToValidUTF8(status, "?") + ")"
+	return " (" + KeyStatus + ": " + strings.ToValidUTF8(status, "?") + ")"
 }
