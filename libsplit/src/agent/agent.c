@@ -397,6 +397,7 @@ static void timeouts(struct agent *a)
 		a->claimed = false;
 		deleg_retry_all(a);
 	}
+	deleg_turns_over(a);
 	look_settle(a);
 }
 
@@ -421,8 +422,8 @@ static int wait_ms(const struct agent *a)
 		return CLAIM_MS;
 	if (a->nheld)
 		return HELD_MS;
-	return a->stopping || a->grace_until || a->accept_again || a->nstrangers || client_count(a, C_DYING) ||
-			       client_count(a, C_WAIT_ACQUIRE) || a->outsiders.nopening || a->overdue_listed || a->looks
+	return a->stopping || a->grace_until || a->accept_again || a->nstrangers || client_count(a, C_DYING) || a->nturns ||
+			       a->outsiders.nopening || a->overdue_listed || a->looks
 		       ? TICK_MS
 		       : THERE_MS;
 }

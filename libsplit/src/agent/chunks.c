@@ -2,7 +2,8 @@
 /*
  * Staging files: who gets which. A client gets a tiny one for its first bytes, a small one then, and full-size ones when it goes on.
  *
- * Full-size ones are of the pool. A tenant has three times what it leaves free of it at most; and one. When there is no full-size one for
+ * Full-size ones are of the pool. A tenant has three times what it leaves free of it at most; and one. For a write that is to be whole it may
+ * have more, of the volume's free space, while that write is staged. When there is no full-size one for
  * a client it gets a small one while the pool has space for that, and a tiny one at last, so that each client that is there can stage.
  */
 #include <errno.h>
@@ -26,6 +27,13 @@ static void count(struct agent *a, struct client *c, enum sfs_chunk_size size, i
 	c->tenant->chunks += (uint32_t)by;
 }
 
+static void count_extra(struct agent *a, struct client *c, int by)
+{
+	c->extra += (uint32_t)by;
+	c->tenant->extra += (uint32_t)by;
+	a->extra_chunks += (uint32_t)by;
+}
+
 static uint32_t lesser_of(const struct client *c)
 {
 	return (c->lesser[SFS_TINY] != 0) + (c->lesser[SFS_SMALL] != 0);
@@ -37,6 +45,8 @@ void chunks_count(struct agent *a, struct client *c, int by)
 		if (c->lesser[i])
 			count(a, c, i, by);
 	count(a, c, SFS_FULL, by * (int)(c->lease.head.nchunks - lesser_of(c)));
+	if (by < 0)
+		count_extra(a, c, -(int)c->extra);
 }
 
 void chunks_known(struct agent *a, struct client *c)
@@ -115,6 +125,8 @@ static void give(struct agent *a, struct client *c, uint32_t id, enum sfs_chunk_
 	if (size != SFS_FULL)
 		c->lesser[size] = id;
 	count(a, c, size, 1);
+	if (size == SFS_FULL && c->wants_extra)
+		count_extra(a, c, 1);
 	client_reply(a, c, &m, &fd, 1);
 	close(fd);
 }
@@ -136,10 +148,19 @@ static bool full_may_be(const struct agent *a, const struct client *c)
 {
 	const struct tenant *t = c->tenant;
 
-	if (c->lease.head.nchunks - lesser_of(c) >= a->client_chunks_max || c->lease.head.nchunks >= SFS_LEASE_CHUNKS)
+	if (c->lease.head.nchunks - lesser_of(c) - c->extra >= a->client_chunks_max ||
+	    c->lease.head.nchunks >= SFS_LEASE_CHUNKS)
 		return false;
 	return t->chunks == 0 || (!a->plan.small && c->lease.head.nchunks == 0) ||
-	       tenant_may(t->chunks, a->leased_chunks, (uint32_t)(a->config->pool_bytes / a->config->chunk_bytes), CHUNK_TIMES);
+	       tenant_may(t->chunks - t->extra, a->leased_chunks - a->extra_chunks,
+			  (uint32_t)(a->config->pool_bytes / a->config->chunk_bytes), CHUNK_TIMES);
+}
+
+/* One beyond its part, for such a write? As much as the longest one takes, all of a tenant together. */
+static bool extra_may_be(const struct agent *a, const struct client *c, uint64_t whole)
+{
+	return whole > 0 && c->lease.head.nchunks < SFS_LEASE_CHUNKS &&
+	       (uint64_t)c->tenant->extra * a->config->chunk_bytes < SFS_WHOLE_MAX;
 }
 
 static bool small_may_be(const struct agent *a, const struct client *c)
@@ -171,7 +192,7 @@ static int size_for(const struct agent *a, const struct client *c, uint64_t byte
 	return small_may_be(a, c) ? (int)SFS_SMALL : tiny_may_be(a, c) ? (int)SFS_TINY : -1;
 }
 
-void chunk_ask(struct agent *a, struct client *c, uint64_t bytes)
+void chunk_ask(struct agent *a, struct client *c, uint64_t bytes, uint64_t whole)
 {
 	int size;
 
@@ -180,6 +201,9 @@ void chunk_ask(struct agent *a, struct client *c, uint64_t bytes)
 		return;
 	}
 	size = size_for(a, c, bytes);
+	c->wants_extra = size < 0 && extra_may_be(a, c, whole);
+	if (c->wants_extra)
+		size = SFS_FULL;
 	if (size < 0) {
 		client_reply_error(a, c, SFS_MSG_CHUNK, -ENOSPC, "staging limit reached");
 		return;
@@ -225,6 +249,8 @@ void chunk_return(struct agent *a, struct client *c, uint64_t id)
 		}
 	}
 	count(a, c, size, -1);
+	if (size == SFS_FULL && c->extra > 0)
+		count_extra(a, c, -1);
 	worker_remove(a, (uint32_t)id);
 	request_refill(a);
 }

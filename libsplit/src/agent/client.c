@@ -173,10 +173,8 @@ void client_set_state(struct agent *a, struct client *c, enum client_state state
 	count_state(a, c, c->state, -1);
 	count_state(a, c, state, 1);
 	c->state = state;
-	if (state == C_WAIT_ACQUIRE || state == C_WAIT_CHUNK || state == C_WAIT_LOG) {
+	if (state == C_WAIT_CHUNK || state == C_WAIT_LOG)
 		c->wait_since = agent_now();
-		c->wait_report = a->overdue_ms;
-	}
 	if (listens(state) != listened)
 		watch_request(a, c);
 }
@@ -232,7 +230,6 @@ void client_drop(struct agent *a, struct client *c, const char *why)
 		return;
 	if (why)
 		agent_log(a, "process %d (%s, user %u) is disconnected: %s", c->pid, c->comm[0] ? c->comm : "?", c->uid, why);
-	deleg_cancel_wait(a, c);
 	if (!c->log_id) {
 		client_gone(a, c);
 		return;
@@ -240,6 +237,7 @@ void client_drop(struct agent *a, struct client *c, const char *why)
 	disconnect(a, c);
 	look_forget(a, c);
 	client_set_state(a, c, C_DYING);
+	deleg_cancel_waits(a, c);
 	/* Its process may live on (exec, a broken connection): the next agent must not wait for it. */
 	err = sfs_lease_set_held(&c->lease, false);
 	if (err)

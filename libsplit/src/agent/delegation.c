@@ -70,6 +70,8 @@ void deleg_send_revokes(struct agent *a, struct client *c)
 	for (struct hold *h = c->holds; h && !c->event_blocked; h = h->client_next)
 		if (h->revoking && h->unsent)
 			send_revoke(a, h);
+		else
+			deleg_send_turn(a, h);
 	if (!c->event_blocked)
 		client_watch_event(a, c);
 }
@@ -152,7 +154,7 @@ static void try(struct agent *a, struct client *c, struct dnode *d, struct hold 
 		m.a = SFS_DELEG_EXCLUSIVE;
 		if (h->lease_index >= 0)
 			outsider_mark(a, d, &h->target);
-	} else {
+	} else if (h->turn.state == TURN_NONE) { /* else another thread of the client waits for it */
 		release(a, c, h);
 	}
 	client_reply(a, c, &m, NULL, 0);
@@ -211,7 +213,7 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 		try(a, c, d, h);
 		return;
 	}
-	deleg_wait(a, c, h, m->c);
+	deleg_wait(a, h, m->c);
 }
 
 static void release(struct agent *a, struct client *c, struct hold *h)
@@ -223,7 +225,8 @@ static void release(struct agent *a, struct client *c, struct hold *h)
 	h->lease_index = -1;
 	target_close(&h->target);
 	forget_grant(a, h);
-	h->open = false;
+	deleg_leave_queue(a, h);
+	h->open = h->turn.unsent = false;
 	if (!h->stale)
 		hold_free(a, h);
 	deleg_process(a, d);

@@ -1,33 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who gets what: the queue of an inode, and what is in the way of the first in it. */
+#include <errno.h>
+
 #include "agent/internal.h"
+#include "base/state.h"
 
 /* A claim lasts as long as a call of the kernel; one whose call was interrupted by a signal handler may last for ever. */
 #define CLAIM_PATIENCE_MS 20
 
-static void queue_add(struct dnode *d, struct client *c)
+static void set_turn(struct agent *a, struct hold *h, enum turn_state state)
 {
-	c->wait_next = NULL;
-	if (d->wait_last)
-		d->wait_last->wait_next = c;
-	else
-		d->wait_first = c;
-	d->wait_last = c;
+	static const uint8_t next[] = {
+		[TURN_NONE] = SFS_TO(TURN_ASKED),
+		[TURN_ASKED] = SFS_TO(TURN_QUEUED) | SFS_TO(TURN_NONE),
+		[TURN_QUEUED] = SFS_TO(TURN_CALLED) | SFS_TO(TURN_ASKED) | SFS_TO(TURN_NONE),
+		[TURN_CALLED] = SFS_TO(TURN_ASKED) | SFS_TO(TURN_NONE),
+	};
+
+	sfs_check_next(next, h->turn.state, state);
+	if (state == TURN_NONE || h->turn.state == TURN_NONE) {
+		h->client->nturns += state == TURN_NONE ? -1u : 1u;
+		a->nturns += state == TURN_NONE ? -1u : 1u;
+	}
+	h->turn.state = state;
 }
 
-static void queue_remove(struct dnode *d, struct client *c)
+/* One that asks again keeps its place. */
+static void enter_queue(struct agent *a, struct hold *h, uint64_t flags)
 {
-	struct client **p = &d->wait_first, *before = NULL;
+	struct dnode *d = h->dnode;
 
-	while (*p != c) {
-		before = *p;
-		p = &(*p)->wait_next;
+	if (h->turn.state == TURN_NONE) {
+		h->turn.next = NULL;
+		if (d->wait_last)
+			d->wait_last->turn.next = h;
+		else
+			d->wait_first = h;
+		d->wait_last = h;
+		h->turn.since = agent_now();
+		h->turn.report = a->overdue_ms;
 	}
-	*p = c->wait_next;
-	if (d->wait_last == c)
+	h->turn.flags = flags;
+	set_turn(a, h, TURN_ASKED);
+}
+
+void deleg_leave_queue(struct agent *a, struct hold *h)
+{
+	struct dnode *d = h->dnode;
+	struct hold **p = &d->wait_first, *before = NULL;
+
+	if (h->turn.state == TURN_NONE)
+		return;
+	while (*p != h) {
+		before = *p;
+		p = &(*p)->turn.next;
+	}
+	*p = h->turn.next;
+	if (d->wait_last == h)
 		d->wait_last = before;
-	c->wait_next = NULL;
-	c->wait_hold = NULL;
+	set_turn(a, h, TURN_NONE);
+	if (h->client->state == C_WAIT_ACQUIRE)
+		client_set_state(a, h->client, C_READY);
 }
 
 bool deleg_away_has(const struct agent *a, uint64_t ino)
@@ -45,15 +78,15 @@ bool deleg_away_has(const struct agent *a, uint64_t ino)
 }
 
 /* May the first in the queue have its answer now? Sends the REVOKEs that this takes. */
-static bool clear(struct agent *a, struct dnode *d, struct client *c)
+static bool clear(struct agent *a, struct dnode *d, const struct hold *first)
 {
-	const bool alone = c->wait_flags & SFS_ACQ_EXCLUSIVE;
+	const bool alone = first->turn.flags & SFS_ACQ_EXCLUSIVE;
 	bool ok = true;
 
 	if (a->grace_until || deleg_away_has(a, d->ino))
 		return false;
 	for (struct hold *h = d->holds; h; h = h->dnode_next) {
-		if (h->client == c || !h->open)
+		if (h == first || !h->open)
 			continue;
 		if (h->client->state == C_DYING) {
 			ok = false; /* its data is not in the file yet */
@@ -83,7 +116,7 @@ static bool crowded(const struct dnode *d)
 	if (d->opening)
 		return false;
 	for (const struct hold *h = d->holds; h; h = h->dnode_next) {
-		if (h->deleg == SFS_DELEG_EXCLUSIVE || h->client->state == C_DYING || h->client->wait_hold == h)
+		if (h->deleg == SFS_DELEG_EXCLUSIVE || h->client->state == C_DYING || h->turn.state != TURN_NONE)
 			return false;
 		open += h->open;
 	}
@@ -114,69 +147,168 @@ bool deleg_grant(struct agent *a, struct hold *h)
 	return true;
 }
 
+/* Nothing is in its way: it has its answer. */
+static void answer(struct agent *a, struct hold *h)
+{
+	struct dnode *d = h->dnode;
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE};
+
+	deleg_leave_queue(a, h);
+	if (h->deleg != SFS_DELEG_EXCLUSIVE)
+		h->deleg = SFS_DELEG_SHARED;
+	/* Whoever made it wait is gone. */
+	if (h->deleg == SFS_DELEG_EXCLUSIVE && h->lease_index >= 0)
+		outsider_mark(a, d, &h->target);
+	m.a = h->deleg;
+	m.b = h->deleg == SFS_DELEG_EXCLUSIVE && d->outsiders ? SFS_ACQ_AT_ONCE : 0;
+	/* Dropping the client changes the dnode only by state C_DYING: the hold stays until it is recovered. */
+	client_reply(a, h->client, &m, NULL, 0);
+	if (m.b)
+		deleg_step_down(a, h, SFS_DELEG_SHARED); /* which it does by itself */
+}
+
+/* A claim is in the way of the grant that would be its answer; nobody tells us when it ends. */
+static bool claim_in_way(struct agent *a, const struct hold *h)
+{
+	const bool alone = h->turn.flags & SFS_ACQ_EXCLUSIVE, others = h->dnode->outsiders || others_open(h->dnode, h);
+
+	if (h->limited || (others && !alone) || !owners_claimed(a, h->client, h->dnode->ino))
+		return false;
+	if (!alone && agent_now() - h->turn.since >= CLAIM_PATIENCE_MS)
+		return false;
+	a->claimed = true;
+	return true;
+}
+
+/* The grant, if it can be had. False: a claim has come. */
+static bool grant_asked(struct agent *a, struct hold *h)
+{
+	const bool alone = h->turn.flags & SFS_ACQ_EXCLUSIVE, others = h->dnode->outsiders || others_open(h->dnode, h);
+
+	if (h->limited || (others && !alone) || deleg_grant(a, h))
+		return true;
+	return !claim_in_way(a, h);
+}
+
+static void send_turn(struct agent *a, struct hold *h)
+{
+	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_TURN, .a = h->dnode->ino, .b = h->dnode->gen};
+	struct client *c = h->client;
+	int err;
+
+	if (c->event < 0 || c->event_blocked)
+		return;
+	err = wire_send(c->event, &m, NULL, 0);
+	if (err == -EAGAIN || err == -ENOBUFS) {
+		c->event_blocked = true;
+		client_watch_event(a, c);
+	} else if (!err) {
+		h->turn.unsent = false;
+	}
+}
+
+/* It is asked for again, before anybody else is answered. */
+static void call(struct agent *a, struct hold *h)
+{
+	set_turn(a, h, TURN_CALLED);
+	h->turn.called = agent_now();
+	h->turn.unsent = true;
+	send_turn(a, h);
+}
+
+void deleg_send_turn(struct agent *a, struct hold *h)
+{
+	if (h->turn.unsent)
+		send_turn(a, h);
+}
+
 void deleg_process(struct agent *a, struct dnode *d)
 {
 	/* Who opens the file without the library comes first: a client that has just stepped down for it asks again at once. */
-	while (outsider_settle(a, d) && d->wait_first && clear(a, d, d->wait_first)) {
-		struct client *c = d->wait_first;
-		struct hold *h = c->wait_hold;
-		struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE};
-		const bool others = d->outsiders || others_open(d, h);
+	while (outsider_settle(a, d) && d->wait_first && d->wait_first->turn.state != TURN_CALLED &&
+	       clear(a, d, d->wait_first)) {
+		struct hold *h = d->wait_first;
 
-		if (!h->limited && (!others || (c->wait_flags & SFS_ACQ_EXCLUSIVE)) && !deleg_grant(a, h) &&
-		    ((c->wait_flags & SFS_ACQ_EXCLUSIVE) || agent_now() - c->wait_since < CLAIM_PATIENCE_MS)) {
-			a->claimed = true;
+		if (h->turn.state == TURN_QUEUED) {
+			if (!claim_in_way(a, h))
+				call(a, h);
 			break;
 		}
-		queue_remove(d, c);
-		if (h->deleg != SFS_DELEG_EXCLUSIVE)
-			h->deleg = SFS_DELEG_SHARED;
-		/* Whoever made it wait is gone. */
-		if (h->deleg == SFS_DELEG_EXCLUSIVE && h->lease_index >= 0)
-			outsider_mark(a, d, &h->target);
-		m.a = h->deleg;
-		m.b = h->deleg == SFS_DELEG_EXCLUSIVE && d->outsiders ? SFS_ACQ_AT_ONCE : 0;
-		client_set_state(a, c, C_READY);
-		/* Dropping it changes the dnode only by state C_DYING: the hold stays until it is recovered. */
-		client_reply(a, c, &m, NULL, 0);
-		if (m.b)
-			deleg_step_down(a, h, SFS_DELEG_SHARED); /* which it does by itself */
+		if (!grant_asked(a, h))
+			break;
+		answer(a, h);
 	}
 	if (d->marked && !d->outsiders && crowded(d))
 		outsider_unmark(a, d);
 	dnode_put(a, d);
 }
 
-void deleg_retry_all(struct agent *a)
+/* Of a client's holds those that wait. fn may end the hold. */
+static void each_waiting(struct agent *a, struct client *c, void (*fn)(struct agent *a, struct hold *h))
 {
-	struct client *next;
+	struct hold *next;
 
-	for (struct client *c = a->clients; c; c = next) {
-		next = c->next;
-		if (c->state == C_WAIT_ACQUIRE)
-			deleg_process(a, c->wait_hold->dnode);
+	for (struct hold *h = c->holds; h && c->nturns > 0; h = next) {
+		next = h->client_next;
+		if (h->turn.state != TURN_NONE)
+			fn(a, h);
 	}
 }
 
-void deleg_wait(struct agent *a, struct client *c, struct hold *h, uint64_t flags)
+static void process_of(struct agent *a, struct hold *h)
 {
-	c->wait_hold = h;
-	c->wait_flags = flags;
-	queue_add(h->dnode, c);
-	client_set_state(a, c, C_WAIT_ACQUIRE);
 	deleg_process(a, h->dnode);
 }
 
-void deleg_cancel_wait(struct agent *a, struct client *c)
+void deleg_retry_all(struct agent *a)
 {
-	struct dnode *d;
+	for (struct client *c = a->clients; c && a->nturns > 0; c = c->next)
+		each_waiting(a, c, process_of);
+}
 
-	if (c->state != C_WAIT_ACQUIRE)
+static void cancel(struct agent *a, struct hold *h)
+{
+	deleg_leave_queue(a, h);
+	deleg_process(a, h->dnode);
+}
+
+void deleg_cancel_waits(struct agent *a, struct client *c)
+{
+	each_waiting(a, c, cancel);
+}
+
+/* One that could not be told keeps its hold until it has been (SIGSTOP). */
+static void end_turn(struct agent *a, struct hold *h)
+{
+	if (h->turn.state != TURN_CALLED || agent_now() - h->turn.called < SFS_TURN_MS)
 		return;
-	d = c->wait_hold->dnode;
-	queue_remove(d, c);
-	client_set_state(a, c, C_READY);
-	deleg_process(a, d);
+	if (h->turn.unsent)
+		cancel(a, h);
+	else
+		deleg_release(a, h->client, h->dnode->ino, h->dnode->gen);
+}
+
+void deleg_turns_over(struct agent *a)
+{
+	for (struct client *c = a->clients; c && a->nturns > 0; c = c->next)
+		each_waiting(a, c, end_turn);
+}
+
+void deleg_wait(struct agent *a, struct hold *h, uint64_t flags)
+{
+	struct client *c = h->client;
+	const struct sfs_msg queued = {
+		.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = SFS_DELEG_NONE, .b = SFS_ACQ_QUEUED};
+
+	enter_queue(a, h, flags);
+	if (!(c->features & SFS_FEATURE_TURN))
+		client_set_state(a, c, C_WAIT_ACQUIRE);
+	deleg_process(a, h->dnode);
+	/* It stays, with its place in the queue, as long as its client does. */
+	if (h->turn.state != TURN_ASKED || !(c->features & SFS_FEATURE_TURN))
+		return;
+	set_turn(a, h, TURN_QUEUED);
+	client_reply(a, c, &queued, NULL, 0);
 }
 
 bool deleg_unused(const struct agent *a, const struct dnode *d, const struct hold *h)

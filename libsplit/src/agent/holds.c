@@ -151,6 +151,7 @@ void hold_free(struct agent *a, struct hold *h)
 	struct client *c = h->client;
 
 	owners_count(a, h, NOT_COUNTED);
+	deleg_leave_queue(a, h);
 	while (*p != h)
 		p = &(*p)->dnode_next;
 	*p = h->dnode_next;

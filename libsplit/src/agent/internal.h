@@ -13,7 +13,7 @@
  *   rights.c      what a descriptor proves that a client shows
  *   tenants.c     what all clients of a pod may take together
  *   delegation.c  who may cache and stage what: what clients say and are told
- *   granting.c    who gets what, and who waits for it
+ *   granting.c    who gets what, and who waits for it (turns)
  *   holds.c       inodes, and what clients hold of them
  *   look.c        who wants the kernel's view of a file to be true
  *   owners.c      the table that clients look at before they ask
@@ -59,7 +59,7 @@
 #define OUTSIDER_BUCKETS  256
 #define OUTSIDER_WAIT_MS  3000 /* so long a program without the library waits in open for who has the file */
 #define SPARE_LOGS	  2u
-#define FIRST_SLOTS	  128u /* of a log that nobody has written to: 16 KiB */
+#define FIRST_SLOTS	  192u /* of a log that nobody has written to: 20 KiB; the longest group (io/staged.h) fits */
 #define GROWTH		  8u   /* times as long, each time */
 #define SPARE_CHUNKS	  2u   /* at least so many staging files are kept ready, also when the pool is leased out */
 
@@ -76,7 +76,7 @@ enum client_state {
 	C_WAIT_GROW,	/* HELLO of who knows of no log that grows, reply when it is long enough */
 	C_READY,	/* no request under way */
 	C_WAIT_CHUNK,	/* reply when the worker has made a staging file */
-	C_WAIT_ACQUIRE, /* reply when other clients have stepped down */
+	C_WAIT_ACQUIRE, /* of who does not know SFS_FEATURE_TURN: reply when other clients have stepped down */
 	C_AWAY,		/* a living client of the agent before us that has not come back yet */
 	C_DYING,	/* being recovered */
 	C_GONE,		/* off the list; freed when the loop comes round */
@@ -105,13 +105,32 @@ struct target {
 	struct file_handle *handle; /* or NULL */
 };
 
+/*
+ * A client's place in the queue of an inode.
+ *
+ *   state        goes on as
+ *   TURN_NONE    ASKED: an ACQUIRE has come
+ *   TURN_ASKED   NONE: answered; QUEUED: the reply says that it has to wait. It stays ASKED where the client waits for the reply itself
+ *   TURN_QUEUED  CALLED: nothing is in its way, TURN is sent; ASKED: it asks again before; NONE: it can't wait any more
+ *   TURN_CALLED  ASKED: it comes; NONE: it did not come within SFS_TURN_MS, or can't wait any more
+ */
+enum turn_state { TURN_NONE, TURN_ASKED, TURN_QUEUED, TURN_CALLED };
+struct turn {
+	enum turn_state state;
+	struct hold *next;
+	uint64_t flags;		/* SFS_ACQ_* */
+	uint64_t since, report; /* ms: when it began, and after how long to say so */
+	uint64_t called;	/* ms */
+	bool unsent;		/* the client's socket has been full: TURN is to be sent */
+};
+
 /* An inode that at least one client has open. */
 struct dnode {
 	struct dnode *next; /* hash chain */
 	uint64_t ino;
 	uint32_t gen;
 	struct hold *holds;
-	struct client *wait_first, *wait_last;
+	struct hold *wait_first, *wait_last; /* the queue: granting.c */
 	/* Programs without the library (outsider.c): */
 	bool marked;		    /* the kernel asks us before an open */
 	struct target way;	    /* to the file, while it is marked */
@@ -137,6 +156,7 @@ struct hold {
 	uint32_t stale;	     /* REVOKEs sent whose answers mean nothing any more */
 	int64_t lease_index; /* in the client's lease, or -1: the client may not write */
 	struct target target;
+	struct turn turn;
 };
 
 struct client {
@@ -167,16 +187,15 @@ struct client {
 	struct sfs_leasefile lease;
 	uint32_t lesser[SFS_LESSER_SIZES]; /* of its staging files the one of that size; 0: none */
 	bool given[SFS_FULL + 1];	   /* it has had one of that size */
+	uint32_t extra;			   /* full-size ones beyond its part of the pool */
+	bool wants_extra;		   /* C_WAIT_CHUNK */
 	enum sfs_chunk_size wants;	   /* C_WAIT_CHUNK */
 
 	struct hold *holds;
 	uint32_t nholds;
 
-	/* C_WAIT_ACQUIRE */
-	struct hold *wait_hold;
-	uint64_t wait_flags;
-	struct client *wait_next;
-	uint64_t wait_since, wait_report; /* ms: when it began, and after how long to say so */
+	uint32_t nturns;     /* of its holds, those in a queue */
+	uint64_t wait_since; /* ms; C_WAIT_LOG, C_WAIT_CHUNK */
 };
 
 /* What the listener's thread passes on: somebody is about to open a file. fd: the kernel's, of the file. */
@@ -231,6 +250,7 @@ struct agent {
 	struct look *looks;	/* oldest first */
 	uint64_t look_ms;	/* so long one waits for a process that does not answer */
 	bool claimed;		/* an ACQUIRE waits for the end of a claim, which nobody tells us of */
+	uint32_t nturns;	/* holds in queues */
 
 	struct made *spare_logs;
 	uint32_t nspare_logs;
@@ -238,6 +258,7 @@ struct agent {
 	uint32_t *free_chunks;
 	uint32_t nfree_chunks, free_chunks_room;
 	uint32_t leased_chunks; /* full-size ones */
+	uint32_t extra_chunks;	/* of those, beyond the parts of the pool */
 	uint32_t log_blocks;	/* of the logs of all clients */
 	uint32_t client_chunks_max;
 	struct sfs_pool_plan plan;
@@ -301,7 +322,7 @@ void client_hold(struct agent *a, struct client *c, bool hold);
 bool client_silent(const struct client *c);
 
 /* chunks.c */
-void chunk_ask(struct agent *a, struct client *c, uint64_t bytes);
+void chunk_ask(struct agent *a, struct client *c, uint64_t bytes, uint64_t whole);
 void chunk_return(struct agent *a, struct client *c, uint64_t id);
 /* It waits for a staging file: is there one for it? Then it gets that. */
 bool chunk_ready(const struct agent *a, const struct client *c);
@@ -367,13 +388,19 @@ int deleg_assume(struct agent *a, struct client *c);
 void deleg_step_down(struct agent *a, struct hold *h, enum sfs_delegation to);
 
 /* granting.c */
-/* c gets its hold of an inode when its turn has come. flags: SFS_ACQ_* */
-void deleg_wait(struct agent *a, struct client *c, struct hold *h, uint64_t flags);
-/* The client can't wait any more. */
-void deleg_cancel_wait(struct agent *a, struct client *c);
+/* An ACQUIRE of it is answered when its turn has come. flags: SFS_ACQ_* */
+void deleg_wait(struct agent *a, struct hold *h, uint64_t flags);
+/* It waits no more, if it did. deleg_process() of the inode is to follow. */
+void deleg_leave_queue(struct agent *a, struct hold *h);
+/* The same of all that the client waits for. */
+void deleg_cancel_waits(struct agent *a, struct client *c);
 /* Something that waiting clients depend on has changed: of one inode, which may be gone then; of any. */
 void deleg_process(struct agent *a, struct dnode *d);
 void deleg_retry_all(struct agent *a);
+/* Who was called and did not come. */
+void deleg_turns_over(struct agent *a);
+/* The event socket takes messages again. */
+void deleg_send_turn(struct agent *a, struct hold *h);
 /* EXCLUSIVE, counted before anybody may act upon it. False: another client is changing the file by the kernel at this moment. */
 bool deleg_grant(struct agent *a, struct hold *h);
 /* Is the file nobody else's, as far as we know? One that goes by the table does not count: it looks before each call. */

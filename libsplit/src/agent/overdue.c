@@ -12,7 +12,12 @@
 #include "agent/internal.h"
 #include "control/blocked.h"
 
-/* Does c wait for what h's client has? */
+struct overdue {
+	struct sfs_blocked_list list;
+	uint64_t now;
+};
+
+/* Does somebody else wait for what h's client has? */
 static bool holds_up(const struct hold *h, const struct client *c)
 {
 	return h->client != c && h->open && (h->revoking || h->client->state == C_DYING);
@@ -33,38 +38,44 @@ static void say(struct agent *a, const struct client *c, const struct hold *h, u
 			  sfs_process_state(o->pid));
 }
 
+static void look(struct agent *a, struct overdue *o, struct hold *w)
+{
+	const struct client *c = w->client;
+	const uint64_t waited = o->now - w->turn.since;
+	const bool report = waited >= w->turn.report;
+
+	if (waited < a->overdue_ms)
+		return;
+	if (report) {
+		o->list.total += w->turn.report == a->overdue_ms;
+		w->turn.report *= 2;
+	}
+	for (const struct hold *h = w->dnode->holds; h; h = h->dnode_next) {
+		if (!holds_up(h, c))
+			continue;
+		if (report)
+			say(a, c, h, waited / 1000);
+		if (o->list.n < SFS_BLOCKED_MAX)
+			o->list.v[o->list.n++] = (struct sfs_blocked){c->pid, h->client->pid, h->dnode->ino,
+								      (uint64_t)time(NULL) - waited / 1000};
+	}
+}
+
 void overdue_check(struct agent *a, uint64_t now)
 {
-	struct sfs_blocked_list l = {.total = a->overdue_total};
+	struct overdue o = {.list.total = a->overdue_total, .now = now};
 	int err;
 
-	for (struct client *c = a->clients; c; c = c->next) {
-		const uint64_t waited = now - c->wait_since;
-		bool report;
-
-		if (c->state != C_WAIT_ACQUIRE || waited < a->overdue_ms)
-			continue;
-		report = waited >= c->wait_report;
-		if (report) {
-			l.total += c->wait_report == a->overdue_ms;
-			c->wait_report *= 2;
-		}
-		for (const struct hold *h = c->wait_hold->dnode->holds; h; h = h->dnode_next) {
-			if (!holds_up(h, c))
-				continue;
-			if (report)
-				say(a, c, h, waited / 1000);
-			if (l.n < SFS_BLOCKED_MAX)
-				l.v[l.n++] = (struct sfs_blocked){c->pid, h->client->pid, h->dnode->ino,
-								  (uint64_t)time(NULL) - waited / 1000};
-		}
-	}
+	for (struct client *c = a->clients; c && a->nturns > 0; c = c->next)
+		for (struct hold *h = c->holds; h && c->nturns > 0; h = h->client_next)
+			if (h->turn.state != TURN_NONE)
+				look(a, &o, h);
 	/* Written when the picture changes; how long each has waited follows from when it began. */
-	if (l.n == a->overdue_listed && l.total == a->overdue_total)
+	if (o.list.n == a->overdue_listed && o.list.total == a->overdue_total)
 		return;
-	a->overdue_listed = l.n;
-	a->overdue_total = l.total;
-	err = sfs_blocked_write(&a->root, &l);
+	a->overdue_listed = o.list.n;
+	a->overdue_total = o.list.total;
+	err = sfs_blocked_write(&a->root, &o.list);
 	if (err)
 		agent_log(a, "write the list of waiting processes: %s", strerror(-err));
 }

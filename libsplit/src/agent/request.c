@@ -41,7 +41,7 @@ static uint64_t volume_flags(const struct agent *a)
 /* What we can and the client knows of. */
 static uint64_t features(const struct agent *a, const struct sfs_msg *hello)
 {
-	return hello->c & (SFS_FEATURE_GROW | (owners_fd(a) >= 0 ? SFS_FEATURE_OWNERS : 0) |
+	return hello->c & (SFS_FEATURE_GROW | SFS_FEATURE_TURN | (owners_fd(a) >= 0 ? SFS_FEATURE_OWNERS : 0) |
 			   (a->outsiders.opens_fd >= 0 ? SFS_FEATURE_WATCH : 0));
 }
 
@@ -227,7 +227,7 @@ void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, 
 		hello(a, c, m, fd);
 		break;
 	case SFS_MSG_CHUNK:
-		chunk_ask(a, c, m->a);
+		chunk_ask(a, c, m->a, m->b);
 		break;
 	case SFS_MSG_RETURN:
 		chunk_return(a, c, m->a);

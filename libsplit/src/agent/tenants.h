@@ -17,6 +17,7 @@ struct tenant {
 	char name[TENANT_NAME];
 	uint32_t clients, strangers, holds, looks;
 	uint32_t chunks;     /* full-size staging files that it has */
+	uint32_t extra;	     /* of those, beyond its part of the pool: for a write that is to be whole */
 	uint32_t logs;	     /* blocks of its logs */
 	uint32_t nheld;	     /* clients whose requests wait */
 	uint64_t round;	     /* the last one in which something was done for it */

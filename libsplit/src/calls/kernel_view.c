@@ -74,15 +74,14 @@ static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever
 	return r == -EAGAIN ? sfs_checkpoint(in->vol, true) : r;
 }
 
-int sfs_give_up_known(dev_t dev, ino_t ino)
+/* *turn: the inode, where its turn is to be waited for. */
+static int give_up_known(dev_t dev, ino_t ino, struct sfs_inode **turn)
 {
-	struct sfs_inode *in;
-	uint64_t *op, signals;
+	const uint64_t signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
+	struct sfs_inode *in = sfs_inode_ref(dev, ino);
 	int r = SFS_UNKNOWN, fd;
+	uint64_t *op;
 
-	sfs_check_fork();
-	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
-	in = sfs_inode_ref(dev, ino);
 	fd = in ? sfs_inode_fd(in) : -1;
 	if (in && fd < 0)
 		r = 0; /* it is not open, and nothing is staged */
@@ -92,9 +91,22 @@ int sfs_give_up_known(dev_t dev, ino_t ino)
 	} else if (in) {
 		r = -EDEADLK;
 	}
+	*turn = in;
 	if (in)
 		sfs_inode_put(in);
 	sfs_signals_restore(signals);
+	return r;
+}
+
+int sfs_give_up_known(dev_t dev, ino_t ino)
+{
+	struct sfs_inode *in;
+	int r;
+
+	sfs_check_fork();
+	do
+		r = give_up_known(dev, ino, &in);
+	while (r == SFS_TURN && (r = sfs_turn_wait(in)) == 0);
 	return r;
 }
 
@@ -106,18 +118,14 @@ enum then {
 	THEN_LOOKS,	   /* it changes none, and asks for no grant */
 };
 
-static int make_true(int fd, enum then then)
+static int try_to_make_true(struct sfs_ofd *ofd, int fd, enum then then)
 {
 	const bool forever = then == THEN_CHANGES_EVER;
-	struct sfs_ofd *ofd = sfs_ofd_of(fd);
-	struct sfs_inode *in;
+	struct sfs_inode *in = ofd->inode;
 	uint64_t *op;
 	bool looks;
 	int r;
 
-	if (!ofd)
-		return 0;
-	in = ofd->inode;
 	looks = then == THEN_LOOKS && sfs_unheld(in);
 	if (looks) {
 		r = sfs_unheld_look(in);
@@ -127,13 +135,28 @@ static int make_true(int fd, enum then then)
 	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
 	r = looks ? 0 : make_inode_true(in, fd, ofd->flags, forever, then == THEN_CHANGES || forever);
-	push_offset(ofd, fd);
-	if (forever) {
+	if (r != SFS_TURN)
+		push_offset(ofd, fd);
+	if (forever && r != SFS_TURN) {
 		__atomic_and_fetch(&ofd->lazy, ~SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
 		ofd->kernel_off = true;
 	}
 	sfs_op_end(op);
 	return r;
+}
+
+static int make_true(int fd, enum then then)
+{
+	struct sfs_ofd *ofd;
+	int r;
+
+	while ((ofd = sfs_ofd_of(fd)) && (r = try_to_make_true(ofd, fd, then)) == SFS_TURN) {
+		r = sfs_turn_wait(ofd->inode);
+		/* mmap and its like know no EINTR: the handler has run, and they go on. */
+		if (r < 0 && then != THEN_CHANGES_EVER)
+			return r;
+	}
+	return ofd ? r : 0;
 }
 
 int sfs_make_true(int fd, bool forever)

@@ -79,10 +79,12 @@ off_t sfs_lseek(int fd, off_t off, int whence)
 	r = sfs_unheld_lseek(ofd, fd, off, whence);
 	if (r != SFS_PASS)
 		return r;
-	if (!sfs_op_begin(ofd->inode, &op))
-		return -EDEADLK;
-	r = lseek_of(ofd, fd, off, whence);
-	sfs_op_end(op);
+	do {
+		if (!sfs_op_begin(ofd->inode, &op))
+			return -EDEADLK;
+		r = lseek_of(ofd, fd, off, whence);
+		sfs_op_end(op);
+	} while (r == SFS_TURN && (r = sfs_turn_wait(ofd->inode)) == 0);
 	return r;
 }
 
@@ -100,16 +102,18 @@ int sfs_fsync(int fd, bool data_only)
 	r = sfs_unheld_fsync(ofd, fd, data_only);
 	if (r != SFS_PASS)
 		return r;
-	if (!sfs_op_begin(in, &op))
-		return -EDEADLK;
-	sfs_inode_lock(in);
-	r = in->ready ? 0 : sfs_inode_ready(in, fd, ofd->flags);
-	if (r == 0)
-		r = sfs_flush_fsync(ofd, fd, data_only);
-	sfs_inode_unlock(in);
-	if (r == -EAGAIN)
-		r = sfs_checkpoint(in->vol, true);
-	sfs_op_end(op);
+	do {
+		if (!sfs_op_begin(in, &op))
+			return -EDEADLK;
+		sfs_inode_lock(in);
+		r = in->ready ? 0 : sfs_inode_ready(in, fd, ofd->flags);
+		if (r == 0)
+			r = sfs_flush_fsync(ofd, fd, data_only);
+		sfs_inode_unlock(in);
+		if (r == -EAGAIN)
+			r = sfs_checkpoint(in->vol, true);
+		sfs_op_end(op);
+	} while (r == SFS_TURN && (r = sfs_turn_wait(in)) == 0);
 	return r;
 }
 
@@ -131,55 +135,78 @@ static bool tears(const struct sfs_inode *in, uint64_t cut)
 	return cut < in->size && cut % SFS_BLOCK && in->vol->dax && in->vol->mode != SFS_POSIX;
 }
 
+/* How the kernel changes a file. */
+struct by_kernel {
+	int (*call)(int fd, const long *arg);
+	const long *arg;
+	uint64_t cut; /* where it cuts the file off, or NO_CUT */
+	bool made;
+};
+
 /*
- * Relink, let the kernel change the file, look at it again. fd: of the file, opened with `flags`. cut: where the call cuts it off, or NO_CUT. Lock not held; the call
- * gets it held exclusively.
+ * Relink, let the kernel change the file, look at it again. fd: of the file, opened with `flags`. Lock held. Until it is made nothing has
+ * happened; -EAGAIN: a checkpoint is due.
  */
-static int by_kernel(struct sfs_inode *in, int flags, int fd, int (*call)(int fd, const long *arg), const long *arg,
-		     uint64_t cut)
+static int change(struct sfs_inode *in, int flags, int fd, struct by_kernel *k)
 {
+	int r = sfs_inode_ready(in, fd, flags), unsynced = 0;
 	uint32_t slot = 0;
-	bool torn = false;
+	bool torn;
+
+	if (r == 0)
+		r = sfs_flush(in, SFS_RETIRE);
+	if (r == 0)
+		r = sfs_pins_save(&in->pins, k->cut == NO_CUT ? 0 : k->cut, UINT64_MAX);
+	torn = r == 0 && tears(in, k->cut);
+	if (torn)
+		r = sfs_log_reserve(&in->vol->log, 2, false, &slot);
+	if (r < 0)
+		return r;
+	k->made = true;
+	in->kdirty = true;
+	if (torn)
+		sfs_log_cut(&in->vol->log, slot, in->ino, in->gen, k->cut);
+	r = k->call(fd, k->arg);
+	in->window.dense_known = false;
+	if (in->ready)
+		sfs_inode_reload(in);
+	/* Not durable where the journal failed: after a power loss recovery is to finish it. */
+	if (r == 0 && in->vol->mode != SFS_POSIX)
+		r = unsynced = sys_fsync(fd);
+	if (torn)
+		sfs_log_done(&in->vol->log, slot + 1, in->ino, in->gen, unsynced == 0);
+	return r;
+}
+
+/* The same without the lock. SFS_TURN: nothing has happened. */
+static int try_by_kernel(struct sfs_inode *in, int flags, int fd, struct by_kernel *k)
+{
+	int r = sfs_unheld_change(in, fd, k->call, k->arg);
 	uint64_t *op;
-	int r = sfs_unheld_change(in, fd, call, arg), unsynced = 0;
 
 	if (r != SFS_PASS)
 		return r;
 	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
-	for (;;) {
+	do {
 		sfs_inode_lock(in);
-		r = sfs_inode_ready(in, fd, flags);
-		if (r == 0)
-			r = sfs_flush(in, SFS_RETIRE);
-		if (r == 0)
-			r = sfs_pins_save(&in->pins, cut == NO_CUT ? 0 : cut, UINT64_MAX);
-		torn = r == 0 && tears(in, cut);
-		if (torn)
-			r = sfs_log_reserve(&in->vol->log, 2, false, &slot);
-		if (r == 0) {
-			in->kdirty = true;
-			if (torn)
-				sfs_log_cut(&in->vol->log, slot, in->ino, in->gen, cut);
-			r = call(fd, arg);
-			in->window.dense_known = false;
-			if (in->ready)
-				sfs_inode_reload(in);
-			/* Not durable where the journal failed: after a power loss recovery is to finish it. */
-			if (r == 0 && in->vol->mode != SFS_POSIX)
-				r = unsynced = sys_fsync(fd);
-			if (torn)
-				sfs_log_done(&in->vol->log, slot + 1, in->ino, in->gen, unsynced == 0);
-			sfs_inode_unlock(in);
-			break;
-		}
+		r = change(in, flags, fd, k);
 		sfs_inode_unlock(in);
-		if (r == -EAGAIN)
+		if (r == -EAGAIN && !k->made)
 			r = sfs_checkpoint(in->vol, true);
-		if (r < 0)
-			break;
-	}
+	} while (r == 0 && !k->made);
 	sfs_op_end(op);
+	return r;
+}
+
+static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long *arg), const long *arg, uint64_t cut)
+{
+	struct by_kernel k = {call, arg, cut, false};
+	int r;
+
+	do
+		r = try_by_kernel(ofd->inode, ofd->flags, fd, &k);
+	while (r == SFS_TURN && (r = sfs_turn_wait(ofd->inode)) == 0);
 	return r;
 }
 
@@ -197,7 +224,7 @@ int sfs_ftruncate(int fd, off_t len)
 		return SFS_PASS;
 	if ((ofd->flags & O_ACCMODE) == O_RDONLY || len < 0)
 		return -EINVAL;
-	return by_kernel(ofd->inode, ofd->flags, fd, call_ftruncate, arg, (uint64_t)len);
+	return by_kernel(ofd, fd, call_ftruncate, arg, (uint64_t)len);
 }
 
 /* By its name in /proc, as the file may be opened for reading only. */
@@ -212,24 +239,36 @@ static int call_truncate_name(int fd, const long *arg)
 	return r == -ENOENT ? sys_ftruncate(fd, arg[0]) : r; /* the program sees no /proc */
 }
 
-int sfs_truncate_known(dev_t dev, ino_t ino, off_t len)
+/* *turn: the inode, where its turn is to be waited for. */
+static int truncate_known(dev_t dev, ino_t ino, off_t len, struct sfs_inode **turn)
 {
+	const uint64_t signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
+	struct sfs_inode *in = sfs_inode_ref(dev, ino);
 	const long arg[1] = {len};
-	struct sfs_inode *in;
-	uint64_t signals;
+	struct by_kernel k = {call_truncate_name, arg, (uint64_t)len, false};
 	int r = SFS_UNKNOWN;
 
-	sfs_check_fork();
-	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
-	in = sfs_inode_ref(dev, ino);
+	*turn = in;
 	if (in) {
 		const int fd = sfs_inode_fd(in);
 
 		/* Without a descriptor the kernel serves it, and nothing is staged. */
-		r = fd < 0 ? SFS_PASS : by_kernel(in, O_RDONLY, fd, call_truncate_name, arg, (uint64_t)len);
+		r = fd < 0 ? SFS_PASS : try_by_kernel(in, O_RDONLY, fd, &k);
 		sfs_inode_put(in);
 	}
 	sfs_signals_restore(signals);
+	return r;
+}
+
+int sfs_truncate_known(dev_t dev, ino_t ino, off_t len)
+{
+	struct sfs_inode *in;
+	int r;
+
+	sfs_check_fork();
+	do
+		r = truncate_known(dev, ino, len, &in);
+	while (r == SFS_TURN && (r = sfs_turn_wait(in)) == 0);
 	return r;
 }
 
@@ -257,7 +296,7 @@ int sfs_fallocate(int fd, int mode, off_t off, off_t len)
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	const long arg[4] = {mode, off, len, ofd && ofd->inode->vol->mode == SFS_STRICT};
 
-	return ofd ? by_kernel(ofd->inode, ofd->flags, fd, call_fallocate, arg, NO_CUT) : SFS_PASS;
+	return ofd ? by_kernel(ofd, fd, call_fallocate, arg, NO_CUT) : SFS_PASS;
 }
 
 /* arg[1]: fd is open for writing. Otherwise its name in /proc is what the kernel lets us truncate by. */
@@ -280,5 +319,5 @@ int sfs_truncate_open(int fd, int flags)
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	const long arg[2] = {0, (flags & O_ACCMODE) != O_RDONLY};
 
-	return ofd ? by_kernel(ofd->inode, ofd->flags, fd, call_truncate, arg, 0) : call_truncate(fd, arg);
+	return ofd ? by_kernel(ofd, fd, call_truncate, arg, 0) : call_truncate(fd, arg);
 }

@@ -176,15 +176,16 @@ static bool has_all(struct sfs_inode *in, const struct stat *st, int flags)
 }
 
 /*
- * Ask for the file now: whoever has staged data of it relinks, and fstat tells the truth from the start. reload: somebody may have
- * changed it.
+ * Where there is a table the first call asks, which can wait for others: here locks are held and signals blocked. Without one: ask for the file
+ * now, so that whoever has staged data of it relinks, and fstat tells the truth from the start. reload: somebody may have changed it.
  */
 static void get_ready(struct sfs_inode *in, int fd, const struct stat *st, int flags, bool reload)
 {
 	sfs_inode_lock(in);
 	if (unlikely(in->lost))
 		in->lost = open_here(in) >= 0;
-	if (sfs_inode_ready(in, fd, flags) == 0 && unlikely(sfs_was_mapped(in)))
+	if ((in->grant.state > GRANT_UNTOLD || !in->vol->owners) && sfs_inode_ready(in, fd, flags) == 0 &&
+	    unlikely(sfs_was_mapped(in)))
 		in->kernel_only = true;
 	if (reload || outdated(in, st))
 		sfs_inode_reload(in);

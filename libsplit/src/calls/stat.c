@@ -16,7 +16,7 @@ static struct sfs_inode *stale(dev_t dev, ino_t ino, uint64_t size)
 {
 	struct sfs_inode *in = sfs_inode_ref(dev, ino);
 
-	if (in && in->staging.count == 0 && !in->touched && in->grant.deleg != SFS_DELEG_NONE && in->size == size) {
+	if (in && in->staging.count == 0 && !in->touched && sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE && in->size == size) {
 		sfs_inode_put(in);
 		return NULL;
 	}
@@ -64,7 +64,8 @@ static enum truth truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
 		return known;
 	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
 	in = stale(dev, ino, size);
-	if (in && !sfs_unheld(in))
+	/* Without a grant the table is looked at: an ACQUIRE would keep others waiting for a turn that nobody comes for. */
+	if (in && !(sfs_owners_known(vol) && in->grant.state <= GRANT_UNTOLD && !in->lost))
 		known = own_truth(in, now);
 	if (in)
 		sfs_inode_put(in);

@@ -11,11 +11,7 @@
 
 #include "base/atomic.h"
 #include "base/lock.h"
-
-/* Results besides those of the call that a function stands for, and negative errno values. */
-#define SFS_PASS      (-65536) /* not ours, or the kernel's view has been made true: make the real call */
-#define SFS_PEEK_COPY (-65541) /* of a snapshot: the caller is to copy it */
-#define SFS_UNKNOWN   (-65537) /* this process does not have the file open */
+#include "base/result.h"
 
 struct sfs_ofd;
 /*

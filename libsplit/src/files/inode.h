@@ -12,7 +12,8 @@
  *   agent.request      one request to the agent and its reply
  *   agent.conn, pool.lock, sfs_fdt.numbers  short, nothing is waited for under them
  * Nobody waits for a staging file (pool.lease, then request) with an inode's lock: another process may need this one to give up
- * that inode before the agent answers what is in front. An ACQUIRE does wait with its inode's lock, and says so (`acquiring`).
+ * that inode before the agent answers what is in front. An ACQUIRE is answered at once, with the inode's lock held: where others have the
+ * file the answer is that its turn is to come, which is waited for with nothing held and no signal blocked (turn.c).
  * The service thread answers revocations: it only ever tries inode.lock and log.checkpoint, and never takes
  * agent.request while there is an agent.
  *
@@ -94,6 +95,7 @@ struct sfs_park {
 
 struct sfs_inode {
 	struct sfs_mutex lock;
+	uint32_t awaited;	/* threads wait for their turn to have it (turn.c): a futex */
 	struct sfs_inode *next; /* hash chain or free list */
 	struct sfs_volume *vol;
 	dev_t dev;
@@ -270,7 +272,7 @@ static inline void sfs_asking_end(struct sfs_inode *in)
 /* Does this process serve the file itself now? */
 static inline bool sfs_inode_served(const struct sfs_inode *in)
 {
-	return in->ready && in->grant.deleg == SFS_DELEG_EXCLUSIVE && !in->kernel_only && !sfs.no_staging;
+	return in->ready && sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE && !in->kernel_only && !sfs.no_staging;
 }
 
 /* sfs_files.lock held where the name says so */
@@ -291,8 +293,21 @@ void sfs_inodes_age(struct sfs_volume *vol);
 void sfs_inodes_unpark(void);
 /* The inode of (dev, ino) with a reference, or NULL. */
 struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino);
-/* inode.lock held exclusively: delegation, descriptor and sizes are there. fd: an open descriptor of the file. */
+/* inode.lock held exclusively: delegation, descriptor and sizes are there. fd: an open descriptor of the file. 0; SFS_TURN; a negative errno value. */
 int sfs_inode_ready(struct sfs_inode *in, int fd, int flags);
+/* inode.lock held: sfs_agent_acquire(); fd: of the file. SFS_TURN: sfs_turn_wait() when the lock is free. */
+int sfs_inode_acquire(struct sfs_inode *in, int fd, unsigned flags);
+/* turn.c. inode.lock held: the agent is about to be asked for the file. */
+void sfs_turn_begin(struct sfs_inode *in);
+/*
+ * After SFS_TURN, with no lock held, between no sfs_op_begin() and sfs_op_end(): until others have given the file up, or the inode is another
+ * file's. 0: ask again; -EINTR: a handler has run that wants no call to be restarted.
+ */
+int sfs_turn_wait(struct sfs_inode *in);
+/* Who waits asks again. */
+void sfs_turn_come(struct sfs_inode *in);
+/* Service thread: the same of the inode with that name, if there is one. */
+void sfs_turn_told(dev_t dev, ino_t ino);
 /* "/proc/self/fd/N"; buf has 32 bytes. */
 void sfs_fd_path(char *buf, int fd);
 /* Our own descriptor and the generation, as far as they can be had. 1: they are new; 0; a negative errno value. */

@@ -34,21 +34,33 @@ void sfs_offset_take(struct sfs_ofd *ofd, int fd)
 	sfs_op_end(op);
 }
 
-void sfs_offset_own(struct sfs_ofd *ofd, int fd)
+static int ask(struct sfs_ofd *ofd, int fd)
 {
 	struct sfs_inode *in = ofd->inode;
 	uint64_t *op;
+	int r = 0;
+
+	if (!sfs_unheld(in) || !sfs_op_begin(in, &op))
+		return 0;
+	sfs_inode_lock(in);
+	if (load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in)
+		r = sfs_inode_ready(in, fd, ofd->flags);
+	sfs_inode_unlock(in);
+	sfs_op_end(op);
+	return r == SFS_TURN ? r : 0; /* what else is wrong is found again */
+}
+
+int sfs_offset_own(struct sfs_ofd *ofd, int fd)
+{
+	int r;
 
 	if (likely(!(__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY)))
-		return;
-	if (sfs_unheld(in) && sfs_op_begin(in, &op)) {
-		sfs_inode_lock(in);
-		if (load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in)
-			sfs_inode_ready(in, fd, ofd->flags);
-		sfs_inode_unlock(in);
-		sfs_op_end(op);
-	}
+		return 0;
+	do
+		r = ask(ofd, fd);
+	while (r == SFS_TURN && (r = sfs_turn_wait(ofd->inode)) == 0);
 	sfs_offset_take(ofd, fd);
+	return r;
 }
 
 bool sfs_kernel_offset(struct sfs_ofd *ofd, int fd)

@@ -15,7 +15,7 @@ bool sfs_kernel_offset(struct sfs_ofd *ofd, int fd);
 void sfs_kernel_offset_end(struct sfs_ofd *ofd);
 /* The offset becomes ours where only we use it and there is a grant now. */
 void sfs_offset_take(struct sfs_ofd *ofd, int fd);
-/* The same for a call that is to be served by us: the grant is asked for first. */
-void sfs_offset_own(struct sfs_ofd *ofd, int fd);
+/* The same for a call that is to be served by us: the grant is asked for first, and waited for. 0, or -EINTR. No lock held. */
+int sfs_offset_own(struct sfs_ofd *ofd, int fd);
 
 #endif

@@ -64,7 +64,7 @@ static bool try_locked(struct sfs_inode *in, int fd, int flags)
 {
 	bool granted = false;
 
-	if (in->grant.deleg != SFS_DELEG_NONE || in->kernel_only || in->lost || in->locked || sfs.no_staging)
+	if (sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE || in->kernel_only || in->lost || in->locked || sfs.no_staging)
 		return false;
 	if (sfs_inode_own(in, fd, flags) < 0 || in->fd < 0 || in->kernel_only)
 		return false;

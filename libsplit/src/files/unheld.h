@@ -16,8 +16,7 @@
 /* The kernel serves it, if the table agrees. */
 static inline bool sfs_unheld(const struct sfs_inode *in)
 {
-	return load_acquire(&in->vol->owners) && !sfs.grant_first &&
-	       __atomic_load_n(&in->grant.deleg, __ATOMIC_RELAXED) == SFS_DELEG_NONE && !in->lost;
+	return load_acquire(&in->vol->owners) && !sfs.grant_first && sfs_grant_deleg(&in->grant) == SFS_DELEG_NONE && !in->lost;
 }
 
 /* What the mode promises the kernel keeps by itself: in posix; in sync on an emulated volume, which promises what was fsynced. */

@@ -12,6 +12,10 @@
  * cache the size; SHARED lets it only use the kernel's view of the file. ACQUIRE grants EXCLUSIVE when no other client has the
  * inode open and SHARED otherwise, after the present holder has given EXCLUSIVE up (relinked everything); an inode once shared
  * stays so until all clients but one have released it. A client that died is recovered first.
+ *
+ * A client that knows of SFS_FEATURE_TURN never waits for another one on its request socket: where an ACQUIRE can't be answered now
+ * the reply says so (SFS_ACQ_QUEUED), the question keeps its place, and TURN on the event socket tells when to ask again. Until then
+ * the client holds no lock and goes on with everything else.
  */
 #ifndef SFS_PROTO_H
 #define SFS_PROTO_H
@@ -20,15 +24,19 @@
 
 #define SFS_PROTO_VERSION 1u
 
+#define SFS_WHOLE_MAX (1ull << 30)
+
 enum sfs_msg_type {
 	SFS_MSG_HELLO = 1, /* a = mode, b = log id to resume or 0, c = features; fd: any file or directory of the volume.
 	                      reply: a = log id, b = flags, c = pool chunk size in bytes, d = enum relink_provider that works
 	                      on this volume (probed by the agent when it starts); fds: log, event socket[, table] */
-	SFS_MSG_CHUNK, /* lease a staging file; -EACCES before a file that is open for writing came with HELLO or ACQUIRE. a = bytes that are about to be staged, or 0: a full-size file.
+	SFS_MSG_CHUNK, /* lease a staging file; -EACCES before a file that is open for writing came with HELLO or ACQUIRE. a = bytes that are about to be staged, or 0: a full-size file;
+			    b = bytes of the write that it is for, which is to be whole (strict), up to SFS_WHOLE_MAX, and has not found
+			    space in the client's part of the pool: it may have more for as long as that takes.
 			    reply: a = its number, b = bytes; fd: the file, O_RDWR */
 	SFS_MSG_RETURN,	 /* a = number of the staging file that no live record names; no reply */
 	SFS_MSG_ACQUIRE, /* a = ino, b = gen, c = SFS_ACQ_*; fd: the file as the application opened it. reply: a = delegation,
-			    b = SFS_ACQ_AT_ONCE or 0 */
+			    b = SFS_ACQ_AT_ONCE, SFS_ACQ_QUEUED or 0 */
 	SFS_MSG_RELEASE, /* a = ino, b = gen: closed, nothing staged; no reply */
 	SFS_MSG_REVOKE,	 /* agent to client, event socket: a = ino, b = gen, c = the delegation to go down to */
 	SFS_MSG_REVOKED, /* client to agent, event socket: a = ino, b = gen, c as in REVOKE, or SHARED instead of NONE by who goes
@@ -44,13 +52,16 @@ enum sfs_msg_type {
 			   memory, and has the file EXCLUSIVE: a program without the library is to be let in after the client has
 			   stepped down, also where that one can't write. reply: a = 1: so it is, and nobody without the library
 			   has it open for writing as far as can be seen; 0: it is not */
+	SFS_MSG_TURN, /* SFS_FEATURE_TURN; agent to client, event socket: a = ino, b = gen. An ACQUIRE that was queued is the next to be
+			  answered: the client asks again, within SFS_TURN_MS, or its place is the next one's */
 };
 
 /* In HELLO, c: what the client knows of; in the reply's b, shifted by SFS_FEATURES_SHIFT: what both know of. */
 #define SFS_FEATURE_OWNERS 0x1u /* the table (its descriptor is the third of the reply), claims, LOOK, SFS_ACQ_TRY */
 #define SFS_FEATURE_GROW   0x2u /* a log that begins small, and GROW */
 #define SFS_FEATURE_WATCH  0x4u /* WATCH, SFS_ACQ_WATCH */
-#define SFS_FEATURES	   (SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_WATCH)
+#define SFS_FEATURE_TURN   0x8u /* SFS_ACQ_QUEUED, TURN */
+#define SFS_FEATURES	   (SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_WATCH | SFS_FEATURE_TURN)
 #define SFS_FEATURES_SHIFT 32
 
 /* LOOK: the client is about to change the file by the kernel, so nobody is to remember anything of it. */
@@ -71,6 +82,9 @@ enum sfs_msg_type {
  * file and no record counts any more; SHARED then.
  */
 #define SFS_ACQ_AT_ONCE 0x1u
+/* In the reply, with the delegation NONE: others have to step down first, and TURN is to come. What the client had is forgotten. */
+#define SFS_ACQ_QUEUED	0x2u
+#define SFS_TURN_MS	500
 #define SFS_ACQ_RECLAIM 0x1u /* after the agent restarted: the client held the inode EXCLUSIVE and still has data staged */
 
 #define SFS_ACQ_WATCH 0x10u /* with SFS_ACQ_RECLAIM: it was watched, too */

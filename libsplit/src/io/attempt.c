@@ -127,7 +127,7 @@ static bool ready(const struct sfs_attempt *a)
 {
 	const struct sfs_inode *in = a->in;
 
-	return sfs_io_prepared(in) && in->writable && !in->privileged && !in->grant.at_once &&
+	return sfs_io_prepared(in) && in->writable && !in->privileged && in->grant.state != GRANT_ONCE &&
 	       !((a->append || sfs_ofd_shared(a->ofd)) && in->staging.count == 0) && !sfs_far_apart(in, about(a));
 }
 
@@ -139,12 +139,14 @@ static int make_ready(struct sfs_attempt *a)
 
 	if (r < 0)
 		return r;
-	if (in->vol->mode == SFS_STRICT && in->grant.deleg == SFS_DELEG_SHARED && !in->kernel_only) {
+	if (in->vol->mode == SFS_STRICT && sfs_grant_deleg(&in->grant) == SFS_DELEG_SHARED && !in->kernel_only) {
 		/* Atomic writes need the file to ourselves; the others get it back when they ask. */
 		if (in->vol->agent.state != VOL_READY)
 			return -EIO;
-		r = sfs_agent_acquire(in->vol, &in->grant, in->ino, in->gen, in->fd, SFS_ACQ_EXCLUSIVE);
-		if (r < 0 || in->grant.deleg != SFS_DELEG_EXCLUSIVE)
+		r = sfs_inode_acquire(in, in->fd, SFS_ACQ_EXCLUSIVE);
+		if (r == SFS_TURN)
+			return r;
+		if (r < 0 || sfs_grant_deleg(&in->grant) != SFS_DELEG_EXCLUSIVE)
 			return -EIO;
 		sfs_inode_reload(in);
 		sfs_io_prepare(a->ofd, in, a->fd);

@@ -52,13 +52,9 @@ struct sfs_attempt {
 	uint8_t bounce[SFS_BOUNCE];
 };
 
-#define SFS_AGAIN  (-65538) /* something has changed meanwhile */
-#define SFS_BUSY   (-65540) /* another thread stores in place what it is to overwrite: a little later */
-#define SFS_GATHER (-65539) /* sfs_attempt_gather() first: all of it is stored with the lock held */
-
 void sfs_attempt_begin(struct sfs_attempt *a, struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, int flags);
 /*
- * The bytes written, at least one; SFS_AGAIN, SFS_BUSY, SFS_GATHER; -EAGAIN: a checkpoint is due; -ENOBUFS: no staging space; another negative errno
+ * The bytes written, at least one; SFS_AGAIN, SFS_BUSY, SFS_GATHER; SFS_TURN: sfs_turn_wait(); -EAGAIN: a checkpoint is due; -ENOBUFS: no staging space; another negative errno
  * value. No lock held.
  */
 ssize_t sfs_attempt(struct sfs_attempt *a);

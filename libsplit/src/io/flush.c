@@ -283,15 +283,13 @@ int sfs_step_down(struct sfs_inode *in, unsigned to)
 {
 	int r = sfs_flush(in, SFS_RETIRE);
 
-	if (r == 0 && in->grant.deleg > to)
+	if (r == 0 && sfs_grant_deleg(&in->grant) > to)
 		r = sfs_pins_save_all(&in->pins);
 	if (r == 0) {
 		sfs_stores_void(in, 0, UINT64_MAX);
-		in->grant.at_once = false;
-		in->grant.watched = in->grant.watched && in->grant.deleg <= to;
 		/* Down, never up: an earlier question may have taken more. */
-		if (in->grant.deleg > to)
-			in->grant.deleg = to;
+		if (sfs_grant_deleg(&in->grant) > to)
+			sfs_grant_set(&in->grant, to == SFS_DELEG_NONE ? GRANT_KEPT : GRANT_SHARED);
 	}
 	return r;
 }

@@ -15,7 +15,6 @@
 #include "io/io.h"
 #include "io/peek.h"
 
-#define BUSY	    (-65540) /* somebody changes the range: a little later */
 #define TRIES_QUIET 8
 #define OFTEN	    4096
 #define TRIES_MAX   2000
@@ -61,8 +60,8 @@ static bool staged(const struct peek *k)
 /* Nothing has to be done before it is pinned. */
 static bool ready(const struct peek *k)
 {
-	return sfs_io_prepared(k->in) && k->in->grant.watched && (below_size(k) == k->len || k->in->staging.count > 0) &&
-	       !staged(k);
+	return sfs_io_prepared(k->in) && k->in->grant.state == GRANT_WATCHED &&
+	       (below_size(k) == k->len || k->in->staging.count > 0) && !staged(k);
 }
 
 /*
@@ -75,17 +74,15 @@ static int own(struct peek *k)
 	const uint32_t n = ++in->peeks;
 	const bool ask = n % OFTEN == 0 || (n & (n - 1)) == 0;
 
-	if (in->grant.deleg == SFS_DELEG_SHARED && !in->kernel_only && !in->grant.untold && in->vol->owners && ask) {
-		if (!sfs_agent_try(in->vol, &in->grant, in->ino, in->gen, in->fd)) {
-			in->grant.deleg = SFS_DELEG_NONE; /* the agent has forgotten it */
+	if (in->grant.state == GRANT_SHARED && !in->kernel_only && in->vol->owners && ask) {
+		if (!sfs_agent_try(in->vol, &in->grant, in->ino, in->gen, in->fd))
 			return -ENOTSUP;
-		}
 		sfs_inode_reload(in);
 		in->kdirty = true; /* what others have done meanwhile */
 	}
-	if (sfs_inode_served(in) && !in->grant.watched && ask)
+	if (sfs_inode_served(in) && in->grant.state == GRANT_EXCLUSIVE && ask)
 		sfs_agent_watch(in->vol, &in->grant, in->ino, in->gen, in->fd);
-	return sfs_inode_served(in) && in->grant.watched ? 0 : -ENOTSUP;
+	return sfs_inode_served(in) && in->grant.state == GRANT_WATCHED ? 0 : -ENOTSUP;
 }
 
 /* Make it so. inode.lock held by sfs_inode_lock(). */
@@ -148,10 +145,10 @@ static int pin(struct peek *k)
 	struct sfs_inode *in = k->in;
 	const uint64_t end = k->off + below_size(k);
 
-	if (!sfs_inode_served(in) || !in->grant.watched || in->grant.at_once)
+	if (!sfs_inode_served(in) || in->grant.state != GRANT_WATCHED)
 		return -ENOTSUP;
 	if (in->by_kernel > 0 || in->changing > 0)
-		return BUSY;
+		return SFS_BUSY;
 	k->n = below_size(k);
 	k->p = NULL;
 	if (k->n == 0)
@@ -159,7 +156,7 @@ static int pin(struct peek *k)
 	if (__atomic_load_n(&barred, __ATOMIC_SEQ_CST) > 0 || end > in->ksize || staged(k) || !solid(k))
 		return SFS_PEEK_COPY;
 	if (unlikely(in->flights.used) && stored_to(in, k->off, end))
-		return BUSY;
+		return SFS_BUSY;
 	return sfs_pin(&in->pins, in, in->fd, k->off, end, &k->p);
 }
 
@@ -195,12 +192,18 @@ static int attempts(struct peek *k)
 	bool hushed = false;
 	int r;
 
-	for (int tries = 0; (r = attempt(k)) == BUSY || r == -EAGAIN; tries++) {
+	for (int tries = 0; (r = attempt(k)) == SFS_BUSY || r == -EAGAIN || r == SFS_TURN; tries++) {
+		if (r == SFS_TURN) {
+			r = sfs_turn_wait(in);
+			if (r < 0)
+				break;
+			continue;
+		}
 		if (tries == TRIES_QUIET) {
 			hushed = true;
 			__atomic_add_fetch(&in->flights.quiet, 1, __ATOMIC_RELAXED);
 		}
-		if (r == BUSY)
+		if (r == SFS_BUSY)
 			sys_nap(PAUSE_NS);
 		if (tries == TRIES_MAX || (r == -EAGAIN && sfs_checkpoint(in->vol, true) < 0)) {
 			r = SFS_PEEK_COPY;

@@ -180,6 +180,8 @@ static int prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, bool reloa
 	sfs_op_end(*op);
 	if (r == -EAGAIN)
 		r = sfs_checkpoint(vol, true);
+	else if (r == SFS_TURN)
+		r = sfs_turn_wait(in);
 	return r == 0 ? LOOK : r;
 }
 
@@ -346,7 +348,9 @@ static ssize_t read_next(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 	off_t pos;
 	bool ok;
 
-	sfs_offset_own(ofd, fd);
+	r = sfs_offset_own(ofd, fd);
+	if (r < 0)
+		return r;
 	do {
 		/* Where other processes share the offset the kernel keeps it: reserve the range there. */
 		if (ofd->kernel_off) {

@@ -127,6 +127,8 @@ static int find(struct sfs_inode *in, struct sfs_staged *st, uint64_t end, bool 
 		if (n > 0 && b == ext[n - 1].b + (blk - ext[n - 1].off / SFS_BLOCK)) {
 			ext[n - 1].len += stop - pos;
 		} else {
+			if (n == SFS_EXTENTS_MAX && !part)
+				return -E2BIG;
 			if (n == SFS_EXTENTS_MAX)
 				break;
 			ext[n++] = (struct sfs_extent){pos, stop - pos, b};

@@ -12,7 +12,7 @@
 #include "io/io.h"
 
 #define SFS_FILE_MAX	(1ull << 43) /* bytes: larger files are the kernel's */
-#define SFS_EXTENTS_MAX 64	     /* of one atomic operation: at least 1 GiB with the default staging files */
+#define SFS_EXTENTS_MAX 80	     /* of one atomic operation: at least 1 GiB with the default staging files */
 
 struct sfs_extent {
 	uint64_t off; /* in the file */
@@ -33,7 +33,7 @@ struct sfs_staged {
 
 /*
  * Staging space for [pos, pos + n), or with `part` and where that takes more than SFS_EXTENTS_MAX extents for less. 0; -ENOBUFS: lease a staging
- * file; -ENOSPC. What was taken is free again when the inode is retired.
+ * file; -ENOSPC; -E2BIG: one operation has no more than a part of it. What was taken is free again when the inode is retired.
  */
 int sfs_staged_place(struct sfs_inode *in, uint64_t pos, size_t n, bool part, struct sfs_staged *st);
 /*

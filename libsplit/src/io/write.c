@@ -16,11 +16,12 @@
 #include "io/offset.h"
 #include "io/user.h"
 
-#define OUTRUN_MAX 64u /* times that one write relinks everything and others take the space */
-#define LEASES_MAX 16u /* tries of one write to get staging space */
-#define ROUNDS_MAX 3u  /* then its bytes are copied beforehand, and it is made in one section of the lock */
-#define PAUSE_NS   50000
-#define PIECE_MAX  (8ul << 20) /* bytes: posix promises no more of a longer write than of several */
+#define OUTRUN_MAX	 64u /* times that one write relinks everything and others take the space */
+#define LEASES_MAX	 16u /* tries of one write to get staging space */
+#define WHOLE_LEASES_MAX (SFS_EXTENTS_MAX + LEASES_MAX)
+#define ROUNDS_MAX	 3u /* then its bytes are copied beforehand, and it is made in one section of the lock */
+#define PAUSE_NS	 50000
+#define PIECE_MAX	 (8ul << 20) /* bytes: posix promises no more of a longer write than of several */
 
 /* No staging space, or no memory for the block table: everything is relinked, so that staging files become free; where that does not help, the kernel writes. */
 static ssize_t without_staging(struct sfs_attempt *a, ssize_t why)
@@ -31,8 +32,8 @@ static ssize_t without_staging(struct sfs_attempt *a, ssize_t why)
 		return why;
 	do
 		r = sfs_attempt_kernel(a);
-	while (r == -EAGAIN && sfs_checkpoint(a->in->vol, true) == 0);
-	return r == -EAGAIN ? why : r;
+	while ((r == -EAGAIN && sfs_checkpoint(a->in->vol, true) == 0) || (r == SFS_TURN && sfs_turn_wait(a->in) == 0));
+	return r == -EAGAIN ? why : r == SFS_TURN ? -EINTR : r;
 }
 
 /* It was ours for this write only. What can't be relinked now is when the service thread answers the agent's REVOKE. */
@@ -45,7 +46,7 @@ static void give_back(struct sfs_inode *in)
 		return;
 	do {
 		sfs_inode_lock(in);
-		r = in->grant.at_once ? sfs_step_down(in, SFS_DELEG_SHARED) : 0;
+		r = in->grant.state == GRANT_ONCE ? sfs_step_down(in, SFS_DELEG_SHARED) : 0;
 		sfs_inode_unlock(in);
 	} while (r == -EAGAIN && sfs_checkpoint(in->vol, true) == 0);
 	sfs_op_end(op);
@@ -60,8 +61,10 @@ struct space {
 static void find_space(struct sfs_attempt *a, struct space *s, uint64_t blocks)
 {
 	struct sfs_volume *vol = a->in->vol;
+	/* In strict there is no other way to write it whole than more than our part of the pool. */
+	const bool whole = s->emptied && vol->mode == SFS_STRICT;
 	/* Other threads may take what we lease: not for ever. */
-	const int r = s->leases++ < LEASES_MAX ? sfs_chunk_lease(vol, blocks) : -ENOSPC;
+	const int r = s->leases++ < (whole ? WHOLE_LEASES_MAX : LEASES_MAX) ? sfs_chunk_lease(vol, blocks, whole) : -ENOSPC;
 
 	if (r == 0)
 		return;
@@ -93,12 +96,14 @@ static ssize_t write_op(struct sfs_attempt *a)
 		} else if (r == SFS_GATHER) {
 			if (!sfs_attempt_gather(a))
 				return -EFAULT;
-		} else if (r == -EAGAIN) {
-			r = sfs_checkpoint(in->vol, true);
+		} else if (r == -EAGAIN || r == SFS_TURN) {
+			r = r == SFS_TURN ? sfs_turn_wait(in) : sfs_checkpoint(in->vol, true);
 			if (r < 0)
 				break;
 		} else if (r == -ENOBUFS && in->vol->agent.state == VOL_READY && !a->part) {
 			find_space(a, &s, a->n / SFS_BLOCK + 2);
+		} else if (r == -E2BIG) {
+			a->part = true;
 		} else if (r == -ENOSPC && !s.emptied && in->vol->agent.state == VOL_READY) {
 			s.emptied = true;
 			sfs_flush_all(in->vol, SFS_RETIRE);
@@ -109,7 +114,7 @@ static ssize_t write_op(struct sfs_attempt *a)
 			break;
 		}
 	}
-	if (unlikely(in->grant.at_once) && r >= 0)
+	if (unlikely(in->grant.state == GRANT_ONCE) && r >= 0)
 		give_back(in);
 	return r;
 }
@@ -117,6 +122,8 @@ static ssize_t write_op(struct sfs_attempt *a)
 /* The whole of it, in pieces where the mode promises nothing of it as a whole or there is less space. */
 static ssize_t write_all(struct sfs_attempt *a, size_t total)
 {
+	const enum sfs_mode mode = a->in->vol->mode;
+	const size_t longest = mode == SFS_POSIX ? PIECE_MAX : mode == SFS_STRICT ? SFS_WHOLE_MAX : SIZE_MAX;
 	size_t done = 0;
 	ssize_t r;
 
@@ -125,7 +132,7 @@ static ssize_t write_all(struct sfs_attempt *a, size_t total)
 
 		if (unlikely(a->forks != sfs.forks))
 			return (ssize_t)total; /* a handler has forked, and this is the child: the parent makes it */
-		a->n = a->in->vol->mode == SFS_POSIX && left > PIECE_MAX ? PIECE_MAX : left;
+		a->n = left < longest ? left : longest;
 		a->part = false;
 		r = write_op(a);
 		sfs_attempt_settle(a, r);
@@ -167,8 +174,9 @@ static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 	if (total <= 0)
 		return total;
 	sfs_attempt_begin(&a, ofd, fd, iov, cnt, flags);
-	if (off < 0)
-		sfs_offset_own(ofd, fd);
+	r = off < 0 ? sfs_offset_own(ofd, fd) : 0;
+	if (r < 0)
+		return r;
 	/* On Linux O_APPEND wins over the position of pwrite(2). */
 	a.append = ((sfs_ofd_shared(ofd) ? sys_fcntl(fd, F_GETFL, 0) : ofd->flags) & O_APPEND) || (flags & RWF_APPEND);
 	a.pos = off;

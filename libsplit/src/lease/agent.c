@@ -218,6 +218,7 @@ static int resume(struct sfs_volume *vol, int tries)
 	vol->agent.request_fd = vol->agent.event_fd = -1;
 	sfs_mutex_unlock(&vol->agent.conn);
 	sfs_asks_end(vol);
+	sfs_held_turns_end(vol);
 	while (tries-- > 0) {
 		r = hello(vol, vol->log.fd, vol->log.id);
 		if (r == 0 || r == -ESTALE || tries == 0)
@@ -320,9 +321,9 @@ static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, 
  * Lease a staging file: its number, length in bytes and descriptor. -ENOSPC when the pool is empty. `wanted`: bytes that are about to be
  * staged; it may have fewer.
  */
-static int agent_chunk(struct sfs_volume *vol, uint64_t wanted, uint32_t *id, uint64_t *len, int *fd)
+static int agent_chunk(struct sfs_volume *vol, uint64_t wanted, bool whole, uint32_t *id, uint64_t *len, int *fd)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK, .a = wanted};
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK, .a = wanted, .b = whole ? wanted : 0};
 	int fds[1], r = request(vol, &m, -1, fds, 1, NULL);
 
 	if (r < 0)
@@ -338,7 +339,7 @@ static int agent_chunk(struct sfs_volume *vol, uint64_t wanted, uint32_t *id, ui
 /*
  * Another thread's lease serves as well. -ENOSPC: the pool is empty, or this process has as many as it may.
  */
-int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks)
+int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks, bool whole)
 {
 	uint64_t len = 0;
 	uint32_t id = 0;
@@ -346,7 +347,7 @@ int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks)
 
 	sfs_mutex_lock(&vol->pool.lease);
 	if (!sfs_pool_room(&vol->pool, blocks))
-		r = agent_chunk(vol, blocks * SFS_BLOCK, &id, &len, &fd);
+		r = agent_chunk(vol, blocks * SFS_BLOCK, whole, &id, &len, &fd);
 	if (r == 0 && fd >= 0) {
 		r = sfs_pool_add(&vol->pool, id, len, fd);
 		if (r < 0) {
@@ -363,14 +364,17 @@ int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino
 	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = flags};
 	int r;
 
-	grant->watched = false;
 	store_release(&grant->acquiring, true);
 	r = request(vol, &m, fd, NULL, 0, &grant->acquiring);
-	grant->deleg = r == 0 && m.a == SFS_DELEG_EXCLUSIVE ? SFS_DELEG_EXCLUSIVE : SFS_DELEG_SHARED;
-	grant->held = r == 0;
-	grant->at_once = grant->deleg == SFS_DELEG_EXCLUSIVE && m.b == SFS_ACQ_AT_ONCE;
-	grant->untold = r < 0 && __atomic_load_n(&vol->agent.away, __ATOMIC_RELAXED);
-	return r;
+	if (r < 0)
+		sfs_grant_set(grant, __atomic_load_n(&vol->agent.away, __ATOMIC_RELAXED) ? GRANT_UNTOLD : GRANT_SHARED);
+	else if (m.b == SFS_ACQ_QUEUED)
+		sfs_grant_set(grant, GRANT_QUEUED);
+	else if (m.a != SFS_DELEG_EXCLUSIVE)
+		sfs_grant_set(grant, GRANT_SHARED);
+	else
+		sfs_grant_set(grant, m.b == SFS_ACQ_AT_ONCE ? GRANT_ONCE : GRANT_EXCLUSIVE);
+	return r == 0 && grant->state == GRANT_QUEUED ? SFS_TURN : r;
 }
 
 bool sfs_agent_try(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd)
@@ -378,19 +382,18 @@ bool sfs_agent_try(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, u
 	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = SFS_ACQ_TRY};
 	const int r = request(vol, &m, fd, NULL, 0, NULL);
 
-	grant->watched = false;
-	grant->held = r == 0 && m.a == SFS_DELEG_EXCLUSIVE;
-	if (grant->held)
-		grant->deleg = SFS_DELEG_EXCLUSIVE;
-	return grant->held;
+	if (r == 0 && m.a == SFS_DELEG_EXCLUSIVE)
+		sfs_grant_set(grant, GRANT_EXCLUSIVE);
+	else if (grant->state != GRANT_QUEUED) /* another thread's place in the queue stays */
+		sfs_grant_set(grant, GRANT_NONE);
+	return grant->state == GRANT_EXCLUSIVE;
 }
 
 int sfs_agent_release(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen)
 {
 	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_RELEASE, .a = ino, .b = gen};
 
-	grant->deleg = SFS_DELEG_NONE;
-	grant->held = grant->watched = false;
+	sfs_grant_set(grant, GRANT_NONE);
 	return notify(vol, &m);
 }
 
@@ -398,7 +401,8 @@ void sfs_agent_watch(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino,
 {
 	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_WATCH, .a = ino, .b = gen};
 
-	grant->watched = vol->watches && request(vol, &m, fd, NULL, 0, NULL) == 0 && m.a == 1;
+	if (vol->watches && request(vol, &m, fd, NULL, 0, NULL) == 0 && m.a == 1)
+		sfs_grant_set(grant, GRANT_WATCHED);
 }
 
 int sfs_agent_reclaim(struct sfs_volume *vol, ino_t ino, uint32_t gen, int fd, bool watched)

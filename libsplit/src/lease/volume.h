@@ -11,6 +11,7 @@
 
 #include "base/atomic.h"
 #include "base/lock.h"
+#include "base/result.h"
 #include "format/layout.h"
 #include "format/proto.h"
 #include "lease/grant.h"
@@ -108,14 +109,17 @@ static inline int sfs_volume_refuses(const struct sfs_volume *vol)
 	return vol->agent.full ? -ENOSPC : -EIO;
 }
 
-/* One more staging file unless there is room for so many blocks already. No inode's lock held. -ENOSPC: the pool is empty. */
-int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks);
 /*
- * ACQUIRE of the file (ino, gen), open as fd; sets grant->deleg. Without an agent it is SHARED: the kernel serves it. 0, or a negative errno
- * value.
+ * One more staging file unless there is room for so many blocks already. No inode's lock held. -ENOSPC: the pool is empty, or this process's part of
+ * it; whole: they are for one write that is to be whole, and the agent may give more than that part.
+ */
+int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks, bool whole);
+/*
+ * ACQUIRE of the file (ino, gen), open as fd; sets the grant's state. Without an agent the kernel serves it. 0; SFS_TURN; or a negative
+ * errno value.
  */
 int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd, unsigned flags);
-/* EXCLUSIVE at once, or nothing: true when it is granted. */
+/* EXCLUSIVE at once, or nothing: what there was is over. True when it is granted. */
 bool sfs_agent_try(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd);
 /* A message on the event socket. Any thread. 0, or -ENOTCONN. */
 int sfs_agent_tell(struct sfs_volume *vol, const struct sfs_msg *m);
@@ -124,7 +128,7 @@ void sfs_agent_longer_log(struct sfs_volume *vol);
 int sfs_agent_release(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen);
 /* During sfs_agent_resume(): this process holds the file. */
 int sfs_agent_reclaim(struct sfs_volume *vol, ino_t ino, uint32_t gen, int fd, bool watched);
-/* EXCLUSIVE is granted: WATCH; sets grant->watched. fd: our own of the file. */
+/* In GRANT_EXCLUSIVE: WATCH. fd: our own of the file. */
 void sfs_agent_watch(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd);
 /* Service thread: the agent of connection number `lost` has gone; one try to come back. */
 void sfs_agent_reconnect(struct sfs_volume *vol, uint32_t lost);
@@ -136,6 +140,8 @@ int sfs_agent_answer(struct sfs_volume *vol, const struct sfs_msg *msg);
 
 /* process/held.c: tell a new agent what this process holds, by sfs_agent_reclaim(). */
 int sfs_held_reclaim(struct sfs_volume *vol);
+/* process/held.c: nobody will be told any more that its turn has come: all ask again. */
+void sfs_held_turns_end(struct sfs_volume *vol);
 /* process/held.c: everything staged is given up; returns the number of files that lost something. */
 unsigned sfs_held_lost(struct sfs_volume *vol);
 /* process/service.c: 0, or a negative errno value: there is no thread. */

@@ -58,7 +58,6 @@ extern bool pl_idle;
  * Make the call: the real function, or by number the system call. Returns its result; on failure a negative errno
  * value, or PL_FAILED when errno is set already. Of a pointer or size, 0 is failure.
  */
-#define PL_FAILED (-65539)
 long pl_make(const struct request *q);
 
 static inline bool pl_failed(const struct request *q, long r)

@@ -9,13 +9,24 @@ int sfs_held_reclaim(struct sfs_volume *vol)
 	sfs_mutex_lock(&sfs_files.lock); /* nobody waits for a request with it */
 	for (int i = 0; r == 0 && i < SFS_HASH; i++)
 		for (struct sfs_inode *in = sfs_files.hash[i]; in && r == 0; in = in->next)
-			if (in->vol == vol && in->ready && in->grant.deleg != SFS_DELEG_NONE) {
+			if (in->vol == vol && in->ready && sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE) {
 				/* An agent of an older release can't: the service thread saves what is looked at. */
-				in->grant.watched = in->grant.watched && vol->watches;
-				r = sfs_agent_reclaim(vol, in->ino, in->gen, in->fd, in->grant.watched);
+				if (in->grant.state == GRANT_WATCHED && !vol->watches)
+					sfs_grant_set(&in->grant, GRANT_EXCLUSIVE);
+				r = sfs_agent_reclaim(vol, in->ino, in->gen, in->fd, in->grant.state == GRANT_WATCHED);
 			}
 	sfs_mutex_unlock(&sfs_files.lock);
 	return r;
+}
+
+void sfs_held_turns_end(struct sfs_volume *vol)
+{
+	sfs_mutex_lock(&sfs_files.lock);
+	for (int i = 0; i < SFS_HASH; i++)
+		for (struct sfs_inode *in = sfs_files.hash[i]; in; in = in->next)
+			if (in->vol == vol)
+				sfs_turn_come(in);
+	sfs_mutex_unlock(&sfs_files.lock);
 }
 
 /* What of an inode was staged is the agent's affair now: see sfs_volume_lost(). *arg counts those that had something. */
@@ -30,8 +41,8 @@ static int lose_one(struct sfs_inode *in, void *arg)
 	sfs_staging_clear(&in->staging);
 	sfs_log_drop_slots(in);
 	sfs_stage_retired(in);
-	in->grant.deleg = SFS_DELEG_NONE;
-	in->grant.held = in->grant.watched = in->ready = false;
+	sfs_grant_set(&in->grant, GRANT_NONE);
+	in->ready = false;
 	sfs_inode_unlock(in);
 	return 0;
 }

@@ -206,10 +206,11 @@ void sfs_fork_child(void)
 			in->grant.revoke = 0;
 			in->grant.revokes = 0;
 			sfs_log_drop_slots(in);
-			in->grant.acquiring = in->grant.asking = in->grant.held = in->grant.watched = false;
+			in->grant.acquiring = in->grant.asking = false;
 			in->grant.looked = 0;
-			in->grant.deleg = SFS_DELEG_NONE;
-			in->ready = in->grant.untold = false;
+			sfs_grant_set(&in->grant, GRANT_NONE);
+			in->ready = false;
+			in->awaited = 0;
 		}
 	}
 	sfs_fds_shared();

@@ -56,8 +56,8 @@ static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 		return load_acquire(&in->grant.acquiring);
 	r = in->grant.revoke - 1u == SFS_DELEG_NONE && !alone(in) ? -EBUSY : sfs_step_down(in, in->grant.revoke - 1u);
 	/* The agent keeps no hold of who goes by its table, unless the file is mapped. */
-	if (r == 0 && in->grant.revoke == 1 + SFS_DELEG_NONE && in->vol->owners && !in->kernel_only)
-		in->grant.held = false;
+	if (r == 0 && in->grant.state == GRANT_KEPT && in->vol->owners && !in->kernel_only)
+		sfs_grant_set(&in->grant, GRANT_NONE);
 	sfs_inode_unlock(in);
 	/* Relinked, but its records still count: they must go before others may write. */
 	if (r == -EAGAIN)
@@ -90,7 +90,7 @@ static void save_unwatched(struct sfs_inode *in)
 {
 	if (!sfs_inode_lock_soon(in))
 		return;
-	if (!in->grant.watched)
+	if (in->grant.state != GRANT_WATCHED)
 		sfs_pins_save_all(&in->pins);
 	sfs_inode_unlock(in);
 }
@@ -98,7 +98,7 @@ static void save_unwatched(struct sfs_inode *in)
 /* One try at what is asked of the inode; *arg: something is left to do. */
 static int retry_one(struct sfs_inode *in, void *arg)
 {
-	if (unlikely(load_acquire(&in->pins.held) > 0 && !in->grant.watched))
+	if (unlikely(load_acquire(&in->pins.held) > 0 && in->grant.state != GRANT_WATCHED))
 		save_unwatched(in);
 	if (in->grant.revoke == 0)
 		return 0;
@@ -149,6 +149,8 @@ static bool events(struct sfs_volume *vol, bool *pending)
 
 		if (m.type == SFS_MSG_LOOKED)
 			sfs_answered(vol, &m);
+		if (m.type == SFS_MSG_TURN)
+			sfs_turn_told(vol->dev, (ino_t)m.a);
 		if (m.type != SFS_MSG_REVOKE)
 			continue;
 		in = sfs_inode_ref(vol->dev, (ino_t)m.a);

@@ -155,16 +155,17 @@ static inline int played_recv(int sock, struct sfs_msg *m, int *fds, int nfds, i
 #define PATIENCE 10000 /* ms; a reply that is due takes far less */
 
 /* HELLO; returns the reply's status. */
-static inline int played_hello(struct played *c, const struct played_agent *a, enum sfs_mode mode, uint32_t resume, int proof)
+static inline int played_hello_knows(struct played *c, const struct played_agent *a, enum sfs_mode mode, uint32_t resume,
+				     int proof, uint64_t features)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .a = mode, .b = resume};
-	int fds[2];
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .a = mode, .b = resume, .c = features};
+	int fds[3];
 
 	c->sock = played_connect(a);
 	if (c->sock < 0)
 		return c->sock;
 	CHECK_EQ(played_send(c->sock, &m, sizeof(m), &proof, proof >= 0), 0);
-	CHECK_EQ(played_recv(c->sock, &m, fds, 2, PATIENCE), 1);
+	CHECK_EQ(played_recv(c->sock, &m, fds, 3, PATIENCE), 1);
 	CHECK_EQ(m.type, SFS_MSG_HELLO);
 	if (m.status < 0) {
 		CHECK(m.text[0]);
@@ -172,6 +173,8 @@ static inline int played_hello(struct played *c, const struct played_agent *a, e
 		return m.status;
 	}
 	CHECK(fds[0] >= 0 && fds[1] >= 0);
+	if (fds[2] >= 0)
+		close(fds[2]); /* the table */
 	c->log_fd = fds[0];
 	c->event = fds[1];
 	c->log = (uint32_t)m.a;
@@ -179,6 +182,11 @@ static inline int played_hello(struct played *c, const struct played_agent *a, e
 	c->chunk_bytes = m.c;
 	c->provider = m.d;
 	return 0;
+}
+
+static inline int played_hello(struct played *c, const struct played_agent *a, enum sfs_mode mode, uint32_t resume, int proof)
+{
+	return played_hello_knows(c, a, mode, resume, proof, 0);
 }
 
 /* For HELLO: a file of the volume that we may write. */

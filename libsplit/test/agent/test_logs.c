@@ -4,7 +4,7 @@
 
 #include "played.h"
 
-#define FIRST	   (16u << 10) /* bytes */
+#define FIRST	   (20u << 10) /* bytes */
 #define LOG_MOST   (64u << 10) /* of records */
 #define LOG_SPACE  (1u << 20)
 #define MANY	   200

@@ -16,7 +16,8 @@ static const uint64_t *table;
 /* A client that goes by the table. */
 static void hello(struct played *c)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .c = SFS_FEATURES | 1ull << 40};
+	struct sfs_msg m = {
+		.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .c = (SFS_FEATURES & ~SFS_FEATURE_TURN) | 1ull << 40};
 	int fds[3];
 
 	c->sock = played_connect(&a);

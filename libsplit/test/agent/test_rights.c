@@ -23,8 +23,11 @@ struct hello {
 /* HELLO of a client that knows of the table. */
 static int hello(struct hello *h, uint32_t resume, int proof)
 {
-	struct sfs_msg m = {
-		.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .a = SFS_POSIX, .b = resume, .c = SFS_FEATURES};
+	struct sfs_msg m = {.version = SFS_PROTO_VERSION,
+			    .type = SFS_MSG_HELLO,
+			    .a = SFS_POSIX,
+			    .b = resume,
+			    .c = SFS_FEATURES & ~SFS_FEATURE_TURN};
 	int fds[3];
 
 	h->c.sock = played_connect(&a);
@@ -153,12 +156,12 @@ static void reader(int go, int done)
 	CHECK_EQ(hello(&h, 0, proof), 0);
 	CHECK(!(h.c.flags & SFS_HELLO_DAX));
 	CHECK_EQ(chunk(&h), -EACCES);
-	claims = mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_SHARED, h.c.log_fd, 0);
+	claims = mmap(NULL, 20480, PROT_READ | PROT_WRITE, MAP_SHARED, h.c.log_fd, 0);
 	CHECK(claims != MAP_FAILED);
 	/* What it has got can't be made larger, nor be opened anew for more. */
 	CHECK(ftruncate(h.c.log_fd, 1 << 30) < 0);
 	CHECK(fallocate(h.c.log_fd, 0, 0, 1 << 30) < 0);
-	CHECK(pwrite(h.c.log_fd, block, sizeof(block), 16384) < 0);
+	CHECK(pwrite(h.c.log_fd, block, sizeof(block), 20480) < 0);
 	if (h.table >= 0) {
 		CHECK(reopen(h.table, O_RDWR) < 0 && errno == EROFS);
 		CHECK(hello(&again, 0, h.table) < 0);

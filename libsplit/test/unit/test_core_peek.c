@@ -87,7 +87,7 @@ static void revoked(unsigned to, bool closed)
 	CHECK(in && in->pins.held == 2);
 	if (closed)
 		CHECK_EQ(sfs_close(fd), 0);
-	CHECK(inode_of(&st) == in && in->grant.deleg == SFS_DELEG_EXCLUSIVE);
+	CHECK(inode_of(&st) == in && sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE);
 	revoke_it(&st, to);
 	CHECK_EQ(in->pins.held, 0);
 	CHECK_EQ(in->pins.total, 2);
@@ -140,7 +140,7 @@ static void unwatched(void)
 	CHECK_EQ(sfs_peek(fd, 0, 1, &p, &got), -ENOTSUP);
 	vol->watches = true;
 	q = peek(fd, 0, N);
-	in->grant.watched = false;
+	sfs_grant_set(&in->grant, GRANT_EXCLUSIVE);
 	CHECK_EQ(in->pins.held, 1);
 	sfs_service_turn(false);
 	CHECK_EQ(in->pins.held, 0);

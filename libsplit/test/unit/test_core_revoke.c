@@ -109,13 +109,13 @@ int main(void)
 	CHECK_EQ(event.event, UFFD_EVENT_PAGEFAULT);
 	ask(&st, SFS_DELEG_NONE);
 	CHECK(!answered(SFS_DELEG_NONE, 100));
-	CHECK_EQ(in->grant.deleg, SFS_DELEG_SHARED);
+	CHECK_EQ(sfs_grant_deleg(&in->grant), SFS_DELEG_SHARED);
 
 	CHECK_EQ(ioctl(uffd, UFFDIO_ZEROPAGE, &fill), 0);
 	CHECK_EQ(pthread_join(reader, NULL), 0);
 	CHECK_MEM(slow, content, N);
 	CHECK(answered(SFS_DELEG_NONE, 10000));
-	CHECK_EQ(in->grant.deleg, SFS_DELEG_NONE);
+	CHECK_EQ(sfs_grant_deleg(&in->grant), SFS_DELEG_NONE);
 	readers(&st);
 	sfs_inode_put(in);
 	CHECK_EQ(sfs_close(fd), 0);

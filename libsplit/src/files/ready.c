@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What has to be known of a file, and asked for, before a call on it is served. */
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "files/inode.h"
+#include "format/identity.h"
+#include "lease/ask.h"
+
+#define DRAIN_TRIES 2000
+
+/*
+ * A descriptor of our own, with a file offset of its own: read-write where the application's is, so that we can map and relink.
+ * A process that may not open the file again (its identity has changed, it has no number left) has none.
+ */
+static int own_fd(int fd, int accmode)
+{
+	const int flags = (accmode == O_RDONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOCTTY;
+	struct sfs_limit l;
+	char path[32];
+	int own;
+
+	sfs_fd_path(path, fd);
+	sfs_limit_lift(&l);
+	own = sfs_limit_move(&l, sys_openat(AT_FDCWD, path, flags, 0));
+	sfs_limit_set_back(&l);
+	return own;
+}
+
+/* Size as the kernel has it; only when nothing is staged. */
+/* holes: somebody may have made some; else the size has changed and nothing more. */
+static void look_at_size(struct sfs_inode *in, bool holes)
+{
+	struct stat st;
+
+	if (in->fd < 0 || in->staging.count > 0 || sys_fstat(in->fd, &st) < 0)
+		return;
+	if (holes)
+		in->window.dense_known = false;
+	else
+		sfs_window_resized(&in->window, in->fd, in->ksize, (uint64_t)st.st_size);
+	in->ksize = in->size = (uint64_t)st.st_size;
+	if (in->window.populated > in->ksize)
+		in->window.populated = in->ksize;
+}
+
+void sfs_inode_reload(struct sfs_inode *in)
+{
+	look_at_size(in, true);
+}
+
+void sfs_inode_resize(struct sfs_inode *in)
+{
+	look_at_size(in, false);
+}
+
+/* 1: they are new. */
+int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
+{
+	const int accmode = flags & O_ACCMODE;
+	struct stat st;
+	int own, r;
+
+	if (in->kernel_only || (in->fd >= 0 && (accmode == O_RDONLY || in->writable)))
+		return 0;
+	/* A descriptor is opened under a low number, and that number closed. */
+	if (in->locked) {
+		in->kernel_only = true;
+		r = in->gen ? 0 : sfs_generation(fd, &in->gen);
+		return r < 0 ? r : 1;
+	}
+	if (in->vol->mode == SFS_POSIX && in->vol->owners && !in->vol->dedicated && in->fd < 0 && !sfs_below(in->vol, fd)) {
+		in->kernel_only = true;
+		return 0;
+	}
+	own = own_fd(fd, accmode);
+	if (own >= 0 && (sys_fstat(own, &st) < 0 || st.st_ino != in->ino || st.st_dev != in->dev)) {
+		sfs_private_close(own);
+		return -EBADF; /* closed by another thread meanwhile */
+	}
+	if (own < 0) {
+		in->kernel_only = true;
+	} else {
+		in->fd_readonly = in->fd; /* opened read-only so far */
+		in->fd = own;
+		in->writable = accmode != O_RDONLY;
+		/* The first write looks what they are (privileges.c). */
+		in->privileged = in->privileged || (st.st_mode & (S_ISUID | S_ISGID | S_IXUSR | S_IXGRP | S_IXOTH));
+		sfs_inode_unmap(in);
+	}
+	sfs_files.granted = true;
+	r = in->gen ? 0 : sfs_generation(fd, &in->gen);
+	in->kernel_only = in->kernel_only || (r == 0 && sfs_was_mapped(in));
+	return r < 0 ? r : 1;
+}
+
+int sfs_inode_acquire(struct sfs_inode *in, int fd, unsigned flags)
+{
+	int r;
+
+	if (in->grant.state == GRANT_QUEUED)
+		flags |= in->grant.asked;
+	in->grant.asked = flags;
+	sfs_turn_begin(in);
+	r = sfs_agent_acquire(in->vol, &in->grant, in->ino, in->gen, fd, flags);
+	if (r != SFS_TURN)
+		sfs_turn_come(in);
+	return r;
+}
+
+/*
+ * A thread of this process may be changing the file by the kernel, without a grant: its call is waited for. One that does not end, as a
+ * handler has interrupted it, is reason not to stage.
+ */
+static int acquire(struct sfs_inode *in, int fd)
+{
+	bool claimed = in->vol->owners && in->vol->claims;
+	int r;
+
+	sfs_asking_begin(in);
+	for (int n = 0; claimed && n < DRAIN_TRIES; n++) {
+		claimed = sfs_claimed_here(in->vol, in->ino);
+		if (claimed)
+			sys_call0(SYS_sched_yield);
+	}
+	r = sfs_inode_acquire(in, fd, 0);
+	if (claimed && sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE)
+		sfs_grant_set(&in->grant, GRANT_SHARED);
+	in->kdirty = true;
+	sfs_asking_end(in);
+	return r == SFS_TURN ? r : 0;
+}
+
+/*
+ * Make the inode usable: our descriptor, generation, delegation and size. flags: how fd was opened. When the agent can't
+ * be asked the delegation is SHARED, when there is no descriptor for us kernel_only is set: the kernel serves the file.
+ * Returns 0 or a negative errno value.
+ */
+int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
+{
+	bool ask = in->grant.state <= GRANT_UNTOLD;
+	int r;
+
+	if (unlikely(in->lost))
+		return -EIO;
+	r = sfs_inode_own(in, fd, flags);
+	if (r < 0)
+		return r;
+	/* Also for a file first opened read-only: the agent must see that we may write it. */
+	ask = ask || r > 0;
+	/* The answer may be that others have it, too. */
+	r = ask ? sfs_pins_save_all(&in->pins) : 0;
+	if (r < 0) {
+		sfs_grant_set(&in->grant, GRANT_UNTOLD); /* it is asked for with the next call */
+		return r;
+	}
+	if (ask) {
+		/* In the child of a fork: a log of its own. */
+		if (in->vol->agent.state == VOL_UNKNOWN || in->grant.state == GRANT_UNTOLD)
+			sfs_volume_connect(in->vol, fd);
+		if (in->vol->agent.state == VOL_READY) {
+			r = acquire(in, in->fd >= 0 ? in->fd : fd);
+		} else {
+			sfs_grant_set(&in->grant, GRANT_UNTOLD);
+		}
+	}
+	if (r == SFS_TURN) {
+		in->ready = false;
+		return r;
+	}
+	if (ask || !in->ready)
+		sfs_inode_reload(in);
+	in->ready = true;
+	return 0;
+}
+
+/* Stores through a mapping leave mtime behind on some file systems: set it before anybody looks. */
+void sfs_inode_times(struct sfs_inode *in)
+{
+	const struct timespec ts[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+
+	if (!in->touched || in->fd < 0)
+		return;
+	sfs_grow_end(in); /* the next append is to touch it again */
+	in->touched = false;
+	sys_call4(SYS_utimensat, in->fd, 0, (long)ts, 0);
+}
