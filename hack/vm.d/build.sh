@@ -41,13 +41,19 @@ build_libsplit() {
         targets+=("$VM_BUILD/test/posix/$(basename "$source" .c)")
     done
     make_libsplit "their tests" "${targets[@]}"
-    build_program model "$lib"/test/model/*.c
+    build_model
 }
 
 # The same, for libsplit-quick.
 build_libsplit_few() {
     make_libsplit "a few tests" "$VM_BUILD/test/plain/unit/test_relink"
-    build_program model "$REPO_DIR"/libsplit/test/model/*.c
+    build_model
+}
+
+# build_model: libsplit's model test; it finds the library where that has been built, inside as outside.
+build_model() {
+    local lib=$REPO_DIR/libsplit
+    build_program model -I"$lib/include" "$lib"/test/model/*.c -L"$VM_BUILD" -lsplitfs -Wl,-rpath,"$VM_BUILD"
 }
 
 build_relink_tests() {
