@@ -97,11 +97,11 @@ vm_kill() {
 }
 
 # vm_alive: still running? The emulator lets a processor see half of an instruction that another one is changing, as the kernel does
-# while it starts: a machine that has died of that, before it did anything, is started again.
+# while it starts, or gives it no time to find its clocks: a machine that has died of that, before it did anything, is started again.
 vm_alive() {
     [ -n "${vm_pid:-}" ] || return 1
     ! kill -0 "$vm_pid" 2>/dev/null || return 0
-    [ "$vm_accel" = tcg ] && [ ! -e "$vm_run/started" ] && [ "$vm_again" -lt 3 ] && grep -q 'Oops: int3' "$vm_run/console.log" || return 1
+    [ "$vm_accel" = tcg ] && [ ! -e "$vm_run/started" ] && [ "$vm_again" -lt 3 ] && grep -qE 'Oops: int3|splitfs-vm: no clock' "$vm_run/console.log" || return 1
     vm_again=$((vm_again + 1))
     progress "the emulator has tripped over the kernel's start: once more"
     vm_reap
