@@ -7,7 +7,7 @@ VM_CACHE=$SPLITFS_CACHE/vm
 # Programs, and below vm/ the results: BUILD as in the Makefile.
 VM_BUILD=$(realpath -m "${BUILD:-$REPO_DIR/build}")
 
-VM_KERNELS=(6.1 6.12)
+VM_KERNELS=(6.1 6.12 7.3)
 VM_KERNEL_DEFAULT=6.1
 
 # One root file system for every kernel: Debian 13's, because its mkfs.xfs knows the exchange-range feature.

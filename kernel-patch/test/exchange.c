@@ -4,8 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/quota.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "space.h"
@@ -201,6 +205,59 @@ static void exchange_and_quota(void)
 	quota_limit(USRQUOTA, OTHER, 0);
 }
 
+enum { READ_BLOCKS = 4 };
+
+/* Reads blocks of the file until killed; exits when one holds what is in neither file. */
+__attribute__((noreturn)) static void read_on(uint64_t offset)
+{
+	const int fd = open("target", O_RDONLY);
+	const size_t length = READ_BLOCKS * B;
+	uint8_t *bytes = malloc(length);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (fd >= 0 && bytes && pread(fd, bytes, length, (off_t)offset) == (ssize_t)length) {
+		for (uint64_t i = 0; i < length; i++) {
+			const uint8_t first = bytes[i / B * B];
+
+			if (bytes[i] != first || (first != 0x11 && first != 0x22))
+				_exit(1);
+		}
+	}
+	_exit(2);
+}
+
+static void fill(const struct file *f, int byte)
+{
+	memset(f->bytes, byte, f->room);
+	check(pwrite(f->fd, f->bytes, f->room, 0) == (ssize_t)f->room && fsync(f->fd) == 0, "write: %s", strerror(errno));
+}
+
+/* Whoever reads meanwhile sees a block of the one or of the other, also where a large folio holds more than the range. */
+static void exchange_seen_by_readers(void)
+{
+	struct file donor = file_new("donor", MIB), target = file_new("target", MIB);
+	struct ext4_relink r;
+	int status = 0, i;
+	pid_t reader;
+
+	fill(&donor, 0x11);
+	fill(&target, 0x22);
+	reader = fork();
+	if (reader == 0)
+		read_on(MIB / 2);
+	for (i = 0; i < 100 && waitpid(reader, &status, WNOHANG) == 0; i++) {
+		/* Read at once, where that is possible the page cache has a folio that is larger than the range. */
+		check(posix_fadvise(target.fd, 0, 0, POSIX_FADV_DONTNEED) == 0, "fadvise");
+		check(pread(target.fd, target.bytes, MIB, 0) == (ssize_t)MIB, "read");
+		r = relink_args(&donor, MIB / 2, MIB / 2, READ_BLOCKS * B);
+		r.flags = EXT4_RELINK_EXCHANGE;
+		check(relink_call(target.fd, &r) == 0, "exchange: %s", strerror(errno));
+	}
+	check(i == 100, "the reader has ended after %d exchanges: %#x", i, (unsigned int)status);
+	kill(reader, SIGKILL);
+	waitpid(reader, &status, 0);
+}
+
 const struct test_case exchange_cases[] = {
 	{"exchange_and_back", exchange_and_back},
 	{"exchange_holes", exchange_holes},
@@ -210,5 +267,6 @@ const struct test_case exchange_cases[] = {
 	{"exchange_mappings", exchange_mappings},
 	{"exchange_deep_trees", exchange_deep_trees},
 	{"exchange_and_quota", exchange_and_quota},
+	{"exchange_seen_by_readers", exchange_seen_by_readers},
 	{0},
 };
