@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X splitfs.io/splitfs/csi-driver/internal/driverinfo.Version
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-scripts test-e2e test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images release docs lint generate format clean help
+.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-scripts test-vm test-e2e test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images release docs lint generate format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector plugin ## build the library, the command line, the CSI driver, the injector and the kubectl plugin into build/
@@ -37,7 +37,7 @@ quickstart: ## build everything, start a local cluster, install the chart and sh
 down: ## remove everything quickstart started
 	hack/cluster down
 
-test: deps lint test-c test-go test-scripts test-e2e ## run every test that needs no hardware
+test: deps lint test-c test-go test-scripts test-vm test-e2e ## run every test that needs no hardware
 deps: ## install the Debian packages and the Go toolchain that are missing (as root); says nothing when none is
 	hack/install-deps all
 test-c: | $(BUILD) ## C tests: plain, address and undefined-behaviour sanitizer, thread sanitizer; programs from packages, pjdfstest, fsx
@@ -49,6 +49,10 @@ test-go: ## Go tests and vet
 	$(GO) test ./...
 test-scripts: ## the tests of charts and scripts: every executable test/run below charts/, hack/ and manifests/
 	@set -e; for t in $(sort $(wildcard charts/test/run charts/*/test/run hack/test/run manifests/test/run)); do echo "== $$t"; "$$t"; done
+
+test-vm: | $(BUILD) ## real DAX in a virtual machine with one kernel, when QEMU is there (hack/install-deps vm brings it)
+	@if command -v qemu-system-x86_64 >/dev/null; then VM_QUICK_SECONDS=1200 hack/vm test --quick --kernel 6.12; \
+		else echo "SKIP test-vm: there is no qemu-system-x86_64 (hack/install-deps vm)"; fi
 
 test-e2e: ## a local cluster of its own, the chart, real applications in pods; the cluster is removed afterwards
 	@set -e; export CLUSTER_NAME=test; trap 'hack/cluster down' EXIT; hack/quickstart; hack/e2e/run

@@ -10,7 +10,7 @@ Builds what is needed, runs tests in virtual machines, and says at the end what 
 What a test leaves is in BUILD/vm/NAME@LINE: output.log, console.log, dmesg.log and its own files.
 
   --list         the tests and the kernel lines they run on
-  --quick        a few of them, in at most $VM_QUICK_SECONDS seconds: what is not done by then has failed
+  --quick        a few of them, in at most $VM_QUICK_SECONDS seconds (VM_QUICK_SECONDS) after downloads: what is not done by then has failed
   --resume       leave out what has passed already, with the same sources, seed, cuts and stress
   --kernel LINE  only on this line
   --seed N       random seed for the tests that take one; 0 chooses and prints one [$VM_SEED]
@@ -51,12 +51,24 @@ sources_key() {
     ) | sha256sum | cut -c1-32
 }
 
+# download_for LINES: what the network gives, however slow it is, is there before time is counted.
+download_for() {
+    local line
+    get_root
+    for line in "${VM_KERNELS[@]}"; do
+        case $1 in *" $line "*) ;; *) continue ;; esac
+        get_kernel "$line"
+        "$REPO_DIR/kernel-patch/fetch" --line "$line" --release "$kernel_release" >/dev/null ||
+            die "headers and source of kernel $kernel_release cannot be fetched (see above)"
+    done
+}
+
 # start_test LINE: the test that read_test has read, in the background.
 start_test() {
     local id=$t_name@$1 dir=$VM_BUILD/vm/$t_name@$1 word options=() limit=$VM_TEST_LIMIT
     progress "$id: $t_what"
     for word in $t_needs; do
-        case $word in pmem=* | append=*) options+=("--${word%%=*}" "${word#*=}") ;; esac
+        case $word in pmem=* | append=* | env=*) options+=("--${word%%=*}" "${word#*=}") ;; esac
     done
     mkdir -p "$dir"
     if [ "$(type -t "test_${t_name//-/_}")" = function ]; then
@@ -128,7 +140,7 @@ wait_for_room() {
 }
 
 vm_test_command() {
-    local only_line='' build=1 wanted=() row want line number rows=() needs=' ' lines=' ' at_once=$VM_AT_ONCE resume='' id
+    local only_line='' build=1 wanted=() row want line number rows=() needs=' ' lines=' ' at_once=$VM_AT_ONCE resume='' quick='' id
     local table=("${VM_TESTS[@]}")
     while [ $# -gt 0 ]; do
         case $1 in
@@ -146,8 +158,8 @@ vm_test_command() {
         --no-build) build=0 ;;
         --resume) resume=1 ;;
         --quick)
+            quick=1
             table=("${VM_QUICK[@]}")
-            t_deadline=$((SECONDS + VM_QUICK_SECONDS))
             VM_STRESS=5
             ;;
         --kernel | --seed | --cuts | --stress | --at-once)
@@ -215,6 +227,10 @@ vm_test_command() {
         needs+="$t_needs "
         lines+="${row%%|*} "
     done
+    if [ -n "$quick" ]; then
+        download_for "$lines"
+        t_deadline=$((SECONDS + VM_QUICK_SECONDS))
+    fi
     if [ "$build" = 1 ]; then
         case $needs in *' programs '*) build_programs ;; esac
         case $needs in *' libsplit '*) build_libsplit ;; esac
