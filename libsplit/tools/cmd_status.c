@@ -26,6 +26,34 @@ static uint64_t seconds_since(uint64_t when)
 	return now > when ? now - when : 0;
 }
 
+static void json_protocol(struct json *j, const struct sfs_refused *r)
+{
+	json_object(j, "protocol");
+	json_number(j, "oldest", r->agent.oldest);
+	json_number(j, "newest", r->agent.newest);
+	json_number(j, "refused", r->total);
+	if (r->total) {
+		json_object(j, "last");
+		json_number(j, "pid", (uint64_t)r->pid);
+		json_number(j, "oldest", r->client.oldest);
+		json_number(j, "newest", r->client.newest);
+		json_number(j, "seconds", seconds_since(r->when));
+		json_object_end(j);
+	}
+	json_object_end(j);
+}
+
+static void print_protocol(const struct sfs_refused *r)
+{
+	if (r->agent.newest)
+		printf("protocol  versions %u to %u\n", r->agent.oldest, r->agent.newest);
+	if (r->total)
+		printf("refused   %llu times, last process %d %llu s ago: it speaks versions %u to %u of the protocol; %s\n",
+		       (unsigned long long)r->total, r->pid, (unsigned long long)seconds_since(r->when), r->client.oldest,
+		       r->client.newest,
+		       r->client.newest < r->agent.oldest ? "start its pod anew" : "update SplitFS on this node");
+}
+
 static void print_json(const struct report *rp)
 {
 	struct json j = {.out = stdout};
@@ -42,6 +70,7 @@ static void print_json(const struct report *rp)
 	json_bool(&j, "emulated", !rp->root.dax);
 	json_string(&j, "provider", rp->provider);
 	json_number(&j, "agent_pid", (uint64_t)rp->agent_pid);
+	json_protocol(&j, &rp->refused);
 	report_json_pool(&j, rp);
 	json_array(&j, "processes");
 	for (size_t i = 0; i < rp->nprocesses; i++) {
@@ -107,6 +136,7 @@ static void print_text(const struct report *rp)
 		printf("agent     process %d\n", rp->agent_pid);
 	else
 		printf("agent     none\n");
+	print_protocol(&rp->refused);
 	printf("pool      %llu files, %llu MiB, %llu MiB free\n", (unsigned long long)rp->pool_files,
 	       (unsigned long long)(rp->pool_bytes >> 20), (unsigned long long)(rp->free_bytes >> 20));
 	for (size_t i = 0; i < rp->nprocesses; i++) {

@@ -109,6 +109,7 @@ static int look(struct report *rp, struct sfs_why *why)
 		if (strcmp(holder.provider, "-"))
 			snprintf(rp->provider, sizeof(rp->provider), "%s", holder.provider);
 		sfs_blocked_read(&rp->root, &rp->blocked);
+		sfs_refused_read(&rp->root, &rp->refused);
 	}
 	if (!rp->provider[0]) {
 		const int p = relink_probe(rp->root.ctl);

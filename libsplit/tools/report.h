@@ -9,6 +9,7 @@
 
 #include "control/blocked.h"
 #include "control/store.h"
+#include "control/versions.h"
 #include "json.h"
 
 struct report_process {
@@ -26,6 +27,7 @@ struct report {
 	size_t nprocesses;
 	struct sfs_totals totals; /* with the counters of the processes */
 	struct sfs_blocked_list blocked;
+	struct sfs_refused refused;
 };
 
 /*

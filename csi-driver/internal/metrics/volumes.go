@@ -78,6 +78,7 @@ var (
 	recoveryRecords = desc("recovery_records_total", "Log records that recoveries read.")
 	recoveryReplays = desc("recovery_replayed_total", "Log records that recoveries replayed.")
 	recoveryAside   = desc("recovery_quarantined_total", "Damaged or foreign log files that recoveries set aside.")
+	protocolRefused = desc("protocol_refused_total", "How often the agent refused a process whose library speaks no version of the protocol that it knows.")
 
 	libraryInstalled = nodeDesc("node_library_installed", "1 when pods on this node find libsplit.so.")
 	availableBytes   = nodeDesc("node_emulated_available_bytes", "The most that one more emulated volume could hold.")
@@ -116,7 +117,7 @@ func NewCollector(logger klog.Logger, source Source) *Collector {
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range append([]*prometheus.Desc{
 		volumeInfo, volumeSize, volumeDevice, volumeStaged, volumeProblem, volumeStatusUp, agentUp, agentRestarts, poolBytes, poolFreeBytes,
-		processes, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside, libraryInstalled, availableBytes, orphans, erasing, erasingBytes, eraseFailed, reportErrors,
+		processes, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside, protocolRefused, libraryInstalled, availableBytes, orphans, erasing, erasingBytes, eraseFailed, reportErrors,
 	}, counterDescs...) {
 		ch <- d
 	}
@@ -232,6 +233,7 @@ func collectStatus(ch chan<- prometheus.Metric, r node.Report, labels []string, 
 	ch <- counter(recoveryRecords, float64(s.Recovery.Records), labels...)
 	ch <- counter(recoveryReplays, float64(s.Recovery.Replayed), labels...)
 	ch <- counter(recoveryAside, float64(s.Recovery.Quarantined), labels...)
+	ch <- counter(protocolRefused, float64(s.Protocol.Refused), labels...)
 	for i, c := range counters {
 		ch <- counter(counterDescs[i], float64(s.Totals[c.name]), labels...)
 	}

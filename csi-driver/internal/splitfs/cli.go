@@ -68,7 +68,11 @@ type Status struct {
 	Emulated bool   `json:"emulated"`
 	Provider string `json:"provider"`
 	AgentPID int    `json:"agent_pid"`
-	Pool     struct {
+	// Protocol says whom the agent could not understand.
+	Protocol struct {
+		Refused int64 `json:"refused"`
+	} `json:"protocol"`
+	Pool struct {
 		Bytes     int64 `json:"bytes"`
 		FreeBytes int64 `json:"free_bytes"`
 		Files     int64 `json:"files"`

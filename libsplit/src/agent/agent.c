@@ -290,6 +290,7 @@ static int start(struct agent *a, struct sfs_why *why)
 	if (err)
 		return sfs_fail(why, err, "start the agent of %s: %s", a->root.path, strerror(-err));
 	/* What the agent before us said of this is void. */
+	versions_start(a);
 	err = sfs_blocked_write(&a->root, &(struct sfs_blocked_list){0});
 	if (err)
 		return sfs_fail(why, err, "write the list of waiting processes: %s", strerror(-err));

@@ -100,10 +100,8 @@ uint32_t chunks_give_up(struct agent *a)
 /* A file that is ready becomes the client's, or goes, and the client is told why. */
 static void give(struct agent *a, struct client *c, uint32_t id, enum sfs_chunk_size size)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION,
-			    .type = SFS_MSG_CHUNK,
-			    .a = id,
-			    .b = size == SFS_FULL ? a->config->chunk_bytes : sfs_lesser_bytes(size)};
+	struct sfs_msg m = {
+		.type = SFS_MSG_CHUNK, .a = id, .b = size == SFS_FULL ? a->config->chunk_bytes : sfs_lesser_bytes(size)};
 	int fd, err;
 
 	client_set_state(a, c, C_READY);

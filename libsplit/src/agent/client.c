@@ -62,6 +62,7 @@ struct client *client_new(struct agent *a, enum client_state state, int pid, uin
 	t->clients++;
 	count_state(a, c, state, 1);
 	c->state = state;
+	c->version = SFS_PROTO_OLDEST;
 	c->request_src = (struct source){SRC_REQUEST, c};
 	c->event_src = (struct source){SRC_EVENT, c};
 	c->pidfd_src = (struct source){SRC_PIDFD, c};
@@ -185,7 +186,7 @@ int client_reply(struct agent *a, struct client *c, const struct sfs_msg *m, con
 
 	if (c->sock < 0)
 		return -ENOTCONN;
-	err = wire_send(c->sock, m, fds, nfds);
+	err = wire_send(c->sock, c->version, m, fds, nfds);
 	if (err)
 		client_drop(a, c, err == -EPIPE || err == -ECONNRESET ? NULL : "it does not read its replies");
 	return err;
@@ -193,7 +194,7 @@ int client_reply(struct agent *a, struct client *c, const struct sfs_msg *m, con
 
 int client_reply_error(struct agent *a, struct client *c, uint16_t type, int err, const char *text)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = type, .status = err};
+	struct sfs_msg m = {.type = type, .status = err};
 	int r;
 
 	strncpy(m.text, text, sizeof(m.text) - 1);
@@ -315,9 +316,9 @@ static void event_ready(struct agent *a, struct client *c, uint32_t events)
 		r = wire_recv(c->event, &m, &fd);
 		if (fd >= 0)
 			close(fd);
-		if (r == 1 && m.version == SFS_PROTO_VERSION && m.type == SFS_MSG_REVOKED)
+		if (r == 1 && m.version == c->version && m.type == SFS_MSG_REVOKED)
 			deleg_revoked(a, c, &m);
-		else if (r == 1 && m.version == SFS_PROTO_VERSION && m.type == SFS_MSG_LOOK)
+		else if (r == 1 && m.version == c->version && m.type == SFS_MSG_LOOK)
 			look_ask(a, c, &m);
 		else if (r == 1 || r == -EPROTO)
 			client_drop(a, c, "an unknown message on the event socket");

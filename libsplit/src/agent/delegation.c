@@ -29,18 +29,14 @@
 
 static void send_revoke(struct agent *a, struct hold *h)
 {
-	const struct sfs_msg m = {.version = SFS_PROTO_VERSION,
-				  .type = SFS_MSG_REVOKE,
-				  .a = h->dnode->ino,
-				  .b = h->dnode->gen,
-				  .c = h->revoke_to,
-				  .d = h->revoke_number};
+	const struct sfs_msg m = {
+		.type = SFS_MSG_REVOKE, .a = h->dnode->ino, .b = h->dnode->gen, .c = h->revoke_to, .d = h->revoke_number};
 	struct client *c = h->client;
 	int err;
 
 	if (c->event < 0 || c->event_blocked)
 		return;
-	err = wire_send(c->event, &m, NULL, 0);
+	err = wire_send(c->event, c->version, &m, NULL, 0);
 	if (err == -EAGAIN || err == -ENOBUFS) {
 		/* It may be stopped: what it holds waits for it, we don't. */
 		c->event_blocked = true;
@@ -124,7 +120,7 @@ static void forget_grant(struct agent *a, struct hold *h)
  */
 static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct hold *h, bool watched)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = SFS_DELEG_EXCLUSIVE};
+	struct sfs_msg m = {.type = SFS_MSG_ACQUIRE, .a = SFS_DELEG_EXCLUSIVE};
 	bool others = d->outsiders;
 
 	h->assumed = false;
@@ -148,7 +144,7 @@ static void release(struct agent *a, struct client *c, struct hold *h);
 /* SFS_ACQ_TRY: now or not at all. What the client had is forgotten in either case. */
 static void try(struct agent *a, struct client *c, struct dnode *d, struct hold *h)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = SFS_DELEG_NONE};
+	struct sfs_msg m = {.type = SFS_MSG_ACQUIRE, .a = SFS_DELEG_NONE};
 
 	if (deleg_unused(a, d, h) && deleg_grant(a, h)) {
 		m.a = SFS_DELEG_EXCLUSIVE;

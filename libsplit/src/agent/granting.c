@@ -151,7 +151,7 @@ bool deleg_grant(struct agent *a, struct hold *h)
 static void answer(struct agent *a, struct hold *h)
 {
 	struct dnode *d = h->dnode;
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE};
+	struct sfs_msg m = {.type = SFS_MSG_ACQUIRE};
 
 	deleg_leave_queue(a, h);
 	if (h->deleg != SFS_DELEG_EXCLUSIVE)
@@ -192,13 +192,13 @@ static bool grant_asked(struct agent *a, struct hold *h)
 
 static void send_turn(struct agent *a, struct hold *h)
 {
-	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_TURN, .a = h->dnode->ino, .b = h->dnode->gen};
+	const struct sfs_msg m = {.type = SFS_MSG_TURN, .a = h->dnode->ino, .b = h->dnode->gen};
 	struct client *c = h->client;
 	int err;
 
 	if (c->event < 0 || c->event_blocked)
 		return;
-	err = wire_send(c->event, &m, NULL, 0);
+	err = wire_send(c->event, c->version, &m, NULL, 0);
 	if (err == -EAGAIN || err == -ENOBUFS) {
 		c->event_blocked = true;
 		client_watch_event(a, c);
@@ -297,8 +297,7 @@ void deleg_turns_over(struct agent *a)
 void deleg_wait(struct agent *a, struct hold *h, uint64_t flags)
 {
 	struct client *c = h->client;
-	const struct sfs_msg queued = {
-		.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = SFS_DELEG_NONE, .b = SFS_ACQ_QUEUED};
+	const struct sfs_msg queued = {.type = SFS_MSG_ACQUIRE, .a = SFS_DELEG_NONE, .b = SFS_ACQ_QUEUED};
 
 	enter_queue(a, h, flags);
 	if (!(c->features & SFS_FEATURE_TURN))

@@ -7,6 +7,7 @@
  *   agent.c       start, loop, stop
  *   accept.c      new connections
  *   client.c      connections and their life
+ *   versions.c    which version of the protocol it is spoken in
  *   request.c     what clients ask for
  *   logs.c        logs that begin small and grow
  *   chunks.c      staging files: who gets which
@@ -41,6 +42,7 @@
 #include "relink/relink.h"
 #include "control/root.h"
 #include "control/store.h"
+#include "control/versions.h"
 
 #define HELLO_SECONDS	  5 /* for the first message of a connection */
 #define RESUME_SECONDS	  3 /* for clients of the agent before us */
@@ -178,6 +180,7 @@ struct client {
 
 	enum sfs_mode mode;
 	enum right right;
+	uint32_t version; /* of the protocol, that both speak; of one that has said nothing yet the oldest */
 	uint64_t features;
 	bool counted_away; /* the inodes in its lease are counted */
 	uint32_t log_id;   /* 0: none */
@@ -270,6 +273,7 @@ struct agent {
 
 	uint64_t overdue_ms, overdue_total;
 	uint32_t overdue_listed;
+	struct sfs_refused refused; /* because of the protocol's version */
 
 	uint32_t log_tokens;
 	uint64_t log_refill;
@@ -353,6 +357,11 @@ enum right right_shown(const struct agent *a, int fd);
 enum right right_of_client(const struct agent *a, const struct client *c, int fd);
 /* What a client has shown to the agent before us, as its lease says. */
 enum right right_resumed(const struct client *c);
+
+/* versions.c */
+void versions_start(struct agent *a);
+/* HELLO or PEEK: the client is spoken to in a version that both know from now on; false: there is none, and it is gone. */
+bool versions_meet(struct agent *a, struct client *c, const struct sfs_msg *m);
 
 /* request.c */
 /*
@@ -486,7 +495,7 @@ void outsider_timeouts(struct agent *a, uint64_t now);
 void overdue_check(struct agent *a, uint64_t now);
 
 /* wire.c */
-int wire_send(int sock, const struct sfs_msg *m, const int *fds, int nfds);
+int wire_send(int sock, uint32_t version, const struct sfs_msg *m, const int *fds, int nfds);
 /* 1 message, 0 end, negative errno value. *fd: the first descriptor or -1; further ones are closed and counted as an error. */
 int wire_recv(int sock, struct sfs_msg *m, int *fd);
 

@@ -46,15 +46,11 @@ static bool busy(struct agent *a, const struct look *l)
 
 static void answer(struct agent *a, const struct look *l, int status)
 {
-	const struct sfs_msg m = {.version = SFS_PROTO_VERSION,
-				  .type = SFS_MSG_LOOKED,
-				  .status = status,
-				  .a = l->ino,
-				  .c = owners_number(a, l->ino),
-				  .d = l->number};
+	const struct sfs_msg m = {
+		.type = SFS_MSG_LOOKED, .status = status, .a = l->ino, .c = owners_number(a, l->ino), .d = l->number};
 
 	/* One whose event socket is full does not read what it has asked for; it is told nothing more. */
-	if (l->client->event >= 0 && wire_send(l->client->event, &m, NULL, 0))
+	if (l->client->event >= 0 && wire_send(l->client->event, l->client->version, &m, NULL, 0))
 		client_drop(a, l->client, "it does not read its events");
 }
 

@@ -48,7 +48,7 @@ static uint64_t features(const struct agent *a, const struct sfs_msg *hello)
 /* Reply to HELLO: the log and the event socket. The client is ready when this returns true. */
 static bool welcome(struct agent *a, struct client *c, int log_fd)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO};
+	struct sfs_msg m = {.type = SFS_MSG_HELLO};
 	int pair[2], fds[3] = {-1, -1, owners_fd(a)};
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
@@ -165,10 +165,6 @@ void request_more_spare(struct agent *a)
 
 static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)
 {
-	if (c->state != C_STRANGER) {
-		client_drop(a, c, "a second HELLO");
-		return;
-	}
 	if (m->a > SFS_STRICT || m->b > UINT32_MAX) {
 		client_reply_error(a, c, SFS_MSG_HELLO, -EINVAL, "no such mode or log");
 		return;
@@ -195,7 +191,7 @@ static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, in
 /* The table for a process that only looks: it is no client. */
 static void peek(struct agent *a, struct client *c, int *fd)
 {
-	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_PEEK, .b = volume_flags(a)};
+	const struct sfs_msg m = {.type = SFS_MSG_PEEK, .b = volume_flags(a)};
 	const int table = owners_fd(a);
 
 	if (right_shown(a, *fd) == RIGHT_NONE || table < 0) {
@@ -208,24 +204,30 @@ static void peek(struct agent *a, struct client *c, int *fd)
 
 /* ---- */
 
+/* The first message of a connection. */
+static void first(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)
+{
+	if (m->type != SFS_MSG_HELLO && m->type != SFS_MSG_PEEK)
+		client_drop(a, c, "a request before HELLO");
+	else if (!versions_meet(a, c, m))
+		return;
+	else if (m->type == SFS_MSG_PEEK)
+		peek(a, c, fd);
+	else
+		hello(a, c, m, fd);
+}
+
 void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)
 {
-	if (m->version != SFS_PROTO_VERSION) {
-		client_reply_error(a, c, m->type, -EPROTONOSUPPORT, "protocol version differs");
+	if (c->state == C_STRANGER) {
+		first(a, c, m, fd);
 		return;
 	}
-	if (c->state == C_STRANGER && m->type == SFS_MSG_PEEK) {
-		peek(a, c, fd);
-		return;
-	}
-	if (c->state == C_STRANGER && m->type != SFS_MSG_HELLO) {
-		client_drop(a, c, "a request before HELLO");
+	if (m->version != c->version) {
+		client_drop(a, c, "a message of another version than that of HELLO");
 		return;
 	}
 	switch (m->type) {
-	case SFS_MSG_HELLO:
-		hello(a, c, m, fd);
-		break;
 	case SFS_MSG_CHUNK:
 		chunk_ask(a, c, m->a, m->b);
 		break;

@@ -33,7 +33,7 @@ static bool watch(struct agent *a, struct dnode *d, struct hold *h, int fd)
 
 void deleg_watch(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)
 {
-	struct sfs_msg reply = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_WATCH};
+	struct sfs_msg reply = {.type = SFS_MSG_WATCH};
 	int flags, err = deleg_check(a, m, *fd, &flags);
 	struct dnode *d;
 	struct hold *h;

@@ -9,9 +9,10 @@
 
 #define FDS_MAX 16 /* descriptors we make room for, to close them: the kernel closes what does not fit */
 
-int wire_send(int sock, const struct sfs_msg *m, const int *fds, int nfds)
+int wire_send(int sock, uint32_t version, const struct sfs_msg *m, const int *fds, int nfds)
 {
-	struct iovec iov = {(void *)m, sizeof(*m)};
+	struct sfs_msg out = *m;
+	struct iovec iov = {&out, sizeof(out)};
 	union {
 		struct cmsghdr align;
 		char buf[CMSG_SPACE(3 * sizeof(int))];
@@ -19,6 +20,7 @@ int wire_send(int sock, const struct sfs_msg *m, const int *fds, int nfds)
 	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
 	ssize_t n;
 
+	out.version = (uint16_t)version;
 	if (nfds > 0) {
 		struct cmsghdr *cm;
 

@@ -5,30 +5,26 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define NAME "blocked"
-#define TMP  "blocked.tmp"
 
 int sfs_blocked_write(const struct sfs_root *r, const struct sfs_blocked_list *l)
 {
-	int fd = openat(r->ctl, TMP, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600), err;
+	char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+	int err;
 
-	if (fd < 0)
+	if (!f)
 		return -errno;
-	err = sfs_root_own(r, fd);
-	if (!err && dprintf(fd, "total %" PRIu64 "\n", l->total) < 0)
-		err = -errno;
-	for (uint32_t i = 0; !err && i < l->n; i++)
-		if (dprintf(fd, "%d %d %" PRIu64 " %" PRIu64 "\n", l->v[i].pid, l->v[i].held_by, l->v[i].ino, l->v[i].since) <
-		    0)
-			err = -errno;
-	close(fd);
-	if (!err && renameat(r->ctl, TMP, r->ctl, NAME) < 0)
-		err = -errno;
-	if (err)
-		unlinkat(r->ctl, TMP, 0);
+	fprintf(f, "total %" PRIu64 "\n", l->total);
+	for (uint32_t i = 0; i < l->n; i++)
+		fprintf(f, "%d %d %" PRIu64 " %" PRIu64 "\n", l->v[i].pid, l->v[i].held_by, l->v[i].ino, l->v[i].since);
+	err = fclose(f) == 0 ? sfs_root_note(r, NAME, text) : -ENOMEM;
+	free(text);
 	return err;
 }
 

@@ -66,6 +66,27 @@ int sfs_root_own(const struct sfs_root *r, int fd)
 	return fchown(fd, r->owner, r->group) < 0 ? -errno : 0;
 }
 
+int sfs_root_note(const struct sfs_root *r, const char *name, const char *text)
+{
+	const size_t n = strlen(text);
+	char tmp[NAME_MAX];
+	int fd, err;
+
+	snprintf(tmp, sizeof(tmp), "%s.tmp", name);
+	fd = openat(r->ctl, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	err = sfs_root_own(r, fd);
+	if (!err && write(fd, text, n) != (ssize_t)n)
+		err = errno ? -errno : -ENOSPC;
+	close(fd);
+	if (!err && renameat(r->ctl, tmp, r->ctl, name) < 0)
+		err = -errno;
+	if (err)
+		unlinkat(r->ctl, tmp, 0);
+	return err;
+}
+
 /* A control directory without its header is a creation that was cut short when it holds nothing but what creation makes. */
 static int only_ours(int ctl)
 {

@@ -61,6 +61,9 @@ int sfs_root_holder(const struct sfs_root *r, struct sfs_holder *h);
 /* Make a file of ours belong to the owner of the control directory. */
 int sfs_root_own(const struct sfs_root *r, int fd);
 
+/* Put text into a file of the control directory in one step. 0, or a negative errno value. */
+int sfs_root_note(const struct sfs_root *r, const char *name, const char *text);
+
 /* The id of this boot. */
 int sfs_boot_id(uint8_t id[16]);
 

@@ -22,12 +22,42 @@
 
 #include <stdint.h>
 
-#define SFS_PROTO_VERSION 1u
+/*
+ * Library and agent need not be of the same release: each speaks a range of versions. HELLO and PEEK are the same in all of them. There
+ * `version` is the oldest that the client speaks and d the newest (0: it speaks no other). The reply, and every message after it, has
+ * the newest that both speak in `version`. Where there is none the reply is -EPROTONOSUPPORT in the client's oldest version, with the
+ * agent's range in a and b (0: it speaks no other than the reply's), and the connection ends.
+ *
+ *   1   library and agent spoke one version, and were of the same release
+ *   2   ranges
+ */
+#define SFS_PROTO_OLDEST 1u
+#define SFS_PROTO_NEWEST 2u
+
+struct sfs_versions {
+	uint32_t oldest, newest;
+};
+
+static inline struct sfs_versions sfs_versions_of(uint64_t oldest, uint64_t newest)
+{
+	const struct sfs_versions v = {(uint32_t)oldest, newest ? (uint32_t)newest : (uint32_t)oldest};
+
+	return v;
+}
+
+/* The newest that we speak, too; 0: there is none. */
+static inline uint32_t sfs_versions_meet(struct sfs_versions theirs)
+{
+	const uint32_t newest = theirs.newest < SFS_PROTO_NEWEST ? theirs.newest : SFS_PROTO_NEWEST;
+
+	return newest >= theirs.oldest && newest >= SFS_PROTO_OLDEST ? newest : 0;
+}
 
 #define SFS_WHOLE_MAX (1ull << 30)
 
 enum sfs_msg_type {
-	SFS_MSG_HELLO = 1, /* a = mode, b = log id to resume or 0, c = features; fd: any file or directory of the volume.
+	SFS_MSG_HELLO =
+		1, /* a = mode, b = log id to resume or 0, c = features, d = version; fd: any file or directory of the volume.
 	                      reply: a = log id, b = flags, c = pool chunk size in bytes, d = enum relink_provider that works
 	                      on this volume (probed by the agent when it starts); fds: log, event socket[, table] */
 	SFS_MSG_CHUNK, /* lease a staging file; -EACCES before a file that is open for writing came with HELLO or ACQUIRE. a = bytes that are about to be staged, or 0: a full-size file;
@@ -46,8 +76,8 @@ enum sfs_msg_type {
 			      and steps down */
 	SFS_MSG_LOOKED, /* agent to client, event socket: a = ino, c = the number in the table's word at which nobody staged it,
 			      d as in LOOK; or status */
-	SFS_MSG_PEEK,	/* instead of HELLO: the table and nothing else. reply: b = flags; fd: the table; the connection ends */
-	SFS_MSG_GROW,	/* the log is too short: the agent makes it longer, which its header says then, or does not; no reply */
+	SFS_MSG_PEEK, /* instead of HELLO: the table and nothing else. d = version. reply: b = flags; fd: the table; the connection ends */
+	SFS_MSG_GROW, /* the log is too short: the agent makes it longer, which its header says then, or does not; no reply */
 	SFS_MSG_WATCH, /* SFS_FEATURE_WATCH. a = ino, b = gen; fd: the client's own of the file. The client is about to look at the file's own
 			   memory, and has the file EXCLUSIVE: a program without the library is to be let in after the client has
 			   stepped down, also where that one can't write. reply: a = 1: so it is, and nobody without the library

@@ -6,20 +6,18 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/vfs.h>
 #include <time.h>
 
 #include "base/sys.h"
 #include "base/text.h"
 #include "fds/own.h"
 #include "lease/ask.h"
+#include "lease/hello.h"
 #include "lease/message.h"
 #include "pm/pm.h"
 
-#define TMPFS_TYPE	   0x01021994
 #define RECONNECT_TRIES	   30
 #define RECONNECT_PAUSE_NS 100000000l
-#define HELLO_PAUSE_MS	   10
 
 /* A message without a reply. Does not wait for a request that is under way. */
 static int notify(struct sfs_volume *vol, const struct sfs_msg *m)
@@ -27,125 +25,25 @@ static int notify(struct sfs_volume *vol, const struct sfs_msg *m)
 	int r;
 
 	sfs_mutex_lock(&vol->agent.conn);
-	r = vol->agent.request_fd >= 0 ? sfs_msg_send(vol->agent.request_fd, m, -1) : -ENOTCONN;
+	r = vol->agent.request_fd >= 0 ? sfs_msg_send(vol->agent.request_fd, vol->agent.version, m, -1) : -ENOTCONN;
 	sfs_mutex_unlock(&vol->agent.conn);
 	return r;
 }
 
-static void give_back(struct sfs_pool *pool, uint32_t id)
+void sfs_agent_give_back(struct sfs_pool *pool, uint32_t id)
 {
 	struct sfs_volume *vol = (struct sfs_volume *)((char *)pool - offsetof(struct sfs_volume, pool));
-	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_RETURN, .a = id};
+	const struct sfs_msg m = {.type = SFS_MSG_RETURN, .a = id};
 
 	notify(vol, &m);
 }
 
 void sfs_agent_longer_log(struct sfs_volume *vol)
 {
-	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_GROW};
+	const struct sfs_msg m = {.type = SFS_MSG_GROW};
 
 	if (vol->log.slots < vol->log.slots_max && (vol->agent.features & SFS_FEATURE_GROW))
 		notify(vol, &m);
-}
-
-/* HELLO on a fresh connection; resume is the log this process already holds, or 0. */
-static int hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
-{
-	struct sfs_msg m = {
-		.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .a = vol->mode, .b = resume, .c = SFS_FEATURES};
-	struct statfs sf;
-	int fds[3], sock = sfs_dial(vol), r;
-	uint64_t features;
-
-	if (sock < 0)
-		return sock;
-	r = sfs_msg_send(sock, &m, proof_fd);
-	if (r == 0)
-		r = sfs_msg_recv(sock, &m, fds, 3);
-	features = m.b >> SFS_FEATURES_SHIFT;
-	if (r == 0 && m.status < 0) {
-		r = m.status;
-	} else if (r == 0 && (fds[0] < 0 || fds[1] < 0)) {
-		r = -EPROTO;
-	}
-	if (r < 0) {
-		sfs_private_close(sock);
-		return r;
-	}
-	vol->dax = m.b & SFS_HELLO_DAX;
-	if (resume) {
-		sfs_private_close(fds[0]);
-	} else {
-		r = sfs_log_map(&vol->log, fds[0], vol->dax, vol->mode);
-		if (r < 0) {
-			sfs_private_close(fds[0]);
-			sfs_private_close(fds[1]);
-			sfs_private_close(sock);
-			if (fds[2] >= 0)
-				sfs_private_close(fds[2]);
-			return r;
-		}
-		vol->log.id = (uint32_t)m.a;
-		store_release(&vol->claims, &((struct sfs_log_header *)vol->log.map)->claims);
-	}
-	sfs_owners_map(vol, fds[2]);
-	if (!(features & SFS_FEATURE_OWNERS))
-		store_release(&vol->owners, (const uint64_t *)NULL); /* an agent that keeps none: every file is asked for */
-	vol->dedicated = m.b & SFS_HELLO_DEDICATED;
-	vol->watches = features & SFS_FEATURE_WATCH;
-	vol->pool.dax = vol->dax;
-	vol->pool.give_back = give_back;
-	vol->pool.tmpfs = sys_call2(SYS_fstatfs, proof_fd, (long)&sf) == 0 && sf.f_type == TMPFS_TYPE;
-	vol->provider = m.d ? (enum relink_provider)m.d : RELINK_COPY;
-	vol->pool.copies_fd = vol->provider == RELINK_COPY ? vol->log.fd : -1;
-	sfs_mutex_lock(&vol->agent.conn);
-	vol->agent.event_fd = fds[1];
-	vol->agent.request_fd = sock;
-	vol->agent.features = features;
-	store_release(&vol->agent.connection, vol->agent.connection + 1);
-	sfs_mutex_unlock(&vol->agent.conn);
-	return 0;
-}
-
-/* One line on standard error, once per volume: the mode's guarantee is at stake and the user has to know. */
-static void complain(struct sfs_volume *vol, int err)
-{
-	char text[SFS_PATH_MAX * 2 + 256];
-	size_t n = 0;
-
-	if (vol->agent.complained)
-		return;
-	vol->agent.complained = true;
-	sfs_text_add(text, &n, sizeof(text), "libsplit: no agent for ");
-	sfs_text_add(text, &n, sizeof(text), vol->dir);
-	sfs_text_add(text, &n, sizeof(text), " in ");
-	sfs_text_add(text, &n, sizeof(text), vol->agents);
-	sfs_text_add(text, &n, sizeof(text), " (error ");
-	sfs_text_number(text, &n, sizeof(text), (unsigned)-err);
-	sfs_text_add(text, &n, sizeof(text),
-		     vol->mode == SFS_STRICT
-			     ? "): opening files for writing fails, because strict mode can't be kept without it\n"
-			     : "): files are served by the kernel, more slowly\n");
-	sys_write(2, text, n);
-}
-
-/* Is it an error of an agent that is not there? */
-static bool away(int err)
-{
-	return err == -ECONNREFUSED || err == -ENOENT || err == -ECONNRESET || err == -EPIPE;
-}
-
-/* HELLO to an agent that may be about to come back: not known yet whether there is one. request lock held. */
-static int first_hello(struct sfs_volume *vol, int proof_fd)
-{
-	const bool waits = vol->agent.state == VOL_UNKNOWN && vol->mode != SFS_POSIX;
-	int r = hello(vol, proof_fd, 0);
-
-	for (uint32_t ms = 0; waits && ms < sfs.agent_wait_ms && away(r); ms += HELLO_PAUSE_MS) {
-		sys_nap(HELLO_PAUSE_MS * 1000000l);
-		r = hello(vol, proof_fd, 0);
-	}
-	return r;
 }
 
 /*
@@ -161,7 +59,7 @@ int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
 	sfs_mutex_lock(&vol->agent.request);
 	if (vol->agent.state != VOL_READY) {
 		pm_init(); /* here and not at start: asking the processor costs microseconds in a virtual machine */
-		r = first_hello(vol, proof_fd);
+		r = sfs_hello_first(vol, proof_fd);
 		vol->agent.full = r == -ENOSPC;
 		if (r == 0)
 			r = sfs_service_start(); /* without it nobody would answer revocations */
@@ -173,7 +71,7 @@ int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
 	}
 	sfs_mutex_unlock(&vol->agent.request);
 	if (r < 0 && r != -ENOSPC && vol->mode != SFS_POSIX)
-		complain(vol, r);
+		sfs_hello_complain(vol, r);
 	return r;
 }
 
@@ -220,11 +118,13 @@ static int resume(struct sfs_volume *vol, int tries)
 	sfs_asks_end(vol);
 	sfs_held_turns_end(vol);
 	while (tries-- > 0) {
-		r = hello(vol, vol->log.fd, vol->log.id);
-		if (r == 0 || r == -ESTALE || tries == 0)
+		r = sfs_hello(vol, vol->log.fd, vol->log.id);
+		if (r == 0 || r == -ESTALE || r == -EPROTONOSUPPORT || tries == 0)
 			break;
 		sys_nap(RECONNECT_PAUSE_NS);
 	}
+	if (r == -EPROTONOSUPPORT)
+		sfs_hello_complain(vol, r);
 	if (r < 0)
 		return r;
 	r = sfs_held_reclaim(vol);
@@ -301,10 +201,10 @@ static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, 
 		store_release(waiting, false);
 	for (int try = 0;; try++) {
 		sfs_mutex_lock(&vol->agent.conn);
-		r = vol->agent.request_fd >= 0 ? sfs_msg_send(vol->agent.request_fd, &ask, fd) : -ENOTCONN;
+		r = vol->agent.request_fd >= 0 ? sfs_msg_send(vol->agent.request_fd, vol->agent.version, &ask, fd) : -ENOTCONN;
 		sfs_mutex_unlock(&vol->agent.conn);
 		if (r == 0)
-			r = sfs_msg_recv(vol->agent.request_fd, m, fds, nfds);
+			r = sfs_msg_recv(vol->agent.request_fd, vol->agent.version, m, fds, nfds);
 		if (r == 0 || try == 1)
 			break;
 		/* Once it is away calls do without it at once, but for one look whether it is back. */
@@ -323,7 +223,7 @@ static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, 
  */
 static int agent_chunk(struct sfs_volume *vol, uint64_t wanted, bool whole, uint32_t *id, uint64_t *len, int *fd)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK, .a = wanted, .b = whole ? wanted : 0};
+	struct sfs_msg m = {.type = SFS_MSG_CHUNK, .a = wanted, .b = whole ? wanted : 0};
 	int fds[1], r = request(vol, &m, -1, fds, 1, NULL);
 
 	if (r < 0)
@@ -352,7 +252,7 @@ int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks, bool whole)
 		r = sfs_pool_add(&vol->pool, id, len, fd);
 		if (r < 0) {
 			sfs_private_close(fd);
-			give_back(&vol->pool, id);
+			sfs_agent_give_back(&vol->pool, id);
 		}
 	}
 	sfs_mutex_unlock(&vol->pool.lease);
@@ -361,7 +261,7 @@ int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks, bool whole)
 
 int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd, unsigned flags)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = flags};
+	struct sfs_msg m = {.type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = flags};
 	int r;
 
 	store_release(&grant->acquiring, true);
@@ -379,7 +279,7 @@ int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino
 
 bool sfs_agent_try(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = SFS_ACQ_TRY};
+	struct sfs_msg m = {.type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = SFS_ACQ_TRY};
 	const int r = request(vol, &m, fd, NULL, 0, NULL);
 
 	if (r == 0 && m.a == SFS_DELEG_EXCLUSIVE)
@@ -391,7 +291,7 @@ bool sfs_agent_try(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, u
 
 int sfs_agent_release(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen)
 {
-	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_RELEASE, .a = ino, .b = gen};
+	const struct sfs_msg m = {.type = SFS_MSG_RELEASE, .a = ino, .b = gen};
 
 	sfs_grant_set(grant, GRANT_NONE);
 	return notify(vol, &m);
@@ -399,7 +299,7 @@ int sfs_agent_release(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino
 
 void sfs_agent_watch(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_WATCH, .a = ino, .b = gen};
+	struct sfs_msg m = {.type = SFS_MSG_WATCH, .a = ino, .b = gen};
 
 	if (vol->watches && request(vol, &m, fd, NULL, 0, NULL) == 0 && m.a == 1)
 		sfs_grant_set(grant, GRANT_WATCHED);
@@ -407,14 +307,10 @@ void sfs_agent_watch(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino,
 
 int sfs_agent_reclaim(struct sfs_volume *vol, ino_t ino, uint32_t gen, int fd, bool watched)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION,
-			    .type = SFS_MSG_ACQUIRE,
-			    .a = ino,
-			    .b = gen,
-			    .c = SFS_ACQ_RECLAIM | (watched ? SFS_ACQ_WATCH : 0)};
-	int r = sfs_msg_send(vol->agent.request_fd, &m, fd);
+	struct sfs_msg m = {.type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = SFS_ACQ_RECLAIM | (watched ? SFS_ACQ_WATCH : 0)};
+	int r = sfs_msg_send(vol->agent.request_fd, vol->agent.version, &m, fd);
 
-	return r == 0 ? sfs_msg_recv(vol->agent.request_fd, &m, NULL, 0) : r;
+	return r == 0 ? sfs_msg_recv(vol->agent.request_fd, vol->agent.version, &m, NULL, 0) : r;
 }
 
 /*
@@ -429,7 +325,7 @@ int sfs_agent_event(struct sfs_volume *vol, struct sfs_msg *msg)
 
 	if (r <= 0)
 		return -EAGAIN;
-	return p.revents & POLLHUP ? -ECONNRESET : sfs_msg_recv(vol->agent.event_fd, msg, NULL, 0);
+	return p.revents & POLLHUP ? -ECONNRESET : sfs_msg_recv(vol->agent.event_fd, vol->agent.version, msg, NULL, 0);
 }
 
 int sfs_agent_tell(struct sfs_volume *vol, const struct sfs_msg *m)
@@ -437,12 +333,12 @@ int sfs_agent_tell(struct sfs_volume *vol, const struct sfs_msg *m)
 	int r;
 
 	sfs_mutex_lock(&vol->agent.conn);
-	r = vol->agent.event_fd >= 0 ? sfs_msg_send(vol->agent.event_fd, m, -1) : -ENOTCONN;
+	r = vol->agent.event_fd >= 0 ? sfs_msg_send(vol->agent.event_fd, vol->agent.version, m, -1) : -ENOTCONN;
 	sfs_mutex_unlock(&vol->agent.conn);
 	return r < 0 ? -ENOTCONN : 0;
 }
 
 int sfs_agent_answer(struct sfs_volume *vol, const struct sfs_msg *msg)
 {
-	return sfs_msg_send(vol->agent.event_fd, msg, -1);
+	return sfs_msg_send(vol->agent.event_fd, vol->agent.version, msg, -1);
 }

@@ -9,7 +9,7 @@
 
 #include "base/sys.h"
 #include "fds/own.h"
-#include "lease/message.h"
+#include "lease/hello.h"
 
 #define AWAY_TRIES  30 /* an agent that restarts is waited for so long */
 #define AWAY_NAP_NS 100000000l
@@ -36,24 +36,17 @@ static int proof_of(const struct sfs_volume *vol)
 
 bool sfs_owners_peek(struct sfs_volume *vol)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_PEEK};
-	int proof, sock, fd, r;
+	int proof, fd;
 
 	if (__atomic_exchange_n(&vol->agent.peeked, true, __ATOMIC_ACQ_REL))
 		return false;
 	proof = proof_of(vol);
 	if (proof < 0)
 		return false;
-	sock = sfs_dial(vol);
-	if (sock >= 0) {
-		r = sfs_msg_send(sock, &m, proof);
-		if (r == 0)
-			r = sfs_msg_recv(sock, &m, &fd, 1);
-		if (r == 0 && m.status == 0)
-			sfs_owners_map(vol, fd);
-		sfs_private_close(sock);
-	}
+	fd = sfs_hello_peek(vol, proof);
 	sys_close(proof);
+	if (fd >= 0)
+		sfs_owners_map(vol, fd);
 	return load_acquire(&vol->owners);
 }
 
@@ -121,7 +114,7 @@ void sfs_asks_end(struct sfs_volume *vol)
 /* One question and its answer; -ENOTCONN: the agent has gone, or there is none. */
 static int ask(struct sfs_volume *vol, uint64_t ino, unsigned flags, uint32_t *at)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_LOOK, .a = ino, .c = flags};
+	struct sfs_msg m = {.type = SFS_MSG_LOOK, .a = ino, .c = flags};
 	struct sfs_look_wait *w = wait_new(vol);
 	int r;
 

@@ -12,9 +12,10 @@
 #include "fds/own.h"
 #include "base/text.h"
 
-int sfs_msg_send(int sock, const struct sfs_msg *m, int fd)
+int sfs_msg_send(int sock, uint32_t version, const struct sfs_msg *m, int fd)
 {
-	struct iovec iov = {(void *)m, sizeof(*m)};
+	struct sfs_msg out = *m;
+	struct iovec iov = {&out, sizeof(out)};
 	union {
 		struct cmsghdr align;
 		char buf[CMSG_SPACE(sizeof(int))];
@@ -22,6 +23,7 @@ int sfs_msg_send(int sock, const struct sfs_msg *m, int fd)
 	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
 	long r;
 
+	out.version = (uint16_t)version;
 	if (fd >= 0) {
 		memset(&c, 0, sizeof(c));
 		h.msg_control = c.buf;
@@ -58,7 +60,7 @@ static void take_fds(const struct msghdr *h, const struct sfs_limit *l, int *fds
 	}
 }
 
-int sfs_msg_recv(int sock, struct sfs_msg *m, int *fds, int nfds)
+int sfs_msg_recv(int sock, uint32_t version, struct sfs_msg *m, int *fds, int nfds)
 {
 	struct iovec iov = {m, sizeof(*m)};
 	union {
@@ -88,7 +90,7 @@ int sfs_msg_recv(int sock, struct sfs_msg *m, int *fds, int nfds)
 		return -ECONNRESET;
 	if (r < 0)
 		return (int)r;
-	if (r != (long)sizeof(*m) || m->version != SFS_PROTO_VERSION)
+	if (r != (long)sizeof(*m) || (version && m->version != version))
 		return -EPROTO;
 	return 0;
 }

@@ -7,9 +7,12 @@
 
 /* A connection to the volume's agent: a descriptor of ours, or a negative errno value. */
 int sfs_dial(struct sfs_volume *vol);
-/* fd: goes along, -1: none. 0, or a negative errno value. */
-int sfs_msg_send(int sock, const struct sfs_msg *m, int fd);
-/* Waits for one message, with up to nfds descriptors (-1 where there are fewer), which get numbers of ours. */
-int sfs_msg_recv(int sock, struct sfs_msg *m, int *fds, int nfds);
+/* In that version of the protocol. fd: goes along, -1: none. 0, or a negative errno value. */
+int sfs_msg_send(int sock, uint32_t version, const struct sfs_msg *m, int fd);
+/*
+ * Waits for one message, with up to nfds descriptors (-1 where there are fewer), which get numbers of ours. -EPROTO when it is of another
+ * version than that one; 0: any.
+ */
+int sfs_msg_recv(int sock, uint32_t version, struct sfs_msg *m, int *fds, int nfds);
 
 #endif

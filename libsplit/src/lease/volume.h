@@ -43,10 +43,13 @@ struct sfs_agent {
 	struct sfs_mutex conn;	  /* one message to the agent; held to change request_fd */
 	int request_fd;
 	int event_fd;
-	uint64_t features;   /* that both know of */
-	uint32_t connection; /* number of the connection; changes with both sockets, request lock held */
-	bool peeked;	     /* the table has been asked for, atomic */
-	bool gone;	     /* no agent has answered a question for a while, atomic */
+	uint32_t version;	    /* of the protocol, that both speak */
+	struct sfs_versions theirs; /* of an agent that speaks none of ours */
+	int64_t unmet_until;	    /* seconds: it is not asked again before; 0: it is not so */
+	uint64_t features;	    /* that both know of */
+	uint32_t connection;	    /* number of the connection; changes with both sockets, request lock held */
+	bool peeked;		    /* the table has been asked for, atomic */
+	bool gone;		    /* no agent has answered a question for a while, atomic */
 	uint64_t look_number;
 	struct sfs_look_wait looks[SFS_LOOK_WAITS];
 };
@@ -121,6 +124,8 @@ int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks, bool whole);
 int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd, unsigned flags);
 /* EXCLUSIVE at once, or nothing: what there was is over. True when it is granted. */
 bool sfs_agent_try(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd);
+/* RETURN, for the pool. */
+void sfs_agent_give_back(struct sfs_pool *pool, uint32_t id);
 /* A message on the event socket. Any thread. 0, or -ENOTCONN. */
 int sfs_agent_tell(struct sfs_volume *vol, const struct sfs_msg *m);
 /* The log is too short for what is done here: the agent may make it longer (sfs_log_grown()). Waits for nobody. */

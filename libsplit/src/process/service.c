@@ -67,8 +67,7 @@ static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 
 static void answer(struct sfs_volume *vol, ino_t ino, uint32_t gen, unsigned to, uint64_t number)
 {
-	const struct sfs_msg m = {
-		.version = SFS_PROTO_VERSION, .type = SFS_MSG_REVOKED, .a = ino, .b = gen, .c = to, .d = number};
+	const struct sfs_msg m = {.type = SFS_MSG_REVOKED, .a = ino, .b = gen, .c = to, .d = number};
 
 	sfs_agent_answer(vol, &m);
 }

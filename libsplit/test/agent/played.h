@@ -158,7 +158,7 @@ static inline int played_recv(int sock, struct sfs_msg *m, int *fds, int nfds, i
 static inline int played_hello_knows(struct played *c, const struct played_agent *a, enum sfs_mode mode, uint32_t resume,
 				     int proof, uint64_t features)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .a = mode, .b = resume, .c = features};
+	struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_HELLO, .a = mode, .b = resume, .c = features};
 	int fds[3];
 
 	c->sock = played_connect(a);
@@ -208,7 +208,7 @@ static inline void played_close(struct played *c)
 /* Lease a staging file for so many bytes: its descriptor, or the error. */
 static inline int played_chunk_for(struct played *c, uint64_t wanted, uint32_t *id, uint64_t *bytes)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_CHUNK, .a = wanted};
+	struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_CHUNK, .a = wanted};
 	int fd;
 
 	CHECK_EQ(played_send(c->sock, &m, sizeof(m), NULL, 0), 0);
@@ -248,14 +248,14 @@ static inline int pool_files(const struct world *w, uint64_t bytes)
 
 static inline void played_notify(struct played *c, uint16_t type, uint64_t x, uint64_t y)
 {
-	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = type, .a = x, .b = y};
+	const struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = type, .a = x, .b = y};
 
 	CHECK_EQ(played_send(c->sock, &m, sizeof(m), NULL, 0), 0);
 }
 
 static inline void played_ask(struct played *c, const struct world_file *f, int fd, uint64_t flags)
 {
-	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = f->ino, .b = f->gen, .c = flags};
+	const struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_ACQUIRE, .a = f->ino, .b = f->gen, .c = flags};
 
 	CHECK_EQ(played_send(c->sock, &m, sizeof(m), &fd, 1), 0);
 }
@@ -292,7 +292,7 @@ static inline int played_revoke(struct played *c, const struct world_file *f, in
 
 static inline void played_revoked(struct played *c, const struct sfs_msg *revoke, bool echo)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION,
+	struct sfs_msg m = {.version = SFS_PROTO_OLDEST,
 			    .type = SFS_MSG_REVOKED,
 			    .a = revoke->a,
 			    .b = revoke->b,

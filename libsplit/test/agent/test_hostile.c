@@ -74,7 +74,7 @@ static void fuzz(uint64_t *rng)
 		test_fill(rng, raw, sizeof(raw));
 		memcpy(&m, raw, sizeof(m));
 		if (test_below(rng, 8)) {
-			m.version = SFS_PROTO_VERSION;
+			m.version = SFS_PROTO_OLDEST;
 			m.type = (uint16_t)test_below(rng, 9);
 			m.a = test_below(rng, 2) ? f.ino : test_below(rng, 5);
 			m.b = test_below(rng, 2) ? f.gen : test_below(rng, 5);
@@ -123,7 +123,7 @@ static void fuzz(uint64_t *rng)
 /* Requests without reading a reply, until the agent has had enough or the socket is full. */
 static void flood(void)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = f.ino, .b = f.gen};
+	struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_ACQUIRE, .a = f.ino, .b = f.gen};
 	struct played c;
 	int flags;
 

@@ -15,7 +15,7 @@ static struct played_agent a;
 
 static int hello(struct played *c, uint64_t features, int proof)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .a = SFS_STRICT, .c = features};
+	struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_HELLO, .a = SFS_STRICT, .c = features};
 	int fds[2];
 
 	c->sock = played_connect(&a);

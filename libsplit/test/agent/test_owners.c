@@ -17,7 +17,7 @@ static const uint64_t *table;
 static void hello(struct played *c)
 {
 	struct sfs_msg m = {
-		.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .c = (SFS_FEATURES & ~SFS_FEATURE_TURN) | 1ull << 40};
+		.version = SFS_PROTO_OLDEST, .type = SFS_MSG_HELLO, .c = (SFS_FEATURES & ~SFS_FEATURE_TURN) | 1ull << 40};
 	int fds[3];
 
 	c->sock = played_connect(&a);
@@ -53,7 +53,7 @@ static int try(struct played *c)
 
 static void look(struct played *c, uint64_t flags, uint64_t number)
 {
-	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_LOOK, .a = f.ino, .c = flags, .d = number};
+	const struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_LOOK, .a = f.ino, .c = flags, .d = number};
 
 	CHECK_EQ(played_send(c->event, &m, sizeof(m), NULL, 0), 0);
 }
@@ -252,7 +252,7 @@ static void older_client(void)
 
 static void peek(void)
 {
-	const struct sfs_msg ask = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_PEEK};
+	const struct sfs_msg ask = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_PEEK};
 	struct sfs_msg m;
 	int fd, sock = played_connect(&a);
 

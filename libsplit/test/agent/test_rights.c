@@ -23,7 +23,7 @@ struct hello {
 /* HELLO of a client that knows of the table. */
 static int hello(struct hello *h, uint32_t resume, int proof)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION,
+	struct sfs_msg m = {.version = SFS_PROTO_OLDEST,
 			    .type = SFS_MSG_HELLO,
 			    .a = SFS_POSIX,
 			    .b = resume,
@@ -67,7 +67,7 @@ static int chunk(struct hello *h)
 /* LOOK, answered: `status`. */
 static int look(struct hello *h, uint64_t ino)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_LOOK, .a = ino, .d = 7};
+	struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_LOOK, .a = ino, .d = 7};
 
 	CHECK_EQ(played_send(h->c.event, &m, sizeof(m), NULL, 0), 0);
 	CHECK_EQ(played_recv(h->c.event, &m, NULL, 0, PATIENCE), 1);

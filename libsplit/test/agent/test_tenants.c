@@ -77,7 +77,7 @@ static int by_value(const void *x, const void *y)
 /* What a program does that starts, writes and ends; a grant and a LOOK besides, of a client that stays. */
 static void one_call(struct played *stays)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_LOOK, .a = victims.ino, .d = 1};
+	struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_LOOK, .a = victims.ino, .d = 1};
 	struct played c;
 	uint64_t bytes;
 	uint32_t id;
@@ -124,7 +124,7 @@ static struct measured measure(const char *what)
 /* HELLO without the checks of an honest client: 0, or it was refused. */
 static int enter(struct played *c)
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_HELLO, .a = SFS_STRICT};
+	struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_HELLO, .a = SFS_STRICT};
 	int fds[2];
 
 	c->sock = played_connect(&a);
@@ -198,7 +198,7 @@ static void leases(void (*ready)(void))
 
 static void requests(void (*ready)(void))
 {
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_ACQUIRE, .a = f.ino, .b = f.gen, .c = SFS_ACQ_TRY};
+	struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_ACQUIRE, .a = f.ino, .b = f.gen, .c = SFS_ACQ_TRY};
 	struct played c[40];
 
 	for (int i = 0; i < 40; i++) {
@@ -209,7 +209,7 @@ static void requests(void (*ready)(void))
 	ready();
 	for (;;) {
 		for (int i = 0; i < 40; i++) {
-			struct sfs_msg look = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_LOOK, .a = f.ino, .d = 1}, got;
+			struct sfs_msg look = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_LOOK, .a = f.ino, .d = 1}, got;
 
 			for (int k = 0; k < 20 && played_send(c[i].sock, &m, sizeof(m), &f.fd, 1) == 0; k++)
 				;

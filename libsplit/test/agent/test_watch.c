@@ -11,7 +11,7 @@ static struct played_agent a;
 
 static void send_watch(struct played *c, const struct world_file *f, int fd, struct sfs_msg *m)
 {
-	*m = (struct sfs_msg){.version = SFS_PROTO_VERSION, .type = SFS_MSG_WATCH, .a = f->ino, .b = f->gen};
+	*m = (struct sfs_msg){.version = SFS_PROTO_OLDEST, .type = SFS_MSG_WATCH, .a = f->ino, .b = f->gen};
 	CHECK_EQ(played_send(c->sock, m, sizeof(*m), &fd, fd >= 0), 0);
 	CHECK_EQ(played_recv(c->sock, m, NULL, 0, PATIENCE), 1);
 	CHECK_EQ(m->type, SFS_MSG_WATCH);

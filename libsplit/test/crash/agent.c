@@ -204,7 +204,7 @@ static void ask_back(int process, int i, enum sfs_delegation to)
 {
 	struct client *c = &agent.client[process];
 
-	agent.question = (struct sfs_msg){.version = SFS_PROTO_VERSION,
+	agent.question = (struct sfs_msg){.version = SFS_PROTO_OLDEST,
 					  .type = SFS_MSG_REVOKE,
 					  .a = c->inode[i].ino,
 					  .b = c->inode[i].gen,

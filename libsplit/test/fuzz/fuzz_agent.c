@@ -117,7 +117,7 @@ static void hang_up(struct played *c)
 static void step(struct input *in, struct played *c, struct sfs_msg *revoke)
 {
 	const uint8_t what = take_byte(in);
-	struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = what & 15};
+	struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = what & 15};
 	const int fd = descriptor(what >> 4);
 
 	if (c->sock < 0) {

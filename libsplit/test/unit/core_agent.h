@@ -32,7 +32,9 @@ struct core_agent {
 	uint32_t chunks_left; /* CHUNK answers -ENOSPC when 0 */
 	uint32_t next_chunk;
 	int listen_fd;
-	int events; /* our end of the event socket */
+	int events;		    /* our end of the event socket */
+	struct sfs_versions speaks; /* 0 to 0: version 1, and knows of no ranges */
+	uint32_t version, hellos;
 	uint8_t *log;
 	pthread_t thread;
 };
@@ -82,6 +84,28 @@ static inline int core_agent_file(struct core_agent *a, const char *kind, uint32
 	return fd;
 }
 
+/* HELLO: which version is spoken from now on. False: none, and that is the answer. */
+static inline bool core_agent_meet(struct core_agent *a, struct sfs_msg *m)
+{
+	a->hellos++;
+	a->version = 1;
+	if (a->speaks.newest > 1) {
+		a->version = m->d < a->speaks.newest ? (uint32_t)m->d : a->speaks.newest;
+		if (a->version < a->speaks.oldest || a->version < m->version) {
+			m->status = -EPROTONOSUPPORT;
+			m->a = a->speaks.oldest;
+			m->b = a->speaks.newest;
+			return false;
+		}
+	} else if (m->version != 1) {
+		m->status = -EPROTONOSUPPORT;
+		m->a = m->b = 0;
+		return false;
+	}
+	m->version = (uint16_t)a->version;
+	return true;
+}
+
 static inline void *core_agent_main(void *arg)
 {
 	struct core_agent *a = arg;
@@ -103,6 +127,13 @@ static inline void *core_agent_main(void *arg)
 			close(fd);
 		}
 		m.status = 0;
+		if (m.type == SFS_MSG_HELLO && !core_agent_meet(a, &m)) {
+			core_agent_send(sock, &m, NULL, 0);
+			close(sock);
+			return NULL;
+		}
+		if (m.version != a->version)
+			abort();
 		switch (m.type) {
 		case SFS_MSG_HELLO: {
 			const uint64_t bytes = SFS_LOG_RECORDS_OFFSET + (uint64_t)a->slots * sizeof(struct sfs_record);

@@ -59,7 +59,7 @@ static void change_behind(size_t off, size_t n)
 
 static void revoke_it(const struct stat *st, unsigned to)
 {
-	const struct sfs_msg m = {.version = SFS_PROTO_VERSION, .type = SFS_MSG_REVOKE, .a = st->st_ino, .c = to, .d = 7};
+	const struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_REVOKE, .a = st->st_ino, .c = to, .d = 7};
 	struct pollfd p = {a.events, POLLIN, 0};
 	struct sfs_msg answer;
 

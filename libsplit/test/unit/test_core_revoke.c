@@ -29,8 +29,7 @@ static void *read_main(void *buf)
 /* Asks for the file. */
 static void ask(const struct stat *st, unsigned to)
 {
-	const struct sfs_msg m = {
-		.version = SFS_PROTO_VERSION, .type = SFS_MSG_REVOKE, .a = st->st_ino, .c = to, .d = to + 100};
+	const struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_REVOKE, .a = st->st_ino, .c = to, .d = to + 100};
 
 	core_agent_send(a.events, &m, NULL, 0);
 }

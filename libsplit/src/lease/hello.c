@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lease/hello.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include <time.h>
+
+#include "base/sys.h"
+#include "base/text.h"
+#include "fds/own.h"
+#include "lease/ask.h"
+#include "lease/message.h"
+
+#define TMPFS_TYPE     0x01021994
+#define HELLO_PAUSE_MS 10
+#define HELLO_FDS      3
+
+/* ---- versions ---- */
+
+static int64_t seconds(void)
+{
+	struct timespec t = {0, 0};
+
+	sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, (long)&t);
+	return t.tv_sec;
+}
+
+/* What the answer to HELLO or PEEK says of versions. 0, or a negative errno value. */
+static int meet(struct sfs_volume *vol, const struct sfs_msg *m)
+{
+	if (m->status == -EPROTONOSUPPORT) {
+		vol->agent.theirs = sfs_versions_of(m->a ? m->a : m->version, m->b);
+		__atomic_store_n(&vol->agent.unmet_until, seconds() + 1, __ATOMIC_RELAXED);
+		return -EPROTONOSUPPORT;
+	}
+	if (m->version < SFS_PROTO_OLDEST || m->version > SFS_PROTO_NEWEST)
+		return -EPROTO;
+	__atomic_store_n(&vol->agent.unmet_until, 0, __ATOMIC_RELAXED);
+	return m->status;
+}
+
+static void close_all(int sock, const int fds[HELLO_FDS])
+{
+	for (int i = 0; i < HELLO_FDS; i++)
+		if (fds[i] >= 0)
+			sfs_private_close(fds[i]);
+	sfs_private_close(sock);
+}
+
+/* One message and its answer on a fresh connection: the connection, or a negative errno value, without any descriptor then. */
+static int open_with(struct sfs_volume *vol, struct sfs_msg *m, int proof_fd, int fds[HELLO_FDS])
+{
+	int sock, r;
+
+	if (unlikely(seconds() < __atomic_load_n(&vol->agent.unmet_until, __ATOMIC_RELAXED)))
+		return -EPROTONOSUPPORT;
+	m->d = SFS_PROTO_NEWEST;
+	for (int i = 0; i < HELLO_FDS; i++)
+		fds[i] = -1;
+	sock = sfs_dial(vol);
+	if (sock < 0)
+		return sock;
+	r = sfs_msg_send(sock, SFS_PROTO_OLDEST, m, proof_fd);
+	if (r == 0)
+		r = sfs_msg_recv(sock, 0, m, fds, HELLO_FDS);
+	if (r == 0)
+		r = meet(vol, m);
+	if (r == 0)
+		return sock;
+	close_all(sock, fds);
+	return r;
+}
+
+int sfs_hello_peek(struct sfs_volume *vol, int proof_fd)
+{
+	struct sfs_msg m = {.type = SFS_MSG_PEEK};
+	int fds[HELLO_FDS], sock = open_with(vol, &m, proof_fd, fds);
+
+	if (sock < 0)
+		return sock;
+	for (int i = 1; i < HELLO_FDS; i++)
+		if (fds[i] >= 0)
+			sfs_private_close(fds[i]);
+	sfs_private_close(sock);
+	return fds[0];
+}
+
+/* ---- HELLO ---- */
+
+/* The log that came with the answer. */
+static int take_log(struct sfs_volume *vol, const struct sfs_msg *m, int fd)
+{
+	const int r = sfs_log_map(&vol->log, fd, vol->dax, vol->mode);
+
+	if (r < 0)
+		return r;
+	vol->log.id = (uint32_t)m->a;
+	store_release(&vol->claims, &((struct sfs_log_header *)vol->log.map)->claims);
+	return 0;
+}
+
+/* What the answer says of the volume. */
+static void learn(struct sfs_volume *vol, const struct sfs_msg *m, int proof_fd)
+{
+	struct statfs sf;
+
+	vol->dedicated = m->b & SFS_HELLO_DEDICATED;
+	vol->watches = m->b >> SFS_FEATURES_SHIFT & SFS_FEATURE_WATCH;
+	vol->pool.dax = vol->dax;
+	vol->pool.give_back = sfs_agent_give_back;
+	vol->pool.tmpfs = sys_call2(SYS_fstatfs, proof_fd, (long)&sf) == 0 && sf.f_type == TMPFS_TYPE;
+	vol->provider = m->d ? (enum relink_provider)m->d : RELINK_COPY;
+	vol->pool.copies_fd = vol->provider == RELINK_COPY ? vol->log.fd : -1;
+}
+
+int sfs_hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
+{
+	struct sfs_msg m = {.type = SFS_MSG_HELLO, .a = vol->mode, .b = resume, .c = SFS_FEATURES};
+	int fds[HELLO_FDS], sock = open_with(vol, &m, proof_fd, fds), r = 0;
+	uint64_t features;
+
+	if (sock < 0)
+		return sock;
+	features = m.b >> SFS_FEATURES_SHIFT;
+	vol->dax = m.b & SFS_HELLO_DAX;
+	if (fds[0] < 0 || fds[1] < 0)
+		r = -EPROTO;
+	else if (!resume)
+		r = take_log(vol, &m, fds[0]);
+	if (r < 0) {
+		close_all(sock, fds);
+		return r;
+	}
+	if (resume)
+		sfs_private_close(fds[0]);
+	sfs_owners_map(vol, fds[2]);
+	if (!(features & SFS_FEATURE_OWNERS))
+		store_release(&vol->owners, (const uint64_t *)NULL); /* an agent that keeps none: every file is asked for */
+	learn(vol, &m, proof_fd);
+	sfs_mutex_lock(&vol->agent.conn);
+	vol->agent.event_fd = fds[1];
+	vol->agent.request_fd = sock;
+	vol->agent.version = m.version;
+	vol->agent.features = features;
+	store_release(&vol->agent.connection, vol->agent.connection + 1);
+	sfs_mutex_unlock(&vol->agent.conn);
+	return 0;
+}
+
+/* Is it an error of an agent that is not there? */
+static bool away(int err)
+{
+	return err == -ECONNREFUSED || err == -ENOENT || err == -ECONNRESET || err == -EPIPE;
+}
+
+int sfs_hello_first(struct sfs_volume *vol, int proof_fd)
+{
+	const bool waits = vol->agent.state == VOL_UNKNOWN && vol->mode != SFS_POSIX;
+	int r = sfs_hello(vol, proof_fd, 0);
+
+	for (uint32_t ms = 0; waits && ms < sfs.agent_wait_ms && away(r); ms += HELLO_PAUSE_MS) {
+		sys_nap(HELLO_PAUSE_MS * 1000000l);
+		r = sfs_hello(vol, proof_fd, 0);
+	}
+	return r;
+}
+
+/* ---- what the user is told ---- */
+
+#define TEXT_SIZE (SFS_PATH_MAX * 2 + 512)
+
+static void add(char *text, size_t *n, const char *s)
+{
+	sfs_text_add(text, n, TEXT_SIZE, s);
+}
+
+static void add_versions(char *text, size_t *n, struct sfs_versions v)
+{
+	sfs_text_number(text, n, TEXT_SIZE, v.oldest);
+	if (v.newest != v.oldest) {
+		add(text, n, " to ");
+		sfs_text_number(text, n, TEXT_SIZE, v.newest);
+	}
+}
+
+static void say_versions(const struct sfs_volume *vol, char *text, size_t *n)
+{
+	add(text, n, "libsplit: the agent for ");
+	add(text, n, vol->dir);
+	add(text, n, " speaks version ");
+	add_versions(text, n, vol->agent.theirs);
+	add(text, n, " of the protocol and this library ");
+	add_versions(text, n, sfs_versions_of(SFS_PROTO_OLDEST, SFS_PROTO_NEWEST));
+	add(text, n,
+	    vol->agent.theirs.oldest > SFS_PROTO_NEWEST ? ", which is too old: start the pod anew"
+							: ", which is too new: update SplitFS on the node");
+}
+
+void sfs_hello_complain(struct sfs_volume *vol, int err)
+{
+	char text[TEXT_SIZE];
+	size_t n = 0;
+
+	if (vol->agent.complained)
+		return;
+	vol->agent.complained = true;
+	if (err == -EPROTONOSUPPORT) {
+		say_versions(vol, text, &n);
+	} else {
+		add(text, &n, "libsplit: no agent for ");
+		add(text, &n, vol->dir);
+		add(text, &n, " in ");
+		add(text, &n, vol->agents);
+		add(text, &n, " (error ");
+		sfs_text_number(text, &n, sizeof(text), (unsigned)-err);
+		add(text, &n, ")");
+	}
+	add(text, &n,
+	    vol->mode == SFS_STRICT ? ": opening files for writing fails, because strict mode can't be kept without it\n"
+				    : ": files are served by the kernel, more slowly\n");
+	sys_write(2, text, n);
+}
