@@ -205,7 +205,7 @@ enum offset {
  */
 static int attach(int fd, const struct stat *st, int flags, enum offset offset, struct sfs_inode **file)
 {
-	struct sfs_volume *vol = S_ISREG(st->st_mode) ? sfs_volume_of(st->st_dev) : NULL;
+	struct sfs_volume *vol = S_ISREG(st->st_mode) ? sfs_volume_at(st->st_dev, fd) : NULL;
 	struct sfs_inode *in;
 	struct sfs_ofd *ofd = NULL;
 	bool known = false;

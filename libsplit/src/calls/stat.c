@@ -53,6 +53,18 @@ static enum truth own_truth(struct sfs_inode *in, struct stat *now)
 	return known;
 }
 
+/* Has another process bytes of it staged? In which of the device's volumes it is, a name does not tell. */
+static struct sfs_volume *staged_elsewhere(dev_t dev, ino_t ino)
+{
+	for (int i = 0; i < sfs.nvolumes; i++) {
+		struct sfs_volume *vol = &sfs.volumes[i];
+
+		if (vol->dev == dev && sfs_owners_known(vol) && !sfs_owners_clean(vol, NULL, ino))
+			return vol;
+	}
+	return NULL;
+}
+
 static enum truth truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
 {
 	struct sfs_volume *vol = sfs.nvolumes ? sfs_volume_of(dev) : NULL;
@@ -70,7 +82,8 @@ static enum truth truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
 	if (in)
 		sfs_inode_put(in);
 	sfs_signals_restore(signals);
-	if (known == TRUE_NOW || !sfs_owners_known(vol) || sfs_owners_clean(vol, NULL, ino))
+	vol = known == TRUE_NOW ? NULL : staged_elsewhere(dev, ino);
+	if (!vol)
 		return known;
 	/* Who does not answer in time is not waited for by who only looks. */
 	return sfs_ask_first(vol, NULL, ino) == 0 ? ASK_AGAIN : TRUE_AS_IT_IS;

@@ -2,11 +2,13 @@
 #include "control/fsprobe.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "format/layout.h"
@@ -55,32 +57,122 @@ static void unescape(char *s)
 	*to = 0;
 }
 
+/* One line of mountinfo: what of which device is mounted where. */
+struct mounted {
+	char *line;
+	size_t size;
+	unsigned major, minor;
+	char *root, *point;
+};
+
+static bool next_mount(FILE *f, struct mounted *m)
+{
+	while (getline(&m->line, &m->size, f) > 0) {
+		char *save = NULL, *field = strtok_r(m->line, " ", &save);
+
+		m->root = m->point = NULL;
+		m->major = m->minor = 0;
+		for (int i = 1; field && i <= 5; i++, field = strtok_r(NULL, " ", &save)) {
+			if (i == 3 && sscanf(field, "%u:%u", &m->major, &m->minor) != 2)
+				break;
+			if (i == 4)
+				m->root = field;
+			if (i == 5)
+				m->point = field;
+		}
+		if (!m->root || !m->point)
+			continue;
+		unescape(m->root);
+		unescape(m->point);
+		return true;
+	}
+	return false;
+}
+
 bool sfs_probe_dedicated(const char *path)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct mounted m = {0};
 	bool dedicated = false;
-	char *line = NULL;
-	size_t size = 0;
 
 	if (!f)
 		return false;
 	/* Later lines are mounted over earlier ones. */
-	while (getline(&line, &size, f) > 0) {
-		char *save = NULL, *field = strtok_r(line, " ", &save), *root = NULL, *point = NULL;
-
-		for (int i = 1; field && i <= 5; i++, field = strtok_r(NULL, " ", &save)) {
-			if (i == 4)
-				root = field;
-			if (i == 5)
-				point = field;
-		}
-		if (!root || !point)
-			continue;
-		unescape(point);
-		if (strcmp(point, path) == 0)
-			dedicated = strcmp(root, "/") == 0;
-	}
-	free(line);
+	while (next_mount(f, &m))
+		if (strcmp(m.point, path) == 0)
+			dedicated = strcmp(m.root, "/") == 0;
+	free(m.line);
 	fclose(f);
 	return dedicated;
+}
+
+/* What of path is behind the directory `of`, with its slash or empty; NULL: it is not below. */
+static const char *behind(const char *path, const char *of)
+{
+	const size_t n = strcmp(of, "/") == 0 ? 0 : strlen(of);
+
+	return strncmp(path, of, n) == 0 && (path[n] == '/' || path[n] == 0) ? path + n : NULL;
+}
+
+/* The name of an absolute path in its file system: below the root of the mount that it is on. */
+static char *name_in_fs(const char *path)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct mounted m = {0};
+	size_t longest = 0;
+	char *name = NULL;
+
+	while (f && next_mount(f, &m)) {
+		const char *rest = behind(path, m.point);
+
+		if (!rest || strlen(m.point) < longest)
+			continue;
+		longest = strlen(m.point);
+		free(name);
+		if (asprintf(&name, "%s%s", strcmp(m.root, "/") == 0 ? "" : m.root, rest) < 0)
+			name = NULL;
+	}
+	free(m.line);
+	if (f)
+		fclose(f);
+	return name;
+}
+
+/* Is a directory above `name`, as that mount shows it, a volume of this device? */
+static char *volume_above(const struct mounted *m, const char *name, dev_t dev)
+{
+	const char *rest = behind(name, m->root);
+	char *above = NULL, *end;
+	struct stat st;
+
+	if (!rest || asprintf(&above, "%s%s", strcmp(m->point, "/") == 0 ? "" : m->point, rest) < 0)
+		return NULL;
+	while ((end = strrchr(above, '/')) && (size_t)(end - above) >= strlen(strcmp(m->point, "/") == 0 ? "" : m->point)) {
+		char header[PATH_MAX];
+
+		*end = 0;
+		snprintf(header, sizeof(header), "%s/" SFS_CONTROL_DIR "/volume", above);
+		if (lstat(header, &st) == 0 && S_ISREG(st.st_mode) && st.st_dev == dev)
+			return above;
+	}
+	free(above);
+	return NULL;
+}
+
+bool sfs_probe_inside(const char *path, char **volume)
+{
+	char *name = name_in_fs(path);
+	FILE *f = name ? fopen("/proc/self/mountinfo", "re") : NULL;
+	struct mounted m = {0};
+	struct stat st;
+
+	*volume = NULL;
+	while (f && stat(path, &st) == 0 && !*volume && next_mount(f, &m))
+		if (makedev(m.major, m.minor) == st.st_dev)
+			*volume = volume_above(&m, name, st.st_dev);
+	free(m.line);
+	free(name);
+	if (f)
+		fclose(f);
+	return *volume;
 }

@@ -23,4 +23,7 @@ enum sfs_dax sfs_probe_dax_file(int fd);
 /* Is this path (absolute, no links) the root of its file system, so that every file of the device lies below it? */
 bool sfs_probe_dedicated(const char *path);
 
+/* Is this path inside a volume, by any mount of its file system? *volume: that volume's directory; to be freed. */
+bool sfs_probe_inside(const char *path, char **volume);
+
 #endif

@@ -206,6 +206,22 @@ static int open_control(struct sfs_root *r, bool create, struct sfs_why *why)
 	return 0;
 }
 
+/* One file would be in two volumes, which have two agents. What is staged in such a volume can be recovered, and no more. */
+static int refuse_inside(const struct sfs_root *r, struct sfs_why *why)
+{
+	char *volume;
+
+	if (!sfs_probe_inside(r->path, &volume))
+		return 0;
+	sfs_fail(why, -EINVAL,
+		 "%s is inside the volume %s, and a part of a volume can't be a volume of its own; use that volume, or a "
+		 "directory "
+		 "outside it",
+		 r->path, volume[0] ? volume : "/");
+	free(volume);
+	return -EINVAL;
+}
+
 int sfs_root_open(struct sfs_root *r, const char *path, bool create, struct sfs_why *why)
 {
 	enum sfs_dax dax;
@@ -222,7 +238,9 @@ int sfs_root_open(struct sfs_root *r, const char *path, bool create, struct sfs_
 		goto fail;
 	}
 	r->dev = st.st_dev;
-	err = open_control(r, create, why);
+	err = create ? refuse_inside(r, why) : 0;
+	if (!err)
+		err = open_control(r, create, why);
 	if (err)
 		goto fail;
 	err = read_header(r, why);

@@ -327,33 +327,3 @@ void sfs_inodes_unpark(void)
 			sfs_inodes_each(&sfs.volumes[i], unpark_one, NULL);
 	}
 }
-
-void sfs_fd_path(char *buf, int fd)
-{
-	static const char prefix[] = "/proc/self/fd/";
-	char digits[12];
-	int i = sizeof(digits) - 1;
-
-	memcpy(buf, prefix, sizeof(prefix) - 1);
-	digits[i] = 0;
-	do
-		digits[--i] = (char)('0' + fd % 10);
-	while ((fd /= 10) != 0);
-	memcpy(buf + sizeof(prefix) - 1, digits + i, sizeof(digits) - (size_t)i);
-}
-
-/* Is the file in the part of the file system that is ours? Only asked where the volume is a directory of something larger. */
-bool sfs_below(const struct sfs_volume *vol, int fd)
-{
-	char link[32], path[SFS_PATH_MAX + 256];
-	const size_t n = strlen(vol->dir);
-	ssize_t len;
-
-	sfs_fd_path(link, fd);
-	len = sys_readlinkat(AT_FDCWD, link, path, sizeof(path));
-	if (len < (ssize_t)n || memcmp(path, vol->dir, n) != 0 || (len > (ssize_t)n && path[n] != '/' && n > 1))
-		return false;
-	/* The control directory is not content. */
-	return len < (ssize_t)(n + sizeof("/" SFS_CONTROL_DIR) - 1) ||
-	       memcmp(path + n, "/" SFS_CONTROL_DIR "/", sizeof("/" SFS_CONTROL_DIR)) != 0;
-}

@@ -26,6 +26,7 @@
 #include "base/lock.h"
 #include "fds/own.h"
 #include "fds/table.h"
+#include "lease/place.h"
 #include "lease/volume.h"
 #include "staging/staging.h"
 #include "window/window.h"
@@ -308,8 +309,6 @@ int sfs_turn_wait(struct sfs_inode *in);
 void sfs_turn_come(struct sfs_inode *in);
 /* Service thread: the same of the inode with that name, if there is one. */
 void sfs_turn_told(dev_t dev, ino_t ino);
-/* "/proc/self/fd/N"; buf has 32 bytes. */
-void sfs_fd_path(char *buf, int fd);
 /* Our own descriptor and the generation, as far as they can be had. 1: they are new; 0; a negative errno value. */
 int sfs_inode_own(struct sfs_inode *in, int fd, int flags);
 /* A descriptor of the file: our own, or the application's, which it may close at any time; -1. calls/open.c */
@@ -318,8 +317,6 @@ void sfs_inode_reload(struct sfs_inode *in);
 /* The same of the size only: others may have appended, or we by the kernel. Whether there are holes is asked of what is new. */
 void sfs_inode_resize(struct sfs_inode *in);
 void sfs_inode_times(struct sfs_inode *in);
-/* Is the open file or directory below the volume's mount path? For volumes that are a directory of something larger. */
-bool sfs_below(const struct sfs_volume *vol, int fd);
 /* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. calls/open.c */
 struct sfs_ofd *sfs_ofd_of(int fd);
 /* mapped.c: has this process mapped the file at any time? */

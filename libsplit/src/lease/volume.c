@@ -58,14 +58,20 @@ void sfs_volumes_parse(const char *config)
 
 struct sfs_volume *sfs_volume_of(dev_t dev)
 {
+	struct sfs_volume *found = NULL;
+
 	for (int i = 0; i < sfs.nvolumes; i++) {
 		struct sfs_volume *vol = &sfs.volumes[i];
+
 		struct stat st;
 
-		if (vol->dev == 0 && sys_fstatat(AT_FDCWD, vol->dir, &st, 0) == 0)
-			vol->dev = st.st_dev;
-		if (vol->dev != 0 && vol->dev == dev)
-			return vol;
+		/* A mount path that can't be looked at yet is looked at again next time. */
+		if (unlikely(load_acquire(&vol->dev) == 0) && sys_fstatat(AT_FDCWD, vol->dir, &st, 0) == 0) {
+			vol->ino = st.st_ino;
+			store_release(&vol->dev, st.st_dev);
+		}
+		if (!found && vol->dev != 0 && vol->dev == dev)
+			found = vol;
 	}
-	return NULL;
+	return found;
 }

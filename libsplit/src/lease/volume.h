@@ -58,7 +58,13 @@ struct sfs_volume {
 	enum sfs_mode mode;
 	char dir[SFS_PATH_MAX];	   /* mount path */
 	char agents[SFS_PATH_MAX]; /* directory of the agents' sockets */
-	dev_t dev;		   /* of dir, 0 while dir has not been looked at */
+	/* What dir is; dev is 0 while it has not been looked at. */
+	dev_t dev;
+	ino_t ino;
+	/* What it is called without symbolic links, and the number of its mount or 0 (place.c). */
+	bool placed;
+	uint64_t mount;
+	char place[SFS_PATH_MAX];
 	bool dax;
 	bool dedicated;
 	bool watches; /* its agent knows WATCH */
@@ -96,7 +102,7 @@ extern struct sfs_state sfs __attribute__((visibility("hidden")));
 
 /* SPLITFS_CONFIG: MODE:DIR:AGENTSDIR joined by ';'. An entry that does not parse is a volume that stays the kernel's. */
 void sfs_volumes_parse(const char *config);
-/* The volume on device dev, or NULL. A mount path that can't be looked at yet is looked at again next time. */
+/* A volume on device dev, or NULL; for an open file sfs_volume_at() says which (place.h). */
 struct sfs_volume *sfs_volume_of(dev_t dev);
 /*
  * Get a log and the event socket. proof_fd: any open file of the volume. Once lost, every further open tries again.

@@ -19,12 +19,13 @@
 #define OPEN_FLAGS    (O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 #define YOUNG_SECONDS 600 /* no journal waits longer before it commits by itself */
 
-/* The volume that must be forced after a change of something with this stat result, or NULL. */
+/* A volume that must be forced after a change of something with this stat result, if it is inside(); or NULL. */
 static struct sfs_volume *forced(const struct stat *st)
 {
-	struct sfs_volume *vol = sfs_volume_of(st->st_dev);
-
-	return vol && vol->mode != SFS_POSIX ? vol : NULL;
+	for (int i = 0; sfs_volume_of(st->st_dev) && i < sfs.nvolumes; i++)
+		if (sfs.volumes[i].dev == st->st_dev && sfs.volumes[i].mode != SFS_POSIX)
+			return &sfs.volumes[i];
+	return NULL;
 }
 
 /*
@@ -33,16 +34,17 @@ static struct sfs_volume *forced(const struct stat *st)
  */
 static void attr_dirty(const struct stat *st)
 {
-	const struct sfs_volume *vol = sfs_volume_of(st->st_dev);
 	struct sfs_inode *in;
 	uint64_t *op, signals;
 
-	if (!vol || !vol->dax || vol->mode != SFS_POSIX)
+	if (!sfs_volume_of(st->st_dev))
 		return;
 	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
 	in = sfs_inode_ref(st->st_dev, st->st_ino);
 	if (in) {
-		if (sfs_op_begin(in, &op)) {
+		if (!in->vol->dax || in->vol->mode != SFS_POSIX) {
+			/* fsync asks the kernel anyway. */
+		} else if (sfs_op_begin(in, &op)) {
 			sfs_inode_lock(in);
 			in->kdirty = true;
 			sfs_inode_unlock(in);
@@ -58,6 +60,9 @@ static void attr_dirty(const struct stat *st)
 /* Is the open file or directory in the part of the file system that is the volume? In doubt it is. */
 static bool inside(const struct sfs_volume *vol, int fd)
 {
+	vol = sfs_volume_at(vol->dev, fd);
+	if (!vol || vol->mode == SFS_POSIX)
+		return false;
 	return load_acquire(&vol->agent.state) != VOL_READY || vol->dedicated || sfs_below(vol, fd);
 }
 
@@ -102,8 +107,7 @@ static int force_path(struct sfs_volume *vol, int dirfd, const char *path, int f
 	return r;
 }
 
-/* The directory that holds the last component of path. */
-static void parent_of(char parent[PATH_MAX + 2], const char *path)
+void sfs_parent_of(char *parent, const char *path)
 {
 	size_t n = strlen(path);
 
@@ -143,7 +147,7 @@ static int name_durable(int dirfd, const char *path, struct stat *st, const stru
 	char parent[PATH_MAX + 2];
 	struct sfs_volume *vol;
 
-	parent_of(parent, path);
+	sfs_parent_of(parent, path);
 	if (sys_fstatat(dirfd, parent, st, 0) < 0) {
 		/* Gone, or moved, right after the call: which volume it was in can't be told any more. */
 		for (int i = 0; i < sfs.nvolumes; i++) {
@@ -226,6 +230,11 @@ int sfs_attr_durable(int dirfd, const char *path, int at_flags)
 	if (in) {
 		const int fd = sfs_inode_fd(in);
 
+		if (in->vol->mode == SFS_POSIX) { /* another one of the device is not */
+			sfs_inode_put(in);
+			attr_dirty(&st);
+			return 0;
+		}
 		r = fd >= 0 ? sys_fsync(fd) : force_all(vol);
 		sfs_inode_put(in);
 		return r;

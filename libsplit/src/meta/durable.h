@@ -15,6 +15,9 @@ int sfs_names_durable(int fromfd, const char *from, int tofd, const char *to); /
 int sfs_attr_durable(int dirfd, const char *path, int at_flags); /* the file at path: chmod, setxattr, utimens, ... */
 int sfs_fd_durable(int fd);					 /* the open file itself */
 
+/* The directory that holds the last component of path; PATH_MAX + 2 bytes. */
+void sfs_parent_of(char *parent, const char *path);
+
 /* The application has just opened fd with these flags. st: the file before anything else happened to it. */
 int sfs_open_durable(struct sfs_volume *vol, int fd, int flags, const struct stat *st);
 

@@ -8,6 +8,8 @@
 
 #include <stdio.h>
 
+#include "meta/across.h"
+
 int pl_path_true(int fd, const char *path, int at_flags)
 {
 	const int err = path ? sfs_make_path_true(fd, path, at_flags) : pl_true(fd);
@@ -95,8 +97,11 @@ static int to_fd(const struct request *q)
 long do_rename(const struct request *q)
 {
 	const bool exchange = q->call == PL_renameat2 && q->a[4] & RENAME_EXCHANGE;
-	long r = target_true(q);
+	long r;
 
+	if (sfs_across(pl_fd(q), pl_path(q), 0, to_fd(q), to_path(q)))
+		return -EXDEV;
+	r = target_true(q);
 	if (r >= 0 && exchange)
 		r = pl_path_true(to_fd(q), to_path(q), AT_SYMLINK_NOFOLLOW);
 	if (r < 0)
@@ -110,8 +115,11 @@ long do_link(const struct request *q)
 {
 	const int flags = q->call == PL_linkat ? (int)q->a[4] : 0;
 	const int look = flags & AT_SYMLINK_FOLLOW ? 0 : AT_SYMLINK_NOFOLLOW;
-	long r = pl_path_true(pl_fd(q), pl_path(q), look | (flags & AT_EMPTY_PATH));
+	long r;
 
+	if (sfs_across(pl_fd(q), pl_path(q), flags, to_fd(q), to_path(q)))
+		return -EXDEV;
+	r = pl_path_true(pl_fd(q), pl_path(q), look | (flags & AT_EMPTY_PATH));
 	if (r < 0)
 		return r;
 	r = pl_make(q);

@@ -153,6 +153,11 @@ static bool events(struct sfs_volume *vol, bool *pending)
 		if (m.type != SFS_MSG_REVOKE)
 			continue;
 		in = sfs_inode_ref(vol->dev, (ino_t)m.a);
+		/* It was moved here from another volume of the device: that one's agent has granted it. */
+		if (in && in->vol != vol) {
+			sfs_inode_put(in);
+			in = NULL;
+		}
 		if (!in) {
 			answer(vol, (ino_t)m.a, (uint32_t)m.b, to, m.d);
 			continue;
