@@ -20,8 +20,14 @@
 /* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. */
 struct sfs_ofd *sfs_ofd_of(int fd)
 {
+	struct sfs_ofd *ofd;
+
 	sfs_check_fork();
-	return sfs_ours(fd) ? sfs_known(fd) : NULL;
+	ofd = sfs_ours(fd) ? sfs_known(fd) : NULL;
+	/* In the child of a fork, before any lock is held. */
+	if (unlikely(sfs.unmet) && ofd)
+		sfs_volume_await(ofd->inode->vol, fd);
+	return ofd;
 }
 
 /*
@@ -286,6 +292,16 @@ bool sfs_ours_unknown(int fd)
 	return (unsigned)fd < (unsigned)sfs_fds_len && load_acquire(&sfs_fds[fd]) > SFS_PRIVATE;
 }
 
+/* The file may be a volume's: its agent is waited for before anything is held. */
+static void await_agent(int fd, const struct stat *st)
+{
+	struct sfs_volume *vol = unlikely(sfs.unmet) && S_ISREG(st->st_mode) ? sfs_volume_at(st->st_dev, fd) : NULL;
+
+	/* What else is on the device has not to do with it. */
+	if (vol && sfs_volume_connect(vol, fd) == -EAGAIN && sfs_below(vol, fd))
+		sfs_volume_await(vol, fd);
+}
+
 void sfs_adopt(int fd)
 {
 	struct sfs_ofd *ofd;
@@ -297,6 +313,7 @@ void sfs_adopt(int fd)
 
 	if ((unsigned)fd >= (unsigned)sfs_fds_len || sys_fstat(fd, &st) < 0)
 		return;
+	await_agent(fd, &st);
 	/* Two threads may use a descriptor for the first time at once. */
 	sfs_mutex_lock(&sfs_files.adopt);
 	ofd = load_acquire(&sfs_fds[fd]);
@@ -390,6 +407,8 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 		sfs_fds_opened(fd, name, flags & ~SFS_OPEN_ONLY);
 		return fd;
 	}
+	if (r == 0 && !(flags & O_PATH))
+		await_agent(fd, &st);
 	signals = sfs_signals_block();
 	if (r == 0)
 		r = attach(fd, &st, flags, OFFSET_NEW, &in);

@@ -18,6 +18,7 @@
 
 #define RECONNECT_TRIES	   30
 #define RECONNECT_PAUSE_NS 100000000l
+#define PAUSE_NS	   10000000l
 
 /* A message without a reply. Does not wait for a request that is under way. */
 static int notify(struct sfs_volume *vol, const struct sfs_msg *m)
@@ -46,6 +47,15 @@ void sfs_agent_longer_log(struct sfs_volume *vol)
 		notify(vol, &m);
 }
 
+/* Is there a volume whose agent has not answered yet? */
+static bool unmet(void)
+{
+	for (int i = 0; i < sfs.nvolumes; i++)
+		if (sfs.volumes[i].agent.state == VOL_UNKNOWN)
+			return true;
+	return false;
+}
+
 /*
  * Get a log and the event socket. proof_fd: any open file of the volume. Once lost, every further open tries again.
  * Returns 0 when the volume is ready, or a negative errno value.
@@ -61,30 +71,44 @@ int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
 		pm_init(); /* here and not at start: asking the processor costs microseconds in a virtual machine */
 		r = sfs_hello_first(vol, proof_fd);
 		vol->agent.full = r == -ENOSPC;
-		if (r == 0)
-			r = sfs_service_start(); /* without it nobody would answer revocations */
+		if (r == 0 && sfs_service_start() < 0)
+			r = -ENOMEM; /* without it nobody would answer revocations */
 		if (r == 0) {
 			store_release(&vol->agent.state, VOL_READY);
 			sfs_service_wake(NULL); /* the thread has another event socket to listen to */
-		} else
+		} else if (r != -EAGAIN)
 			vol->agent.state = VOL_LOST;
+		sfs.unmet = unmet();
 	}
 	sfs_mutex_unlock(&vol->agent.request);
-	if (r < 0 && r != -ENOSPC && vol->mode != SFS_POSIX)
+	if (r < 0 && r != -EAGAIN && r != -ENOSPC && vol->mode != SFS_POSIX)
 		sfs_hello_complain(vol, r);
 	return r;
+}
+
+void sfs_volume_await(struct sfs_volume *vol, int proof_fd)
+{
+	while (load_acquire(&vol->agent.state) == VOL_UNKNOWN && sfs_volume_connect(vol, proof_fd) == -EAGAIN) {
+		/* Another thread may close it meanwhile: then it is a pause. */
+		struct pollfd answer = {vol->agent.hello_fd, POLLIN, 0};
+		const struct timespec t = {0, PAUSE_NS};
+
+		sys_call5(SYS_ppoll, (long)&answer, 1, (long)&t, 0, 8);
+		sfs_check_fork(); /* in a handler */
+	}
 }
 
 /* In a child of fork: the connection and the log are the parent's. The maps are gone already (MADV_DONTFORK). */
 void sfs_volume_forget(struct sfs_volume *vol)
 {
-	const int fds[3] = {vol->agent.request_fd, vol->agent.event_fd, vol->log.fd};
+	const int fds[] = {vol->agent.request_fd, vol->agent.event_fd, vol->agent.hello_fd, vol->log.fd};
 
-	for (int i = 0; i < 3; i++)
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (fds[i] >= 0)
 			sfs_private_close(fds[i]);
 	sfs_pool_drop(&vol->pool, false);
-	vol->agent.request_fd = vol->agent.event_fd = vol->pool.copies_fd = -1;
+	vol->agent.request_fd = vol->agent.event_fd = vol->agent.hello_fd = vol->pool.copies_fd = -1;
+	vol->agent.wait_since = 0;
 	sfs_log_none(&vol->log);
 	vol->claims = NULL;
 	memset(vol->agent.looks, 0, sizeof(vol->agent.looks));
@@ -98,6 +122,7 @@ void sfs_volume_forget(struct sfs_volume *vol)
 	memset(&vol->pool.lease, 0, sizeof(vol->pool.lease));
 	memset(&vol->agent.conn, 0, sizeof(vol->agent.conn));
 	vol->agent.state = VOL_UNKNOWN;
+	sfs.unmet = true;
 }
 
 /*
@@ -158,7 +183,9 @@ static void volume_lost(struct sfs_volume *vol)
 	sfs_pool_drop(&vol->pool, true);
 	sfs_mutex_unlock(&vol->pool.lock);
 	/* The old log stays mapped: a thread may be counting in it. */
+	vol->agent.wait_since = 0;
 	store_release(&vol->agent.state, VOL_UNKNOWN);
+	sfs.unmet = true;
 	sfs_private_close(vol->log.fd);
 	sfs_log_none(&vol->log);
 	vol->pool.copies_fd = -1;

@@ -2,6 +2,7 @@
 #include "lease/hello.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/vfs.h>
 #include <time.h>
@@ -12,9 +13,11 @@
 #include "lease/ask.h"
 #include "lease/message.h"
 
-#define TMPFS_TYPE     0x01021994
-#define HELLO_PAUSE_MS 10
-#define HELLO_FDS      3
+#define TMPFS_TYPE 0x01021994
+#define ANSWER_MS  20 /* an agent that is there answers sooner */
+#define LISTENS_TIMES                                                                                                          \
+	15 /* one whose socket is there is about to come, or has much to do: it is waited for so many times as long */
+#define HELLO_FDS 3
 
 /* ---- versions ---- */
 
@@ -48,42 +51,65 @@ static void close_all(int sock, const int fds[HELLO_FDS])
 	sfs_private_close(sock);
 }
 
-/* One message and its answer on a fresh connection: the connection, or a negative errno value, without any descriptor then. */
-static int open_with(struct sfs_volume *vol, struct sfs_msg *m, int proof_fd, int fds[HELLO_FDS])
+/* Is there an answer within that time? */
+static bool answered(int sock, long ms)
+{
+	struct pollfd p = {sock, POLLIN, 0};
+	const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+
+	return sys_call5(SYS_ppoll, (long)&p, 1, (long)&t, 0, 8) == 1;
+}
+
+/* One message on a fresh connection, which is returned, or a negative errno value. */
+static int say(struct sfs_volume *vol, struct sfs_msg *m, int proof_fd)
 {
 	int sock, r;
 
 	if (unlikely(seconds() < __atomic_load_n(&vol->agent.unmet_until, __ATOMIC_RELAXED)))
 		return -EPROTONOSUPPORT;
 	m->d = SFS_PROTO_NEWEST;
-	for (int i = 0; i < HELLO_FDS; i++)
-		fds[i] = -1;
 	sock = sfs_dial(vol);
 	if (sock < 0)
 		return sock;
 	r = sfs_msg_send(sock, SFS_PROTO_OLDEST, m, proof_fd);
-	if (r == 0)
-		r = sfs_msg_recv(sock, 0, m, fds, HELLO_FDS);
+	if (r < 0) {
+		sfs_private_close(sock);
+		return r;
+	}
+	return sock;
+}
+
+/* Its answer. 0, or a negative errno value, without any descriptor then, nor the connection. */
+static int hear(struct sfs_volume *vol, int sock, struct sfs_msg *m, int fds[HELLO_FDS])
+{
+	int r = sfs_msg_recv(sock, 0, m, fds, HELLO_FDS);
+
 	if (r == 0)
 		r = meet(vol, m);
-	if (r == 0)
-		return sock;
-	close_all(sock, fds);
+	if (r < 0)
+		close_all(sock, fds);
 	return r;
 }
 
 int sfs_hello_peek(struct sfs_volume *vol, int proof_fd)
 {
 	struct sfs_msg m = {.type = SFS_MSG_PEEK};
-	int fds[HELLO_FDS], sock = open_with(vol, &m, proof_fd, fds);
+	int fds[HELLO_FDS] = {-1, -1, -1}, sock = say(vol, &m, proof_fd), r;
 
 	if (sock < 0)
 		return sock;
-	for (int i = 1; i < HELLO_FDS; i++)
-		if (fds[i] >= 0)
-			sfs_private_close(fds[i]);
-	sfs_private_close(sock);
-	return fds[0];
+	/* Who only looks waits for nobody. */
+	if (!answered(sock, ANSWER_MS)) {
+		sfs_private_close(sock);
+		return -ETIMEDOUT;
+	}
+	r = hear(vol, sock, &m, fds);
+	if (r < 0)
+		return r;
+	r = fds[0];
+	fds[0] = -1;
+	close_all(sock, fds);
+	return r;
 }
 
 /* ---- HELLO ---- */
@@ -114,14 +140,23 @@ static void learn(struct sfs_volume *vol, const struct sfs_msg *m, int proof_fd)
 	vol->pool.copies_fd = vol->provider == RELINK_COPY ? vol->log.fd : -1;
 }
 
-int sfs_hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
+static int say_hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 {
 	struct sfs_msg m = {.type = SFS_MSG_HELLO, .a = vol->mode, .b = resume, .c = SFS_FEATURES};
-	int fds[HELLO_FDS], sock = open_with(vol, &m, proof_fd, fds), r = 0;
-	uint64_t features;
 
-	if (sock < 0)
-		return sock;
+	return say(vol, &m, proof_fd);
+}
+
+/* The answer to HELLO: from now on the agent knows us. */
+static int hear_hello(struct sfs_volume *vol, int sock, int proof_fd, uint32_t resume)
+{
+	int fds[HELLO_FDS] = {-1, -1, -1}, r;
+	uint64_t features;
+	struct sfs_msg m;
+
+	r = hear(vol, sock, &m, fds);
+	if (r < 0)
+		return r;
 	features = m.b >> SFS_FEATURES_SHIFT;
 	vol->dax = m.b & SFS_HELLO_DAX;
 	if (fds[0] < 0 || fds[1] < 0)
@@ -148,22 +183,61 @@ int sfs_hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 	return 0;
 }
 
+int sfs_hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
+{
+	const int sock = say_hello(vol, proof_fd, resume);
+
+	return sock < 0 ? sock : hear_hello(vol, sock, proof_fd, resume);
+}
+
+/* ---- the first one ---- */
+
 /* Is it an error of an agent that is not there? */
 static bool away(int err)
 {
 	return err == -ECONNREFUSED || err == -ENOENT || err == -ECONNRESET || err == -EPIPE;
 }
 
+static int64_t now_ms(void)
+{
+	struct timespec t = {0, 0};
+
+	sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* May an agent still come? listens: its socket does. */
+static bool waits(struct sfs_volume *vol, bool listens)
+{
+	if (vol->agent.state != VOL_UNKNOWN)
+		return false;
+	if (!vol->agent.wait_since)
+		vol->agent.wait_since = now_ms();
+	return now_ms() - vol->agent.wait_since < (int64_t)sfs.agent_wait_ms * (listens ? LISTENS_TIMES : 1);
+}
+
 int sfs_hello_first(struct sfs_volume *vol, int proof_fd)
 {
-	const bool waits = vol->agent.state == VOL_UNKNOWN && vol->mode != SFS_POSIX;
-	int r = sfs_hello(vol, proof_fd, 0);
+	int sock = vol->agent.hello_fd, r;
 
-	for (uint32_t ms = 0; waits && ms < sfs.agent_wait_ms && away(r); ms += HELLO_PAUSE_MS) {
-		sys_nap(HELLO_PAUSE_MS * 1000000l);
-		r = sfs_hello(vol, proof_fd, 0);
+	if (sock < 0)
+		sock = say_hello(vol, proof_fd, 0);
+	vol->agent.hello_fd = -1;
+	if (sock == -EAGAIN)
+		return waits(vol, true) ? sock : -ETIMEDOUT;
+	if (sock < 0)
+		return away(sock) && vol->mode != SFS_POSIX && waits(vol, false) ? -EAGAIN : sock;
+	if (answered(sock, ANSWER_MS)) {
+		r = hear_hello(vol, sock, proof_fd, 0);
+		/* It waited in the socket of an agent that has ended. */
+		return away(r) && waits(vol, true) ? -EAGAIN : r;
 	}
-	return r;
+	if (waits(vol, true)) {
+		vol->agent.hello_fd = sock;
+		return -EAGAIN;
+	}
+	sfs_private_close(sock);
+	return -ETIMEDOUT;
 }
 
 /* ---- what the user is told ---- */

@@ -6,11 +6,14 @@
 #include "lease/volume.h"
 
 /*
- * HELLO on a fresh connection; resume is the log this process already holds, or 0. agent.request held. 0, or a negative errno value;
- * -EPROTONOSUPPORT: library and agent have no version in common, which is not asked again for a second.
+ * HELLO on a fresh connection, and its answer; resume is the log this process already holds, or 0. agent.request held. 0, or a negative errno
+ * value; -EPROTONOSUPPORT: library and agent have no version in common, which is not asked again for a second.
  */
 int sfs_hello(struct sfs_volume *vol, int proof_fd, uint32_t resume);
-/* HELLO to an agent that may be about to come back: not known yet whether there is one. */
+/*
+ * The same of a process that has no log, without a wait for an agent that does not answer: -EAGAIN while one may be about to come, for as
+ * long as agent_wait_ms says. Then that is over, until sfs_volume_forget().
+ */
 int sfs_hello_first(struct sfs_volume *vol, int proof_fd);
 /* PEEK: the table's descriptor, -1 where the agent has none, or a negative errno value. */
 int sfs_hello_peek(struct sfs_volume *vol, int proof_fd);

@@ -111,11 +111,14 @@ int sfs_dial(struct sfs_volume *vol)
 	if (n + 1 >= sizeof(addr.sun_path))
 		return -ENAMETOOLONG;
 	sfs_limit_lift(&l);
-	fd = sfs_limit_move(&l, (int)sys_call3(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+	fd = sfs_limit_move(&l, (int)sys_call3(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	sfs_limit_set_back(&l);
 	if (fd < 0)
 		return fd;
+	/* Where too many wait in the socket already it is -EAGAIN, and no wait. */
 	r = (int)sys_call3(SYS_connect, fd, (long)&addr, sizeof(addr));
+	if (r == 0)
+		r = sys_fcntl(fd, F_SETFL, 0);
 	if (r < 0) {
 		sfs_private_close(fd);
 		return r;

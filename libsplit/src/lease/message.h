@@ -5,7 +5,7 @@
 
 #include "lease/volume.h"
 
-/* A connection to the volume's agent: a descriptor of ours, or a negative errno value. */
+/* A connection to the volume's agent: a descriptor of ours, or a negative errno value. -EAGAIN: too many wait for it to accept theirs. */
 int sfs_dial(struct sfs_volume *vol);
 /* In that version of the protocol. fd: goes along, -1: none. 0, or a negative errno value. */
 int sfs_msg_send(int sock, uint32_t version, const struct sfs_msg *m, int fd);

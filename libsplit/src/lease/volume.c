@@ -48,9 +48,10 @@ void sfs_volumes_parse(const char *config)
 		else
 			ok = false;
 		if (ok) {
-			vol->agent.request_fd = vol->agent.event_fd = vol->pool.copies_fd = -1;
+			vol->agent.request_fd = vol->agent.event_fd = vol->agent.hello_fd = vol->pool.copies_fd = -1;
 			sfs_log_none(&vol->log);
 			sfs.nvolumes++;
+			sfs.unmet = true;
 		}
 		s = *end ? end + 1 : end;
 	}

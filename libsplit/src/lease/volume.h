@@ -43,6 +43,8 @@ struct sfs_agent {
 	struct sfs_mutex conn;	  /* one message to the agent; held to change request_fd */
 	int request_fd;
 	int event_fd;
+	int hello_fd;		    /* HELLO has been said on it, and the answer is to come; -1 */
+	int64_t wait_since;	    /* ms: when the wait for the first answer began; 0: it has not */
 	uint32_t version;	    /* of the protocol, that both speak */
 	struct sfs_versions theirs; /* of an agent that speaks none of ours */
 	int64_t unmet_until;	    /* seconds: it is not asked again before; 0: it is not so */
@@ -86,7 +88,8 @@ struct sfs_state {
 	bool configured;
 	int nvolumes;
 	uint32_t visibility_ms;
-	uint32_t agent_wait_ms; /* sync, strict: so long a process waits for its first agent, which may be about to come back */
+	bool unmet;		/* a volume has an agent that has not answered this process yet (VOL_UNKNOWN) */
+	uint32_t agent_wait_ms; /* so long a process waits for its first agent, which may be about to come back */
 	uint32_t forks;		/* that this process comes from, since the library began */
 	bool grant_first;	/* a file is asked for with its first call */
 	bool fsync_records;	/* fsync leaves the relink to the service thread where a record is enough */
@@ -105,10 +108,15 @@ void sfs_volumes_parse(const char *config);
 /* A volume on device dev, or NULL; for an open file sfs_volume_at() says which (place.h). */
 struct sfs_volume *sfs_volume_of(dev_t dev);
 /*
- * Get a log and the event socket. proof_fd: any open file of the volume. Once lost, every further open tries again.
- * Returns 0 when the volume is ready, or a negative errno value.
+ * Get a log and the event socket. proof_fd: any open file of the volume. Once lost, every further open tries again. 0 when the volume is
+ * ready, or a negative errno value: -EAGAIN where an agent may be about to come, whom sfs_volume_await() waits for.
  */
 int sfs_volume_connect(struct sfs_volume *vol, int proof_fd);
+/*
+ * The same until there is an answer, or agent_wait_ms are over: for who holds no lock and has blocked no signal. A signal ends the process or
+ * runs its handler as it does in a call of the kernel's that is not interrupted by one; then the wait goes on.
+ */
+void sfs_volume_await(struct sfs_volume *vol, int proof_fd);
 /* In a child of fork: the connection and the log are the parent's. The maps are gone already (MADV_DONTFORK). */
 void sfs_volume_forget(struct sfs_volume *vol);
 

@@ -83,6 +83,7 @@ static int force_all(struct sfs_volume *vol)
 	fd = sys_openat(AT_FDCWD, vol->dir, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return -EIO;
+	sfs_volume_await(vol, fd);
 	r = sfs_volume_connect(vol, fd);
 	sys_close(fd);
 	return r == 0 ? (int)sys_call1(SYS_syncfs, vol->log.fd) : -EIO;
