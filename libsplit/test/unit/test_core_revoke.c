@@ -51,8 +51,9 @@ static void *reads_main(void *arg)
 	static uint8_t buf[READERS][N];
 	uint8_t *mine = buf[(long)arg];
 
-	while (!__atomic_load_n(&enough, __ATOMIC_RELAXED))
+	do /* once at least: it may begin when the others have ended */
 		CHECK_EQ(sfs_read(fd, mine, N, 0), N);
+	while (!__atomic_load_n(&enough, __ATOMIC_RELAXED));
 	CHECK_MEM(mine, content, N);
 	return NULL;
 }
