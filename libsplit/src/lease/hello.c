@@ -14,7 +14,8 @@
 #include "lease/message.h"
 
 #define TMPFS_TYPE 0x01021994
-#define ANSWER_MS  20 /* an agent that is there answers sooner */
+#define ANSWER_MS  20  /* an agent that is there answers sooner */
+#define AGAIN_MS   500 /* one that has not answered in time before */
 #define LISTENS_TIMES                                                                                                          \
 	15 /* one whose socket is there is about to come, or has much to do: it is waited for so many times as long */
 #define HELLO_FDS 3
@@ -49,6 +50,14 @@ static void close_all(int sock, const int fds[HELLO_FDS])
 		if (fds[i] >= 0)
 			sfs_private_close(fds[i]);
 	sfs_private_close(sock);
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec t = {0, 0};
+
+	sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 /* Is there an answer within that time? */
@@ -98,10 +107,11 @@ int sfs_hello_peek(struct sfs_volume *vol, int proof_fd)
 
 	if (sock < 0)
 		return sock;
-	/* Who only looks waits for nobody. */
-	if (!answered(sock, ANSWER_MS)) {
-		sfs_private_close(sock);
-		return -ETIMEDOUT;
+	for (const int64_t since = now_ms(); !answered(sock, ANSWER_MS);) {
+		if (now_ms() - since >= (int64_t)sfs.agent_wait_ms) {
+			sfs_private_close(sock);
+			return -ETIMEDOUT;
+		}
 	}
 	r = hear(vol, sock, &m, fds);
 	if (r < 0)
@@ -198,14 +208,6 @@ static bool away(int err)
 	return err == -ECONNREFUSED || err == -ENOENT || err == -ECONNRESET || err == -EPIPE;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec t = {0, 0};
-
-	sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* May an agent still come? listens: its socket does. */
 static bool waits(struct sfs_volume *vol, bool listens)
 {
@@ -227,7 +229,7 @@ int sfs_hello_first(struct sfs_volume *vol, int proof_fd)
 		return waits(vol, true) ? sock : -ETIMEDOUT;
 	if (sock < 0)
 		return away(sock) && vol->mode != SFS_POSIX && waits(vol, false) ? -EAGAIN : sock;
-	if (answered(sock, ANSWER_MS)) {
+	if (answered(sock, vol->agent.state == VOL_UNKNOWN ? ANSWER_MS : AGAIN_MS)) {
 		r = hear_hello(vol, sock, proof_fd, 0);
 		/* It waited in the socket of an agent that has ended. */
 		return away(r) && waits(vol, true) ? -EAGAIN : r;
