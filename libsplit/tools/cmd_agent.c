@@ -32,6 +32,13 @@ static const char help[] =
 	"  --fill-lock FILE     agents with the same FILE share that budget; it is made when it is missing\n"
 	"  --report-after S     say so when a process has waited S seconds for a file that another one does not give up "
 	"(default 30)\n"
+	"  --unserved WHAT      what is done with programs without the library that open a file for writing: 'refuse' (EPERM), "
+	"'durable'\n"
+	"                       (the file becomes synchronous: chattr +S), or 'allow' (the default). ROOT must be a file "
+	"system of its own\n"
+	"  --unserved-by FILE   what is done with those of pods: a line for each, the pod's UID and WHAT; read again when it "
+	"is "
+	"replaced\n"
 	"  --private            used by 'splitfs run': DIR is this agent's own and is removed with it, and SIGTERM means to "
 	"end\n"
 	"                       when no process uses the volume any more\n"
@@ -51,6 +58,8 @@ static int run(int argc, char **argv)
 						{"fill-lock", required_argument, NULL, OPT_FILL_LOCK},
 						{"fill-percent", required_argument, NULL, OPT_FILL_PERCENT},
 						{"report-after", required_argument, NULL, OPT_REPORT_AFTER},
+						{"unserved", required_argument, NULL, OPT_UNSERVED},
+						{"unserved-by", required_argument, NULL, OPT_UNSERVED_BY},
 						{"private", no_argument, NULL, OPT_PRIVATE},
 						{0}};
 	struct sfs_agent_config c = {.pool_bytes = SFS_DEFAULT_POOL_BYTES,
@@ -108,6 +117,13 @@ static int run(int argc, char **argv)
 			if (!cli_bytes(optarg, &n) || n == 0 || n > 86400)
 				return cli_usage(&cmd_agent, "--report-after must be from 1 to 86400 seconds");
 			c.overdue_ms = n * 1000;
+			break;
+		case OPT_UNSERVED:
+			if (!sfs_unserved_parse(optarg, &c.unserved))
+				return cli_usage(&cmd_agent, "--unserved must be refuse, durable or allow");
+			break;
+		case OPT_UNSERVED_BY:
+			c.unserved_by = optarg;
 			break;
 		case OPT_PRIVATE:
 			c.private_dir = true;

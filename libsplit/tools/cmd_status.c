@@ -54,6 +54,30 @@ static void print_protocol(const struct sfs_refused *r)
 		       r->client.newest < r->agent.oldest ? "start its pod anew" : "update SplitFS on this node");
 }
 
+static void print_json_unserved(struct json *j, const struct sfs_unserved_list *l)
+{
+	json_object(j, "unserved");
+	json_string(j, "enforcement", sfs_enforcement_name(l->state));
+	json_number(j, "refused", l->refused);
+	json_number(j, "durable", l->durable);
+	json_array(j, "processes");
+	for (uint32_t i = 0; i < l->n; i++) {
+		const struct sfs_unserved_one *o = &l->v[i];
+
+		json_object(j, NULL);
+		json_number(j, "pid", (uint64_t)o->pid);
+		json_string(j, "did", sfs_unserved_name(o->did));
+		json_number(j, "opens", o->opens);
+		json_number(j, "seconds", seconds_since(o->when));
+		json_string(j, "pod", o->pod);
+		json_string(j, "program", o->program);
+		json_string(j, "path", o->path);
+		json_object_end(j);
+	}
+	json_array_end(j);
+	json_object_end(j);
+}
+
 static void print_json(const struct report *rp)
 {
 	struct json j = {.out = stdout};
@@ -107,6 +131,7 @@ static void print_json(const struct report *rp)
 	}
 	json_array_end(&j);
 	json_object_end(&j);
+	print_json_unserved(&j, &rp->unserved);
 	json_object_end(&j);
 	putchar('\n');
 }
@@ -118,6 +143,19 @@ static void print_counters(const struct sfs_counters *c)
 		printf("    %-18s %llu\n", #name, (unsigned long long)c->name);
 	SFS_COUNTERS(PUT)
 #undef PUT
+}
+
+static void print_unserved(const struct sfs_unserved_list *l)
+{
+	if (l->state == ENFORCEMENT_CANNOT)
+		printf("unserved  programs without the library can't be refused; the agent's log says why\n");
+	for (uint32_t i = 0; i < l->n; i++) {
+		const struct sfs_unserved_one *o = &l->v[i];
+
+		printf("unserved  process %d (%s) was %s, %llu times, last %llu s ago with %s\n", o->pid, o->program,
+		       o->did == UNSERVED_REFUSE ? "refused" : "made synchronous", (unsigned long long)o->opens,
+		       (unsigned long long)seconds_since(o->when), o->path);
+	}
 }
 
 static void print_text(const struct report *rp)
@@ -144,7 +182,7 @@ static void print_text(const struct report *rp)
 
 		char comm[16];
 
-		report_printable(comm, p->lease.comm);
+		sfs_printable(comm, sizeof(comm), p->lease.comm);
 		printf("process   %d (%s), %s, %s\n", p->lease.pid, comm, report_mode(p),
 		       p->alive ? "alive" : "ended, to be recovered");
 		print_counters(&p->counters);
@@ -153,6 +191,7 @@ static void print_text(const struct report *rp)
 		printf("blocked   process %d has waited %llu s for inode %llu, which process %d does not give up\n",
 		       rp->blocked.v[i].pid, (unsigned long long)seconds_since(rp->blocked.v[i].since),
 		       (unsigned long long)rp->blocked.v[i].ino, rp->blocked.v[i].held_by);
+	print_unserved(&rp->unserved);
 	printf("totals\n");
 	print_counters(&rp->totals.counters);
 	printf("recovery  %llu runs, %llu records, %llu replayed, %llu quarantined\n",

@@ -110,6 +110,7 @@ static int look(struct report *rp, struct sfs_why *why)
 			snprintf(rp->provider, sizeof(rp->provider), "%s", holder.provider);
 		sfs_blocked_read(&rp->root, &rp->blocked);
 		sfs_refused_read(&rp->root, &rp->refused);
+		sfs_unserved_read(&rp->root, &rp->unserved);
 	}
 	if (!rp->provider[0]) {
 		const int p = relink_probe(rp->root.ctl);
@@ -162,13 +163,4 @@ void report_json_pool(struct json *j, const struct report *rp)
 	json_number(j, "free_bytes", rp->free_bytes);
 	json_number(j, "files", rp->pool_files);
 	json_object_end(j);
-}
-
-void report_printable(char out[16], const char comm[16])
-{
-	size_t i = 0;
-
-	for (; i < 15 && comm[i]; i++)
-		out[i] = comm[i] >= 0x20 && comm[i] < 0x7f ? comm[i] : '?';
-	out[i] = 0;
 }

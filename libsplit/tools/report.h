@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "control/blocked.h"
+#include "control/unserved.h"
 #include "control/store.h"
 #include "control/versions.h"
 #include "json.h"
@@ -28,6 +29,7 @@ struct report {
 	struct sfs_totals totals; /* with the counters of the processes */
 	struct sfs_blocked_list blocked;
 	struct sfs_refused refused;
+	struct sfs_unserved_list unserved; /* what is done with programs without the library */
 };
 
 /*
@@ -41,7 +43,5 @@ void report_free(struct report *rp);
 const char *report_mode(const struct report_process *p);
 void report_json_counters(struct json *j, const char *key, const struct sfs_counters *c);
 void report_json_pool(struct json *j, const struct report *rp);
-/* A process may call itself anything; a terminal must not obey it. */
-void report_printable(char out[16], const char comm[16]);
 
 #endif

@@ -146,7 +146,7 @@ int screen_draw(struct screen *s, const struct top *t, struct sfs_why *why)
 		char pid[16], comm[16];
 
 		snprintf(pid, sizeof(pid), "%d", p->lease.pid);
-		report_printable(comm, p->lease.comm);
+		sfs_printable(comm, sizeof(comm), p->lease.comm);
 		counters_line(s, pid, comm, report_mode(p), &t->rows[i].delta, t->ms);
 	}
 	if (room < t->nrows)

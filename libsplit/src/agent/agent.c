@@ -276,6 +276,9 @@ static int start(struct agent *a, struct sfs_why *why)
 	err = listener_start(a);
 	if (err)
 		return sfs_fail(why, err, "watch for programs without the library: %s", strerror(-err));
+	err = enforce_start(a);
+	if (err)
+		return sfs_fail(why, err, "look at programs without the library: %s", strerror(-err));
 	err = owners_start(a, why);
 	if (!err)
 		err = client_load_away(a, why);
@@ -369,6 +372,9 @@ static void dispatch(struct agent *a, const struct epoll_event *ev)
 		break;
 	case SRC_CLOSES:
 		outsider_closes(a);
+		break;
+	case SRC_POLICIES:
+		enforce_reload(a);
 		break;
 	default:
 		client_event(a, src->client, src->kind, ev->events);
@@ -466,7 +472,8 @@ static void stop(struct agent *a)
 		unlink(a->socket_path);
 	if (a->listen_fd >= 0)
 		close(a->listen_fd);
-	listener_stop(a); /* first: the worker may be opening a file that the kernel asks us about */
+	enforce_stop(a);
+	listener_stop(a); /* before others: the worker may be opening a file that the kernel asks us about */
 	worker_stop(a);
 	fill_stop(&a->worker.fill);
 	for (uint32_t i = 0; i < a->nspare_logs; i++) {
@@ -489,22 +496,26 @@ static void stop(struct agent *a)
 	free(a->spare_logs);
 	free(a->free_chunks);
 	deleg_free_all(a);
+	enforce_free(a);
 	sfs_root_close(&a->root);
 }
 
 int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
 {
-	struct agent a = {.config = config,
-			  .epoll = -1,
-			  .listen_fd = -1,
-			  .signal_fd = -1,
-			  .dir_fd = -1,
-			  .worker.fill.lock_fd = -1,
-			  .outsiders = {.opens_fd = -1,
-					.closes_fd = -1,
-					.stop_fd = -1,
-					.questions = {-1, -1},
-					.lock = PTHREAD_MUTEX_INITIALIZER}};
+	struct agent a = {
+		.config = config,
+		.epoll = -1,
+		.listen_fd = -1,
+		.signal_fd = -1,
+		.dir_fd = -1,
+		.worker.fill.lock_fd = -1,
+		.outsiders = {.opens_fd = -1,
+			      .closes_fd = -1,
+			      .stop_fd = -1,
+			      .questions = {-1, -1},
+			      .lock = PTHREAD_MUTEX_INITIALIZER},
+		.enforcer = {
+			.questions = {-1, -1}, .stop_fd = -1, .watch_fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .now.fd = -1}};
 	uint64_t most;
 	int err;
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "control/unserved.h"
 #include "control/why.h"
 
 #define SFS_DEFAULT_FILL_PERCENT 25u
@@ -36,7 +37,10 @@ struct sfs_agent_config {
 	 * one agent follows another. Its name is not touched. 0: the agent makes a socket and removes it at its end.
 	 */
 	int listen_fd;
-	int ready_fd; /* gets "ready\n" */
+	/* What is done with programs without the library that open a file for writing; of pods that the file names, what it says (policy.h). */
+	enum sfs_unserved unserved;
+	const char *unserved_by; /* or NULL */
+	int ready_fd;		 /* gets "ready\n" */
 };
 
 /* Serve until SIGTERM or SIGINT. 0, or a negative errno value with a sentence. */

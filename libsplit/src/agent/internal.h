@@ -23,6 +23,9 @@
  *   fill.c        how much of a processor it takes to fill the pool
  *   outsider.c    programs without the library that open a file which clients have
  *   listener.c    the thread that the kernel asks about them
+ *   enforce.c     they are refused where they want to write
+ *   policy.c      whose programs are
+ *   code.c        which code of a process the library stands before
  *   overdue.c     who waits too long for whom
  *   wire.c        messages with descriptors
  */
@@ -34,6 +37,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/enforce.h"
 #include "agent/tenants.h"
 #include "agent/worker.h"
 #include "format/layout.h"
@@ -66,7 +70,7 @@
 #define SPARE_CHUNKS	  2u   /* at least so many staging files are kept ready, also when the pool is leased out */
 
 /* What an epoll event is about. */
-enum source_kind { SRC_LISTEN, SRC_SIGNAL, SRC_WORKER, SRC_OPENS, SRC_CLOSES, SRC_REQUEST, SRC_EVENT, SRC_PIDFD };
+enum source_kind { SRC_LISTEN, SRC_SIGNAL, SRC_WORKER, SRC_OPENS, SRC_CLOSES, SRC_POLICIES, SRC_REQUEST, SRC_EVENT, SRC_PIDFD };
 struct source {
 	enum source_kind kind;
 	struct client *client;
@@ -171,6 +175,7 @@ struct client {
 	struct source request_src, event_src, pidfd_src;
 	int sock, event, pidfd;
 	int pid;
+	struct code code; /* of its process, once that was looked at; under the listener's lock */
 	uint32_t uid;
 	uint64_t start;
 	char comm[16];
@@ -201,11 +206,6 @@ struct client {
 	uint64_t wait_since; /* ms; C_WAIT_LOG, C_WAIT_CHUNK */
 };
 
-/* What the listener's thread passes on: somebody is about to open a file. fd: the kernel's, of the file. */
-struct question {
-	int fd, tid, pid;
-};
-
 /* What the kernel tells of programs without the library. */
 struct outsiders {
 	pthread_t thread;
@@ -230,7 +230,7 @@ struct agent {
 	bool by_handle; /* open_by_handle_at works */
 	int epoll, listen_fd, signal_fd, dir_fd;
 	char socket_path[SFS_SOCKET_PATH];
-	struct source listen_src, signal_src, worker_src;
+	struct source listen_src, signal_src, worker_src, policies_src;
 	/* SIGTERM arrived: we wait for recoveries, or for the last user (private_dir). */
 	bool stopping;
 	uint64_t stop_until;   /* ms */
@@ -270,6 +270,7 @@ struct agent {
 
 	struct worker worker;
 	struct outsiders outsiders;
+	struct enforcer enforcer;
 
 	uint64_t overdue_ms, overdue_total;
 	uint32_t overdue_listed;
@@ -474,10 +475,14 @@ void listener_add_client(struct agent *a, struct client *c);
 void listener_del_client(struct agent *a, struct client *c);
 /* Is it a client's? One that has executed another program is none any more, also when the loop has not got round to it. */
 bool listener_is_client(struct outsiders *o, int pid);
-/* Let the open go on that the kernel asks about; fd: the kernel's, closed. */
-void listener_answer(const struct outsiders *o, int fd);
+/* The code of the client's process. */
+void listener_code(struct outsiders *o, int pid, const struct code *code);
+/* The open that the kernel asks about goes on, or fails with EPERM; fd: the kernel's, closed. */
+void listener_answer(const struct outsiders *o, int fd, bool allow);
 
 /* outsider.c */
+/* Does the thread open for writing? It stands in that call until we answer. */
+bool outsider_writes(int tid, const struct sfs_call *call);
 /* From now on the kernel asks before somebody opens the file to which `way` leads. Does nothing where it can't be asked. */
 void outsider_mark(struct agent *a, struct dnode *d, const struct target *way);
 void outsider_unmark(struct agent *a, struct dnode *d);

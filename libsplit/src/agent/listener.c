@@ -15,6 +15,7 @@
 #include <sys/eventfd.h>
 #include <sys/fanotify.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/internal.h"
@@ -56,25 +57,59 @@ void listener_del_client(struct agent *a, struct client *c)
 	pthread_mutex_unlock(&o->lock);
 }
 
-bool listener_is_client(struct outsiders *o, int pid)
+/* Under the lock. */
+static struct client *find_client(struct outsiders *o, int pid)
 {
-	bool found = false;
+	struct client *c = pid > 0 ? *bucket(o, pid) : NULL;
 
-	pthread_mutex_lock(&o->lock);
-	for (const struct client *c = pid > 0 ? *bucket(o, pid) : NULL; c && !found; c = c->next_of_pid) {
+	for (; c; c = c->next_of_pid) {
 		struct pollfd alive = {c->sock, POLLRDHUP, 0};
 
-		found = c->pid == pid && (c->sock < 0 || poll(&alive, 1, 0) == 0);
+		if (c->pid == pid && (c->sock < 0 || poll(&alive, 1, 0) == 0))
+			break;
 	}
+	return c;
+}
+
+bool listener_is_client(struct outsiders *o, int pid)
+{
+	bool found;
+
+	pthread_mutex_lock(&o->lock);
+	found = find_client(o, pid);
 	pthread_mutex_unlock(&o->lock);
 	return found;
 }
 
+void listener_code(struct outsiders *o, int pid, const struct code *code)
+{
+	struct client *c;
+
+	pthread_mutex_lock(&o->lock);
+	c = find_client(o, pid);
+	if (c)
+		c->code = *code;
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* Is that the client's code from which the library sees all calls? No, while nobody has looked. */
+static bool known_code(struct outsiders *o, int pid, unsigned long pc)
+{
+	const struct client *c;
+	bool known;
+
+	pthread_mutex_lock(&o->lock);
+	c = find_client(o, pid);
+	known = c && code_has(&c->code, pc);
+	pthread_mutex_unlock(&o->lock);
+	return known;
+}
+
 /* ---- the thread ---- */
 
-void listener_answer(const struct outsiders *o, int fd)
+void listener_answer(const struct outsiders *o, int fd, bool allow)
 {
-	const struct fanotify_response r = {.fd = fd, .response = FAN_ALLOW};
+	const struct fanotify_response r = {.fd = fd, .response = allow ? FAN_ALLOW : FAN_DENY};
 
 	/* It fails when the process was killed meanwhile, or when we stop, which lets everybody go on. */
 	if (write(o->opens_fd, &r, sizeof(r)) < 0)
@@ -105,7 +140,7 @@ static int let_go_when_stuck(struct outsiders *o, struct progress *p)
 	}
 	if (p->since != 0 && taken == p->taken && now - p->since >= OUTSIDER_WAIT_MS) {
 		while (read(o->questions[0], &q, sizeof(q)) == (ssize_t)sizeof(q))
-			listener_answer(o, q.fd);
+			listener_answer(o, q.fd, true);
 		p->since = 0;
 		return -1;
 	}
@@ -114,37 +149,76 @@ static int let_go_when_stuck(struct outsiders *o, struct progress *p)
 	return OUTSIDER_WAIT_MS / 4;
 }
 
-/* Has an outsider made this event? One of the agent's own, or of a client's, nobody has to be asked about. */
-static bool of_outsider(struct outsiders *o, const struct fanotify_event_metadata *m, struct question *q)
+/* Whom a question is for. */
+enum asked { ASKED_NOBODY, ASKED_LOOP, ASKED_LOOK };
+
+/* The kernel asks about the file only because it asks about all of them. */
+static enum asked ask_enforcer(struct agent *a, const struct question *q)
 {
-	*q = (struct question){m->fd, m->pid, m->pid};
+	struct sfs_call call;
+
+	sfs_process_call(q->tid, &call, 0);
+	if (outsider_writes(q->tid, &call) && !(q->client && known_code(&a->outsiders, q->pid, call.pc)))
+		return ASKED_LOOK;
+	return q->client ? ASKED_NOBODY : ASKED_LOOP;
+}
+
+/* Nobody has to be asked about what the agent opens itself, nor, of files that are marked, about clients. */
+static enum asked whom_to_ask(struct agent *a, const struct fanotify_event_metadata *m, struct question *q)
+{
+	struct outsiders *o = &a->outsiders;
+	struct stat st;
+
+	*q = (struct question){m->fd, m->pid, m->pid, true};
 	/* The number of a first thread is its process's, which spares most a look into /proc. */
-	if (listener_is_client(o, q->tid))
-		return false;
-	q->pid = (int)sfs_process_number(q->tid, "Tgid");
-	return q->pid != getpid() && (q->pid == q->tid || !listener_is_client(o, q->pid));
+	if (!listener_is_client(o, q->tid)) {
+		q->pid = (int)sfs_process_number(q->tid, "Tgid");
+		q->client = q->pid != q->tid && listener_is_client(o, q->pid);
+	}
+	if (q->pid == getpid())
+		return ASKED_NOBODY;
+	if (!enforce_marked(a))
+		return q->client ? ASKED_NOBODY : ASKED_LOOP;
+	/* Older kernels ask about pipes too. */
+	if (fstat(q->fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return ASKED_NOBODY;
+	return ask_enforcer(a, q);
+}
+
+static void asked(struct agent *a, const struct fanotify_event_metadata *m)
+{
+	const int to[] = {-1, a->outsiders.questions[1], a->enforcer.questions[1]};
+	struct question q;
+	const enum asked whom = whom_to_ask(a, m, &q);
+
+	if (whom == ASKED_NOBODY || write(to[whom], &q, sizeof(q)) != (ssize_t)sizeof(q))
+		listener_answer(&a->outsiders, m->fd, true);
+}
+
+/* The earlier of two times, ms; -1 is never. */
+static int sooner(int a, int b)
+{
+	return a < 0 || (b >= 0 && b < a) ? b : a;
 }
 
 static void *listen_thread(void *arg)
 {
-	struct outsiders *o = arg;
+	struct agent *a = arg;
+	struct outsiders *o = &a->outsiders;
 	struct pollfd p[2] = {{o->opens_fd, POLLIN, 0}, {o->stop_fd, POLLIN, 0}};
 	_Alignas(struct fanotify_event_metadata) char buf[4096];
 	struct progress loop = {0};
 
-	while (poll(p, 2, let_go_when_stuck(o, &loop)) >= 0 || errno == EINTR) {
+	while (poll(p, 2, sooner(let_go_when_stuck(o, &loop), enforce_let_go(a))) >= 0 || errno == EINTR) {
 		const struct fanotify_event_metadata *m = (void *)buf;
-		struct question q;
 		ssize_t n;
 
 		if (p[1].revents)
 			return NULL;
 		n = read(o->opens_fd, buf, sizeof(buf));
-		for (; n > 0 && FAN_EVENT_OK(m, n); m = FAN_EVENT_NEXT(m, n)) {
-			if (m->fd >= 0 &&
-			    (!of_outsider(o, m, &q) || write(o->questions[1], &q, sizeof(q)) != (ssize_t)sizeof(q)))
-				listener_answer(o, m->fd);
-		}
+		for (; n > 0 && FAN_EVENT_OK(m, n); m = FAN_EVENT_NEXT(m, n))
+			if (m->fd >= 0)
+				asked(a, m);
 	}
 	return NULL;
 }
@@ -158,7 +232,8 @@ int listener_start(struct agent *a)
 
 	o->opens_fd = fanotify_init(FAN_CLASS_CONTENT | FAN_CLOEXEC | FAN_NONBLOCK | FAN_UNLIMITED_QUEUE | FAN_UNLIMITED_MARKS |
 					    FAN_REPORT_TID,
-				    O_RDONLY | O_CLOEXEC | O_LARGEFILE);
+				    /* O_NONBLOCK: a pipe, of which the kernel should not ask, must not hold us up. */
+				    O_RDONLY | O_CLOEXEC | O_LARGEFILE | O_NONBLOCK);
 	/* By process, not by thread: the last thread is gone when its files are closed. */
 	if (o->opens_fd >= 0)
 		o->closes_fd =
@@ -181,7 +256,7 @@ int listener_start(struct agent *a)
 	if (!err)
 		err = agent_watch(a, o->closes_fd, EPOLLIN, &o->closes_src);
 	if (!err)
-		err = -pthread_create(&o->thread, NULL, listen_thread, o);
+		err = -pthread_create(&o->thread, NULL, listen_thread, a);
 	o->started = !err;
 	return err;
 }

@@ -34,13 +34,18 @@ static size_t id_length(const char *s, const char *end, bool dashes)
 	return n;
 }
 
-/* A component [s, end) of a cgroup's path: podUID, as one kubelet makes it, or ...-podUID.slice, as the other does. */
-static bool is_pod(const char *s, const char *end)
+/* Where the UID begins in a component [s, end) of a cgroup's path: podUID, as one kubelet makes it, or ...-podUID.slice, as the other does. */
+static const char *pod_uid(const char *s, const char *end)
 {
 	for (const char *p = s; p + 3 + UID_DIGITS <= end; p++)
 		if (memcmp(p, "pod", 3) == 0 && (p == s || p[-1] == '-') && id_length(p + 3, end, true) >= UID_DIGITS)
-			return true;
-	return false;
+			return p + 3;
+	return NULL;
+}
+
+static bool is_pod(const char *s, const char *end)
+{
+	return pod_uid(s, end) != NULL;
 }
 
 /* docker-ID.scope, cri-containerd-ID.scope, or the ID. */
@@ -75,6 +80,22 @@ void tenant_name(const char *cgroups, const char *own, uint32_t uid, char name[T
 	/* Who runs in our own container is told apart as on a node without any. */
 	if (!name_of_cgroups(cgroups, name) || strcmp(own, name) == 0)
 		snprintf(name, TENANT_NAME, "user %u", uid);
+}
+
+void tenant_pod(const char *cgroups, char uid[TENANT_POD])
+{
+	char name[TENANT_NAME];
+	const char *from, *end = name;
+	size_t n = 0;
+
+	uid[0] = 0;
+	if (!find_component(cgroups, is_pod, name))
+		return;
+	end += strlen(name);
+	from = pod_uid(name, end);
+	for (const size_t length = id_length(from, end, true); n < length && n + 1 < TENANT_POD; n++)
+		uid[n] = from[n] == '_' ? '-' : from[n];
+	uid[n] = 0;
 }
 
 void tenants_start(struct agent *a)

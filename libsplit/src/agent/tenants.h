@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #define TENANT_NAME 128
+#define TENANT_POD  64
 
 struct agent;
 struct client;
@@ -29,6 +30,8 @@ struct tenant {
 void tenants_start(struct agent *a);
 /* cgroups: /proc/PID/cgroup of the client; own: the name of the agent's own container. */
 void tenant_name(const char *cgroups, const char *own, uint32_t uid, char name[TENANT_NAME]);
+/* The UID of the pod, with the dashes that Kubernetes writes; "": of none. */
+void tenant_pod(const char *cgroups, char uid[TENANT_POD]);
 /* NULL: no memory. */
 struct tenant *tenant_of(struct agent *a, int pid, uint32_t uid);
 uint64_t tenant_clock(void); /* us */

@@ -101,15 +101,53 @@ long sfs_process_number(int pid, const char *field)
 	return 0;
 }
 
-long sfs_process_syscall(int tid, unsigned long arg[3])
+static void call_now(int tid, struct sfs_call *call)
 {
-	char buf[256];
-	long nr = -1;
+	unsigned long *const a = call->arg;
+	char buf[256] = "";
+	int n = 0;
 
-	if (tid <= 0 || slurp(tid, "syscall", buf, sizeof(buf)) <= 0 ||
-	    sscanf(buf, "%ld 0x%lx 0x%lx 0x%lx", &nr, &arg[0], &arg[1], &arg[2]) != 4)
-		return -1;
-	return nr;
+	*call = (struct sfs_call){.nr = SFS_CALL_NONE};
+	if (tid > 0 && slurp(tid, "syscall", buf, sizeof(buf)) > 0)
+		n = sscanf(buf, "%ld 0x%lx 0x%lx 0x%lx 0x%*x 0x%*x 0x%*x 0x%*x 0x%lx", &call->nr, &a[0], &a[1], &a[2],
+			   &call->pc);
+	/* "-1 SP PC" of a thread that stands in none. */
+	if (n != 5)
+		*call = (struct sfs_call){.nr = strncmp(buf, "running", 7) == 0 ? SFS_CALL_RUNNING : SFS_CALL_NONE};
+}
+
+void sfs_process_call(int tid, struct sfs_call *call, unsigned wait_ms)
+{
+	call_now(tid, call);
+	for (unsigned tries = 0; call->nr == SFS_CALL_RUNNING && tries < wait_ms * 4; tries++) {
+		usleep(250);
+		call_now(tid, call);
+	}
+}
+
+void sfs_printable(char *to, size_t size, const char *from)
+{
+	size_t n = 0;
+
+	for (; n + 1 < size && from[n]; n++)
+		to[n] = from[n] >= 0x20 && from[n] < 0x7f ? from[n] : '?';
+	to[n] = 0;
+}
+
+void sfs_process_program(int pid, char *name, size_t size)
+{
+	char path[64], target[4096], comm[16];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	n = readlink(path, target, sizeof(target) - 1);
+	sfs_process_comm(pid, comm);
+	target[n > 0 ? n : 0] = 0;
+	/* The end of a long path says more than its beginning. */
+	if (n > 0)
+		sfs_printable(name, size, (size_t)n < size ? target : target + n - (size - 1));
+	else
+		sfs_printable(name, size, comm[0] ? comm : "?");
 }
 
 bool sfs_process_maps(int pid, uint64_t ino)

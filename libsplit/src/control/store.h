@@ -144,8 +144,20 @@ void sfs_process_comm(int pid, char comm[16]);
 char sfs_process_state(int pid);
 /* The number in a field of /proc/PID/status; 0 without one. */
 long sfs_process_number(int pid, const char *field);
-/* The call that the thread stands in, and its first three arguments; -1: none, or it can't be seen. */
-long sfs_process_syscall(int tid, unsigned long arg[3]);
+/* The system call that a thread stands in, and the instruction behind it. */
+struct sfs_call {
+	long nr; /* or one of the following */
+	unsigned long arg[3];
+	unsigned long pc; /* 0: unknown */
+};
+#define SFS_CALL_NONE	 (-1) /* it stands in none, or we may not look */
+#define SFS_CALL_RUNNING (-2) /* it does not stand still yet */
+/* Waits at most wait_ms for the thread to stand still: somebody who waits for an answer of ours is about to. */
+void sfs_process_call(int tid, struct sfs_call *call, unsigned wait_ms);
+/* The program's file, as its own mount namespace names it; else its name; without control characters. */
+void sfs_process_program(int pid, char *name, size_t size);
+/* Printable ASCII of a text that somebody else has chosen, cut off where `to` ends. */
+void sfs_printable(char *to, size_t size, const char *from);
 /* Has the process mapped the file with this inode number? Yes, when we may not look: a program that was replaced by exec has not. */
 bool sfs_process_maps(int pid, uint64_t ino);
 /* Does the process see a mount of the device that is not read-only? No, when we may not look. */
