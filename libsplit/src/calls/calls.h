@@ -46,7 +46,7 @@ static inline void sfs_fd_reset(int fd)
 }
 
 /*
- * Read SPLITFS_CONFIG from envp (NULL: no volumes), install nothing else. Called from the constructor. Returns sfs_active(). No system call is
+ * Read SPLITFS_CONFIG from envp, the environment or what stands in for it (NULL: no volumes), install nothing else. Called from the constructor. Returns sfs_active(). No system call is
  * made when there is no configuration, and no memory of ours touched: an idle process pays for each page. Inherited descriptors are adopted
  * when they are first used. `cold`, as all that runs in every process is: it lies together then, beside what the loader reads.
  */
