@@ -25,6 +25,7 @@ type cluster struct {
 	recorder events.Recorder
 	claims   node.Claims
 	promises node.Promises
+	pods     node.Pods
 	objects  *status.Cluster
 }
 
@@ -45,8 +46,10 @@ func newCluster(ctx context.Context, o nodeOptions) (c cluster, err error) {
 		c.recorder = events.NewCluster(ctx, c.client, "splitfs-csi-node", o.nodeName)
 		c.claims = clusterClaims{c.client}
 	}
+	checker := promise.NewChecker(c.client, o.exempt)
+	c.pods = checker
 	if o.requireLibrary {
-		c.promises = promise.NewChecker(c.client, o.exempt)
+		c.promises = checker
 	}
 	if o.status {
 		if c.objects, err = status.NewCluster(config); err != nil {

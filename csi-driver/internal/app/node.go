@@ -319,6 +319,7 @@ func newNode(ctx context.Context, o nodeOptions, cluster cluster, modules *modul
 		Events:     cluster.recorder,
 		Claims:     cluster.claims,
 		Promises:   cluster.promises,
+		Pods:       cluster.pods,
 		Module:     modules,
 	})
 }

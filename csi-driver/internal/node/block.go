@@ -80,7 +80,7 @@ func (n *Node) publishBlock(ctx context.Context, rec *volume.Record, req Publish
 	if err := setReadOnly(dev, req.ReadOnly); err != nil {
 		return fmt.Errorf("publish volume %s: %w", rec.ID, err)
 	}
-	return n.show(ctx, rec, req, dev)
+	return n.show(ctx, rec, req, dev, "")
 }
 
 // setReadOnly makes the kernel refuse writes to a device, or allow them again.

@@ -231,6 +231,9 @@ func (n *Node) PublishLibrary(ctx context.Context, target string, readOnly bool,
 	if err != nil {
 		return err
 	}
+	if err := n.configurePod(ctx, dir, pod); err != nil {
+		return err
+	}
 	if err := n.mounter.Bind(ctx, dir, target, []string{"ro", "nosuid", "nodev"}); err != nil {
 		return err
 	}

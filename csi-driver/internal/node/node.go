@@ -61,6 +61,8 @@ type Config struct {
 	Sysfs string
 	// Claims is asked for volumes that the cluster has forgotten; nil: nobody is.
 	Claims Claims
+	// Pods knows how containers are configured; nil: there is no cluster.
+	Pods Pods
 	// Promises is asked before a pod gets a volume; nil: nobody is.
 	Promises Promises
 	// AgentsDir is the directory of the agents' supervisor; on the same file system as InjectDir.
@@ -147,6 +149,9 @@ func New(ctx context.Context, config Config) (*Node, error) {
 	}
 	if err := os.MkdirAll(n.ownDir(), 0o700); err != nil {
 		return nil, fmt.Errorf("directory of the agents' sockets: %w", err)
+	}
+	if err := os.MkdirAll(n.policiesDir(), 0o700); err != nil {
+		return nil, fmt.Errorf("directory of policies for programs without the library: %w", err)
 	}
 	if err := volume.RemoveUnfinished(n.library.dir); err != nil {
 		return nil, err
@@ -259,6 +264,9 @@ func (n *Node) resumeVolume(ctx context.Context, rec *volume.Record) error {
 		return nil
 	}
 	logger.Info("Starting the agent of a staged volume", "volume-id", rec.ID, "path", rec.Staged.Path)
+	if err := n.writePolicies(rec); err != nil {
+		return err
+	}
 	return n.agents.Watch(rec.ID, n.served(rec))
 }
 
@@ -329,7 +337,7 @@ func (n *Node) ownDir() string { return filepath.Join(n.config.AgentsDir, ownNam
 // served is what the agent of a staged volume needs to know of it.
 func (n *Node) served(rec *volume.Record) agent.Volume {
 	return agent.Volume{
-		Root: n.root(rec), AgentsDir: n.ownDir(), Shown: n.shownTo(rec), Program: n.program.path(), Options: n.config.CLI.AgentOptions(n.poolServed(rec)),
+		Root: n.root(rec), AgentsDir: n.ownDir(), Shown: n.shownTo(rec), Program: n.program.path(), Options: n.config.CLI.AgentOptions(n.poolServed(rec), n.policiesFile(rec)),
 	}
 }
 

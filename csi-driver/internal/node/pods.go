@@ -89,6 +89,9 @@ func (l library) installForPods() error {
 
 // installFor gives the current version a name in a pod's directory: it is one file, whoever looks at it.
 func (l library) installFor(dir string) error {
+	if err := offerPreload(dir); err != nil {
+		return err
+	}
 	link, err := os.Readlink(l.path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it is missing; who puts it back comes here again
@@ -181,6 +184,9 @@ func (n *Node) shownTo(rec *volume.Record) []string {
 func (n *Node) showAgent(ctx context.Context, rec *volume.Record) error {
 	if rec.Block || rec.Staged == nil {
 		return nil
+	}
+	if err := n.writePolicies(rec); err != nil {
+		return err
 	}
 	if err := n.agents.Update(ctx, rec.ID, n.served(rec)); err != nil {
 		return fmt.Errorf("show the agent of volume %s to its pods: %w: %w", rec.ID, volume.ErrUnavailable, err)

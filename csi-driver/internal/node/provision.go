@@ -115,6 +115,7 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 	rec := &volume.Record{
 		ID: id, Name: req.Name, Phase: volume.PhaseCreating,
 		Mode: req.Params.Mode, Device: req.Params.Device, Block: req.Block, FSType: req.FSType, PVC: req.Params.PVC, Size: size,
+		Unserved: req.Params.Unserved,
 	}
 	rec.SetErase(req.Params.Erase)
 	if !req.Block {
@@ -182,6 +183,8 @@ func compatible(rec *volume.Record, req CreateRequest) error {
 		return differs("erase policy", rec.Erase.OrNone(), req.Params.Erase.OrNone())
 	case rec.Pool != 0 && req.Params.Pool != 0 && rec.Pool != req.Params.Pool: // what the node chose may be another after a restart
 		return differs("staging pool", rec.Pool, req.Params.Pool)
+	case rec.Unserved != req.Params.Unserved:
+		return differs("policy for programs without the library", rec.Unserved, req.Params.Unserved)
 	case rec.Block != req.Block:
 		return differs("volume mode", volumeMode(rec.Block), volumeMode(req.Block))
 	case rec.FSType != req.FSType:

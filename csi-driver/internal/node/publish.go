@@ -30,8 +30,8 @@ type PublishRequest struct {
 
 // Promises knows whether a pod has what it needs for what a volume's mode promises.
 type Promises interface {
-	// Check returns an error that says what to do when it has not.
-	Check(ctx context.Context, use promise.Use) error
+	// Check returns an error that says what to do when it has not, and else what becomes of the pod's programs without the library.
+	Check(ctx context.Context, use promise.Use) (volume.Unserved, error)
 }
 
 // Publish bind-mounts the data directory of a staged volume. Ownership and modes are kubelet's business (fsGroupPolicy).
@@ -52,7 +52,8 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 	if rec.Block {
 		return n.publishBlock(ctx, rec, req)
 	}
-	if err := n.checkPromise(ctx, rec, req); err != nil {
+	unserved, err := n.checkPromise(ctx, rec, req)
+	if err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
 	// Without its agent the application would run with its guarantee kept by slower means, or, in strict mode, could not write.
@@ -67,7 +68,7 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 			return fmt.Errorf("publish volume %s: %w", rec.ID, err)
 		}
 	}
-	if err := n.show(ctx, rec, req, n.data(rec)); err != nil {
+	if err := n.show(ctx, rec, req, n.data(rec), unserved); err != nil {
 		return err
 	}
 	return n.showAgent(ctx, rec)
@@ -75,28 +76,32 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 
 // checkPromise refuses a writer without the library where the volume's mode needs it. A pod that has the volume keeps it: kubelet
 // repeats its calls when it was restarted.
-func (n *Node) checkPromise(ctx context.Context, rec *volume.Record, req PublishRequest) error {
+func (n *Node) checkPromise(ctx context.Context, rec *volume.Record, req PublishRequest) (volume.Unserved, error) {
 	if n.config.Promises == nil || req.ReadOnly {
-		return nil
+		return "", nil
 	}
-	if _, again := rec.Published[req.Target]; again {
+	if before, again := rec.Published[req.Target]; again {
 		if mounted, err := mounts.At(req.Target); err != nil || mounted != nil {
-			return err
+			return before.Unserved, err
 		}
 	}
 	// Kubelet's target path is .../<name of the PersistentVolume>/mount.
 	pv := filepath.Base(filepath.Dir(req.Target))
-	return n.config.Promises.Check(ctx, promise.Use{VolumeID: rec.ID, Mode: rec.Mode, PV: pv, Pod: req.Pod})
+	return n.config.Promises.Check(ctx, promise.Use{VolumeID: rec.ID, Mode: rec.Mode, Unserved: rec.Unserved, PV: pv, Pod: req.Pod})
 }
 
-// show records a target and mounts source there.
-func (n *Node) show(ctx context.Context, rec *volume.Record, req PublishRequest, source string) error {
+// show records a target, with what becomes of programs without the library, and mounts source there.
+func (n *Node) show(ctx context.Context, rec *volume.Record, req PublishRequest, source string, unserved volume.Unserved) error {
 	if rec.Published == nil {
 		rec.Published = map[string]volume.Publish{}
 	}
 	_, again := rec.Published[req.Target]
-	rec.Published[req.Target] = volume.Publish{Pod: req.Pod, ReadOnly: req.ReadOnly}
+	rec.Published[req.Target] = volume.Publish{Pod: req.Pod, ReadOnly: req.ReadOnly, Unserved: unserved}
 	if err := n.store.Put(rec); err != nil {
+		return err
+	}
+	// Before the pod can start anything.
+	if err := n.writePolicies(rec); err != nil {
 		return err
 	}
 	var options []string

@@ -194,6 +194,9 @@ func (n *Node) serve(ctx context.Context, rec *volume.Record) error {
 		return err
 	}
 	n.reportRecovery(ctx, rec)
+	if err := n.writePolicies(rec); err != nil {
+		return err
+	}
 	return n.agents.Start(ctx, rec.ID, n.served(rec))
 }
 

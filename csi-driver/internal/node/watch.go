@@ -39,6 +39,7 @@ func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Dur
 		if err == nil {
 			n.removeUnusedPrograms(ctx, records)
 			n.removePods(ctx, records)
+			n.configurePods(ctx, records)
 		}
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot look after all volumes")

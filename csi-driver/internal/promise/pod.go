@@ -19,8 +19,12 @@ const (
 	KeyInject = "splitfs.io/inject"
 	KeyStatus = "splitfs.io/status"
 
+	// KeyUnserved is the annotation that says what becomes of the pod's programs without the library.
+	KeyUnserved = "splitfs.io/unserved"
+
 	keyMode   = "splitfs.io/mode"
 	envConfig = "SPLITFS_CONFIG"
+	envFsync  = "SPLITFS_FSYNC"
 )
 
 // strength orders the modes: each gives all that the ones before it give.
@@ -103,6 +107,45 @@ func GivenMode(c *corev1.Container, mountPath string) (volume.Mode, bool) {
 		}
 	}
 	return "", false
+}
+
+// unserved is what becomes of the pod's programs without the library: what the pod says, else what the class says, else they are refused
+// where a container is promised strict.
+func unserved(pod *corev1.Pod, claim string, use Use) volume.Unserved {
+	if asked := volume.Unserved(pod.Annotations[KeyUnserved]); asked.Valid() {
+		return asked
+	}
+	if use.Unserved != "" {
+		return use.Unserved
+	}
+	volumes := volumesOf(pod, claim)
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			uses := func(m corev1.VolumeMount) bool { return !m.ReadOnly && slices.Contains(volumes, m.Name) }
+			if PromisedMode(pod, containers[i].Name, use.Mode) == volume.ModeStrict && slices.ContainsFunc(containers[i].VolumeMounts, uses) {
+				return volume.UnservedRefuse
+			}
+		}
+	}
+	return volume.UnservedAllow
+}
+
+// configurations are the variables by which the library serves the containers, a line each, by container.
+func configurations(pod *corev1.Pod) map[string]string {
+	files := map[string]string{}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			var text strings.Builder
+			for _, name := range []string{envConfig, envFsync} {
+				// Kubelet makes one '$' of two.
+				if value := strings.ReplaceAll(variable(&containers[i], name), "$$", "$"); value != "" {
+					text.WriteString(name + "=" + value + "\n")
+				}
+			}
+			files[containers[i].Name] = text.String()
+		}
+	}
+	return files
 }
 
 // variable is the text of the entry that counts: of several with one name kubelet takes the last.

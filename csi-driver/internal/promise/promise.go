@@ -23,6 +23,8 @@ import (
 type Use struct {
 	VolumeID string
 	Mode     volume.Mode
+	// Unserved is what the volume's class says of programs without the library; empty: nothing.
+	Unserved volume.Unserved
 	// PV is the name of the PersistentVolume.
 	PV  string
 	Pod volume.Pod
@@ -39,47 +41,59 @@ func NewChecker(client kubernetes.Interface, exempt []string) *Checker {
 	return &Checker{client: client, exempt: sets.New(exempt...)}
 }
 
-// Check returns an error that says what to do when a container of the pod would get less than it was promised. What cannot be found
-// out is no promise kept: kubelet asks again.
-func (c *Checker) Check(ctx context.Context, use Use) error {
+// Check returns an error that says what to do when a container of the pod would get less than it was promised, and else what becomes of
+// the pod's programs without the library. What cannot be found out is no promise kept: kubelet asks again.
+func (c *Checker) Check(ctx context.Context, use Use) (volume.Unserved, error) {
 	if c.exempt.Has(use.Pod.Namespace) {
-		return nil
+		return volume.UnservedAllow, nil
 	}
 	if use.Pod.Name == "" {
 		if !needsLibrary(use.Mode) {
-			return nil
+			return volume.UnservedAllow, nil
 		}
-		return fmt.Errorf("volume %s: %w: it promises mode %s, and kubelet does not say for which pod it is; the CSIDriver object needs podInfoOnMount: true",
+		return "", fmt.Errorf("volume %s: %w: it promises mode %s, and kubelet does not say for which pod it is; the CSIDriver object needs podInfoOnMount: true",
 			use.VolumeID, volume.ErrPrecondition, use.Mode)
 	}
 	pod, err := c.client.CoreV1().Pods(use.Pod.Namespace).Get(ctx, use.Pod.Name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("volume %s: %w: look whether pod %s/%s has the library: %w", use.VolumeID, volume.ErrUnavailable, use.Pod.Namespace, use.Pod.Name, err)
+		return "", fmt.Errorf("volume %s: %w: look whether pod %s/%s has the library: %w", use.VolumeID, volume.ErrUnavailable, use.Pod.Namespace, use.Pod.Name, err)
 	}
 	if use.Pod.UID != "" && string(pod.UID) != use.Pod.UID {
-		return fmt.Errorf("volume %s: %w: pod %s/%s was replaced by another of its name", use.VolumeID, volume.ErrPrecondition, use.Pod.Namespace, use.Pod.Name)
+		return "", fmt.Errorf("volume %s: %w: pod %s/%s was replaced by another of its name", use.VolumeID, volume.ErrPrecondition, use.Pod.Namespace, use.Pod.Name)
 	}
 	if OptedOut(pod.Labels) || OptedOut(pod.Annotations) {
-		return nil
+		return volume.UnservedAllow, nil
 	}
 	claim, err := c.claim(ctx, use)
 	if err != nil {
-		return err
+		return "", err
 	}
 	short := shortfall(pod, claim, use.Mode)
 	if short == nil {
-		return nil
+		return unserved(pod, claim, use), nil
 	}
 	namespace, err := c.client.CoreV1().Namespaces().Get(ctx, use.Pod.Namespace, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("volume %s: %w: look whether namespace %s opted out: %w", use.VolumeID, volume.ErrUnavailable, use.Pod.Namespace, err)
+		return "", fmt.Errorf("volume %s: %w: look whether namespace %s opted out: %w", use.VolumeID, volume.ErrUnavailable, use.Pod.Namespace, err)
 	}
 	if OptedOut(namespace.Labels) {
-		return nil
+		return volume.UnservedAllow, nil
 	}
-	return fmt.Errorf("volume %s: %w: container %s of pod %s/%s is promised mode %s at %s and was not given the library that keeps the promise%s. "+
+	return "", fmt.Errorf("volume %s: %w: container %s of pod %s/%s is promised mode %s at %s and was not given the library that keeps the promise%s. "+
 		"Delete the pod, so that it is created anew with the injector (a namespace may need the label %s: \"true\"); the label %s: \"false\" on the pod or its namespace does without the promise",
 		use.VolumeID, volume.ErrPrecondition, short.container, use.Pod.Namespace, use.Pod.Name, short.mode, short.path, why(pod), KeyInject, KeyInject)
+}
+
+// Configurations implements node.Pods: what the library has to know in each container of a pod, where its environment says nothing.
+func (c *Checker) Configurations(ctx context.Context, pod volume.Pod) (map[string]string, error) {
+	object, err := c.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("%w: look how the library serves pod %s/%s: %w", volume.ErrUnavailable, pod.Namespace, pod.Name, err)
+	}
+	if string(object.UID) != pod.UID {
+		return nil, fmt.Errorf("%w: pod %s/%s was replaced by another of its name", volume.ErrPrecondition, pod.Namespace, pod.Name)
+	}
+	return configurations(object), nil
 }
 
 // claim returns the name of the claim by which the pod has the volume.

@@ -96,7 +96,7 @@ func TestCheck(t *testing.T) {
 				claim = "web-x"
 			}
 			client := fake.NewClientset(decode(t, c.metadata, c.spec), boundTo(claim), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: c.namespace}})
-			err := NewChecker(client, nil).Check(t.Context(), use(c.mode))
+			_, err := NewChecker(client, nil).Check(t.Context(), use(c.mode))
 			switch {
 			case c.says == "" && err != nil:
 				t.Errorf("refused: %v", err)
@@ -118,8 +118,8 @@ func boundTo(claim string) *corev1.PersistentVolume {
 // TestCheckExempt: in an exempt namespace nobody is even asked.
 func TestCheckExempt(t *testing.T) {
 	client := fake.NewClientset()
-	if err := NewChecker(client, []string{"kube-system", "shop"}).Check(t.Context(), use(volume.ModeStrict)); err != nil || len(client.Actions()) != 0 {
-		t.Errorf("%v, after %d questions", err, len(client.Actions()))
+	if unserved, err := NewChecker(client, []string{"kube-system", "shop"}).Check(t.Context(), use(volume.ModeStrict)); err != nil || unserved != volume.UnservedAllow || len(client.Actions()) != 0 {
+		t.Errorf("%q, %v, after %d questions", unserved, err, len(client.Actions()))
 	}
 }
 
@@ -152,12 +152,59 @@ func TestCheckUnknown(t *testing.T) {
 		"the claim is somebody else's":   {fake.NewClientset(pod, foreign), use(volume.ModeStrict), volume.ErrPrecondition},
 		"kubelet does not say which pod": {fake.NewClientset(), nameless, volume.ErrPrecondition},
 	} {
-		if err := NewChecker(c.client, nil).Check(context.Background(), c.use); !errors.Is(err, c.want) {
+		if _, err := NewChecker(c.client, nil).Check(context.Background(), c.use); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	nameless.Mode = volume.ModePosix
-	if err := NewChecker(fake.NewClientset(), nil).Check(t.Context(), nameless); err != nil {
+	if _, err := NewChecker(fake.NewClientset(), nil).Check(t.Context(), nameless); err != nil {
 		t.Errorf("a pod without a name and a volume without a promise: %v", err)
+	}
+}
+
+// TestUnserved: what the pod says of programs without the library goes before what the class says, and that before the mode. Who gave up the
+// promise is not kept from anything.
+func TestUnserved(t *testing.T) {
+	readOnly := strings.ReplaceAll(oneContainer("", given), "mountPath: /data}", "mountPath: /data, readOnly: true}")
+	for _, c := range []struct {
+		name, metadata, spec string
+		mode                 volume.Mode
+		class, want          volume.Unserved
+	}{
+		{name: "strict", mode: volume.ModeStrict, want: volume.UnservedRefuse},
+		{name: "sync", mode: volume.ModeSync, want: volume.UnservedAllow},
+		{name: "posix", mode: volume.ModePosix, want: volume.UnservedAllow},
+		{name: "the pod asks for strict", metadata: "annotations: {splitfs.io/mode: strict}", mode: volume.ModePosix, want: volume.UnservedRefuse},
+		{name: "a container asks for posix", metadata: "annotations: {splitfs.io/mode.app: posix}", mode: volume.ModeStrict, want: volume.UnservedAllow},
+		{name: "only reads", spec: readOnly, mode: volume.ModeStrict, want: volume.UnservedAllow},
+		{name: "the class allows", mode: volume.ModeStrict, class: volume.UnservedAllow, want: volume.UnservedAllow},
+		{name: "the class refuses", mode: volume.ModePosix, class: volume.UnservedRefuse, want: volume.UnservedRefuse},
+		{name: "the pod before the class", metadata: "annotations: {splitfs.io/unserved: durable}", mode: volume.ModeStrict, class: volume.UnservedAllow, want: volume.UnservedDurable},
+		{name: "no policy", metadata: "annotations: {splitfs.io/unserved: perhaps}", mode: volume.ModeStrict, want: volume.UnservedRefuse},
+		{name: "opted out", metadata: `annotations: {splitfs.io/inject: "false"}`, mode: volume.ModeStrict, class: volume.UnservedRefuse, want: volume.UnservedAllow},
+	} {
+		spec := c.spec
+		if spec == "" {
+			spec = oneContainer("", given)
+		}
+		client := fake.NewClientset(decode(t, c.metadata, spec), boundTo("data"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+		asked := use(c.mode)
+		asked.Unserved = c.class
+		if got, err := NewChecker(client, nil).Check(t.Context(), asked); err != nil || got != c.want {
+			t.Errorf("%s: %q, %v", c.name, got, err)
+		}
+	}
+}
+
+// TestConfigurations: each container has a file, with what kubelet makes of its variables.
+func TestConfigurations(t *testing.T) {
+	spec := oneContainer("", strings.ReplaceAll(given, "/data", "/data/$$x"))
+	client := fake.NewClientset(decode(t, "", spec))
+	files, err := NewChecker(client, nil).Configurations(t.Context(), volume.Pod{Namespace: "shop", Name: "web", UID: "u"})
+	if err != nil || len(files) != 1 || files["app"] != "SPLITFS_CONFIG=strict:/data/$x:/opt/splitfs/agents\n" {
+		t.Errorf("%q, %v", files, err)
+	}
+	if _, err := NewChecker(client, nil).Configurations(t.Context(), volume.Pod{Namespace: "shop", Name: "web", UID: "other"}); !errors.Is(err, volume.ErrPrecondition) {
+		t.Errorf("another pod of the name: %v", err)
 	}
 }

@@ -89,6 +89,31 @@ type Status struct {
 	Blocked struct {
 		Now []Blocked `json:"now"`
 	} `json:"blocked"`
+	Unserved Unserved `json:"unserved"`
+}
+
+// EnforcementCannot: the agent is to refuse programs without the library, and the kernel does not let it.
+const EnforcementCannot = "cannot"
+
+// Unserved is what the agent did, since it started, with programs without the library that opened a file for writing.
+type Unserved struct {
+	Enforcement string `json:"enforcement"`
+	Refused     int64  `json:"refused"`
+	Durable     int64  `json:"durable"`
+	// Processes are the last ones.
+	Processes []UnservedProcess `json:"processes"`
+}
+
+// UnservedProcess is one of them.
+type UnservedProcess struct {
+	PID     int    `json:"pid"`
+	Did     string `json:"did"`
+	Opens   int64  `json:"opens"`
+	Seconds int64  `json:"seconds"`
+	// Pod is its UID.
+	Pod     string `json:"pod"`
+	Program string `json:"program"`
+	Path    string `json:"path"`
 }
 
 // Process is one that has a log of the volume. One that is not alive has ended, and its log waits for recovery.
@@ -116,9 +141,10 @@ func (c CLI) Status(ctx context.Context, root string) (*Status, error) {
 	return &s, nil
 }
 
-// AgentOptions are the options of an agent that serves a volume with a pool of so many bytes.
-func (c CLI) AgentOptions(pool int64) []string {
-	options := []string{"--pool-bytes", strconv.FormatInt(pool, 10)}
+// AgentOptions are the options of an agent that serves a volume with a pool of so many bytes, and does with programs of pods that have not
+// the library what a file says.
+func (c CLI) AgentOptions(pool int64, unservedBy string) []string {
+	options := []string{"--pool-bytes", strconv.FormatInt(pool, 10), "--unserved-by", unservedBy}
 	if c.FillPercent != 0 {
 		options = append(options, "--fill-percent", strconv.Itoa(c.FillPercent))
 	}

@@ -42,6 +42,7 @@ const (
 	keyDevice       = "device"
 	keyErase        = "erase"
 	keyPool         = "pool"
+	keyUnserved     = "unserved"
 	keyFSType       = "csi.storage.k8s.io/fstype"
 	keyPVName       = "csi.storage.k8s.io/pv/name"
 	keyPVCName      = "csi.storage.k8s.io/pvc/name"
@@ -83,8 +84,10 @@ type Params struct {
 	FSType string // empty: the volume capability decides, then XFS
 	// Pool is the size of the staging pool in bytes; 0: the node decides.
 	Pool int64
-	PVC  PVC
-	PV   string
+	// Unserved is what becomes of programs without the library; empty: what the mode has by default.
+	Unserved Unserved
+	PVC      PVC
+	PV       string
 	// Library: no volume of anybody's data, but one that shows the library to a pod. Mode, device and file system are empty.
 	Library bool
 }
@@ -101,7 +104,7 @@ func ParseParams(in map[string]string) (Params, error) {
 	if err != nil {
 		return p, err
 	}
-	if err := checkKeys("StorageClass parameter", in, []string{KeyMode, keyDevice, keyErase, keyPool, keyFSType}, internal); err != nil {
+	if err := checkKeys("StorageClass parameter", in, []string{KeyMode, keyDevice, keyErase, keyPool, keyUnserved, keyFSType}, internal); err != nil {
 		return p, err
 	}
 	if v, ok := in[KeyMode]; ok {
@@ -115,6 +118,12 @@ func ParseParams(in map[string]string) (Params, error) {
 	}
 	if v, ok := in[keyPool]; ok {
 		if p.Pool, err = parsePool("StorageClass parameter "+keyPool, v); err != nil {
+			return p, err
+		}
+	}
+	if v, ok := in[keyUnserved]; ok {
+		p.Unserved = Unserved(v)
+		if err := oneOf("StorageClass parameter "+keyUnserved, v, unserveds); err != nil {
 			return p, err
 		}
 	}

@@ -50,6 +50,9 @@ type Record struct {
 	// Pool is the pool alone; 0 for raw block volumes, and for those of drivers that had one size for all.
 	Pool int64 `json:"pool,omitempty"`
 
+	// Unserved is what becomes of programs without the library that open a file for writing, as the class says; empty: by mode.
+	Unserved Unserved `json:"unserved,omitempty"`
+
 	// Erase is what becomes of its bytes when it is deleted; empty: nothing.
 	Erase Erase `json:"erase,omitempty"`
 	// HalfMade: it is to be a copy whose making failed, so its device may hold a part of what the original holds, or not be there.
@@ -111,6 +114,8 @@ type Staging struct {
 type Publish struct {
 	Pod      Pod  `json:"pod,omitzero"`
 	ReadOnly bool `json:"readOnly,omitempty"`
+	// Unserved is what becomes of the pod's programs without the library; empty: they are allowed.
+	Unserved Unserved `json:"unserved,omitempty"`
 }
 
 // Recovery is the outcome of the last recovery that NodeStage ran.

@@ -230,7 +230,7 @@ func testInjection(t *testing.T, c *cluster) {
 			t.Errorf("claim %s: env is %v", name, env)
 		}
 		mounts := pod.Spec.Containers[0].VolumeMounts
-		if len(mounts) != 2 || mounts[1].MountPath != "/opt/splitfs" || !mounts[1].ReadOnly || len(pod.Spec.Volumes) != 2 || pod.Spec.Volumes[1].CSI.Driver != "csi.splitfs.io" {
+		if len(mounts) != 4 || mounts[1].MountPath != "/opt/splitfs" || !mounts[1].ReadOnly || len(pod.Spec.Volumes) != 2 || pod.Spec.Volumes[1].CSI.Driver != "csi.splitfs.io" {
 			t.Errorf("claim %s: mounts %+v, volumes %+v", name, mounts, pod.Spec.Volumes)
 		}
 		if text := c.warnings.take(); text != "" {
@@ -294,7 +294,7 @@ func testLibraryByClaim(t *testing.T, c *cluster) {
 		if status := pod.Annotations["splitfs.io/status"]; status != `{"injected":true,"containers":{"app":{"/data":"strict"}}}` {
 			t.Errorf("pod %s: status %s", name, status)
 		}
-		if mounts := pod.Spec.Containers[0].VolumeMounts; len(mounts) != 2 || mounts[1].MountPath != "/opt/splitfs" || !mounts[1].ReadOnly {
+		if mounts := pod.Spec.Containers[0].VolumeMounts; len(mounts) != 4 || mounts[1].MountPath != "/opt/splitfs" || !mounts[1].ReadOnly {
 			t.Errorf("pod %s: mounts %+v", name, mounts)
 		}
 	}

@@ -126,14 +126,21 @@ func (w *Wishes) read(pod *corev1.Pod, key, value string) error {
 	if key == names.AnnotationInject || key == names.AnnotationStatus {
 		return nil
 	}
+	if key == names.AnnotationUnserved {
+		// The node goes by it. Here it is only kept from being misspelt.
+		if _, err := modes.ParseUnserved(value); err != nil {
+			return denied(ReasonAnnotation, "annotation %s: %v", key, err)
+		}
+		return nil
+	}
 	if taken, err := w.mode.read(pod, key, value); taken {
 		return err
 	}
 	if taken, err := w.fsync.read(pod, key, value); taken {
 		return err
 	}
-	w.Warnings = append(w.Warnings, fmt.Sprintf("annotation %s has no meaning; SplitFS knows %s, %s and %s, the first two also with .<container>",
-		modes.Quote(key), names.AnnotationMode, names.AnnotationFsync, names.AnnotationInject))
+	w.Warnings = append(w.Warnings, fmt.Sprintf("annotation %s has no meaning; SplitFS knows %s, %s, %s and %s, the first two also with .<container>",
+		modes.Quote(key), names.AnnotationMode, names.AnnotationFsync, names.AnnotationUnserved, names.AnnotationInject))
 	return nil
 }
 

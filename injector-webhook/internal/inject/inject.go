@@ -6,8 +6,6 @@ package inject
 
 import (
 	"fmt"
-	"path"
-	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -117,7 +115,7 @@ func (m *mutation) container(at []any, c *corev1.Container) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	if err := m.mount(at, c); err != nil {
+	if err := m.mounts(at, c); err != nil {
 		return err
 	}
 	env := &envEditor{doc: m.doc, path: append(at[:len(at):len(at)], "env"), vars: c.Env}
@@ -144,28 +142,5 @@ func (m *mutation) container(at []any, c *corev1.Container) error {
 		modesByPath[e.path] = e.mode
 	}
 	m.status.Containers[c.Name] = modesByPath
-	return nil
-}
-
-// mount adds the library's mount to a container, or refuses a container whose own mounts leave no room for it.
-func (m *mutation) mount(at []any, c *corev1.Container) error {
-	for i := range c.VolumeMounts {
-		mount := &c.VolumeMounts[i]
-		where := path.Clean("/" + mount.MountPath)
-		switch {
-		case where == names.LibraryDir && mount.Name == m.libraryVolume && m.libraryIndex >= 0:
-			return m.doc.Set(true, append(at[:len(at):len(at)], "volumeMounts", i, "readOnly")...)
-		case where == names.LibraryDir, strings.HasPrefix(where, names.LibraryDir+"/"):
-			return denied(ReasonConflict, "container %s mounts volume %s at %s, where SplitFS puts its library; choose a mountPath outside %s or set annotation %s: \"false\"",
-				modes.Name(c.Name), modes.Name(mount.Name), modes.Quote(mount.MountPath), names.LibraryDir, names.AnnotationInject)
-		case where == path.Dir(names.LibraryDir) && mount.ReadOnly:
-			return denied(ReasonConflict, "container %s mounts volume %s read-only at %s, so that %s cannot be created in it; choose another mountPath or set annotation %s: \"false\"",
-				modes.Name(c.Name), modes.Name(mount.Name), modes.Quote(mount.MountPath), names.LibraryDir, names.AnnotationInject)
-		}
-	}
-	mount := corev1.VolumeMount{Name: m.libraryVolume, MountPath: names.LibraryDir, ReadOnly: true}
-	if err := m.doc.Insert(mount, append(at[:len(at):len(at)], "volumeMounts", len(c.VolumeMounts))...); err != nil {
-		return fmt.Errorf("container %s: add mount: %w", modes.Name(c.Name), err)
-	}
 	return nil
 }

@@ -256,7 +256,7 @@ func TestDenied(t *testing.T) {
 
 func TestMountNextToAndAboveOurPathIsFine(t *testing.T) {
 	_, pod, _ := mutated(t, rawPod(t, onePod(``, `{name: data, mountPath: /opt}, {name: other, mountPath: /opt/splitfs2}`)))
-	if mounts := pod.Spec.Containers[0].VolumeMounts; len(mounts) != 3 || mounts[2].MountPath != "/opt/splitfs" {
+	if mounts := pod.Spec.Containers[0].VolumeMounts; len(mounts) != 5 || mounts[2].MountPath != "/opt/splitfs" {
 		t.Errorf("mounts = %+v", mounts)
 	}
 }

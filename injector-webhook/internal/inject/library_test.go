@@ -3,6 +3,10 @@
 package inject
 
 import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,9 +32,10 @@ func TestDeliveryByClaim(t *testing.T) {
 		t.Errorf("the pod is injected otherwise: %v", result.Operations)
 	}
 	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers[0]) {
-		last := c.VolumeMounts[len(c.VolumeMounts)-1]
-		if last.Name != volume.Name || last.MountPath != "/opt/splitfs" || !last.ReadOnly {
-			t.Errorf("container %s mounts %+v", c.Name, last)
+		for i, want := range libraryMounts(volume.Name, c.Name) {
+			if got := c.VolumeMounts[len(c.VolumeMounts)-3+i]; !reflect.DeepEqual(got, want) {
+				t.Errorf("container %s mounts %+v, want %+v", c.Name, got, want)
+			}
 		}
 	}
 }
@@ -50,6 +55,56 @@ func TestParseDelivery(t *testing.T) {
 	for text, ok := range map[string]bool{"csi": true, "ephemeral": true, "": false, "CSI": false, "hostPath": false} {
 		if d, err := ParseDelivery(text); (err == nil) != ok || ok && string(d) != text || !ok && !strings.Contains(err.Error(), "csi (an inline volume) and ephemeral") {
 			t.Errorf("%q: %q, %v", text, d, err)
+		}
+	}
+}
+
+// libraryMounts are what a container gets of the library's volume.
+func libraryMounts(volume, container string) []corev1.VolumeMount {
+	return []corev1.VolumeMount{
+		{Name: volume, MountPath: "/opt/splitfs", ReadOnly: true},
+		{Name: volume, MountPath: "/opt/splitfs/config", SubPath: "containers/" + container, ReadOnly: true},
+		{Name: volume, MountPath: "/etc/ld.so.preload", SubPath: "ld.so.preload", ReadOnly: true},
+	}
+}
+
+// TestPreloadFileOfTheContainer: what a container mounts at or around the dynamic linker's file stays, and is told.
+func TestPreloadFileOfTheContainer(t *testing.T) {
+	for where, kept := range map[string]bool{"/etc/ld.so.preload": true, "/etc": true, "/etc/": true, "/etc/ld.so.preload.d": false, "/etc/app": false} {
+		_, pod, result := mutated(t, rawPod(t, onePod(``, `{name: data, mountPath: /data}, {name: other, mountPath: `+where+`}`)))
+		ours := slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.SubPath == "ld.so.preload" })
+		warned := slices.ContainsFunc(result.Warnings, func(w string) bool {
+			return strings.Contains(w, "programs that lose LD_PRELOAD run without the library")
+		})
+		if ours == kept || warned != kept {
+			t.Errorf("a mount at %s: ours %t, warnings %v", where, ours, result.Warnings)
+		}
+	}
+}
+
+// TestInjectedByAnOlderInjector: a pod that has the library's directory only, gets the files besides, once.
+func TestInjectedByAnOlderInjector(t *testing.T) {
+	after, _, _ := mutated(t, rawPod(t, onePod(``, `{name: data, mountPath: /data}`)))
+	pod := decodePod(t, after)
+	c := &pod.Spec.Containers[0]
+	c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.SubPath != "" })
+	raw, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, pod, _ = mutated(t, raw)
+	if got := pod.Spec.Containers[0].VolumeMounts[1:]; !reflect.DeepEqual(got, libraryMounts("splitfs-library", "app")) {
+		t.Errorf("mounts = %+v", got)
+	}
+}
+
+// TestUnserved: the annotation is checked, and its value is the node's to act on.
+func TestUnserved(t *testing.T) {
+	for value, ok := range map[string]bool{"refuse": true, "durable": true, "allow": true, "": false, "deny": false, "Refuse": false} {
+		result, err := mutate(t, rawPod(t, onePod(`splitfs.io/unserved: "`+value+`"`, `{name: data, mountPath: /data}`)))
+		var denied *DeniedError
+		if ok && (err != nil || len(result.Warnings) != 0) || !ok && (!errors.As(err, &denied) || denied.Reason != ReasonAnnotation) {
+			t.Errorf("%q: %v", value, err)
 		}
 	}
 }

@@ -59,6 +59,27 @@ func ParseFsync(s string) (Fsync, error) {
 		Quote(s), Visible, Record)
 }
 
+// Unserved is what becomes of programs without the library that open a file for writing.
+type Unserved string
+
+const (
+	// Refuse: the open fails with EPERM.
+	Refuse Unserved = "refuse"
+	// Durable: the file becomes synchronous, so that each of their writes is durable when it returns.
+	Durable Unserved = "durable"
+	// Allow: they write as to any file system.
+	Allow Unserved = "allow"
+)
+
+// ParseUnserved accepts exactly the three names.
+func ParseUnserved(s string) (Unserved, error) {
+	if u := Unserved(s); u == Refuse || u == Durable || u == Allow {
+		return u, nil
+	}
+	return "", fmt.Errorf("%s is not allowed; allowed are %s (programs without the library cannot open files for writing, the default of mode strict), "+
+		"%s (their writes are synchronous) and %s", Quote(s), Refuse, Durable, Allow)
+}
+
 // maxQuoted bounds what of a user's value appears in a message: enough to recognise a typing error, too little to carry a payload
 // into logs and events.
 const maxQuoted = 32

@@ -19,6 +19,8 @@ const (
 	AnnotationFsync = AnnotationPrefix + "fsync"
 	// AnnotationInject set to "false" keeps the injector away from a pod.
 	AnnotationInject = AnnotationPrefix + "inject"
+	// AnnotationUnserved says what becomes of the pod's programs without the library that open a file for writing.
+	AnnotationUnserved = AnnotationPrefix + "unserved"
 	// AnnotationStatus is written by the injector: what it did, as JSON.
 	AnnotationStatus = AnnotationPrefix + "status"
 
@@ -40,6 +42,14 @@ const (
 	LibraryDir  = "/opt/splitfs"
 	LibraryPath = LibraryDir + "/libsplit.so"
 	AgentsDir   = LibraryDir + "/agents"
+
+	// PreloadFile is what glibc's dynamic linker reads in every program, also in those that LD_PRELOAD does not reach, and ConfigFile what
+	// the library reads where the environment says nothing. Both are files of the library's volume, which the node service writes:
+	// PreloadSubPath, and one in ConfigSubPath for each container, by its name.
+	PreloadFile    = "/etc/ld.so.preload"
+	ConfigFile     = LibraryDir + "/config"
+	PreloadSubPath = "ld.so.preload"
+	ConfigSubPath  = "containers"
 
 	// EnvPreload is the dynamic linker's variable, EnvConfig and EnvFsync are ours. EnvPreloadOriginal keeps a LD_PRELOAD that the container
 	// had from a source (valueFrom, envFrom) which cannot be merged as text.
