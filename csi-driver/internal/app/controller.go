@@ -36,6 +36,8 @@ type controllerOptions struct {
 	orphanGrace    time.Duration
 	nodeSilence    time.Duration
 	snapshots      bool
+	recreate       bool
+	exempt         []string
 	httpEndpoint   string
 	kubeconfig     string
 }
@@ -60,6 +62,8 @@ func newControllerCommand() *cobra.Command {
 	f.DurationVar(&o.orphanGrace, "orphan-grace", 10*time.Minute, "how long a node must be missing before its volumes are reported")
 	f.DurationVar(&o.nodeSilence, "node-silence", 20*time.Minute, "how long a node service must not be heard of before its SplitFSNode says so; 0: never")
 	f.BoolVar(&o.snapshots, "snapshots", false, "label VolumeSnapshotContents that were made by hand with the node that has their snapshot; the cluster must have their CustomResourceDefinition")
+	f.BoolVar(&o.recreate, "recreate-pods", false, "evict pods that their nodes refuse a volume, because they were created while no injector answered; their controllers create them anew")
+	f.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespace whose pods may do without the library; may be repeated")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9810", "address of /healthz, /readyz and /metrics; empty: not served")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for a run outside the cluster")
 	return cmd
@@ -122,6 +126,11 @@ func runController(ctx context.Context, o controllerOptions) error {
 			return err
 		}
 	}
+	var recreate *central.Recreate
+	if o.recreate {
+		recreate = central.NewRecreate(client, view, o.exempt, recorder, clock.RealClock{})
+		registry.MustRegister(recreate.Metric())
+	}
 	csiMetrics.WithAdditionalRegistry(registry)
 
 	grpcServer := server.NewGRPC(logger, csiMetrics)
@@ -136,6 +145,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if silent != nil {
 		group.Go(func() error { silent.Run(ctx, min(o.nodeSilence, time.Minute)); return nil })
 	}
+	if recreate != nil {
+		group.Go(func() error { recreate.Run(ctx, recreateInterval); return nil })
+	}
 	if contents != nil {
 		group.Go(func() error { contents.Run(ctx); return nil })
 	}
@@ -146,6 +158,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	return group.Wait()
 }
+
+// recreateInterval is how often pods that wait are looked at.
+const recreateInterval = 20 * time.Second
 
 // dynamicClient returns a client for custom resources.
 func dynamicClient(kubeconfig string) (dynamic.Interface, error) {

@@ -232,6 +232,7 @@ func runNode(ctx context.Context, o nodeOptions) error {
 		}
 		gate.Open()
 		group.Go(func() error { n.Watch(ctx, locks, o.watchInterval); return nil })
+		group.Go(func() error { n.WatchUnserved(ctx); return nil })
 		group.Go(func() error { n.EraseDeleted(ctx, locks); return nil })
 		group.Go(func() error { verifier.Run(ctx, o.watchInterval); return nil })
 		group.Go(func() error { modules.Run(ctx, o.watchInterval); return nil })

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
 // keepNeeded drops from an object what the controller never reads before it is kept: there may be thousands of nodes and tens of
@@ -48,8 +49,13 @@ func keepVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 			Driver: pv.Spec.CSI.Driver, VolumeHandle: pv.Spec.CSI.VolumeHandle,
 		}},
 	}
-	if isLibrary(pv) {
-		kept.Spec.CSI.VolumeAttributes = map[string]string{driverinfo.KindAttribute: driverinfo.KindLibrary}
+	for _, key := range []string{driverinfo.KindAttribute, volume.KeyMode} {
+		if value, there := pv.Spec.CSI.VolumeAttributes[key]; there {
+			if kept.Spec.CSI.VolumeAttributes == nil {
+				kept.Spec.CSI.VolumeAttributes = map[string]string{}
+			}
+			kept.Spec.CSI.VolumeAttributes[key] = value
+		}
 	}
 	kept.Spec.ClaimRef = pv.Spec.ClaimRef
 	kept.Status.Phase = pv.Status.Phase

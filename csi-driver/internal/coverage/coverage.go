@@ -47,9 +47,11 @@ type Volume struct {
 	Totals     Counters `json:"totals,omitempty"`
 	Recovery   Recovery `json:"recovery"`
 	// Blocked are processes that wait too long for a file which another one does not give up.
-	Blocked   []Blocked `json:"blocked,omitempty"`
-	Processes []Process `json:"processes"`
-	Problems  []string  `json:"problems,omitempty"`
+	Blocked []Blocked `json:"blocked,omitempty"`
+	// Unserved are programs without the library that opened files for writing, and what was done with them.
+	Unserved  []Unserved `json:"unserved,omitempty"`
+	Processes []Process  `json:"processes"`
+	Problems  []string   `json:"problems,omitempty"`
 	// Unknown says why the volume's agent and files did not say who is served; empty when they did.
 	Unknown string `json:"unknown,omitempty"`
 }
@@ -74,6 +76,19 @@ type Blocked struct {
 	PID     int   `json:"pid"`
 	HeldBy  int   `json:"heldBy"`
 	Seconds int64 `json:"seconds"`
+}
+
+// Unserved is a program without the library that opened a file for writing. It may have ended.
+type Unserved struct {
+	PodUID string `json:"podUID"`
+	PID    int    `json:"pid"`
+	// Did is what was done: "refuse" or "durable".
+	Did     string `json:"did"`
+	Opens   int64  `json:"opens"`
+	Seconds int64  `json:"seconds"`
+	Program string `json:"program"`
+	// Path is that of the last file.
+	Path string `json:"path"`
 }
 
 // Process is one living process that can reach the volume.

@@ -36,6 +36,13 @@ const (
 	ReasonLibraryMissing  = "LibraryMissing"
 	// ReasonLibraryNotLoaded: a process of the pod runs without the library.
 	ReasonLibraryNotLoaded = "LibraryNotLoaded"
+	// ReasonUnservedRefused: a program of the pod that runs without the library was kept from writing; ReasonUnservedDurable: it makes files
+	// synchronous; ReasonUnservedNotRefused: the agent cannot keep it from writing.
+	ReasonUnservedRefused    = "UnservedRefused"
+	ReasonUnservedDurable    = "UnservedDurable"
+	ReasonUnservedNotRefused = "UnservedNotRefused"
+	// ReasonRecreated: the pod was evicted, because it had been created without the library.
+	ReasonRecreated = "RecreatedForLibrary"
 	// ReasonImagePreload: what the pod's image preloads by itself is lost.
 	ReasonImagePreload = "ImagePreloadReplaced"
 	// ReasonOrphan: something was found on the node that no volume accounts for.

@@ -130,6 +130,9 @@ func describe(r *node.Report, findings []attach.Finding) coverage.Volume {
 		for _, b := range s.Blocked.Now {
 			v.Blocked = append(v.Blocked, coverage.Blocked(b))
 		}
+		for _, p := range s.Unserved.Processes {
+			v.Unserved = append(v.Unserved, coverage.Unserved{PodUID: p.Pod, PID: p.PID, Did: p.Did, Opens: p.Opens, Seconds: p.Seconds, Program: p.Program, Path: p.Path})
+		}
 		for _, p := range s.Processes {
 			if p.Alive {
 				served[p.PID] = p

@@ -56,6 +56,7 @@ func served() node.Report {
 	for i, c := range counters {
 		s.Totals[c.name] = int64(1000 * (i + 1))
 	}
+	s.Unserved = splitfs.Unserved{Enforcement: splitfs.EnforcementOn, Refused: 2, Durable: 1}
 	s.Recovery.Runs, s.Recovery.Records, s.Recovery.Replayed = 1, 10, 5
 	return node.Report{Record: record("splitfs-1", "data", volume.ModeStrict), Emulated: true, Agent: agent.State{Ready: true, Restarts: 1}, Status: s}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
@@ -74,6 +75,8 @@ var (
 	poolBytes       = desc("volume_pool_bytes", "Size of the staging pool.")
 	poolFreeBytes   = desc("volume_pool_free_bytes", "Bytes of the staging pool that are not in use.")
 	processes       = desc("volume_processes", "Live processes that use the volume through the library.", "mode")
+	unservedOpens   = desc("volume_unserved_opens_total", "Opens for writing by programs without the library that were refused, or made the file durable, since the agent started.", "did")
+	unservedState   = desc("volume_unserved_enforced", "1 when the agent sees all opens of programs without the library, 0 when it is to and cannot; absent when nobody asks for it.")
 	recoveryRuns    = desc("recovery_runs_total", "Recoveries of the volume.")
 	recoveryRecords = desc("recovery_records_total", "Log records that recoveries read.")
 	recoveryReplays = desc("recovery_replayed_total", "Log records that recoveries replayed.")
@@ -117,7 +120,8 @@ func NewCollector(logger klog.Logger, source Source) *Collector {
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range append([]*prometheus.Desc{
 		volumeInfo, volumeSize, volumeDevice, volumeStaged, volumeProblem, volumeStatusUp, agentUp, agentRestarts, poolBytes, poolFreeBytes,
-		processes, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside, protocolRefused, libraryInstalled, availableBytes, orphans, erasing, erasingBytes, eraseFailed, reportErrors,
+		processes, unservedOpens, unservedState, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside, protocolRefused, libraryInstalled,
+		availableBytes, orphans, erasing, erasingBytes, eraseFailed, reportErrors,
 	}, counterDescs...) {
 		ch <- d
 	}
@@ -228,6 +232,14 @@ func collectStatus(ch chan<- prometheus.Metric, r node.Report, labels []string, 
 	}
 	for mode, n := range alive {
 		ch <- gauge(processes, float64(n), with(mode)...)
+	}
+	ch <- counter(unservedOpens, float64(s.Unserved.Refused), with(string(volume.UnservedRefuse))...)
+	ch <- counter(unservedOpens, float64(s.Unserved.Durable), with(string(volume.UnservedDurable))...)
+	switch s.Unserved.Enforcement {
+	case splitfs.EnforcementOn:
+		ch <- gauge(unservedState, 1, labels...)
+	case splitfs.EnforcementCannot:
+		ch <- gauge(unservedState, 0, labels...)
 	}
 	ch <- counter(recoveryRuns, float64(s.Recovery.Runs), labels...)
 	ch <- counter(recoveryRecords, float64(s.Recovery.Records), labels...)

@@ -55,7 +55,9 @@ type podReport struct {
 	Reason     string            `json:"reason,omitempty"`
 	Missing    []string          `json:"missingClaims,omitempty"`
 	Containers []containerReport `json:"containers"`
-	Events     []string          `json:"events,omitempty"`
+	// Unserved are programs without the library that opened files for writing.
+	Unserved []coverage.Unserved `json:"unserved,omitempty"`
+	Events   []string            `json:"events,omitempty"`
 	// Unknown says why nothing is known of the processes.
 	Unknown string `json:"unknown,omitempty"`
 }
@@ -143,6 +145,11 @@ func (r *podReport) addProcesses(ctx context.Context, c *cluster, pod *corev1.Po
 		if v.Unknown != "" && r.mounts(v.ID) {
 			r.Unknown = v.Unknown
 		}
+		for _, u := range v.Unserved {
+			if u.PodUID == string(pod.UID) {
+				r.Unserved = append(r.Unserved, u)
+			}
+		}
 		for _, p := range v.Processes {
 			if p.PodUID != string(pod.UID) {
 				continue
@@ -166,7 +173,8 @@ func (r *podReport) mounts(volumeID string) bool {
 
 // told are the reasons of events that say something of a pod's volumes.
 var told = []string{
-	"FailedMount", "FailedAttachVolume", "FailedScheduling", events.ReasonLibraryNotLoaded, events.ReasonImagePreload, events.ReasonEmulated, events.ReasonStockExt4,
+	"FailedMount", "FailedAttachVolume", "FailedScheduling", events.ReasonLibraryNotLoaded, events.ReasonUnservedRefused,
+	events.ReasonUnservedDurable, events.ReasonUnservedNotRefused, events.ReasonImagePreload, events.ReasonEmulated, events.ReasonStockExt4,
 	events.ReasonAgentDied, events.ReasonRecovered, events.ReasonQuarantined, events.ReasonRawBlock,
 }
 

@@ -88,6 +88,12 @@ func (r *podReport) print(out io.Writer) error {
 	if r.Unknown != "" {
 		p.printf("\nNot all is known of its processes: %s\n", printable(r.Unknown))
 	}
+	if len(r.Unserved) > 0 {
+		p.printf("\nWithout the library, and opened files for writing:\n")
+	}
+	for i := range r.Unserved {
+		p.printf("  %s\n", unservedText(&r.Unserved[i]))
+	}
 	if len(r.Events) > 0 {
 		p.printf("\nEvents:\n")
 	}
@@ -150,6 +156,20 @@ func processText(p *coverage.Process, r *podReport) string {
 		open = "; it has files of the volume open" + shortfall(r.promised(p.Container))
 	}
 	return name + "not served: " + strings.TrimSpace(p.Cause) + open
+}
+
+// unservedText says what became of a program without the library.
+func unservedText(u *coverage.Unserved) string {
+	did := "refused (EPERM)"
+	if u.Did == string(volume.UnservedDurable) {
+		did = "made synchronous"
+	}
+	times := "once"
+	if u.Opens != 1 {
+		times = fmt.Sprintf("%d times", u.Opens)
+	}
+	return fmt.Sprintf("%s (%d): %s %s, last %d s ago with %s. Let the dynamic linker load the library into it, or set annotation %s: %s or %s", printable(u.Program), u.PID, did, times, u.Seconds,
+		printable(u.Path), promise.KeyUnserved, volume.UnservedDurable, volume.UnservedAllow)
 }
 
 // promised is the strongest promise to a container.

@@ -19,6 +19,9 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
+// ErrWithoutLibrary: a container would get less than it was promised. It is a volume.ErrPrecondition.
+var ErrWithoutLibrary = fmt.Errorf("%w", volume.ErrPrecondition)
+
 // Use is a volume that a pod is about to mount so that it can write.
 type Use struct {
 	VolumeID string
@@ -81,7 +84,7 @@ func (c *Checker) Check(ctx context.Context, use Use) (volume.Unserved, error) {
 	}
 	return "", fmt.Errorf("volume %s: %w: container %s of pod %s/%s is promised mode %s at %s and was not given the library that keeps the promise%s. "+
 		"Delete the pod, so that it is created anew with the injector (a namespace may need the label %s: \"true\"); the label %s: \"false\" on the pod or its namespace does without the promise",
-		use.VolumeID, volume.ErrPrecondition, short.container, use.Pod.Namespace, use.Pod.Name, short.mode, short.path, why(pod), KeyInject, KeyInject)
+		use.VolumeID, ErrWithoutLibrary, short.container, use.Pod.Namespace, use.Pod.Name, short.mode, short.path, why(pod), KeyInject, KeyInject)
 }
 
 // Configurations implements node.Pods: what the library has to know in each container of a pod, where its environment says nothing.

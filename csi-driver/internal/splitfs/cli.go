@@ -92,8 +92,12 @@ type Status struct {
 	Unserved Unserved `json:"unserved"`
 }
 
-// EnforcementCannot: the agent is to refuse programs without the library, and the kernel does not let it.
-const EnforcementCannot = "cannot"
+// What an agent says of its refusals, besides "off".
+const (
+	EnforcementOn = "on"
+	// EnforcementCannot: it is to refuse programs without the library, and the kernel does not let it.
+	EnforcementCannot = "cannot"
+)
 
 // Unserved is what the agent did, since it started, with programs without the library that opened a file for writing.
 type Unserved struct {
