@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/pem"
 	"net/http"
@@ -115,12 +116,18 @@ func (b *bench) looked(t *testing.T) map[string][]*coverage.Node {
 	t.Helper()
 	n := lookedTwice()["splitfs-node-1"][1]
 	for i := range n.Volumes {
+		uids := map[string]string{}
 		for j := range n.Volumes[i].Processes {
 			var pod corev1.Pod
 			p := &n.Volumes[i].Processes[j]
 			if err := b.admin.Get(t.Context(), client.ObjectKey{Namespace: p.Namespace, Name: p.Pod}, &pod); err == nil { // else it has gone
+				uids[p.PodUID] = string(pod.UID)
 				p.PodUID = string(pod.UID)
 			}
+		}
+		for j := range n.Volumes[i].Unserved {
+			u := &n.Volumes[i].Unserved[j]
+			u.PodUID = cmp.Or(uids[u.PodUID], u.PodUID)
 		}
 	}
 	return map[string][]*coverage.Node{"splitfs-node-1": {n}}
