@@ -19,95 +19,7 @@
 
 #include "agent/internal.h"
 
-#define WRITE_MS 200  /* so long what was done is collected before the list is written */
 #define STILL_MS 1000 /* so long a thread that has asked may take to stand still */
-
-/* ---- what was done ---- */
-
-static bool same(const struct sfs_unserved_one *a, const struct sfs_unserved_one *b)
-{
-	return a->pid == b->pid && a->did == b->did && strcmp(a->program, b->program) == 0;
-}
-
-/* To the end of the list, in place of what it has of the same process, or else of the oldest. */
-static void list_add(struct sfs_unserved_list *l, struct sfs_unserved_one *one)
-{
-	uint32_t i = 0;
-
-	while (i < l->n && !same(&l->v[i], one))
-		i++;
-	if (i < l->n)
-		one->opens += l->v[i].opens;
-	else if (l->n < SFS_UNSERVED_MAX)
-		l->n++;
-	else
-		i = 0;
-	memmove(&l->v[i], &l->v[i + 1], (l->n - 1 - i) * sizeof(l->v[0]));
-	l->v[l->n - 1] = *one;
-}
-
-static void file_name(int fd, char name[SFS_UNSERVED_PATH])
-{
-	char path[32], target[PATH_MAX];
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	n = readlink(path, target, sizeof(target) - 1);
-	target[n > 0 ? n : 0] = 0;
-	sfs_printable(name, SFS_UNSERVED_PATH, n > 0 ? target : "?");
-}
-
-static void note(struct agent *a, const struct question *q, enum sfs_unserved did, const char *pod)
-{
-	struct enforcer *e = &a->enforcer;
-	struct sfs_unserved_one one = {.pid = q->pid, .did = did, .opens = 1, .when = (uint64_t)time(NULL)};
-	const uint64_t now = agent_now();
-
-	sfs_process_program(q->pid, one.program, sizeof(one.program));
-	file_name(q->fd, one.path);
-	snprintf(one.pod, sizeof(one.pod), "%s", *pod ? pod : "-");
-	pthread_mutex_lock(&e->lock);
-	list_add(&e->list, &one);
-	if (did == UNSERVED_REFUSE)
-		e->list.refused++;
-	else
-		e->list.durable++;
-	if (!e->changed)
-		e->changed = now;
-	pthread_mutex_unlock(&e->lock);
-	/* Not agent_log(), which is the loop's. The list has all of them; here it is enough to see that there are some. */
-	if (e->logged && now - e->logged < 1000)
-		return;
-	e->logged = now;
-	fprintf(stderr, "splitfs agent %s: process %d (%s), without the library, %s %s\n", a->root.path, q->pid, one.program,
-		did == UNSERVED_REFUSE ? "may not write to" : "writes synchronously to", one.path);
-}
-
-/* The list is written when the last change has become old enough. Returns how long to wait for that, ms, or -1. */
-static int write_list(struct agent *a, bool now)
-{
-	struct enforcer *e = &a->enforcer;
-	struct sfs_unserved_list list;
-	uint64_t age;
-	int err;
-
-	pthread_mutex_lock(&e->lock);
-	age = e->changed ? agent_now() - e->changed : 0;
-	list = e->list;
-	if (e->changed && (now || age >= WRITE_MS))
-		e->changed = 0;
-	else if (!now) {
-		const int left = e->changed ? (int)(WRITE_MS - age) : -1;
-
-		pthread_mutex_unlock(&e->lock);
-		return left;
-	}
-	pthread_mutex_unlock(&e->lock);
-	err = sfs_unserved_write(&a->root, &list);
-	if (err)
-		fprintf(stderr, "splitfs agent %s: write the list of refused programs: %s\n", a->root.path, strerror(-err));
-	return -1;
-}
 
 /* ---- the decision ---- */
 
@@ -129,7 +41,7 @@ static bool in_control_dir(int fd)
 {
 	char name[SFS_UNSERVED_PATH];
 
-	file_name(fd, name);
+	refused_file(fd, name);
 	return strstr(name, "/" SFS_CONTROL_DIR "/") != NULL;
 }
 
@@ -209,7 +121,7 @@ static void look(struct agent *a, const struct question *q)
 	if (!take_now(e))
 		return;
 	if (did != UNSERVED_ALLOW)
-		note(a, q, did, pod);
+		refused_note(a, q, did, pod);
 	if (did == UNSERVED_REFUSE)
 		listener_answer(&a->outsiders, q->fd, false);
 	else
@@ -246,8 +158,10 @@ int enforce_let_go(struct agent *a)
 	late = since && now - since >= OUTSIDER_WAIT_MS;
 	looks = late && e->now.fd >= 0;
 	q = e->now;
-	if (late)
+	if (late) {
 		e->now.fd = -1;
+		e->idle_since = 0; /* what comes next has not waited yet */
+	}
 	pthread_mutex_unlock(&e->lock);
 	if (!late)
 		return since ? OUTSIDER_WAIT_MS / 4 : -1;
@@ -270,7 +184,7 @@ static void *look_thread(void *arg)
 	struct question q;
 
 	pthread_setname_np(pthread_self(), "splitfs-look");
-	while (poll(p, 2, write_list(a, false)) >= 0 || errno == EINTR) {
+	while (poll(p, 2, refused_write(a, false)) >= 0 || errno == EINTR) {
 		if (p[1].revents)
 			return NULL;
 		if (next_question(e, &q))
@@ -363,7 +277,7 @@ void enforce_reload(struct agent *a)
 	tell = e->list.state != before;
 	pthread_mutex_unlock(&e->lock);
 	if (tell)
-		write_list(a, true);
+		refused_write(a, true);
 }
 
 bool enforce_marked(struct agent *a)
@@ -398,7 +312,7 @@ int enforce_start(struct agent *a)
 	int err = 0;
 
 	/* What the agent before us said of this is void. */
-	write_list(a, true);
+	refused_write(a, true);
 	e->policies.others = a->config->unserved;
 	if (!a->config->unserved_by && a->config->unserved == UNSERVED_ALLOW)
 		return 0;

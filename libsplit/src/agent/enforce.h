@@ -73,4 +73,14 @@ bool enforce_marked(struct agent *a);
  */
 int enforce_let_go(struct agent *a);
 
+/* refused.c */
+/* The thread has done that to the process which asks; pod: "" of none. */
+void refused_note(struct agent *a, const struct question *q, enum sfs_unserved did, const char *pod);
+/*
+ * Write the list: now, or when the last change has become old enough. Returns how long to wait for that, ms, or -1.
+ */
+int refused_write(struct agent *a, bool now);
+/* The name of an open file, as far as it can be known. */
+void refused_file(int fd, char name[SFS_UNSERVED_PATH]);
+
 #endif

@@ -24,6 +24,7 @@
  *   outsider.c    programs without the library that open a file which clients have
  *   listener.c    the thread that the kernel asks about them
  *   enforce.c     they are refused where they want to write
+ *   refused.c     what was done with them
  *   policy.c      whose programs are
  *   code.c        which code of a process the library stands before
  *   overdue.c     who waits too long for whom
