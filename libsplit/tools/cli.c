@@ -42,6 +42,22 @@ int cli_help(const struct command *c)
 	return fflush(stdout) ? cli_fail("standard output can't be written") : 0;
 }
 
+void cli_amount(char out[16], uint64_t n, unsigned base)
+{
+	static const char units[] = "KMGTPE";
+	double v = (double)n;
+	int unit = -1;
+
+	while (v >= (unit < 0 ? base : base - 0.5) && unit < (int)sizeof(units) - 2) {
+		v /= base;
+		unit++;
+	}
+	if (unit < 0)
+		snprintf(out, 16, "%llu", (unsigned long long)n);
+	else
+		snprintf(out, 16, v < 9.95 ? "%.1f%c" : "%.0f%c", v, units[unit]);
+}
+
 bool cli_bytes(const char *s, uint64_t *v)
 {
 	unsigned shift = 0;

@@ -23,7 +23,7 @@ struct command {
 	int (*run)(int argc, char **argv);
 };
 
-extern const struct command cmd_prepare, cmd_recover, cmd_status, cmd_top, cmd_agent, cmd_run;
+extern const struct command cmd_prepare, cmd_recover, cmd_status, cmd_top, cmd_agent, cmd_run, cmd_advise;
 
 /* "splitfs: SENTENCE" on standard error; returns 1. */
 int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -33,6 +33,8 @@ int cli_help(const struct command *c);
 
 /* A number with an optional K, M, G or T (binary). False when it is none or too large. */
 bool cli_bytes(const char *s, uint64_t *v);
+/* Four digits at most, and the unit: 0, 999, 1.2K, 34M. base: 1000 or 1024. */
+void cli_amount(char out[16], uint64_t n, unsigned base);
 
 /* Progress on standard error when the work has taken a second: one line that changes on a terminal, elsewhere a line now and then. */
 struct cli_progress {

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* splitfs run: one command with the library, without Kubernetes. */
-#include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "cli.h"
+#include "launch.h"
 #include "local_agent.h"
 
 #define RUN_POOL_BYTES (128ull << 20)
@@ -32,114 +27,6 @@ static const char help[] =
 	"COMMAND can't\n"
 	"be executed, 127 there is no COMMAND.\n";
 
-static volatile sig_atomic_t child;
-
-static void forward(int sig)
-{
-	if (child > 0)
-		kill((pid_t)child, sig);
-}
-
-/* Absolute path of the library into `path`. */
-static int find_library(const char *given, char path[PATH_MAX], struct sfs_why *why)
-{
-	static const char *const places[] = {"libsplit.so", "../lib/libsplit.so", "../lib/splitfs/libsplit.so"};
-	char exe[PATH_MAX], candidate[2 * PATH_MAX];
-	ssize_t n;
-
-	if (given) {
-		if (!realpath(given, path))
-			return sfs_fail(why, -errno, "--library %s: %s", given, strerror(errno));
-	} else {
-		bool found = false;
-
-		n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-		if (n < 0)
-			return sfs_fail(why, -errno, "/proc/self/exe: %s", strerror(errno));
-		exe[n] = 0;
-		dirname(exe);
-		for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && !found; i++) {
-			snprintf(candidate, sizeof(candidate), "%s/%s", exe, places[i]);
-			found = realpath(candidate, path) != NULL;
-		}
-		if (!found)
-			return sfs_fail(why, -ENOENT, "libsplit.so is neither in %s nor in %s/../lib; name it with --library",
-					exe, exe);
-	}
-	if (access(path, R_OK) < 0)
-		return sfs_fail(why, -errno, "%s: %s", path, strerror(errno));
-	/* The dynamic linker takes these for separators and has no way to quote them. */
-	if (strpbrk(path, " :"))
-		return sfs_fail(why, -EINVAL, "the path of the library, %s, must not hold a blank or a colon", path);
-	return 0;
-}
-
-static int set_env(const char *name, const char *value, char separator)
-{
-	const char *old = getenv(name);
-	char *joined = NULL;
-	int err;
-
-	if (old && *old) {
-		if (asprintf(&joined, "%s%c%s", value, separator, old) < 0)
-			return -ENOMEM;
-		value = joined;
-	}
-	err = setenv(name, value, 1) < 0 ? -errno : 0;
-	free(joined);
-	return err;
-}
-
-static void exec_command(char **argv, const char *library, const char *config, const sigset_t *mask)
-{
-	signal(SIGINT, SIG_DFL);
-	signal(SIGQUIT, SIG_DFL);
-	sigprocmask(SIG_SETMASK, mask, NULL);
-	if (set_env("LD_PRELOAD", library, ':') || set_env("SPLITFS_CONFIG", config, ';')) {
-		fprintf(stderr, "splitfs: out of memory\n");
-		_exit(1);
-	}
-	execvp(argv[0], argv);
-	fprintf(stderr, "splitfs: %s: %s\n", argv[0], strerror(errno));
-	_exit(errno == ENOENT ? 127 : 126);
-}
-
-static int wait_for(pid_t pid)
-{
-	int status;
-
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return cli_fail("wait: %s", strerror(errno));
-	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-static int run_command(char **argv, const char *library, const char *config)
-{
-	const struct sigaction forwarded = {.sa_handler = forward, .sa_flags = SA_RESTART};
-	const int signals[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
-	sigset_t block, old;
-	pid_t pid;
-
-	/* Keys on the terminal reach the command by themselves. */
-	signal(SIGINT, SIG_IGN);
-	signal(SIGQUIT, SIG_IGN);
-	sigemptyset(&block);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		sigaddset(&block, signals[i]);
-	sigprocmask(SIG_BLOCK, &block, &old);
-	pid = fork();
-	if (pid < 0)
-		return cli_fail("fork: %s", strerror(errno));
-	if (pid == 0)
-		exec_command(argv, library, config, &old);
-	child = pid;
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		sigaction(signals[i], &forwarded, NULL);
-	sigprocmask(SIG_SETMASK, &old, NULL);
-	return wait_for(pid);
-}
-
 static int start(const char *mode, const char *dir, const char *given_library, uint64_t pool, uint64_t chunk, char **argv)
 {
 	char library[PATH_MAX], *config = NULL;
@@ -148,7 +35,7 @@ static int start(const char *mode, const char *dir, const char *given_library, u
 	struct sfs_root r;
 	int status;
 
-	if (find_library(given_library, library, &why) || sfs_root_open(&r, dir, true, &why))
+	if (launch_library(given_library, "libsplit.so", library, &why) || sfs_root_open(&r, dir, true, &why))
 		return cli_fail("%s", why.text);
 	if (strpbrk(r.path, ":;")) {
 		sfs_root_close(&r);
@@ -161,7 +48,8 @@ static int start(const char *mode, const char *dir, const char *given_library, u
 	if (asprintf(&config, "%s:%s:%s", mode, r.path, la.dir) < 0)
 		status = cli_fail("out of memory");
 	else
-		status = run_command(argv, library, config);
+		status = launch_command(
+			argv, (struct launch_env[]){{"LD_PRELOAD", library, ':'}, {"SPLITFS_CONFIG", config, ';'}}, 2);
 	free(config);
 	local_agent_put(&la, &r);
 	sfs_root_close(&r);

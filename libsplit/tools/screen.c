@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "top.h"
 
 #define MIN_ROWS 8 /* header, total and a few processes, also where a terminal says that it is smaller */
@@ -51,23 +52,6 @@ static void line(struct screen *s, const char *fmt, ...)
 	s->drawn++;
 }
 
-/* Four digits at most, and the unit: 0, 999, 1.2K, 34M. */
-static void amount(char out[16], uint64_t n, unsigned base)
-{
-	static const char units[] = "KMGTPE";
-	double v = (double)n;
-	int unit = -1;
-
-	while (v >= (unit < 0 ? base : base - 0.5) && unit < (int)sizeof(units) - 2) {
-		v /= base;
-		unit++;
-	}
-	if (unit < 0)
-		snprintf(out, 16, "%llu", (unsigned long long)n);
-	else
-		snprintf(out, 16, v < 9.95 ? "%.1f%c" : "%.0f%c", v, units[unit]);
-}
-
 static void rate(char out[16], uint64_t n, uint64_t ms, unsigned base)
 {
 	const double v = (double)n * 1000 / (double)ms;
@@ -75,7 +59,7 @@ static void rate(char out[16], uint64_t n, uint64_t ms, unsigned base)
 	if (n && v < 9.95)
 		snprintf(out, 16, "%.1f", v);
 	else
-		amount(out, (uint64_t)(v + 0.5), base);
+		cli_amount(out, (uint64_t)(v + 0.5), base);
 }
 
 /* Never 100% while a call was the kernel's. */
@@ -109,8 +93,8 @@ static void head(struct screen *s, const struct report *rp)
 {
 	char size[16], used[16], agent[32] = "none";
 
-	amount(size, rp->pool_bytes, 1024);
-	amount(used, rp->pool_bytes - rp->free_bytes, 1024);
+	cli_amount(size, rp->pool_bytes, 1024);
+	cli_amount(used, rp->pool_bytes - rp->free_bytes, 1024);
 	if (rp->agent_pid)
 		snprintf(agent, sizeof(agent), "process %d", rp->agent_pid);
 	line(s, "volume  %s", rp->root.path);

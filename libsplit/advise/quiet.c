@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the wrappers ask the core besides, where there is nothing to do because nothing is ever staged; and changes of directories. */
+#include "core.h"
+
+#include "base/deferred.h"
+
+#include <errno.h>
+
+void sfs_all_true(void)
+{
+}
+void sfs_sync_all(void)
+{
+}
+void sfs_snapshots_bar(void)
+{
+}
+void sfs_snapshots_allow(void)
+{
+}
+void sfs_fork_prepare(void)
+{
+}
+void sfs_fork_parent(void)
+{
+}
+void sfs_fork_child(void)
+{
+	adv_files_child();
+	adv_streams_begin(); /* what the parent has written is the parent's */
+}
+void sfs_exec_prepare(void)
+{
+	adv_streams_end();
+}
+void sfs_exit(void)
+{
+	adv_streams_end();
+}
+void sfs_handler_installed(void)
+{
+	sfs_handlers_seen();
+}
+void sfs_limits_changed(void)
+{
+}
+void sfs_write_through_all(void)
+{
+}
+
+sfs_call_handler_fn *sfs_call_handler;
+uint32_t sfs_deferred;
+
+bool sfs_defer(int sig, const siginfo_t *info, ucontext_t *at, uint64_t block)
+{
+	(void)sig, (void)info, (void)at, (void)block;
+	return false;
+}
+void sfs_deliver(bool call, const uint64_t *mark)
+{
+	(void)call, (void)mark;
+}
+uint64_t sfs_blocked_meanwhile(void)
+{
+	return 0;
+}
+
+bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
+{
+	(void)ofd, (void)fd, (void)buf, (void)n;
+	return false;
+}
+bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off)
+{
+	(void)ofd, (void)fd, (void)buf, (void)n, (void)off;
+	return false;
+}
+bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r)
+{
+	(void)fd, (void)buf, (void)n, (void)r;
+	return false;
+}
+bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r)
+{
+	(void)fd, (void)buf, (void)n, (void)r;
+	return false;
+}
+int sfs_write_through(int fd)
+{
+	(void)fd;
+	return 0;
+}
+bool sfs_wants_dsync(int fd)
+{
+	(void)fd;
+	return false;
+}
+/* A directory for each thread; none is ours. */
+bool sfs_one_thread(void)
+{
+	struct stat st;
+
+	return sys_fstatat(AT_FDCWD, "/proc/self/task", &st, 0) == 0 && st.st_nlink - 2 == 1;
+}
+int sfs_true_to_look(int fd)
+{
+	(void)fd;
+	return 0;
+}
+void sfs_change_over(int fd, struct sfs_change *c)
+{
+	(void)fd, (void)c;
+}
+void sfs_changed(int fd)
+{
+	(void)fd;
+}
+int sfs_truncate_known(dev_t dev, ino_t ino, off_t len)
+{
+	(void)dev, (void)ino, (void)len;
+	return SFS_PASS;
+}
+int sfs_give_up_known(dev_t dev, ino_t ino)
+{
+	(void)dev, (void)ino;
+	return 0;
+}
+void sfs_privileges_given(int dirfd, const char *path, int at_flags)
+{
+	(void)dirfd, (void)path, (void)at_flags;
+}
+bool sfs_fix_stat(struct stat *st)
+{
+	(void)st;
+	return false;
+}
+bool sfs_fix_statx(struct statx *stx)
+{
+	(void)stx;
+	return false;
+}
+
+int sfs_name_durable(int dirfd, const char *path)
+{
+	ADV_ADD(adv->names, path && adv_name_below(dirfd, path));
+	return 0;
+}
+int sfs_names_durable(int fromfd, const char *from, int tofd, const char *to)
+{
+	(void)fromfd, (void)from;
+	return sfs_name_durable(tofd, to);
+}
+int sfs_attr_durable(int dirfd, const char *path, int at_flags)
+{
+	(void)at_flags;
+	ADV_ADD(adv->attributes, path && path[0] ? adv_name_below(dirfd, path) : sfs_ours(dirfd));
+	return 0;
+}
+int sfs_fd_durable(int fd)
+{
+	(void)fd;
+	return 0;
+}
