@@ -34,6 +34,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/status"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/csi-driver/internal/watch"
 )
 
 // nodeOptions are the flags of `splitfs-csi node`. README.md says what each is for.
@@ -221,7 +222,8 @@ func runNode(ctx context.Context, o nodeOptions) error {
 		group.Go(func() error { return errors.Join(server.ServeHTTP(ctx, o.httpEndpoint, mux), prober.Close()) })
 	}
 	if o.inspectEndpoint != "" {
-		handler := inspect.New(n, verifier).Handler()
+		watcher := &watch.Watcher{Node: o.nodeName, Processes: verifier, Binary: o.binary, Directory: o.dataDir}
+		handler := inspect.New(n, verifier).Handler(watcher)
 		group.Go(func() error { return server.ServeHTTP(ctx, o.inspectEndpoint, handler) })
 	}
 	group.Go(func() error { usable.Run(ctx); return nil })

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -253,4 +255,39 @@ func (f *Finding) message() string {
 		text += fmt.Sprintf(", so its writes do not have the guarantee of mode %s", f.Volume.Mode)
 	}
 	return text
+}
+
+// PodProcess is a process of a pod, whether or not it has volumes of ours.
+type PodProcess struct {
+	PID       int
+	Command   string
+	Container string
+	// Dir is its directory in procfs.
+	Dir string
+	// State is Loaded, or why its program can't load the library; "": nothing is against it.
+	State State
+}
+
+// OfPod returns the processes of one pod.
+func (v *Verifier) OfPod(uid string) ([]PodProcess, error) {
+	all, err := v.processes()
+	if err != nil {
+		return nil, err
+	}
+	var list []PodProcess
+	for i := range all {
+		p := &all[i]
+		pod, container := v.config.Owner(p.pid)
+		if pod != uid {
+			continue
+		}
+		found := PodProcess{PID: p.pid, Command: p.command, Container: container, Dir: p.dir}
+		if maps, err := os.ReadFile(filepath.Join(p.dir, "maps")); err == nil && mapsLibrary(maps, v.config.Library) {
+			found.State = Loaded
+		} else if cause, err := p.programCause(); err == nil {
+			found.State = cause
+		}
+		list = append(list, found)
+	}
+	return list, nil
 }

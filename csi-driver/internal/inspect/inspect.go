@@ -67,9 +67,10 @@ func CheckEndpoint(address string) error {
 	return nil
 }
 
-// Handler serves coverage.Path.
-func (i *Inspector) Handler() http.Handler {
+// Handler serves coverage.Path, and with advice coverage.AdvicePath.
+func (i *Inspector) Handler(advice http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("GET "+coverage.AdvicePath, advice)
 	mux.HandleFunc("GET "+coverage.Path, func(w http.ResponseWriter, r *http.Request) {
 		text, err := json.Marshal(i.Look(r.Context()))
 		if err != nil {

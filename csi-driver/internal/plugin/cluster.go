@@ -38,6 +38,8 @@ var nodeLabels = client.MatchingLabels{"app.kubernetes.io/name": "splitfs", "app
 // asker reaches the node service in a pod.
 type asker interface {
 	Coverage(ctx context.Context, pod client.ObjectKey) (*coverage.Node, error)
+	// Advice has the node service watch the processes of the pod with that UID.
+	Advice(ctx context.Context, pod client.ObjectKey, uid string, seconds int) (*coverage.Advice, error)
 	// Run runs a command in the node service's container and returns what it printed.
 	Run(ctx context.Context, pod client.ObjectKey, command ...string) (stdout, stderr string, err error)
 }

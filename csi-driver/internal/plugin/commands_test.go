@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -56,6 +57,7 @@ func golden(t *testing.T, name, got string) {
 type fakeNodes struct {
 	answers map[string][]*coverage.Node
 	ran     []string
+	advice  *coverage.Advice
 	stdout  string
 	runErr  error
 }
@@ -69,6 +71,11 @@ func (f *fakeNodes) Coverage(_ context.Context, pod client.ObjectKey) (*coverage
 		f.answers[pod.Name] = list[1:]
 	}
 	return list[0], nil
+}
+
+func (f *fakeNodes) Advice(_ context.Context, pod client.ObjectKey, uid string, seconds int) (*coverage.Advice, error) {
+	f.ran = append(f.ran, fmt.Sprintf("%s: watch %s for %d s", pod.Name, uid, seconds))
+	return f.advice, f.runErr
 }
 
 func (f *fakeNodes) Run(_ context.Context, pod client.ObjectKey, command ...string) (string, string, error) {
@@ -156,13 +163,52 @@ func TestCommands(t *testing.T) {
 			t.Errorf("no injector: %v, %s", err, text)
 		}
 	})
+	t.Run("advise", func(t *testing.T) { b.checkAdvise(t) })
 	t.Run("recover", func(t *testing.T) { b.checkRecover(t) })
 	t.Run("without rights", func(t *testing.T) { b.checkForbidden(t) })
 }
 
+// checkAdvise: each process gets one conclusion, by what was seen of it.
+func (b *bench) checkAdvise(t *testing.T) {
+	file := func(name string, f coverage.WatchedFile) coverage.WatchedFile {
+		f.Path, f.Mount = "/data/"+name, "/data"
+		return f
+	}
+	b.nodes.advice = &coverage.Advice{
+		Node: "n1", Seconds: 10,
+		Costs: &coverage.Costs{Directory: "/var/lib/splitfs", Emulated: true, CPUNs: map[string]map[string]int64{
+			"kernel": {"append64": 1000, "read4096": 1000}, "posix": {"append64": 100, "read4096": 200}, "sync": {"append64": 300, "read4096": 200}, "strict": {"append64": 2000, "read4096": 200},
+		}},
+		Processes: []coverage.Watched{
+			{PID: 7, Command: "writer", Reads: 100, ReadBytes: 500000, Writes: 100000, WrittenBytes: 10000000, FileWritten: 9000000, Looks: 200, Waited: map[string]int64{"fdatasync": 150}, Files: []coverage.WatchedFile{file("log", coverage.WatchedFile{Writable: true}), file("out", coverage.WatchedFile{Stream: true})}},
+			{PID: 8, Command: "syncer", Looks: 200, Files: []coverage.WatchedFile{file("s", coverage.WatchedFile{Sync: true})}},
+			{PID: 9, Command: "lazy", Looks: 200, Files: []coverage.WatchedFile{file("l", coverage.WatchedFile{Writable: true})}},
+			{PID: 10, Command: "go\x1bprogram", State: "static-go", Cause: "it is a Go program", Looks: 200, Files: []coverage.WatchedFile{file("g", coverage.WatchedFile{})}},
+			{PID: 11, Command: "mapper", Looks: 200, Files: []coverage.WatchedFile{file("m", coverage.WatchedFile{Mapped: true})}},
+			{PID: 12, Command: "ring", Ring: true, Looks: 200, Files: []coverage.WatchedFile{file("r", coverage.WatchedFile{})}},
+			{PID: 13, Command: "idle", Looks: 200},
+			{PID: 14, Command: "served", State: coverage.StateLoaded, Looks: 200},
+		},
+	}
+	b.nodes.ran = nil
+	b.want(t, "advise", nil, "-n", "shop", "advise", "web", "--seconds", "3")
+	if len(b.nodes.ran) != 1 || !strings.HasPrefix(b.nodes.ran[0], "splitfs-node-1: watch ") || !strings.HasSuffix(b.nodes.ran[0], " for 3 s") {
+		t.Errorf("ran %q", b.nodes.ran)
+	}
+	if text, err := b.run(t, "-n", "shop", "advise", "web", "-o", "json"); err != nil || !strings.Contains(text, `"mode": "sync"`) {
+		t.Errorf("as JSON: %v, %s", err, text)
+	}
+	for _, arguments := range [][]string{{"advise", "web", "--seconds", "0"}, {"advise", "web", "--seconds", "61"}, {"advise", "nobody"}, {"advise"}} {
+		if text, err := b.run(t, append([]string{"-n", "shop"}, arguments...)...); err == nil {
+			t.Errorf("%q is accepted: %s", arguments, text)
+		}
+	}
+	b.nodes.ran = nil
+}
+
 // checkForbidden: who has no rights is told which he needs, and doctor leaves out what he may not look at.
 func (b *bench) checkForbidden(t *testing.T) {
-	for _, arguments := range [][]string{{"status"}, {"why", "web", "-n", "shop"}, {"top", "-A"}, {"recover", "data", "-n", "shop"}} {
+	for _, arguments := range [][]string{{"status"}, {"why", "web", "-n", "shop"}, {"top", "-A"}, {"recover", "data", "-n", "shop"}, {"advise", "web", "-n", "shop"}} {
 		_, err := b.run(t, append([]string{"--as", "nobody"}, arguments...)...)
 		if err == nil || !strings.Contains(explain(err).Error(), "plugin.viewerRole") {
 			t.Errorf("%q: %v", arguments, err)

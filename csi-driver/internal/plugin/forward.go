@@ -51,29 +51,40 @@ func newForwarder(config *rest.Config) *forwarder {
 
 // Coverage implements asker.
 func (f *forwarder) Coverage(ctx context.Context, pod client.ObjectKey) (*coverage.Node, error) {
+	answer := &coverage.Node{}
+	return answer, f.get(ctx, pod, coverage.Path, answer)
+}
+
+// Advice implements asker.
+func (f *forwarder) Advice(ctx context.Context, pod client.ObjectKey, uid string, seconds int) (*coverage.Advice, error) {
+	answer := &coverage.Advice{}
+	return answer, f.get(ctx, pod, fmt.Sprintf("%s?pod=%s&seconds=%d", coverage.AdvicePath, uid, seconds), answer)
+}
+
+// get asks a node service and decodes its JSON.
+func (f *forwarder) get(ctx context.Context, pod client.ObjectKey, path string, answer any) error {
 	// The name of a pod may have dots, that of a namespace has none: dial takes them apart again.
-	url := fmt.Sprintf("http://%s.%s:%d%s", pod.Name, pod.Namespace, coverage.Port, coverage.Path)
+	url := fmt.Sprintf("http://%s.%s:%d%s", pod.Name, pod.Namespace, coverage.Port, path)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	response, err := f.http.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("pod %s, port %d (the chart's value plugin.inspect): %w", pod, coverage.Port, err)
+		return fmt.Errorf("pod %s, port %d (the chart's value plugin.inspect): %w", pod, coverage.Port, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("pod %s: read the answer: %w", pod, err)
+		return fmt.Errorf("pod %s: read the answer: %w", pod, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("pod %s answers %s: %s", pod, response.Status, bytes.TrimSpace(body))
+		return fmt.Errorf("pod %s answers %s: %s", pod, response.Status, bytes.TrimSpace(body))
 	}
-	answer := &coverage.Node{}
 	if err := json.Unmarshal(body, answer); err != nil {
-		return nil, fmt.Errorf("pod %s: its answer is no JSON of ours: %w", pod, err)
+		return fmt.Errorf("pod %s: its answer is no JSON of ours: %w", pod, err)
 	}
-	return answer, nil
+	return nil
 }
 
 // dial forwards one connection to a port of a pod.

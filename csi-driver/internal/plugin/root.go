@@ -69,7 +69,7 @@ func newRoot(s *settings) *cobra.Command {
 	root.PersistentFlags().StringVar(&s.release, "splitfs-namespace", s.release, "namespace that SplitFS is installed in")
 	root.SetOut(s.streams.Out)
 	root.SetErr(s.streams.ErrOut)
-	root.AddCommand(newStatusCommand(s), newTopCommand(s), newWhyCommand(s), newDoctorCommand(s), newRecoverCommand(s))
+	root.AddCommand(newStatusCommand(s), newTopCommand(s), newWhyCommand(s), newDoctorCommand(s), newRecoverCommand(s), newAdviseCommand(s))
 	return root
 }
 
