@@ -99,9 +99,15 @@ void adv_forced(struct adv_file *f, uint64_t cpu, uint64_t wall);
 void adv_changed(struct adv_file *f);
 void adv_closed(struct adv_file *f);
 
-/* programs.c */
+/* streams.c */
 void adv_streams_begin(void);
-void adv_streams_end(void);
+/*
+ * flush: the process ends by exit(3). stdio would write what it has buffered behind everybody's destructors, and nobody would see it.
+ */
+void adv_streams_end(bool flush);
+
+/* policies.c: the process ends by _exit(2), abort(3) or the like, which drop what stdio has buffered. */
+extern bool adv_abrupt;
 
 #pragma GCC visibility pop
 

@@ -28,7 +28,9 @@ AROUND(lio_listio, adv_asynchronous)
 AROUND(io_submit, adv_asynchronous)
 
 pl_policy __real_do_rename, __wrap_do_rename, __real_do_mmap, __wrap_do_mmap, __real_do_true_then, __wrap_do_true_then;
-pl_policy __real_do_exec, __wrap_do_exec;
+pl_policy __real_do_exec, __wrap_do_exec, __real_do_exit, __wrap_do_exit;
+
+bool adv_abrupt;
 
 long __wrap_do_rename(const struct request *q)
 {
@@ -62,6 +64,12 @@ long __wrap_do_true_then(const struct request *q)
 	if (ours && r >= 0)
 		adv_add(&adv->copied, (uint64_t)r, adv_cpu() - from);
 	return r;
+}
+
+long __wrap_do_exit(const struct request *q)
+{
+	adv_abrupt = q->call != PL_exit;
+	return __real_do_exit(q);
 }
 
 /* ---- programs that are started ---- */

@@ -31,11 +31,11 @@ void sfs_fork_child(void)
 }
 void sfs_exec_prepare(void)
 {
-	adv_streams_end();
+	adv_streams_end(false);
 }
 void sfs_exit(void)
 {
-	adv_streams_end();
+	adv_streams_end(!adv_abrupt);
 }
 void sfs_handler_installed(void)
 {

@@ -5,6 +5,10 @@
  */
 #include "core.h"
 
+#include <stddef.h>
+
+extern int fflush(void *file) __attribute__((weak, visibility("default")));
+
 static off_t at[3];
 static uint64_t written, counted;
 
@@ -50,12 +54,14 @@ void adv_streams_begin(void)
 	counted = seen();
 }
 
-void adv_streams_end(void)
+void adv_streams_end(bool flush)
 {
 	uint64_t moved = 0, wrote, now;
 
 	if (!any())
 		return;
+	if (flush && fflush)
+		fflush(NULL);
 	for (int fd = 0; fd < 3; fd++) {
 		const off_t pos =
 			sfs_ours(fd) && (sfs_known(fd)->flags & O_ACCMODE) != O_RDONLY ? sys_lseek(fd, 0, SEEK_CUR) : 0;
