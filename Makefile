@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X splitfs.io/splitfs/csi-driver/internal/driverinfo.Version
 go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-scripts test-vm test-e2e test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images release docs lint generate format clean help
+.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-scripts test-vm test-e2e test-kind test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images release docs lint generate format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector plugin ## build the library, the command line, the CSI driver, the injector and the kubectl plugin into build/
@@ -56,6 +56,9 @@ test-vm: | $(BUILD) ## real DAX in a virtual machine with one kernel, when QEMU 
 
 test-e2e: ## a local cluster of its own, the chart, real applications in pods; the cluster is removed afterwards
 	@set -e; export CLUSTER_NAME=test; trap 'hack/cluster down' EXIT; hack/quickstart; hack/e2e/run
+
+test-kind: ## the quickstart on a kind cluster of its own, with Docker or rootful Podman; needs kind's node image (docs/kind.md)
+	@set -e; export CLUSTER=kind CLUSTER_NAME=kindtest; trap 'hack/cluster down' EXIT; hack/quickstart
 
 chaos: ## a cluster of three nodes: volumes are made, written, verified and removed while daemons are killed; CHAOS_ARGS="--cycles N --seed N ..."
 	@set -e; export CLUSTER_NAME=chaos NODES=3; trap 'hack/cluster down' EXIT; hack/quickstart; hack/chaos/run --cycles 200 --seed 0 $(CHAOS_ARGS)

@@ -84,8 +84,8 @@ func volumes(dir string) map[string]string {
 		if !found || len(fields) <= point || len(kind) == 0 || fields[point] == "/" || slices.Contains(noVolume, kind[0]) {
 			continue
 		}
-		if base := fields[point]; strings.HasPrefix(base, "/etc/") || strings.HasPrefix(base, "/opt/splitfs") {
-			continue // files that kubelet puts there, and our own
+		if base := fields[point]; strings.HasPrefix(base, "/etc/") || base == "/dev" || strings.HasPrefix(base, "/opt/splitfs") {
+			continue // files that kubelet puts there, devices, and our own
 		}
 		mounts[fields[number]] = fields[point]
 	}
