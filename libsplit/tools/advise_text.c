@@ -19,8 +19,8 @@ static const char *const reason_texts[ADV_REASONS] = {
 	[ADV_FLAGS] = "flags of preadv2 or pwritev2",
 };
 static const char *const program_texts[] = {
-	[ADV_STATIC] = "static: it has no dynamic linker that would load the library",
-	[ADV_PRIVILEGED] = "set-user-ID or with capabilities: the dynamic linker ignores LD_PRELOAD",
+	[ADV_STATIC] = "static, and loads no library",
+	[ADV_PRIVILEGED] = "set-user-ID or has capabilities, and loads no library",
 	[ADV_OTHER_MACHINE] = "for another machine than the library",
 };
 
@@ -126,12 +126,12 @@ static void others(FILE *out, const struct advice *a)
 static void programs(FILE *out, const struct advice *a)
 {
 	if (a->command_kind != ADV_NO_PROGRAM)
-		fprintf(out, "\nnot counted and not to be served: %s is %s\n", a->command, program_texts[a->command_kind]);
+		fprintf(out, "\nnot served: %s is %s\n", a->command, program_texts[a->command_kind]);
 	for (int i = 0; i < ADV_PROGRAMS; i++) {
 		const struct adv_program_seen *p = &a->counts->programs[i];
 
 		if (p->state == 2)
-			fprintf(out, "not counted and not to be served, started %llu times: %s is %s\n",
+			fprintf(out, "not served, started %llu times: %s is %s\n",
 				(unsigned long long)p->times, p->path, program_texts[p->why]);
 	}
 }
