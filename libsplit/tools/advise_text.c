@@ -131,8 +131,8 @@ static void programs(FILE *out, const struct advice *a)
 		const struct adv_program_seen *p = &a->counts->programs[i];
 
 		if (p->state == 2)
-			fprintf(out, "not served, started %llu times: %s is %s\n",
-				(unsigned long long)p->times, p->path, program_texts[p->why]);
+			fprintf(out, "not served, started %llu times: %s is %s\n", (unsigned long long)p->times, p->path,
+				program_texts[p->why]);
 	}
 }
 
