@@ -37,7 +37,7 @@ quickstart: ## build everything, start a local cluster, install the chart and sh
 down: ## remove everything quickstart started
 	hack/cluster down
 
-test: deps lint test-c test-go test-scripts test-vm test-e2e ## run every test that needs no hardware
+test: deps lint test-c test-go test-scripts test-e2e ## run every test that needs no hardware
 deps: ## install the Debian packages and the Go toolchain that are missing (as root); says nothing when none is
 	hack/install-deps all
 test-c: | $(BUILD) ## C tests: plain, address and undefined-behaviour sanitizer, thread sanitizer; programs from packages, pjdfstest, fsx
