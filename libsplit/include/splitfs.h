@@ -31,8 +31,30 @@ int splitfs_peekv(int fd, off_t off, size_t len, struct iovec *iov, int max, siz
 int splitfs_unpeek(const void *p);
 
 /*
+ * A pool of buffers that can become parts of files without being copied: `size` bytes at most, out of the staging space of the
+ * volume that the directory or file is on. Returns its number, or -1 with errno.
+ */
+int splitfs_pool_create(int dirfd, size_t size);
+
+/* The pool has no buffers any more. 0, or -1 with errno. */
+int splitfs_pool_destroy(int pool);
+
+/* A buffer of `len` bytes, meant for a file from `off` on: its address is congruent to `off` modulo 4096. NULL: errno. */
+void *splitfs_alloc(int pool, off_t off, size_t len);
+
+/* Give the buffer back. 0, or -1 with errno. */
+int splitfs_free(void *buf);
+
+/*
+ * The first `len` bytes of the buffer become the file's from `off` on, as by pwrite(2), but whole blocks are not copied. From
+ * then on the buffer can't be stored to; it stays readable, and what it is, until it is freed. Returns `len`, or less as pwrite(2)
+ * does, or -1 with errno, and then the buffer is as it was.
+ */
+ssize_t splitfs_patch(int fd, void *buf, size_t len, off_t off);
+
+/*
  * What is done where a file can't be served without a copy: without this flag it is ENOTSUP, with it the file is
- * copied to memory.
+ * copied to memory, and buffers to the file.
  */
 #define SPLITFS_COPY 0x1u
 

@@ -21,7 +21,16 @@ struct splitfs_core {
 	int (*peek)(int fd, off_t off, size_t len, const void **p, size_t *got);
 	/* -EINVAL: it is none of the core's. */
 	int (*unpeek)(const void *p);
-};
 #define SPLITFS_CORE_PEEK 2u /* entries of a table that has all of these */
+	/* The pool's number; -ENOTSUP: the directory is on no volume that the core serves. */
+	int (*pool_create)(int dirfd, size_t size);
+	/* -EINVAL: it is none of the core's, here and in the next three. */
+	int (*pool_destroy)(int pool);
+	int (*alloc)(int pool, off_t off, size_t len, void **p);
+	int (*free)(void *buf);
+	ssize_t (*patch)(int fd, void *buf, size_t len, off_t off);
+#define SPLITFS_CORE_PATCH 7u
+};
+#define SPLITFS_CORE_POOLS_END (1 << 30) /* its pools have smaller numbers */
 
 #endif

@@ -6,7 +6,9 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
+#include "copied_buffers.h"
 #include "copies.h"
 #include "splitfs_core.h"
 
@@ -17,9 +19,20 @@ extern const struct splitfs_core splitfs_core __attribute__((weak));
 
 static atomic_uint flags_now;
 
+/* The core, if it has so many entries. */
+static const struct splitfs_core *core_with(uint32_t entries)
+{
+	return &splitfs_core && splitfs_core.entries >= entries ? &splitfs_core : NULL;
+}
+
 static const struct splitfs_core *core(void)
 {
-	return &splitfs_core && splitfs_core.entries >= SPLITFS_CORE_PEEK ? &splitfs_core : NULL;
+	return core_with(SPLITFS_CORE_PEEK);
+}
+
+static bool copies_wanted(void)
+{
+	return atomic_load(&flags_now) & SPLITFS_COPY;
 }
 
 EXPORT unsigned splitfs_flags(unsigned flags)
@@ -52,7 +65,7 @@ EXPORT const void *splitfs_peek(int fd, off_t off, size_t len, size_t *got)
 
 		if (err)
 			r = -err;
-		else if (atomic_load(&flags_now) & SPLITFS_COPY)
+		else if (copies_wanted())
 			r = SPLITFS_CORE_COPY;
 	}
 	if (r == SPLITFS_CORE_COPY)
@@ -93,4 +106,63 @@ EXPORT int splitfs_unpeek(const void *p)
 		return -1;
 	}
 	return splitfs_copy_unpeek(p);
+}
+
+/* ---- pools, buffers */
+
+/* -1 with errno where r is an error. */
+static long result(long r)
+{
+	if (r >= 0)
+		return r;
+	errno = (int)-r;
+	return -1;
+}
+
+EXPORT int splitfs_pool_create(int dirfd, size_t size)
+{
+	int r = -ENOTSUP;
+
+	if (core_with(SPLITFS_CORE_PATCH) && size > 0 && size <= SSIZE_MAX)
+		r = splitfs_core.pool_create(dirfd, size);
+	else if (fcntl(dirfd, F_GETFD) < 0)
+		r = -EBADF;
+	else if (size == 0 || size > SSIZE_MAX)
+		r = -EINVAL;
+	return (int)result(r == -ENOTSUP && copies_wanted() ? splitfs_copied_pool(size) : r);
+}
+
+EXPORT int splitfs_pool_destroy(int pool)
+{
+	if (pool >= SPLITFS_CORE_POOLS_END)
+		return (int)result(splitfs_copied_pool_end(pool));
+	return (int)result(core_with(SPLITFS_CORE_PATCH) ? splitfs_core.pool_destroy(pool) : -EINVAL);
+}
+
+EXPORT void *splitfs_alloc(int pool, off_t off, size_t len)
+{
+	void *p = NULL;
+	int r = -EINVAL;
+
+	if (off >= 0 && len > 0 && len <= SSIZE_MAX) {
+		if (pool >= SPLITFS_CORE_POOLS_END)
+			r = splitfs_copied_alloc(pool, off, len, &p);
+		else if (core_with(SPLITFS_CORE_PATCH))
+			r = splitfs_core.alloc(pool, off, len, &p);
+	}
+	return result(r) < 0 ? NULL : p;
+}
+
+EXPORT int splitfs_free(void *buf)
+{
+	const int r = core_with(SPLITFS_CORE_PATCH) ? splitfs_core.free(buf) : -EINVAL;
+
+	return (int)result(r == -EINVAL ? splitfs_copied_free(buf) : r);
+}
+
+EXPORT ssize_t splitfs_patch(int fd, void *buf, size_t len, off_t off)
+{
+	const ssize_t r = core_with(SPLITFS_CORE_PATCH) ? splitfs_core.patch(fd, buf, len, off) : -EINVAL;
+
+	return result(r == -EINVAL ? splitfs_copied_patch(fd, buf, len, off) : r);
 }

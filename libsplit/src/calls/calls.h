@@ -118,6 +118,16 @@ int sfs_fallocate(int fd, int mode, off_t off, off_t len);
  */
 int sfs_peek(int fd, off_t off, size_t len, const void **p, size_t *got);
 int sfs_unpeek(const void *p);
+/*
+ * splitfs_pool_create(3) and the others there, with the same errors. The result of sfs_pool_create() is the pool's number;
+ * -ENOTSUP: the directory is on no volume that is served. sfs_alloc(): *p is the buffer.
+ */
+int sfs_pool_create(int dirfd, size_t size);
+int sfs_pool_destroy(int pool);
+int sfs_alloc(int pool, off_t off, size_t len, void **p);
+int sfs_free(void *buf);
+/* splitfs_patch(3). -EINVAL also where `buf` is none of the core's. */
+ssize_t sfs_patch(int fd, void *buf, size_t len, off_t off);
 /* fcntl(2) with F_DUPFD*, F_SETFL, F_SETLK, ... completely; also for descriptors that are not ours. */
 int sfs_fcntl(int fd, int cmd, long arg);
 /* dup(2), dup2(2), dup3(2) completely, for any descriptors. newfd < 0: dup. */

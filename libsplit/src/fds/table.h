@@ -13,6 +13,8 @@
 #include "base/lock.h"
 #include "base/result.h"
 
+#define SFS_POOL_NUMBERS (1 << 30) /* pools of buffers have smaller ones, and none is 0 */
+
 struct sfs_ofd;
 /*
  * By descriptor number; no table and length 0 before any volume is configured. An entry is NULL while the descriptor has not been

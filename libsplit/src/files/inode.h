@@ -30,6 +30,7 @@
 #include "lease/volume.h"
 #include "staging/staging.h"
 #include "window/window.h"
+#include "zerocopy/buffers.h"
 #include "zerocopy/pins.h"
 
 /*

@@ -13,6 +13,7 @@
 #include "files/privileges.h"
 #include "io/commit.h"
 #include "io/offset.h"
+#include "io/patch.h"
 #include "io/user.h"
 #include "pm/map.h"
 #include "pm/pm.h"
@@ -225,11 +226,11 @@ static int plan(struct sfs_attempt *a)
 	a->at = (off_t)pos;
 	if (sfs_too_far(pos + a->n))
 		return 0;
-	if (sfs_in_place(in, pos, a->n))
+	if (!a->buffer && sfs_in_place(in, pos, a->n))
 		return plan_store(a, pos);
 	a->way = SFS_WAY_STAGE;
 	sfs_stage_live(in);
-	r = sfs_staged_place(in, pos, a->n, a->part, &a->st);
+	r = a->buffer ? sfs_patch_place(a) : sfs_staged_place(in, pos, a->n, a->part, &a->st);
 	if (r == 0 && !a->mem) {
 		a->head = sfs_staged_head(in, &a->st);
 		if (a->head > 0 && a->n <= sizeof(a->bounce))

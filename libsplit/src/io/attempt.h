@@ -36,11 +36,12 @@ struct sfs_attempt {
 	uint64_t start; /* bytes of the iovec that are done */
 	size_t n;	/* bytes of this operation */
 
-	uint8_t *mem;	 /* the n bytes in memory of ours: then it is made in one section of the lock */
-	size_t mem_size; /* of memory that is to be given back */
-	off_t at;	 /* where it went */
-	off_t last;	 /* bytes that went there */
-	unsigned waits;	 /* times that it has waited for another thread's store */
+	const void *buffer; /* they are a buffer of the program's, whose whole blocks become the file's: io/patch.c; NULL */
+	uint8_t *mem;	    /* the n bytes in memory of ours: then it is made in one section of the lock */
+	size_t mem_size;    /* of memory that is to be given back */
+	off_t at;	    /* where it went */
+	off_t last;	    /* bytes that went there */
+	unsigned waits;	    /* times that it has waited for another thread's store */
 
 	enum sfs_way way;
 	uint8_t *base;		       /* of the window that is stored to */

@@ -132,7 +132,9 @@ ssize_t sfs_commit_end(struct sfs_attempt *a)
 	struct sfs_staged *st = &a->st;
 	const bool commit = commits(a);
 	const uint64_t size = st->pos + st->n > in->size ? st->pos + st->n : in->size;
-	const bool grows = !st->fenced && st->extents == 1 && st->pos == in->size && !sfs_near_limit(st->pos + st->n);
+	/* Behind what a buffer has nothing of the file may be put. */
+	const bool grows =
+		!a->buffer && !st->fenced && st->extents == 1 && st->pos == in->size && !sfs_near_limit(st->pos + st->n);
 	uint32_t crc;
 
 	zero_gap(in, st->pos);

@@ -88,6 +88,8 @@ static int relink_run(struct sfs_inode *in, uint64_t blk, uint64_t n, sfs_block 
 	*done_blocks = 0;
 	/* What the program looks at is not to change under its eyes. */
 	ret = sfs_pins_save(&in->pins, off, (blk + n) * SFS_BLOCK);
+	if (ret == 0 && vol->provider != RELINK_COPY)
+		ret = sfs_buffers_save(&vol->pool, (uint32_t)(b >> 32) - 1, (uint32_t)b, (uint32_t)n);
 	if (ret < 0)
 		return ret;
 	ret = relink(vol->provider, &r, &moved);

@@ -80,6 +80,16 @@ bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n);
 /* read.c, write.c */
 ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags);
 ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flags);
+/* write.c: n bytes at p, which nobody stores to; `blocks`: in a buffer whose whole blocks become the file's. */
+ssize_t sfs_write_buffer(struct sfs_ofd *ofd, int fd, const void *p, size_t n, off_t off, bool blocks);
+/* After a write: what the description or flags (RWF_*) ask for. */
+int sfs_write_durable(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, int flags);
+/* patch.c: see calls/calls.h */
+ssize_t sfs_patch(int fd, void *buf, size_t len, off_t off);
+int sfs_pool_create(int dirfd, size_t size);
+int sfs_pool_destroy(int pool);
+int sfs_alloc(int pool, off_t off, size_t len, void **p);
+int sfs_free(void *buf);
 /* peek.c */
 int sfs_peek(int fd, off_t off, size_t len, const void **p, size_t *got);
 int sfs_unpeek(const void *p);

@@ -131,7 +131,7 @@ static int find(struct sfs_inode *in, struct sfs_staged *st, uint64_t end, bool 
 				return -E2BIG;
 			if (n == SFS_EXTENTS_MAX)
 				break;
-			ext[n++] = (struct sfs_extent){pos, stop - pos, b};
+			ext[n++] = (struct sfs_extent){.off = pos, .len = stop - pos, .b = b};
 		}
 		pos = stop;
 	}
@@ -240,6 +240,17 @@ static void gather(uint8_t *at, struct sfs_cursor *c, size_t n)
 	}
 }
 
+/* The cursor goes on behind n bytes. */
+static void pass(struct sfs_cursor *c, uint64_t n)
+{
+	while (n > 0) {
+		size_t got;
+
+		sfs_cursor_next(c, n, &got);
+		n -= got;
+	}
+}
+
 void sfs_staged_copy(struct sfs_volume *vol, struct sfs_staged *st, struct sfs_cursor *c, uint8_t *at, size_t head)
 {
 	if (head > 0) {
@@ -254,6 +265,10 @@ void sfs_staged_copy(struct sfs_volume *vol, struct sfs_staged *st, struct sfs_c
 
 		if (e->len == skip)
 			continue;
+		if (e->there) {
+			pass(c, e->len);
+			continue;
+		}
 		if (st->crc)
 			st->data_crc = copy_in_crc(st->data_crc, dst, c, e->len - skip);
 		else

@@ -18,6 +18,7 @@ struct sfs_extent {
 	uint64_t off; /* in the file */
 	uint64_t len; /* bytes of this operation */
 	sfs_block b;  /* where block off / SFS_BLOCK is staged; the following blocks follow */
+	bool there;   /* the bytes are, and durable with the next fence: whole blocks of a buffer */
 };
 
 struct sfs_staged {

@@ -100,8 +100,10 @@ static ssize_t write_op(struct sfs_attempt *a)
 			r = r == SFS_TURN ? sfs_turn_wait(in) : sfs_checkpoint(in->vol, true);
 			if (r < 0)
 				break;
+		} else if (r == -ESTALE && a->buffer) {
+			a->buffer = NULL; /* its blocks are not ours any more: it is copied */
 		} else if (r == -ENOBUFS && in->vol->agent.state == VOL_READY && !a->part) {
-			find_space(a, &s, a->n / SFS_BLOCK + 2);
+			find_space(a, &s, a->buffer ? 2 : a->n / SFS_BLOCK + 2);
 		} else if (r == -E2BIG) {
 			a->part = true;
 		} else if (r == -ENOSPC && !s.emptied && in->vol->agent.state == VOL_READY) {
@@ -162,11 +164,24 @@ static int make_durable(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, int f
 	return r == -EAGAIN ? sfs_checkpoint(in->vol, true) : r;
 }
 
+int sfs_write_durable(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, int flags)
+{
+	uint64_t *op;
+	int r;
+
+	if (likely(!((ofd->flags & (O_DSYNC | O_SYNC)) || (flags & (RWF_DSYNC | RWF_SYNC)))))
+		return 0;
+	if (unlikely(!sfs_op_begin(in, &op)))
+		return -EDEADLK;
+	r = make_durable(ofd, in, fd, flags);
+	sfs_op_end(op);
+	return r;
+}
+
 /* total: of the lengths, or what is wrong with them. */
 static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, ssize_t total, off_t off, int flags)
 {
 	struct sfs_attempt a;
-	uint64_t *op;
 	ssize_t r;
 
 	if ((ofd->flags & O_ACCMODE) == O_RDONLY)
@@ -184,17 +199,26 @@ static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 	r = write_all(&a, (size_t)total);
 	if (unlikely(a.forks != sfs.forks))
 		return r;
-	if (r > 0 && ((ofd->flags & (O_DSYNC | O_SYNC)) || (flags & (RWF_DSYNC | RWF_SYNC)))) {
-		int err;
+	if (r > 0) {
+		const int err = sfs_write_durable(ofd, a.in, fd, flags);
 
-		if (unlikely(!sfs_op_begin(a.in, &op)))
-			return -EDEADLK;
-		err = make_durable(ofd, a.in, fd, flags);
-		sfs_op_end(op);
 		if (err < 0)
 			return err;
 	}
 	return r;
+}
+
+ssize_t sfs_write_buffer(struct sfs_ofd *ofd, int fd, const void *p, size_t n, off_t off, bool blocks)
+{
+	const struct iovec iov = {(void *)p, n};
+	struct sfs_attempt a;
+
+	sfs_attempt_begin(&a, ofd, fd, &iov, 1, 0);
+	a.pos = off;
+	a.n = n;
+	a.mem = (uint8_t *)p;
+	a.buffer = blocks ? p : NULL;
+	return write_op(&a);
 }
 
 ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flags)

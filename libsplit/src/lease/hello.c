@@ -144,6 +144,7 @@ static void learn(struct sfs_volume *vol, const struct sfs_msg *m, int proof_fd)
 	vol->dedicated = m->b & SFS_HELLO_DEDICATED;
 	vol->watches = m->b >> SFS_FEATURES_SHIFT & SFS_FEATURE_WATCH;
 	vol->pool.dax = vol->dax;
+	vol->pool.chunk_bytes = m->c;
 	vol->pool.give_back = sfs_agent_give_back;
 	vol->pool.tmpfs = sys_call2(SYS_fstatfs, proof_fd, (long)&sf) == 0 && sf.f_type == TMPFS_TYPE;
 	vol->provider = m->d ? (enum relink_provider)m->d : RELINK_COPY;

@@ -55,3 +55,14 @@ void *sfs_map_staging(bool dax, uint64_t len, int fd)
 	}
 	return p;
 }
+
+int sfs_map_staging_again(bool dax, void *p, uint64_t n, int fd, uint64_t off)
+{
+	p = sys_mmap(p, n, PROT_READ, MAP_SHARED | MAP_FIXED, fd, (off_t)off);
+	if (sys_is_err(p))
+		return (int)(long)p;
+	sys_madvise(p, n, MADV_DONTFORK);
+	if (dax)
+		sys_madvise(p, n, MADV_NOHUGEPAGE);
+	return 0;
+}

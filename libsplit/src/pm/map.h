@@ -23,6 +23,11 @@ void *sfs_map_file(bool dax, uint64_t len, int prot, int fd);
 void *sfs_map_staging(bool dax, uint64_t len, int fd);
 
 /*
+ * n bytes of it from `off` on, read-only, in the place of what is mapped at `p`. 0, or a negative errno value: that stays.
+ */
+int sfs_map_staging_again(bool dax, void *p, uint64_t n, int fd, uint64_t off);
+
+/*
  * Zeros, for a large table of which few pages are ever touched: never by huge pages, each of which would be 2 MiB to clear and to keep.
  * Returns an address or a negative errno value.
  */

@@ -52,5 +52,6 @@ unsigned sfs_held_lost(struct sfs_volume *vol)
 	unsigned files = 0;
 
 	sfs_inodes_each(vol, lose_one, &files);
+	sfs_buffers_lost(&vol->pool);
 	return files;
 }

@@ -188,6 +188,7 @@ void sfs_fork_child(void)
 	memset(sfs_ops, 0, sizeof(sfs_ops));
 	sfs_locks_forget();
 	sfs_pins_forget_locks();
+	sfs_buffers_forget();
 	sfs_faults_forget();
 	sfs_deferred_forget();
 	sfs_reopen_forget();

@@ -11,7 +11,8 @@
 #include "pm/map.h"
 
 #define SPARE_BLOCKS 16u
-#define WORTH_BLOCKS 512u /* a staging file with less unused space than this, 2 MiB, goes back */
+#define FAULT_AROUND (64ul << 10) /* bytes that the kernel maps at one fault, and aligned to that, where they are in memory */
+#define WORTH_BLOCKS 512u	  /* a staging file with less unused space than this, 2 MiB, goes back */
 
 static void give_back(struct sfs_pool *pool, struct sfs_chunk *c)
 {
@@ -27,6 +28,11 @@ void sfs_chunk_unpin(struct sfs_pool *pool, struct sfs_chunk *c)
 {
 	if (--c->pins > 0)
 		return;
+	/* What can't be stored to is as good as a hole. */
+	if (!c->holes && c->sealed)
+		c->holes = sys_call3(SYS_mprotect, (long)c->base, (long)((uint64_t)c->blocks * SFS_BLOCK),
+				     PROT_READ | PROT_WRITE) < 0;
+	c->sealed = c->sealed && c->holes;
 	if (!c->holes)
 		c->used = 0;
 	else if (c->used + WORTH_BLOCKS > c->blocks)
@@ -60,16 +66,70 @@ struct sfs_chunk *sfs_pool_with_space(struct sfs_pool *pool)
 	return NULL;
 }
 
-bool sfs_pool_room(struct sfs_pool *pool, uint64_t blocks)
+uint64_t sfs_pool_left(struct sfs_pool *pool)
 {
 	uint64_t have = 0;
 
 	sfs_mutex_lock(&pool->lock);
-	for (uint32_t i = 0; i < pool->nchunks && have < blocks; i++)
+	for (uint32_t i = 0; i < pool->nchunks; i++)
 		if (pool->chunks[i].fd >= 0)
 			have += pool->chunks[i].blocks - pool->chunks[i].used;
 	sfs_mutex_unlock(&pool->lock);
-	return have >= blocks;
+	return have;
+}
+
+bool sfs_pool_room(struct sfs_pool *pool, uint64_t blocks)
+{
+	return sfs_pool_left(pool) >= blocks;
+}
+
+int sfs_chunk_take(struct sfs_pool *pool, uint32_t n, uint32_t *chunk, uint32_t *first)
+{
+	int r = -ENOBUFS;
+
+	sfs_mutex_lock(&pool->lock);
+	for (uint32_t i = 0; r < 0 && i < pool->nchunks; i++) {
+		struct sfs_chunk *c = &pool->chunks[i];
+
+		if (c->fd < 0 || c->blocks - c->used < n)
+			continue;
+		*chunk = i;
+		*first = c->used;
+		c->used += n;
+		c->pins++;
+		c->buffers++;
+		r = 0;
+	}
+	sfs_mutex_unlock(&pool->lock);
+	return r;
+}
+
+void sfs_chunk_give(struct sfs_pool *pool, uint32_t chunk, uint32_t first, uint32_t n, bool unused)
+{
+	struct sfs_chunk *c = &pool->chunks[chunk];
+
+	sfs_mutex_lock(&pool->lock);
+	if (unused && c->used == first + n)
+		c->used = first;
+	c->buffers--;
+	sfs_chunk_unpin(pool, c);
+	sfs_mutex_unlock(&pool->lock);
+}
+
+/*
+ * tmpfs maps pages writable at a read, and their
+ * neighbours with them; madvise would do it page by page, and note for each that it was used, which takes three times as long.
+ */
+void sfs_pool_populate(const struct sfs_pool *pool, uint8_t *p, size_t n)
+{
+	if (pool->dax)
+		return; /* huge pages have it; page by page the kernel takes as long for them now as at the faults */
+	if (!pool->tmpfs) {
+		sfs_map_populate(p, n);
+		return;
+	}
+	for (const uint8_t *end = p + n; p < end; p = (uint8_t *)(((uintptr_t)p | (FAULT_AROUND - 1)) + 1))
+		(void)*(const volatile uint8_t *)p;
 }
 
 int sfs_pool_add(struct sfs_pool *pool, uint32_t id, uint64_t len, int fd)
@@ -103,7 +163,7 @@ void sfs_pool_drop(struct sfs_pool *pool, bool unmap)
 
 		if (c->fd < 0)
 			continue;
-		if (unmap)
+		if (unmap && c->base)
 			sys_munmap(c->base, (uint64_t)c->blocks * SFS_BLOCK);
 		sfs_private_close(c->fd);
 		*c = (struct sfs_chunk){.fd = -1};

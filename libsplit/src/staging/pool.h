@@ -14,12 +14,14 @@
 
 /* A staging file leased from the agent and mapped whole. */
 struct sfs_chunk {
-	uint32_t id;	 /* number in the pool */
-	uint32_t blocks; /* size */
-	uint32_t used;	 /* blocks handed to inodes since the chunk was empty */
-	uint32_t pins;	 /* inodes with a region of it, or records that name it and count */
-	bool holes;	 /* relink took blocks away: what was used can't be used again */
-	int fd;		 /* -1: no chunk in this place of the array */
+	uint32_t id;	  /* number in the pool */
+	uint32_t blocks;  /* size */
+	uint32_t used;	  /* blocks handed to inodes since the chunk was empty */
+	uint32_t pins;	  /* inodes with a region of it, or records that name it and count; buffers of the program in it */
+	uint32_t buffers; /* these alone */
+	bool holes;	  /* relink took blocks away: what was used can't be used again */
+	bool sealed;	  /* pages of buffers that were patched into files may not be stored to */
+	int fd;		  /* -1: no chunk in this place of the array */
 	uint8_t *base;
 };
 
@@ -28,6 +30,7 @@ struct sfs_pool {
 	struct sfs_mutex lock;	/* short */
 	struct sfs_chunk chunks[SFS_CHUNKS_MAX];
 	uint32_t nchunks;
+	uint64_t chunk_bytes;	/* of a staging file, the largest there are; 0: not known */
 	uint32_t current;	/* the chunk that regions come from */
 	uint64_t region_blocks; /* blocks handed to inodes since those were last retired, under lock */
 	bool dax;
@@ -54,6 +57,16 @@ static inline uint8_t *sfs_block_addr(const struct sfs_pool *pool, sfs_block b)
 int sfs_pool_add(struct sfs_pool *pool, uint32_t id, uint64_t len, int fd);
 /* Is there space for so many blocks without another lease? */
 bool sfs_pool_room(struct sfs_pool *pool, uint64_t blocks);
+/* So many blocks are left without another lease, of all staging files. */
+uint64_t sfs_pool_left(struct sfs_pool *pool);
+/*
+ * n blocks in a row of one staging file, for a buffer of the program; they pin it. -ENOBUFS: none has so many.
+ */
+int sfs_chunk_take(struct sfs_pool *pool, uint32_t n, uint32_t *chunk, uint32_t *first);
+/* The buffer goes. unused: no record has named the blocks. */
+void sfs_chunk_give(struct sfs_pool *pool, uint32_t chunk, uint32_t first, uint32_t n, bool unused);
+/* Page tables for blocks that are about to be filled, at once: a fault per page would cost more than the copy. */
+void sfs_pool_populate(const struct sfs_pool *pool, uint8_t *p, size_t n);
 /* The volume has been idle: the agent gets all staging files back but one. Their warm page tables go with them. */
 void sfs_pool_idle(struct sfs_pool *pool);
 /* Every staging file is unmapped and closed, without a word to the agent. unmap: they are mapped in this process. */

@@ -8,9 +8,8 @@
 #include "base/sys.h"
 #include "pm/map.h"
 
-#define REGION_MIN   4u		  /* blocks: a small file should not keep a large region */
-#define REGION_MAX   512u	  /* 2 MiB */
-#define FAULT_AROUND (64ul << 10) /* bytes that the kernel maps at one fault, and aligned to that, where they are in memory */
+#define REGION_MIN 4u	/* blocks: a small file should not keep a large region */
+#define REGION_MAX 512u /* 2 MiB */
 
 int sfs_staging_table(struct sfs_staging *st, uint64_t blocks)
 {
@@ -101,20 +100,27 @@ void sfs_staging_release(struct sfs_pool *pool, struct sfs_staging *st, const ui
 	st->region_taken = kept;
 }
 
-/*
- * Page tables for a whole region at once: a fault per page would cost more than the copy. tmpfs maps pages writable at a read, and their
- * neighbours with them; madvise would do it page by page, and note for each that it was used, which takes three times as long.
- */
-static void populate(const struct sfs_pool *pool, uint8_t *p, size_t n)
+/* The file pins the staging file. pool->lock held. */
+static void pin(struct sfs_pool *pool, struct sfs_staging *st, uint32_t chunk)
 {
-	if (pool->dax)
-		return; /* huge pages have it; page by page the kernel takes as long for them now as at the faults */
-	if (!pool->tmpfs) {
-		sfs_map_populate(p, n);
+	if (st->pinned[chunk / 64] & 1ull << chunk % 64)
 		return;
-	}
-	for (const uint8_t *end = p + n; p < end; p = (uint8_t *)(((uintptr_t)p | (FAULT_AROUND - 1)) + 1))
-		(void)*(const volatile uint8_t *)p;
+	st->pinned[chunk / 64] |= 1ull << chunk % 64;
+	pool->chunks[chunk].pins++;
+}
+
+int sfs_staging_adopt(struct sfs_pool *pool, struct sfs_staging *st, uint32_t chunk, uint32_t blocks)
+{
+	const int r = sfs_pool_covered(pool, blocks);
+
+	if (r < 0)
+		return r;
+	sfs_mutex_lock(&pool->lock);
+	pin(pool, st, chunk);
+	st->region_taken += blocks;
+	pool->region_blocks += blocks;
+	sfs_mutex_unlock(&pool->lock);
+	return 0;
 }
 
 /*
@@ -140,16 +146,13 @@ static int region(struct sfs_pool *pool, struct sfs_staging *st, uint32_t blocks
 		st->region_chunk = index;
 		st->region_next = c->used;
 	}
-	if (!(st->pinned[index / 64] & 1ull << index % 64)) {
-		st->pinned[index / 64] |= 1ull << index % 64;
-		c->pins++;
-	}
+	pin(pool, st, index);
 	c->used += n;
 	st->region_end = c->used;
 	st->region_taken += n;
 	pool->region_blocks += n;
 	sfs_mutex_unlock(&pool->lock);
-	populate(pool, c->base + (uint64_t)(st->region_end - n) * SFS_BLOCK, (uint64_t)n * SFS_BLOCK);
+	sfs_pool_populate(pool, c->base + (uint64_t)(st->region_end - n) * SFS_BLOCK, (uint64_t)n * SFS_BLOCK);
 	return 0;
 }
 

@@ -54,6 +54,11 @@ void sfs_staging_set(struct sfs_staging *st, uint64_t blk, sfs_block b);
  */
 sfs_block sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint32_t *n, int *err);
 /*
+ * So many blocks of a staging file, which the program has filled, are about to be the file's, as those of its region are. -ENOSPC:
+ * relink has no room for them.
+ */
+int sfs_staging_adopt(struct sfs_pool *pool, struct sfs_staging *st, uint32_t chunk, uint32_t blocks);
+/*
  * The file's records are retired: it lets go of its region and of every staging file they named, but for those in `keep` (NULL: none), which are
  * being copied to: `kept` blocks, which go on counting as taken.
  */

@@ -144,3 +144,14 @@ int sfs_view_save(struct sfs_view *v, uint64_t from, uint64_t to, uint64_t *byte
 	}
 	return r;
 }
+
+int sfs_pages_save(uint8_t *p, uint64_t n)
+{
+	struct sfs_view v = {.base = p, .len = n};
+	uint64_t bytes = 0;
+	const int r = sfs_view_save(&v, 0, n, &bytes);
+
+	if (v.saved)
+		sys_munmap(v.saved, bitmap_bytes(&v));
+	return r;
+}

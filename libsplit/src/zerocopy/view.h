@@ -38,5 +38,7 @@ void sfs_view_unmap(struct sfs_view *v);
  * What has been saved is added to *bytes.
  */
 int sfs_view_save(struct sfs_view *v, uint64_t from, uint64_t to, uint64_t *bytes);
+/* The same of whole pages that are no part of a view. */
+int sfs_pages_save(uint8_t *p, uint64_t n);
 
 #endif

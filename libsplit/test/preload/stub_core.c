@@ -367,6 +367,37 @@ int sfs_peek(int fd, off_t off, size_t len, const void **p, size_t *got)
 	return -ENOTSUP;
 }
 
+/* No volume has pools here. */
+int sfs_pool_create(int dirfd, size_t size)
+{
+	(void)dirfd, (void)size;
+	return -ENOTSUP;
+}
+
+int sfs_pool_destroy(int pool)
+{
+	(void)pool;
+	return -EINVAL;
+}
+
+int sfs_alloc(int pool, off_t off, size_t len, void **p)
+{
+	(void)pool, (void)off, (void)len, (void)p;
+	return -EINVAL;
+}
+
+int sfs_free(void *buf)
+{
+	(void)buf;
+	return -EINVAL;
+}
+
+ssize_t sfs_patch(int fd, void *buf, size_t len, off_t off)
+{
+	(void)fd, (void)buf, (void)len, (void)off;
+	return -EINVAL;
+}
+
 int sfs_unpeek(const void *p)
 {
 	(void)p;
