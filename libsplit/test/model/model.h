@@ -20,7 +20,7 @@
 	X(lseek, 6) X(ftruncate, 4) X(truncate, 2) X(fsync, 3) X(fdatasync, 1) X(dup, 2) X(dup2, 2) X(setfl, 2) \
 	X(rename, 3) X(unlink, 3) X(link, 1) X(fstat, 5) X(stat, 5) X(touch, 1) X(fallocate, 2) \
 	X(map, 1) X(map_read, 3) X(map_write, 3) X(unmap, 1) X(copy, 2) X(sendfile, 1) X(stdio_append, 1) X(stdio_read, 1) \
-	X(peek, 8) X(unpeek, 5) X(look, 4) X(tmpfile_link, 1) X(by_number, 1) X(fork, 1) X(end_peer, 1) X(exec, 1) X(spawn, 1)
+	X(peek, 8) X(unpeek, 5) X(look, 4) X(patch, 9) X(patched, 4) X(tmpfile_link, 1) X(by_number, 1) X(fork, 1) X(end_peer, 1) X(exec, 1) X(spawn, 1)
 /* clang-format on */
 
 #define OP_ENUM(name, weight) OP_##name,

@@ -34,6 +34,16 @@ static struct {
 	size_t n;
 	uint64_t was;
 } snapshots[SNAPSHOTS];
+#define BUFFERS 4
+static struct {
+	pid_t owner; /* a child of fork has none */
+	int pool;
+	struct {
+		void *p;
+		size_t n;
+		uint64_t was;
+	} buffer[BUFFERS];
+} patches;
 
 static uint64_t hash(const void *data, size_t n)
 {
@@ -266,6 +276,49 @@ static void do_look(const struct op *op, char *line)
 		snapshots[i].p = NULL;
 }
 
+/* One buffer more, in the place of another. */
+static void do_patch(const struct op *op, int index, char *line)
+{
+	const int i = (int)(op->choice % BUFFERS);
+	ssize_t r;
+	void *p;
+
+	splitfs_flags(SPLITFS_COPY);
+	if (patches.owner != getpid()) {
+		const int dir = open(".", O_RDONLY | O_DIRECTORY);
+
+		memset(&patches, 0, sizeof(patches));
+		patches.owner = getpid();
+		patches.pool = splitfs_pool_create(dir, BUFFERS * (size_t)BUF_MAX);
+		close(dir);
+	}
+	if (patches.buffer[i].p)
+		splitfs_free(patches.buffer[i].p);
+	patches.buffer[i].p = p = splitfs_alloc(patches.pool, (off_t)op->off, op->len);
+	if (!p) {
+		result(line, -1);
+		return;
+	}
+	memcpy(p, content(index, op->len), op->len);
+	r = splitfs_patch(fds[op->slot], p, op->len, (off_t)op->off);
+	patches.buffer[i].n = op->len;
+	patches.buffer[i].was = hash(p, op->len);
+	result(line, r);
+}
+
+/* Whatever has become of the file. */
+static void do_patched(const struct op *op, char *line)
+{
+	const int i = (int)(op->choice % BUFFERS);
+	void *p = patches.owner == getpid() ? patches.buffer[i].p : NULL;
+
+	if (!p) {
+		strcpy(line, "no buffer");
+		return;
+	}
+	sprintf(line, "%s", hash(p, patches.buffer[i].n) == patches.buffer[i].was ? "as it was" : "CHANGED");
+}
+
 static void do_stdio(const struct op *op, int index, char *line)
 {
 	char path[16];
@@ -464,6 +517,12 @@ static void perform_on(const struct op *op, int index, char *line)
 	case OP_look:
 	case OP_unpeek:
 		do_look(op, line);
+		break;
+	case OP_patch:
+		do_patch(op, index, line);
+		break;
+	case OP_patched:
+		do_patched(op, line);
 		break;
 	case OP_stdio_append:
 	case OP_stdio_read:
