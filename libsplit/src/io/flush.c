@@ -185,6 +185,23 @@ static int commit_first(struct sfs_inode *in)
 }
 
 /*
+ * Reflink takes the blocks out of the staging file in a transaction of its own, behind the one that gave them to the target. If that were lost and
+ * the record gone, the next to have the staging file would store to blocks that it shares: to new ones, which no journal knows of then.
+ */
+static int sync_donors(const struct sfs_inode *in)
+{
+	const struct sfs_volume *vol = in->vol;
+	int r = 0;
+
+	if (!vol->dax || vol->provider != RELINK_REFLINK)
+		return 0;
+	for (uint32_t i = 0; i < vol->pool.nchunks && r == 0; i++)
+		if (in->staging.pinned[i / 64] >> i % 64 & 1 && vol->pool.chunks[i].holes)
+			r = sys_fsync(vol->pool.chunks[i].fd);
+	return r;
+}
+
+/*
  * When may records be retired? On an emulated volume they count only while this boot lasts, and in posix mode, before a COMMIT,
  * too: as soon as the blocks are in the file. All others when the file system's journal has committed the relink. Until then they go
  * on counting, and what a replay would find are holes, which says "moved already": so the journal's turn comes later,
@@ -236,6 +253,8 @@ int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 	}
 	if (durable && in->fd >= 0) {
 		r = sys_fsync(in->fd);
+		if (r == 0)
+			r = sync_donors(in);
 		if (r < 0)
 			return r;
 		in->kdirty = false;

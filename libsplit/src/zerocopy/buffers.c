@@ -10,81 +10,55 @@
 #include "pm/map.h"
 #include "zerocopy/view.h"
 
-#define CHAINS	   4096u
 #define SLAB_BYTES (64ul << 10)
 
-struct buffer {
-	struct buffer *next; /* in its chain, or of the free ones */
-	uint8_t *p;	     /* what the program has */
-	uint64_t len;
-	struct sfs_pool *from;
-	int pool;
-	uint32_t chunk, first, blocks;
-	enum sfs_buffer_state state;
-	bool lost;
-};
-
-struct buffer_pool {
-	int number; /* 0: none */
-	struct sfs_pool *from;
-	uint64_t blocks; /* that its buffers may have */
-	uint64_t taken;
-};
-
-static struct {
-	struct sfs_mutex lock;
-	struct buffer *chain[CHAINS];
-	struct buffer *free_buffers;
-	uint32_t count;
-	struct buffer_pool pools[SFS_BUFFER_POOLS_MAX];
-	int last; /* number of a pool */
-} table = {.lock = {.brief = true}};
+struct sfs_buffer_table sfs_buffer_table = {.lock = {.brief = true}};
 
 /* A handler of this thread may use buffers, too. */
 static uint64_t lock_table(void)
 {
 	const uint64_t signals = sfs_signals_block();
 
-	sfs_mutex_lock(&table.lock);
+	sfs_mutex_lock(&sfs_buffer_table.lock);
 	return signals;
 }
 
 static void unlock_table(uint64_t signals)
 {
-	sfs_mutex_unlock(&table.lock);
+	sfs_mutex_unlock(&sfs_buffer_table.lock);
 	sfs_signals_restore(signals);
 }
 
-static struct buffer **chain_of(const void *p)
+static struct sfs_buffer **chain_of(const void *p)
 {
-	return &table.chain[(uintptr_t)p * SFS_HASH_FACTOR >> 52];
+	return &sfs_buffer_table.chain[(uintptr_t)p * SFS_HASH_FACTOR >> 52];
 }
-_Static_assert(CHAINS == 1u << (64 - 52), "the upper bits of a hash are a chain");
+_Static_assert(SFS_BUFFER_CHAINS == 1u << (64 - 52), "the upper bits of a hash are a chain");
 
-static struct buffer *find_locked(const void *p)
+static struct sfs_buffer *find_locked(const void *p)
 {
-	struct buffer *b = *chain_of(p);
+	struct sfs_buffer *b = *chain_of(p);
 
 	while (b && b->p != p)
 		b = b->next;
 	return b;
 }
 
-static struct buffer_pool *pool_locked(int number)
+static struct sfs_buffer_pool *pool_locked(int number)
 {
 	for (uint32_t i = 0; number > 0 && i < SFS_BUFFER_POOLS_MAX; i++)
-		if (table.pools[i].number == number)
-			return &table.pools[i];
+		if (sfs_buffer_table.pools[i].number == number)
+			return &sfs_buffer_table.pools[i];
 	return NULL;
 }
 
 /* The blocks of a buffer, which are its own alone. */
-static uint8_t *blocks_of(const struct buffer *b)
+static uint8_t *blocks_of(const struct sfs_buffer *b)
 {
 	return b->p - (uintptr_t)b->p % SFS_BLOCK;
 }
 
-static uint64_t bytes_of(const struct buffer *b)
+static uint64_t bytes_of(const struct sfs_buffer *b)
 {
 	return (uint64_t)b->blocks * SFS_BLOCK;
 }
@@ -95,7 +69,7 @@ static int protect(void *p, uint64_t n, int prot)
 }
 
 /* Its addresses stay taken, as those of the staging file do, and have no memory any more. */
-static void bar(const struct buffer *b)
+static void bar(const struct sfs_buffer *b)
 {
 	sys_mmap(blocks_of(b), bytes_of(b), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
@@ -108,13 +82,14 @@ int sfs_buffers_create(struct sfs_pool *from, uint64_t bytes)
 	int number = -ENOSPC;
 
 	for (uint32_t i = 0; number < 0 && i < SFS_BUFFER_POOLS_MAX; i++) {
-		if (table.pools[i].number)
+		if (sfs_buffer_table.pools[i].number)
 			continue;
 		do
-			table.last = table.last == SFS_POOL_NUMBERS - 1 ? 1 : table.last + 1;
-		while (pool_locked(table.last));
-		number = table.last;
-		table.pools[i] = (struct buffer_pool){number, from, bytes / SFS_BLOCK + (bytes % SFS_BLOCK != 0), 0};
+			sfs_buffer_table.last = sfs_buffer_table.last == SFS_POOL_NUMBERS - 1 ? 1 : sfs_buffer_table.last + 1;
+		while (pool_locked(sfs_buffer_table.last));
+		number = sfs_buffer_table.last;
+		sfs_buffer_table.pools[i] =
+			(struct sfs_buffer_pool){number, from, bytes / SFS_BLOCK + (bytes % SFS_BLOCK != 0), 0};
 	}
 	unlock_table(signals);
 	return number;
@@ -123,11 +98,11 @@ int sfs_buffers_create(struct sfs_pool *from, uint64_t bytes)
 int sfs_buffers_destroy(int number)
 {
 	const uint64_t signals = lock_table();
-	struct buffer_pool *pool = pool_locked(number);
+	struct sfs_buffer_pool *pool = pool_locked(number);
 	const int r = !pool ? -EINVAL : pool->taken > 0 ? -EBUSY : 0;
 
 	if (r == 0)
-		*pool = (struct buffer_pool){0};
+		*pool = (struct sfs_buffer_pool){0};
 	unlock_table(signals);
 	return r;
 }
@@ -135,7 +110,7 @@ int sfs_buffers_destroy(int number)
 struct sfs_pool *sfs_buffers_from(int number)
 {
 	const uint64_t signals = lock_table();
-	const struct buffer_pool *pool = pool_locked(number);
+	const struct sfs_buffer_pool *pool = pool_locked(number);
 	struct sfs_pool *from = pool ? pool->from : NULL;
 
 	unlock_table(signals);
@@ -144,53 +119,53 @@ struct sfs_pool *sfs_buffers_from(int number)
 
 /* ---- buffers */
 
-static struct buffer *new_locked(void)
+static struct sfs_buffer *new_locked(void)
 {
-	struct buffer *b = table.free_buffers;
+	struct sfs_buffer *b = sfs_buffer_table.free_buffers;
 
 	if (!b) {
 		b = sys_mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (sys_is_err(b))
 			return NULL;
 		for (size_t i = 0; i < SLAB_BYTES / sizeof(*b); i++) {
-			b[i].next = table.free_buffers;
-			table.free_buffers = &b[i];
+			b[i].next = sfs_buffer_table.free_buffers;
+			sfs_buffer_table.free_buffers = &b[i];
 		}
-		b = table.free_buffers;
+		b = sfs_buffer_table.free_buffers;
 	}
-	table.free_buffers = b->next;
+	sfs_buffer_table.free_buffers = b->next;
 	return b;
 }
 
-static int alloc_locked(struct buffer_pool *pool, uint64_t off, uint64_t len, uint32_t blocks, struct buffer **out)
+static int alloc_locked(struct sfs_buffer_pool *pool, uint64_t off, uint64_t len, uint32_t blocks, struct sfs_buffer **out)
 {
 	uint32_t chunk, first;
-	struct buffer *b;
+	struct sfs_buffer *b;
 	int r;
 
-	if (table.count == SFS_BUFFERS_MAX || blocks > pool->blocks - pool->taken)
+	if (sfs_buffer_table.count == SFS_BUFFERS_MAX || blocks > pool->blocks - pool->taken)
 		return -ENOSPC;
 	b = new_locked();
 	if (!b)
 		return -ENOMEM;
 	r = sfs_chunk_take(pool->from, blocks, &chunk, &first);
 	if (r < 0) {
-		b->next = table.free_buffers;
-		table.free_buffers = b;
+		b->next = sfs_buffer_table.free_buffers;
+		sfs_buffer_table.free_buffers = b;
 		return r;
 	}
-	*b = (struct buffer){.p = pool->from->chunks[chunk].base + (uint64_t)first * SFS_BLOCK + off % SFS_BLOCK,
-			     .len = len,
-			     .from = pool->from,
-			     .pool = pool->number,
-			     .chunk = chunk,
-			     .first = first,
-			     .blocks = blocks,
-			     .state = SFS_BUFFER_OPEN};
+	*b = (struct sfs_buffer){.p = pool->from->chunks[chunk].base + (uint64_t)first * SFS_BLOCK + off % SFS_BLOCK,
+				 .len = len,
+				 .from = pool->from,
+				 .pool = pool->number,
+				 .chunk = chunk,
+				 .first = first,
+				 .blocks = blocks,
+				 .state = SFS_BUFFER_OPEN};
 	b->next = *chain_of(b->p);
 	*chain_of(b->p) = b;
 	pool->taken += blocks;
-	table.count++;
+	sfs_buffer_table.count++;
 	*out = b;
 	return 0;
 }
@@ -199,8 +174,8 @@ int sfs_buffer_alloc(int number, uint64_t off, uint64_t len, uint32_t *blocks, v
 {
 	const uint64_t need = (off % SFS_BLOCK + len + SFS_BLOCK - 1) / SFS_BLOCK;
 	const uint64_t signals = lock_table();
-	struct buffer_pool *pool = pool_locked(number);
-	struct buffer *b = NULL;
+	struct sfs_buffer_pool *pool = pool_locked(number);
+	struct sfs_buffer *b = NULL;
 	int r = -EINVAL;
 
 	if (pool)
@@ -217,16 +192,16 @@ int sfs_buffer_alloc(int number, uint64_t off, uint64_t len, uint32_t *blocks, v
  * What was not moved after all is still staged there, and read by us. When that is not to be had its private memory stays, which is
  * the same bytes.
  */
-static void show_chunk(const struct buffer *b)
+static void show_chunk(const struct sfs_buffer *b)
 {
 	sfs_map_staging_again(b->from->dax, blocks_of(b), bytes_of(b), b->from->chunks[b->chunk].fd,
 			      (uint64_t)b->first * SFS_BLOCK);
 }
 
-static void free_locked(struct buffer *b)
+static void free_locked(struct sfs_buffer *b)
 {
-	struct buffer_pool *pool = pool_locked(b->pool);
-	struct buffer **at = chain_of(b->p);
+	struct sfs_buffer_pool *pool = pool_locked(b->pool);
+	struct sfs_buffer **at = chain_of(b->p);
 
 	while (*at != b)
 		at = &(*at)->next;
@@ -238,11 +213,11 @@ static void free_locked(struct buffer *b)
 	if (!b->lost)
 		sfs_chunk_give(b->from, b->chunk, b->first, b->blocks, b->state == SFS_BUFFER_OPEN);
 	pool->taken -= b->blocks;
-	table.count--;
+	sfs_buffer_table.count--;
 	b->p = NULL;
 	b->state = SFS_BUFFER_FREE;
-	b->next = table.free_buffers;
-	table.free_buffers = b;
+	b->next = sfs_buffer_table.free_buffers;
+	sfs_buffer_table.free_buffers = b;
 }
 
 bool sfs_buffer_known(const void *p)
@@ -257,7 +232,7 @@ bool sfs_buffer_known(const void *p)
 int sfs_buffer_free(void *p)
 {
 	const uint64_t signals = lock_table();
-	struct buffer *b = p ? find_locked(p) : NULL;
+	struct sfs_buffer *b = p ? find_locked(p) : NULL;
 	const int r = !b ? -EINVAL : b->state == SFS_BUFFER_PATCHING ? -EBUSY : 0;
 
 	if (r == 0)
@@ -268,7 +243,7 @@ int sfs_buffer_free(void *p)
 
 /* ---- patching */
 
-static int begin_locked(struct buffer *b, uint64_t len, uint64_t off, const struct sfs_pool *of)
+static int begin_locked(struct sfs_buffer *b, uint64_t len, uint64_t off, const struct sfs_pool *of)
 {
 	int r;
 
@@ -291,7 +266,7 @@ static int begin_locked(struct buffer *b, uint64_t len, uint64_t off, const stru
 int sfs_buffer_begin(const void *p, uint64_t len, uint64_t off, const struct sfs_pool *of, bool *lost)
 {
 	const uint64_t signals = lock_table();
-	struct buffer *b = p ? find_locked(p) : NULL;
+	struct sfs_buffer *b = p ? find_locked(p) : NULL;
 	const int r = b ? begin_locked(b, len, off, of) : -EINVAL;
 
 	*lost = b && b->lost;
@@ -302,7 +277,7 @@ int sfs_buffer_begin(const void *p, uint64_t len, uint64_t off, const struct sfs
 void sfs_buffer_end(const void *p, bool patched)
 {
 	const uint64_t signals = lock_table();
-	struct buffer *b = find_locked(p);
+	struct sfs_buffer *b = find_locked(p);
 
 	/* Another one by now, or none: this is the child of a fork. */
 	if (b && b->state == SFS_BUFFER_PATCHING) {
@@ -316,7 +291,7 @@ void sfs_buffer_end(const void *p, bool patched)
 int sfs_buffer_adopt(const void *p, const void *at, uint32_t n, struct sfs_staging *st, sfs_block *out)
 {
 	const uint64_t signals = lock_table();
-	struct buffer *b = find_locked(p);
+	struct sfs_buffer *b = find_locked(p);
 	int r = b && b->state == SFS_BUFFER_PATCHING && !b->lost ? 0 : -ESTALE;
 
 	if (r == 0)
@@ -335,8 +310,8 @@ int sfs_buffers_save_slow(struct sfs_pool *from, uint32_t chunk, uint32_t first,
 	const uint64_t signals = lock_table();
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < CHAINS; i++) {
-		for (struct buffer *b = table.chain[i]; b && r == 0; b = b->next) {
+	for (uint32_t i = 0; r == 0 && i < SFS_BUFFER_CHAINS; i++) {
+		for (struct sfs_buffer *b = sfs_buffer_table.chain[i]; b && r == 0; b = b->next) {
 			if (b->state != SFS_BUFFER_PATCHED || b->from != from || b->chunk != chunk || b->lost ||
 			    first >= b->first + b->blocks || b->first >= first + n)
 				continue;
@@ -350,7 +325,7 @@ int sfs_buffers_save_slow(struct sfs_pool *from, uint32_t chunk, uint32_t first,
 	return r;
 }
 
-static void lose_locked(struct buffer *b)
+static void lose_locked(struct sfs_buffer *b)
 {
 	uint8_t *const p = blocks_of(b);
 	const uint64_t n = bytes_of(b);
@@ -369,8 +344,8 @@ void sfs_buffers_lost(struct sfs_pool *from)
 {
 	const uint64_t signals = lock_table();
 
-	for (uint32_t i = 0; i < CHAINS; i++) {
-		for (struct buffer *b = table.chain[i]; b; b = b->next) {
+	for (uint32_t i = 0; i < SFS_BUFFER_CHAINS; i++) {
+		for (struct sfs_buffer *b = sfs_buffer_table.chain[i]; b; b = b->next) {
 			if (b->from != from || b->lost)
 				continue;
 			lose_locked(b);
@@ -382,6 +357,6 @@ void sfs_buffers_lost(struct sfs_pool *from)
 
 void sfs_buffers_forget(void)
 {
-	memset(&table, 0, sizeof(table));
-	table.lock.brief = true;
+	memset(&sfs_buffer_table, 0, sizeof(sfs_buffer_table));
+	sfs_buffer_table.lock.brief = true;
 }

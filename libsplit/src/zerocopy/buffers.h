@@ -27,6 +27,36 @@
 
 enum sfs_buffer_state { SFS_BUFFER_FREE, SFS_BUFFER_OPEN, SFS_BUFFER_PATCHING, SFS_BUFFER_PATCHED, SFS_BUFFER_SAVED };
 
+struct sfs_buffer {
+	struct sfs_buffer *next; /* in its chain, or of the free ones */
+	uint8_t *p;		 /* what the program has */
+	uint64_t len;
+	struct sfs_pool *from;
+	int pool;
+	uint32_t chunk, first, blocks;
+	enum sfs_buffer_state state;
+	bool lost;
+};
+
+struct sfs_buffer_pool {
+	int number; /* 0: none */
+	struct sfs_pool *from;
+	uint64_t blocks; /* that its buffers may have */
+	uint64_t taken;
+};
+
+/* Those of the process. */
+#define SFS_BUFFER_CHAINS 4096u
+struct sfs_buffer_table {
+	struct sfs_mutex lock;
+	struct sfs_buffer *chain[SFS_BUFFER_CHAINS];
+	struct sfs_buffer *free_buffers;
+	uint32_t count;
+	struct sfs_buffer_pool pools[SFS_BUFFER_POOLS_MAX];
+	int last; /* number of a pool */
+};
+extern struct sfs_buffer_table sfs_buffer_table __attribute__((visibility("hidden")));
+
 /* A pool of `bytes` out of these staging files: its number, or -ENOSPC: there are too many. */
 int sfs_buffers_create(struct sfs_pool *from, uint64_t bytes);
 /* 0; -EINVAL: there is no such pool; -EBUSY: it has buffers. */

@@ -6,21 +6,12 @@
 #include <sys/mman.h>
 
 #include "base/hash.h"
-#include "base/lock.h"
 #include "base/sys.h"
 
 #define PAGE	   4096ull
-#define CHAINS	   4096u
 #define SLAB_BYTES (64ul << 10)
 
-/* All pins of the process by address, and objects that are free. Chains are also followed without the lock. */
-static struct {
-	struct sfs_mutex lock;
-	struct sfs_pin *chain[CHAINS];
-	struct sfs_pin *free_pins;
-	struct sfs_view *free_views;
-	uint32_t count;
-} table = {.lock = {.brief = true}};
+struct sfs_pin_table sfs_pin_table = {.lock = {.brief = true}};
 
 static uint64_t page_down(uint64_t off)
 {
@@ -34,9 +25,9 @@ static uint64_t page_up(uint64_t off)
 
 static struct sfs_pin **chain_of(const void *p)
 {
-	return &table.chain[(uintptr_t)p * SFS_HASH_FACTOR >> 52];
+	return &sfs_pin_table.chain[(uintptr_t)p * SFS_HASH_FACTOR >> 52];
 }
-_Static_assert(CHAINS == 1u << (64 - 52), "the upper bits of a hash are a chain");
+_Static_assert(SFS_PIN_CHAINS == 1u << (64 - 52), "the upper bits of a hash are a chain");
 
 /* Objects are never unmapped: who follows a chain without the lock finds a pin behind every pointer. */
 static void *slab(void)
@@ -48,19 +39,19 @@ static void *slab(void)
 
 static struct sfs_pin *free_pin_locked(void)
 {
-	struct sfs_pin *pin = table.free_pins;
+	struct sfs_pin *pin = sfs_pin_table.free_pins;
 
 	if (!pin) {
 		pin = slab();
 		if (!pin)
 			return NULL;
 		for (size_t i = 0; i < SLAB_BYTES / sizeof(*pin); i++) {
-			pin[i].next_hash = table.free_pins;
-			table.free_pins = &pin[i];
+			pin[i].next_hash = sfs_pin_table.free_pins;
+			sfs_pin_table.free_pins = &pin[i];
 		}
-		pin = table.free_pins;
+		pin = sfs_pin_table.free_pins;
 	}
-	table.free_pins = pin->next_hash;
+	sfs_pin_table.free_pins = pin->next_hash;
 	return pin;
 }
 
@@ -68,27 +59,27 @@ static struct sfs_view *view_alloc(void)
 {
 	struct sfs_view *v;
 
-	sfs_mutex_take(&table.lock);
-	v = table.free_views;
+	sfs_mutex_take(&sfs_pin_table.lock);
+	v = sfs_pin_table.free_views;
 	if (!v && (v = slab()) != NULL) {
 		for (size_t i = 0; i < SLAB_BYTES / sizeof(*v); i++) {
-			v[i].next = table.free_views;
-			table.free_views = &v[i];
+			v[i].next = sfs_pin_table.free_views;
+			sfs_pin_table.free_views = &v[i];
 		}
-		v = table.free_views;
+		v = sfs_pin_table.free_views;
 	}
 	if (v)
-		table.free_views = v->next;
-	sfs_mutex_drop(&table.lock);
+		sfs_pin_table.free_views = v->next;
+	sfs_mutex_drop(&sfs_pin_table.lock);
 	return v;
 }
 
 static void view_free(struct sfs_view *v)
 {
-	sfs_mutex_take(&table.lock);
-	v->next = table.free_views;
-	table.free_views = v;
-	sfs_mutex_drop(&table.lock);
+	sfs_mutex_take(&sfs_pin_table.lock);
+	v->next = sfs_pin_table.free_views;
+	sfs_pin_table.free_views = v;
+	sfs_mutex_drop(&sfs_pin_table.lock);
 }
 
 /* Out of the list of its file, and unmapped. It has no pins. */
@@ -138,11 +129,11 @@ static struct sfs_pin *find_locked(const void *file, const void *p)
 /* A new one, not in any list but the table's chain yet. */
 static struct sfs_pin *pin_new_locked(void *file, struct sfs_view *v, const uint8_t *p)
 {
-	struct sfs_pin *pin = table.count < SFS_PINS_MAX ? free_pin_locked() : NULL, **chain = chain_of(p);
+	struct sfs_pin *pin = sfs_pin_table.count < SFS_PINS_MAX ? free_pin_locked() : NULL, **chain = chain_of(p);
 
 	if (!pin)
 		return NULL;
-	__atomic_store_n(&table.count, table.count + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&sfs_pin_table.count, sfs_pin_table.count + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&pin->file, file, __ATOMIC_RELAXED);
 	__atomic_store_n(&pin->p, p, __ATOMIC_RELAXED);
 	pin->view = v;
@@ -171,12 +162,12 @@ int sfs_pin(struct sfs_pins *pins, void *file, int fd, uint64_t off, uint64_t en
 	if (!v)
 		return err;
 	*p = v->base + off;
-	sfs_mutex_take(&table.lock);
+	sfs_mutex_take(&sfs_pin_table.lock);
 	pin = find_locked(file, *p);
 	if (!pin)
 		pin = pin_new_locked(file, v, *p);
-	full = table.count == SFS_PINS_MAX;
-	sfs_mutex_drop(&table.lock);
+	full = sfs_pin_table.count == SFS_PINS_MAX;
+	sfs_mutex_drop(&sfs_pin_table.lock);
 	if (!pin)
 		return full ? -ENOSPC : -ENOMEM;
 	if (pin->count++ == 0) {
@@ -198,7 +189,7 @@ void *sfs_pin_file(const void *p)
 	void *file = NULL;
 
 	/* It may be taken out and put into another chain meanwhile, in any of which it ends: then the lock tells. */
-	for (unsigned n = 0; pin && !file && n < CHAINS; n++) {
+	for (unsigned n = 0; pin && !file && n < SFS_PIN_CHAINS; n++) {
 		if (__atomic_load_n(&pin->p, __ATOMIC_RELAXED) == p)
 			file = __atomic_load_n(&pin->file, __ATOMIC_RELAXED);
 		pin = __atomic_load_n(&pin->next_hash, __ATOMIC_ACQUIRE);
@@ -206,11 +197,11 @@ void *sfs_pin_file(const void *p)
 	if (!file) {
 		const uint64_t signals = sfs_signals_block();
 
-		sfs_mutex_take(&table.lock);
+		sfs_mutex_take(&sfs_pin_table.lock);
 		for (pin = *chain_of(p); pin && pin->p != p; pin = pin->next_hash)
 			;
 		file = pin ? pin->file : NULL;
-		sfs_mutex_drop(&table.lock);
+		sfs_mutex_drop(&sfs_pin_table.lock);
 		sfs_signals_restore(signals);
 	}
 	return file;
@@ -226,15 +217,15 @@ static void pin_end(struct sfs_pins *pins, struct sfs_pin *pin)
 	if (pin->next)
 		pin->next->prev = pin->prev;
 	pin->state = SFS_PIN_FREE;
-	sfs_mutex_take(&table.lock);
+	sfs_mutex_take(&sfs_pin_table.lock);
 	while (*at != pin)
 		at = &(*at)->next_hash;
 	__atomic_store_n(at, pin->next_hash, __ATOMIC_RELAXED);
 	__atomic_store_n(&pin->p, NULL, __ATOMIC_RELAXED);
-	__atomic_store_n(&pin->next_hash, table.free_pins, __ATOMIC_RELAXED);
-	table.free_pins = pin;
-	__atomic_store_n(&table.count, table.count - 1, __ATOMIC_RELAXED);
-	sfs_mutex_drop(&table.lock);
+	__atomic_store_n(&pin->next_hash, sfs_pin_table.free_pins, __ATOMIC_RELAXED);
+	sfs_pin_table.free_pins = pin;
+	__atomic_store_n(&sfs_pin_table.count, sfs_pin_table.count - 1, __ATOMIC_RELAXED);
+	sfs_mutex_drop(&sfs_pin_table.lock);
 }
 
 int sfs_unpin(struct sfs_pins *pins, void *file, const void *p)
@@ -242,9 +233,9 @@ int sfs_unpin(struct sfs_pins *pins, void *file, const void *p)
 	struct sfs_pin *pin;
 	struct sfs_view *v;
 
-	sfs_mutex_take(&table.lock);
+	sfs_mutex_take(&sfs_pin_table.lock);
 	pin = find_locked(file, p);
-	sfs_mutex_drop(&table.lock);
+	sfs_mutex_drop(&sfs_pin_table.lock);
 	if (!pin)
 		return -EINVAL;
 	if (--pin->count > 0)
@@ -322,10 +313,10 @@ void sfs_pins_inherit(struct sfs_pins *pins)
 
 bool sfs_pins_any(void)
 {
-	return __atomic_load_n(&table.count, __ATOMIC_RELAXED) > 0;
+	return __atomic_load_n(&sfs_pin_table.count, __ATOMIC_RELAXED) > 0;
 }
 
 void sfs_pins_forget_locks(void)
 {
-	table.lock = (struct sfs_mutex){.brief = true};
+	sfs_pin_table.lock = (struct sfs_mutex){.brief = true};
 }

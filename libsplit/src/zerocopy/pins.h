@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/lock.h"
 #include "zerocopy/view.h"
 
 #define SFS_PINS_MAX 65536u /* of the process */
@@ -38,6 +39,17 @@ struct sfs_pin {
 	uint32_t count;	   /* how often it is to be given back */
 	enum sfs_pin_state state;
 };
+
+/* All pins of the process by address, and objects that are free. Chains are also followed without the lock. */
+#define SFS_PIN_CHAINS 4096u
+struct sfs_pin_table {
+	struct sfs_mutex lock;
+	struct sfs_pin *chain[SFS_PIN_CHAINS];
+	struct sfs_pin *free_pins;
+	struct sfs_view *free_views;
+	uint32_t count;
+};
+extern struct sfs_pin_table sfs_pin_table __attribute__((visibility("hidden")));
 
 /* Of one file. */
 struct sfs_pins {

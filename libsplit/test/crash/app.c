@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -39,12 +40,22 @@ static struct model_op *begin(struct app *a, const char *what)
 	return op;
 }
 
+/* What the program looks at stays what it is. */
+static void look(const struct app *a)
+{
+	for (int i = 0; i < KEPT; i++)
+		if (a->kept[i].p && memcmp(a->kept[i].p, a->kept[i].was, a->kept[i].n) != 0)
+			FAIL("%s: after %s a %s has changed", a->r->workload, a->r->h.op[a->n].what,
+			     a->kept[i].buffer ? "buffer" : "snapshot");
+}
+
 static void end(struct app *a)
 {
 	const struct model_op *op = &a->r->h.op[a->n];
 	const uint64_t key[4] = {(uint64_t)op->file, op->off, op->len, hash_bytes(3, op->what, strlen(op->what))};
 
 	record_op(EV_END, (uint32_t)a->n);
+	look(a);
 	a->n++;
 	a->r->h.n = (uint32_t)a->n;
 	a->r->prefix[a->n] = hash_bytes(a->r->prefix[a->n - 1], key, sizeof(key));
@@ -160,6 +171,88 @@ void app_writev(struct app *a, int s, uint64_t off, const uint8_t *p, const uint
 	op->syncs = flags != 0;
 	model_write(a->m, op->file, off, p, op->len);
 	CHECK_EQ(must(sfs_writev(a->slot[s].fd, iov, 3, (off_t)off, flags), "writev"), op->len);
+	end(a);
+}
+
+static void keep(struct app *a, const void *p, size_t n, bool buffer)
+{
+	int i = 0;
+
+	while (i < KEPT && a->kept[i].p)
+		i++;
+	CHECK(i < KEPT);
+	a->kept[i] = (struct kept){.p = p, .n = n, .was = malloc(n), .buffer = buffer};
+	CHECK(a->kept[i].was);
+	memcpy(a->kept[i].was, p, n);
+}
+
+bool app_keeps(const struct app *a)
+{
+	return a->kept[0].p;
+}
+
+/* Not a call that is checked: the pool is made before, and the buffer filled. */
+static uint8_t *buffer(struct app *a, uint64_t off, const void *p, uint64_t n)
+{
+	void *buf = NULL;
+
+	if (!a->pool) {
+		const int dir = kern_open(AT_FDCWD, "/v", O_RDONLY | O_DIRECTORY, 0);
+
+		a->pool = (int)must(sfs_pool_create(dir, 1 << 20), "pool");
+		kern_call(SYS_close, dir, 0, 0, 0, 0, 0, NULL);
+	}
+	must(sfs_alloc(a->pool, (off_t)off, n, &buf), "alloc");
+	record_store(buf, p, n);
+	return buf;
+}
+
+void app_patch(struct app *a, int s, uint64_t off, const void *p, uint64_t n, bool kept)
+{
+	struct model_op *op = begin(a, "patch");
+	uint8_t *buf;
+
+	op->file = a->slot[s].file;
+	op->off = off;
+	op->len = n;
+	op->writes = true;
+	op->shared = a->slot[OTHER].fd >= 0;
+	model_write(a->m, op->file, off, p, n);
+	buf = buffer(a, off, p, n);
+	CHECK_EQ(must(sfs_patch(a->slot[s].fd, buf, n, (off_t)off), "patch"), n);
+	if (kept)
+		keep(a, buf, n, true);
+	else
+		must(sfs_free(buf), "free");
+	end(a);
+}
+
+void app_peek(struct app *a, int s)
+{
+	const uint64_t size = a->r->h.state[a->n].file[a->slot[s].file].size;
+	const void *p = NULL;
+	size_t got = 0;
+	int r;
+
+	begin(a, "peek");
+	r = sfs_peek(a->slot[s].fd, 0, KERN_FILE_BLOCKS * KERN_BLOCK, &p, &got);
+	/* Another process has the file, too; or it has holes. */
+	if (r != -ENOTSUP && r != SFS_PEEK_COPY) {
+		must(r, "peek");
+		CHECK_EQ(got, size);
+		if (p)
+			keep(a, p, got, false);
+	}
+	end(a);
+}
+
+void app_let_go(struct app *a)
+{
+	begin(a, "let go");
+	must(a->kept[0].buffer ? sfs_free((void *)a->kept[0].p) : sfs_unpeek(a->kept[0].p), "let go");
+	free(a->kept[0].was);
+	memmove(a->kept, a->kept + 1, (KEPT - 1) * sizeof(a->kept[0]));
+	a->kept[KEPT - 1] = (struct kept){0};
 	end(a);
 }
 

@@ -8,6 +8,7 @@
 #define SLOTS 8
 #define A     0
 #define B     1
+#define KEPT  4
 #define OTHER 2 /* A, as the second process has it open */
 
 struct app {
@@ -19,6 +20,14 @@ struct app {
 		int file;
 		char path[24]; /* empty: it has no name any more */
 	} slot[SLOTS];
+	/* What the program looks at: snapshots, and buffers that it has patched. It is the same after each call. */
+	struct kept {
+		const uint8_t *p; /* NULL: nothing */
+		uint8_t *was;
+		size_t n;
+		bool buffer;
+	} kept[KEPT];
+	int pool; /* 0: none yet */
 };
 
 int app_open(struct app *a, const char *path, bool create);
@@ -31,6 +40,13 @@ void app_write(struct app *a, int slot, uint64_t off, const void *p, uint64_t n)
 /* At the end of the file, by the file offset: the short way of small appends. */
 void app_append(struct app *a, int slot, const void *p, uint64_t n);
 void app_writev(struct app *a, int slot, uint64_t off, const uint8_t *p, const uint32_t n[3], int flags);
+/* A buffer of the bytes becomes the file's; it is given back at once, or kept. */
+void app_patch(struct app *a, int slot, uint64_t off, const void *p, uint64_t n, bool keep);
+/* A snapshot of all of it, where there is one without a copy. */
+void app_peek(struct app *a, int slot);
+/* Whatever was kept first is given back. */
+void app_let_go(struct app *a);
+bool app_keeps(const struct app *a);
 void app_truncate(struct app *a, int slot, uint64_t size);
 void app_fallocate(struct app *a, int slot, int mode, uint64_t off, uint64_t n);
 void app_fsync(struct app *a, int slot, bool data_only);

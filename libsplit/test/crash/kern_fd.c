@@ -54,8 +54,9 @@ static struct mapping {
 	int prot;
 	bool sync;			 /* MAP_SYNC */
 	bool stored[KERN_FILE_BLOCKS];	 /* the page was made writable */
-	uint16_t page[KERN_FILE_BLOCKS]; /* what it shows */
+	uint16_t page[KERN_FILE_BLOCKS]; /* what it shows; KERN_PRIVATE: memory of the process */
 } mappings[MAPPINGS];
+#define KERN_PRIVATE 0xffffu
 
 /* What the library got of anonymous memory: given back when the process is forgotten. */
 static struct {
@@ -153,7 +154,7 @@ void kern_remap(uint32_t ino)
 			uint8_t *at = m->addr + (size_t)k * KERN_BLOCK;
 			void *p;
 
-			if (m->page[k] == b)
+			if (m->page[k] == b || m->page[k] == KERN_PRIVATE)
 				continue;
 			if (b)
 				p = __real_mmap(at, KERN_BLOCK, m->prot, MAP_SHARED | MAP_FIXED, record_memfd(),
@@ -168,11 +169,58 @@ void kern_remap(uint32_t ino)
 	}
 }
 
-static long map(size_t len, int prot, int flags, int fd, off_t off)
+/* The mapping that has the page of p, and which one that is; NULL. */
+static struct mapping *mapping_of(const void *p, size_t *page)
+{
+	const uint8_t *q = p;
+
+	for (int i = 0; i < MAPPINGS; i++) {
+		struct mapping *m = &mappings[i];
+
+		*page = (size_t)(q - m->addr) / KERN_BLOCK;
+		if (m->addr && q >= m->addr && q < m->addr + m->len && *page < KERN_FILE_BLOCKS)
+			return m;
+	}
+	return NULL;
+}
+
+/* Memory of the process takes the place of pages of a mapping. */
+static long move_to(void *from, size_t len, void *to)
+{
+	size_t page;
+	struct mapping *m = mapping_of(to, &page);
+
+	CHECK(m && page + len / KERN_BLOCK <= KERN_FILE_BLOCKS);
+	for (int i = 0; i < ANONYMOUS; i++)
+		if (anonymous[i].p == from)
+			anonymous[i].p = NULL;
+	CHECK(mremap(from, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+	for (size_t k = 0; k < len / KERN_BLOCK; k++)
+		m->page[page + k] = KERN_PRIVATE;
+	return (long)to;
+}
+
+/* And they are the file's again. */
+static long map_again(void *p, size_t len, uint32_t ino, off_t off)
+{
+	size_t page;
+	struct mapping *m = mapping_of(p, &page);
+
+	CHECK(m && m->ino == ino && page == (size_t)off / KERN_BLOCK && page + len / KERN_BLOCK <= KERN_FILE_BLOCKS);
+	for (size_t k = 0; k < len / KERN_BLOCK; k++)
+		m->page[page + k] = KERN_BLOCKS; /* none that there is */
+	kern_remap(ino);
+	return (long)p;
+}
+
+static long map(void *at, size_t len, int prot, int flags, int fd, off_t off)
 {
 	const uint32_t ino = kern_fd_ino(fd);
 	void *p;
 	int i;
+
+	if (flags & MAP_FIXED)
+		return map_again(at, len, ino, off);
 
 	if (flags & MAP_ANONYMOUS) {
 		p = __real_mmap(NULL, len, prot, flags, -1, 0);
@@ -231,7 +279,8 @@ bool kern_address(const void *p, uint64_t *at, size_t *n, uint32_t *ino)
 		const struct mapping *m = &mappings[i];
 		const size_t in = (size_t)(q - m->addr);
 
-		if (!m->addr || q < m->addr || in >= m->len || in / KERN_BLOCK >= KERN_FILE_BLOCKS || !m->page[in / KERN_BLOCK])
+		if (!m->addr || q < m->addr || in >= m->len || in / KERN_BLOCK >= KERN_FILE_BLOCKS ||
+		    !m->page[in / KERN_BLOCK] || m->page[in / KERN_BLOCK] == KERN_PRIVATE)
 			continue;
 		*at = (uint64_t)m->page[in / KERN_BLOCK] * KERN_BLOCK + in % KERN_BLOCK;
 		*n = KERN_BLOCK - in % KERN_BLOCK;
@@ -496,11 +545,14 @@ long kern_call(long n, long a, long b, long c, long d, long e, long f, void *sit
 	case SYS_ioctl:
 		return ioctl_of((int)a, (unsigned long)b, (void *)c);
 	case SYS_mmap:
-		return map((size_t)b, (int)c, (int)d, (int)e, f);
+		return map((void *)a, (size_t)b, (int)c, (int)d, (int)e, f);
 	case SYS_munmap:
 		return unmap((void *)a, (size_t)b);
 	case SYS_mremap:
-		return remap_anonymous((void *)a, (size_t)b, (size_t)c);
+		return d & MREMAP_FIXED ? move_to((void *)a, (size_t)b, (void *)e)
+					: remap_anonymous((void *)a, (size_t)b, (size_t)c);
+	case SYS_mprotect:
+		return mprotect((void *)a, (size_t)b, (int)c) < 0 ? -errno : 0;
 	case SYS_unlinkat:
 		return kern_unlink((int)a, (const char *)b, (int)c);
 	case SYS_renameat2:

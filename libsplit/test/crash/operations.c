@@ -58,6 +58,13 @@ static const struct {
 	{'z', "append 64 bytes to A until the log is full"},
 	{'Q', "other files' records fill the log to its last slot"},
 	{'|', "from here on another thread writes to A, somewhere else: writes go beside others"},
+	{'C', "patch 8192 bytes of A at a block"},
+	{'H', "patch 9000 bytes of A at 1000"},
+	{'N', "patch 5000 bytes to the end of A"},
+	{'M', "patch 36864 bytes behind the end of A, at a block"},
+	{'I', "patch 8192 bytes of A at its beginning and keep the buffer"},
+	{'V', "take a snapshot of A and keep it"},
+	{'W', "give back the snapshot or buffer that was kept first"},
 	{'E', "the service thread has a turn while another thread holds the lock of checkpoints"},
 };
 
@@ -165,6 +172,7 @@ static bool pointless(const struct app *a, char letter)
 
 	return now(a)->file[a->slot[A].file].size > (KERN_FILE_BLOCKS - 12) * KERN_BLOCK ||
 	       (!named && strchr("crRlXUq234567", letter)) || (letter == '|' && app_has_company(a, A)) ||
+	       (strchr("IV", letter) && a->kept[KEPT - 1].p) || (letter == 'W' && !app_keeps(a)) ||
 	       (a->slot[OTHER].fd >= 0 && strchr("RXU", letter)) || (letter == '7' && a->slot[OTHER].fd < 0) ||
 	       (letter == 'n' && a->slot[B].fd >= 0) || (letter == 'j' && there(a, "J")) || (letter == 'l' && there(a, "L")) ||
 	       (letter == 'r' && strcmp(a->slot[A].path, "E/A") == 0) ||
@@ -210,6 +218,28 @@ bool operate(struct app *a, char letter)
 		break;
 	case 'h':
 		overwrite(a, size + 3000, 100);
+		break;
+	case 'C':
+		app_patch(a, A, KERN_BLOCK, bytes(a, 2 * KERN_BLOCK), 2 * KERN_BLOCK, false);
+		break;
+	case 'H':
+		app_patch(a, A, 1000, bytes(a, 9000), 9000, false);
+		break;
+	case 'N':
+		app_patch(a, A, size, bytes(a, 5000), 5000, false);
+		break;
+	case 'M':
+		app_patch(a, A, (size + KERN_BLOCK - 1) / KERN_BLOCK * KERN_BLOCK, bytes(a, 9 * KERN_BLOCK), 9 * KERN_BLOCK,
+			  false);
+		break;
+	case 'I':
+		app_patch(a, A, 0, bytes(a, 2 * KERN_BLOCK), 2 * KERN_BLOCK, true);
+		break;
+	case 'V':
+		app_peek(a, A);
+		break;
+	case 'W':
+		app_let_go(a);
 		break;
 	case 'v':
 	case 'y':

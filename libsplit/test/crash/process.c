@@ -28,6 +28,8 @@ static const struct {
 	{&sfs_fds, sizeof(sfs_fds)},
 	{&sfs_fds_len, sizeof(sfs_fds_len)},
 	{&sfs_fds_fresh, sizeof(sfs_fds_fresh)},
+	{&sfs_pin_table, sizeof(sfs_pin_table)},
+	{&sfs_buffer_table, sizeof(sfs_buffer_table)},
 };
 #define PIECES (sizeof(pieces) / sizeof(pieces[0]))
 

@@ -213,6 +213,25 @@ static void on_pm(void *ctx, enum pm_event_kind kind, void *dst, const void *src
 	}
 }
 
+void record_store(void *dst, const void *src, size_t n)
+{
+	kern_fault(dst, n);
+	for (size_t done = 0, part; done < n; done += part) {
+		uint64_t at;
+		uint32_t ino;
+		struct event *e;
+
+		CHECK(kern_address((char *)dst + done, &at, &part, &ino));
+		part = part < n - done ? part : n - done;
+		e = add(EV_STORE, NULL);
+		e->ino = (uint8_t)ino;
+		e->at = (uint32_t)at;
+		e->len = (uint32_t)part;
+		e->data = keep((const char *)src + done, part);
+	}
+	memcpy(dst, src, n);
+}
+
 static void on_data(uint32_t ino, uint8_t *dst, const void *src, size_t n)
 {
 	struct event *e = add(EV_KERNEL, NULL);

@@ -64,6 +64,8 @@ void record_cpu(enum cpu cpu);
  */
 void record_service(int process);
 enum cpu record_cpu_now(void);
+/* The program itself stores to persistent memory that is mapped. */
+void record_store(void *dst, const void *src, size_t n);
 void record_op(enum event_kind kind, uint32_t op);
 void record_free(struct trace *t);
 

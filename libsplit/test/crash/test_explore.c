@@ -113,6 +113,17 @@ static void company(void)
 		add(of[i], (unsigned)strlen(of[i]));
 }
 
+/* Snapshots and buffers that are kept while the file changes, and are no other than they were. */
+static void zero_copy(void)
+{
+	static const char *const of[] = {"Vo",	"VO",  "VoK", "VOf", "Vt",  "VP",  "VX",   "VU",  "V4",	 "V3K", "VC",  "VMK",
+					 "IfW", "IoK", "IIK", "ICf", "It",  "IX",  "CfC",  "HkH", "MKM", "Mfo", "NfN", "aNa",
+					 "VW",	"IVf", "CoC", "HoK", "Ck4", "|Co", "VIoK", "VcW", "IcW", "C|C", "zCK"};
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+		add(of[i], (unsigned)strlen(of[i]));
+}
+
 static void traces(void)
 {
 	for (const char *const *t = trace_names(); *t; t++) {
@@ -368,6 +379,7 @@ int main(int argc, char **argv)
 	if (!opt.states)
 		traces();
 	company();
+	zero_copy();
 	for (unsigned n = 1; n <= opt.length; n++)
 		sequences(workload_letters(), n);
 	for (unsigned n = opt.length + 1; n <= opt.core; n++)

@@ -3,6 +3,7 @@
 #include "crash/workload.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/sys.h"
@@ -25,7 +26,7 @@ const char *fs_name(enum kern_fs fs)
 /* Less than 32 KiB is copied by all of them but ext4-relink. */
 bool fs_worth(enum kern_fs fs, const char *workload)
 {
-	return fs == KERN_EXT4_RELINK || strpbrk(workload, "LBzE@");
+	return fs == KERN_EXT4_RELINK || strpbrk(workload, "LBMzE@");
 }
 
 static long hook(long n, long a, long b, long c, long d, long e, long f)
@@ -92,6 +93,8 @@ bool run_workload(struct run *r)
 	}
 	record_stop();
 	agent_stop();
+	for (int i = 0; i < KEPT; i++)
+		free(a.kept[i].was);
 	kern_forget_process();
 	kern_on = false;
 	return sense;
