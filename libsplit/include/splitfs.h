@@ -53,6 +53,19 @@ int splitfs_free(void *buf);
 ssize_t splitfs_patch(int fd, void *buf, size_t len, off_t off);
 
 /*
+ * All of these bytes are written to their files, of one volume, in one step: whoever reads one of the files sees all of what is
+ * written to it or nothing, and a crash leaves all of it in all files or nothing. In strict mode alone; elsewhere it is ENOTSUP. 0,
+ * or -1 with errno, and then nothing was written.
+ */
+struct splitfs_range {
+	int fd;
+	off_t off;
+	const void *buf;
+	size_t len;
+};
+int splitfs_write_atomic(const struct splitfs_range *ranges, int n);
+
+/*
  * What is done where a file can't be served without a copy: without this flag it is ENOTSUP, with it the file is
  * copied to memory, and buffers to the file.
  */

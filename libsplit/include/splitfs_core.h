@@ -14,6 +14,8 @@
 /* Instead of an errno value: the range is to be copied this time, whether or not the program has asked for copies. */
 #define SPLITFS_CORE_COPY (-65541)
 
+struct splitfs_range; /* splitfs.h */
+
 /* Functions return 0 or a negative errno value. */
 struct splitfs_core {
 	uint32_t entries;
@@ -30,6 +32,9 @@ struct splitfs_core {
 	int (*free)(void *buf);
 	ssize_t (*patch)(int fd, void *buf, size_t len, off_t off);
 #define SPLITFS_CORE_PATCH 7u
+	/* -ENOTSUP: not all of the files are served so by the core. */
+	int (*write_atomic)(const struct splitfs_range *ranges, int n);
+#define SPLITFS_CORE_ATOMIC 8u
 };
 #define SPLITFS_CORE_POOLS_END (1 << 30) /* its pools have smaller numbers */
 

@@ -166,3 +166,10 @@ EXPORT ssize_t splitfs_patch(int fd, void *buf, size_t len, off_t off)
 
 	return result(r == -EINVAL ? splitfs_copied_patch(fd, buf, len, off) : r);
 }
+
+EXPORT int splitfs_write_atomic(const struct splitfs_range *ranges, int n)
+{
+	if (n < 1 || !ranges)
+		return (int)result(-EINVAL);
+	return (int)result(core_with(SPLITFS_CORE_ATOMIC) ? splitfs_core.write_atomic(ranges, n) : -ENOTSUP);
+}

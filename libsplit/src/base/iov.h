@@ -10,6 +10,14 @@
 
 #define SFS_IO_MAX 0x7ffff000ul /* the kernel's limit of one call */
 
+/* Bytes for a file, of several: struct splitfs_range. */
+struct sfs_range {
+	int fd;
+	off_t off;
+	const void *buf;
+	size_t len;
+};
+
 struct sfs_cursor {
 	const struct iovec *iov;
 	size_t at; /* bytes of *iov that are done */

@@ -18,6 +18,7 @@
 #include <sys/uio.h>
 #include <ucontext.h>
 
+#include "base/iov.h"
 #include "fds/table.h"
 #include "files/change.h"
 #include "meta/durable.h"
@@ -126,6 +127,8 @@ int sfs_pool_create(int dirfd, size_t size);
 int sfs_pool_destroy(int pool);
 int sfs_alloc(int pool, off_t off, size_t len, void **p);
 int sfs_free(void *buf);
+/* splitfs_write_atomic(3). */
+int sfs_write_atomic(const struct sfs_range *ranges, int n);
 /* splitfs_patch(3). -EINVAL also where `buf` is none of the core's. */
 ssize_t sfs_patch(int fd, void *buf, size_t len, off_t off);
 /* fcntl(2) with F_DUPFD*, F_SETFL, F_SETLK, ... completely; also for descriptors that are not ours. */

@@ -141,6 +141,8 @@ enum sfs_record_type {
  * not the log. `size` is a word of its own, not under the CRC, that says how long it is by now: see sfs_grow_word().
  */
 #define SFS_REC_GROWS 0x04u
+/* WRITE: the records of its group are of several files, those of one file next to each other (SFS_FEATURE_FILES). */
+#define SFS_REC_FILES 0x08u
 
 /*
  * One operation, or one extent of it. The records of an operation that needs several stand in consecutive slots; they count

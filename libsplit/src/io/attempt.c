@@ -162,6 +162,28 @@ static int make_ready(struct sfs_attempt *a)
 	return sfs_inode_served(in) && sfs_far_apart(in, about(a)) ? sfs_flush(in, SFS_PUBLISH) : 0;
 }
 
+int sfs_attempt_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t off)
+{
+	struct sfs_attempt a;
+	uint64_t *op;
+	int r = -EBADF;
+
+	sfs_attempt_begin(&a, ofd, fd, NULL, 0, 0);
+	a.in = in;
+	a.pos = (off_t)off;
+	if (unlikely(!sfs_op_begin(in, &op)))
+		return -EDEADLK;
+	sfs_inode_lock(in);
+	if (likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in))
+		r = make_ready(&a);
+	if (r == 0 && in->kernel_only)
+		r = -ENOTSUP;
+	else if (r == 0 && !sfs_inode_served(in))
+		r = -EIO;
+	sfs_io_leave(in, true, op);
+	return r;
+}
+
 /* Two stores at once would leave a part of each. */
 static int plan_store(struct sfs_attempt *a, uint64_t pos)
 {

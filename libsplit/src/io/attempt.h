@@ -68,6 +68,12 @@ bool sfs_attempt_gather(struct sfs_attempt *a);
 /* An operation is over: give such memory back. */
 void sfs_attempt_forget(struct sfs_attempt *a);
 
+/*
+ * What a write at `off` needs before it is planned: the grant, a window, in strict the file to itself. 0; -EAGAIN: a checkpoint is due;
+ * -ENOTSUP: it is the kernel's. No lock held.
+ */
+int sfs_attempt_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t off);
+
 /* May a write go in place, as far as it is known? inode.lock held. It says in in->blocked when only records are in the way. */
 bool sfs_in_place(struct sfs_inode *in, uint64_t pos, size_t n);
 

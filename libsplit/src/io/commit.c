@@ -13,8 +13,7 @@ void sfs_bytes_first(void)
 #endif
 }
 
-/* A write behind the end makes what lies between part of the file: zeros, also in the staged last block. */
-static void zero_gap(struct sfs_inode *in, uint64_t pos)
+void sfs_commit_gap(struct sfs_inode *in, uint64_t pos)
 {
 	const uint64_t blk = in->size / SFS_BLOCK;
 	const sfs_block b = in->size % SFS_BLOCK ? sfs_block_get(&in->staging, blk) : 0;
@@ -137,7 +136,7 @@ ssize_t sfs_commit_end(struct sfs_attempt *a)
 		!a->buffer && !st->fenced && st->extents == 1 && st->pos == in->size && !sfs_near_limit(st->pos + st->n);
 	uint32_t crc;
 
-	zero_gap(in, st->pos);
+	sfs_commit_gap(in, st->pos);
 	if (a->head > 0)
 		sfs_staged_copy_head(vol, st, a->bounce, a->head);
 	crc = sfs_staged_records(in, st, size, grows);

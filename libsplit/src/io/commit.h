@@ -14,6 +14,10 @@ int sfs_commit_begin(struct sfs_attempt *a);
 /* The bytes are there: the records, and the write is part of the file. The bytes written, less than a->n only where there was less room. */
 ssize_t sfs_commit_end(struct sfs_attempt *a);
 /*
+ * A write at `pos`, behind the end, makes what lies between part of the file: zeros, also in the staged last block. inode.lock held.
+ */
+void sfs_commit_gap(struct sfs_inode *in, uint64_t pos);
+/*
  * Bytes that were copied come before the record or the size that names them, for every other thread: on arm64 another thread's fence would not
  * wait for what this one has written back, when it commits the record. On x86 the lock sees to it.
  */

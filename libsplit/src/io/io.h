@@ -84,12 +84,16 @@ ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flag
 ssize_t sfs_write_buffer(struct sfs_ofd *ofd, int fd, const void *p, size_t n, off_t off, bool blocks);
 /* After a write: what the description or flags (RWF_*) ask for. */
 int sfs_write_durable(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, int flags);
+/* If the file was ours for one write only. What can't be relinked now is when the service thread answers the agent's REVOKE. */
+void sfs_write_give_back(struct sfs_inode *in);
 /* patch.c: see calls/calls.h */
 ssize_t sfs_patch(int fd, void *buf, size_t len, off_t off);
 int sfs_pool_create(int dirfd, size_t size);
 int sfs_pool_destroy(int pool);
 int sfs_alloc(int pool, off_t off, size_t len, void **p);
 int sfs_free(void *buf);
+/* together.c */
+int sfs_write_atomic(const struct sfs_range *ranges, int n);
 /* peek.c */
 int sfs_peek(int fd, off_t off, size_t len, const void **p, size_t *got);
 int sfs_unpeek(const void *p);

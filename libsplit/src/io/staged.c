@@ -51,8 +51,7 @@ static uint32_t copy_in_crc(uint32_t crc, uint8_t *dst, struct sfs_cursor *c, si
 	return crc;
 }
 
-/* What a block holds now, bytes [from, to) of it, into its new place. */
-static int carry(struct sfs_inode *in, uint64_t blk, uint32_t from, uint32_t to, uint8_t *dst)
+int sfs_staged_keep(struct sfs_inode *in, uint64_t blk, uint32_t from, uint32_t to, uint8_t *dst)
 {
 	const sfs_block old = sfs_block_get(&in->staging, blk);
 	uint8_t buf[SFS_BLOCK];
@@ -187,9 +186,10 @@ static int carry_edges(struct sfs_inode *in, const struct sfs_extent *e)
 	int r = 0;
 
 	if (e->off % SFS_BLOCK && sfs_block_get(&in->staging, first) != e->b)
-		r = carry(in, first, 0, e->off % SFS_BLOCK, sfs_block_addr(&in->vol->pool, e->b));
+		r = sfs_staged_keep(in, first, 0, e->off % SFS_BLOCK, sfs_block_addr(&in->vol->pool, e->b));
 	if (r == 0 && end % SFS_BLOCK && end < in->size && sfs_block_get(&in->staging, last) != e->b + (last - first))
-		r = carry(in, last, end % SFS_BLOCK, SFS_BLOCK, sfs_block_addr(&in->vol->pool, e->b + (last - first)));
+		r = sfs_staged_keep(in, last, end % SFS_BLOCK, SFS_BLOCK,
+				    sfs_block_addr(&in->vol->pool, e->b + (last - first)));
 	return r;
 }
 

@@ -47,6 +47,8 @@ bool sfs_staged_holds(const struct sfs_inode *in, const struct sfs_staged *st, s
 void sfs_staged_move(struct sfs_staged *st, uint64_t pos);
 /* Slots for its records and `more` others behind them. -EAGAIN: the log is full. */
 int sfs_staged_slots(struct sfs_inode *in, struct sfs_staged *st, uint32_t more);
+/* What a block holds now, bytes [from, to) of it, into its new place. */
+int sfs_staged_keep(struct sfs_inode *in, uint64_t blk, uint32_t from, uint32_t to, uint8_t *dst);
 /*
  * What the blocks hold around the new bytes, so that an entry always stands for a whole block. On an error the slots stay empty, which
  * recovery takes for a call that did not return.

@@ -36,13 +36,12 @@ static ssize_t without_staging(struct sfs_attempt *a, ssize_t why)
 	return r == -EAGAIN ? why : r == SFS_TURN ? -EINTR : r;
 }
 
-/* It was ours for this write only. What can't be relinked now is when the service thread answers the agent's REVOKE. */
-static void give_back(struct sfs_inode *in)
+void sfs_write_give_back(struct sfs_inode *in)
 {
 	uint64_t *op;
 	int r;
 
-	if (!sfs_op_begin(in, &op))
+	if (in->grant.state != GRANT_ONCE || !sfs_op_begin(in, &op))
 		return;
 	do {
 		sfs_inode_lock(in);
@@ -117,7 +116,7 @@ static ssize_t write_op(struct sfs_attempt *a)
 		}
 	}
 	if (unlikely(in->grant.state == GRANT_ONCE) && r >= 0)
-		give_back(in);
+		sfs_write_give_back(in);
 	return r;
 }
 

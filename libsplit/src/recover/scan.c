@@ -32,7 +32,21 @@ static bool continues(const struct collect *g, const struct sfs_record *rec)
 	const struct sfs_record *newer = &g->rec[g->first];
 
 	return rec->type == SFS_REC_WRITE && rec->group_pos == newer->group_pos - 1 &&
-	       rec->group_left == newer->group_left + 1 && rec->ino == newer->ino && rec->gen == newer->gen;
+	       rec->group_left == newer->group_left + 1 &&
+	       ((rec->ino == newer->ino && rec->gen == newer->gen) || (rec->flags & newer->flags & SFS_REC_FILES));
+}
+
+/* All are there: the records of each file are an operation, and the newest of one file is what it is, whatever those of another are. */
+static int whole(struct sfs_scan *s, const struct sfs_record *rec, unsigned n)
+{
+	int r = 0;
+
+	for (unsigned first; r == 0 && n > 0; n = first) {
+		for (first = n - 1; first > 0 && rec[first - 1].ino == rec[n - 1].ino && rec[first - 1].gen == rec[n - 1].gen;)
+			first--;
+		r = s->group(s->ctx, &rec[first], n - first);
+	}
+	return r;
 }
 
 static int add(struct sfs_scan *s, struct collect *g, const struct sfs_record *rec)
@@ -43,7 +57,7 @@ static int add(struct sfs_scan *s, struct collect *g, const struct sfs_record *r
 	if (rec->group_pos > 0)
 		return 0;
 	g->active = false;
-	return s->group(s->ctx, &g->rec[g->first], n);
+	return whole(s, &g->rec[g->first], n);
 }
 
 /* rec: NULL when the slot holds nothing valid. */

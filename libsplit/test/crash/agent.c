@@ -153,7 +153,8 @@ static void hello(struct sfs_msg *m)
 	}
 	path_or_die(sfs_lease_create(&agent.root, id, &head, &client()->lease), "the lease");
 	m->a = id;
-	m->b = SFS_HELLO_DEDICATED | (kern.dax ? SFS_HELLO_DAX : 0) | (uint64_t)SFS_FEATURE_WATCH << SFS_FEATURES_SHIFT;
+	m->b = SFS_HELLO_DEDICATED | (kern.dax ? SFS_HELLO_DAX : 0) |
+	       (uint64_t)(SFS_FEATURE_WATCH | SFS_FEATURE_FILES) << SFS_FEATURES_SHIFT;
 	m->c = AGENT_CHUNK_BYTES;
 	m->d = providers[kern.fs];
 	agent.fds[0] = sfs_log_open(&agent.root, id, O_RDWR);

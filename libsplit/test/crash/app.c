@@ -174,6 +174,23 @@ void app_writev(struct app *a, int s, uint64_t off, const uint8_t *p, const uint
 	end(a);
 }
 
+void app_write_atomic(struct app *a, const struct range *ranges, const uint8_t *p)
+{
+	struct model_op *op = begin(a, "atomic write");
+	struct sfs_range r[4];
+	int n = 0;
+
+	op->file = a->slot[ranges[0].slot].file;
+	op->writes = true;
+	for (; ranges[n].n; n++) {
+		r[n] = (struct sfs_range){a->slot[ranges[n].slot].fd, (off_t)ranges[n].off, p, ranges[n].n};
+		model_write(a->m, a->slot[ranges[n].slot].file, ranges[n].off, p, ranges[n].n);
+		p += ranges[n].n;
+	}
+	must(sfs_write_atomic(r, n), "atomic write");
+	end(a);
+}
+
 static void keep(struct app *a, const void *p, size_t n, bool buffer)
 {
 	int i = 0;

@@ -40,6 +40,12 @@ void app_write(struct app *a, int slot, uint64_t off, const void *p, uint64_t n)
 /* At the end of the file, by the file offset: the short way of small appends. */
 void app_append(struct app *a, int slot, const void *p, uint64_t n);
 void app_writev(struct app *a, int slot, uint64_t off, const uint8_t *p, const uint32_t n[3], int flags);
+/* Ranges, up to one without bytes, in one step. */
+struct range {
+	int slot;
+	uint64_t off, n;
+};
+void app_write_atomic(struct app *a, const struct range *ranges, const uint8_t *p);
 /* A buffer of the bytes becomes the file's; it is given back at once, or kept. */
 void app_patch(struct app *a, int slot, uint64_t off, const void *p, uint64_t n, bool keep);
 /* A snapshot of all of it, where there is one without a copy. */

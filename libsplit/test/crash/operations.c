@@ -63,6 +63,8 @@ static const struct {
 	{'N', "patch 5000 bytes to the end of A"},
 	{'M', "patch 36864 bytes behind the end of A, at a block"},
 	{'I', "patch 8192 bytes of A at its beginning and keep the buffer"},
+	{'A', "strict: three ranges of A in one step, one of them at its end"},
+	{'J', "strict: ranges of A and B in one step"},
 	{'V', "take a snapshot of A and keep it"},
 	{'W', "give back the snapshot or buffer that was kept first"},
 	{'E', "the service thread has a turn while another thread holds the lock of checkpoints"},
@@ -172,9 +174,10 @@ static bool pointless(const struct app *a, char letter)
 
 	return now(a)->file[a->slot[A].file].size > (KERN_FILE_BLOCKS - 12) * KERN_BLOCK ||
 	       (!named && strchr("crRlXUq234567", letter)) || (letter == '|' && app_has_company(a, A)) ||
-	       (strchr("IV", letter) && a->kept[KEPT - 1].p) || (letter == 'W' && !app_keeps(a)) ||
-	       (a->slot[OTHER].fd >= 0 && strchr("RXU", letter)) || (letter == '7' && a->slot[OTHER].fd < 0) ||
-	       (letter == 'n' && a->slot[B].fd >= 0) || (letter == 'j' && there(a, "J")) || (letter == 'l' && there(a, "L")) ||
+	       (strchr("AJ", letter) && a->r->mode != SFS_STRICT) || (strchr("IV", letter) && a->kept[KEPT - 1].p) ||
+	       (letter == 'W' && !app_keeps(a)) || (a->slot[OTHER].fd >= 0 && strchr("RXU", letter)) ||
+	       (letter == '7' && a->slot[OTHER].fd < 0) || (letter == 'n' && a->slot[B].fd >= 0) ||
+	       (letter == 'j' && there(a, "J")) || (letter == 'l' && there(a, "L")) ||
 	       (letter == 'r' && strcmp(a->slot[A].path, "E/A") == 0) ||
 	       (letter == 'q' && (strcmp(a->slot[A].path, "A") != 0 || there(a, "E")));
 }
@@ -189,7 +192,7 @@ bool operate(struct app *a, char letter)
 	if (pointless(a, letter))
 		return false;
 	strcpy(path, a->slot[A].path);
-	if (strchr("bBgRx", letter))
+	if (strchr("bBgRxJ", letter))
 		need_b(a);
 	switch (letter) {
 	case 'a':
@@ -234,6 +237,17 @@ bool operate(struct app *a, char letter)
 		break;
 	case 'I':
 		app_patch(a, A, 0, bytes(a, 2 * KERN_BLOCK), 2 * KERN_BLOCK, true);
+		break;
+	case 'A':
+		app_write_atomic(
+			a, (const struct range[]){{A, 250, 100}, {A, 3000, 5000}, {A, size > 8000 ? size : 8000, 64}, {0}},
+			bytes(a, 5164));
+		break;
+	case 'J':
+		app_write_atomic(a,
+				 (const struct range[]){
+					 {A, 4000, 200}, {B, 100, 50}, {B, now(a)->file[a->slot[B].file].size, 5000}, {0}},
+				 bytes(a, 5250));
 		break;
 	case 'V':
 		app_peek(a, A);

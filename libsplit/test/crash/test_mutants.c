@@ -104,14 +104,15 @@ static size_t use; /* so many of the workloads */
 
 /* Short ones first; together they come upon every place in the code that stores, flushes, fences or syncs. */
 static const char *const workloads[] = {
-	"a",	  "p",	   "o",	   "O",	   "e",	   "h",	  "v",	  "y",	   "t",	  "T",	 "F",	"f",   "c",   "k",    "K",
-	"n",	  "r",	   "l",	   "D",	   "m",	   "X",	  "U",	  "j",	   "q",	  "4",	 "34",	"a3a", "aa",  "aap",  "oo",
-	"aw",	  "pk",	   "ok",   "af",   "aK",   "an",  "pf",	  "ao",	   "Tf",  "Td",	 "nR",	"ook", "aQb", "pkaw", "akbaw",
-	"pkanLk", "pkaQb", "aQEw", "oQo",  "eQKw", "anL", "fpaf", "faapf", "GLk", "LQb", "tf",	"td",  "nb",  "ng",   "x",
-	"u",	  "uX",	   "aX",   "aU",   "pK",   "kao", "aaf",  "afa",   "afo", "ako", "L",	"z",   "vf",  "uf",   "Lf",
-	"Lk",	  "LK",	   "GLf",  "GLK",  "za",   "zz",  "nbR",  "Lfo",   "Lko", "zKa", "azf", "zfa", "afz", "zkz",  "LKo",
-	"uuk",	  "afaf",  "pko",  "nBgR", "XaX",  "aXa", "ofk",  "hko",   "LfL", "GaK", "GLc", "zfz", "pXf", "2a",   "|o",
-	"a|a",	  "o|O",   "u|p",  "o|w",  "a|uf", "C",	  "H",	  "N",	   "M",	  "Cf",	 "Mf",	"IfW", "VoK", "CkC",
+	"a",   "p",    "o",	"O",	  "e",	   "h",	   "v",	  "y",	  "t",	 "T",	 "F",	  "f",	  "c",	 "k",
+	"K",   "n",    "r",	"l",	  "D",	   "m",	   "X",	  "U",	  "j",	 "q",	 "4",	  "34",	  "a3a", "aa",
+	"aap", "oo",   "aw",	"pk",	  "ok",	   "af",   "aK",  "an",	  "pf",	 "ao",	 "Tf",	  "Td",	  "nR",	 "ook",
+	"aQb", "pkaw", "akbaw", "pkanLk", "pkaQb", "aQEw", "oQo", "eQKw", "anL", "fpaf", "faapf", "GLk",  "LQb", "tf",
+	"td",  "nb",   "ng",	"x",	  "u",	   "uX",   "aX",  "aU",	  "pK",	 "kao",	 "aaf",	  "afa",  "afo", "ako",
+	"L",   "z",    "vf",	"uf",	  "Lf",	   "Lk",   "LK",  "GLf",  "GLK", "za",	 "zz",	  "nbR",  "Lfo", "Lko",
+	"zKa", "azf",  "zfa",	"afz",	  "zkz",   "LKo",  "uuk", "afaf", "pko", "nBgR", "XaX",	  "aXa",  "ofk", "hko",
+	"LfL", "GaK",  "GLc",	"zfz",	  "pXf",   "2a",   "|o",  "a|a",  "o|O", "u|p",	 "o|w",	  "a|uf", "C",	 "H",
+	"N",   "M",    "Cf",	"Mf",	  "IfW",   "VoK",  "CkC", "A",	  "J",	 "JJ",	 "bJ",
 };
 
 /* The line of source at "FILE:N", without what is before and behind it. */

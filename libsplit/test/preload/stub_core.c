@@ -392,6 +392,12 @@ int sfs_free(void *buf)
 	return -EINVAL;
 }
 
+int sfs_write_atomic(const struct sfs_range *ranges, int n)
+{
+	(void)ranges, (void)n;
+	return -ENOTSUP;
+}
+
 ssize_t sfs_patch(int fd, void *buf, size_t len, off_t off)
 {
 	(void)fd, (void)buf, (void)len, (void)off;

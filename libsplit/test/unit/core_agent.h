@@ -153,7 +153,7 @@ static inline void *core_agent_main(void *arg)
 			head->slots = a->slots;
 			head->epoch = 1;
 			m.a = 1;
-			m.b = SFS_HELLO_DEDICATED | (uint64_t)SFS_FEATURE_WATCH << SFS_FEATURES_SHIFT;
+			m.b = SFS_HELLO_DEDICATED | (uint64_t)(SFS_FEATURE_WATCH | SFS_FEATURE_FILES) << SFS_FEATURES_SHIFT;
 			m.c = a->chunk_bytes;
 			m.d = RELINK_COPY;
 			core_agent_send(sock, &m, fds, 2);

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/together.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/sys.h"
+#include "io/user.h"
+
+#define TRIES_MAX 200u /* a file may be taken away between PREPARED and LOCKED */
+#define PAUSE_NS  50000
+
+/* What is wrong with a range, before anything is done; 0. */
+static int look_at(const struct sfs_range *r, struct sfs_ofd **ofd)
+{
+	const int flags = sys_fcntl(r->fd, F_GETFL, 0);
+
+	if (flags < 0)
+		return flags;
+	if ((flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH))
+		return -EBADF;
+	if (r->off < 0 || r->len > SSIZE_MAX || (flags & O_APPEND))
+		return -EINVAL;
+	if (r->len > SFS_FILE_MAX || sfs_too_far((uint64_t)r->off + r->len))
+		return -EFBIG;
+	*ofd = sfs_ofd_of(r->fd);
+	return *ofd ? 0 : -ENOTSUP;
+}
+
+/* The files in the order of their locks. */
+static int add_file(struct sfs_together *t, struct sfs_inode *in)
+{
+	int i = 0;
+
+	for (; i < t->files && t->file[i].in < in; i++)
+		;
+	if (i < t->files && t->file[i].in == in)
+		return 0;
+	if (t->files == SFS_TOGETHER_FILES)
+		return -EINVAL;
+	for (int k = t->files++; k > i; k--)
+		t->file[k].in = t->file[k - 1].in;
+	t->file[i].in = in;
+	return 0;
+}
+
+/* Which files and how much. The bytes are still the program's. */
+static int take_parts(struct sfs_together *t, const struct sfs_range *ranges, int n, size_t *total)
+{
+	*total = 0;
+	for (int i = 0; i < n; i++) {
+		const struct sfs_range *r = &ranges[i];
+		struct sfs_ofd *ofd;
+		int err = look_at(r, &ofd);
+
+		if (err < 0)
+			return err;
+		if (t->vol && ofd->inode->vol != t->vol)
+			return -EXDEV;
+		t->vol = ofd->inode->vol;
+		if (r->len == 0)
+			continue;
+		t->part[t->parts++] = (struct sfs_part){ofd, ofd->inode, r->fd, (uint64_t)r->off, r->len, r->buf};
+		t->blocks += r->len / SFS_BLOCK + 2;
+		*total += r->len;
+		err = add_file(t, ofd->inode);
+		if (err < 0)
+			return err;
+		if (*total > SFS_FILE_MAX)
+			return -EFBIG;
+	}
+	if (t->vol->mode != SFS_STRICT ||
+	    (t->files > 1 && !(t->vol->agent.features & SFS_FEATURE_FILES) && t->vol->agent.state == VOL_READY))
+		return -ENOTSUP;
+	return 0;
+}
+
+static int gather(struct sfs_together *t, uint8_t *to)
+{
+	for (int i = 0; i < t->parts; i++) {
+		struct sfs_part *p = &t->part[i];
+		const struct iovec iov = {(void *)p->bytes, p->len};
+
+		if (sfs_user_gather((struct sfs_cursor){&iov, 0}, to, p->len) < p->len)
+			return -EFAULT;
+		p->bytes = to;
+		to += p->len;
+	}
+	return 0;
+}
+
+/* Each file becomes ours; nobody else's lock is held while the agent is asked. */
+static int prepare(struct sfs_together *t)
+{
+	int r = 0;
+
+	for (int i = 0; r == 0 && i < t->parts; i++) {
+		const struct sfs_part *p = &t->part[i];
+
+		r = sfs_attempt_prepare(p->ofd, p->in, p->fd, p->off);
+		/* No more records fit, or what is staged is too far away. */
+		if (r == -EAGAIN)
+			r = sfs_checkpoint(t->vol, true);
+	}
+	return r;
+}
+
+static bool still_ours(const struct sfs_together *t)
+{
+	for (int i = 0; i < t->files; i++) {
+		const struct sfs_inode *in = t->file[i].in;
+
+		if (!sfs_io_prepared(in) || !in->writable || in->privileged || in->by_kernel > 0)
+			return false;
+	}
+	for (int i = 0; i < t->parts; i++)
+		if (sfs_far_apart(t->part[i].in, t->part[i].off))
+			return false;
+	return true;
+}
+
+static int still_open(const struct sfs_together *t)
+{
+	for (int i = 0; i < t->parts; i++) {
+		const struct sfs_part *p = &t->part[i];
+
+		if (load_acquire(&sfs_fds[p->fd]) != p->ofd || p->ofd->inode != p->in)
+			return -EBADF;
+	}
+	return 0;
+}
+
+/* False: this thread is inside a call on one of them. */
+static bool lock_all(struct sfs_together *t)
+{
+	for (int i = 0; i < t->files; i++) {
+		if (sfs_op_begin(t->file[i].in, &t->file[i].op))
+			continue;
+		while (i-- > 0)
+			sfs_op_end(t->file[i].op);
+		return false;
+	}
+	for (int i = 0; i < t->files; i++)
+		sfs_inode_lock(t->file[i].in);
+	return true;
+}
+
+static void unlock_all(struct sfs_together *t)
+{
+	for (int i = t->files; i-- > 0;)
+		sfs_inode_unlock(t->file[i].in);
+	for (int i = t->files; i-- > 0;)
+		sfs_op_end(t->file[i].op);
+}
+
+/* One try. SFS_BUSY: again. */
+static int attempt(struct sfs_together *t)
+{
+	int r = prepare(t);
+
+	if (r < 0)
+		return r;
+	if (!lock_all(t))
+		return -EDEADLK;
+	r = still_open(t);
+	if (r == 0)
+		r = still_ours(t) ? sfs_together_write(t) : SFS_BUSY;
+	unlock_all(t);
+	return r;
+}
+
+/* Staging space for all of it. */
+static int find_space(struct sfs_together *t)
+{
+	int r = sfs_chunk_lease(t->vol, t->blocks);
+
+	if (r == -ENOSPC && sfs_flush_all(t->vol, SFS_RETIRE) == 0)
+		r = sfs_pool_room(&t->vol->pool, t->blocks) ? 0 : r;
+	return r;
+}
+
+static int attempts(struct sfs_together *t)
+{
+	int r = SFS_BUSY;
+
+	for (unsigned tries = 0; tries < TRIES_MAX; tries++) {
+		r = attempt(t);
+		/* After the first checkpoint the agent may be making the log longer. */
+		if (r == SFS_BUSY || (r == -EAGAIN && tries > 1))
+			sys_nap(PAUSE_NS);
+		if (r == SFS_BUSY)
+			continue;
+		if (r == -EAGAIN)
+			r = sfs_checkpoint(t->vol, true);
+		else if (r == -ENOBUFS)
+			r = find_space(t);
+		else
+			return r;
+		if (r < 0)
+			return r;
+	}
+	return -EBUSY;
+}
+
+int sfs_write_atomic(const struct sfs_range *ranges, int n)
+{
+	struct sfs_together *t;
+	size_t total;
+	int r;
+
+	sfs_check_fork();
+	if (n < 1 || n > SFS_TOGETHER_RANGES)
+		return -EINVAL;
+	t = (struct sfs_together *)sfs_user_alloc(sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	r = take_parts(t, ranges, n, &total);
+	if (r == 0 && total > 0) {
+		uint8_t *bytes = sfs_user_alloc(total);
+
+		r = bytes ? gather(t, bytes) : -ENOMEM;
+		if (r == 0)
+			r = attempts(t);
+		for (int i = 0; i < t->files; i++)
+			sfs_write_give_back(t->file[i].in);
+		for (int i = 0; r == 0 && i < t->parts; i++)
+			r = sfs_write_durable(t->part[i].ofd, t->part[i].in, t->part[i].fd, 0);
+		if (bytes)
+			sfs_user_free(bytes, total);
+	}
+	sfs_user_free((uint8_t *)t, sizeof(*t));
+	return r;
+}
