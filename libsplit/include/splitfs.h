@@ -66,6 +66,12 @@ struct splitfs_range {
 int splitfs_write_atomic(const struct splitfs_range *ranges, int n);
 
 /*
+ * The two ranges of two files of a volume change places, in one step for who reads or writes them, and for a crash. 0, or -1 with
+ * errno, and then nothing has changed.
+ */
+int splitfs_swap(int fd1, off_t off1, int fd2, off_t off2, size_t len);
+
+/*
  * What is done where a file can't be served without a copy: without this flag it is ENOTSUP, with it the file is
  * copied to memory, and buffers to the file.
  */

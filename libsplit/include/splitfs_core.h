@@ -35,6 +35,9 @@ struct splitfs_core {
 	/* -ENOTSUP: not all of the files are served so by the core. */
 	int (*write_atomic)(const struct splitfs_range *ranges, int n);
 #define SPLITFS_CORE_ATOMIC 8u
+	/* -ENOTSUP as above. */
+	int (*swap)(int fd1, off_t off1, int fd2, off_t off2, size_t len);
+#define SPLITFS_CORE_SWAP 9u
 };
 #define SPLITFS_CORE_POOLS_END (1 << 30) /* its pools have smaller numbers */
 

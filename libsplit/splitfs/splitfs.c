@@ -173,3 +173,8 @@ EXPORT int splitfs_write_atomic(const struct splitfs_range *ranges, int n)
 		return (int)result(-EINVAL);
 	return (int)result(core_with(SPLITFS_CORE_ATOMIC) ? splitfs_core.write_atomic(ranges, n) : -ENOTSUP);
 }
+
+EXPORT int splitfs_swap(int fd1, off_t off1, int fd2, off_t off2, size_t len)
+{
+	return (int)result(core_with(SPLITFS_CORE_SWAP) ? splitfs_core.swap(fd1, off1, fd2, off2, len) : -ENOTSUP);
+}

@@ -127,6 +127,8 @@ int sfs_pool_create(int dirfd, size_t size);
 int sfs_pool_destroy(int pool);
 int sfs_alloc(int pool, off_t off, size_t len, void **p);
 int sfs_free(void *buf);
+/* splitfs_swap(3). */
+int sfs_swap(int fd1, off_t off1, int fd2, off_t off2, size_t len);
 /* splitfs_write_atomic(3). */
 int sfs_write_atomic(const struct sfs_range *ranges, int n);
 /* splitfs_patch(3). -EINVAL also where `buf` is none of the core's. */

@@ -140,7 +140,7 @@ static int make_ready(struct sfs_attempt *a)
 
 	if (r < 0)
 		return r;
-	if (in->vol->mode == SFS_STRICT && sfs_grant_deleg(&in->grant) == SFS_DELEG_SHARED && !in->kernel_only) {
+	if ((in->vol->mode == SFS_STRICT || a->alone) && sfs_grant_deleg(&in->grant) == SFS_DELEG_SHARED && !in->kernel_only) {
 		/* Atomic writes need the file to ourselves; the others get it back when they ask. */
 		if (in->vol->agent.state != VOL_READY)
 			return -EIO;
@@ -162,7 +162,7 @@ static int make_ready(struct sfs_attempt *a)
 	return sfs_inode_served(in) && sfs_far_apart(in, about(a)) ? sfs_flush(in, SFS_PUBLISH) : 0;
 }
 
-int sfs_attempt_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t off)
+int sfs_attempt_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t off, bool alone)
 {
 	struct sfs_attempt a;
 	uint64_t *op;
@@ -171,6 +171,7 @@ int sfs_attempt_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint6
 	sfs_attempt_begin(&a, ofd, fd, NULL, 0, 0);
 	a.in = in;
 	a.pos = (off_t)off;
+	a.alone = alone;
 	if (unlikely(!sfs_op_begin(in, &op)))
 		return -EDEADLK;
 	sfs_inode_lock(in);

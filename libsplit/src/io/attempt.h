@@ -28,6 +28,7 @@ struct sfs_attempt {
 	int cnt;
 	int flags; /* RWF_* */
 	bool append;
+	bool alone;	/* it needs the file to itself in every mode */
 	bool part;	/* there will not be more staging space: write as much as fits, atomically */
 	bool cut;	/* it ends here: the program's memory does, or the kernel wrote less */
 	off_t pos;	/* where, if not at the end */
@@ -69,10 +70,10 @@ bool sfs_attempt_gather(struct sfs_attempt *a);
 void sfs_attempt_forget(struct sfs_attempt *a);
 
 /*
- * What a write at `off` needs before it is planned: the grant, a window, in strict the file to itself. 0; -EAGAIN: a checkpoint is due;
+ * What a write at `off` needs before it is planned: the grant, a window, in strict and where it is `alone` the file to itself. 0; -EAGAIN: a checkpoint is due;
  * -ENOTSUP: it is the kernel's. No lock held.
  */
-int sfs_attempt_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t off);
+int sfs_attempt_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t off, bool alone);
 
 /* May a write go in place, as far as it is known? inode.lock held. It says in in->blocked when only records are in the way. */
 bool sfs_in_place(struct sfs_inode *in, uint64_t pos, size_t n);

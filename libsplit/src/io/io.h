@@ -94,6 +94,8 @@ int sfs_alloc(int pool, off_t off, size_t len, void **p);
 int sfs_free(void *buf);
 /* together.c */
 int sfs_write_atomic(const struct sfs_range *ranges, int n);
+/* swap.c */
+int sfs_swap(int fd1, off_t off1, int fd2, off_t off2, size_t len);
 /* peek.c */
 int sfs_peek(int fd, off_t off, size_t len, const void **p, size_t *got);
 int sfs_unpeek(const void *p);

@@ -8,8 +8,9 @@
 #include "base/sys.h"
 #include "io/user.h"
 
-#define TRIES_MAX 200u /* a file may be taken away between PREPARED and LOCKED */
-#define PAUSE_NS  50000
+#define TRIES_MAX  200u /* a file may be taken away between PREPARED and LOCKED */
+#define PAUSE_NS   50000
+#define LEASES_MAX 20u /* of staging files that other threads take */
 
 /* What is wrong with a range, before anything is done; 0. */
 static int look_at(const struct sfs_range *r, struct sfs_ofd **ofd)
@@ -90,6 +91,20 @@ static int gather(struct sfs_together *t, uint8_t *to)
 	return 0;
 }
 
+static int commit(const struct sfs_part *p)
+{
+	uint64_t *op;
+	int r = -EBADF;
+
+	if (!sfs_op_begin(p->in, &op))
+		return -EDEADLK;
+	sfs_inode_lock(p->in);
+	if (load_acquire(&sfs_fds[p->fd]) == p->ofd && p->ofd->inode == p->in)
+		r = sfs_flush_fsync(p->ofd, p->fd, true);
+	sfs_io_leave(p->in, true, op);
+	return r;
+}
+
 /* Each file becomes ours; nobody else's lock is held while the agent is asked. */
 static int prepare(struct sfs_together *t)
 {
@@ -98,7 +113,11 @@ static int prepare(struct sfs_together *t)
 	for (int i = 0; r == 0 && i < t->parts; i++) {
 		const struct sfs_part *p = &t->part[i];
 
-		r = sfs_attempt_prepare(p->ofd, p->in, p->fd, p->off);
+		/* What is written in one step is not to outlive what is older and not committed. */
+		if (t->vol->mode == SFS_POSIX && __atomic_load_n(&p->in->uncommitted, __ATOMIC_RELAXED))
+			r = commit(p);
+		if (r == 0)
+			r = sfs_attempt_prepare(p->ofd, p->in, p->fd, p->off, t->alone);
 		/* No more records fit, or what is staged is too far away. */
 		if (r == -EAGAIN)
 			r = sfs_checkpoint(t->vol, true);
@@ -165,22 +184,29 @@ static int attempt(struct sfs_together *t)
 		return -EDEADLK;
 	r = still_open(t);
 	if (r == 0)
-		r = still_ours(t) ? sfs_together_write(t) : SFS_BUSY;
+		r = still_ours(t) ? t->act(t) : SFS_BUSY;
 	unlock_all(t);
 	return r;
 }
 
-/* Staging space for all of it. */
+/* Staging space for all of it. Where there is none everything is relinked; what that has emptied goes back, and comes again. */
 static int find_space(struct sfs_together *t)
 {
 	int r = sfs_chunk_lease(t->vol, t->blocks);
 
-	if (r == -ENOSPC && sfs_flush_all(t->vol, SFS_RETIRE) == 0)
-		r = sfs_pool_room(&t->vol->pool, t->blocks) ? 0 : r;
+	for (unsigned tries = 0; r == -ENOSPC && tries < LEASES_MAX; tries++) {
+		sfs_flush_all(t->vol, SFS_RETIRE);
+		if (sfs_pool_room(&t->vol->pool, t->blocks))
+			return 0;
+		sfs_pool_idle(&t->vol->pool);
+		r = sfs_chunk_lease(t->vol, t->blocks);
+		if (r == -ENOSPC)
+			sys_nap(PAUSE_NS);
+	}
 	return r;
 }
 
-static int attempts(struct sfs_together *t)
+int sfs_together_attempts(struct sfs_together *t)
 {
 	int r = SFS_BUSY;
 
@@ -215,13 +241,14 @@ int sfs_write_atomic(const struct sfs_range *ranges, int n)
 	t = (struct sfs_together *)sfs_user_alloc(sizeof(*t));
 	if (!t)
 		return -ENOMEM;
+	t->act = sfs_together_write;
 	r = take_parts(t, ranges, n, &total);
 	if (r == 0 && total > 0) {
 		uint8_t *bytes = sfs_user_alloc(total);
 
 		r = bytes ? gather(t, bytes) : -ENOMEM;
 		if (r == 0)
-			r = attempts(t);
+			r = sfs_together_attempts(t);
 		for (int i = 0; i < t->files; i++)
 			sfs_write_give_back(t->file[i].in);
 		for (int i = 0; r == 0 && i < t->parts; i++)

@@ -36,6 +36,8 @@ struct sfs_party {
 
 struct sfs_together {
 	struct sfs_volume *vol;
+	int (*act)(struct sfs_together *t); /* LOCKED: 0, SFS_BUSY, or as sfs_together_write() */
+	bool alone;			    /* in every mode the files are to be this process's alone */
 	int parts, files;
 	uint32_t records;
 	uint32_t slot;
@@ -44,6 +46,8 @@ struct sfs_together {
 	struct sfs_party file[SFS_TOGETHER_FILES];
 };
 
+/* From PREPARED on. 0, or a negative errno value: nothing has happened. */
+int sfs_together_attempts(struct sfs_together *t);
 /* together_write.c; all locks held. 0; -EAGAIN: the log is full; -ENOBUFS; another negative errno value: nothing has happened. */
 int sfs_together_write(struct sfs_together *t);
 

@@ -22,7 +22,7 @@ static int write_atomic(const struct splitfs_range *ranges, int n)
 
 extern const struct splitfs_core splitfs_core;
 const struct splitfs_core splitfs_core __attribute__((visibility("default"))) = {
-	.entries = SPLITFS_CORE_ATOMIC,
+	.entries = SPLITFS_CORE_SWAP,
 	.peek = sfs_peek,
 	.unpeek = sfs_unpeek,
 	.pool_create = sfs_pool_create,
@@ -31,4 +31,5 @@ const struct splitfs_core splitfs_core __attribute__((visibility("default"))) = 
 	.free = sfs_free,
 	.patch = sfs_patch,
 	.write_atomic = write_atomic,
+	.swap = sfs_swap,
 };

@@ -21,8 +21,6 @@ int relink_copy(const struct relink_range *r, uint64_t at, uint64_t n);
 int relink_reflink(const struct relink_range *r, uint64_t at, uint64_t n);
 /* Swap the blocks; the target's must be holes and inside its size. */
 int relink_xfs_exchange(const struct relink_range *r, uint64_t at, uint64_t n);
-/* Is this an XFS (the ioctl's number means something else elsewhere)? */
-bool relink_is_xfs(int fd);
 /*
  * Move the blocks and set the size, in as many transactions as the range needs: *moved says how many bytes of the part are done,
  * also after an error, *extents how many extents the target got (none where the donor had only holes). The part may end within a block
@@ -34,12 +32,5 @@ bool relink_has_ext4(int fd);
 
 /* Make the file at least `size` bytes long, never shorter, also when another process extends it meanwhile. */
 int relink_grow(int fd, uint64_t size);
-
-/* "This kernel, file system or pair of files cannot do that": another provider can. */
-static inline bool relink_unsupported(int err)
-{
-	return err == -EOPNOTSUPP || err == -EINVAL || err == -ENOTTY || err == -EXDEV || err == -ENOSYS || err == -EPERM ||
-	       err == -ETXTBSY || err == -E2BIG;
-}
 
 #endif

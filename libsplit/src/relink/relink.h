@@ -32,6 +32,7 @@
 #ifndef SFS_RELINK_H
 #define SFS_RELINK_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -85,6 +86,21 @@ struct relink_range {
  * error. Makes nothing durable: fsync the target for that.
  */
 int relink(enum relink_provider provider, const struct relink_range *r, uint64_t *moved);
+
+/*
+ * Exchange two ranges of whole blocks inside the files' sizes, in one operation of the file system's journal. 0; an error of which
+ * relink_unsupported() says that it can't be done here; another negative errno value. Nothing is durable before an fsync.
+ */
+int relink_swap(int fd1, uint64_t off1, int fd2, uint64_t off2, uint64_t len);
+/* Is this an XFS (the numbers of ioctls mean something else elsewhere)? */
+bool relink_is_xfs(int fd);
+
+/* "This kernel, file system or pair of files cannot do that": there may be another way. */
+static inline bool relink_unsupported(int err)
+{
+	return err == -EOPNOTSUPP || err == -EINVAL || err == -ENOTTY || err == -EXDEV || err == -ENOSYS || err == -EPERM ||
+	       err == -ETXTBSY || err == -E2BIG;
+}
 
 /*
  * The next run of data in [*from, end) of a donor: sets *from and *to to it and returns 1; 0: there is only a hole, which is to

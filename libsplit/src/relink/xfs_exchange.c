@@ -56,3 +56,10 @@ int relink_xfs_exchange(const struct relink_range *r, uint64_t at, uint64_t n)
 		err = sys_fallocate(r->donor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)x.file1_offset, (off_t)n);
 	return err;
 }
+
+int relink_swap(int fd1, uint64_t off1, int fd2, uint64_t off2, uint64_t len)
+{
+	struct exchange_range x = {.file1_fd = fd1, .file1_offset = off1, .file2_offset = off2, .length = len};
+
+	return relink_is_xfs(fd2) ? sys_ioctl(fd2, IOC_EXCHANGE_RANGE, &x) : -EOPNOTSUPP;
+}

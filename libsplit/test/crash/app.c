@@ -191,6 +191,36 @@ void app_write_atomic(struct app *a, const struct range *ranges, const uint8_t *
 	end(a);
 }
 
+/* n bytes of a file as it is in the model. */
+static uint8_t *bytes_of(const struct model *m, int file, uint64_t off, uint64_t n)
+{
+	uint8_t *p = calloc(1, n);
+
+	CHECK(p);
+	for (uint64_t i = 0; i < n; i++) {
+		const uint8_t *blk = m->file[file].blk[(off + i) / KERN_BLOCK];
+
+		p[i] = blk ? blk[(off + i) % KERN_BLOCK] : 0;
+	}
+	return p;
+}
+
+/* Both or neither: not a write of which a part may be there. */
+void app_swap(struct app *a, struct range x, struct range y)
+{
+	struct model_op *op = begin(a, "swap");
+	const int f = a->slot[x.slot].file, g = a->slot[y.slot].file;
+	uint8_t *of_f = bytes_of(a->m, f, x.off, x.n), *of_g = bytes_of(a->m, g, y.off, y.n);
+
+	op->file = f;
+	model_write(a->m, f, x.off, of_g, x.n);
+	model_write(a->m, g, y.off, of_f, y.n);
+	must(sfs_swap(a->slot[x.slot].fd, (off_t)x.off, a->slot[y.slot].fd, (off_t)y.off, x.n), "swap");
+	free(of_f);
+	free(of_g);
+	end(a);
+}
+
 static void keep(struct app *a, const void *p, size_t n, bool buffer)
 {
 	int i = 0;

@@ -45,6 +45,7 @@ struct range {
 	int slot;
 	uint64_t off, n;
 };
+void app_swap(struct app *a, struct range x, struct range y);
 void app_write_atomic(struct app *a, const struct range *ranges, const uint8_t *p);
 /* A buffer of the bytes becomes the file's; it is given back at once, or kept. */
 void app_patch(struct app *a, int slot, uint64_t off, const void *p, uint64_t n, bool keep);

@@ -65,6 +65,8 @@ static const struct {
 	{'I', "patch 8192 bytes of A at its beginning and keep the buffer"},
 	{'A', "strict: three ranges of A in one step, one of them at its end"},
 	{'J', "strict: ranges of A and B in one step"},
+	{'S', "swap 1000 bytes of A and B"},
+	{'Y', "swap a block of A and one of B, which has 12000 bytes more before"},
 	{'V', "take a snapshot of A and keep it"},
 	{'W', "give back the snapshot or buffer that was kept first"},
 	{'E', "the service thread has a turn while another thread holds the lock of checkpoints"},
@@ -192,7 +194,7 @@ bool operate(struct app *a, char letter)
 	if (pointless(a, letter))
 		return false;
 	strcpy(path, a->slot[A].path);
-	if (strchr("bBgRxJ", letter))
+	if (strchr("bBgRxJSY", letter))
 		need_b(a);
 	switch (letter) {
 	case 'a':
@@ -248,6 +250,13 @@ bool operate(struct app *a, char letter)
 				 (const struct range[]){
 					 {A, 4000, 200}, {B, 100, 50}, {B, now(a)->file[a->slot[B].file].size, 5000}, {0}},
 				 bytes(a, 5250));
+		break;
+	case 'S':
+		app_swap(a, (const struct range){A, 100, 1000}, (const struct range){B, 50, 1000});
+		break;
+	case 'Y':
+		append(a, B, 12000);
+		app_swap(a, (const struct range){A, 0, KERN_BLOCK}, (const struct range){B, KERN_BLOCK, KERN_BLOCK});
 		break;
 	case 'V':
 		app_peek(a, A);

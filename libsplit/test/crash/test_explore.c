@@ -116,10 +116,11 @@ static void company(void)
 /* Snapshots and buffers that are kept while the file changes, and are no other than they were. */
 static void zero_copy(void)
 {
-	static const char *const of[] = {"Vo",	"VO",  "VoK", "VOf", "Vt",  "VP",  "VX",   "VU",  "V4",	 "V3K", "VC",  "VMK",
-					 "IfW", "IoK", "IIK", "ICf", "It",  "IX",  "CfC",  "HkH", "MKM", "Mfo", "NfN", "aNa",
-					 "VW",	"AA",  "JJ",  "JfJ", "JKJ", "AJk", "JxJ",  "bJB", "zJ",	 "J4",	"VA",  "CJC",
-					 "J|a", "IVf", "CoC", "HoK", "Ck4", "|Co", "VIoK", "VcW", "IcW", "C|C", "zCK"};
+	static const char *const of[] = {"Vo",	"VO",  "VoK", "VOf", "Vt",   "VP",  "VX",  "VU",  "V4",	 "V3K", "VC",  "VMK",
+					 "IfW", "IoK", "IIK", "ICf", "It",   "IX",  "CfC", "HkH", "MKM", "Mfo", "NfN", "aNa",
+					 "VW",	"AA",  "S",   "Y",   "SS",   "YY",  "YfY", "YKS", "VY",	 "SkS", "fY",  "aS",
+					 "JJ",	"JfJ", "JKJ", "AJk", "JxJ",  "bJB", "zJ",  "J4",  "VA",	 "CJC", "J|a", "IVf",
+					 "CoC", "HoK", "Ck4", "|Co", "VIoK", "VcW", "IcW", "C|C", "zCK"};
 
 	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
 		add(of[i], (unsigned)strlen(of[i]));

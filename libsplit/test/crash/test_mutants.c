@@ -112,7 +112,7 @@ static const char *const workloads[] = {
 	"L",   "z",    "vf",	"uf",	  "Lf",	   "Lk",   "LK",  "GLf",  "GLK", "za",	 "zz",	  "nbR",  "Lfo", "Lko",
 	"zKa", "azf",  "zfa",	"afz",	  "zkz",   "LKo",  "uuk", "afaf", "pko", "nBgR", "XaX",	  "aXa",  "ofk", "hko",
 	"LfL", "GaK",  "GLc",	"zfz",	  "pXf",   "2a",   "|o",  "a|a",  "o|O", "u|p",	 "o|w",	  "a|uf", "C",	 "H",
-	"N",   "M",    "Cf",	"Mf",	  "IfW",   "VoK",  "CkC", "A",	  "J",	 "JJ",	 "bJ",
+	"N",   "M",    "Cf",	"Mf",	  "IfW",   "VoK",  "CkC", "A",	  "J",	 "JJ",	 "bJ",	  "S",	  "Y",	 "YY",
 };
 
 /* The line of source at "FILE:N", without what is before and behind it. */

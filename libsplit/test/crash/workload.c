@@ -26,7 +26,7 @@ const char *fs_name(enum kern_fs fs)
 /* Less than 32 KiB is copied by all of them but ext4-relink. */
 bool fs_worth(enum kern_fs fs, const char *workload)
 {
-	return fs == KERN_EXT4_RELINK || strpbrk(workload, "LBMzE@");
+	return fs == KERN_EXT4_RELINK || strpbrk(workload, "LBMzYE@");
 }
 
 static long hook(long n, long a, long b, long c, long d, long e, long f)

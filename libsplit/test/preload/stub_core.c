@@ -392,6 +392,12 @@ int sfs_free(void *buf)
 	return -EINVAL;
 }
 
+int sfs_swap(int fd1, off_t off1, int fd2, off_t off2, size_t len)
+{
+	(void)fd1, (void)off1, (void)fd2, (void)off2, (void)len;
+	return -ENOTSUP;
+}
+
 int sfs_write_atomic(const struct sfs_range *ranges, int n)
 {
 	(void)ranges, (void)n;
