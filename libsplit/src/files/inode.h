@@ -5,12 +5,14 @@
  * Locks, in the order in which they are taken:
  *   log.checkpoint     one checkpoint at a time
  *   inode.lock         size, block table, window, grant of one file. Held for the plan and the end of a write, and for as long as the kernel
- *                      changes the file; never while memory of the program is read or written, and by no reader
+ *                      changes the file; never while memory of the program is read or written, and by no reader. Who writes to several
+ *                      files in one step (io/together.h) takes those of all, in the order of their addresses
  *   ofd.lock           file offset of one open file description; short
  *   sfs_files.adopt    making an unknown descriptor ours
  *   sfs_files.lock     descriptor table changes, inode hash, the slabs (open, close, dup; never on read or write)
  *   agent.request      one request to the agent and its reply
- *   agent.conn, pool.lock, sfs_fdt.numbers  short, nothing is waited for under them
+ *   sfs_buffer_table.lock  short; what is copied before a relink is copied under it
+ *   agent.conn, pool.lock, sfs_fdt.numbers, sfs_pin_table.lock  short, nothing is waited for under them
  * Nobody waits for a staging file (pool.lease, then request) with an inode's lock: another process may need this one to give up
  * that inode before the agent answers what is in front. An ACQUIRE is answered at once, with the inode's lock held: where others have the
  * file the answer is that its turn is to come, which is waited for with nothing held and no signal blocked (turn.c).

@@ -177,6 +177,8 @@ int sfs_attempt_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint6
 	sfs_inode_lock(in);
 	if (likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in))
 		r = make_ready(&a);
+	if (r == 0)
+		r = sfs_io_prepare(ofd, in, fd); /* privileges that have been ended leave a question about holes */
 	if (r == 0 && in->kernel_only)
 		r = -ENOTSUP;
 	else if (r == 0 && !sfs_inode_served(in))

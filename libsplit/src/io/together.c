@@ -62,7 +62,7 @@ static int take_parts(struct sfs_together *t, const struct sfs_range *ranges, in
 		t->vol = ofd->inode->vol;
 		if (r->len == 0)
 			continue;
-		t->part[t->parts++] = (struct sfs_part){ofd, ofd->inode, r->fd, (uint64_t)r->off, r->len, r->buf};
+		t->part[t->parts++] = (struct sfs_part){ofd, ofd->inode, r->fd, (uint64_t)r->off, r->len, r->buf, false};
 		t->blocks += r->len / SFS_BLOCK + 2;
 		*total += r->len;
 		err = add_file(t, ofd->inode);
@@ -111,13 +111,14 @@ static int prepare(struct sfs_together *t)
 	int r = 0;
 
 	for (int i = 0; r == 0 && i < t->parts; i++) {
-		const struct sfs_part *p = &t->part[i];
+		struct sfs_part *p = &t->part[i];
 
 		/* What is written in one step is not to outlive what is older and not committed. */
 		if (t->vol->mode == SFS_POSIX && __atomic_load_n(&p->in->uncommitted, __ATOMIC_RELAXED))
 			r = commit(p);
 		if (r == 0)
 			r = sfs_attempt_prepare(p->ofd, p->in, p->fd, p->off, t->alone);
+		p->keeps = p->in->privileged;
 		/* No more records fit, or what is staged is too far away. */
 		if (r == -EAGAIN)
 			r = sfs_checkpoint(t->vol, true);
@@ -130,11 +131,11 @@ static bool still_ours(const struct sfs_together *t)
 	for (int i = 0; i < t->files; i++) {
 		const struct sfs_inode *in = t->file[i].in;
 
-		if (!sfs_io_prepared(in) || !in->writable || in->privileged || in->by_kernel > 0)
+		if (!sfs_io_prepared(in) || !in->writable || in->by_kernel > 0)
 			return false;
 	}
 	for (int i = 0; i < t->parts; i++)
-		if (sfs_far_apart(t->part[i].in, t->part[i].off))
+		if (sfs_far_apart(t->part[i].in, t->part[i].off) || (t->part[i].in->privileged && !t->part[i].keeps))
 			return false;
 	return true;
 }

@@ -25,6 +25,7 @@ struct sfs_part {
 	uint64_t off;
 	size_t len;
 	const uint8_t *bytes;
+	bool keeps; /* PREPARED: privileges have been ended, and the file has them all the same */
 };
 
 struct sfs_party {

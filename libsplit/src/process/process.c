@@ -54,7 +54,8 @@ bool sfs_active(void)
 
 void sfs_handler_installed(void)
 {
-	struct sfs_mutex *const global[] = {&sfs_files.lock, &sfs_files.adopt, &sfs_fdt.numbers};
+	struct sfs_mutex *const global[] = {&sfs_files.lock, &sfs_files.adopt, &sfs_fdt.numbers, &sfs_pin_table.lock,
+					    &sfs_buffer_table.lock};
 
 	if (!sfs_handlers_seen())
 		return;

@@ -138,6 +138,8 @@ int main(void)
 		return 0;
 	}
 	errors();
+	/* A file that root writes to stays a set-user-ID one. */
+	CHECK(fchmod(fds[0], 04755) == 0);
 	random_ranges();
 	return 0;
 }
