@@ -118,6 +118,10 @@ static int prepare(struct sfs_together *t)
 			r = commit(p);
 		if (r == 0)
 			r = sfs_attempt_prepare(p->ofd, p->in, p->fd, p->off, t->alone);
+		if (r == SFS_TURN) {
+			r = sfs_turn_wait(p->in);
+			return r < 0 ? r : SFS_BUSY;
+		}
 		p->keeps = p->in->privileged;
 		/* No more records fit, or what is staged is too far away. */
 		if (r == -EAGAIN)
@@ -193,14 +197,14 @@ static int attempt(struct sfs_together *t)
 /* Staging space for all of it. Where there is none everything is relinked; what that has emptied goes back, and comes again. */
 static int find_space(struct sfs_together *t)
 {
-	int r = sfs_chunk_lease(t->vol, t->blocks);
+	int r = sfs_chunk_lease(t->vol, t->blocks, true);
 
 	for (unsigned tries = 0; r == -ENOSPC && tries < LEASES_MAX; tries++) {
 		sfs_flush_all(t->vol, SFS_RETIRE);
 		if (sfs_pool_room(&t->vol->pool, t->blocks))
 			return 0;
 		sfs_pool_idle(&t->vol->pool);
-		r = sfs_chunk_lease(t->vol, t->blocks);
+		r = sfs_chunk_lease(t->vol, t->blocks, true);
 		if (r == -ENOSPC)
 			sys_nap(PAUSE_NS);
 	}
