@@ -24,9 +24,10 @@ choose_accel() {
 #   vm_shares    OPTIONS:DIR            vm_append   more words for the kernel
 #   vm_extra     more words for QEMU
 #   vm_labels    size of each NVDIMM's label area, which is taken from its end; 0: none
+#   vm_persistence  what the machine says of its NVDIMMs: mem-ctrl (ADR), cpu (eADR), none (it says nothing)
 #   vm_uefi      the variables of UEFI firmware; empty: the machine has a BIOS
 declare -a vm_pmem=() vm_shares=() vm_append=() vm_extra=() vm_env=()
-vm_uefi='' vm_labels=0
+vm_uefi='' vm_labels=0 vm_persistence=mem-ctrl
 
 # 9p options: what nobody changes during a run is cached; what both sides write is not.
 SHARE_READ=ro,cache=loose
@@ -45,6 +46,7 @@ vm_power_on() {
     get_root
     get_initrd
     vm_accel=$(choose_accel) || exit
+    [ "$vm_persistence" = none ] || machine+=,nvdimm-persistence=$vm_persistence
     if [ ${#vm_cxl[@]} -gt 0 ]; then
         machine+=,cxl=on
         # A kernel that knows it is a guest refuses to make regions of CXL memory: only on hardware it can empty all caches.

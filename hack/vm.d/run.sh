@@ -79,6 +79,7 @@ namespace; "pmem-mount --help" (inside) makes file systems there.
   --labels         NVDIMMs with a label area, initialized, without which they can have neither several namespaces nor
                    names for them; SIZE must be a multiple of 16M
   --no-namespaces  leave the NVDIMMs as they are; COMMAND makes what namespaces it wants
+  --persistence WORD  what the machine says of its NVDIMMs: mem-ctrl (ADR), cpu (eADR), none (it says nothing) [mem-ctrl]
   --virtio-pmem SIZE  size of a virtio-pmem device; may be repeated
   --cxl SIZE       size of a CXL memory device, a multiple of 256M; may be repeated. Its region is COMMAND's to make.
                    With either of them the machine has only the NVDIMMs that --pmem names
@@ -97,7 +98,7 @@ EOF
 
 vm_run_command() {
     local sizes=() virtio=() cxl=() persist='' name='' timeout=$VM_TIMEOUT dir size tail_pid status
-    vm_kernel=$VM_KERNEL_DEFAULT vm_memory=$VM_MEMORY vm_cpus=$VM_CPUS vm_append=() vm_env=() vm_uefi='' vm_labels=0
+    vm_kernel=$VM_KERNEL_DEFAULT vm_memory=$VM_MEMORY vm_cpus=$VM_CPUS vm_append=() vm_env=() vm_uefi='' vm_labels=0 vm_persistence=mem-ctrl
     vm_pmem=() vm_virtio=() vm_cxl=()
     default_shares
     while [ $# -gt 0 ]; do
@@ -115,11 +116,14 @@ vm_run_command() {
             vm_labels=$LABEL_AREA
             vm_append+=(vm.labels=yes)
             ;;
-        --kernel | --pmem | --virtio-pmem | --cxl | --persist | --share | --env | --timeout | --memory | --cpus | --append | --uefi | --name)
+        --kernel | --pmem | --persistence | --virtio-pmem | --cxl | --persist | --share | --env | --timeout | --memory | --cpus | --append | --uefi | --name)
             [ $# -ge 2 ] || usage_error "$1 wants a value"
             case $1 in
             --kernel) vm_kernel=$2 ;;
             --pmem) sizes+=("$2") ;;
+            --persistence)
+                case $2 in mem-ctrl | cpu | none) vm_persistence=$2 ;; *) usage_error "--persistence wants mem-ctrl, cpu or none, not '$2'" ;; esac
+                ;;
             --virtio-pmem) virtio+=("$2") ;;
             --cxl) cxl+=("$2") ;;
             --persist) persist=$2 ;;

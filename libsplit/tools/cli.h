@@ -23,7 +23,7 @@ struct command {
 	int (*run)(int argc, char **argv);
 };
 
-extern const struct command cmd_prepare, cmd_recover, cmd_status, cmd_top, cmd_agent, cmd_run, cmd_advise;
+extern const struct command cmd_prepare, cmd_recover, cmd_status, cmd_top, cmd_memory, cmd_agent, cmd_run, cmd_advise;
 
 /* "splitfs: SENTENCE" on standard error; returns 1. */
 int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -72,6 +72,7 @@ enum {
 	OPT_DIR,
 	OPT_LIBRARY,
 	OPT_ONCE,
+	OPT_ROOT,
 	OPT_INTERVAL
 };
 /* False, with the message printed, when a pool does not fit its chunks. */

@@ -92,6 +92,8 @@ static void print_json(const struct report *rp)
 	json_string(&j, "device", device);
 	json_bool(&j, "dax", rp->root.dax);
 	json_bool(&j, "emulated", !rp->root.dax);
+	json_string(&j, "memory", sfs_memory_word(rp->memory));
+	json_bool(&j, "durable", sfs_memory_durable(rp->memory));
 	json_string(&j, "provider", rp->provider);
 	json_number(&j, "agent_pid", (uint64_t)rp->agent_pid);
 	json_protocol(&j, &rp->refused);
@@ -169,6 +171,7 @@ static void print_text(const struct report *rp)
 	       rp->root.dax	       ? "persistent memory (DAX)"
 	       : rp->root.dax_unsynced ? "emulated (DAX, but the device refuses MAP_SYNC; no durability of persistent memory)"
 				       : "emulated (page cache; no durability of persistent memory)");
+	printf("memory    %s\n", report_memory(rp->memory));
 	printf("provider  %s\n", rp->provider);
 	if (rp->agent_pid)
 		printf("agent     process %d\n", rp->agent_pid);

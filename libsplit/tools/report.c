@@ -124,10 +124,14 @@ static int look(struct report *rp, struct sfs_why *why)
 
 int report_look(struct report *rp, const char *path, struct sfs_why *why)
 {
-	int err = sfs_root_open(&rp->root, path, false, why);
+	struct sfs_machine machine;
+	int err = sfs_machine_here(&machine, why);
 
+	if (!err)
+		err = sfs_root_open(&rp->root, path, false, why);
 	if (err)
 		return err;
+	rp->memory = sfs_memory_of_root(&machine, &rp->root);
 	err = look(rp, why);
 	sfs_root_close(&rp->root);
 	return err;
@@ -138,6 +142,21 @@ void report_free(struct report *rp)
 	free(rp->processes);
 	rp->processes = NULL;
 	rp->nprocesses = 0;
+}
+
+const char *report_memory(enum sfs_memory memory)
+{
+	static const char *const lines[SFS_MEMORIES] = {
+		[SFS_MEMORY_EMULATED] = "emulated: no persistent memory, durable is what was fsynced",
+		[SFS_MEMORY_VOLATILE] = "volatile: shows itself as persistent memory and loses everything with the power",
+		[SFS_MEMORY_VIRTIO] = "virtio: virtio-pmem, durable is what was fsynced",
+		[SFS_MEMORY_UNSTATED] = "unstated: persistent, and nobody says that stores survive the power's failure",
+		[SFS_MEMORY_GPF] = "gpf: CXL memory with a global persistent flush",
+		[SFS_MEMORY_ADR] = "adr: durable from the memory controller on",
+		[SFS_MEMORY_EADR] = "eadr: durable from the caches on, nothing is flushed",
+	};
+
+	return lines[memory];
 }
 
 const char *report_mode(const struct report_process *p)

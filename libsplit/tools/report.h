@@ -9,6 +9,7 @@
 
 #include "control/blocked.h"
 #include "control/unserved.h"
+#include "control/memory.h"
 #include "control/store.h"
 #include "control/versions.h"
 #include "json.h"
@@ -21,6 +22,7 @@ struct report_process {
 
 struct report {
 	struct sfs_root root; /* its descriptors are closed: a report keeps no file system mounted */
+	enum sfs_memory memory;
 	char provider[16];
 	int agent_pid;
 	uint64_t pool_bytes, free_bytes, pool_files;
@@ -39,6 +41,8 @@ struct report {
 int report_look(struct report *rp, const char *path, struct sfs_why *why);
 void report_free(struct report *rp);
 
+/* The memory's word and what it means, in one line. */
+const char *report_memory(enum sfs_memory memory);
 /* "posix", "sync", "strict", or "unknown". */
 const char *report_mode(const struct report_process *p);
 void report_json_counters(struct json *j, const char *key, const struct sfs_counters *c);

@@ -98,8 +98,8 @@ static void head(struct screen *s, const struct report *rp)
 	if (rp->agent_pid)
 		snprintf(agent, sizeof(agent), "process %d", rp->agent_pid);
 	line(s, "volume  %s", rp->root.path);
-	line(s, "device  %s, provider %s, agent %s, pool %s of %s in use", rp->root.dax ? "persistent memory" : "emulated",
-	     rp->provider, agent, used, size);
+	line(s, "device  %s%s, provider %s, agent %s, pool %s of %s in use", rp->root.dax ? "persistent memory, " : "",
+	     sfs_memory_word(rp->memory), rp->provider, agent, used, size);
 	if (rp->blocked.n)
 		line(s, "blocked %u processes wait too long for a file; 'splitfs status' says for whom", rp->blocked.n);
 	line(s, "%s", "");

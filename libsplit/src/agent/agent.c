@@ -213,6 +213,23 @@ static void notice(void *ctx, const char *text)
 	agent_log(ctx, "%s", text);
 }
 
+/* What the volume is on, and what that means for those who write to it. */
+static int look_at_memory(struct agent *a, struct sfs_why *why)
+{
+	struct sfs_machine machine;
+	int err = sfs_machine_here(&machine, why);
+
+	if (err)
+		return err;
+	a->memory = sfs_memory_of_root(&machine, &a->root);
+	if (a->root.dax && !sfs_memory_durable(a->memory))
+		agent_log(a,
+			  "the volume is on memory that is '%s': what was stored may be lost with the power ('splitfs memory' "
+			  "says more)",
+			  sfs_memory_word(a->memory));
+	return 0;
+}
+
 static int start(struct agent *a, struct sfs_why *why)
 {
 	const struct sfs_agent_config *cf = a->config;
@@ -227,6 +244,9 @@ static int start(struct agent *a, struct sfs_why *why)
 	err = sfs_root_open(&a->root, cf->root, true, why);
 	if (!err)
 		err = sfs_root_lock(&a->root, "agent", why);
+	if (err)
+		return err;
+	err = look_at_memory(a, why);
 	if (err)
 		return err;
 	if (a->root.dax_unsynced)

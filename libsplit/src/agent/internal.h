@@ -45,6 +45,7 @@
 #include "format/proto.h"
 #include "recover/recover.h"
 #include "relink/relink.h"
+#include "control/memory.h"
 #include "control/root.h"
 #include "control/store.h"
 #include "control/versions.h"
@@ -226,7 +227,8 @@ struct outsiders {
 struct agent {
 	const struct sfs_agent_config *config;
 	struct sfs_root root;
-	unsigned long fs_type; /* as statfs says */
+	enum sfs_memory memory; /* what the volume is on */
+	unsigned long fs_type;	/* as statfs says */
 	enum relink_provider provider;
 	bool by_handle; /* open_by_handle_at works */
 	int epoll, listen_fd, signal_fd, dir_fd;

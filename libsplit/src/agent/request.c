@@ -35,7 +35,8 @@ static bool shows_log(const struct client *old, int fd)
 
 static uint64_t volume_flags(const struct agent *a)
 {
-	return (a->root.dax ? SFS_HELLO_DAX : 0) | (a->root.dedicated ? SFS_HELLO_DEDICATED : 0);
+	return (a->root.dax ? SFS_HELLO_DAX : 0) | (a->root.dedicated ? SFS_HELLO_DEDICATED : 0) |
+	       (a->memory == SFS_MEMORY_EADR ? SFS_HELLO_CACHES : 0);
 }
 
 /* What we can and the client knows of. */

@@ -100,6 +100,7 @@ enum sfs_msg_type {
 
 #define SFS_HELLO_DAX	    0x1u /* the file system maps PM directly (statx says DAX and MAP_SYNC works) */
 #define SFS_HELLO_DEDICATED 0x2u /* ROOT is the root of its file system: every file on the device is ours */
+#define SFS_HELLO_CACHES    0x4u /* with DAX: the platform writes the caches back when the power fails (eADR) */
 
 /*
  * ACQUIRE with this flag grants EXCLUSIVE in any case: every other client's delegation is revoked to NONE first, and the next

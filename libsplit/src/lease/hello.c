@@ -12,6 +12,7 @@
 #include "fds/own.h"
 #include "lease/ask.h"
 #include "lease/message.h"
+#include "pm/pm.h"
 
 #define TMPFS_TYPE 0x01021994
 #define ANSWER_MS  20  /* an agent that is there answers sooner */
@@ -170,6 +171,8 @@ static int hear_hello(struct sfs_volume *vol, int sock, int proof_fd, uint32_t r
 		return r;
 	features = m.b >> SFS_FEATURES_SHIFT;
 	vol->dax = m.b & SFS_HELLO_DAX;
+	if (vol->dax)
+		pm_join(m.b & SFS_HELLO_CACHES);
 	if (fds[0] < 0 || fds[1] < 0)
 		r = -EPROTO;
 	else if (!resume)

@@ -30,6 +30,22 @@ struct pm_ops {
 	void (*write_back)(const char *p, const char *end);
 };
 
+/* What a power failure does to the caches, of the volumes that have joined. It goes down this list only, or from UNKNOWN to LOST. */
+enum caches { CACHES_UNKNOWN, CACHES_KEPT, CACHES_LOST };
+static enum caches caches;
+
+void pm_join(bool kept)
+{
+	enum caches before = CACHES_UNKNOWN;
+
+	if (kept)
+		__atomic_compare_exchange_n(&caches, &before, CACHES_KEPT, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	else
+		__atomic_store_n(&caches, CACHES_LOST, __ATOMIC_RELAXED);
+}
+
+static void write_back(const void *p, size_t n);
+
 static inline char *line_of(const void *p, size_t line)
 {
 	return (char *)((uintptr_t)p & ~(uintptr_t)(line - 1));
@@ -154,7 +170,7 @@ static inline void store_word(char *dst, uint64_t v)
 /* Non-temporal is a hint here: the lines are in the caches as any others. */
 static inline void lines_stored(const char *dst, size_t n)
 {
-	ops.write_back(dst, dst + n);
+	write_back(dst, n);
 }
 
 #endif
@@ -179,7 +195,7 @@ static void record(enum pm_event_kind kind, void *dst, const void *src, size_t n
 
 static void write_back(const void *p, size_t n)
 {
-	if (n)
+	if (n && __atomic_load_n(&caches, __ATOMIC_RELAXED) != CACHES_KEPT)
 		ops.write_back(p, (const char *)p + n);
 }
 

@@ -18,6 +18,13 @@
 void pm_init(void);
 
 /*
+ * A volume on persistent memory joins this process, before anything of it is stored to. kept: the platform writes the caches back when the
+ * power fails (eADR), so a store is durable as soon as everybody sees it. While that holds for every volume that has joined, nothing is
+ * written back, and pm_fence() is what makes stores visible; the first volume without it ends that for all.
+ */
+void pm_join(bool kept);
+
+/*
  * Copy n bytes to PM. Durable after the next pm_fence() of this thread. Short copies are cached stores followed by write-back,
  * long ones non-temporal stores (the measured break-even is 512 to 1024 bytes). Any alignment, any n.
  */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Logs and staging files: leased, limited, given back, and never with another client's bytes in them. */
+#include "control/memory.h"
 #include "played.h"
 
 static void all_zero(int fd, size_t n)
@@ -16,6 +17,8 @@ static void all_zero(int fd, size_t n)
 int main(void)
 {
 	struct played_agent a = {0};
+	struct sfs_machine machine;
+	struct sfs_why why = {0};
 	struct world w;
 	struct played c, d;
 	struct sfs_log_header h;
@@ -38,6 +41,9 @@ int main(void)
 
 	CHECK_EQ(played_hello(&c, &a, SFS_SYNC, 0, proof), 0);
 	CHECK_EQ(c.flags & SFS_HELLO_DEDICATED, 0);
+	/* A client flushes nothing where the agent says so, and that is said of such memory only. */
+	CHECK_EQ(sfs_machine_here(&machine, &why), 0);
+	CHECK_EQ(!!(c.flags & SFS_HELLO_CACHES), sfs_memory_of_root(&machine, &w.root) == SFS_MEMORY_EADR);
 	CHECK_EQ(c.chunk_bytes, WORLD_CHUNK);
 	CHECK(c.provider > RELINK_NONE && c.provider < RELINK_PROVIDERS);
 	CHECK_EQ(pread(c.log_fd, &h, sizeof(h), 0), sizeof(h));
