@@ -1,4 +1,15 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
+{{/* Not empty when Nodes get labels that say what their memory is. */}}
+{{- define "splitfs.nodeLabels" -}}
+{{- if and .Values.status.enabled .Values.status.nodeLabels }}true{{ end }}
+{{- end }}
+{{/* What the administrator says of the nodes' platform, for the environment of everything that asks. */}}
+{{- define "splitfs.platformEnv" -}}
+{{- if ne .Values.devices.platform "auto" }}
+- name: SPLITFS_PLATFORM
+  value: {{ .Values.devices.platform }}
+{{- end }}
+{{- end }}
 {{/* What nodes offer to make volumes of, as a JSON array; refuses what could never work. */}}
 {{- define "splitfs.devices" -}}
 {{- $enabled := list }}

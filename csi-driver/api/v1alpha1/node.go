@@ -27,6 +27,7 @@ const (
 // +kubebuilder:resource:scope=Cluster,shortName=sfn,categories=splitfs
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.memory`,description="What the memory of new volumes promises when the power fails"
 // +kubebuilder:printcolumn:name="Provider",type=string,JSONPath=`.status.relink`,description="What volumes of each file system type relink with"
 // +kubebuilder:printcolumn:name="Module",type=string,JSONPath=`.status.module.state`,description="State of the kernel module ext4_splitfs"
 // +kubebuilder:printcolumn:name="Capacity",type=string,JSONPath=`.status.capacity`
@@ -78,6 +79,18 @@ type SplitFSNodeStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Devices []DeviceManager `json:"devices,omitempty"`
+	// Memory is what promises most of what volumes of device lvm and namespace can be made of here; "emulated" where there is no other device.
+	// docs/durability.md says what each word means.
+	// +optional
+	Memory string `json:"memory,omitempty"`
+	// Durable says whether volumes can be made here on memory that keeps what was stored when the power fails.
+	Durable bool `json:"durable"`
+	// MemoryRanges is all the persistent memory of the node, whoever uses it, and volatile memory behind /dev/dax. At most 64 are listed.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	MemoryRanges []MemoryRange `json:"memoryRanges,omitempty"`
 	// Pool adds up the staging pools of the volumes that are in use.
 	// +optional
 	Pool *Pool `json:"pool,omitempty"`
@@ -94,6 +107,23 @@ type SplitFSNodeStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// MemoryRange is a region of persistent memory, or volatile memory that shows itself like one.
+type MemoryRange struct {
+	// Name is the kernel's: region0, dax1.0.
+	Name string `json:"name"`
+	// Provider is what brings it: ACPI.NFIT, CXL, virtio-pmem, e820, hmem.
+	// +optional
+	Provider string             `json:"provider,omitempty"`
+	Size     *resource.Quantity `json:"size,omitempty"`
+	// Memory is what it is: eadr, adr, gpf, unstated, virtio or volatile.
+	Memory string `json:"memory"`
+	// Durable says whether what was stored there outlives a power failure.
+	Durable bool `json:"durable"`
+	// Reason says who told that.
+	// +optional
+	Reason string `json:"reason,omitempty"`
 }
 
 // Library is the file libsplit.so.
@@ -147,6 +177,9 @@ type Region struct {
 	Name string `json:"name"`
 	// +optional
 	Type string `json:"type,omitempty"`
+	// Memory is what the platform and the administrator say of it.
+	// +optional
+	Memory string `json:"memory,omitempty"`
 	// +optional
 	Capacity *resource.Quantity `json:"capacity,omitempty"`
 	// +optional

@@ -13,7 +13,7 @@ const (
 	VolumeHealthy = "Healthy"
 	// VolumeServed: the volume is staged, and its agent serves applications.
 	VolumeServed = "Served"
-	// VolumePersistentMemory: the volume is on persistent memory. False for emulated volumes.
+	// VolumePersistentMemory: the volume is on persistent memory that keeps what was stored when the power fails. False for emulated volumes.
 	VolumePersistentMemory = "PersistentMemory"
 )
 
@@ -92,6 +92,9 @@ type SplitFSVolumeStatus struct {
 	// Device is the device manager that the volume comes from.
 	// +optional
 	Device string `json:"device,omitempty"`
+	// Memory is what its memory was found to be: eadr, adr, gpf, unstated, virtio, volatile or emulated; empty before it was first used.
+	// +optional
+	Memory string `json:"memory,omitempty"`
 	// FSType is the type of its file system.
 	// +optional
 	FSType string `json:"fsType,omitempty"`

@@ -28,6 +28,9 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/server"
 )
 
+// labelInterval is how often the labels of Nodes are compared with what their SplitFSNodes say.
+const labelInterval = 30 * time.Second
+
 // controllerOptions are the flags of `splitfs-csi controller`.
 type controllerOptions struct {
 	endpoint       string
@@ -35,6 +38,7 @@ type controllerOptions struct {
 	orphanInterval time.Duration
 	orphanGrace    time.Duration
 	nodeSilence    time.Duration
+	nodeLabels     bool
 	snapshots      bool
 	recreate       bool
 	exempt         []string
@@ -61,6 +65,7 @@ func newControllerCommand() *cobra.Command {
 	f.DurationVar(&o.orphanInterval, "orphan-interval", time.Minute, "how often volumes are checked for a node that is gone")
 	f.DurationVar(&o.orphanGrace, "orphan-grace", 10*time.Minute, "how long a node must be missing before its volumes are reported")
 	f.DurationVar(&o.nodeSilence, "node-silence", 20*time.Minute, "how long a node service must not be heard of before its SplitFSNode says so; 0: never")
+	f.BoolVar(&o.nodeLabels, "node-labels", false, "label Nodes with what their SplitFSNodes say of their memory")
 	f.BoolVar(&o.snapshots, "snapshots", false, "label VolumeSnapshotContents that were made by hand with the node that has their snapshot; the cluster must have their CustomResourceDefinition")
 	f.BoolVar(&o.recreate, "recreate-pods", false, "evict pods that their nodes refuse a volume, because they were created while no injector answered; their controllers create them anew")
 	f.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespace whose pods may do without the library; may be repeated")
@@ -120,6 +125,12 @@ func runController(ctx context.Context, o controllerOptions) error {
 		}
 		registry.MustRegister(silent.Metric())
 	}
+	var labels *central.Labels
+	if o.nodeLabels {
+		if labels, err = central.NewLabels(client, view, objects); err != nil {
+			return err
+		}
+	}
 	var contents *central.Contents
 	if o.snapshots {
 		if contents, err = central.NewContents(objects, view, recorder); err != nil {
@@ -147,6 +158,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	if recreate != nil {
 		group.Go(func() error { recreate.Run(ctx, recreateInterval); return nil })
+	}
+	if labels != nil {
+		group.Go(func() error { labels.Run(ctx, labelInterval); return nil })
 	}
 	if contents != nil {
 		group.Go(func() error { contents.Run(ctx); return nil })

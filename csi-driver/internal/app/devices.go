@@ -60,8 +60,8 @@ func (o *deviceOptions) complete() error {
 	return nil
 }
 
-// managers builds the managers of the node.
-func (o *deviceOptions) managers(nodeName string, recorder events.Recorder) (device.Managers, error) {
+// managers builds the managers of the node; memory says what its persistent memory is.
+func (o *deviceOptions) managers(nodeName string, recorder events.Recorder, memory func(context.Context) ([]nvdimm.Range, error)) (device.Managers, error) {
 	regions, err := nvdimm.ParseSelector(o.regions)
 	if err != nil {
 		return nil, fmt.Errorf("--regions: %w", err)
@@ -70,7 +70,7 @@ func (o *deviceOptions) managers(nodeName string, recorder events.Recorder) (dev
 	if err != nil {
 		return nil, fmt.Errorf("--namespace-map: %w", err)
 	}
-	tool := &nvdimm.Tool{}
+	tool := &nvdimm.Tool{Memory: memory}
 	unusable := func(device string) func(context.Context, string) {
 		return func(ctx context.Context, message string) {
 			recorder.OnNode(ctx, nodeName, true, events.ReasonRegionUnusable,

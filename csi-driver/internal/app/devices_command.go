@@ -14,11 +14,14 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/blank"
 	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
 	"splitfs.io/splitfs/csi-driver/internal/pmemcsi"
+	"splitfs.io/splitfs/csi-driver/internal/splitfs"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
 // regionReport is what `splitfs-csi devices` says of a region.
 type regionReport struct {
 	Region        string            `json:"region"`
+	Memory        volume.Memory     `json:"memory"`
 	Provider      string            `json:"provider"`
 	InterleaveSet string            `json:"interleaveSet,omitempty"`
 	Size          int64             `json:"size"`
@@ -39,6 +42,9 @@ type namespaceReport struct {
 }
 
 // Owners of a namespace, by its name. What is on one without a name tells nothing about who may touch it.
+// defaultBinary is where the image has the splitfs program.
+const defaultBinary = "/usr/local/bin/splitfs"
+
 const (
 	ownerSplitFS = "splitfs"
 	ownerPMEMCSI = "pmem-csi"
@@ -48,6 +54,7 @@ const (
 func newDevicesCommand() *cobra.Command {
 	var regions []string
 	var asJSON bool
+	var binary string
 	cmd := &cobra.Command{
 		Use:   "devices",
 		Short: "Show the persistent memory of this node, and whose it is",
@@ -59,7 +66,7 @@ func newDevicesCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("--regions: %w", err)
 			}
-			inventory, err := (&nvdimm.Tool{}).List(cmd.Context())
+			inventory, err := (&nvdimm.Tool{Memory: splitfs.CLI{Binary: binary}.Memory}).List(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -76,13 +83,14 @@ func newDevicesCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringSliceVar(&regions, "regions", nil, "regions that the node service is given, as its own flag of that name")
+	cmd.Flags().StringVar(&binary, "splitfs-binary", defaultBinary, "the splitfs program, which knows what the regions' memory is")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 func reportRegion(ctx context.Context, region nvdimm.Region, selector nvdimm.Selector) regionReport {
 	r := regionReport{
-		Region: region.Dev, Provider: region.Provider, InterleaveSet: string(region.ISetID), Size: int64(region.Size),
+		Region: region.Dev, Memory: region.Memory, Provider: region.Provider, InterleaveSet: string(region.ISetID), Size: int64(region.Size),
 		LargestRoom: region.LargestRoom(), Selected: selector.Selects(region), Namespaces: []namespaceReport{},
 	}
 	if err := region.Unfit(); err != nil {
@@ -123,15 +131,15 @@ func printRegions(out io.Writer, reports []regionReport, findings []pmemcsi.Find
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "REGION\tINTERLEAVE SET\tPROVIDER\tSIZE MiB\tLARGEST ROOM MiB\tGIVEN TO THE DRIVER")
+	fmt.Fprintln(table, "REGION\tINTERLEAVE SET\tPROVIDER\tMEMORY\tSIZE MiB\tLARGEST ROOM MiB\tGIVEN TO THE DRIVER")
 	for _, r := range reports {
 		set := r.InterleaveSet
 		if set == "" {
 			set = "(no labels)"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%t\n", r.Region, set, r.Provider, r.Size>>20, r.LargestRoom>>20, r.Selected)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%t\n", r.Region, set, r.Provider, r.Memory, r.Size>>20, r.LargestRoom>>20, r.Selected)
 	}
-	fmt.Fprintln(table, "\t\t\t\t\t")
+	fmt.Fprintln(table, "\t\t\t\t\t\t")
 	fmt.Fprintln(table, "NAMESPACE\tNAME\tMODE\tSIZE MiB\tOWNER\tHOLDS")
 	for _, r := range reports {
 		for _, n := range r.Namespaces {

@@ -330,7 +330,7 @@ func TestRealDevicesAgain(t *testing.T) {
 
 func manager(d realDevice) (device.Manager, error) {
 	o := d.options()
-	managers, err := o.managers("node-1", events.Discard{})
+	managers, err := o.managers("node-1", events.Discard{}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func TestDeviceOptions(t *testing.T) {
 			change(&o)
 			err := o.complete()
 			if err == nil {
-				_, err = o.managers(driverinfo.Name, events.Discard{})
+				_, err = o.managers(driverinfo.Name, events.Discard{}, nil)
 			}
 			if err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %v; wanted %q", kind, err, says)
@@ -37,7 +37,7 @@ func TestDeviceOptions(t *testing.T) {
 		}
 	}
 	o := deviceOptions{devices: deviceNames(), emulatedDir: t.TempDir(), emulatedCapacity: 1, regions: []string{"all"}, regionPercent: 50, namespaceMap: "mem"}
-	managers, err := o.managers("node", events.Discard{})
+	managers, err := o.managers("node", events.Discard{}, nil)
 	if err != nil || len(managers) != len(deviceNames()) {
 		t.Fatalf("%v, %v", managers, err)
 	}

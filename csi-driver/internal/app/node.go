@@ -92,7 +92,7 @@ func newNodeCommand() *cobra.Command {
 	f.IntVar(&o.poolFillPercent, "pool-fill-percent", 25, "percent of one processor that filling the pools of all volumes may take while none runs short (1 to 100)")
 	f.Var(&o.logReserve, "log-reserve", "room for operation logs of each volume, on top as well")
 	f.Int64Var(&o.maxVolumes, "max-volumes", 64, "volumes this node can have published")
-	f.StringVar(&o.binary, "splitfs-binary", "/usr/local/bin/splitfs", "the splitfs program")
+	f.StringVar(&o.binary, "splitfs-binary", defaultBinary, "the splitfs program")
 	f.StringVar(&o.library, "library", "/usr/local/lib/splitfs/libsplit.so", "the preload library that pods get")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9810", "address of /healthz, /readyz and /metrics; empty: not served")
 	f.StringVar(&o.inspectEndpoint, "inspect-endpoint", "", "loopback address where kubectl splitfs, through a forwarded port, is told who is served; empty: not served")
@@ -302,7 +302,8 @@ func newModules(o nodeOptions, recorder events.Recorder) (*module.Manager, error
 
 // newNode builds the node's core.
 func newNode(ctx context.Context, o nodeOptions, cluster cluster, modules *module.Manager) (*node.Node, error) {
-	managers, err := o.devices.managers(o.nodeName, cluster.recorder)
+	cli := splitfs.CLI{Binary: o.binary, FillPercent: o.poolFillPercent, FillLock: filepath.Join(o.dataDir, "fill.lock")}
+	managers, err := o.devices.managers(o.nodeName, cluster.recorder, cli.Memory)
 	if err != nil {
 		return nil, err
 	}
@@ -311,10 +312,8 @@ func newNode(ctx context.Context, o nodeOptions, cluster cluster, modules *modul
 		StateDir:  filepath.Join(o.dataDir, "volumes"),
 		InjectDir: filepath.Join(o.dataDir, "inject"),
 		AgentsDir: agentsDir(o.dataDir), AgentsSocket: o.agentsSocket,
-		Library: o.library,
-		CLI: splitfs.CLI{
-			Binary: o.binary, FillPercent: o.poolFillPercent, FillLock: filepath.Join(o.dataDir, "fill.lock"),
-		},
+		Library:    o.library,
+		CLI:        cli,
 		Pool:       int64(o.poolBytes),
 		LogReserve: int64(o.logReserve),
 		MaxVolumes: o.maxVolumes,

@@ -20,7 +20,7 @@ func keepNeeded(object any) (any, error) {
 	case *corev1.PersistentVolume:
 		return keepVolume(o), nil
 	case *corev1.Node:
-		return &corev1.Node{ObjectMeta: keepMeta(&o.ObjectMeta)}, nil
+		return keepNode(o), nil
 	case *storagev1.CSIStorageCapacity:
 		return &storagev1.CSIStorageCapacity{
 			ObjectMeta: keepMeta(&o.ObjectMeta), StorageClassName: o.StorageClassName, Capacity: o.Capacity, NodeTopology: o.NodeTopology,
@@ -31,6 +31,16 @@ func keepNeeded(object any) (any, error) {
 
 func keepMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion}
+}
+
+func keepNode(node *corev1.Node) *corev1.Node {
+	kept := &corev1.Node{ObjectMeta: keepMeta(&node.ObjectMeta)}
+	for _, key := range []string{driverinfo.MemoryLabel, driverinfo.DurableLabel} {
+		if value, ok := node.Labels[key]; ok {
+			metav1.SetMetaDataLabel(&kept.ObjectMeta, key, value)
+		}
+	}
+	return kept
 }
 
 func keepVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {

@@ -37,11 +37,19 @@ type Manager interface {
 	Delete(ctx context.Context, id string) error
 }
 
+// Durable is what a Manager implements whose devices may be made of memory that is not durable.
+type Durable interface {
+	// OnlyDurable returns the manager as it is for volumes that need durable memory: others are not made, and nothing else is available.
+	OnlyDurable() Manager
+}
+
 // Region is a part of what a manager's devices are made of.
 type Region struct {
 	Name string
 	// Type says what it is, in one word: "directory", "pmem", "cxl".
 	Type string
+	// Memory is what the platform and the administrator say of it.
+	Memory volume.Memory
 	// Capacity is what it can hold, Available what can still be given to devices.
 	Capacity, Available int64
 }
@@ -68,10 +76,27 @@ func (m Managers) Get(name string) (Manager, error) {
 	if manager, ok := m[name]; ok {
 		return manager, nil
 	}
+	return nil, m.noSuch(name)
+}
+
+// GetFor is Get for a volume of this durability.
+func (m Managers) GetFor(name string, durability volume.Durability) (Manager, error) {
+	manager, err := m.Get(name)
+	if err != nil || !durability.Required() {
+		return manager, err
+	}
+	durable, ok := manager.(Durable)
+	if !ok {
+		return nil, fmt.Errorf("%w: the claim's class asks for durable memory, and %q devices are none", volume.ErrInvalid, name)
+	}
+	return durable.OnlyDurable(), nil
+}
+
+func (m Managers) noSuch(name string) error {
 	var names []string
 	for n := range m {
 		names = append(names, n)
 	}
 	slices.Sort(names)
-	return nil, fmt.Errorf("%w: this node offers no %q devices; it offers: %s", volume.ErrInvalid, name, strings.Join(names, ", "))
+	return fmt.Errorf("%w: this node offers no %q devices; it offers: %s", volume.ErrInvalid, name, strings.Join(names, ", "))
 }

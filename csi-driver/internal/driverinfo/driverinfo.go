@@ -14,6 +14,10 @@ const (
 	// cannot be changed.
 	ModeAnnotation = Name + "/mode"
 
+	// MemoryLabel and DurableLabel are on Nodes: what promises most of the memory that volumes can be made of there, and whether that is durable.
+	MemoryLabel  = "splitfs.io/memory"
+	DurableLabel = "splitfs.io/durable"
+
 	// KindAttribute and KindLibrary select, in an inline volume's attributes or in a StorageClass's parameters, the volume that
 	// carries the library into a pod.
 	KindAttribute = "splitfs.io/kind"

@@ -21,7 +21,9 @@ import (
 
 // Reasons of our events.
 const (
-	ReasonEmulated    = "EmulatedVolume"
+	ReasonEmulated = "EmulatedVolume"
+	// ReasonLessDurable: nobody says that the volume's memory keeps what was stored when the power fails.
+	ReasonLessDurable = "LessDurableMemory"
 	ReasonQuarantined = "RecoveryQuarantined"
 	ReasonRecovered   = "RecoveryReplayed"
 	ReasonAgentDied   = "AgentDied"

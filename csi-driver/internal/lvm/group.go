@@ -14,6 +14,7 @@ import (
 
 	"splitfs.io/splitfs/csi-driver/internal/blank"
 	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
 const (
@@ -36,7 +37,10 @@ type group struct {
 	name, device string
 	// region is where it is, kind what that is.
 	region, kind string
+	memory       volume.Memory
 	size, free   int64
+	// less says why a volume that needs durable memory must not be here; nil when it may.
+	less error
 	// own: it is in a namespace that is this driver's by its name.
 	own bool
 }
@@ -188,7 +192,7 @@ func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.N
 				return nil, unreadableError(fmt.Errorf("volume group %s begins at byte %d with extents of %d bytes: not multiples of 2 MiB, so huge pages would never be mapped",
 					name, pv.Start, pv.ExtentSize))
 			}
-			return &group{name: name, device: device, region: region.Dev, kind: region.Kind(), size: int64(pv.Size), free: int64(pv.Free), own: region.Labeled()}, nil
+			return &group{name: name, device: device, region: region.Dev, kind: region.Kind(), memory: region.Memory, less: region.Less(), size: int64(pv.Size), free: int64(pv.Free), own: region.Labeled()}, nil
 		}
 		if pv.Group == unreadableGroup {
 			return nil, unreadableError(fmt.Errorf("the metadata of the volume group on %s is damaged; see `vgck` and `vgcfgrestore`", device))

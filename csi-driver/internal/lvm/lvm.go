@@ -50,6 +50,7 @@ var (
 	_ device.Manager   = (*Manager)(nil)
 	_ device.Lister    = (*Manager)(nil)
 	_ device.Inventory = (*Manager)(nil)
+	_ device.Durable   = (*Manager)(nil)
 )
 
 // New returns a manager.
@@ -97,15 +98,48 @@ func (m *Manager) groupsToFill(ctx context.Context) ([]group, error) {
 	return all, nil
 }
 
+// OnlyDurable implements device.Durable.
+func (m *Manager) OnlyDurable() device.Manager { return durable{m} }
+
+// durable is a Manager that makes volumes in durable memory only.
+type durable struct{ *Manager }
+
+// Available implements device.Manager.
+func (d durable) Available(ctx context.Context) (int64, error) {
+	return d.available(ctx, volume.DurabilityRequired)
+}
+
+// Create implements device.Manager.
+func (d durable) Create(ctx context.Context, id string, size int64) error {
+	return d.create(ctx, id, size, volume.DurabilityRequired)
+}
+
 // Available implements device.Manager. A volume does not span groups.
 func (m *Manager) Available(ctx context.Context) (int64, error) {
+	return m.available(ctx, volume.DurabilityAny)
+}
+
+func (m *Manager) available(ctx context.Context, durability volume.Durability) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	groups, err := m.groupsToFill(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return roomiest(groups).free, nil
+	fit, _ := fitting(groups, durability)
+	return roomiest(fit).free, nil
+}
+
+// fitting are the groups that a volume of this durability may be in, and why not in the others.
+func fitting(groups []group, durability volume.Durability) (fit []group, less nvdimm.Problems) {
+	for _, g := range groups {
+		if durability.Required() && g.less != nil {
+			less = append(less, nvdimm.Problem{Region: g.region, Err: g.less})
+			continue
+		}
+		fit = append(fit, g)
+	}
+	return fit, less
 }
 
 // roomiest returns the group with the most free space, which keeps regions evenly filled; the zero group when there is none.
@@ -221,6 +255,10 @@ func (m *Manager) mustFind(ctx context.Context, id string) (*found, error) {
 
 // Create implements device.Manager.
 func (m *Manager) Create(ctx context.Context, id string, size int64) error {
+	return m.create(ctx, id, size, volume.DurabilityAny)
+}
+
+func (m *Manager) create(ctx context.Context, id string, size int64, durability volume.Durability) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	lv, unknown, err := m.findSeen(ctx, id)
@@ -242,12 +280,16 @@ func (m *Manager) Create(ctx context.Context, id string, size int64) error {
 	if err != nil {
 		return err
 	}
-	g := roomiest(groups)
+	fit, less := fitting(groups, durability)
+	g := roomiest(fit)
 	size = roundUp(size)
 	if g.free < size {
 		err := fmt.Errorf("%w in the volume groups of this node: %d MiB are needed, the roomiest has %d MiB", volume.ErrExhausted, size/volume.MiB, g.free/volume.MiB)
 		if told := m.reporter.Current(); told != "" {
 			err = fmt.Errorf("%w; not usable: %s", err, told)
+		}
+		if len(less) > 0 {
+			err = fmt.Errorf("%w; not durable: %w", err, less.Err())
 		}
 		return err
 	}
@@ -383,7 +425,7 @@ func (m *Manager) Regions(ctx context.Context) ([]device.Region, error) {
 	}
 	var regions []device.Region
 	for _, g := range groups {
-		regions = append(regions, device.Region{Name: g.region, Type: g.kind, Capacity: g.size, Available: g.free})
+		regions = append(regions, device.Region{Name: g.region, Type: g.kind, Memory: g.memory, Capacity: g.size, Available: g.free})
 	}
 	return regions, nil
 }

@@ -131,6 +131,23 @@ func TestNamespaceWithoutLabels(t *testing.T) {
 	}
 }
 
+// TestFitting: a volume that needs durable memory goes to no other group, however roomy that is.
+func TestFitting(t *testing.T) {
+	groups := []group{
+		{name: "large", region: "region0", free: 100, less: nvdimm.Region{Memory: volume.MemoryVolatile, MemoryWhy: "memmap="}.Less()},
+		{name: "small", region: "region1", free: 10, less: nvdimm.Region{Memory: volume.MemoryGPF}.Less()},
+	}
+	for durability, want := range map[volume.Durability]string{volume.DurabilityAny: "large", volume.DurabilityRequired: "small"} {
+		if fit, _ := fitting(groups, durability); roomiest(fit).name != want {
+			t.Errorf("%s goes to %v", durability, roomiest(fit))
+		}
+	}
+	_, less := fitting(groups, volume.DurabilityRequired)
+	if err := less.Err(); len(less) != 1 || !strings.Contains(err.Error(), `region0: its memory is "volatile" (memmap=)`) {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestNames: lvm refuses names that begin with "snapshot", which IDs of snapshots do.
 func TestNames(t *testing.T) {
 	for _, id := range []string{volume.IDFromName("pvc-1"), volume.SnapshotID("snap", "node-1")} {

@@ -16,6 +16,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/agent"
 	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
@@ -27,6 +28,12 @@ func (fixedNode) Reports(context.Context) ([]node.Report, error) {
 	return []node.Report{served(), sick(), unused()}, nil
 }
 func (fixedNode) LibraryReady() error { return nil }
+func (fixedNode) Memory(context.Context) ([]nvdimm.Range, error) {
+	return []nvdimm.Range{
+		{Name: "region0", Provider: "ACPI.NFIT", Bytes: 512 * volume.GiB, Memory: volume.MemoryADR},
+		{Name: "region1", Provider: "e820", Bytes: volume.GiB, Memory: volume.MemoryVolatile},
+	}, nil
+}
 func (fixedNode) Orphans() []node.Orphan {
 	return []node.Orphan{{Kind: node.OrphanDevice, ID: "left"}}
 }
@@ -44,7 +51,7 @@ func (fixedNode) Providers() map[string]string { return map[string]string{"xfs":
 func record(id, claim string, mode volume.Mode) *volume.Record {
 	return &volume.Record{
 		ID: id, Mode: mode, Device: volume.DeviceEmulated, FSType: volume.XFS, PVC: volume.PVC{Namespace: "shop", Name: claim},
-		Size: volume.GiB, DeviceSize: 2 * volume.GiB, Staged: &volume.Staging{Path: "/staging"},
+		Memory: volume.MemoryEmulated, Size: volume.GiB, DeviceSize: 2 * volume.GiB, Staged: &volume.Staging{Path: "/staging"},
 	}
 }
 

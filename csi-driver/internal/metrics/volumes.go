@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
@@ -48,6 +49,7 @@ var counters = []struct{ name, help string }{
 type Source interface {
 	Reports(ctx context.Context) ([]node.Report, error)
 	LibraryReady() error
+	Memory(ctx context.Context) ([]nvdimm.Range, error)
 	Orphans() []node.Orphan
 	Erasures(reports []node.Report) ([]node.Erasure, error)
 	Capacity(ctx context.Context, params volume.Params, block bool) (node.Capacity, error)
@@ -64,7 +66,7 @@ func nodeDesc(name, help string) *prometheus.Desc {
 }
 
 var (
-	volumeInfo      = desc("volume_info", "Properties of a volume; always 1.", "mode", "device", "fstype", "emulated", "provider")
+	volumeInfo      = desc("volume_info", "Properties of a volume; always 1.", "mode", "device", "fstype", "emulated", "provider", "memory", "durability")
 	volumeSize      = desc("volume_size_bytes", "What the volume was promised to hold.")
 	volumeDevice    = desc("volume_device_bytes", "What the volume takes of the node: size, pool, logs and file system.")
 	volumeStaged    = desc("volume_staged", "1 when the volume is staged on this node.")
@@ -85,6 +87,7 @@ var (
 
 	libraryInstalled = nodeDesc("node_library_installed", "1 when pods on this node find libsplit.so.")
 	availableBytes   = nodeDesc("node_emulated_available_bytes", "The most that one more emulated volume could hold.")
+	memoryBytes      = prometheus.NewDesc(prefix+"node_memory_bytes", "Persistent memory of the node, and volatile memory that shows itself like it, by what it promises when the power fails.", []string{"range", "provider", "memory", "durable"}, nil)
 	orphans          = prometheus.NewDesc(prefix+"node_orphans", "Things found on the node that no volume accounts for, by kind.", []string{"kind"}, nil)
 	erasing          = nodeDesc("node_erasing", "Deleted volumes and snapshots whose bytes are being erased, or wait for it.")
 	erasingBytes     = nodeDesc("node_erasing_bytes", "The space that these still take.")
@@ -121,7 +124,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range append([]*prometheus.Desc{
 		volumeInfo, volumeSize, volumeDevice, volumeStaged, volumeProblem, volumeStatusUp, agentUp, agentRestarts, poolBytes, poolFreeBytes,
 		processes, unservedOpens, unservedState, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside, protocolRefused, libraryInstalled,
-		availableBytes, orphans, erasing, erasingBytes, eraseFailed, reportErrors,
+		availableBytes, memoryBytes, orphans, erasing, erasingBytes, eraseFailed, reportErrors,
 	}, counterDescs...) {
 		ch <- d
 	}
@@ -142,10 +145,21 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	} else {
 		ch <- gauge(availableBytes, float64(capacity.Largest))
 	}
+	c.collectMemory(ctx, ch)
 	c.collectOrphans(ch)
 	c.collectErasures(ch, reports)
 	for _, r := range reports {
 		c.collectVolume(ch, r)
+	}
+}
+
+func (c *Collector) collectMemory(ctx context.Context, ch chan<- prometheus.Metric) {
+	ranges, err := c.source.Memory(ctx)
+	if err != nil {
+		c.logger.Error(err, "Cannot report the node's memory")
+	}
+	for _, r := range ranges {
+		ch <- gauge(memoryBytes, float64(r.Bytes), r.Name, r.Provider, string(r.Memory), strconv.FormatBool(r.Memory.Durable()))
 	}
 }
 
@@ -194,7 +208,7 @@ func (c *Collector) collectVolume(ch chan<- prometheus.Metric, r node.Report) {
 	if r.Status != nil {
 		provider = r.Status.Provider
 	}
-	ch <- gauge(volumeInfo, 1, with(string(r.Record.Mode), r.Record.Device, r.Record.FSType, strconv.FormatBool(r.Emulated), provider)...)
+	ch <- gauge(volumeInfo, 1, with(string(r.Record.Mode), r.Record.Device, r.Record.FSType, strconv.FormatBool(r.Emulated), provider, string(r.Record.Memory), string(r.Record.Durability.OrAny()))...)
 	ch <- gauge(volumeSize, float64(r.Record.Size), labels...)
 	ch <- gauge(volumeDevice, float64(r.Record.DeviceSize), labels...)
 	ch <- gauge(volumeStaged, boolean(r.Record.Staged != nil), labels...)

@@ -38,6 +38,7 @@ var (
 	_ device.Manager   = (*Manager)(nil)
 	_ device.Lister    = (*Manager)(nil)
 	_ device.Inventory = (*Manager)(nil)
+	_ device.Durable   = (*Manager)(nil)
 )
 
 // New returns a manager.
@@ -95,33 +96,53 @@ func unusable(region nvdimm.Region) error {
 	return nil
 }
 
+// OnlyDurable implements device.Durable.
+func (m *Manager) OnlyDurable() device.Manager { return durable{m} }
+
+// durable is a Manager that makes namespaces in durable memory only.
+type durable struct{ *Manager }
+
+// Available implements device.Manager.
+func (d durable) Available(ctx context.Context) (int64, error) {
+	return d.available(ctx, volume.DurabilityRequired)
+}
+
+// Create implements device.Manager.
+func (d durable) Create(ctx context.Context, id string, size int64) error {
+	return d.create(ctx, id, size, volume.DurabilityRequired)
+}
+
 // Available implements device.Manager. A namespace is contiguous: what counts is the largest extent.
 func (m *Manager) Available(ctx context.Context) (int64, error) {
+	return m.available(ctx, volume.DurabilityAny)
+}
+
+func (m *Manager) available(ctx context.Context, durability volume.Durability) (int64, error) {
 	inventory, err := m.list(ctx)
 	if err != nil {
 		return 0, err
 	}
 	var largest int64
 	for _, region := range m.config.Regions.Of(inventory) {
-		largest = max(largest, nvdimm.UsableSize(m.room(region), m.config.Map))
+		largest = max(largest, nvdimm.UsableSize(m.room(region, durability), m.config.Map))
 	}
 	return largest, nil
 }
 
-// room is how large a namespace can be that is made in the region now, as it is counted there.
-func (m *Manager) room(region nvdimm.Region) int64 {
-	if unusable(region) != nil {
+// room is how large a namespace can be that is made in the region now for a volume of this durability, as it is counted there.
+func (m *Manager) room(region nvdimm.Region, durability volume.Durability) int64 {
+	if unusable(region) != nil || durability.Required() && region.Less() != nil {
 		return 0
 	}
 	return min(region.LargestRoom(), region.Budget(m.config.Percent, m.config.Map))
 }
 
 // choose returns the region whose room a new namespace of size bytes leaves least of, so that large ones still fit elsewhere.
-func (m *Manager) choose(inventory nvdimm.Inventory, size int64) (region nvdimm.Region, raw int64, err error) {
+func (m *Manager) choose(inventory nvdimm.Inventory, size int64, durability volume.Durability) (region nvdimm.Region, raw int64, err error) {
 	best := int64(-1)
 	var largest int64
 	for _, candidate := range m.config.Regions.Of(inventory) {
-		room := m.room(candidate)
+		room := m.room(candidate, durability)
 		largest = max(largest, nvdimm.UsableSize(room, m.config.Map))
 		need := nvdimm.RawSize(size, m.config.Map, candidate.Step())
 		if left := room - need; left >= 0 && (best < 0 || left < best) {
@@ -131,7 +152,11 @@ func (m *Manager) choose(inventory nvdimm.Inventory, size int64) (region nvdimm.
 	if best < 0 {
 		err := fmt.Errorf("%w in the regions of this node: a namespace of %d MiB is needed, the largest that can be made has %d MiB",
 			volume.ErrExhausted, size/volume.MiB, largest/volume.MiB)
-		if unused := m.problems(inventory).Err(); unused != nil {
+		unfit := m.problems(inventory)
+		if durability.Required() {
+			unfit = append(unfit, nvdimm.LessDurable(m.config.Regions.Of(inventory))...)
+		}
+		if unused := unfit.Err(); unused != nil {
 			err = fmt.Errorf("%w; not usable: %w", err, unused)
 		}
 		return region, 0, err
@@ -141,6 +166,10 @@ func (m *Manager) choose(inventory nvdimm.Inventory, size int64) (region nvdimm.
 
 // Create implements device.Manager.
 func (m *Manager) Create(ctx context.Context, id string, size int64) error {
+	return m.create(ctx, id, size, volume.DurabilityAny)
+}
+
+func (m *Manager) create(ctx context.Context, id string, size int64, durability volume.Durability) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	inventory, ns, err := m.find(ctx, id)
@@ -162,7 +191,7 @@ func (m *Manager) Create(ctx context.Context, id string, size int64) error {
 			return err
 		}
 	}
-	region, raw, err := m.choose(inventory, size)
+	region, raw, err := m.choose(inventory, size, durability)
 	if err != nil {
 		return err
 	}
@@ -259,8 +288,8 @@ func (m *Manager) Regions(ctx context.Context) ([]device.Region, error) {
 	var regions []device.Region
 	for _, region := range m.config.Regions.Of(inventory) {
 		regions = append(regions, device.Region{
-			Name: region.Dev, Type: region.Kind(), Capacity: region.Share(m.config.Percent),
-			Available: nvdimm.UsableSize(m.room(region), m.config.Map),
+			Name: region.Dev, Type: region.Kind(), Memory: region.Memory, Capacity: region.Share(m.config.Percent),
+			Available: nvdimm.UsableSize(m.room(region, volume.DurabilityAny), m.config.Map),
 		})
 	}
 	return regions, nil

@@ -24,7 +24,7 @@ const controlDir = ".splitfs"
 // copyDevice makes the device of rec out of that of source, as it is at one moment. Nobody can use rec yet. When it fails, or is
 // interrupted, it is done again from the beginning.
 func (n *Node) copyDevice(ctx context.Context, source, rec *volume.Record) error {
-	manager, err := n.config.Managers.Get(source.Device)
+	manager, err := n.config.Managers.GetFor(source.Device, rec.Durability)
 	if err != nil {
 		return err
 	}

@@ -110,6 +110,8 @@ type DeviceReport struct {
 	Name      string
 	Emulated  bool
 	Available int64
+	// Memory is the strongest that devices can be made of.
+	Memory volume.Memory
 	// Regions are what the devices are made of, where the manager can say it.
 	Regions []device.Region
 	// Err says why no device can be made now.
@@ -131,6 +133,7 @@ func (n *Node) Devices(ctx context.Context) []DeviceReport {
 				r.Err = errors.Join(r.Err, err)
 			}
 		}
+		r.Memory = strongest(m, r.Regions)
 		reports = append(reports, r)
 	}
 	return reports

@@ -58,6 +58,9 @@ func (n *Node) problems(rec *volume.Record) ([]Problem, error) {
 	if q := rec.Quarantined.SinceStaged; q > 0 {
 		add(DataLoss, events.ReasonQuarantined, n.agentQuarantineMessage(rec))
 	}
+	if rec.Durability.Required() {
+		add(Degraded, events.ReasonLessDurable, n.lessDurableMessage(rec))
+	}
 	if rec.StageFailure != "" {
 		add(Inaccessible, reasonStageFailed, "the volume could not be made ready for its pods: "+rec.StageFailure)
 	}

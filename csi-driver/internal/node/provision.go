@@ -34,7 +34,7 @@ type CreateRequest struct {
 
 // Create makes a volume, or finds the one that an earlier call for the same name made.
 func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, error) {
-	manager, err := n.config.Managers.Get(req.Params.Device)
+	manager, err := n.config.Managers.GetFor(req.Params.Device, req.Params.WantedDurability())
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +118,7 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 		Unserved: req.Params.Unserved,
 	}
 	rec.SetErase(req.Params.Erase)
+	rec.SetDurability(req.Params.WantedDurability())
 	if !req.Block {
 		rec.Pool = n.poolOf(req.Params)
 		rec.Overhead = rec.Pool + n.config.LogReserve
@@ -140,8 +141,12 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 
 // tooLarge says in the user's terms, the size of a claim, what would have fitted.
 func (n *Node) tooLarge(rec *volume.Record, available int64) error {
-	return fmt.Errorf("%w on node %s: the volume would hold %d MiB, the largest that fits now holds %d MiB; ask for less, delete volumes, or raise the node's capacity",
+	err := fmt.Errorf("%w on node %s: the volume would hold %d MiB, the largest that fits now holds %d MiB; ask for less, delete volumes, or raise the node's capacity",
 		volume.ErrExhausted, n.config.Name, rec.Size/volume.MiB, largest(rec, available)/volume.MiB)
+	if rec.Durability.Required() {
+		err = fmt.Errorf("%w. The claim's class wants durable memory, so other regions do not count (durability: any would take them; `kubectl splitfs status` shows what memory nodes have)", err)
+	}
+	return err
 }
 
 // deviceSize returns how large a volume's device must be for the volume to hold size bytes.
@@ -181,6 +186,8 @@ func compatible(rec *volume.Record, req CreateRequest) error {
 		return differs("device", rec.Device, req.Params.Device)
 	case rec.Erase.OrNone() != req.Params.Erase.OrNone():
 		return differs("erase policy", rec.Erase.OrNone(), req.Params.Erase.OrNone())
+	case rec.Durability.Required() && !req.Params.WantedDurability().Required():
+		return differs("durability", rec.Durability, req.Params.WantedDurability())
 	case rec.Pool != 0 && req.Params.Pool != 0 && rec.Pool != req.Params.Pool: // what the node chose may be another after a restart
 		return differs("staging pool", rec.Pool, req.Params.Pool)
 	case rec.Unserved != req.Params.Unserved:
@@ -327,7 +334,7 @@ type Capacity struct {
 
 // Capacity returns what the node offers to volumes of these parameters.
 func (n *Node) Capacity(ctx context.Context, params volume.Params, block bool) (Capacity, error) {
-	manager, err := n.config.Managers.Get(params.Device)
+	manager, err := n.config.Managers.GetFor(params.Device, params.WantedDurability())
 	if err != nil {
 		return Capacity{}, err
 	}

@@ -157,6 +157,9 @@ func (n *Node) notifyPod(ctx context.Context, rec *volume.Record, pod volume.Pod
 	if manager, err := n.config.Managers.Get(rec.Device); err == nil && manager.Emulated() {
 		n.config.Events.OnPod(ctx, pod, false, events.ReasonEmulated, n.emulatedMessage(rec))
 	}
+	if message := n.lessDurableMessage(rec); message != "" {
+		n.config.Events.OnPod(ctx, pod, rec.Mode != volume.ModePosix, events.ReasonLessDurable, message)
+	}
 	if rec.Recovery != nil && rec.Recovery.Quarantined > 0 {
 		n.config.Events.OnPod(ctx, pod, true, events.ReasonQuarantined, quarantineMessage(rec))
 	}

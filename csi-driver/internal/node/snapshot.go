@@ -50,7 +50,7 @@ func (n *Node) CreateSnapshot(ctx context.Context, name, sourceID string) (*volu
 	}
 	rec = &volume.Record{
 		ID: id, Name: name, Phase: volume.PhaseCreating, Source: &volume.Source{VolumeID: sourceID}, Taken: time.Now().UTC(),
-		Mode: source.Mode, Erase: source.Erase, Unserved: source.Unserved, Device: source.Device, FSType: source.FSType, Block: source.Block, PVC: source.PVC,
+		Mode: source.Mode, Erase: source.Erase, Unserved: source.Unserved, Durability: source.Durability, Device: source.Device, FSType: source.FSType, Block: source.Block, PVC: source.PVC,
 		Size: source.Size, DeviceSize: source.DeviceSize, Overhead: source.Overhead, Formatted: source.Formatted, Cleared: source.Cleared, Measured: source.Measured,
 	}
 	if err := n.snapshots.Put(rec); err != nil {

@@ -197,7 +197,10 @@ func (n *Node) serve(ctx context.Context, rec *volume.Record) error {
 	if err := n.writePolicies(rec); err != nil {
 		return err
 	}
-	return n.agents.Start(ctx, rec.ID, n.served(rec))
+	if err := n.agents.Start(ctx, rec.ID, n.served(rec)); err != nil {
+		return err
+	}
+	return n.learnMemory(ctx, rec)
 }
 
 func (n *Node) reportRecovery(ctx context.Context, rec *volume.Record) {

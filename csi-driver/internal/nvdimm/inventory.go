@@ -15,6 +15,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
 // Inventory is all the persistent memory of a node.
@@ -32,6 +34,9 @@ type Bus struct {
 type Region struct {
 	// Provider is the bus's; Regions fills it in.
 	Provider string `json:"-"`
+	// Memory is what it is, and MemoryWhy who said so; the Tool fills them in.
+	Memory    volume.Memory `json:"-"`
+	MemoryWhy string        `json:"-"`
 
 	Dev  string `json:"dev"`
 	Size Bytes  `json:"size"`
@@ -41,7 +46,6 @@ type Region struct {
 	MaxAvailableExtent Bytes         `json:"max_available_extent"`
 	Type               string        `json:"type"`
 	ISetID             InterleaveSet `json:"iset_id"`
-	PersistenceDomain  string        `json:"persistence_domain"`
 	Namespaces         []Namespace   `json:"namespaces"`
 }
 

@@ -24,13 +24,22 @@ const ownPrefix = "splitfs-"
 func Own(name string) bool { return strings.HasPrefix(name, ownPrefix) }
 
 // Tool runs ndctl, one at a time. All users of one node share one.
-type Tool struct{ mu sync.Mutex }
+type Tool struct {
+	// Memory says what the node's memory is; nil: nobody does.
+	Memory func(ctx context.Context) ([]Range, error)
+
+	mu sync.Mutex
+}
 
 // List returns all persistent memory.
 func (t *Tool) List(ctx context.Context) (Inventory, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return list(ctx)
+	inventory, err := list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return inventory, t.addMemory(ctx, inventory)
 }
 
 func list(ctx context.Context) (Inventory, error) {

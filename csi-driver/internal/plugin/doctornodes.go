@@ -20,6 +20,7 @@ import (
 
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
 func quantityOf(bytes int64) *resource.Quantity {
@@ -100,13 +101,15 @@ func (d *doctor) judgeNode(n *v1alpha1.SplitFSNode) {
 func (d *doctor) checkDurability(nodes []v1alpha1.SplitFSNode) {
 	var emulated, persistent []string
 	for i := range nodes {
-		has := kinds(&nodes[i])
-		if has.persistent {
-			persistent = append(persistent, nodes[i].Name)
+		n := &nodes[i]
+		has := kinds(n)
+		if has.persistent && (n.Status.Durable || n.Status.Memory == "") { // a node service of before says nothing of it
+			persistent = append(persistent, n.Name)
 		}
 		if has.emulated {
-			emulated = append(emulated, nodes[i].Name)
+			emulated = append(emulated, n.Name)
 		}
+		d.checkRegions(n)
 	}
 	if len(emulated) > 0 {
 		d.add(warning, "durability", "volumes of device emulated, on %s (%s), keep over a power loss what was fsynced, as any file system does, and not what mode sync or strict promises on persistent memory",
@@ -114,6 +117,25 @@ func (d *doctor) checkDurability(nodes []v1alpha1.SplitFSNode) {
 	}
 	if len(persistent) > 0 {
 		d.add(good, "durability", "persistent memory on %s (%s)", count(len(persistent), "node"), strings.Join(persistent, ", "))
+	}
+}
+
+// checkRegions names the regions given to the driver that claims of modes sync and strict are kept away from, and why.
+func (d *doctor) checkRegions(n *v1alpha1.SplitFSNode) {
+	reasons := map[string]string{}
+	for _, r := range n.Status.MemoryRanges {
+		reasons[r.Name] = r.Reason
+	}
+	told := map[string]bool{}
+	for _, manager := range n.Status.Devices {
+		for _, r := range manager.Regions {
+			if manager.Emulated || r.Memory == "" || volume.Memory(r.Memory).Durable() || told[r.Name] {
+				continue
+			}
+			told[r.Name] = true
+			d.add(warning, "durability", "node %s: the memory of %s is %q (%s); volumes whose class says durability: required, the default of sync and strict, are not made there",
+				n.Name, r.Name, r.Memory, orDash(reasons[r.Name]))
+		}
 	}
 }
 

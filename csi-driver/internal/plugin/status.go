@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -153,12 +154,12 @@ func kinds(n *v1alpha1.SplitFSNode) (has memoryKinds) {
 	return has
 }
 
-// memory says it in a table.
+// memory says it in a table: the word for what promises most, or, of a node service that does not know it, persistent.
 func memory(n *v1alpha1.SplitFSNode) string {
 	var words []string
 	has := kinds(n)
 	if has.persistent {
-		words = append(words, "persistent")
+		words = append(words, cmp.Or(strings.TrimPrefix(n.Status.Memory, "emulated"), "persistent"))
 	}
 	if has.emulated {
 		words = append(words, "emulated")
@@ -170,6 +171,8 @@ func volumeMemory(v *v1alpha1.SplitFSVolumeStatus) string {
 	switch c := meta.FindStatusCondition(v.Conditions, v1alpha1.VolumePersistentMemory); {
 	case c == nil:
 		return "-"
+	case v.Memory != "":
+		return v.Memory
 	case c.Status == metav1.ConditionTrue:
 		return "persistent"
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"splitfs.io/splitfs/csi-driver/internal/command"
+	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
@@ -66,8 +67,10 @@ type Status struct {
 	Device   string `json:"device"`
 	DAX      bool   `json:"dax"`
 	Emulated bool   `json:"emulated"`
-	Provider string `json:"provider"`
-	AgentPID int    `json:"agent_pid"`
+	// Memory is what the volume is on.
+	Memory   volume.Memory `json:"memory"`
+	Provider string        `json:"provider"`
+	AgentPID int           `json:"agent_pid"`
 	// Protocol says whom the agent could not understand.
 	Protocol struct {
 		Refused int64 `json:"refused"`
@@ -143,6 +146,17 @@ func (c CLI) Status(ctx context.Context, root string) (*Status, error) {
 		return nil, fmt.Errorf("status of the volume at %s: %w", root, err)
 	}
 	return &s, nil
+}
+
+// Memory lists the node's persistent memory, and volatile memory behind /dev/dax.
+func (c CLI) Memory(ctx context.Context) ([]nvdimm.Range, error) {
+	var list struct {
+		Ranges []nvdimm.Range `json:"ranges"`
+	}
+	if err := command.RunJSON(ctx, &list, c.Binary, "memory", "--json"); err != nil {
+		return nil, fmt.Errorf("list the memory of the node: %w", err)
+	}
+	return list.Ranges, nil
 }
 
 // AgentOptions are the options of an agent that serves a volume with a pool of so many bytes, and does with programs of pods that have not

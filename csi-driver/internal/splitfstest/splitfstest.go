@@ -24,6 +24,7 @@ const (
 	// Faults are switched on by files in the control directory, so that they need no channel to a process a test did not start.
 	quarantinedFile = "double-quarantined" // holds the number recover reports
 	agentFailsFile  = "double-agent-fails" // the agent refuses to start while it is there
+	memoryFile      = "double-memory"      // holds what status says that the volume's memory is
 )
 
 // RunIfCalled turns this process into the double when it was called as "splitfs". Call it first in TestMain.
@@ -51,6 +52,11 @@ func Install(dir string) (string, error) {
 // Quarantine makes the next recoveries of a volume report n quarantined logs.
 func Quarantine(root string, n int) error {
 	return os.WriteFile(filepath.Join(root, controlDir, quarantinedFile), []byte(strconv.Itoa(n)), 0o600)
+}
+
+// SetMemory makes status say what the memory of a volume is, as for one that is not emulated.
+func SetMemory(root, memory string) error {
+	return os.WriteFile(filepath.Join(root, controlDir, memoryFile), []byte(memory), 0o600)
 }
 
 // FailAgent makes agents of a volume fail at start, or stops them from doing so.
@@ -137,9 +143,13 @@ func replay(root string) error {
 }
 
 func status(root string) error {
+	memory := "emulated"
+	if content, err := os.ReadFile(filepath.Join(root, controlDir, memoryFile)); err == nil {
+		memory = string(content)
+	}
 	return json.NewEncoder(os.Stdout).Encode(map[string]any{
 		"root": root, "uuid": "00000000-0000-0000-0000-000000000001", "format": 1, "device": "7:0", "dax": false, "emulated": true,
-		"provider": "reflink", "agent_pid": 1,
+		"memory": memory, "provider": "reflink", "agent_pid": 1,
 		"pool":      map[string]int{"bytes": 4096, "free_bytes": 1024, "files": 2},
 		"processes": []map[string]any{{"pid": 1, "comm": "init", "mode": "strict", "alive": true}},
 		"totals":    map[string]int{"append_ops": 5, "append_bytes": 20480, "fsync_ops": 7},

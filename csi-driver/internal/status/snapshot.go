@@ -14,11 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
@@ -26,6 +29,7 @@ import (
 const (
 	maxSummaries = 128
 	maxPods      = 64
+	maxRanges    = 64
 	// maxMessage is what the API allows in a condition.
 	maxMessage = 32768
 )
@@ -35,6 +39,7 @@ type Node interface {
 	Reports(ctx context.Context) ([]node.Report, error)
 	Devices(ctx context.Context) []node.DeviceReport
 	Erasures(reports []node.Report) ([]node.Erasure, error)
+	Memory(ctx context.Context) ([]nvdimm.Range, error)
 	LibraryDigest() (string, error)
 	Check(ctx context.Context) error
 }
@@ -68,6 +73,7 @@ func observe(ctx context.Context, name string, n Node, m Module) snapshot {
 	}
 	devices := n.Devices(ctx)
 	addDevices(&s.node, devices)
+	addMemory(ctx, &s.node, n, devices)
 	addVolumes(&s.node, reports)
 	addErasures(&s.node, n, reports)
 	addLibrary(&s.node, n)
@@ -103,7 +109,7 @@ func addDevices(s *v1alpha1.SplitFSNodeStatus, devices []node.DeviceReport) {
 		available += d.Available
 		var sum int64
 		for _, r := range d.Regions {
-			m.Regions = append(m.Regions, v1alpha1.Region{Name: r.Name, Type: r.Type, Capacity: quantity(r.Capacity), Available: quantity(r.Available)})
+			m.Regions = append(m.Regions, v1alpha1.Region{Name: r.Name, Type: r.Type, Memory: string(r.Memory), Capacity: quantity(r.Capacity), Available: quantity(r.Available)})
 			sum += r.Capacity
 		}
 		if len(d.Regions) > 0 {
@@ -119,6 +125,25 @@ func addDevices(s *v1alpha1.SplitFSNodeStatus, devices []node.DeviceReport) {
 	s.Available = quantity(available)
 	if known {
 		s.Capacity = quantity(capacity)
+	}
+}
+
+// addMemory: what volumes can be made of, and all that the node has.
+func addMemory(ctx context.Context, s *v1alpha1.SplitFSNodeStatus, n Node, devices []node.DeviceReport) {
+	var best volume.Memory
+	for _, d := range devices {
+		best = volume.Stronger(best, d.Memory)
+	}
+	s.Memory, s.Durable = string(best), best.Durable()
+	ranges, err := n.Memory(ctx)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The SplitFSNode shows no memory")
+		return
+	}
+	for _, r := range ranges[:min(len(ranges), maxRanges)] {
+		s.MemoryRanges = append(s.MemoryRanges, v1alpha1.MemoryRange{
+			Name: r.Name, Provider: r.Provider, Size: quantity(r.Bytes), Memory: string(r.Memory), Durable: r.Memory.Durable(), Reason: r.Why,
+		})
 	}
 }
 
@@ -242,7 +267,7 @@ func summaries(volumes map[string]v1alpha1.SplitFSVolumeStatus) []v1alpha1.Volum
 func volumeStatus(nodeName string, r node.Report) v1alpha1.SplitFSVolumeStatus {
 	rec := r.Record
 	s := v1alpha1.SplitFSVolumeStatus{
-		NodeName: nodeName, VolumeName: rec.Name, Mode: string(rec.Mode), Device: rec.Device, FSType: rec.FSType,
+		NodeName: nodeName, VolumeName: rec.Name, Mode: string(rec.Mode), Device: rec.Device, Memory: string(rec.Memory), FSType: rec.FSType,
 		Size: quantity(rec.Size), DeviceSize: quantity(rec.DeviceSize), Phase: phase(rec), Pods: pods(rec),
 	}
 	if rec.PVC.Name != "" {
@@ -257,9 +282,13 @@ func volumeStatus(nodeName string, r node.Report) v1alpha1.SplitFSVolumeStatus {
 	}
 	setHealth(&s, r.Problems)
 	setServed(&s, r)
-	if r.Emulated {
+	switch {
+	case r.Emulated:
 		set(&s.Conditions, v1alpha1.VolumePersistentMemory, false, "Emulated", "the volume is emulated: it behaves like persistent memory, its speed does not tell anything about it")
-	} else {
+	case rec.Memory != "" && !rec.Memory.Durable():
+		set(&s.Conditions, v1alpha1.VolumePersistentMemory, false, events.ReasonLessDurable,
+			fmt.Sprintf("the volume's memory is %q: nobody says that what was stored there, and not fsynced, outlives a power failure", rec.Memory))
+	default:
 		set(&s.Conditions, v1alpha1.VolumePersistentMemory, true, "PersistentMemory", "the volume is on persistent memory")
 	}
 	return s

@@ -31,6 +31,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
@@ -45,6 +46,7 @@ type state struct {
 	available int64
 	library   error
 	module    module.Status
+	memory    []nvdimm.Range
 }
 
 func (s *state) Reports(context.Context) ([]node.Report, error) {
@@ -72,9 +74,10 @@ func (*state) Erasures(reports []node.Report) ([]node.Erasure, error) {
 	return list, nil
 }
 
-func (s *state) LibraryDigest() (string, error) { return "abc", s.library }
-func (s *state) Check(context.Context) error    { return nil }
-func (s *state) Status() module.Status          { return s.module }
+func (s *state) Memory(context.Context) ([]nvdimm.Range, error) { return s.memory, nil }
+func (s *state) LibraryDigest() (string, error)                 { return "abc", s.library }
+func (s *state) Check(context.Context) error                    { return nil }
+func (s *state) Status() module.Status                          { return s.module }
 func (s *state) Providers() map[string]string {
 	return map[string]string{"xfs": "reflink", "ext4": "copy"}
 }

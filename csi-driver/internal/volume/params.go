@@ -41,6 +41,7 @@ const (
 	KeyMode         = "mode"
 	keyDevice       = "device"
 	keyErase        = "erase"
+	keyDurability   = "durability"
 	keyPool         = "pool"
 	keyUnserved     = "unserved"
 	keyFSType       = "csi.storage.k8s.io/fstype"
@@ -81,7 +82,9 @@ type Params struct {
 	Mode   Mode
 	Device string
 	Erase  Erase
-	FSType string // empty: the volume capability decides, then XFS
+	// Durability is what the class says; empty: WantedDurability has the default, which follows the mode.
+	Durability Durability
+	FSType     string // empty: the volume capability decides, then XFS
 	// Pool is the size of the staging pool in bytes; 0: the node decides.
 	Pool int64
 	// Unserved is what becomes of programs without the library; empty: what the mode has by default.
@@ -104,7 +107,7 @@ func ParseParams(in map[string]string) (Params, error) {
 	if err != nil {
 		return p, err
 	}
-	if err := checkKeys("StorageClass parameter", in, []string{KeyMode, keyDevice, keyErase, keyPool, keyUnserved, keyFSType}, internal); err != nil {
+	if err := checkKeys("StorageClass parameter", in, []string{KeyMode, keyDevice, keyErase, keyDurability, keyPool, keyUnserved, keyFSType}, internal); err != nil {
 		return p, err
 	}
 	if v, ok := in[KeyMode]; ok {
@@ -115,6 +118,12 @@ func ParseParams(in map[string]string) (Params, error) {
 	}
 	if v, ok := in[keyErase]; ok {
 		p.Erase = Erase(v)
+	}
+	if v, ok := in[keyDurability]; ok {
+		p.Durability = Durability(v)
+		if err := oneOf("StorageClass parameter "+keyDurability, v, durabilities); err != nil {
+			return p, err
+		}
 	}
 	if v, ok := in[keyPool]; ok {
 		if p.Pool, err = parsePool("StorageClass parameter "+keyPool, v); err != nil {
@@ -142,6 +151,10 @@ func (p Params) check() error {
 	}
 	if err := oneOf("StorageClass parameter "+keyErase, string(p.Erase), erases); err != nil {
 		return err
+	}
+	if p.Durability.Required() && p.Device == DeviceEmulated {
+		return fmt.Errorf("%w: StorageClass parameter %s is %s, and %s volumes are no persistent memory; leave it out, or set %s to %s or %s",
+			ErrInvalid, keyDurability, p.Durability, DeviceEmulated, keyDevice, DeviceLVM, DeviceNamespace)
 	}
 	if p.FSType != "" {
 		return CheckFSType(p.FSType)

@@ -55,6 +55,10 @@ type Record struct {
 
 	// Erase is what becomes of its bytes when it is deleted; empty: nothing.
 	Erase Erase `json:"erase,omitempty"`
+	// Durability is what the volume's memory had to be when it was made; empty: anything, as for drivers that did not know it.
+	Durability Durability `json:"durability,omitempty"`
+	// Memory is what its memory was found to be when it was staged the last time; empty: not known.
+	Memory Memory `json:"memory,omitempty"`
 	// HalfMade: it is to be a copy whose making failed, so its device may hold a part of what the original holds, or not be there.
 	HalfMade bool `json:"halfMade,omitempty"`
 
@@ -88,6 +92,13 @@ type Record struct {
 func (r *Record) SetErase(how Erase) {
 	if r.Erase = how; !how.Wanted() {
 		r.Erase = ""
+	}
+}
+
+// SetDurability sets what the volume's memory has to be; any is written as no field.
+func (r *Record) SetDurability(d Durability) {
+	if r.Durability = d; !d.Required() {
+		r.Durability = ""
 	}
 }
 

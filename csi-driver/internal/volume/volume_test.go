@@ -29,7 +29,7 @@ func TestParseParams(t *testing.T) {
 			},
 			want: Params{Mode: ModeStrict, Device: DeviceEmulated, Erase: EraseOverwrite, Pool: GiB, FSType: Ext4, PV: "pv", PVC: PVC{Namespace: "ns", Name: "claim"}},
 		},
-		{name: "unknown", in: map[string]string{"moed": "strict", "zz": ""}, message: `unknown StorageClass parameter "moed"; allowed: mode, device, erase, pool, unserved, csi.storage.k8s.io/fstype`},
+		{name: "unknown", in: map[string]string{"moed": "strict", "zz": ""}, message: `unknown StorageClass parameter "moed"; allowed: mode, device, erase, durability, pool, unserved, csi.storage.k8s.io/fstype`},
 		{name: "case matters", in: map[string]string{"Mode": "strict"}, message: `unknown StorageClass parameter "Mode"`},
 		{name: "mode", in: map[string]string{"mode": "fast"}, message: `mode is "fast"; allowed: posix, sync, strict`},
 		{name: "empty mode", in: map[string]string{"mode": ""}, message: `mode is ""`},

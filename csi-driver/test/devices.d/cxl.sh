@@ -9,7 +9,7 @@ machine=(--cxl 768M --cxl 768M --pmem 96M)
 lvm_set=0x200000001000 namespace_set=0x200200001001
 
 # cxl_report FILTER: of what the driver shows of the CXL regions.
-cxl_report() { splitfs-csi devices --json | jq -c "map(select(.provider == \"CXL\")) | $1"; }
+cxl_report() { devices --json | jq -c "map(select(.provider == \"CXL\")) | $1"; }
 
 # make_regions: as docs/devices.md says.
 make_regions() {
@@ -18,7 +18,7 @@ make_regions() {
     for decoder in decoder0.0 decoder0.1; do
         cxl create-region -t pmem -d "$decoder" >/run/region 2>&1 || fail "no region behind $decoder: $(cat /run/region)"
     done
-    splitfs-csi devices
+    devices
     is "interleave sets" "$(cxl_report 'map(.interleaveSet) | sort | join(" ")')" "\"$lvm_set $namespace_set\""
 }
 

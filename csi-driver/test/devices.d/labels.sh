@@ -50,12 +50,12 @@ first_boot() {
     make_foreign
     # Nothing was given to the driver: nothing happens.
     regions=$(ndctl list --regions --namespaces --idle)
-    splitfs-csi devices >/run/devices
+    devices >/run/devices
     cat /run/devices
     [ "$regions" = "$(ndctl list --regions --namespaces --idle)" ] || fail "looking changed something"
     grep -q "pmem-csi: volume $pmemcsi_volume is namespace namespace0.1" /run/devices || fail "the volume of pmem-csi is not reported"
     grep -q "namespace0.2 of region0 (.* MiB) is for its volume group" /run/devices || fail "the volume group of pmem-csi is not reported"
-    is "what holds the foreign file system" "$(splitfs-csi devices --json | jq -c '.[].namespaces[] | select(.name == "state") | [.owner, .holds]')" '["other",["ext4"]]'
+    is "what holds the foreign file system" "$(devices --json | jq -c '.[].namespaces[] | select(.name == "state") | [.owner, .holds]')" '["other",["ext4"]]'
     mkdir -p "$state"
     mount "$(blockdev_of state)" "$state"
     before=$(foreign)

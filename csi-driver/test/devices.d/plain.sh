@@ -70,15 +70,16 @@ follow() {
 look() {
     local before size
     before=$(ndctl list --regions --namespaces --idle)
-    splitfs-csi devices --regions all >/run/devices
+    devices --regions all >/run/devices
     cat /run/devices
     [ "$before" = "$(ndctl list --regions --namespaces --idle)" ] || fail "looking changed something"
     for size in 1024 96 112 128 144 160 176 192; do
-        grep -qE "^$(region "$size") +\(no labels\) +[^ ]+ +$size +0 +true" /run/devices || fail "the region of $size MiB is not shown as it is"
+        grep -qE "^$(region "$size") +\(no labels\) +[^ ]+ +[a-z]+ +$size +0 +true" /run/devices || fail "the region of $size MiB is not shown as it is"
     done
     grep -qE "^$(region 176) .* virtio-pmem " /run/devices || fail "virtio-pmem is not shown"
     grep -qF "$(region 176): never used: it is of virtio-pmem" /run/devices || fail "that virtio-pmem is never used is not shown"
-    grep -qE "^$(region 192) .* e820 " /run/devices || fail "memory of the command line is not shown"
+    grep -qE "^$(region 1024) .* ACPI.NFIT +adr " /run/devices || fail "that the NVDIMM is behind ADR is not shown"
+    grep -qE "^$(region 192) .* e820 +volatile " /run/devices || fail "memory of the command line is not shown"
     grep -qF "$(region 1024): no labels: " /run/devices || fail "what to do without labels is not shown"
     pass "all regions are shown, and why some are not used"
 }

@@ -25,6 +25,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
 	"splitfs.io/splitfs/csi-driver/internal/status"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
@@ -66,8 +67,9 @@ func (s *simulated) Devices(context.Context) []node.DeviceReport {
 	return []node.DeviceReport{{Name: volume.DeviceEmulated, Emulated: true, Available: nodeCapacity}}
 }
 
-func (s *simulated) LibraryDigest() (string, error) { return "0", nil }
-func (s *simulated) Check(context.Context) error    { return nil }
+func (s *simulated) Memory(context.Context) ([]nvdimm.Range, error) { return nil, nil }
+func (s *simulated) LibraryDigest() (string, error)                 { return "0", nil }
+func (s *simulated) Check(context.Context) error                    { return nil }
 func (s *simulated) Status() module.Status {
 	return module.Status{State: module.NotConfigured, Message: "nobody asked for it"}
 }

@@ -19,6 +19,9 @@ func nodeBoard() *boardBuilder {
 		WithPanel(number("Being erased", units.BytesIEC, "Space of deleted volumes that is not free yet.", `sum(splitfs_node_erasing_bytes{`+on+`})`, false)).
 		WithPanel(number("Erasing failed", units.Short, "", `sum(splitfs_node_erase_failed{`+on+`})`, true)).
 		WithPanel(number("Reports incomplete", units.Short, "Nodes that cannot report on all of their volumes.", `sum(splitfs_node_report_errors{`+on+`})`, true)).
+		WithPanel(list("Memory", "What it promises when the power fails.",
+			`max by (node, range, provider, memory, durable) (splitfs_node_memory_bytes{`+on+`}) / 2^30`, "GiB",
+			"node", "range", "provider", "memory", "durable")).
 		WithPanel(list("Kernel module and providers", "What volumes that are staged now relink with.",
 			`max by (node, fstype, provider) (splitfs_node_relink_provider{`+on+`}) * on (node) group_left (release, version, loaded, why) splitfs_module_info{`+on+`}`, "",
 			"node", "release", "fstype", "provider", "version", "loaded", "why")).

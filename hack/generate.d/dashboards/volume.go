@@ -23,8 +23,8 @@ func volumeBoard() *boardBuilder {
 		WithPanel(number("Set aside", units.Short, "Damaged or foreign log files that recoveries set aside, ever.",
 			`sum(splitfs_recovery_quarantined_total{`+of+`})`, true)).
 		WithPanel(list("Volumes", "",
-			`max by (node, namespace, persistentvolumeclaim, volume_id, mode, device, fstype, provider, emulated) (splitfs_volume_info{`+of+`})`, "",
-			"namespace", "persistentvolumeclaim", "mode", "device", "emulated", "fstype", "provider", "node", "volume_id")).
+			`max by (node, namespace, persistentvolumeclaim, volume_id, mode, device, fstype, provider, memory, durability) (splitfs_volume_info{`+of+`})`, "",
+			"namespace", "persistentvolumeclaim", "mode", "device", "memory", "durability", "fstype", "provider", "node", "volume_id")).
 		WithPanel(list("Problems", "", `max by (namespace, persistentvolumeclaim, severity, reason) (splitfs_volume_problem{`+of+`})`, "",
 			"severity", "reason", "namespace", "persistentvolumeclaim")).
 		WithRow(dashboard.NewRowBuilder("Calls")).

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package central
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
+	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+)
+
+// Labels puts on Nodes what their SplitFSNodes say of their memory, for selectors of pods. The node services may not write Nodes.
+type Labels struct {
+	client   kubernetes.Interface
+	view     *View
+	informer cache.SharedIndexInformer
+}
+
+// NewLabels returns a Labels.
+func NewLabels(client kubernetes.Interface, view *View, objects dynamic.Interface) (*Labels, error) {
+	informer := dynamicinformer.NewFilteredDynamicInformer(objects, v1alpha1.NodeResource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	if err := informer.SetTransform(keepMemory); err != nil {
+		return nil, fmt.Errorf("watch SplitFSNodes: %w", err)
+	}
+	return &Labels{client: client, view: view, informer: informer}, nil
+}
+
+// keepMemory drops what is not needed here of a SplitFSNode: there may be thousands.
+func keepMemory(object any) (any, error) {
+	full, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return object, nil
+	}
+	var n v1alpha1.SplitFSNode
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(full.Object, &n); err != nil {
+		return nil, fmt.Errorf("read SplitFSNode %s: %w", full.GetName(), err)
+	}
+	n.ManagedFields = nil
+	n.Status = v1alpha1.SplitFSNodeStatus{Memory: n.Status.Memory, Durable: n.Status.Durable}
+	return &n, nil
+}
+
+// Run looks at every interval until ctx is done.
+func (l *Labels) Run(ctx context.Context, interval time.Duration) {
+	go l.informer.RunWithContext(ctx)
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if !l.informer.HasSynced() || l.view.Check(ctx) != nil {
+			return
+		}
+		if err := l.check(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot label all nodes with what their memory is")
+		}
+	}, interval)
+}
+
+func (l *Labels) check(ctx context.Context) error {
+	nodes, err := l.view.nodes.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	says := map[string]*v1alpha1.SplitFSNode{}
+	for _, object := range l.informer.GetStore().List() {
+		if n, ok := object.(*v1alpha1.SplitFSNode); ok {
+			says[n.Name] = n
+		}
+	}
+	var errs []error
+	for _, node := range nodes {
+		errs = append(errs, l.label(ctx, node, says[node.Name]))
+	}
+	return errors.Join(errs...)
+}
+
+// label changes a node's labels where they are others. A node without a SplitFSNode has none.
+func (l *Labels) label(ctx context.Context, node *corev1.Node, says *v1alpha1.SplitFSNode) error {
+	want := map[string]string{}
+	if says != nil && says.Status.Memory != "" {
+		want[driverinfo.MemoryLabel] = says.Status.Memory
+		want[driverinfo.DurableLabel] = strconv.FormatBool(says.Status.Durable)
+	}
+	change := map[string]any{}
+	for _, key := range []string{driverinfo.MemoryLabel, driverinfo.DurableLabel} {
+		has, there := node.Labels[key]
+		value, wanted := want[key]
+		switch {
+		case wanted && has != value:
+			change[key] = value
+		case !wanted && there:
+			change[key] = nil
+		}
+	}
+	if len(change) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": change}})
+	if err != nil {
+		return fmt.Errorf("label node %s: %w", node.Name, err)
+	}
+	_, err = l.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "splitfs-csi-controller"})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("label node %s: %w", node.Name, err)
+	}
+	klog.FromContext(ctx).V(2).Info("Labelled a node", "node", node.Name, "memory", want[driverinfo.MemoryLabel])
+	return nil
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package central
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"splitfs.io/splitfs/charts/charttest"
+	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
+	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+)
+
+// TestLabels: with the chart's rights, on a real API server, a Node has the labels that its SplitFSNode stands for, and loses them with it;
+// its other labels stay, and the controller's rights are not enough to change them.
+func TestLabels(t *testing.T) {
+	env := charttest.StartAPIServer(t)
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	admin, err := client.New(env.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	charttest.CreateNamespace(t, charttest.NewClient(t, env.Config), charttest.Namespace)
+	for _, object := range charttest.Render(t) {
+		switch object.GetKind() {
+		case "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+			if err := charttest.Apply(t.Context(), charttest.NewClient(t, env.Config), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	other := map[string]string{"zone": "a", driverinfo.MemoryLabel: "stale"}
+	for _, name := range []string{"one", "two"} {
+		if err := admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(other)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says := func(memory string, durable bool) {
+		t.Helper()
+		n := &v1alpha1.SplitFSNode{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
+		eventuallyNil(t, "the SplitFSNode is there", func() error { return client.IgnoreAlreadyExists(admin.Create(t.Context(), n)) })
+		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(n), n); err != nil {
+			t.Fatal(err)
+		}
+		n.Status = v1alpha1.SplitFSNodeStatus{Memory: memory, Durable: durable}
+		if err := admin.Status().Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says("adr", true)
+
+	config := rest.CopyConfig(env.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + charttest.Namespace + ":splitfs-controller"}
+	limited, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := func(body string) error {
+		_, err := limited.CoreV1().Nodes().Patch(t.Context(), "two", types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		return err
+	}
+	for _, body := range []string{
+		`{"metadata":{"labels":{"zone":"b"}}}`, `{"metadata":{"labels":{"zone":null}}}`, `{"metadata":{"labels":{"new":"b"}}}`, `{"metadata":{"annotations":{"a":"b"}}}`,
+		`{"spec":{"unschedulable":true}}`, `{"metadata":{"finalizers":["a.example.com/b"]}}`,
+	} {
+		charttest.Eventually(t, "the controller may not "+body, func() error {
+			if err := patch(body); err == nil || !strings.Contains(err.Error(), "SplitFS: ") {
+				return fmt.Errorf("not denied: %v", err)
+			}
+			return nil
+		})
+	}
+
+	view, err := NewView(limited, charttest.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels, err := NewLabels(limited, view, objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	view.Start(ctx)
+	go labels.Run(ctx, 50*time.Millisecond)
+	has := func(name string, want map[string]string) {
+		t.Helper()
+		eventuallyNil(t, fmt.Sprintf("node %s has %v", name, want), func() error {
+			var n corev1.Node
+			if err := admin.Get(t.Context(), client.ObjectKey{Name: name}, &n); err != nil {
+				return err
+			}
+			if !maps.Equal(n.Labels, want) {
+				return fmt.Errorf("it has %v", n.Labels)
+			}
+			return nil
+		})
+	}
+	has("one", map[string]string{"zone": "a", "splitfs.io/memory": "adr", "splitfs.io/durable": "true"})
+	has("two", map[string]string{"zone": "a"})
+	says("volatile", false)
+	has("one", map[string]string{"zone": "a", "splitfs.io/memory": "volatile", "splitfs.io/durable": "false"})
+	if err := admin.Delete(t.Context(), &v1alpha1.SplitFSNode{ObjectMeta: metav1.ObjectMeta{Name: "one"}}); err != nil {
+		t.Fatal(err)
+	}
+	has("one", map[string]string{"zone": "a"})
+}
