@@ -108,10 +108,12 @@ static void print_json(const struct report *rp)
 		json_string(&j, "mode", report_mode(p));
 		json_bool(&j, "alive", p->alive);
 		report_json_counters(&j, "counters", &p->counters);
+		report_json_percentiles(&j, "latency", &p->latency);
 		json_object_end(&j);
 	}
 	json_array_end(&j);
 	report_json_counters(&j, "totals", &rp->totals.counters);
+	report_json_latency(&j, "latency", rp->totals.latency);
 	json_object(&j, "recovery");
 	json_number(&j, "runs", rp->totals.recovery_runs);
 	json_number(&j, "records", rp->totals.recovery_records);
@@ -183,12 +185,15 @@ static void print_text(const struct report *rp)
 	for (size_t i = 0; i < rp->nprocesses; i++) {
 		const struct report_process *p = &rp->processes[i];
 
-		char comm[16];
+		char comm[16], latency[REPORT_LATENCY_TEXT];
 
 		sfs_printable(comm, sizeof(comm), p->lease.comm);
 		printf("process   %d (%s), %s, %s\n", p->lease.pid, comm, report_mode(p),
 		       p->alive ? "alive" : "ended, to be recovered");
 		print_counters(&p->counters);
+		report_latency_text(latency, &p->latency);
+		if (*latency)
+			printf("    p50 / p99 of calls %s\n", latency);
 	}
 	for (uint32_t i = 0; i < rp->blocked.n; i++)
 		printf("blocked   process %d has waited %llu s for inode %llu, which process %d does not give up\n",

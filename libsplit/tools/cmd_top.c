@@ -82,6 +82,7 @@ static void print_json(const struct top *t)
 	json_array_end(&j);
 	report_json_counters(&j, "ended", &t->ended);
 	report_json_counters(&j, "total", &t->total);
+	report_json_percentiles(&j, "latency", &t->latency);
 	json_object_end(&j);
 	putchar('\n');
 }

@@ -15,6 +15,7 @@ static int add_process(struct report *rp, uint32_t id, struct sfs_why *why)
 {
 	struct report_process *bigger, *p;
 	struct sfs_leasefile l;
+	struct sfs_usage usage;
 	int fd;
 
 	if (sfs_lease_load(&rp->root, id, &l, NULL))
@@ -34,8 +35,14 @@ static int add_process(struct report *rp, uint32_t id, struct sfs_why *why)
 		rp->nprocesses--;
 		return 0;
 	}
-	if (!sfs_log_counters(fd, &p->counters) && id != rp->totals.settled_log)
-		sfs_counters_add(&rp->totals.counters, &p->counters);
+	if (!sfs_log_usage(fd, p->lease.mode, &usage) && id != rp->totals.settled_log) {
+		sfs_counters_add(&rp->totals.counters, &usage.counters);
+		if (p->lease.mode < SFS_MODES)
+			sfs_latencies_add(&rp->totals.latency[p->lease.mode], &usage.latency[p->lease.mode]);
+	}
+	p->counters = usage.counters;
+	if (p->lease.mode < SFS_MODES)
+		p->latency = usage.latency[p->lease.mode];
 	p->alive = sfs_lease_alive(&p->lease, fd);
 	close(fd);
 	return 0;

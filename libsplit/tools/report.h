@@ -17,6 +17,7 @@
 struct report_process {
 	struct sfs_lease lease;
 	struct sfs_counters counters;
+	struct sfs_latencies latency;
 	bool alive;
 };
 
@@ -46,6 +47,19 @@ const char *report_memory(enum sfs_memory memory);
 /* "posix", "sync", "strict", or "unknown". */
 const char *report_mode(const struct report_process *p);
 void report_json_counters(struct json *j, const char *key, const struct sfs_counters *c);
+/*
+ * What the timed calls of a kind say: how many there are, and the time in ns that `percent` of them did not exceed, by the bounds of
+ * the buckets; 0 without any.
+ */
+uint64_t report_timed(const struct sfs_latencies *l, enum sfs_latency_kind kind);
+uint64_t report_percentile(const struct sfs_latencies *l, enum sfs_latency_kind kind, unsigned percent);
+/* {"append":{"timed":n,"p50_ns":n,"p99_ns":n},...}, of kinds that were timed. */
+void report_json_percentiles(struct json *j, const char *key, const struct sfs_latencies *l);
+/* {"strict":{"append":{"timed":n,"sum_ns":n,"buckets":[[bound_ns,n],...]},...},...}, of what was timed. */
+void report_json_latency(struct json *j, const char *key, const struct sfs_latencies latency[SFS_MODES]);
+/* "append 320 ns / 1.5 us, ...": p50 and p99 of each kind. "" when nothing was timed. */
+#define REPORT_LATENCY_TEXT 160
+void report_latency_text(char out[REPORT_LATENCY_TEXT], const struct sfs_latencies *l);
 void report_json_pool(struct json *j, const struct report *rp);
 
 #endif

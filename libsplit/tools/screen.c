@@ -89,9 +89,10 @@ static void counters_line(struct screen *s, const char *pid, const char *comm, c
 	     checkpoints);
 }
 
-static void head(struct screen *s, const struct report *rp)
+static void head(struct screen *s, const struct top *t)
 {
-	char size[16], used[16], agent[32] = "none";
+	const struct report *rp = t->after;
+	char latency[REPORT_LATENCY_TEXT], size[16], used[16], agent[32] = "none";
 
 	cli_amount(size, rp->pool_bytes, 1024);
 	cli_amount(used, rp->pool_bytes - rp->free_bytes, 1024);
@@ -100,6 +101,8 @@ static void head(struct screen *s, const struct report *rp)
 	line(s, "volume  %s", rp->root.path);
 	line(s, "device  %s%s, provider %s, agent %s, pool %s of %s in use", rp->root.dax ? "persistent memory, " : "",
 	     sfs_memory_word(rp->memory), rp->provider, agent, used, size);
+	report_latency_text(latency, &t->latency);
+	line(s, "latency %s", *latency ? latency : "no call was timed");
 	if (rp->blocked.n)
 		line(s, "blocked %u processes wait too long for a file; 'splitfs status' says for whom", rp->blocked.n);
 	line(s, "%s", "");
@@ -115,7 +118,7 @@ int screen_draw(struct screen *s, const struct top *t, struct sfs_why *why)
 	if (s->drawn)
 		printf("\033[%uA\r", s->drawn);
 	s->drawn = 0;
-	head(s, t->after);
+	head(s, t);
 	line(s, "%8s  %-15s  %-6s  %7s  %8s  %8s  %6s  %7s  %8s  %6s", "PID", "COMMAND", "MODE", "CALLS/s", "READ/s", "WRITE/s",
 	     "SERVED", "FSYNC/s", "RELINK/s", "CKPT/s");
 	if (s->rows) {

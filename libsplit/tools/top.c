@@ -30,6 +30,14 @@ static struct sfs_counters since(const struct sfs_counters *now, const struct sf
 	return d;
 }
 
+static void latency_since(struct sfs_latencies *to, const struct sfs_latencies *now, const struct sfs_latencies *then)
+{
+	for (unsigned kind = 0; kind < SFS_LATENCY_NKINDS; kind++)
+		for (unsigned i = 0; i < SFS_LATENCY_BUCKETS; i++)
+			if (now->bucket[kind][i] > then->bucket[kind][i])
+				to->bucket[kind][i] += now->bucket[kind][i] - then->bucket[kind][i];
+}
+
 /* A log belongs to one process, and its number is used once while the agent runs; an agent after it may use it again. */
 static const struct report_process *same(const struct report *rp, const struct report_process *p)
 {
@@ -75,6 +83,8 @@ int top_compare(struct top *t, const struct report *before, const struct report 
 		t->nrows++;
 	}
 	t->total = since(&after->totals.counters, &before->totals.counters);
+	for (unsigned mode = 0; mode < SFS_MODES; mode++)
+		latency_since(&t->latency, &after->totals.latency[mode], &before->totals.latency[mode]);
 	t->ended = since(&t->total, &living);
 	qsort(t->rows, t->nrows, sizeof(*t->rows), busiest);
 	return 0;

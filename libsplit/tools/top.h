@@ -15,8 +15,9 @@ struct top {
 	uint64_t ms;	      /* from one to the other */
 	struct top_row *rows; /* living processes, the busiest first */
 	size_t nrows;
-	struct sfs_counters total; /* of the volume */
-	struct sfs_counters ended; /* of it, by processes that do not live any more */
+	struct sfs_counters total;    /* of the volume */
+	struct sfs_latencies latency; /* of the volume, in all modes */
+	struct sfs_counters ended;    /* of it, by processes that do not live any more */
 };
 
 int top_compare(struct top *t, const struct report *before, const struct report *after, uint64_t ms, struct sfs_why *why);

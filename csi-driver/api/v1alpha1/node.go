@@ -84,7 +84,8 @@ type SplitFSNodeStatus struct {
 	// +optional
 	Memory string `json:"memory,omitempty"`
 	// Durable says whether volumes can be made here on memory that keeps what was stored when the power fails.
-	Durable bool `json:"durable"`
+	// +optional
+	Durable bool `json:"durable,omitempty"`
 	// MemoryRanges is all the persistent memory of the node, whoever uses it, and volatile memory behind /dev/dax. At most 64 are listed.
 	// +optional
 	// +listType=map

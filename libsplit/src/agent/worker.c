@@ -66,13 +66,12 @@ static int find_target(void *ctx, uint64_t ino, uint32_t gen)
 static int settle(struct worker *w, const struct client *c, const struct sfs_recovery *s)
 {
 	struct sfs_totals *t = &w->totals;
-	struct sfs_counters counters;
+	struct sfs_usage usage;
 
 	if (t->settled_log == c->log_id)
-		return 0; /* it could not be removed at the last try */
-	if (sfs_log_counters(c->log_fd, &counters))
-		memset(&counters, 0, sizeof(counters));
-	sfs_totals_add(t, &counters, s);
+		return 0;				      /* it could not be removed at the last try */
+	sfs_log_usage(c->log_fd, c->lease.head.mode, &usage); /* zeros when it cannot be read */
+	sfs_totals_add(t, &usage, s);
 	t->settled_log = c->log_id;
 	return sfs_totals_write(w->root, t);
 }

@@ -65,6 +65,12 @@ static inline void sfs_store_fence(void)
 	__asm__ volatile("sfence" ::: "memory");
 }
 
+/* Of a clock that goes on at the same speed on all processors, read out of order with what stands around it. */
+static inline uint64_t sfs_ticks(void)
+{
+	return __builtin_ia32_rdtsc();
+}
+
 #define SFS_PC(mcontext) ((uintptr_t)(mcontext)->gregs[REG_RIP])
 #define SFS_SP(mcontext) ((uintptr_t)(mcontext)->gregs[REG_RSP])
 /* Of a copy: where the registers are that lie beside the original. */
@@ -126,6 +132,14 @@ static inline void sfs_relax(void)
 static inline void sfs_store_fence(void)
 {
 	__asm__ volatile("dmb ishst" ::: "memory");
+}
+
+static inline uint64_t sfs_ticks(void)
+{
+	uint64_t t;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
+	return t;
 }
 
 #define SFS_PC(mcontext)	((uintptr_t)(mcontext)->pc)

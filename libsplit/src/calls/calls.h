@@ -94,6 +94,10 @@ ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off);
 bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n);
 /* The same of read(2) and pread(2), at the file offset when off is negative: true when n bytes were one copy from the window. */
 bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off);
+/* The same calls where sfs_timed() says that this one is (record/latency.h). */
+ssize_t sfs_timed_read(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off);
+ssize_t sfs_timed_write(struct sfs_ofd *ofd, int fd, const void *buf, size_t n, off_t off);
+int sfs_timed_fsync(int fd, bool data_only);
 /* files/unheld.h: the first few calls on a descriptor that this process has opened. True: *r is the result. */
 bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r);
 bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r);

@@ -150,14 +150,25 @@ void sfs_log_stats_sum(const struct sfs_log_stats *stats, struct sfs_counters *c
 		sfs_counters_add(c, &stats->place[i].counters);
 }
 
-int sfs_log_counters(int logfd, struct sfs_counters *c)
+int sfs_log_usage(int logfd, uint8_t mode, struct sfs_usage *u)
 {
-	struct sfs_log_stats stats;
-	const ssize_t n = pread(logfd, &stats, sizeof(stats), SFS_BLOCK);
+	struct {
+		struct sfs_log_header header;
+		struct sfs_log_stats stats;
+	} pages;
+	const ssize_t n = pread(logfd, &pages, sizeof(pages), 0);
+	const struct sfs_latency *l = &pages.header.latency;
 
-	memset(c, 0, sizeof(*c));
-	if (n != (ssize_t)sizeof(stats))
+	memset(u, 0, sizeof(*u));
+	if (n != (ssize_t)sizeof(pages))
 		return n < 0 ? -errno : -EINVAL;
-	sfs_log_stats_sum(&stats, c);
+	sfs_log_stats_sum(&pages.stats, &u->counters);
+	if (mode >= SFS_MODES)
+		return 0;
+	for (unsigned kind = 0; kind < SFS_LATENCY_NKINDS; kind++) {
+		u->latency[mode].sum_ns[kind] = l->sum_ns[kind];
+		for (unsigned i = 0; i < SFS_LATENCY_BUCKETS; i++)
+			u->latency[mode].bucket[kind][i] = l->bucket[kind][i];
+	}
 	return 0;
 }

@@ -51,7 +51,21 @@ int sfs_log_remove(const struct sfs_root *r, uint32_t id);
 int sfs_log_list(const struct sfs_root *r, struct sfs_numbers *logs, struct sfs_numbers *leases, struct sfs_why *why);
 /* The counters page, added up. */
 void sfs_log_stats_sum(const struct sfs_log_stats *stats, struct sfs_counters *c);
-int sfs_log_counters(int logfd, struct sfs_counters *c);
+
+/* How long calls took, of any number of processes in one mode. */
+struct sfs_latencies {
+	uint64_t sum_ns[SFS_LATENCY_NKINDS];
+	uint64_t bucket[SFS_LATENCY_NKINDS][SFS_LATENCY_BUCKETS];
+};
+/* What processes have counted. */
+struct sfs_usage {
+	struct sfs_counters counters;
+	struct sfs_latencies latency[SFS_MODES];
+};
+/* Of the one that the log belongs to; zeros when it cannot be read. */
+int sfs_log_usage(int logfd, uint8_t mode, struct sfs_usage *u);
+void sfs_latencies_add(struct sfs_latencies *to, const struct sfs_latencies *from);
+void sfs_usage_add(struct sfs_usage *to, const struct sfs_usage *from);
 
 /* --- leases (lease.c) */
 
@@ -125,6 +139,7 @@ struct sfs_totals {
 	/* runs: that had something to do */
 	uint64_t recovery_runs, recovery_records, recovery_replayed, recovery_quarantined;
 	uint64_t settled_log; /* this log's counters are in here already, should it still be there; 0: none */
+	struct sfs_latencies latency[SFS_MODES]; /* not in files of agents that did not know it: zeros then */
 };
 
 void sfs_counters_add(struct sfs_counters *to, const struct sfs_counters *from);

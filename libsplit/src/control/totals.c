@@ -2,6 +2,7 @@
 /* ROOT/.splitfs/totals: counters of processes and recoveries that are gone. Statistics: lost ones are started anew at zero. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,12 +12,31 @@
 
 #define TOTALS_MAGIC 0x534c54544f544653ull
 
-static uint32_t totals_crc(const struct sfs_totals *t)
+/* So long they were before they had latencies. */
+#define TOTALS_SHORT offsetof(struct sfs_totals, latency)
+
+static uint32_t totals_crc(const struct sfs_totals *t, size_t n)
 {
 	struct sfs_totals copy = *t;
 
 	copy.crc = 0;
-	return crc32c(0, &copy, sizeof(copy));
+	return crc32c(0, &copy, n);
+}
+
+void sfs_latencies_add(struct sfs_latencies *to, const struct sfs_latencies *from)
+{
+	for (unsigned kind = 0; kind < SFS_LATENCY_NKINDS; kind++) {
+		to->sum_ns[kind] += from->sum_ns[kind];
+		for (unsigned i = 0; i < SFS_LATENCY_BUCKETS; i++)
+			to->bucket[kind][i] += from->bucket[kind][i];
+	}
+}
+
+void sfs_usage_add(struct sfs_usage *to, const struct sfs_usage *from)
+{
+	sfs_counters_add(&to->counters, &from->counters);
+	for (unsigned mode = 0; mode < SFS_MODES; mode++)
+		sfs_latencies_add(&to->latency[mode], &from->latency[mode]);
 }
 
 void sfs_counters_add(struct sfs_counters *to, const struct sfs_counters *from)
@@ -37,8 +57,11 @@ int sfs_totals_read(const struct sfs_root *r, struct sfs_totals *t)
 	} else if (errno != ENOENT) {
 		return -errno;
 	}
-	if (n != (ssize_t)sizeof(*t) || t->magic != TOTALS_MAGIC || t->format != SFS_FORMAT || t->crc != totals_crc(t))
+	if ((n != (ssize_t)sizeof(*t) && n != (ssize_t)TOTALS_SHORT) || t->magic != TOTALS_MAGIC || t->format != SFS_FORMAT ||
+	    t->crc != totals_crc(t, (size_t)n))
 		memset(t, 0, sizeof(*t));
+	else if (n == (ssize_t)TOTALS_SHORT)
+		memset(t->latency, 0, sizeof(t->latency));
 	return 0;
 }
 
@@ -48,7 +71,7 @@ int sfs_totals_write(const struct sfs_root *r, struct sfs_totals *t)
 
 	t->magic = TOTALS_MAGIC;
 	t->format = SFS_FORMAT;
-	t->crc = totals_crc(t);
+	t->crc = totals_crc(t, sizeof(*t));
 	fd = openat(r->ctl, "totals.tmp", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;

@@ -18,6 +18,8 @@
 
 #include <stdint.h>
 
+#include "format/latency.h"
+
 #define SFS_FORMAT	 1u
 #define SFS_CONTROL_DIR	 ".splitfs"
 #define SFS_VOLUME_MAGIC 0x31534654494c5053ull /* "SPLITFS1" */
@@ -27,6 +29,7 @@
 #define SFS_CHUNK_ALIGN	 (2ull << 20) /* bytes of a huge page: staging files are made of whole ones */
 
 enum sfs_mode { SFS_POSIX = 0, SFS_SYNC = 1, SFS_STRICT = 2 };
+#define SFS_MODES 3u
 
 struct sfs_volume_header {
 	uint64_t magic;
@@ -50,10 +53,11 @@ struct sfs_claims {
 	struct sfs_claim claim[SFS_CLAIMS];
 };
 _Static_assert(sizeof(struct sfs_claims) == 2048, "claims take half a page");
-#define SFS_CLAIMS_OFFSET 2048u
+#define SFS_CLAIMS_OFFSET  2048u
+#define SFS_LATENCY_OFFSET 1024u
 
 /*
- * Page 0 of a log. While a client holds the log it changes `epoch` and the claims, and the agent makes the log longer: the file first, `slots`
+ * Page 0 of a log. While a client holds the log it changes `epoch`, the claims and `latency`, and the agent makes the log longer: the file first, `slots`
  * then.
  */
 struct sfs_log_header {
@@ -72,7 +76,9 @@ struct sfs_log_header {
 	uint8_t dax; /* 1: a fence makes data durable; 0: emulated, the log is void after a reboot */
 	uint8_t pad0[3];
 	uint32_t slots_max; /* the agent makes it so long at most; 0: it stays as it is */
-	uint8_t pad[SFS_CLAIMS_OFFSET - 72];
+	uint8_t pad1[SFS_LATENCY_OFFSET - 72];
+	struct sfs_latency latency; /* statistics; zeros of who does not know it */
+	uint8_t pad2[SFS_CLAIMS_OFFSET - SFS_LATENCY_OFFSET - sizeof(struct sfs_latency)];
 	struct sfs_claims claims;
 };
 _Static_assert(sizeof(struct sfs_log_header) == 4096, "log header is one page");

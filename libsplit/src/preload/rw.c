@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes: read and write in all their forms, and what else the core serves by descriptor. */
 #include "preload.h"
+#include "record/latency.h"
 
 #include <unistd.h>
 
@@ -33,6 +34,8 @@ WRAPPER ssize_t w_read(int fd, void *buf, size_t n)
 	struct sfs_ofd *ofd = quick(fd, buf, n);
 	ssize_t r;
 
+	if (unlikely(ofd && sfs_timed(false)))
+		SERVE(fd, sfs_timed_read(ofd, fd, buf, n, -1), REAL(read)(fd, buf, n));
 	if (ofd && sfs_read_window(ofd, fd, buf, n, -1))
 		return (ssize_t)n;
 	if (!ofd && !pl_cancel_used && sfs_first_read(fd, buf, n, &r))
@@ -47,6 +50,8 @@ WRAPPER ssize_t w_write(int fd, const void *buf, size_t n)
 	struct sfs_ofd *ofd = quick(fd, buf, n);
 	ssize_t r;
 
+	if (unlikely(ofd && sfs_timed(false)))
+		SERVE(fd, sfs_timed_write(ofd, fd, buf, n, -1), REAL(write)(fd, buf, n));
 	if (ofd && sfs_append(ofd, fd, buf, n))
 		return (ssize_t)n;
 	if (!ofd && !pl_cancel_used && sfs_first_write(fd, buf, n, &r))
@@ -68,6 +73,8 @@ WRAPPER ssize_t w_pread(int fd, void *buf, size_t n, off_t off)
 	struct sfs_ofd *ofd = quick(fd, buf, n);
 	long error;
 
+	if (unlikely(ofd && off >= 0 && sfs_timed(false)))
+		SERVE(fd, sfs_timed_read(ofd, fd, buf, n, off), REAL(pread)(fd, buf, n, off));
 	if (ofd && off >= 0 && sfs_read_window(ofd, fd, buf, n, off))
 		return (ssize_t)n;
 	SERVE(fd, refused(buf, n, off, &error) ? error : sfs_read(fd, buf, n, off), REAL(pread)(fd, buf, n, off));
@@ -78,8 +85,11 @@ EXPORT(__pread64, w_pread);
 
 WRAPPER ssize_t w_pwrite(int fd, const void *buf, size_t n, off_t off)
 {
+	struct sfs_ofd *ofd = quick(fd, buf, n);
 	long error;
 
+	if (unlikely(ofd && off >= 0 && sfs_timed(false)))
+		SERVE(fd, sfs_timed_write(ofd, fd, buf, n, off), REAL(pwrite)(fd, buf, n, off));
 	SERVE(fd, refused(buf, n, off, &error) ? error : sfs_write(fd, buf, n, off), REAL(pwrite)(fd, buf, n, off));
 }
 EXPORT(pwrite, w_pwrite);
@@ -147,7 +157,8 @@ static long serve(const struct request *q, int fd)
 		return sfs_lseek(fd, a[1], (int)a[2]);
 	case PL_fsync:
 	case PL_fdatasync:
-		return sfs_fsync(fd, q->call == PL_fdatasync);
+		return sfs_timed(true) ? sfs_timed_fsync(fd, q->call == PL_fdatasync)
+				       : sfs_fsync(fd, q->call == PL_fdatasync);
 	case PL_ftruncate:
 		return sfs_ftruncate(fd, a[1]);
 	case PL_fallocate:

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/sys.h"
+#include "record/latency.h"
 #include "lease/ask.h"
 #include "process/service.h"
 #include "io/io.h"
@@ -21,6 +22,7 @@
 #define STACK_BYTES   (64ul << 10)
 #define PAUSES	      10
 #define PAUSE_NS      50000
+#define LEARN_NS      1000000l /* until the clock of timed calls is known (record/latency.h) */
 #define RETRY_NS      2000000l /* a file that was busy when it was to be given up */
 #define RETIRE_BLOCKS 16384u   /* 64 MiB */
 #define IDLE_MS	      2000     /* after that the pool gets spare staging files back */
@@ -228,6 +230,7 @@ static void serve(void)
 		struct pollfd p[SFS_VOLUMES_MAX + 1];
 		int64_t now = now_ns(), wait = pending ? RETRY_NS : sfs.visibility_ms * 1000000ll;
 		struct timespec left;
+		const bool learn = !sfs_timing_learn(now);
 		bool timed = pending;
 		int n = 1;
 
@@ -250,7 +253,9 @@ static void serve(void)
 			due = now + wait;
 		wait = due > now ? due - now : 0;
 		left = (struct timespec){wait / 1000000000, wait % 1000000000};
-		sys_call5(SYS_ppoll, (long)p, n, timed ? (long)&left : 0, 0, 8);
+		if (learn && (!timed || wait > LEARN_NS))
+			left = (struct timespec){0, LEARN_NS};
+		sys_call5(SYS_ppoll, (long)p, n, timed || learn ? (long)&left : 0, 0, 8);
 		if (p[0].revents)
 			sys_read(sfs.wake_fd, &clean, sizeof(clean));
 		timed = timed && now_ns() >= due;

@@ -60,7 +60,7 @@ int sfs_recover_log(const struct sfs_root *r, uint32_t id, const struct sfs_leas
 int sfs_recover_discard(const struct sfs_root *r, uint32_t id, const struct sfs_leasefile *lease, struct sfs_why *why);
 
 /* What a log counted and what its recovery did become part of the totals; the caller writes them. */
-void sfs_totals_add(struct sfs_totals *t, const struct sfs_counters *counters, const struct sfs_recovery *s);
+void sfs_totals_add(struct sfs_totals *t, const struct sfs_usage *usage, const struct sfs_recovery *s);
 
 /*
  * Every log of the volume whose holder is gone; those of living processes are left to them, and their number is *living.

@@ -144,10 +144,10 @@ static int unleased(const struct sfs_root *r, uint32_t id, const struct sfs_reco
 }
 
 static int one(const struct sfs_root *r, uint32_t id, const struct sfs_recover_how *how, struct sfs_recovery *sum,
-	       uint32_t *living, struct sfs_counters *counters, struct sfs_why *why)
+	       uint32_t *living, struct sfs_usage *usage, struct sfs_why *why)
 {
 	struct sfs_leasefile lease;
-	struct sfs_counters c;
+	struct sfs_usage u;
 	int fd, err;
 
 	err = sfs_lease_load(r, id, &lease, NULL);
@@ -178,14 +178,13 @@ static int one(const struct sfs_root *r, uint32_t id, const struct sfs_recover_h
 		sfs_lease_close(&lease);
 		return 0;
 	}
-	if (sfs_log_counters(fd, &c))
-		memset(&c, 0, sizeof(c)); /* shorter than a log is: recovery will say so */
+	sfs_log_usage(fd, lease.head.mode, &u); /* zeros of one that is shorter than a log is: recovery will say so */
 	close(fd);
 	err = sfs_recover_log(r, id, &lease, how, sum, why);
 	if (!err)
 		err = sfs_recover_discard(r, id, &lease, why);
 	if (!err)
-		sfs_counters_add(counters, &c);
+		sfs_usage_add(usage, &u);
 	sfs_lease_close(&lease);
 	return err;
 }
@@ -207,9 +206,11 @@ static int remove_unfinished(const struct sfs_root *r, struct sfs_why *why)
 	return err ? sfs_fail(why, err, "remove an unfinished log of %s: %s", r->path, strerror(-err)) : 0;
 }
 
-void sfs_totals_add(struct sfs_totals *t, const struct sfs_counters *counters, const struct sfs_recovery *s)
+void sfs_totals_add(struct sfs_totals *t, const struct sfs_usage *usage, const struct sfs_recovery *s)
 {
-	sfs_counters_add(&t->counters, counters);
+	sfs_counters_add(&t->counters, &usage->counters);
+	for (unsigned mode = 0; mode < SFS_MODES; mode++)
+		sfs_latencies_add(&t->latency[mode], &usage->latency[mode]);
 	t->recovery_runs += s->replayed || s->quarantined;
 	t->recovery_records += s->records;
 	t->recovery_replayed += s->replayed;
@@ -222,7 +223,7 @@ int sfs_recover_all(const struct sfs_root *r, const struct sfs_recover_how *how,
 	struct sfs_numbers logs, leases;
 	struct sfs_recovery mine = {0};
 	struct sfs_totals totals;
-	struct sfs_counters counters = {0};
+	struct sfs_usage usage = {0};
 	bool damaged = false;
 	int err;
 
@@ -232,7 +233,7 @@ int sfs_recover_all(const struct sfs_root *r, const struct sfs_recover_how *how,
 		return err;
 	err = check_formats(r, &leases, &damaged, why);
 	for (uint32_t i = 0; i < leases.n && !err; i++)
-		err = one(r, leases.v[i], how, &mine, living, &counters, why);
+		err = one(r, leases.v[i], how, &mine, living, &usage, why);
 	if (!err && damaged)
 		err = remove_unleased(r, &leases, why);
 	for (uint32_t i = 0; i < logs.n && !err; i++)
@@ -245,7 +246,7 @@ int sfs_recover_all(const struct sfs_root *r, const struct sfs_recover_how *how,
 	if (mine.logs && !sfs_totals_read(r, &totals)) {
 		int werr;
 
-		sfs_totals_add(&totals, &counters, &mine);
+		sfs_totals_add(&totals, &usage, &mine);
 		werr = sfs_totals_write(r, &totals);
 		if (!err && werr)
 			err = sfs_fail(why, werr, "write the totals of %s: %s", r->path, strerror(-werr));
