@@ -102,7 +102,8 @@ static void head(struct screen *s, const struct top *t)
 	line(s, "device  %s%s, provider %s, agent %s, pool %s of %s in use", rp->root.dax ? "persistent memory, " : "",
 	     sfs_memory_word(rp->memory), rp->provider, agent, used, size);
 	report_latency_text(latency, &t->latency);
-	line(s, "latency %s", *latency ? latency : "no call was timed");
+	if (*latency)
+		line(s, "latency %s (p50 / p99)", latency);
 	if (rp->blocked.n)
 		line(s, "blocked %u processes wait too long for a file; 'splitfs status' says for whom", rp->blocked.n);
 	line(s, "%s", "");

@@ -64,6 +64,11 @@ func served() node.Report {
 		s.Totals[c.name] = int64(1000 * (i + 1))
 	}
 	s.Unserved = splitfs.Unserved{Enforcement: splitfs.EnforcementOn, Refused: 2, Durable: 1}
+	s.Latency = map[string]map[string]splitfs.Latency{"strict": {}}
+	for i, call := range []string{"append", "overwrite", "read", "fsync"} {
+		ns := uint64(256) << i
+		s.Latency["strict"][call] = splitfs.Latency{Timed: 101, SumNS: 101 * ns, Buckets: [][2]uint64{{ns, 100}, {ns * 64, 1}}}
+	}
 	s.Recovery.Runs, s.Recovery.Records, s.Recovery.Replayed = 1, 10, 5
 	return node.Report{Record: record("splitfs-1", "data", volume.ModeStrict), Emulated: true, Agent: agent.State{Ready: true, Restarts: 1}, Status: s}
 }

@@ -124,7 +124,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range append([]*prometheus.Desc{
 		volumeInfo, volumeSize, volumeDevice, volumeStaged, volumeProblem, volumeStatusUp, agentUp, agentRestarts, poolBytes, poolFreeBytes,
 		processes, unservedOpens, unservedState, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside, protocolRefused, libraryInstalled,
-		availableBytes, memoryBytes, orphans, erasing, erasingBytes, eraseFailed, reportErrors,
+		availableBytes, memoryBytes, callSeconds, orphans, erasing, erasingBytes, eraseFailed, reportErrors,
 	}, counterDescs...) {
 		ch <- d
 	}
@@ -260,6 +260,7 @@ func collectStatus(ch chan<- prometheus.Metric, r node.Report, labels []string, 
 	ch <- counter(recoveryReplays, float64(s.Recovery.Replayed), labels...)
 	ch <- counter(recoveryAside, float64(s.Recovery.Quarantined), labels...)
 	ch <- counter(protocolRefused, float64(s.Protocol.Refused), labels...)
+	collectLatency(ch, s.Latency, with)
 	for i, c := range counters {
 		ch <- counter(counterDescs[i], float64(s.Totals[c.name]), labels...)
 	}

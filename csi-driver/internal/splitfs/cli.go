@@ -82,7 +82,9 @@ type Status struct {
 	} `json:"pool"`
 	Processes []Process `json:"processes"`
 	// Totals are counters over all processes, also those that are gone.
-	Totals   map[string]int64 `json:"totals"`
+	Totals map[string]int64 `json:"totals"`
+	// Latency is how long calls took, of those that were timed, by mode and kind of call; also of processes that are gone.
+	Latency  map[string]map[string]Latency `json:"latency"`
 	Recovery struct {
 		Runs        int64 `json:"runs"`
 		Records     int64 `json:"records"`
@@ -121,6 +123,14 @@ type UnservedProcess struct {
 	Pod     string `json:"pod"`
 	Program string `json:"program"`
 	Path    string `json:"path"`
+}
+
+// Latency is a histogram.
+type Latency struct {
+	Timed uint64 `json:"timed"`
+	SumNS uint64 `json:"sum_ns"`
+	// Buckets are pairs: where a bucket ends in ns (0: nowhere), and how many calls are in it. Empty ones are left out.
+	Buckets [][2]uint64 `json:"buckets"`
 }
 
 // Process is one that has a log of the volume. One that is not alive has ended, and its log waits for recovery.

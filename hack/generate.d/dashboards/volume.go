@@ -33,6 +33,13 @@ func volumeBoard() *boardBuilder {
 		WithPanel(graph("Share served", units.PercentUnit, shareText, query{shareServed(of, " by (namespace, persistentvolumeclaim)"), name}).Max(1)).
 		WithPanel(graph("Bytes per call", units.BytesIEC, "On average.",
 			query{perCall(of, "append"), "append"}, query{perCall(of, "overwrite"), "overwrite"}, query{perCall(of, "read"), "read"})).
+		WithRow(dashboard.NewRowBuilder("Time of calls")).
+		WithPanel(graph("Half of the calls take less", units.Seconds, timedText, callTimes("0.5", of)...)).
+		WithPanel(graph("99 of 100 calls take less", units.Seconds, timedText, callTimes("0.99", of)...)).
+		WithPanel(graph("Time per call", units.Seconds, "On average. "+timedText,
+			query{`sum by (mode, call) (rate(splitfs_call_seconds_sum{` + of + `}[$__rate_interval])) / sum by (mode, call) (rate(splitfs_call_seconds_count{` + of + `}[$__rate_interval]))`,
+				"{{call}}, {{mode}}"})).
+		WithPanel(graph("Calls timed", units.OpsPerSecond, timedText, query{`sum by (mode, call) (rate(splitfs_call_seconds_count{` + of + `}[$__rate_interval]))`, "{{call}}, {{mode}}"})).
 		WithRow(dashboard.NewRowBuilder("Staging")).
 		WithPanel(graph("Staged and relinked", units.BytesPerSecondIEC, "What is staged goes into the files by relink.",
 			rates(of, query{"staged_bytes", "staged"}, query{"relink_bytes", "relinked"})...)).
@@ -45,6 +52,13 @@ func volumeBoard() *boardBuilder {
 		WithPanel(graph("Recoveries", units.Short, "Within an hour.", query{`increase(splitfs_recovery_runs_total{` + of + `}[1h])`, name})).
 		WithPanel(graph("Records replayed", units.Short, "Within an hour.", query{`increase(splitfs_recovery_replayed_total{` + of + `}[1h])`, name + " replayed"},
 			query{`increase(splitfs_recovery_records_total{` + of + `}[1h])`, name + " read"}))
+}
+
+const timedText = "Of the calls that are timed: one of 128 reads and writes, one of 4 fsyncs."
+
+// callTimes are the quantiles of each kind of call, by mode.
+func callTimes(quantile, selector string) []query {
+	return []query{{`histogram_quantile(` + quantile + `, sum by (le, mode, call) (rate(splitfs_call_seconds_bucket{` + selector + `}[$__rate_interval])))`, "{{call}}, {{mode}}"}}
 }
 
 func perCall(selector, kind string) string {
