@@ -58,7 +58,9 @@ uint64_t sfs_timing_begin(bool fsync)
 		return 0;
 	}
 	now = sfs_ticks();
-	here->left[fsync] = every / 2 + (uint32_t)(now * SFS_HASH_FACTOR >> 32) % every;
+	/* The time alone would not do: in a loop it follows from the last distance, and distances could repeat for ever. */
+	here->random = here->random * 1664525u + 1013904223u + (uint32_t)now;
+	here->left[fsync] = every / 2 + (here->random >> 16) % every;
 	return now;
 }
 

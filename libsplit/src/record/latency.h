@@ -22,7 +22,8 @@
 #define SFS_TIMER_PLACES 64u
 struct sfs_timer {
 	uint32_t left[2]; /* calls before the next that is timed: reads and writes, fsync */
-	uint32_t pad[14];
+	uint32_t random;
+	uint32_t pad[13];
 };
 extern struct sfs_timer sfs_timers[SFS_TIMER_PLACES] __attribute__((visibility("hidden"), aligned(64)));
 
