@@ -6,7 +6,7 @@
 #include "cli.h"
 
 static const struct command *const commands[] = {&cmd_run, &cmd_prepare, &cmd_recover, &cmd_status,
-						 &cmd_top, &cmd_memory, &cmd_advise,	 &cmd_agent};
+						 &cmd_top, &cmd_memory,	 &cmd_advise,  &cmd_agent};
 
 static void usage(FILE *out)
 {
