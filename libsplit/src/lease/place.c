@@ -81,7 +81,7 @@ static const char *place(struct sfs_volume *vol)
 /* One volume has one agent. */
 static bool same(const struct sfs_volume *a, const struct sfs_volume *b)
 {
-	return a->dev == b->dev && strcmp(a->agents, b->agents) == 0;
+	return a->dev == b->dev && memcmp(a->agents, b->agents, strlen(a->agents) + 1) == 0;
 }
 
 /* The part of the path behind the directory at path[0, n) is content. */

@@ -317,6 +317,11 @@ bool agent_asks(int fd)
 	return agent.asking && kern_fd_get(fd) && kern_fd_get(fd)->kind == KERN_FD_EVENT;
 }
 
+bool agent_readable(int fd)
+{
+	return agent_asks(fd) || (agent.pending && kern_fd_get(fd) && kern_fd_get(fd)->kind == KERN_FD_SOCKET);
+}
+
 long agent_recvmsg(int fd, struct msghdr *h)
 {
 	struct cmsghdr *c;

@@ -130,6 +130,8 @@ long agent_sendmsg(int fd, const struct msghdr *h);
 long agent_recvmsg(int fd, struct msghdr *h);
 /* Is there something to receive that the agent wants? */
 bool agent_asks(int fd);
+/* Or is there a reply? */
+bool agent_readable(int fd);
 
 /* Does the directory belong to the control directory? (oracle.c) */
 bool kern_below_control(uint32_t dir);
