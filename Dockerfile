@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Every container image of SplitFS, one target each: csi-driver, injector-webhook, module-builder, apps, suite.
+# Every container image of SplitFS, one target each: csi-driver, injector-webhook, csi-provisioner, csi-resizer, csi-snapshotter,
+# snapshot-controller, module-builder, apps, suite.
 #
 # Programs come from build/image/, which `hack/images --stage` fills; hack/images then builds all targets with buildah over a
 # Debian base made from packages. With Docker and its public base image the same file is used like this:
@@ -10,33 +11,52 @@ ARG BASE_IMAGE=debian:trixie-slim
 
 FROM ${BASE_IMAGE} AS debian
 
-# Debian's xfsprogs depends on Python and ICU (80 MB) for xfs_scrub alone. The node needs the four programs below.
-FROM debian AS xfsprogs
-RUN apt-get update \
- && apt-get install --yes --no-install-recommends xfsprogs
-
-FROM debian AS csi-driver
-# What a package's installation leaves that differs from one time to the next goes (logs, caches): the same packages make the same layer.
+# The programs that the node service runs, with their packages: only the programs go into the image.
 # trixie: the first Debian whose mkfs.xfs knows `-i exchange=1` (xfsprogs 6.10).
-# mount and losetup: package mount; blkid, wipefs and blkdiscard: package util-linux; ndctl and lvm2: volumes on persistent memory. libedit2, libinih1 and liburcu8t64 are what the programs of xfsprogs link.
+# mount and losetup: package mount; blkid, wipefs and blkdiscard: package util-linux; ndctl and lvm2: volumes on persistent memory.
 # The installation of lvm2 reads all disks that it sees, which here are the building machine's: it is given none.
+FROM debian AS node-programs
 RUN mkdir /tmp/lvm && echo 'devices { filter = [ "r|.*|" ] }' >/tmp/lvm/lvm.conf \
  && apt-get update \
- && LVM_SYSTEM_DIR=/tmp/lvm apt-get install --yes --no-install-recommends e2fsprogs libedit2 libinih1 liburcu8t64 lvm2 mount ndctl util-linux \
- && rm -rf /tmp/lvm /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/log/apt /var/log/*.log /var/cache/ldconfig
-COPY --from=xfsprogs /usr/sbin/mkfs.xfs /usr/sbin/xfs_growfs /usr/sbin/xfs_repair /usr/sbin/xfs_db /usr/sbin/
+ && LVM_SYSTEM_DIR=/tmp/lvm apt-get install --yes --no-install-recommends e2fsprogs lvm2 mount ndctl util-linux xfsprogs
+COPY hack/lib/slim-root /usr/local/bin/
+# sh, cp, ls, cat: for whoever looks into a node's pod, and for the init container that hands splitfs-csi to others.
+RUN slim-root /slim sh cp ls cat \
+    mkfs.xfs xfs_growfs xfs_repair xfs_db mkfs.ext4 e2fsck resize2fs tune2fs /etc/mke2fs.conf \
+    mount umount losetup blkid wipefs blkdiscard lvm /etc/lvm/lvm.conf ndctl
+
+FROM scratch AS csi-driver
+COPY --from=node-programs /slim/ /
 # A program whose library is missing must stop this build, not a volume.
-RUN mkfs.xfs -V && xfs_growfs -V && xfs_repair -V && xfs_db -V && mkfs.ext4 -V && e2fsck -V && resize2fs 2>&1 | grep -q Usage \
- && tune2fs 2>&1 | grep -q Usage \
- && mount --version && losetup --version && blkid --version && wipefs --version && blkdiscard --version && ndctl --version && lvm version
+RUN mkfs.xfs -V && xfs_growfs -V && xfs_repair -V && xfs_db -V && mkfs.ext4 -V && e2fsck -V \
+ && for program in resize2fs tune2fs; do case $($program 2>&1) in *Usage*) ;; *) exit 1 ;; esac; done \
+ && mount --version && umount --version && losetup --version && blkid --version && wipefs --version && blkdiscard --version \
+ && ndctl --version && lvm version && cp --version && ls /
 # From what changes least to what changes most, so that a rebuilt library is a small new layer.
-COPY build/image/csi-driver/third-party/ /usr/local/bin/
 COPY build/image/csi-driver/driver/ /usr/local/bin/
 COPY build/image/csi-driver/library/bin/ /usr/local/bin/
 COPY build/image/csi-driver/library/lib/ /usr/local/lib/splitfs/
 # The command line is linked against the building machine's C library: newer than the image's would show here.
 RUN splitfs --help >/dev/null && splitfs-csi --help >/dev/null
 ENTRYPOINT ["/usr/local/bin/splitfs-csi"]
+
+# The programs of Kubernetes CSI that speak to the driver, one image each and the program where the project's own images have it: those can be
+# used instead. Each is 70 MB: a node takes only what runs there.
+FROM scratch AS csi-provisioner
+COPY build/image/csi-provisioner/ /
+ENTRYPOINT ["/csi-provisioner"]
+
+FROM scratch AS csi-resizer
+COPY build/image/csi-resizer/ /
+ENTRYPOINT ["/csi-resizer"]
+
+FROM scratch AS csi-snapshotter
+COPY build/image/csi-snapshotter/ /
+ENTRYPOINT ["/csi-snapshotter"]
+
+FROM scratch AS snapshot-controller
+COPY build/image/snapshot-controller/ /
+ENTRYPOINT ["/snapshot-controller"]
 
 FROM scratch AS injector-webhook
 COPY build/image/injector-webhook/ /
