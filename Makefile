@@ -112,12 +112,12 @@ release: ## make release VERSION=0.1.0: images, chart, manifests, lists of packa
 	@[ "$(origin VERSION)" = "command line" ] || { echo "make release wants VERSION=, such as 0.1.0" >&2; exit 2; }
 	hack/release "$(VERSION)" $(RELEASE_ARGS)
 
-lint: ## check formatting, Go code (vet, staticcheck) and shell scripts
+lint: ## check formatting, Go code (golangci-lint with vet and staticcheck, known vulnerabilities) and shell scripts
 	$(MAKE) -C libsplit lint
 	@bad=$$(gofmt -l $(filter %.go,$(go_src))); if [ -n "$$bad" ]; then echo "run 'make format': $$bad"; exit 1; fi
-	$(GO) vet ./...
-	hack/build-tools staticcheck
-	PATH="$(dir $(GO)):$$PATH" "$$(hack/build-tools --print-dir staticcheck)/staticcheck" ./...
+	hack/build-tools golangci-lint
+	PATH="$(dir $(GO)):$$PATH" "$$(hack/build-tools --print-dir golangci-lint)/golangci-lint" run ./...
+	hack/vulncheck
 	hack/generate --check
 	shellcheck -x $(scripts)
 docs: ## build the documentation as a site in build/site/; a broken link ends it

@@ -45,7 +45,7 @@ func StartPrometheus(tb testing.TB, rules string, targets []Target) promv1.API {
 	tb.Helper()
 	program := filepath.Join(filepath.Dir(Promtool(tb)), "prometheus")
 	dir := tb.TempDir()
-	var scrapes []map[string]any
+	scrapes := make([]map[string]any, 0, len(targets))
 	for _, target := range targets {
 		exporter := httptest.NewServer(growing(tb, target.Exporters))
 		tb.Cleanup(exporter.Close)

@@ -38,7 +38,7 @@ func TestArtifactHub(t *testing.T) {
 			t.Fatalf("%s: %v", annotation, err)
 		}
 	}
-	objects := charttest.Render(t)
+	objects := charttest.Render(t, "--api-versions=snapshot.storage.k8s.io/v1", "--set", "snapshots.enabled=true")
 	var named, used []string
 	for _, crd := range crds {
 		named = append(named, crd.Name)
@@ -53,7 +53,7 @@ func TestArtifactHub(t *testing.T) {
 	for _, image := range images {
 		named = append(named, image.Image)
 	}
-	for _, workload := range []string{"splitfs-node", "splitfs-agents", "splitfs-provisioner", "splitfs-controller", "splitfs-injector"} {
+	for _, workload := range []string{"splitfs-node", "splitfs-agents", "splitfs-provisioner", "splitfs-controller", "splitfs-snapshot-controller", "splitfs-injector"} {
 		for _, c := range podOf(t, objects, workload).Spec.Containers {
 			used = append(used, c.Image)
 		}

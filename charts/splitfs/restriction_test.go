@@ -75,7 +75,7 @@ func TestNodeServiceWritesItsOwn(t *testing.T) {
 	charttest.Eventually(t, "node 1 makes its object", func() error { return apply(one, "SplitFSNode", "node-1", "") })
 	charttest.Eventually(t, "the policy has effect", func() error {
 		if err := apply(nobody, "SplitFSNode", "probe", ""); err == nil || !strings.Contains(err.Error(), "SplitFS: ") {
-			return fmt.Errorf("not denied: %v", err)
+			return fmt.Errorf("not denied: %w", err)
 		}
 		return nil
 	})
@@ -163,7 +163,7 @@ func TestProvisionerWritesItsOwn(t *testing.T) {
 	allowed, denied := verdicts(t)
 	charttest.Eventually(t, "the policy has effect", func() error {
 		if err := create(one, persistentVolume("probe", "node-2", "csi.splitfs.io")); err == nil || !strings.Contains(err.Error(), "SplitFS: ") {
-			return fmt.Errorf("not denied: %v", err)
+			return fmt.Errorf("not denied: %w", err)
 		}
 		return nil
 	})

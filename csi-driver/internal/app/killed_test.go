@@ -352,7 +352,7 @@ func (l *life) run(t *testing.T, killAt int, abandon bool) (steps int) {
 	todo := l.steps()
 	for i := 0; i < len(todo); i++ {
 		step := todo[i]
-		if killedIn != "" && abandon && !step.undo && !(step.makes && killedIn == step.name) {
+		if killedIn != "" && abandon && !step.undo && (!step.makes || killedIn != step.name) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

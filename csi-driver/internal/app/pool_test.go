@@ -43,7 +43,7 @@ func TestRealPool(t *testing.T) {
 				}
 				// What the last 16 MiB are kept for, small staging files, are made as programs want them.
 				if is, err := strconv.ParseFloat(words[len(words)-1], 64); err != nil || is > float64(want) || is <= float64(want-16*volume.MiB) {
-					return fmt.Errorf("it has %v bytes, %v", is, err)
+					return fmt.Errorf("it has %v bytes, %w", is, err)
 				}
 				return nil
 			})

@@ -5,12 +5,15 @@ package filesystem
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/command"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
@@ -50,9 +53,8 @@ func formatXFS(ctx context.Context, device string) error {
 	if size < xfsSmall {
 		layout += ",agcount=2"
 	}
-	args := []string{"-q", "-f", "-K", "-m", "crc=1,reflink=1", "-d", layout, "-l", "su=32k"}
-	args = append(args, xfsFeatures(ctx)...)
-	_, err = command.Run(ctx, "mkfs.xfs", append(args, device)...)
+	args := slices.Concat([]string{"-q", "-f", "-K", "-m", "crc=1,reflink=1", "-d", layout, "-l", "su=32k"}, xfsFeatures(ctx), []string{device})
+	_, err = command.Run(ctx, "mkfs.xfs", args...)
 	return err
 }
 
@@ -95,9 +97,10 @@ func mkfsXFSKnows(ctx context.Context, feature string) bool {
 	if err != nil {
 		return false
 	}
-	defer os.Remove(f.Name())
-	defer f.Close()
 	_, err = command.Run(ctx, "mkfs.xfs", "-N", "-f", "-i", feature+"=1", "-d", "file,size=512m,name="+f.Name())
+	if undo := errors.Join(f.Close(), os.Remove(f.Name())); undo != nil {
+		klog.FromContext(ctx).Error(undo, "A temporary file is left", "path", f.Name())
+	}
 	return err == nil
 }
 

@@ -128,7 +128,7 @@ func Find(file string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("look for the loop device of %s: %w", file, err)
 		}
-		if info.Device == uint64(want.Dev) && info.Inode == want.Ino {
+		if info.Device == want.Dev && info.Inode == want.Ino {
 			return path, nil
 		}
 	}

@@ -143,9 +143,15 @@ func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region, selecte
 	if !create || !region.Labeled() {
 		return nil, false, err
 	}
+	ns, err = m.makeNamespace(ctx, region)
+	return ns, err == nil, err
+}
+
+// makeNamespace makes the namespace of a volume group out of what is free in a region.
+func (m *Manager) makeNamespace(ctx context.Context, region nvdimm.Region) (*nvdimm.Namespace, error) {
 	inventory, err := m.tool.List(ctx) // what was destroyed is free now
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	for _, now := range inventory.Regions() {
 		if now.Dev == region.Dev {
@@ -154,11 +160,11 @@ func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region, selecte
 	}
 	raw := min(region.LargestRoom(), region.Budget(m.config.Percent, m.config.Map))
 	if raw < minGroup {
-		return nil, false, fmt.Errorf("it has no room for a volume group: %d MiB of %d are free in one piece, the driver's share is %d percent",
+		return nil, fmt.Errorf("it has no room for a volume group: %d MiB of %d are free in one piece, the driver's share is %d percent",
 			int64(region.MaxAvailableExtent)>>20, int64(region.Size)>>20, m.config.Percent)
 	}
 	made, err := m.tool.Create(ctx, region, namespaceName, raw, m.config.Map)
-	return &made, err == nil, err
+	return &made, err
 }
 
 // groupOn returns the volume group on a namespace, nil when there is none.

@@ -95,7 +95,7 @@ var (
 	reportErrors     = nodeDesc("node_report_errors", "1 when the last collection could not report on everything.")
 
 	counterDescs = func() []*prometheus.Desc {
-		var list []*prometheus.Desc
+		list := make([]*prometheus.Desc, 0, len(counters))
 		for _, c := range counters {
 			list = append(list, desc(c.name+"_total", c.help))
 		}

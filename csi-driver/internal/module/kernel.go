@@ -138,13 +138,13 @@ func parseLockdown(content string) (string, error) {
 // parseSecureBoot reads an EFI variable: four bytes of attributes, then its value.
 func parseSecureBoot(content string) bool { return len(content) == 5 && content[4] == 1 }
 
-// registered says whether the kernel knows a file system type now.
-func (k Kernel) registered(fsType string) (bool, error) {
+// registered says whether the kernel knows the module's file system type now.
+func (k Kernel) registered() (bool, error) {
 	content, err := os.ReadFile(filepath.Join(k.Proc, "filesystems"))
 	if err != nil {
 		return false, fmt.Errorf("ask the kernel for file system types: %w", err)
 	}
-	return slices.Contains(parseFileSystems(string(content)), fsType), nil
+	return slices.Contains(parseFileSystems(string(content)), FileSystemType), nil
 }
 
 // parseFileSystems returns the types in /proc/filesystems: lines of "nodev" or nothing, a tab, and the type.

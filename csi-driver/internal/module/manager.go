@@ -139,7 +139,7 @@ func (m *Manager) ensure(ctx context.Context, s *Status) error {
 	if !m.config.Enabled {
 		return &outcome{state: NotConfigured, err: errors.New("the kernel module is not configured (module.enabled); volumes use what the kernel has itself")}
 	}
-	present, err := k.registered(FileSystemType)
+	present, err := k.registered()
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (m *Manager) verify(ctx context.Context, s *Status) error {
 	fail := func(err error) error {
 		return &outcome{state: VerifyFailed, err: fmt.Errorf("%w; volumes use the kernel's own ext4. The module stays loaded: `splitfs-csi module unload` or the next boot removes it", err)}
 	}
-	present, err := m.config.Kernel.registered(FileSystemType)
+	present, err := m.config.Kernel.registered()
 	if err != nil {
 		return err
 	}

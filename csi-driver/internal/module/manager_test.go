@@ -431,7 +431,7 @@ func TestTrialStock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	present, err := k.registered(FileSystemType)
+	present, err := k.registered()
 	if err != nil {
 		t.Fatal(err)
 	}

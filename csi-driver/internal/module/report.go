@@ -95,7 +95,7 @@ func (m *Manager) Inspect(ctx context.Context) (Report, error) {
 
 // foresee says what Ensure would find, as far as that can be known without loading anything.
 func (m *Manager) foresee(s *Status) error {
-	present, err := m.config.Kernel.registered(FileSystemType)
+	present, err := m.config.Kernel.registered()
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func DeviceNumbers(device string) (major, minor uint32, err error) {
 	if err := unix.Stat(device, &st); err != nil {
 		return 0, 0, fmt.Errorf("device %s: %w", device, err)
 	}
-	return unix.Major(uint64(st.Rdev)), unix.Minor(uint64(st.Rdev)), nil
+	return unix.Major(st.Rdev), unix.Minor(st.Rdev), nil
 }
 
 // Device mounts a block device. A path where it is mounted already is left alone; one with something else on it is an error.

@@ -253,15 +253,15 @@ func (n *Node) Erasures(reports []Report) ([]Erasure, error) {
 
 // resumeErasing gives the eraser what a service that ended had left to it.
 func (n *Node) resumeErasing() error {
-	var errs []error
+	var errs error
 	for _, store := range []*volume.Store{n.store, n.snapshots} {
 		records, err := store.List()
-		errs = append(errs, err)
+		errs = errors.Join(errs, err)
 		for _, rec := range records {
 			if rec.Phase == volume.PhaseErasing {
 				n.eraser.queue.Add(rec.ID)
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }

@@ -179,11 +179,11 @@ func (n *Node) MaxVolumes() int64 { return n.config.MaxVolumes }
 
 // Check says whether volumes can be made and used now.
 func (n *Node) Check(ctx context.Context) error {
-	errs := []error{n.config.CLI.Check()}
+	errs := n.config.CLI.Check()
 	for _, m := range n.config.Managers {
-		errs = append(errs, m.Check(ctx))
+		errs = errors.Join(errs, m.Check(ctx))
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // Resume finishes what a crash interrupted and starts the agents of all staged volumes. It is called once, before any request.

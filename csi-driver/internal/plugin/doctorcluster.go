@@ -143,7 +143,7 @@ func (d *doctor) judge(p *part) {
 }
 
 func images(template *corev1.PodTemplateSpec) []string {
-	var list []string
+	list := make([]string, 0, len(template.Spec.Containers))
 	for i := range template.Spec.Containers {
 		list = append(list, template.Spec.Containers[i].Image)
 	}

@@ -61,7 +61,7 @@ func (d *doctor) checkNodes(ctx context.Context) {
 
 // whoHas lists values and who has each.
 func whoHas(values map[string][]string) string {
-	var list []string
+	list := make([]string, 0, len(values))
 	for _, value := range slices.Sorted(maps.Keys(values)) {
 		list = append(list, fmt.Sprintf("%s on %s", orDash(value), strings.Join(values[value], ", ")))
 	}

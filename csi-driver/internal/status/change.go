@@ -16,7 +16,7 @@ import (
 
 // merged returns the conditions that hold now, with the time of transition of those whose status is the one they had before.
 func merged(before, now []metav1.Condition, at time.Time) []metav1.Condition {
-	var result []metav1.Condition
+	result := make([]metav1.Condition, 0, len(now))
 	for _, c := range now {
 		c.LastTransitionTime = metav1.NewTime(at)
 		if old := meta.FindStatusCondition(before, c.Type); old != nil && old.Status == c.Status {

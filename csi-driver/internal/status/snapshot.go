@@ -94,7 +94,7 @@ func moduleStatus(s module.Status) v1alpha1.Module {
 
 // relink writes the providers in one line, always in the same order.
 func relink(providers map[string]string) string {
-	var list []string
+	list := make([]string, 0, len(providers))
 	for _, fsType := range slices.Sorted(maps.Keys(providers)) {
 		list = append(list, fsType+":"+providers[fsType])
 	}
@@ -339,7 +339,7 @@ func setHealth(s *v1alpha1.SplitFSVolumeStatus, problems []node.Problem) {
 		if i < 0 {
 			continue
 		}
-		var messages []string
+		messages := make([]string, 0, len(problems))
 		for _, p := range problems {
 			messages = append(messages, p.Message)
 		}

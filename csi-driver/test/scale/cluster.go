@@ -29,11 +29,13 @@ import (
 const namespace = "splitfs-system"
 
 // users are the accounts of the chart.
-var users = []string{"splitfs-node", "splitfs-controller", "splitfs-injector"}
+var users = []string{nodeUser, "splitfs-controller", "splitfs-injector"}
+
+const nodeUser = "splitfs-node"
 
 // askers are whose requests are counted apart: an account and, where it matters, a resource.
 var askers = []asker{
-	{"splitfs-node", "splitfsvolumes"}, {"splitfs-node", "splitfsnodes"}, {"splitfs-controller", ""}, {"splitfs-injector", ""},
+	{nodeUser, "splitfsvolumes"}, {nodeUser, "splitfsnodes"}, {"splitfs-controller", ""}, {"splitfs-injector", ""},
 }
 
 // nodeRestriction asks for tokens that are bound to a node; here one user with a certificate acts for all nodes.
@@ -74,7 +76,7 @@ type cluster struct {
 func startCluster(ctx context.Context, o options) (*cluster, error) {
 	c := &cluster{programs: map[string]*exec.Cmd{}, audit: filepath.Join(o.dir, "audit.log")}
 	policy := filepath.Join(o.dir, "audit-policy.yaml")
-	var accounts []string
+	accounts := make([]string, 0, len(users))
 	for _, u := range users {
 		accounts = append(accounts, strconv.Quote(account(u)))
 	}
@@ -126,7 +128,7 @@ func (c *cluster) startPrograms(ctx context.Context, o options) error {
 		if err := os.WriteFile(files[u], raw, 0o600); err != nil {
 			return err
 		}
-		if u == "splitfs-node" {
+		if u == nodeUser {
 			c.nodes = user.Config()
 		}
 	}

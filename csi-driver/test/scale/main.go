@@ -130,7 +130,7 @@ func print(o options, rows []row) {
 	fmt.Printf("%d nodes; %d volumes provisioned at %g a second at each step\n\n", o.nodes, o.sample, o.rate)
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	line := func(what string, value func(row) string) {
-		cells := []string{what}
+		cells := append(make([]string, 0, 1+len(rows)), what)
 		for _, r := range rows {
 			cells = append(cells, value(r))
 		}
@@ -159,7 +159,7 @@ func print(o options, rows []row) {
 	for _, program := range []string{"controller", "injector", "kube-apiserver"} {
 		line("memory of "+program, func(r row) string { return fmt.Sprintf("%d MiB", r.memory[program]>>20) })
 	}
-	w.Flush()
+	_ = w.Flush() // to standard output, as the line before the table
 }
 
 func millis(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }

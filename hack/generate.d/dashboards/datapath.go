@@ -6,7 +6,7 @@ import "fmt"
 
 // rates are sums over all series that a selector leaves.
 func rates(selector string, names ...query) []query {
-	var queries []query
+	queries := make([]query, 0, len(names))
 	for _, n := range names {
 		queries = append(queries, query{fmt.Sprintf(`sum(rate(splitfs_%s_total{%s}[$__rate_interval]))`, n.expr, selector), n.legend})
 	}

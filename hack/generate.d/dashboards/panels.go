@@ -2,8 +2,6 @@
 
 package main
 
-//lint:file-ignore SA1019 the first version of the schema is what every Grafana reads out of a ConfigMap
-
 import (
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/common"

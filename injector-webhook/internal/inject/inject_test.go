@@ -349,7 +349,7 @@ func TestNewerFieldsSurvive(t *testing.T) {
 		"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"c","futureClaim":1}}]}}`)
 	after, pod, result := mutated(t, raw)
 	for _, op := range result.Operations {
-		if op.Operation != "add" && !(op.Operation == "replace" && op.Path == "/spec/containers/0/env/1/name") {
+		if op.Operation != "add" && (op.Operation != "replace" || op.Path != "/spec/containers/0/env/1/name") {
 			t.Errorf("operation %s %s is more than needed", op.Operation, op.Path)
 		}
 	}
