@@ -7,7 +7,7 @@ export BUILD
 GO       ?= $(shell hack/install-deps --print-go 2>/dev/null || echo go)
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 GO_LDFLAGS := -s -w -X splitfs.io/splitfs/csi-driver/internal/driverinfo.Version=$(VERSION)
-go_src   := $(shell find csi-driver injector-webhook -name '*.go' 2>/dev/null) go.mod go.sum
+go_src   := $(shell find csi-driver injector-webhook internal -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
 .PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-scripts test-vm test-e2e test-kind test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images release docs lint generate format clean help

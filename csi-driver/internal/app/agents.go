@@ -18,6 +18,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/agent"
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/server"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // agentsDir keeps the sockets of the node's agents, and what their supervisor has to remember; no pod sees it.
@@ -56,7 +57,7 @@ func newAgentsCommand() *cobra.Command {
 // runAgents supervises agents until ctx is done. A supervisor that comes later, in the container of another version, takes them over; should
 // it end before this one, they come back.
 func runAgents(ctx context.Context, o agentsOptions) error {
-	klog.FromContext(ctx).Info("Starting", "driver", driverinfo.Name, "version", driverinfo.Version, "socket", o.socket)
+	klog.FromContext(ctx).Info("Starting", "driver", contract.Driver, "version", driverinfo.Version, "socket", o.socket)
 	group, ctx := errgroup.WithContext(ctx)
 	ready := make(chan struct{})
 	if o.httpEndpoint != "" {

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // clusterClaims asks the API server. It reads one object per volume of this node, never the list of all.
@@ -27,5 +27,5 @@ func (c clusterClaims) HasVolume(ctx context.Context, name, id string) (bool, er
 	if err != nil {
 		return false, err
 	}
-	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driverinfo.Name && pv.Spec.CSI.VolumeHandle == id, nil
+	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == contract.Driver && pv.Spec.CSI.VolumeHandle == id, nil
 }

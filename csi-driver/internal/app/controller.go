@@ -26,6 +26,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/driver"
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/server"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // labelInterval is how often the labels of Nodes are compared with what their SplitFSNodes say.
@@ -93,7 +94,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return err
 	}
-	logger.Info("Starting", "driver", driverinfo.Name, "version", driverinfo.Version, "endpoint", o.endpoint)
+	logger.Info("Starting", "driver", contract.Driver, "version", driverinfo.Version, "endpoint", o.endpoint)
 	view, err := central.NewView(client, o.namespace)
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return err
 	}
-	csiMetrics := csimetrics.NewCSIMetricsManagerForPlugin(driverinfo.Name)
+	csiMetrics := csimetrics.NewCSIMetricsManagerForPlugin(contract.Driver)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(orphans.Metric())
 	objects, err := dynamicClient(o.kubeconfig)

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // TestDeviceOptions: what flags cannot mean is refused, and says what is allowed.
@@ -29,7 +29,7 @@ func TestDeviceOptions(t *testing.T) {
 			change(&o)
 			err := o.complete()
 			if err == nil {
-				_, err = o.managers(driverinfo.Name, events.Discard{}, nil)
+				_, err = o.managers(contract.Driver, events.Discard{}, nil)
 			}
 			if err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %v; wanted %q", kind, err, says)

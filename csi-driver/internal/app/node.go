@@ -28,13 +28,13 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/modify"
 	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/node"
-	"splitfs.io/splitfs/csi-driver/internal/preload"
 	"splitfs.io/splitfs/csi-driver/internal/registration"
 	"splitfs.io/splitfs/csi-driver/internal/server"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/status"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 	"splitfs.io/splitfs/csi-driver/internal/watch"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // nodeOptions are the flags of `splitfs-csi node`. README.md says what each is for.
@@ -83,7 +83,7 @@ func newNodeCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of the Kubernetes node (default $NODE_NAME)")
 	f.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "kubelet's root directory")
-	f.StringVar(&o.endpoint, "csi-endpoint", "", "where CSI is served (default unix://<kubelet-dir>/plugins/"+driverinfo.Name+"/csi.sock)")
+	f.StringVar(&o.endpoint, "csi-endpoint", "", "where CSI is served (default unix://<kubelet-dir>/plugins/"+contract.Driver+"/csi.sock)")
 	f.StringVar(&o.agentsSocket, "agents-socket", "", "where `splitfs-csi agents` of this node listens; empty: agents run here, and end with this process")
 	f.BoolVar(&o.register, "register", true, "register with kubelet through <kubelet-dir>/plugins_registry")
 	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, "directory for state, emulated devices and what pods see of the library")
@@ -116,7 +116,7 @@ func (o *nodeOptions) complete() error {
 		return errors.New("the node has no name; set --node-name or NODE_NAME")
 	}
 	if o.endpoint == "" {
-		o.endpoint = "unix://" + filepath.Join(o.kubeletDir, "plugins", driverinfo.Name, "csi.sock")
+		o.endpoint = "unix://" + filepath.Join(o.kubeletDir, "plugins", contract.Driver, "csi.sock")
 	}
 	if o.devices.emulatedDir == "" {
 		o.devices.emulatedDir = filepath.Join(o.dataDir, "emulated")
@@ -156,7 +156,7 @@ func (o *nodeOptions) complete() error {
 func runNode(ctx context.Context, o nodeOptions) error {
 	logger := klog.FromContext(ctx).WithValues("node", o.nodeName)
 	ctx = klog.NewContext(ctx, logger)
-	logger.Info("Starting", "driver", driverinfo.Name, "version", driverinfo.Version, "endpoint", o.endpoint)
+	logger.Info("Starting", "driver", contract.Driver, "version", driverinfo.Version, "endpoint", o.endpoint)
 
 	cluster, err := newCluster(ctx, o)
 	if err != nil {
@@ -177,7 +177,7 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	if err != nil {
 		return err
 	}
-	csiMetrics := csimetrics.NewCSIMetricsManagerForPlugin(driverinfo.Name)
+	csiMetrics := csimetrics.NewCSIMetricsManagerForPlugin(contract.Driver)
 	registry := prometheus.NewRegistry()
 	runtime := cri.New(nodeRoot, o.runtimeSockets)
 	defer runtime.Close() //nolint:errcheck // nothing was written
@@ -265,7 +265,7 @@ const (
 const nodeRoot = "/proc/1/root"
 
 func newVerifierConfig(o nodeOptions, n *node.Node, recorder events.Recorder, runtime *cri.Client) attach.Config {
-	config := attach.Config{Source: n, Events: recorder, Proc: "/proc", Library: preload.Library}
+	config := attach.Config{Source: n, Events: recorder, Proc: "/proc", Library: contract.LibraryPath}
 	if len(o.runtimeSockets) > 0 {
 		config.Images = runtime
 	}

@@ -25,8 +25,8 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"splitfs.io/splitfs/charts/charttest"
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/registration"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 func (s *service) get(path string) (code int, body string) {
@@ -78,7 +78,7 @@ func TestRegistrationAndHealth(t *testing.T) {
 		return nil
 	})
 	info := s.kubeletRegisters(true, "")
-	if info.GetType() != registerapi.CSIPlugin || info.GetName() != driverinfo.Name || "unix://"+info.GetEndpoint() != s.options.endpoint {
+	if info.GetType() != registerapi.CSIPlugin || info.GetName() != contract.Driver || "unix://"+info.GetEndpoint() != s.options.endpoint {
 		t.Errorf("registered as %v", info)
 	}
 	eventually(t, "the service is ready once it is registered", func() error {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // buildDir is where `make` leaves the programs: BUILD, as in the Makefile, else a directory seen from this package.
@@ -99,7 +99,7 @@ func realVolume(t *testing.T, s *service, mode string) {
 func (s *service) publishLibrary(target string) error {
 	_, err := csi.NewNodeClient(s.conn).NodePublishVolume(context.Background(), &csi.NodePublishVolumeRequest{
 		VolumeId: "csi-0", TargetPath: target, Readonly: true, VolumeCapability: mountCapability(""),
-		VolumeContext: map[string]string{"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.uid": "1", driverinfo.KindAttribute: driverinfo.KindLibrary},
+		VolumeContext: map[string]string{"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.uid": "1", contract.VolumeKindAttribute: contract.VolumeKindLibrary},
 	})
 	return err
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // Main runs the program and returns its exit code.
@@ -38,7 +39,7 @@ func Main() int {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "splitfs-csi",
-		Short:         "CSI driver " + driverinfo.Name,
+		Short:         "CSI driver " + contract.Driver,
 		Version:       driverinfo.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,

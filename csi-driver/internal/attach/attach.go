@@ -18,12 +18,13 @@ import (
 
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // Volume is a file system that pods of this node have mounted.
 type Volume struct {
 	ID   string
-	Mode volume.Mode
+	Mode contract.Mode
 	// Device is the file system's number, as stat and mountinfo show it.
 	Device uint64
 	Pods   []volume.Pod
@@ -251,7 +252,7 @@ func (f *Finding) message() string {
 	}
 	text := fmt.Sprintf("process %s (PID %d on the node) of container %s has volume %s mounted, %s, and runs without libsplit.so: %s. It works through the kernel's file system",
 		f.Command, f.PID, f.Container, f.Volume.ID, uses, f.State.Explain())
-	if f.Volume.Mode != volume.ModePosix && f.Volume.Mode != "" {
+	if f.Volume.Mode != contract.Posix && f.Volume.Mode != "" {
 		text += fmt.Sprintf(", so its writes do not have the guarantee of mode %s", f.Volume.Mode)
 	}
 	return text

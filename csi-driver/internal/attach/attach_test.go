@@ -17,8 +17,8 @@ import (
 
 	"splitfs.io/splitfs/charts/charttest"
 	"splitfs.io/splitfs/csi-driver/internal/events"
-	"splitfs.io/splitfs/csi-driver/internal/preload"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 type recorder struct {
@@ -55,7 +55,7 @@ func newNode(t *testing.T) (*node, Volume) {
 	if err := unix.Stat(n.volume, &stat); err != nil {
 		t.Fatal(err)
 	}
-	return n, Volume{ID: "vol", Mode: volume.ModeStrict, Device: stat.Dev, Pods: []volume.Pod{{Namespace: "ns", Name: "web", UID: "uid"}}}
+	return n, Volume{ID: "vol", Mode: contract.Strict, Device: stat.Dev, Pods: []volume.Pod{{Namespace: "ns", Name: "web", UID: "uid"}}}
 }
 
 func (n *node) mount(name string) string {
@@ -291,7 +291,7 @@ func TestCgroups(t *testing.T) {
 // TestScanIsCheap: the processes of other pods cost one small read each.
 func TestScanIsCheap(t *testing.T) {
 	volumes := source{{ID: "vol", Device: 1, Pods: []volume.Pod{{UID: "nobody"}}}}
-	v := New(Config{Source: &volumes, Events: &recorder{}, Proc: "/proc", Library: preload.Library})
+	v := New(Config{Source: &volumes, Events: &recorder{}, Proc: "/proc", Library: contract.LibraryPath})
 	start := time.Now()
 	if findings, err := v.Scan(t.Context()); err != nil || len(findings) != 0 {
 		t.Fatalf("%v %v", findings, err)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/events"
-	"splitfs.io/splitfs/csi-driver/internal/preload"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // A variable of a pod replaces the one of its image, and admission cannot see the image. So an image that preloads something by its
@@ -63,8 +63,8 @@ func (v *Verifier) comparePreload(ctx context.Context, pod volume.Pod, id, conta
 // preloaded are the elements of LD_PRELOAD in an environment.
 func preloaded(environment []string) []string {
 	for _, variable := range environment {
-		if value, ok := strings.CutPrefix(variable, preload.Variable+"="); ok {
-			return preload.Elements(value)
+		if value, ok := strings.CutPrefix(variable, contract.EnvPreload+"="); ok {
+			return contract.PreloadElements(value)
 		}
 	}
 	return nil

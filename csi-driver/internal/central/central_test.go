@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 const namespace = "splitfs-system"
@@ -32,7 +32,7 @@ func persistentVolume(name, nodeName string) *corev1.PersistentVolume {
 			Capacity:         corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 			StorageClassName: "splitfs-strict",
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				CSI: &corev1.CSIPersistentVolumeSource{Driver: driverinfo.Name, VolumeHandle: "handle-" + name},
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: contract.Driver, VolumeHandle: "handle-" + name},
 			},
 			ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "default", Name: "claim-" + name},
 		},
@@ -40,7 +40,7 @@ func persistentVolume(name, nodeName string) *corev1.PersistentVolume {
 	}
 	if nodeName != "" {
 		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: driverinfo.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{nodeName}}},
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: contract.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{nodeName}}},
 		}}}}
 	}
 	return pv
@@ -50,7 +50,7 @@ func capacity(name, nodeName, quantity string) *storagev1.CSIStorageCapacity {
 	q := resource.MustParse(quantity)
 	return &storagev1.CSIStorageCapacity{
 		ObjectMeta:       metav1.ObjectMeta{Name: name, Namespace: namespace},
-		NodeTopology:     &metav1.LabelSelector{MatchLabels: map[string]string{driverinfo.TopologyKey: nodeName}},
+		NodeTopology:     &metav1.LabelSelector{MatchLabels: map[string]string{contract.TopologyKey: nodeName}},
 		StorageClassName: "splitfs-strict", Capacity: &q,
 	}
 }

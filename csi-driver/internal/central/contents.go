@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 var (
@@ -87,7 +87,7 @@ func keepContent(object any) (any, error) {
 	}
 	kept := &content{ObjectMeta: metav1.ObjectMeta{Name: full.GetName(), UID: full.GetUID(), ResourceVersion: full.GetResourceVersion()}}
 	driver, _, _ := unstructured.NestedString(full.Object, "spec", "driver")
-	if _, labelled := full.GetLabels()[managedBy]; driver == driverinfo.Name && !labelled {
+	if _, labelled := full.GetLabels()[managedBy]; driver == contract.Driver && !labelled {
 		kept.handle, _, _ = unstructured.NestedString(full.Object, "spec", "source", "snapshotHandle")
 	}
 	return kept, nil
@@ -142,7 +142,7 @@ func (c *Contents) check(ctx context.Context) error {
 // nodeOf returns the node that a snapshot is on, or why that is not known.
 func (c *Contents) nodeOf(handle string) (node, problem string, err error) {
 	if !volume.ValidSnapshotID(handle) {
-		return "", fmt.Sprintf("%q is no snapshot of %s", handle, driverinfo.Name), nil
+		return "", fmt.Sprintf("%q is no snapshot of %s", handle, contract.Driver), nil
 	}
 	nodes, err := c.view.nodes.List(labels.Everything())
 	if err != nil {

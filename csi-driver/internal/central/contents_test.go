@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"splitfs.io/splitfs/charts/charttest"
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // contentCRD is the custom resource of the version that hack/quickstart installs.
@@ -98,7 +98,7 @@ func TestContents(t *testing.T) {
 	contents := dynamic.NewForConfigOrDie(env.Config).Resource(contentResource)
 	// The custom resource is served a moment after it is made.
 	eventuallyNil(t, "a content is made", func() error {
-		_, err := contents.Create(t.Context(), snapshotContent("first", driverinfo.Name, volume.SnapshotID("first", "node-2"), ""), metav1.CreateOptions{})
+		_, err := contents.Create(t.Context(), snapshotContent("first", contract.Driver, volume.SnapshotID("first", "node-2"), ""), metav1.CreateOptions{})
 		return err
 	})
 
@@ -119,16 +119,16 @@ func TestContents(t *testing.T) {
 	want := map[string]string{"first": "node-2", "foreign": "", "other": "node-9", "dynamic": "", "late": "", "nonsense": "", "last": "node-1"}
 	for name, object := range map[string]*unstructured.Unstructured{
 		"foreign":  snapshotContent("foreign", "csi.example.com", volume.SnapshotID("foreign", "node-1"), ""),
-		"other":    snapshotContent("other", driverinfo.Name, volume.SnapshotID("other", "node-1"), "node-9"),
-		"dynamic":  snapshotContent("dynamic", driverinfo.Name, volume.IDFromName("dynamic"), ""),
-		"late":     snapshotContent("late", driverinfo.Name, volume.SnapshotID("late", "node-3"), ""),
-		"nonsense": snapshotContent("nonsense", driverinfo.Name, "snapshot-1", ""),
+		"other":    snapshotContent("other", contract.Driver, volume.SnapshotID("other", "node-1"), "node-9"),
+		"dynamic":  snapshotContent("dynamic", contract.Driver, volume.IDFromName("dynamic"), ""),
+		"late":     snapshotContent("late", contract.Driver, volume.SnapshotID("late", "node-3"), ""),
+		"nonsense": snapshotContent("nonsense", contract.Driver, "snapshot-1", ""),
 	} {
 		if _, err := contents.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	if _, err := contents.Create(t.Context(), snapshotContent("last", driverinfo.Name, volume.SnapshotID("last", "node-1"), ""), metav1.CreateOptions{}); err != nil {
+	if _, err := contents.Create(t.Context(), snapshotContent("last", contract.Driver, volume.SnapshotID("last", "node-1"), ""), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	check := func() error {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"splitfs.io/splitfs/csi-driver/internal/driver"
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // View is what the controller sees of the cluster.
@@ -64,12 +64,12 @@ func indexByHandle(obj any) ([]string, error) {
 }
 
 func ours(pv *corev1.PersistentVolume) bool {
-	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driverinfo.Name
+	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == contract.Driver
 }
 
 // isLibrary says whether a PersistentVolume of ours only shows a node's library to a pod: no data goes when that node goes.
 func isLibrary(pv *corev1.PersistentVolume) bool {
-	return pv.Spec.CSI.VolumeAttributes[driverinfo.KindAttribute] == driverinfo.KindLibrary
+	return pv.Spec.CSI.VolumeAttributes[contract.VolumeKindAttribute] == contract.VolumeKindLibrary
 }
 
 // Start starts watching.
@@ -109,7 +109,7 @@ func nodeOf(pv *corev1.PersistentVolume) string {
 	}
 	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
 		for _, e := range term.MatchExpressions {
-			if e.Key == driverinfo.TopologyKey && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
+			if e.Key == contract.TopologyKey && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
 				return e.Values[0]
 			}
 		}
@@ -123,7 +123,7 @@ func (v *View) available(className, nodeName string) (bytes int64, known bool, e
 	if err != nil {
 		return 0, false, fmt.Errorf("list capacities: %w", err)
 	}
-	topology := labels.Set{driverinfo.TopologyKey: nodeName}
+	topology := labels.Set{contract.TopologyKey: nodeName}
 	for _, c := range list {
 		if c.StorageClassName != className || c.Capacity == nil || c.NodeTopology == nil {
 			continue

@@ -25,7 +25,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // Labels puts on Nodes what their SplitFSNodes say of their memory, for selectors of pods. The node services may not write Nodes.
@@ -94,11 +94,11 @@ func (l *Labels) check(ctx context.Context) error {
 func (l *Labels) label(ctx context.Context, node *corev1.Node, says *v1alpha1.SplitFSNode) error {
 	want := map[string]string{}
 	if says != nil && says.Status.Memory != "" {
-		want[driverinfo.MemoryLabel] = says.Status.Memory
-		want[driverinfo.DurableLabel] = strconv.FormatBool(says.Status.Durable)
+		want[contract.LabelMemory] = says.Status.Memory
+		want[contract.LabelDurable] = strconv.FormatBool(says.Status.Durable)
 	}
 	change := map[string]any{}
-	for _, key := range []string{driverinfo.MemoryLabel, driverinfo.DurableLabel} {
+	for _, key := range []string{contract.LabelMemory, contract.LabelDurable} {
 		has, there := node.Labels[key]
 		value, wanted := want[key]
 		switch {
@@ -119,6 +119,6 @@ func (l *Labels) label(ctx context.Context, node *corev1.Node, says *v1alpha1.Sp
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("label node %s: %w", node.Name, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Labelled a node", "node", node.Name, "memory", want[driverinfo.MemoryLabel])
+	klog.FromContext(ctx).V(2).Info("Labelled a node", "node", node.Name, "memory", want[contract.LabelMemory])
 	return nil
 }

@@ -22,7 +22,7 @@ import (
 
 	"splitfs.io/splitfs/charts/charttest"
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // TestLabels: with the chart's rights, on a real API server, a Node has the labels that its SplitFSNode stands for, and loses them with it;
@@ -49,7 +49,7 @@ func TestLabels(t *testing.T) {
 			}
 		}
 	}
-	other := map[string]string{"zone": "a", driverinfo.MemoryLabel: "stale"}
+	other := map[string]string{"zone": "a", contract.LabelMemory: "stale"}
 	for _, name := range []string{"one", "two"} {
 		if err := admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(other)}}); err != nil {
 			t.Fatal(err)

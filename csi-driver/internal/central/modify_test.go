@@ -17,6 +17,7 @@ import (
 
 	"splitfs.io/splitfs/csi-driver/internal/modify"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // strictOnly is a node that knows one volume and makes it strict, nothing else.
@@ -25,7 +26,7 @@ type strictOnly struct{}
 func (strictOnly) Name() string { return "node-1" }
 
 func (strictOnly) Modify(_ context.Context, id string, changes volume.Changes) (*volume.Record, error) {
-	if changes.Mode != volume.ModeStrict {
+	if changes.Mode != contract.Strict {
 		return nil, fmt.Errorf("%w: strict only", volume.ErrInvalid)
 	}
 	return &volume.Record{ID: id, Mode: changes.Mode}, nil

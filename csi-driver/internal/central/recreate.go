@@ -21,10 +21,10 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/promise"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 const (
@@ -172,11 +172,11 @@ func (r *Recreate) without(ctx context.Context, pod *corev1.Pod, claims map[type
 }
 
 // modeOf is the mode of a volume: after a change, else the one that it was made with.
-func modeOf(pv *corev1.PersistentVolume) volume.Mode {
-	if mode := pv.Annotations[driverinfo.ModeAnnotation]; mode != "" {
-		return volume.Mode(mode)
+func modeOf(pv *corev1.PersistentVolume) contract.Mode {
+	if mode := pv.Annotations[contract.AnnotationVolumeMode]; mode != "" {
+		return contract.Mode(mode)
 	}
-	return volume.Mode(pv.Spec.CSI.VolumeAttributes[volume.KeyMode])
+	return contract.Mode(pv.Spec.CSI.VolumeAttributes[contract.ParameterMode])
 }
 
 func (r *Recreate) evict(ctx context.Context, pod *corev1.Pod, now time.Time, why error) error {

@@ -9,8 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
-	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // keepNeeded drops from an object what the controller never reads before it is kept: there may be thousands of nodes and tens of
@@ -35,7 +34,7 @@ func keepMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 
 func keepNode(node *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{ObjectMeta: keepMeta(&node.ObjectMeta)}
-	for _, key := range []string{driverinfo.MemoryLabel, driverinfo.DurableLabel} {
+	for _, key := range []string{contract.LabelMemory, contract.LabelDurable} {
 		if value, ok := node.Labels[key]; ok {
 			metav1.SetMetaDataLabel(&kept.ObjectMeta, key, value)
 		}
@@ -49,7 +48,7 @@ func keepVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 		return kept
 	}
 	for key, value := range pv.Annotations {
-		if strings.HasPrefix(key, driverinfo.Name+"/") {
+		if strings.HasPrefix(key, contract.Driver+"/") {
 			metav1.SetMetaDataAnnotation(&kept.ObjectMeta, key, value)
 		}
 	}
@@ -59,7 +58,7 @@ func keepVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 			Driver: pv.Spec.CSI.Driver, VolumeHandle: pv.Spec.CSI.VolumeHandle,
 		}},
 	}
-	for _, key := range []string{driverinfo.KindAttribute, volume.KeyMode} {
+	for _, key := range []string{contract.VolumeKindAttribute, contract.ParameterMode} {
 		if value, there := pv.Spec.CSI.VolumeAttributes[key]; there {
 			if kept.Spec.CSI.VolumeAttributes == nil {
 				kept.Spec.CSI.VolumeAttributes = map[string]string{}

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"k8s.io/klog/v2"
 
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/node"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // Controller is the CSI Controller service of one node, for the provisioner that runs beside it.
@@ -130,7 +130,7 @@ func (c *Controller) checkTopology(req *csi.TopologyRequirement) error {
 	}
 	for _, list := range [][]*csi.Topology{req.GetRequisite(), req.GetPreferred()} {
 		for _, t := range list {
-			if t.GetSegments()[driverinfo.TopologyKey] == c.node.Name() {
+			if t.GetSegments()[contract.TopologyKey] == c.node.Name() {
 				return nil
 			}
 		}
@@ -140,7 +140,7 @@ func (c *Controller) checkTopology(req *csi.TopologyRequirement) error {
 
 // Topology of volumes on a node.
 func Topology(nodeName string) *csi.Topology {
-	return &csi.Topology{Segments: map[string]string{driverinfo.TopologyKey: nodeName}}
+	return &csi.Topology{Segments: map[string]string{contract.TopologyKey: nodeName}}
 }
 
 // DeleteVolume implements csi.ControllerServer.
@@ -197,7 +197,7 @@ func (c *Controller) ValidateVolumeCapabilities(_ context.Context, req *csi.Vali
 
 // GetCapacity implements csi.ControllerServer.
 func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
-	if t := req.GetAccessibleTopology(); t != nil && t.GetSegments()[driverinfo.TopologyKey] != c.node.Name() {
+	if t := req.GetAccessibleTopology(); t != nil && t.GetSegments()[contract.TopologyKey] != c.node.Name() {
 		return &csi.GetCapacityResponse{}, nil // another node's business: nothing here
 	}
 	params, err := volume.ParseParams(req.GetParameters())

@@ -14,6 +14,7 @@ import (
 
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/server"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // Identity is the CSI Identity service of both subcommands.
@@ -25,7 +26,7 @@ type Identity struct {
 
 // GetPluginInfo implements csi.IdentityServer.
 func (Identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
-	return &csi.GetPluginInfoResponse{Name: driverinfo.Name, VendorVersion: driverinfo.Version}, nil
+	return &csi.GetPluginInfoResponse{Name: contract.Driver, VendorVersion: driverinfo.Version}, nil
 }
 
 // GetPluginCapabilities implements csi.IdentityServer.

@@ -18,6 +18,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/node"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // fakeNode has what it is told, and counts how often it is asked.
@@ -57,10 +58,10 @@ func bench(t *testing.T) *fakeNode {
 	return &fakeNode{
 		err: errors.New("a volume has no state"),
 		reports: []node.Report{
-			{Record: &volume.Record{ID: "idle", Mode: volume.ModePosix}},
+			{Record: &volume.Record{ID: "idle", Mode: contract.Posix}},
 			{Record: &volume.Record{ID: "block", Block: true, Staged: &volume.Staging{Path: "/b"}}},
 			{
-				Record:   &volume.Record{ID: "v", Mode: volume.ModeStrict, Device: "emulated", FSType: "xfs", PVC: volume.PVC{Namespace: "shop", Name: "data"}, Staged: &volume.Staging{Path: "/v"}},
+				Record:   &volume.Record{ID: "v", Mode: contract.Strict, Device: "emulated", FSType: "xfs", PVC: volume.PVC{Namespace: "shop", Name: "data"}, Staged: &volume.Staging{Path: "/v"}},
 				Emulated: true, Agent: agent.State{Ready: true}, Status: &status, Problems: []node.Problem{{Reason: "R", Message: "m"}},
 			},
 			{Record: &volume.Record{ID: "sick", Staged: &volume.Staging{Path: "/s"}}, StatusErr: errors.New("no answer")},

@@ -19,6 +19,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // fixedNode is a node with something of everything that the collectors can show.
@@ -48,7 +49,7 @@ func (fixedNode) Status() module.Status {
 }
 func (fixedNode) Providers() map[string]string { return map[string]string{"xfs": "reflink"} }
 
-func record(id, claim string, mode volume.Mode) *volume.Record {
+func record(id, claim string, mode contract.Mode) *volume.Record {
 	return &volume.Record{
 		ID: id, Mode: mode, Device: volume.DeviceEmulated, FSType: volume.XFS, PVC: volume.PVC{Namespace: "shop", Name: claim},
 		Memory: volume.MemoryEmulated, Size: volume.GiB, DeviceSize: 2 * volume.GiB, Staged: &volume.Staging{Path: "/staging"},
@@ -70,13 +71,13 @@ func served() node.Report {
 		s.Latency["strict"][call] = splitfs.Latency{Timed: 101, SumNS: 101 * ns, Buckets: [][2]uint64{{ns, 100}, {ns * 64, 1}}}
 	}
 	s.Recovery.Runs, s.Recovery.Records, s.Recovery.Replayed = 1, 10, 5
-	return node.Report{Record: record("splitfs-1", "data", volume.ModeStrict), Emulated: true, Agent: agent.State{Ready: true, Restarts: 1}, Status: s}
+	return node.Report{Record: record("splitfs-1", "data", contract.Strict), Emulated: true, Agent: agent.State{Ready: true, Restarts: 1}, Status: s}
 }
 
 // sick has a problem of each severity, no agent and no answer.
 func sick() node.Report {
 	return node.Report{
-		Record: record("splitfs-2", "cache", volume.ModeSync), Emulated: true, StatusErr: errors.New("no answer"), Agent: agent.State{Restarts: 4},
+		Record: record("splitfs-2", "cache", contract.Sync), Emulated: true, StatusErr: errors.New("no answer"), Agent: agent.State{Restarts: 4},
 		Problems: []node.Problem{
 			{Severity: node.Degraded, Reason: "NoAgent"}, {Severity: node.Inaccessible, Reason: "NotMounted"}, {Severity: node.DataLoss, Reason: "RecoveryQuarantined"},
 		},
@@ -84,7 +85,7 @@ func sick() node.Report {
 }
 
 func unused() node.Report {
-	r := node.Report{Record: record("splitfs-3", "logs", volume.ModePosix), Emulated: true}
+	r := node.Report{Record: record("splitfs-3", "logs", contract.Posix), Emulated: true}
 	r.Record.Staged = nil
 	return r
 }

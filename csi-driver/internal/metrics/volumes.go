@@ -16,6 +16,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 const (
@@ -247,8 +248,8 @@ func collectStatus(ch chan<- prometheus.Metric, r node.Report, labels []string, 
 	for mode, n := range alive {
 		ch <- gauge(processes, float64(n), with(mode)...)
 	}
-	ch <- counter(unservedOpens, float64(s.Unserved.Refused), with(string(volume.UnservedRefuse))...)
-	ch <- counter(unservedOpens, float64(s.Unserved.Durable), with(string(volume.UnservedDurable))...)
+	ch <- counter(unservedOpens, float64(s.Unserved.Refused), with(string(contract.Refuse))...)
+	ch <- counter(unservedOpens, float64(s.Unserved.Durable), with(string(contract.Durable))...)
 	switch s.Unserved.Enforcement {
 	case splitfs.EnforcementOn:
 		ch <- gauge(unservedState, 1, labels...)

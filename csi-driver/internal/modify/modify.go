@@ -13,16 +13,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 const (
 	// Label is on a PersistentVolume as long as its node has not answered; its value is LabelValue of the node.
-	Label = driverinfo.Name + "/modify"
+	Label = contract.Driver + "/modify"
 	// requestAnnotation is what the controller asks for, answerAnnotation what the node did last.
-	requestAnnotation = driverinfo.Name + "/modify"
-	answerAnnotation  = driverinfo.Name + "/modified"
+	requestAnnotation = contract.Driver + "/modify"
+	answerAnnotation  = contract.Driver + "/modified"
 )
 
 // Answer is what a node did with a request.
@@ -85,14 +85,14 @@ func Forget() ([]byte, error) {
 }
 
 // reply returns the patch by which the node answers what it read on pv; it fails when something else is asked for since.
-func reply(pv *corev1.PersistentVolume, answer Answer, mode volume.Mode) ([]byte, error) {
+func reply(pv *corev1.PersistentVolume, answer Answer, mode contract.Mode) ([]byte, error) {
 	text, err := json.Marshal(answer)
 	if err != nil {
 		return nil, err
 	}
 	annotations := map[string]any{answerAnnotation: string(text)}
 	if mode != "" {
-		annotations[driverinfo.ModeAnnotation] = string(mode)
+		annotations[contract.AnnotationVolumeMode] = string(mode)
 	}
 	return patch(metadata{ResourceVersion: pv.ResourceVersion, Labels: map[string]any{Label: nil}, Annotations: annotations})
 }

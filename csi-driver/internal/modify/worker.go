@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // How long a change that could not be made now waits until it is tried again, after the first failure and at most.
@@ -102,7 +102,7 @@ func (w *Worker) answer(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("read PersistentVolume %s: %w", name, err)
 	}
-	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != driverinfo.Name || pv.Labels[Label] != LabelValue(w.node.Name()) {
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != contract.Driver || pv.Labels[Label] != LabelValue(w.node.Name()) {
 		return nil // none of ours, or not asked for any more
 	}
 	changes, ok, err := Requested(pv)
@@ -111,7 +111,7 @@ func (w *Worker) answer(ctx context.Context, name string) error {
 	}
 	rec, err := w.modify(ctx, pv.Spec.CSI.VolumeHandle, changes)
 	answer := Answer{Request: changes}
-	var mode volume.Mode
+	var mode contract.Mode
 	switch {
 	case errors.Is(err, volume.ErrInvalid), errors.Is(err, volume.ErrNotFound):
 		answer.Refused = err.Error()

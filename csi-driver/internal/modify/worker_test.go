@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"splitfs.io/splitfs/charts/charttest"
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // fakeNode changes a volume after it failed so often.
@@ -54,7 +54,7 @@ func persistentVolume(id string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + id},
 		Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
-			CSI: &corev1.CSIPersistentVolumeSource{Driver: driverinfo.Name, VolumeHandle: id},
+			CSI: &corev1.CSIPersistentVolumeSource{Driver: contract.Driver, VolumeHandle: id},
 		}},
 	}
 }
@@ -107,7 +107,7 @@ func TestWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sync := volume.Changes{Mode: volume.ModeSync}
+	sync := volume.Changes{Mode: contract.Sync}
 	ask("pv-one", "node-1", sync)
 	ask("pv-elsewhere", "node-2", sync)
 	time.Sleep(50 * time.Millisecond)
@@ -120,7 +120,7 @@ func TestWorker(t *testing.T) {
 	}
 
 	// Another change, and back again: an answer to an earlier request is none to this one.
-	strict := volume.Changes{Mode: volume.ModeStrict, Erase: volume.EraseOverwrite}
+	strict := volume.Changes{Mode: contract.Strict, Erase: volume.EraseOverwrite}
 	for _, changes := range []volume.Changes{strict, sync} {
 		ask("pv-one", "node-1", changes)
 		if answer := answered("pv-one", changes); answer.Refused != "" || get("pv-one").Annotations["csi.splitfs.io/mode"] != string(changes.Mode) {
@@ -170,7 +170,7 @@ func TestAPIServer(t *testing.T) {
 		_, err = volumes.Patch(ctx, "pv-one", types.MergePatchType, content, metav1.PatchOptions{})
 		return err
 	}
-	sync, strict := volume.Changes{Mode: volume.ModeSync}, volume.Changes{Mode: volume.ModeStrict}
+	sync, strict := volume.Changes{Mode: contract.Sync}, volume.Changes{Mode: contract.Strict}
 	if err := patchWith(Ask("node-1", sync)); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestAPIServer(t *testing.T) {
 	if err := patchWith(Ask("node-1", strict)); err != nil {
 		t.Fatal(err)
 	}
-	if err := patchWith(reply(old, Answer{Request: sync}, volume.ModeSync)); !apierrors.IsConflict(err) {
+	if err := patchWith(reply(old, Answer{Request: sync}, contract.Sync)); !apierrors.IsConflict(err) {
 		t.Errorf("an answer to an earlier request: %v", err)
 	}
 	node := &fakeNode{}
@@ -196,7 +196,7 @@ func TestAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if answer, ok := Answered(pv, strict); ok {
-			if answer.Refused != "" || pv.Annotations[driverinfo.ModeAnnotation] != "strict" || pv.Labels[Label] != "" {
+			if answer.Refused != "" || pv.Annotations[contract.AnnotationVolumeMode] != "strict" || pv.Labels[Label] != "" {
 				t.Errorf("%+v; labels %v, annotations %v", answer, pv.Labels, pv.Annotations)
 			}
 			break
@@ -212,7 +212,7 @@ func TestAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	pv, err := volumes.Get(ctx, "pv-one", metav1.GetOptions{})
-	if _, asked, _ := Requested(pv); err != nil || asked || pv.Annotations[driverinfo.ModeAnnotation] != "strict" {
+	if _, asked, _ := Requested(pv); err != nil || asked || pv.Annotations[contract.AnnotationVolumeMode] != "strict" {
 		t.Errorf("after it was forgotten: %v, %v", pv.Annotations, err)
 	}
 }

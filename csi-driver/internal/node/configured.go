@@ -12,8 +12,8 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"splitfs.io/splitfs/csi-driver/internal/preload"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // A container finds two files of its pod's directory mounted elsewhere: the one that makes glibc's dynamic linker load the library into
@@ -27,7 +27,7 @@ type Pods interface {
 
 // offerPreload makes what is the same in all pods: the dynamic linker's file, and the place where a container's configuration is mounted.
 func offerPreload(dir string) error {
-	for name, content := range map[string]string{preload.FileSubPath: preload.Library + "\n", filepath.Base(preload.Config): ""} {
+	for name, content := range map[string]string{contract.PreloadSubPath: contract.LibraryPath + "\n", filepath.Base(contract.ConfigFile): ""} {
 		if err := writeIfOther(filepath.Join(dir, name), content); err != nil {
 			return fmt.Errorf("offer the library to a pod: %w", err)
 		}
@@ -52,7 +52,7 @@ func (n *Node) configurePod(ctx context.Context, dir string, pod volume.Pod) err
 		return err
 	}
 	defer n.library.changePods()()
-	containers := filepath.Join(dir, preload.ConfigSubPath)
+	containers := filepath.Join(dir, contract.ConfigSubPath)
 	if err := makeReadable(containers); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (n *Node) configurePods(ctx context.Context, records []*volume.Record) {
 			if _, err := os.Stat(dir); err != nil {
 				continue // it has none
 			}
-			if _, err := os.Stat(filepath.Join(dir, preload.ConfigSubPath)); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(filepath.Join(dir, contract.ConfigSubPath)); !errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
 			call, cancel := context.WithTimeout(ctx, statusTimeout)

@@ -15,12 +15,13 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 func (f *fixture) createErased(name string, how volume.Erase, source *volume.Source) (*volume.Record, error) {
 	return f.Create(f.ctx, CreateRequest{
 		Name: name, FSType: volume.XFS, Required: volume.MiB, Source: source,
-		Params: volume.Params{Mode: volume.ModePosix, Device: volume.DeviceEmulated, Erase: how},
+		Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated, Erase: how},
 	})
 }
 
@@ -289,7 +290,7 @@ func TestErasePersistentMemory(t *testing.T) {
 	f.config.Managers = device.NewManagers(claimsPM{f.configs.Managers[volume.DeviceEmulated]})
 	request := CreateRequest{
 		Name: "raw", Block: true, Required: volume.MiB,
-		Params: volume.Params{Mode: volume.ModePosix, Device: volume.DeviceEmulated, Erase: volume.EraseDiscard},
+		Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated, Erase: volume.EraseDiscard},
 	}
 	if _, err := f.Create(f.ctx, request); !errors.Is(err, volume.ErrInvalid) || !strings.Contains(err.Error(), "overwrite") {
 		t.Errorf("discard: %v", err)

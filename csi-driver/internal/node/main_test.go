@@ -23,6 +23,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/splitfstest"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 func TestMain(m *testing.M) {
@@ -151,7 +152,7 @@ func (f *fixture) create(name, fsType string, size int64) *volume.Record {
 	f.t.Helper()
 	rec, err := f.Create(f.ctx, CreateRequest{
 		Name: name, FSType: fsType, Required: size,
-		Params: volume.Params{Mode: volume.ModeStrict, Device: volume.DeviceEmulated, PVC: volume.PVC{Namespace: "default", Name: name}},
+		Params: volume.Params{Mode: contract.Strict, Device: volume.DeviceEmulated, PVC: volume.PVC{Namespace: "default", Name: name}},
 	})
 	if err != nil {
 		f.t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/splitfstest"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // onMemory makes the next staging of a volume find it on this kind of memory, on a device that is not emulated.
@@ -61,7 +62,7 @@ func TestLessDurable(t *testing.T) {
 // TestRequiredRefused: no emulated volume for who needs durable memory, and a volume that is there is not one with another durability.
 func TestRequiredRefused(t *testing.T) {
 	f := newFixture(t, "")
-	req := CreateRequest{Name: "one", FSType: volume.XFS, Required: volume.MiB, Params: volume.Params{Mode: volume.ModeStrict, Device: volume.DeviceEmulated, Durability: volume.DurabilityRequired}}
+	req := CreateRequest{Name: "one", FSType: volume.XFS, Required: volume.MiB, Params: volume.Params{Mode: contract.Strict, Device: volume.DeviceEmulated, Durability: volume.DurabilityRequired}}
 	if _, err := f.Create(f.ctx, req); !errors.Is(err, volume.ErrInvalid) {
 		t.Errorf("made: %v", err)
 	}

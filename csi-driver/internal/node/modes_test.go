@@ -16,6 +16,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // claimsPM is the emulated manager saying that its devices are persistent memory, which the kernel knows better.
@@ -54,7 +55,7 @@ func TestRawBlockIsCleared(t *testing.T) {
 	const size = 8 * volume.MiB
 	f := newFixture(t, "")
 	rec, err := f.Create(f.ctx, CreateRequest{
-		Name: "raw", Block: true, Required: size, Params: volume.Params{Mode: volume.ModePosix, Device: volume.DeviceEmulated},
+		Name: "raw", Block: true, Required: size, Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated},
 	})
 	f.must(err)
 	emulated := f.configs.Managers[volume.DeviceEmulated]
@@ -93,7 +94,7 @@ func TestMountOptionsReachTheMount(t *testing.T) {
 	f := newFixture(t, "")
 	request := CreateRequest{
 		Name: "one", FSType: volume.Ext4, Required: volume.MiB, MountFlags: []string{"data=writeback"},
-		Params: volume.Params{Mode: volume.ModeStrict, Device: volume.DeviceEmulated},
+		Params: volume.Params{Mode: contract.Strict, Device: volume.DeviceEmulated},
 	}
 	if _, err := f.Create(f.ctx, request); !errors.Is(err, volume.ErrInvalid) {
 		t.Errorf("data=writeback was accepted: %v", err)
@@ -127,7 +128,7 @@ func TestRawBlock(t *testing.T) {
 	f := newFixture(t, "")
 	request := CreateRequest{
 		Name: "raw", Block: true, Required: size,
-		Params: volume.Params{Mode: volume.ModeStrict, Device: volume.DeviceEmulated, PVC: volume.PVC{Namespace: "default", Name: "raw"}},
+		Params: volume.Params{Mode: contract.Strict, Device: volume.DeviceEmulated, PVC: volume.PVC{Namespace: "default", Name: "raw"}},
 	}
 	rec, err := f.Create(f.ctx, request)
 	f.must(err)

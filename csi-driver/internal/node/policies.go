@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // policiesName is below the directory of the agents' supervisor. The agent of a volume reads there what becomes of programs without the
@@ -22,9 +23,9 @@ func (n *Node) policiesFile(rec *volume.Record) string { return filepath.Join(n.
 
 // writePolicies tells a volume's agent of the pods that have it. Those that are not named may do as they like.
 func (n *Node) writePolicies(rec *volume.Record) error {
-	pods := map[string]volume.Unserved{}
+	pods := map[string]contract.Unserved{}
 	for _, p := range rec.Published {
-		if podUID.MatchString(p.Pod.UID) && p.Unserved != "" && p.Unserved != volume.UnservedAllow {
+		if podUID.MatchString(p.Pod.UID) && p.Unserved != "" && p.Unserved != contract.Allow {
 			pods[p.Pod.UID] = p.Unserved
 		}
 	}

@@ -8,13 +8,14 @@ import (
 
 	"splitfs.io/splitfs/csi-driver/internal/filesystem"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // TestPoolOfVolume: a class's pool comes on top of the promised size, in what a node offers too, and a volume keeps what it was made with.
 func TestPoolOfVolume(t *testing.T) {
 	f := newFixture(t, "")
 	const size, pool = 128 * volume.MiB, 512 * volume.MiB
-	params := volume.Params{Mode: volume.ModeStrict, Device: volume.DeviceEmulated}
+	params := volume.Params{Mode: contract.Strict, Device: volume.DeviceEmulated}
 	small, err := f.Capacity(f.ctx, params, false)
 	f.must(err)
 	params.Pool = pool
@@ -87,7 +88,7 @@ func TestPoolOfCopy(t *testing.T) {
 		t.Run(fsType, func(t *testing.T) {
 			f := newFixture(t, "")
 			const size, pool = 128 * volume.MiB, 256 * volume.MiB
-			params := volume.Params{Mode: volume.ModeStrict, Device: volume.DeviceEmulated}
+			params := volume.Params{Mode: contract.Strict, Device: volume.DeviceEmulated}
 			small := f.create("small", fsType, size)
 			f.stageAt(small)
 			params.Pool = pool

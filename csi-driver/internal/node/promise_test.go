@@ -12,12 +12,13 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
 	"splitfs.io/splitfs/csi-driver/internal/promise"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // broken refuses everything and remembers what it was asked.
 type broken struct{ asked []promise.Use }
 
-func (b *broken) Check(_ context.Context, use promise.Use) (volume.Unserved, error) {
+func (b *broken) Check(_ context.Context, use promise.Use) (contract.Unserved, error) {
 	b.asked = append(b.asked, use)
 	return "", fmt.Errorf("%w: no library", volume.ErrPrecondition)
 }
@@ -40,7 +41,7 @@ func TestPublishKeepsPromises(t *testing.T) {
 	if err := f.Publish(f.ctx, writer); err == nil {
 		t.Fatal("published without the library")
 	}
-	if len(refuser.asked) != 1 || refuser.asked[0] != (promise.Use{VolumeID: rec.ID, Mode: volume.ModeStrict, PV: "pv-one", Pod: writer.Pod}) {
+	if len(refuser.asked) != 1 || refuser.asked[0] != (promise.Use{VolumeID: rec.ID, Mode: contract.Strict, PV: "pv-one", Pod: writer.Pod}) {
 		t.Errorf("asked %+v", refuser.asked)
 	}
 	if mounted, err := mounts.At(target); err != nil || mounted != nil {
@@ -65,9 +66,9 @@ func TestPublishKeepsPromises(t *testing.T) {
 }
 
 // policy gives each pod the policy of its name, and each container a configuration.
-type policy map[string]volume.Unserved
+type policy map[string]contract.Unserved
 
-func (p policy) Check(_ context.Context, use promise.Use) (volume.Unserved, error) {
+func (p policy) Check(_ context.Context, use promise.Use) (contract.Unserved, error) {
 	return p[use.Pod.Name], nil
 }
 
@@ -81,7 +82,7 @@ func TestPublishTellsPolicies(t *testing.T) {
 	rec := f.create("one", volume.XFS, volume.MiB)
 	f.stageAt(rec)
 	f.Shutdown()
-	f.configs.Promises = policy{"a": volume.UnservedRefuse, "b": volume.UnservedDurable, "c": volume.UnservedAllow}
+	f.configs.Promises = policy{"a": contract.Refuse, "b": contract.Durable, "c": contract.Allow}
 	f.start()
 	f.must(f.agents.WaitReady(f.ctx, rec.ID))
 	file := f.policiesFile(rec)

@@ -13,6 +13,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
 	"splitfs.io/splitfs/csi-driver/internal/promise"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // PublishRequest asks for a staged volume to be shown to a pod.
@@ -31,7 +32,7 @@ type PublishRequest struct {
 // Promises knows whether a pod has what it needs for what a volume's mode promises.
 type Promises interface {
 	// Check returns an error that says what to do when it has not, and else what becomes of the pod's programs without the library.
-	Check(ctx context.Context, use promise.Use) (volume.Unserved, error)
+	Check(ctx context.Context, use promise.Use) (contract.Unserved, error)
 }
 
 // Publish bind-mounts the data directory of a staged volume. Ownership and modes are kubelet's business (fsGroupPolicy).
@@ -76,7 +77,7 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 
 // checkPromise refuses a writer without the library where the volume's mode needs it. A pod that has the volume keeps it: kubelet
 // repeats its calls when it was restarted.
-func (n *Node) checkPromise(ctx context.Context, rec *volume.Record, req PublishRequest) (volume.Unserved, error) {
+func (n *Node) checkPromise(ctx context.Context, rec *volume.Record, req PublishRequest) (contract.Unserved, error) {
 	if n.config.Promises == nil || req.ReadOnly {
 		return "", nil
 	}
@@ -91,7 +92,7 @@ func (n *Node) checkPromise(ctx context.Context, rec *volume.Record, req Publish
 }
 
 // show records a target, with what becomes of programs without the library, and mounts source there.
-func (n *Node) show(ctx context.Context, rec *volume.Record, req PublishRequest, source string, unserved volume.Unserved) error {
+func (n *Node) show(ctx context.Context, rec *volume.Record, req PublishRequest, source string, unserved contract.Unserved) error {
 	if rec.Published == nil {
 		rec.Published = map[string]volume.Publish{}
 	}
@@ -158,7 +159,7 @@ func (n *Node) notifyPod(ctx context.Context, rec *volume.Record, pod volume.Pod
 		n.config.Events.OnPod(ctx, pod, false, events.ReasonEmulated, n.emulatedMessage(rec))
 	}
 	if message := n.lessDurableMessage(rec); message != "" {
-		n.config.Events.OnPod(ctx, pod, rec.Mode != volume.ModePosix, events.ReasonLessDurable, message)
+		n.config.Events.OnPod(ctx, pod, rec.Mode != contract.Posix, events.ReasonLessDurable, message)
 	}
 	if rec.Recovery != nil && rec.Recovery.Quarantined > 0 {
 		n.config.Events.OnPod(ctx, pod, true, events.ReasonQuarantined, quarantineMessage(rec))

@@ -16,6 +16,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/filesystem"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // TestSnapshots: a snapshot of a volume in use holds what was there, whatever happens to the volume afterwards; volumes made of
@@ -43,7 +44,7 @@ func (f *fixture) createCopy(name string, like *volume.Record, size int64, sourc
 	for range 2 { // the call is repeated
 		rec, err := f.Create(f.ctx, CreateRequest{
 			Name: name, FSType: like.FSType, Required: size, Source: &source,
-			Params: volume.Params{Mode: volume.ModePosix, Device: volume.DeviceEmulated},
+			Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated},
 		})
 		f.must(err)
 		like = rec
@@ -114,7 +115,7 @@ func TestCopiesRefused(t *testing.T) {
 	if err := f.DeleteSnapshot(f.ctx, elsewhere); !errors.Is(err, volume.ErrPrecondition) {
 		t.Errorf("deleting a snapshot of another node: %v", err)
 	}
-	params := volume.Params{Mode: volume.ModePosix, Device: volume.DeviceEmulated}
+	params := volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated}
 	for name, c := range map[string]struct {
 		req  CreateRequest
 		want error
@@ -164,7 +165,7 @@ func TestCopiesOfRawMemory(t *testing.T) {
 	f := newFixture(t, "")
 	emulated := f.configs.Managers[volume.DeviceEmulated]
 	f.use(claimsPM{emulated})
-	request := CreateRequest{Name: "raw", Block: true, Required: size, Params: volume.Params{Mode: volume.ModePosix, Device: volume.DeviceEmulated}}
+	request := CreateRequest{Name: "raw", Block: true, Required: size, Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated}}
 	rec, err := f.Create(f.ctx, request)
 	f.must(err)
 	fill := func(id string, c byte) {
@@ -213,7 +214,7 @@ func TestInterruptedCopyErased(t *testing.T) {
 	rec := f.create("one", volume.XFS, volume.MiB)
 	for _, made := range []bool{false, true} {
 		half := &volume.Record{
-			ID: volume.IDFromName("half"), Name: "half", Phase: volume.PhaseCreating, Mode: volume.ModePosix, Device: volume.DeviceEmulated, FSType: volume.XFS,
+			ID: volume.IDFromName("half"), Name: "half", Phase: volume.PhaseCreating, Mode: contract.Posix, Device: volume.DeviceEmulated, FSType: volume.XFS,
 			Source: &volume.Source{VolumeID: rec.ID}, Erase: volume.EraseOverwrite, DeviceSize: rec.DeviceSize,
 		}
 		f.must(f.store.Put(half))

@@ -15,9 +15,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/events"
-	"splitfs.io/splitfs/csi-driver/internal/promise"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // unservedInterval is how soon a pod is told that a program of it was refused.
@@ -74,7 +74,7 @@ func (n *Node) lookForUnserved(ctx context.Context, w *unservedWatch) {
 func podsEnforced(rec *volume.Record) map[string]volume.Pod {
 	pods := map[string]volume.Pod{}
 	for _, p := range rec.Published {
-		if p.Unserved != "" && p.Unserved != volume.UnservedAllow {
+		if p.Unserved != "" && p.Unserved != contract.Allow {
 			pods[p.Pod.UID] = p.Pod
 		}
 	}
@@ -128,8 +128,8 @@ func (n *Node) tellOnce(ctx context.Context, w *unservedWatch, e unservedEvent, 
 func unservedMessage(rec *volume.Record, p splitfs.UnservedProcess) (reason, message string) {
 	who := fmt.Sprintf("program %s (PID %d on the node)", p.Program, p.PID)
 	remedy := fmt.Sprintf("Start it so that its dynamic linker loads the library (`kubectl splitfs why` says what keeps it out: static linking, Go's own system calls, a libc without /etc/ld.so.preload), "+
-		"or set the pod's annotation %s to %s or %s", promise.KeyUnserved, volume.UnservedDurable, volume.UnservedAllow)
-	if p.Did == string(volume.UnservedDurable) {
+		"or set the pod's annotation %s to %s or %s", contract.AnnotationUnserved, contract.Durable, contract.Allow)
+	if p.Did == string(contract.Durable) {
 		return events.ReasonUnservedDurable, fmt.Sprintf("%s runs without libsplit.so and has opened %s of volume %s for writing: the file is synchronous from now on (chattr +S), which makes each of its writes durable, and none atomic",
 			who, p.Path, rec.ID)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // TestTellUnserved: a pod is told once of each of its programs, and not of those of others; what the agent wrote is read when it changes.
@@ -30,7 +31,7 @@ func TestTellUnserved(t *testing.T) {
 	n := &Node{config: Config{Name: "n1", CLI: splitfs.CLI{Binary: program}, Events: told}}
 	pod := func(name string) volume.Pod { return volume.Pod{Namespace: "shop", Name: name, UID: "uid-" + name} }
 	rec := &volume.Record{ID: "v", Staged: &volume.Staging{Path: dir}, Published: map[string]volume.Publish{
-		"/a": {Pod: pod("a"), Unserved: volume.UnservedRefuse}, "/b": {Pod: pod("b"), Unserved: volume.UnservedDurable}, "/c": {Pod: pod("c"), Unserved: volume.UnservedAllow},
+		"/a": {Pod: pod("a"), Unserved: contract.Refuse}, "/b": {Pod: pod("b"), Unserved: contract.Durable}, "/c": {Pod: pod("c"), Unserved: contract.Allow},
 	}}
 	w := &unservedWatch{looked: map[string]time.Time{}, told: map[unservedEvent]bool{}}
 	when := time.Now()

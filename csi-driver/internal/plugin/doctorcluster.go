@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/promise"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // oldestServer is the oldest Kubernetes that the chart installs on (kubeVersion in Chart.yaml).
@@ -55,19 +55,19 @@ func (d *doctor) checkServer(context.Context) {
 func (d *doctor) checkDriver(ctx context.Context) {
 	const what = "CSIDriver"
 	var driver storagev1.CSIDriver
-	if err := d.cluster.client.Get(ctx, client.ObjectKey{Name: driverinfo.Name}, &driver); err != nil {
+	if err := d.cluster.client.Get(ctx, client.ObjectKey{Name: contract.Driver}, &driver); err != nil {
 		if apierrors.IsNotFound(err) {
-			d.add(failure, what, "%s does not exist; install the chart (docs/chart.md)", driverinfo.Name)
+			d.add(failure, what, "%s does not exist; install the chart (docs/chart.md)", contract.Driver)
 			return
 		}
 		d.failed(what, err)
 		return
 	}
 	if pod := driver.Spec.PodInfoOnMount; pod == nil || !*pod {
-		d.add(failure, what, "%s has podInfoOnMount: false, so nodes are not told for which pod they mount; upgrade the release", driverinfo.Name)
+		d.add(failure, what, "%s has podInfoOnMount: false, so nodes are not told for which pod they mount; upgrade the release", contract.Driver)
 		return
 	}
-	d.add(good, what, "%s, lifecycle modes %v", driverinfo.Name, driver.Spec.VolumeLifecycleModes)
+	d.add(good, what, "%s, lifecycle modes %v", contract.Driver, driver.Spec.VolumeLifecycleModes)
 }
 
 // part is a workload of the release.
@@ -237,7 +237,7 @@ func (d *doctor) checkClasses(ctx context.Context) {
 		names = append(names, class.Name)
 	}
 	if len(names) == 0 {
-		d.add(warning, what, "none has the provisioner %s, so no claim can ask for a volume", driverinfo.Name)
+		d.add(warning, what, "none has the provisioner %s, so no claim can ask for a volume", contract.Driver)
 		return
 	}
 	d.add(good, what, "%s", strings.Join(names, ", "))
@@ -250,7 +250,7 @@ func (d *doctor) classes(ctx context.Context) ([]storagev1.StorageClass, error) 
 		return nil, fmt.Errorf("list StorageClasses: %w", err)
 	}
 	return slices.DeleteFunc(list.Items, func(class storagev1.StorageClass) bool {
-		return class.Provisioner != driverinfo.Name || class.Parameters[driverinfo.KindAttribute] == driverinfo.KindLibrary
+		return class.Provisioner != contract.Driver || class.Parameters[contract.VolumeKindAttribute] == contract.VolumeKindLibrary
 	}), nil
 }
 

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 func quantityOf(bytes int64) *resource.Quantity {
@@ -154,7 +154,7 @@ func (d *doctor) checkRegistration(ctx context.Context) {
 			d.failed(what, fmt.Errorf("get CSINode %s: %w", node, err))
 			return
 		}
-		if !slices.ContainsFunc(csi.Spec.Drivers, func(driver storagev1.CSINodeDriver) bool { return driver.Name == driverinfo.Name }) {
+		if !slices.ContainsFunc(csi.Spec.Drivers, func(driver storagev1.CSINodeDriver) bool { return driver.Name == contract.Driver }) {
 			missing = append(missing, node)
 		}
 	}

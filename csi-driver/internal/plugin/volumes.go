@@ -11,8 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
-	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // podVolume is a volume of a pod that is one of ours.
@@ -20,7 +19,7 @@ type podVolume struct {
 	claim string
 	// id is empty while the claim is not bound.
 	id    string
-	mode  volume.Mode
+	mode  contract.Mode
 	block bool
 }
 
@@ -59,7 +58,7 @@ func (c *cluster) claimVolume(ctx context.Context, name client.ObjectKey) (*podV
 	if err := c.client.Get(ctx, name, &claim); err != nil {
 		return nil, fmt.Errorf("get claim %s: %w", name, err)
 	}
-	found := &podVolume{claim: name.Name, mode: volume.ModePosix, block: claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock}
+	found := &podVolume{claim: name.Name, mode: contract.Posix, block: claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock}
 	if claim.Spec.VolumeName == "" {
 		return c.unboundVolume(ctx, &claim, found)
 	}
@@ -68,13 +67,13 @@ func (c *cluster) claimVolume(ctx context.Context, name client.ObjectKey) (*podV
 		return nil, fmt.Errorf("get PersistentVolume %s of claim %s: %w", claim.Spec.VolumeName, name, err)
 	}
 	source := pv.Spec.CSI
-	if source == nil || source.Driver != driverinfo.Name || source.VolumeAttributes[driverinfo.KindAttribute] == driverinfo.KindLibrary {
+	if source == nil || source.Driver != contract.Driver || source.VolumeAttributes[contract.VolumeKindAttribute] == contract.VolumeKindLibrary {
 		return nil, nil //nolint:nilnil // somebody else's volume is no error
 	}
 	found.id = source.VolumeHandle
-	for _, mode := range []string{source.VolumeAttributes[volume.KeyMode], pv.Annotations[driverinfo.ModeAnnotation]} {
+	for _, mode := range []string{source.VolumeAttributes[contract.ParameterMode], pv.Annotations[contract.AnnotationVolumeMode]} {
 		if mode != "" {
-			found.mode = volume.Mode(mode)
+			found.mode = contract.Mode(mode)
 		}
 	}
 	return found, nil
@@ -93,11 +92,11 @@ func (c *cluster) unboundVolume(ctx context.Context, claim *corev1.PersistentVol
 	if err != nil {
 		return nil, fmt.Errorf("get StorageClass %s of claim %s: %w", *claim.Spec.StorageClassName, claim.Name, err)
 	}
-	if class.Provisioner != driverinfo.Name || class.Parameters[driverinfo.KindAttribute] == driverinfo.KindLibrary {
+	if class.Provisioner != contract.Driver || class.Parameters[contract.VolumeKindAttribute] == contract.VolumeKindLibrary {
 		return nil, nil //nolint:nilnil // somebody else's
 	}
-	if mode := class.Parameters[volume.KeyMode]; mode != "" {
-		found.mode = volume.Mode(mode)
+	if mode := class.Parameters[contract.ParameterMode]; mode != "" {
+		found.mode = contract.Mode(mode)
 	}
 	return found, nil
 }

@@ -18,7 +18,7 @@ import (
 
 	"splitfs.io/splitfs/csi-driver/internal/coverage"
 	"splitfs.io/splitfs/csi-driver/internal/promise"
-	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // injectorName is the name of the webhook's configuration, and of the injector's Deployment and Service.
@@ -28,13 +28,13 @@ const injectorName = "splitfs-injector"
 func (c *cluster) notInjected(ctx context.Context, pod *corev1.Pod) (string, error) {
 	for what, values := range map[string]map[string]string{"label": pod.Labels, "annotation": pod.Annotations} {
 		if promise.OptedOut(values) {
-			return fmt.Sprintf("the pod opted out: it has the %s %s: \"false\"", what, promise.KeyInject), nil
+			return fmt.Sprintf("the pod opted out: it has the %s %s: \"false\"", what, contract.AnnotationInject), nil
 		}
 	}
 	var said struct {
 		Reason string `json:"reason"`
 	}
-	if err := json.Unmarshal([]byte(pod.Annotations[promise.KeyStatus]), &said); err == nil && said.Reason != "" {
+	if err := json.Unmarshal([]byte(pod.Annotations[contract.AnnotationStatus]), &said); err == nil && said.Reason != "" {
 		return "the injector left the pod alone: " + said.Reason, nil
 	}
 	if pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows {
@@ -57,7 +57,7 @@ func (c *cluster) notInjected(ctx context.Context, pod *corev1.Pod) (string, err
 		selector, err := metav1.LabelSelectorAsSelector(webhook.Webhooks[i].NamespaceSelector)
 		if err == nil && !selector.Matches(labels.Set(namespace.Labels)) {
 			return fmt.Sprintf("the injector does not look into namespace %s: it has the label %s: \"false\", or lacks \"true\", or is exempt (the chart's injector.namespaces and injector.exemptNamespaces)",
-				pod.Namespace, promise.KeyInject), nil
+				pod.Namespace, contract.AnnotationInject), nil
 		}
 	}
 	return "it was created while no injector answered, or before its claim existed. Delete it, so that it is created anew with the injector", nil
@@ -135,7 +135,7 @@ func (m *mountReport) text() string {
 
 // shortfall says what is lost without the library.
 func shortfall(mode string) string {
-	if m := volume.Mode(mode); m == volume.ModePosix || m == "" {
+	if m := contract.Mode(mode); m == contract.Posix || m == "" {
 		return ", and works as on any file system"
 	}
 	return ", so its writes do not have what mode " + mode + " promises"
@@ -161,7 +161,7 @@ func processText(p *coverage.Process, r *podReport) string {
 // unservedText says what became of a program without the library.
 func unservedText(u *coverage.Unserved) string {
 	did := "refused (EPERM)"
-	if u.Did == string(volume.UnservedDurable) {
+	if u.Did == string(contract.Durable) {
 		did = "made synchronous"
 	}
 	times := "once"
@@ -169,15 +169,15 @@ func unservedText(u *coverage.Unserved) string {
 		times = fmt.Sprintf("%d times", u.Opens)
 	}
 	return fmt.Sprintf("%s (%d): %s %s, last %d s ago with %s. Let the dynamic linker load the library into it, or set annotation %s: %s or %s", printable(u.Program), u.PID, did, times, u.Seconds,
-		printable(u.Path), promise.KeyUnserved, volume.UnservedDurable, volume.UnservedAllow)
+		printable(u.Path), contract.AnnotationUnserved, contract.Durable, contract.Allow)
 }
 
 // promised is the strongest promise to a container.
 func (r *podReport) promised(container string) string {
-	strongest := volume.ModePosix
+	strongest := contract.Posix
 	for _, c := range r.Containers {
 		for _, m := range c.Mounts {
-			if mode := volume.Mode(m.Promised); c.Name == container && promise.Stronger(mode, strongest) {
+			if mode := contract.Mode(m.Promised); c.Name == container && mode.Stronger(strongest) {
 				strongest = mode
 			}
 		}

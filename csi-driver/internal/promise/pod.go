@@ -9,57 +9,33 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"splitfs.io/splitfs/csi-driver/internal/preload"
-	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
-
-// The contract with the injector; docs/architecture.md has it.
-const (
-	// KeyInject is the label and annotation by which pods and namespaces choose, KeyStatus the annotation in which the injector says what it did.
-	KeyInject = "splitfs.io/inject"
-	KeyStatus = "splitfs.io/status"
-
-	// KeyUnserved is the annotation that says what becomes of the pod's programs without the library.
-	KeyUnserved = "splitfs.io/unserved"
-
-	keyMode   = "splitfs.io/mode"
-	envConfig = "SPLITFS_CONFIG"
-	envFsync  = "SPLITFS_FSYNC"
-)
-
-// strength orders the modes: each gives all that the ones before it give.
-var strength = map[volume.Mode]int{volume.ModePosix: 0, volume.ModeSync: 1, volume.ModeStrict: 2}
-
-// needsLibrary: a kernel file system alone gives what posix promises, and no more.
-func needsLibrary(mode volume.Mode) bool { return strength[mode] > 0 }
 
 // OptedOut says whether the labels or annotations of a pod refuse the library.
-func OptedOut(values map[string]string) bool { return values[KeyInject] == "false" }
-
-// Stronger says whether mode gives more than other.
-func Stronger(mode, other volume.Mode) bool { return strength[mode] > strength[other] }
+func OptedOut(values map[string]string) bool { return values[contract.AnnotationInject] == "false" }
 
 // missing is the first place of a pod that would get less than it was promised.
 type missing struct {
 	container, path string
-	mode            volume.Mode
+	mode            contract.Mode
 }
 
 // shortfall looks at each place where a container can write into a claim's volume of a mode; nil: all of them have what they need.
-func shortfall(pod *corev1.Pod, claim string, mode volume.Mode) *missing {
+func shortfall(pod *corev1.Pod, claim string, mode contract.Mode) *missing {
 	volumes := volumesOf(pod, claim)
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			c := &containers[i]
 			promised := PromisedMode(pod, c.Name, mode)
-			if !needsLibrary(promised) {
+			if !promised.NeedsLibrary() {
 				continue
 			}
 			for _, mount := range c.VolumeMounts {
 				if mount.ReadOnly || !slices.Contains(volumes, mount.Name) {
 					continue
 				}
-				if given, ok := GivenMode(c, path.Clean("/"+mount.MountPath)); !ok || Stronger(promised, given) {
+				if given, ok := GivenMode(c, path.Clean("/"+mount.MountPath)); !ok || promised.Stronger(given) {
 					return &missing{container: c.Name, path: mount.MountPath, mode: promised}
 				}
 			}
@@ -83,27 +59,24 @@ func volumesOf(pod *corev1.Pod, claim string) []string {
 }
 
 // PromisedMode is what the annotations say for a container, else the volume's own mode. What is no mode is the injector's to refuse.
-func PromisedMode(pod *corev1.Pod, container string, mode volume.Mode) volume.Mode {
-	for _, key := range []string{keyMode + "." + container, keyMode} {
-		if asked := volume.Mode(pod.Annotations[key]); asked != "" {
-			if _, known := strength[asked]; known {
-				return asked
-			}
+func PromisedMode(pod *corev1.Pod, container string, mode contract.Mode) contract.Mode {
+	for _, key := range []string{contract.AnnotationMode + "." + container, contract.AnnotationMode} {
+		if asked, err := contract.ParseMode(pod.Annotations[key]); err == nil {
+			return asked
 		}
 	}
 	return mode
 }
 
 // GivenMode is the mode in which the library would serve a path of a container; not ok: it would not be there, or not serve it.
-func GivenMode(c *corev1.Container, mountPath string) (volume.Mode, bool) {
-	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean("/"+m.MountPath) == preload.Dir })
-	if !mounted || !slices.Contains(preload.Elements(variable(c, preload.Variable)), preload.Library) {
+func GivenMode(c *corev1.Container, mountPath string) (contract.Mode, bool) {
+	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean("/"+m.MountPath) == contract.LibraryDir })
+	if !mounted || !slices.Contains(contract.PreloadElements(variable(c, contract.EnvPreload)), contract.LibraryPath) {
 		return "", false
 	}
-	// MODE:PATH:AGENTSDIR, joined by ';'. Kubelet makes one '$' of two.
-	for entry := range strings.SplitSeq(strings.ReplaceAll(variable(c, envConfig), "$$", "$"), ";") {
-		if fields := strings.Split(entry, ":"); len(fields) == 3 && fields[1] == mountPath {
-			return volume.Mode(fields[0]), true
+	for _, served := range contract.ParseConfig(variable(c, contract.EnvConfig)) {
+		if served.Path == mountPath {
+			return served.Mode, true
 		}
 	}
 	return "", false
@@ -111,8 +84,8 @@ func GivenMode(c *corev1.Container, mountPath string) (volume.Mode, bool) {
 
 // unserved is what becomes of the pod's programs without the library: what the pod says, else what the class says, else they are refused
 // where a container is promised strict.
-func unserved(pod *corev1.Pod, claim string, use Use) volume.Unserved {
-	if asked := volume.Unserved(pod.Annotations[KeyUnserved]); asked.Valid() {
+func unserved(pod *corev1.Pod, claim string, use Use) contract.Unserved {
+	if asked, err := contract.ParseUnserved(pod.Annotations[contract.AnnotationUnserved]); err == nil {
 		return asked
 	}
 	if use.Unserved != "" {
@@ -122,12 +95,12 @@ func unserved(pod *corev1.Pod, claim string, use Use) volume.Unserved {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			uses := func(m corev1.VolumeMount) bool { return !m.ReadOnly && slices.Contains(volumes, m.Name) }
-			if PromisedMode(pod, containers[i].Name, use.Mode) == volume.ModeStrict && slices.ContainsFunc(containers[i].VolumeMounts, uses) {
-				return volume.UnservedRefuse
+			if PromisedMode(pod, containers[i].Name, use.Mode) == contract.Strict && slices.ContainsFunc(containers[i].VolumeMounts, uses) {
+				return contract.Refuse
 			}
 		}
 	}
-	return volume.UnservedAllow
+	return contract.Allow
 }
 
 // configurations are the variables by which the library serves the containers, a line each, by container.
@@ -136,9 +109,8 @@ func configurations(pod *corev1.Pod) map[string]string {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			var text strings.Builder
-			for _, name := range []string{envConfig, envFsync} {
-				// Kubelet makes one '$' of two.
-				if value := strings.ReplaceAll(variable(&containers[i], name), "$$", "$"); value != "" {
+			for _, name := range []string{contract.EnvConfig, contract.EnvFsync} {
+				if value := contract.Expanded(variable(&containers[i], name)); value != "" {
 					text.WriteString(name + "=" + value + "\n")
 				}
 			}

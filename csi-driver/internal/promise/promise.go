@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // ErrWithoutLibrary: a container would get less than it was promised. It is a volume.ErrPrecondition.
@@ -25,9 +26,9 @@ var ErrWithoutLibrary = fmt.Errorf("%w", volume.ErrPrecondition)
 // Use is a volume that a pod is about to mount so that it can write.
 type Use struct {
 	VolumeID string
-	Mode     volume.Mode
+	Mode     contract.Mode
 	// Unserved is what the volume's class says of programs without the library; empty: nothing.
-	Unserved volume.Unserved
+	Unserved contract.Unserved
 	// PV is the name of the PersistentVolume.
 	PV  string
 	Pod volume.Pod
@@ -46,13 +47,13 @@ func NewChecker(client kubernetes.Interface, exempt []string) *Checker {
 
 // Check returns an error that says what to do when a container of the pod would get less than it was promised, and else what becomes of
 // the pod's programs without the library. What cannot be found out is no promise kept: kubelet asks again.
-func (c *Checker) Check(ctx context.Context, use Use) (volume.Unserved, error) {
+func (c *Checker) Check(ctx context.Context, use Use) (contract.Unserved, error) {
 	if c.exempt.Has(use.Pod.Namespace) {
-		return volume.UnservedAllow, nil
+		return contract.Allow, nil
 	}
 	if use.Pod.Name == "" {
-		if !needsLibrary(use.Mode) {
-			return volume.UnservedAllow, nil
+		if !use.Mode.NeedsLibrary() {
+			return contract.Allow, nil
 		}
 		return "", fmt.Errorf("volume %s: %w: it promises mode %s, and kubelet does not say for which pod it is; the CSIDriver object needs podInfoOnMount: true",
 			use.VolumeID, volume.ErrPrecondition, use.Mode)
@@ -65,7 +66,7 @@ func (c *Checker) Check(ctx context.Context, use Use) (volume.Unserved, error) {
 		return "", fmt.Errorf("volume %s: %w: pod %s/%s was replaced by another of its name", use.VolumeID, volume.ErrPrecondition, use.Pod.Namespace, use.Pod.Name)
 	}
 	if OptedOut(pod.Labels) || OptedOut(pod.Annotations) {
-		return volume.UnservedAllow, nil
+		return contract.Allow, nil
 	}
 	claim, err := c.claim(ctx, use)
 	if err != nil {
@@ -80,11 +81,11 @@ func (c *Checker) Check(ctx context.Context, use Use) (volume.Unserved, error) {
 		return "", fmt.Errorf("volume %s: %w: look whether namespace %s opted out: %w", use.VolumeID, volume.ErrUnavailable, use.Pod.Namespace, err)
 	}
 	if OptedOut(namespace.Labels) {
-		return volume.UnservedAllow, nil
+		return contract.Allow, nil
 	}
 	return "", fmt.Errorf("volume %s: %w: container %s of pod %s/%s is promised mode %s at %s and was not given the library that keeps the promise%s. "+
 		"Delete the pod, so that it is created anew with the injector (a namespace may need the label %s: \"true\"); the label %s: \"false\" on the pod or its namespace does without the promise",
-		use.VolumeID, ErrWithoutLibrary, short.container, use.Pod.Namespace, use.Pod.Name, short.mode, short.path, why(pod), KeyInject, KeyInject)
+		use.VolumeID, ErrWithoutLibrary, short.container, use.Pod.Namespace, use.Pod.Name, short.mode, short.path, why(pod), contract.AnnotationInject, contract.AnnotationInject)
 }
 
 // Configurations implements node.Pods: what the library has to know in each container of a pod, where its environment says nothing.
@@ -113,7 +114,7 @@ func (c *Checker) claim(ctx context.Context, use Use) (string, error) {
 
 // why repeats what the injector wrote into the pod when it left it alone.
 func why(pod *corev1.Pod) string {
-	status, ok := pod.Annotations[KeyStatus]
+	status, ok := pod.Annotations[contract.AnnotationStatus]
 	if !ok {
 		return " (it was created while the injector was away, or where it does not look)"
 	}
@@ -121,5 +122,5 @@ func why(pod *corev1.Pod) string {
 	if len(status) > most {
 		status = status[:most] + "..."
 	}
-	return " (" + KeyStatus + ": " + strings.ToValidUTF8(status, "?") + ")"
+	return " (" + contract.AnnotationStatus + ": " + strings.ToValidUTF8(status, "?") + ")"
 }

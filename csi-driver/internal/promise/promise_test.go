@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 const given = `env: [{name: LD_PRELOAD, value: /opt/splitfs/libsplit.so}, {name: SPLITFS_CONFIG, value: "strict:/data:/opt/splitfs/agents"}]`
@@ -53,20 +54,20 @@ const withoutLibrary = `
 
 // TestCheck: who would silently get less than was promised is refused, and nobody else.
 func TestCheck(t *testing.T) {
-	strict := volume.ModeStrict
+	strict := contract.Strict
 	for _, c := range []struct {
 		name           string
 		metadata, spec string
-		mode           volume.Mode
+		mode           contract.Mode
 		namespace      map[string]string
 		says           string
 	}{
 		{name: "injected", spec: oneContainer("", given), mode: strict},
 		{name: "injected, in plain sight of another preload", spec: oneContainer("", strings.ReplaceAll(given, "value: /opt/splitfs/libsplit.so", "value: '$(SPLITFS_LD_PRELOAD):/opt/splitfs/libsplit.so'")), mode: strict},
 		{name: "not injected", spec: withoutLibrary, mode: strict, says: "container app of pod shop/web is promised mode strict at /data and was not given the library"},
-		{name: "not injected, sync", spec: withoutLibrary, mode: volume.ModeSync, says: "mode sync"},
-		{name: "not injected, posix", spec: withoutLibrary, mode: volume.ModePosix},
-		{name: "not injected, posix, but the pod asks for strict", metadata: "annotations: {splitfs.io/mode: strict}", spec: withoutLibrary, mode: volume.ModePosix, says: "mode strict"},
+		{name: "not injected, sync", spec: withoutLibrary, mode: contract.Sync, says: "mode sync"},
+		{name: "not injected, posix", spec: withoutLibrary, mode: contract.Posix},
+		{name: "not injected, posix, but the pod asks for strict", metadata: "annotations: {splitfs.io/mode: strict}", spec: withoutLibrary, mode: contract.Posix, says: "mode strict"},
 		{name: "not injected, strict, but the pod asks for posix", metadata: "annotations: {splitfs.io/mode: posix}", spec: withoutLibrary, mode: strict},
 		{name: "a container asks for more than its pod", metadata: "annotations: {splitfs.io/mode: posix, splitfs.io/mode.app: sync}", spec: withoutLibrary, mode: strict, says: "mode sync"},
 		{name: "an annotation that is no mode", metadata: "annotations: {splitfs.io/mode: fast}", spec: withoutLibrary, mode: strict, says: "mode strict"},
@@ -78,8 +79,8 @@ func TestCheck(t *testing.T) {
 		{name: "injected for another path", spec: oneContainer("{name: data, mountPath: /more}", given), mode: strict, says: "at /more"},
 		{name: "injected for one of two paths", spec: oneContainer("{name: data, mountPath: /data/}, {name: data, mountPath: /more, subPath: x}", given), mode: strict, says: "at /more"},
 		{name: "injected for a weaker mode", spec: oneContainer("", strings.ReplaceAll(given, "strict:", "sync:")), mode: strict, says: "mode strict"},
-		{name: "injected for a stronger mode", spec: oneContainer("", given), mode: volume.ModeSync},
-		{name: "a mode that nobody knows was given", spec: oneContainer("", strings.ReplaceAll(given, "strict:", "stricter:")), mode: volume.ModeSync, says: "mode sync"},
+		{name: "injected for a stronger mode", spec: oneContainer("", given), mode: contract.Sync},
+		{name: "a mode that nobody knows was given", spec: oneContainer("", strings.ReplaceAll(given, "strict:", "stricter:")), mode: contract.Sync, says: "mode sync"},
 		{name: "LD_PRELOAD replaced", spec: oneContainer("", strings.ReplaceAll(given, "value: /opt/splitfs/libsplit.so", "value: /a.so")), mode: strict, says: "container app"},
 		{name: "LD_PRELOAD of a file that is called alike", spec: oneContainer("", strings.ReplaceAll(given, "libsplit.so", "libsplit.so.old")), mode: strict, says: "container app"},
 		{name: "no library mounted", spec: strings.ReplaceAll(oneContainer("", given), "mountPath: /opt/splitfs,", "mountPath: /elsewhere,"), mode: strict, says: "container app"},
@@ -107,7 +108,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func use(mode volume.Mode) Use {
+func use(mode contract.Mode) Use {
 	return Use{VolumeID: "vol", Mode: mode, PV: "pv", Pod: volume.Pod{Namespace: "shop", Name: "web", UID: "u"}}
 }
 
@@ -118,7 +119,7 @@ func boundTo(claim string) *corev1.PersistentVolume {
 // TestCheckExempt: in an exempt namespace nobody is even asked.
 func TestCheckExempt(t *testing.T) {
 	client := fake.NewClientset()
-	if unserved, err := NewChecker(client, []string{"kube-system", "shop"}).Check(t.Context(), use(volume.ModeStrict)); err != nil || unserved != volume.UnservedAllow || len(client.Actions()) != 0 {
+	if unserved, err := NewChecker(client, []string{"kube-system", "shop"}).Check(t.Context(), use(contract.Strict)); err != nil || unserved != contract.Allow || len(client.Actions()) != 0 {
 		t.Errorf("%q, %v, after %d questions", unserved, err, len(client.Actions()))
 	}
 }
@@ -137,26 +138,26 @@ func TestCheckUnknown(t *testing.T) {
 	replaced.UID = "another"
 	foreign := boundTo("data")
 	foreign.Spec.ClaimRef.Namespace = "elsewhere"
-	nameless := use(volume.ModeStrict)
+	nameless := use(contract.Strict)
 	nameless.Pod = volume.Pod{}
 	for name, c := range map[string]struct {
 		client *fake.Clientset
 		use    Use
 		want   error
 	}{
-		"pods cannot be read":            {away("pods"), use(volume.ModeStrict), volume.ErrUnavailable},
-		"volumes cannot be read":         {away("persistentvolumes"), use(volume.ModeStrict), volume.ErrUnavailable},
-		"namespaces cannot be read":      {away("namespaces"), use(volume.ModeStrict), volume.ErrUnavailable},
-		"the pod is gone":                {fake.NewClientset(), use(volume.ModeStrict), volume.ErrUnavailable},
-		"the pod is another":             {fake.NewClientset(replaced), use(volume.ModeStrict), volume.ErrPrecondition},
-		"the claim is somebody else's":   {fake.NewClientset(pod, foreign), use(volume.ModeStrict), volume.ErrPrecondition},
+		"pods cannot be read":            {away("pods"), use(contract.Strict), volume.ErrUnavailable},
+		"volumes cannot be read":         {away("persistentvolumes"), use(contract.Strict), volume.ErrUnavailable},
+		"namespaces cannot be read":      {away("namespaces"), use(contract.Strict), volume.ErrUnavailable},
+		"the pod is gone":                {fake.NewClientset(), use(contract.Strict), volume.ErrUnavailable},
+		"the pod is another":             {fake.NewClientset(replaced), use(contract.Strict), volume.ErrPrecondition},
+		"the claim is somebody else's":   {fake.NewClientset(pod, foreign), use(contract.Strict), volume.ErrPrecondition},
 		"kubelet does not say which pod": {fake.NewClientset(), nameless, volume.ErrPrecondition},
 	} {
 		if _, err := NewChecker(c.client, nil).Check(context.Background(), c.use); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	nameless.Mode = volume.ModePosix
+	nameless.Mode = contract.Posix
 	if _, err := NewChecker(fake.NewClientset(), nil).Check(t.Context(), nameless); err != nil {
 		t.Errorf("a pod without a name and a volume without a promise: %v", err)
 	}
@@ -168,20 +169,20 @@ func TestUnserved(t *testing.T) {
 	readOnly := strings.ReplaceAll(oneContainer("", given), "mountPath: /data}", "mountPath: /data, readOnly: true}")
 	for _, c := range []struct {
 		name, metadata, spec string
-		mode                 volume.Mode
-		class, want          volume.Unserved
+		mode                 contract.Mode
+		class, want          contract.Unserved
 	}{
-		{name: "strict", mode: volume.ModeStrict, want: volume.UnservedRefuse},
-		{name: "sync", mode: volume.ModeSync, want: volume.UnservedAllow},
-		{name: "posix", mode: volume.ModePosix, want: volume.UnservedAllow},
-		{name: "the pod asks for strict", metadata: "annotations: {splitfs.io/mode: strict}", mode: volume.ModePosix, want: volume.UnservedRefuse},
-		{name: "a container asks for posix", metadata: "annotations: {splitfs.io/mode.app: posix}", mode: volume.ModeStrict, want: volume.UnservedAllow},
-		{name: "only reads", spec: readOnly, mode: volume.ModeStrict, want: volume.UnservedAllow},
-		{name: "the class allows", mode: volume.ModeStrict, class: volume.UnservedAllow, want: volume.UnservedAllow},
-		{name: "the class refuses", mode: volume.ModePosix, class: volume.UnservedRefuse, want: volume.UnservedRefuse},
-		{name: "the pod before the class", metadata: "annotations: {splitfs.io/unserved: durable}", mode: volume.ModeStrict, class: volume.UnservedAllow, want: volume.UnservedDurable},
-		{name: "no policy", metadata: "annotations: {splitfs.io/unserved: perhaps}", mode: volume.ModeStrict, want: volume.UnservedRefuse},
-		{name: "opted out", metadata: `annotations: {splitfs.io/inject: "false"}`, mode: volume.ModeStrict, class: volume.UnservedRefuse, want: volume.UnservedAllow},
+		{name: "strict", mode: contract.Strict, want: contract.Refuse},
+		{name: "sync", mode: contract.Sync, want: contract.Allow},
+		{name: "posix", mode: contract.Posix, want: contract.Allow},
+		{name: "the pod asks for strict", metadata: "annotations: {splitfs.io/mode: strict}", mode: contract.Posix, want: contract.Refuse},
+		{name: "a container asks for posix", metadata: "annotations: {splitfs.io/mode.app: posix}", mode: contract.Strict, want: contract.Allow},
+		{name: "only reads", spec: readOnly, mode: contract.Strict, want: contract.Allow},
+		{name: "the class allows", mode: contract.Strict, class: contract.Allow, want: contract.Allow},
+		{name: "the class refuses", mode: contract.Posix, class: contract.Refuse, want: contract.Refuse},
+		{name: "the pod before the class", metadata: "annotations: {splitfs.io/unserved: durable}", mode: contract.Strict, class: contract.Allow, want: contract.Durable},
+		{name: "no policy", metadata: "annotations: {splitfs.io/unserved: perhaps}", mode: contract.Strict, want: contract.Refuse},
+		{name: "opted out", metadata: `annotations: {splitfs.io/inject: "false"}`, mode: contract.Strict, class: contract.Refuse, want: contract.Allow},
 	} {
 		spec := c.spec
 		if spec == "" {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/klog/v2"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/server"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // csiVersions are the major versions of CSI that the endpoint speaks, as kubelet compares them.
@@ -37,7 +37,7 @@ func New(endpoint string) *Server { return &Server{endpoint: endpoint, refused: 
 
 // SocketPath returns where kubelet looks for the registration socket.
 func SocketPath(kubeletDir string) string {
-	return filepath.Join(kubeletDir, "plugins_registry", driverinfo.Name+"-reg.sock")
+	return filepath.Join(kubeletDir, "plugins_registry", contract.Driver+"-reg.sock")
 }
 
 // Serve serves until ctx is done, or until kubelet refuses the driver: then only a new start (kubelet looks again) can help.
@@ -62,9 +62,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 
 // GetInfo implements registerapi.RegistrationServer.
 func (s *Server) GetInfo(ctx context.Context, _ *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
-	klog.FromContext(ctx).V(2).Info("Kubelet asks who we are", "driver", driverinfo.Name, "endpoint", s.endpoint)
+	klog.FromContext(ctx).V(2).Info("Kubelet asks who we are", "driver", contract.Driver, "endpoint", s.endpoint)
 	return &registerapi.PluginInfo{
-		Type: registerapi.CSIPlugin, Name: driverinfo.Name, Endpoint: s.endpoint, SupportedVersions: csiVersions,
+		Type: registerapi.CSIPlugin, Name: contract.Driver, Endpoint: s.endpoint, SupportedVersions: csiVersions,
 	}, nil
 }
 

@@ -16,12 +16,12 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"splitfs.io/splitfs/charts/charttest"
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // TestSamples keeps charts/splitfs/testdata/metrics/csi.prom what the service counts: a call that it serves, and one that fails.
 func TestSamples(t *testing.T) {
-	manager := csimetrics.NewCSIMetricsManagerForPlugin(driverinfo.Name)
+	manager := csimetrics.NewCSIMetricsManagerForPlugin(contract.Driver)
 	socket := filepath.Join(t.TempDir(), "csi.sock")
 	listener, err := Listen(socket)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // requestsPerSecond and burst bound what one node asks of the API server, whatever its volumes do.
@@ -62,7 +62,7 @@ func (c *Cluster) node(ctx context.Context, name string) (v1alpha1.SplitFSNodeSt
 func (c *Cluster) volumes(ctx context.Context, nodeName string) (map[string]v1alpha1.SplitFSVolumeStatus, error) {
 	// Version "0": whatever the API server has in its cache is new enough, and spares the storage behind it.
 	list, err := c.client.Resource(v1alpha1.VolumeResource).List(ctx, metav1.ListOptions{
-		LabelSelector: driverinfo.TopologyKey + "=" + nodeName, ResourceVersion: "0",
+		LabelSelector: contract.TopologyKey + "=" + nodeName, ResourceVersion: "0",
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the SplitFSVolumes of node %s: %w", nodeName, err)
@@ -96,7 +96,7 @@ func (c *Cluster) createNode(ctx context.Context, name string) (types.UID, error
 // createVolume makes the SplitFSVolume, which belongs to the SplitFSNode.
 func (c *Cluster) createVolume(ctx context.Context, id, nodeName string, nodeUID types.UID) error {
 	object := newObject(v1alpha1.VolumeKind, id)
-	object.SetLabels(map[string]string{driverinfo.TopologyKey: nodeName})
+	object.SetLabels(map[string]string{contract.TopologyKey: nodeName})
 	object.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.NodeKind.Kind, Name: nodeName, UID: nodeUID,
 	}})

@@ -34,6 +34,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 const nodeName = "node-1"
@@ -90,7 +91,7 @@ func (s *state) change(f func(*state)) {
 
 func report(n int, staged bool, used int64) node.Report {
 	rec := &volume.Record{
-		ID: volume.IDFromName(fmt.Sprint(n)), Name: fmt.Sprintf("pvc-%d", n), Phase: volume.PhaseReady, Mode: volume.ModeStrict, Device: "emulated",
+		ID: volume.IDFromName(fmt.Sprint(n)), Name: fmt.Sprintf("pvc-%d", n), Phase: volume.PhaseReady, Mode: contract.Strict, Device: "emulated",
 		FSType: volume.XFS, PVC: volume.PVC{Namespace: "shop", Name: fmt.Sprintf("data-%d", n)}, Size: volume.GiB, DeviceSize: 2 * volume.GiB,
 	}
 	r := node.Report{Record: rec, Emulated: true}

@@ -2,21 +2,23 @@
 
 package volume
 
+import "splitfs.io/splitfs/internal/contract"
+
 // Changes are what a VolumeAttributesClass says of a volume; what it does not name stays as it is.
 type Changes struct {
-	Mode  Mode  `json:"mode,omitempty"`
-	Erase Erase `json:"erase,omitempty"`
+	Mode  contract.Mode `json:"mode,omitempty"`
+	Erase Erase         `json:"erase,omitempty"`
 }
 
 // ParseChanges reads the parameters of a VolumeAttributesClass: what can be changed while a volume exists, and nothing else.
 func ParseChanges(in map[string]string) (Changes, error) {
-	c := Changes{Mode: Mode(in[KeyMode]), Erase: Erase(in[keyErase])}
+	c := Changes{Mode: contract.Mode(in[contract.ParameterMode]), Erase: Erase(in[keyErase])}
 	const what = "VolumeAttributesClass parameter"
-	if err := checkKeys(what, in, []string{KeyMode, keyErase}, nil); err != nil {
+	if err := checkKeys(what, in, []string{contract.ParameterMode, keyErase}, nil); err != nil {
 		return c, err
 	}
-	if _, ok := in[KeyMode]; ok {
-		if err := oneOf(what+" "+KeyMode, string(c.Mode), modes); err != nil {
+	if _, ok := in[contract.ParameterMode]; ok {
+		if err := oneOf(what+" "+contract.ParameterMode, string(c.Mode), contract.ModeNames()); err != nil {
 			return c, err
 		}
 	}

@@ -2,7 +2,11 @@
 
 package volume
 
-import "cmp"
+import (
+	"cmp"
+
+	"splitfs.io/splitfs/internal/contract"
+)
 
 // Durability is whether a volume may be made of memory of which nobody says that stores to it survive a power failure.
 type Durability string
@@ -29,7 +33,7 @@ func (p Params) WantedDurability() Durability {
 	switch {
 	case p.Durability != "":
 		return p.Durability
-	case p.Device == DeviceEmulated || p.Mode == ModePosix:
+	case p.Device == DeviceEmulated || p.Mode == contract.Posix:
 		return DurabilityAny
 	}
 	return DurabilityRequired

@@ -5,6 +5,8 @@ package volume
 import (
 	"errors"
 	"testing"
+
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // TestDurability: what a class that does not say it asks for, and what cannot be asked for.
@@ -24,7 +26,7 @@ func TestDurability(t *testing.T) {
 		{"strict", "lvm", "maybe", ""},
 		{"strict", "lvm", "Required", ""},
 	} {
-		in := map[string]string{KeyMode: c.mode, keyDevice: c.device}
+		in := map[string]string{contract.ParameterMode: c.mode, keyDevice: c.device}
 		if c.says != "" {
 			in[keyDurability] = c.says
 		}
@@ -40,8 +42,8 @@ func TestDurability(t *testing.T) {
 		}
 	}
 	// A VolumeAttributesClass changes the mode, and with it what the class leaves open.
-	posix := Params{Mode: ModePosix, Device: DeviceLVM}
-	if d := posix.With(Changes{Mode: ModeStrict}).WantedDurability(); d != DurabilityRequired {
+	posix := Params{Mode: contract.Posix, Device: DeviceLVM}
+	if d := posix.With(Changes{Mode: contract.Strict}).WantedDurability(); d != DurabilityRequired {
 		t.Errorf("strict by a VolumeAttributesClass wants %q", d)
 	}
 	if r := (Record{}); r.Durability.Required() || r.Durability.OrAny() != DurabilityAny {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // TestOtherVersions reads the state files of the first versions and of one to come, and writes them back: an upgrade understands what
@@ -30,7 +32,7 @@ func TestOtherVersions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Mode != ModeStrict || r.FSType != XFS || !r.Formatted || r.Size != 256*MiB || r.Staged == nil || len(r.Published) != 1 ||
+			if r.Mode != contract.Strict || r.FSType != XFS || !r.Formatted || r.Size != 256*MiB || r.Staged == nil || len(r.Published) != 1 ||
 				r.Recovery.Replayed != 2 || r.PVC.Name != "data" || r.Block {
 				t.Errorf("understood as %+v", r)
 			}

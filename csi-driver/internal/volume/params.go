@@ -7,17 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
-)
-
-// Mode is what a volume promises to its applications; docs/architecture.md says what each means.
-type Mode string
-
-// Modes a StorageClass can name.
-const (
-	ModePosix  Mode = "posix"
-	ModeSync   Mode = "sync"
-	ModeStrict Mode = "strict"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // File system types a volume can be formatted with.
@@ -38,7 +28,6 @@ const (
 
 // Keys of StorageClass parameters and volume attributes.
 const (
-	KeyMode         = "mode"
 	keyDevice       = "device"
 	keyErase        = "erase"
 	keyDurability   = "durability"
@@ -57,7 +46,6 @@ const (
 )
 
 var (
-	modes   = []string{string(ModePosix), string(ModeSync), string(ModeStrict)}
 	devices = []string{DeviceEmulated, DeviceLVM, DeviceNamespace}
 	fsTypes = []string{XFS, Ext4}
 
@@ -79,7 +67,7 @@ type Pod struct {
 
 // Params are the parameters of CreateVolume and GetCapacity: those of the StorageClass and what csi-provisioner adds.
 type Params struct {
-	Mode   Mode
+	Mode   contract.Mode
 	Device string
 	Erase  Erase
 	// Durability is what the class says; empty: WantedDurability has the default, which follows the mode.
@@ -88,7 +76,7 @@ type Params struct {
 	// Pool is the size of the staging pool in bytes; 0: the node decides.
 	Pool int64
 	// Unserved is what becomes of programs without the library; empty: what the mode has by default.
-	Unserved Unserved
+	Unserved contract.Unserved
 	PVC      PVC
 	PV       string
 	// Library: no volume of anybody's data, but one that shows the library to a pod. Mode, device and file system are empty.
@@ -98,20 +86,20 @@ type Params struct {
 // ParseParams reads the parameters of a StorageClass. Every key that is not known is an error: a misspelt "mode" must not
 // silently become the default.
 func ParseParams(in map[string]string) (Params, error) {
-	p := Params{Mode: ModePosix, Device: DeviceEmulated, Erase: EraseNone}
+	p := Params{Mode: contract.Posix, Device: DeviceEmulated, Erase: EraseNone}
 	internal := []string{keyPVName, keyPVCName, keyPVCNamespace}
-	if _, ok := in[driverinfo.KindAttribute]; ok {
+	if _, ok := in[contract.VolumeKindAttribute]; ok {
 		return Params{Library: true}, checkKind("StorageClass parameter", in, internal)
 	}
 	in, err := withoutPMEMCSI(in)
 	if err != nil {
 		return p, err
 	}
-	if err := checkKeys("StorageClass parameter", in, []string{KeyMode, keyDevice, keyErase, keyDurability, keyPool, keyUnserved, keyFSType}, internal); err != nil {
+	if err := checkKeys("StorageClass parameter", in, []string{contract.ParameterMode, keyDevice, keyErase, keyDurability, keyPool, keyUnserved, keyFSType}, internal); err != nil {
 		return p, err
 	}
-	if v, ok := in[KeyMode]; ok {
-		p.Mode = Mode(v)
+	if v, ok := in[contract.ParameterMode]; ok {
+		p.Mode = contract.Mode(v)
 	}
 	if v, ok := in[keyDevice]; ok {
 		p.Device = v
@@ -131,9 +119,8 @@ func ParseParams(in map[string]string) (Params, error) {
 		}
 	}
 	if v, ok := in[keyUnserved]; ok {
-		p.Unserved = Unserved(v)
-		if err := oneOf("StorageClass parameter "+keyUnserved, v, unserveds); err != nil {
-			return p, err
+		if p.Unserved, err = contract.ParseUnserved(v); err != nil {
+			return p, fmt.Errorf("%w: StorageClass parameter %s: %w", ErrInvalid, keyUnserved, err)
 		}
 	}
 	p.FSType = in[keyFSType]
@@ -143,7 +130,7 @@ func ParseParams(in map[string]string) (Params, error) {
 }
 
 func (p Params) check() error {
-	if err := oneOf("StorageClass parameter "+KeyMode, string(p.Mode), modes); err != nil {
+	if err := oneOf("StorageClass parameter "+contract.ParameterMode, string(p.Mode), contract.ModeNames()); err != nil {
 		return err
 	}
 	if err := oneOf("StorageClass parameter "+keyDevice, p.Device, devices); err != nil {
@@ -165,14 +152,14 @@ func (p Params) check() error {
 // Attributes returns what goes into the PersistentVolume and comes back with every call for the volume.
 func (p Params) Attributes() map[string]string {
 	if p.Library {
-		return map[string]string{driverinfo.KindAttribute: driverinfo.KindLibrary}
+		return map[string]string{contract.VolumeKindAttribute: contract.VolumeKindLibrary}
 	}
-	return map[string]string{KeyMode: string(p.Mode), keyDevice: p.Device}
+	return map[string]string{contract.ParameterMode: string(p.Mode), keyDevice: p.Device}
 }
 
 // Attributes of a published volume: those of its PersistentVolume and what kubelet adds.
 type Attributes struct {
-	Mode      Mode
+	Mode      contract.Mode
 	Device    string
 	Pod       Pod
 	Ephemeral bool
@@ -183,14 +170,14 @@ type Attributes struct {
 // ParseAttributes reads the volume context of a PersistentVolume.
 func ParseAttributes(in map[string]string) (Attributes, error) {
 	a := Attributes{
-		Mode: Mode(in[KeyMode]), Device: in[keyDevice], Ephemeral: in[keyEphemeral] == "true",
+		Mode: contract.Mode(in[contract.ParameterMode]), Device: in[keyDevice], Ephemeral: in[keyEphemeral] == "true",
 		Pod: Pod{Namespace: in[keyPodNamespace], Name: in[keyPodName], UID: in[keyPodUID]},
 	}
-	_, hasKind := in[driverinfo.KindAttribute]
+	_, hasKind := in[contract.VolumeKindAttribute]
 	switch {
 	case a.Ephemeral && !hasKind:
 		return a, fmt.Errorf("%w: an inline volume of %s needs the attribute %s: %s; use a PersistentVolumeClaim to store data",
-			ErrInvalid, driverinfo.Name, driverinfo.KindAttribute, driverinfo.KindLibrary)
+			ErrInvalid, contract.Driver, contract.VolumeKindAttribute, contract.VolumeKindLibrary)
 	case a.Ephemeral:
 		a.Library = true
 		return a, checkKind("inline volume attribute", in, podKeys)
@@ -198,11 +185,11 @@ func ParseAttributes(in map[string]string) (Attributes, error) {
 		a.Library = true
 		return a, checkKind("volume attribute", in, append([]string{keyProvisioner}, podKeys...))
 	}
-	if err := checkKeys("volume attribute", in, []string{KeyMode, keyDevice}, append([]string{keyProvisioner}, podKeys...)); err != nil {
+	if err := checkKeys("volume attribute", in, []string{contract.ParameterMode, keyDevice}, append([]string{keyProvisioner}, podKeys...)); err != nil {
 		return a, err
 	}
 	if a.Mode != "" {
-		if err := oneOf("volume attribute "+KeyMode, string(a.Mode), modes); err != nil {
+		if err := oneOf("volume attribute "+contract.ParameterMode, string(a.Mode), contract.ModeNames()); err != nil {
 			return a, err
 		}
 	}
@@ -214,10 +201,10 @@ func ParseAttributes(in map[string]string) (Attributes, error) {
 
 // checkKind checks what names a kind of volume. There is one kind besides volumes for data: the one that carries the library.
 func checkKind(what string, in map[string]string, internal []string) error {
-	if err := checkKeys(what, in, []string{driverinfo.KindAttribute}, internal); err != nil {
+	if err := checkKeys(what, in, []string{contract.VolumeKindAttribute}, internal); err != nil {
 		return err
 	}
-	return oneOf(what+" "+driverinfo.KindAttribute, in[driverinfo.KindAttribute], []string{driverinfo.KindLibrary})
+	return oneOf(what+" "+contract.VolumeKindAttribute, in[contract.VolumeKindAttribute], []string{contract.VolumeKindLibrary})
 }
 
 // CheckFSType refuses a file system type that volumes cannot be formatted with.

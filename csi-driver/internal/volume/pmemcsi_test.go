@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // TestPMEMCSIParameters: classes of pmem-csi are read; what cannot be given is refused with advice, never passed over.
@@ -16,7 +18,7 @@ func TestPMEMCSIParameters(t *testing.T) {
 	} {
 		before := len(in)
 		p, err := ParseParams(in)
-		if err != nil || p.Mode != ModeStrict || len(in) != before {
+		if err != nil || p.Mode != contract.Strict || len(in) != before {
 			t.Errorf("%v: %+v, %v", in, p, err)
 		}
 		for key := range p.Attributes() {

@@ -2,7 +2,11 @@
 
 package volume
 
-import "time"
+import (
+	"time"
+
+	"splitfs.io/splitfs/internal/contract"
+)
 
 // Phase is how far a volume's life has come. It is on disk before the device is touched, so that after a crash it says what may
 // exist: in PhaseCreating or PhaseDeleting the device may be there, half there or absent.
@@ -34,8 +38,8 @@ type Record struct {
 	Name    string `json:"name"`
 	Phase   Phase  `json:"phase"`
 
-	Mode   Mode   `json:"mode"`
-	Device string `json:"device"`
+	Mode   contract.Mode `json:"mode"`
+	Device string        `json:"device"`
 	// FSType is empty for a raw block volume.
 	FSType string `json:"fsType"`
 	// Block: a raw block volume. It has no file system, so no pool, no logs and no agent, and the library does not serve it.
@@ -51,7 +55,7 @@ type Record struct {
 	Pool int64 `json:"pool,omitempty"`
 
 	// Unserved is what becomes of programs without the library that open a file for writing, as the class says; empty: by mode.
-	Unserved Unserved `json:"unserved,omitempty"`
+	Unserved contract.Unserved `json:"unserved,omitempty"`
 
 	// Erase is what becomes of its bytes when it is deleted; empty: nothing.
 	Erase Erase `json:"erase,omitempty"`
@@ -126,7 +130,7 @@ type Publish struct {
 	Pod      Pod  `json:"pod,omitzero"`
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Unserved is what becomes of the pod's programs without the library; empty: they are allowed.
-	Unserved Unserved `json:"unserved,omitempty"`
+	Unserved contract.Unserved `json:"unserved,omitempty"`
 }
 
 // Recovery is the outcome of the last recovery that NodeStage ran.

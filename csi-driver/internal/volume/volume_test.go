@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"splitfs.io/splitfs/internal/contract"
 )
 
 func TestParseParams(t *testing.T) {
@@ -20,14 +22,14 @@ func TestParseParams(t *testing.T) {
 		want    Params
 		message string // of the error, when one is expected
 	}{
-		{name: "defaults", want: Params{Mode: ModePosix, Device: DeviceEmulated, Erase: EraseNone}},
+		{name: "defaults", want: Params{Mode: contract.Posix, Device: DeviceEmulated, Erase: EraseNone}},
 		{
 			name: "all",
 			in: map[string]string{
 				"mode": "strict", "device": "emulated", "erase": "overwrite", "pool": "1Gi", "csi.storage.k8s.io/fstype": "ext4", "csi.storage.k8s.io/pv/name": "pv",
 				"csi.storage.k8s.io/pvc/name": "claim", "csi.storage.k8s.io/pvc/namespace": "ns",
 			},
-			want: Params{Mode: ModeStrict, Device: DeviceEmulated, Erase: EraseOverwrite, Pool: GiB, FSType: Ext4, PV: "pv", PVC: PVC{Namespace: "ns", Name: "claim"}},
+			want: Params{Mode: contract.Strict, Device: DeviceEmulated, Erase: EraseOverwrite, Pool: GiB, FSType: Ext4, PV: "pv", PVC: PVC{Namespace: "ns", Name: "claim"}},
 		},
 		{name: "unknown", in: map[string]string{"moed": "strict", "zz": ""}, message: `unknown StorageClass parameter "moed"; allowed: mode, device, erase, durability, pool, unserved, csi.storage.k8s.io/fstype`},
 		{name: "case matters", in: map[string]string{"Mode": "strict"}, message: `unknown StorageClass parameter "Mode"`},
@@ -37,7 +39,7 @@ func TestParseParams(t *testing.T) {
 		{name: "erase", in: map[string]string{"erase": "yes"}, message: `erase is "yes"; allowed: none, discard, overwrite`},
 		{name: "empty erase", in: map[string]string{"erase": ""}, message: `erase is ""`},
 		{name: "pool", in: map[string]string{"pool": "large"}, message: `pool is "large", which is no quantity`},
-		{name: "pool that is no MiB", in: map[string]string{"pool": "33554433"}, want: Params{Mode: ModePosix, Device: DeviceEmulated, Erase: EraseNone, Pool: 33 * MiB}},
+		{name: "pool that is no MiB", in: map[string]string{"pool": "33554433"}, want: Params{Mode: contract.Posix, Device: DeviceEmulated, Erase: EraseNone, Pool: 33 * MiB}},
 		{name: "small pool", in: map[string]string{"pool": "16Mi"}, message: `pool is "16Mi"; allowed: 32Mi to 1Ti`},
 		{name: "large pool", in: map[string]string{"pool": "99Ei"}, message: `pool is "99Ei"; allowed: 32Mi to 1Ti`},
 		{name: "negative pool", in: map[string]string{"pool": "-1Gi"}, message: `allowed: 32Mi to 1Ti`},
@@ -56,7 +58,7 @@ func TestParseParams(t *testing.T) {
 
 // TestAttributesRoundTrip: what CreateVolume returns is what the later calls understand, with what Kubernetes adds on the way.
 func TestAttributesRoundTrip(t *testing.T) {
-	p := Params{Mode: ModeSync, Device: DeviceEmulated}
+	p := Params{Mode: contract.Sync, Device: DeviceEmulated}
 	in := p.Attributes()
 	maps.Copy(in, map[string]string{
 		"storage.kubernetes.io/csiProvisionerIdentity": "1-2-csi.splitfs.io", "csi.storage.k8s.io/ephemeral": "false",
@@ -64,7 +66,7 @@ func TestAttributesRoundTrip(t *testing.T) {
 		"csi.storage.k8s.io/serviceAccount.name": "default",
 	})
 	got, err := ParseAttributes(in)
-	want := Attributes{Mode: ModeSync, Device: DeviceEmulated, Pod: Pod{Namespace: "ns", Name: "pod", UID: "uid"}}
+	want := Attributes{Mode: contract.Sync, Device: DeviceEmulated, Pod: Pod{Namespace: "ns", Name: "pod", UID: "uid"}}
 	if err != nil || got != want {
 		t.Errorf("%+v, %v; wanted %+v", got, err, want)
 	}
@@ -261,15 +263,15 @@ func TestLocksYielding(t *testing.T) {
 
 // TestParseChanges: what a VolumeAttributesClass may say goes before the StorageClass, and everything else is refused by name.
 func TestParseChanges(t *testing.T) {
-	class := Params{Mode: ModePosix, Device: DeviceLVM, Erase: EraseOverwrite}
+	class := Params{Mode: contract.Posix, Device: DeviceLVM, Erase: EraseOverwrite}
 	for _, c := range []struct {
 		in      map[string]string
 		want    Params
 		message string
 	}{
 		{in: nil, want: class},
-		{in: map[string]string{"mode": "strict"}, want: Params{Mode: ModeStrict, Device: DeviceLVM, Erase: EraseOverwrite}},
-		{in: map[string]string{"mode": "sync", "erase": "none"}, want: Params{Mode: ModeSync, Device: DeviceLVM, Erase: EraseNone}},
+		{in: map[string]string{"mode": "strict"}, want: Params{Mode: contract.Strict, Device: DeviceLVM, Erase: EraseOverwrite}},
+		{in: map[string]string{"mode": "sync", "erase": "none"}, want: Params{Mode: contract.Sync, Device: DeviceLVM, Erase: EraseNone}},
 		{in: map[string]string{"mode": ""}, message: `parameter mode is ""; allowed: posix, sync, strict`},
 		{in: map[string]string{"erase": "true"}, message: `parameter erase is "true"; allowed: none, discard, overwrite`},
 		{in: map[string]string{"erase": "none", "device": "lvm"}, message: `unknown VolumeAttributesClass parameter "device"; allowed: mode, erase`},

@@ -22,12 +22,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
-	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/node"
 	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
 	"splitfs.io/splitfs/csi-driver/internal/status"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 const (
@@ -129,7 +129,7 @@ func startNodes(ctx context.Context, c *cluster, o options) (*simulation, error)
 func (s *simulation) createNode(ctx context.Context, name string) error {
 	clients := s.cluster.clients
 	made, err := clients.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{corev1.LabelHostname: name, driverinfo.TopologyKey: name},
+		Name: name, Labels: map[string]string{corev1.LabelHostname: name, contract.TopologyKey: name},
 	}}, createOptions)
 	if err != nil {
 		return fmt.Errorf("create node %s: %w", name, err)
@@ -144,14 +144,14 @@ func (s *simulation) createNode(ctx context.Context, name string) error {
 	if _, err := clients.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{
-			Name: driverinfo.Name, NodeID: name, TopologyKeys: []string{driverinfo.TopologyKey}, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(volumesPerNode))},
+			Name: contract.Driver, NodeID: name, TopologyKeys: []string{contract.TopologyKey}, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(volumesPerNode))},
 		}}},
 	}, createOptions); err != nil {
 		return fmt.Errorf("create CSINode %s: %w", name, err)
 	}
 	if _, err := clients.StorageV1().CSIStorageCapacities(namespace).Create(ctx, &storagev1.CSIStorageCapacity{
 		ObjectMeta: metav1.ObjectMeta{Name: "csisc-" + name}, StorageClassName: className, Capacity: resource.NewQuantity(nodeCapacity, resource.BinarySI),
-		NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{driverinfo.TopologyKey: name}},
+		NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{contract.TopologyKey: name}},
 	}, createOptions); err != nil {
 		return fmt.Errorf("create the capacity of node %s: %w", name, err)
 	}
@@ -235,7 +235,7 @@ func (s *simulation) provisionClaim(ctx context.Context, key string) error {
 	n := s.nodes[claim.Annotations[selectedNode]]
 	id := volume.IDFromName(name)
 	rec := &volume.Record{
-		ID: id, Name: name, Phase: volume.PhaseReady, Mode: volume.ModeStrict, Device: volume.DeviceEmulated, FSType: volume.XFS,
+		ID: id, Name: name, Phase: volume.PhaseReady, Mode: contract.Strict, Device: volume.DeviceEmulated, FSType: volume.XFS,
 		PVC: volume.PVC{Namespace: claim.Namespace, Name: claim.Name}, Size: claimSize, DeviceSize: 4 * claimSize,
 	}
 	n.mu.Lock()
@@ -249,16 +249,16 @@ func (s *simulation) provisionClaim(ctx context.Context, key string) error {
 	n.mu.Unlock()
 	n.writer.Poke()
 	_, err = s.cluster.clients.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": driverinfo.Name}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": contract.Driver}},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes, StorageClassName: className,
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 			ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: driverinfo.Name, VolumeHandle: id, FSType: volume.XFS, VolumeAttributes: map[string]string{"mode": string(volume.ModeStrict), "device": volume.DeviceEmulated},
+				Driver: contract.Driver, VolumeHandle: id, FSType: volume.XFS, VolumeAttributes: map[string]string{"mode": string(contract.Strict), "device": volume.DeviceEmulated},
 			}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: driverinfo.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{n.name}}},
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: contract.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{n.name}}},
 			}}}},
 		},
 	}, createOptions)

@@ -39,8 +39,8 @@ import (
 	"splitfs.io/splitfs/injector-webhook/internal/certs"
 	"splitfs.io/splitfs/injector-webhook/internal/claims"
 	"splitfs.io/splitfs/injector-webhook/internal/inject"
-	"splitfs.io/splitfs/injector-webhook/internal/names"
 	"splitfs.io/splitfs/injector-webhook/internal/podhook"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // Options are the flags of the program.
@@ -95,7 +95,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.HealthAddress, "health-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", ":8080", "address of /metrics, 0 turns it off")
 	flags.DurationVar(&o.LookupTimeout, "lookup-timeout", 3*time.Second, "time for reading claims and classes of one pod; must be shorter than the webhook's timeoutSeconds")
-	flags.StringVar(&o.LibraryDelivery, "library-delivery", string(inject.CSI), "volume that brings the library into a pod: csi (an inline volume) or ephemeral (a generic ephemeral volume of class "+names.LibraryClass+", for clusters that forbid inline volumes)")
+	flags.StringVar(&o.LibraryDelivery, "library-delivery", string(inject.CSI), "volume that brings the library into a pod: csi (an inline volume) or ephemeral (a generic ephemeral volume of class "+contract.LibraryClass+", for clusters that forbid inline volumes)")
 	klogFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(klogFlags)
 	if err := klogFlags.Set("v", "2"); err != nil {

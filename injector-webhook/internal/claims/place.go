@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"splitfs.io/splitfs/injector-webhook/internal/names"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 var snapshotGroup = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
@@ -75,12 +75,12 @@ func (r *Resolver) nodeOfClaim(ctx context.Context, key client.ObjectKey) (strin
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume); err != nil {
 		return "", err
 	}
-	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.Driver || volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
+	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != contract.Driver || volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
 		return "", nil
 	}
 	for _, term := range volume.Spec.NodeAffinity.Required.NodeSelectorTerms {
 		for _, e := range term.MatchExpressions {
-			if e.Key == names.TopologyKey && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
+			if e.Key == contract.TopologyKey && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
 				return e.Values[0], nil
 			}
 		}
@@ -102,7 +102,7 @@ func (r *Resolver) nodeOfSnapshot(ctx context.Context, key client.ObjectKey) (st
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, content); err != nil {
 		return "", err
 	}
-	if driver, _, err := unstructured.NestedString(content.Object, "spec", "driver"); err != nil || driver != names.Driver {
+	if driver, _, err := unstructured.NestedString(content.Object, "spec", "driver"); err != nil || driver != contract.Driver {
 		return "", err
 	}
 	return content.GetLabels()[labelManagedBy], nil

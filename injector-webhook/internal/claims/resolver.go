@@ -15,8 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"splitfs.io/splitfs/injector-webhook/internal/modes"
-	"splitfs.io/splitfs/injector-webhook/internal/names"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // Kind is the answer for one volume.
@@ -35,7 +34,7 @@ const (
 type Verdict struct {
 	Kind Kind
 	// Mode of one of our volumes when the pod does not ask for another.
-	Mode modes.Mode
+	Mode contract.Mode
 	// Reason says, for Unknown, what is missing and what to do.
 	Reason string
 }
@@ -76,7 +75,7 @@ func (r *Resolver) Resolve(ctx context.Context, namespace string, volume *corev1
 		return r.resolveClaim(ctx, namespace, volume.PersistentVolumeClaim.ClaimName)
 	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:
 		// The claim will be made from the template after the pod: only the template can be judged.
-		return r.resolveSpec(ctx, "the claim template of volume "+modes.Name(volume.Name), &volume.Ephemeral.VolumeClaimTemplate.Spec)
+		return r.resolveSpec(ctx, "the claim template of volume "+contract.Name(volume.Name), &volume.Ephemeral.VolumeClaimTemplate.Spec)
 	}
 	return Verdict{Kind: Foreign}, nil
 }
@@ -157,10 +156,10 @@ func (r *Resolver) resolveSpec(ctx context.Context, what string, spec *corev1.Pe
 	if class == nil {
 		return Verdict{Kind: Unknown, Reason: what + " is not bound and " + missing}, nil
 	}
-	if class.Provisioner != names.Driver || isLibrary(class.Parameters) {
+	if class.Provisioner != contract.Driver || isLibrary(class.Parameters) {
 		return Verdict{Kind: Foreign}, nil
 	}
-	mode, err := parseMode(class.Parameters, fmt.Sprintf("parameter %q of StorageClass %q", names.ParameterMode, class.Name))
+	mode, err := parseMode(class.Parameters, fmt.Sprintf("parameter %q of StorageClass %q", contract.ParameterMode, class.Name))
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -179,12 +178,12 @@ func (r *Resolver) resolveSpec(ctx context.Context, what string, spec *corev1.Pe
 // attributesClass returns the mode that a volume will be made with by its VolumeAttributesClass, "" when that says nothing, or why it
 // cannot be told. These classes are few and asked for only until a volume is bound, so they are read from the API server; one that does
 // not know them has none.
-func (r *Resolver) attributesClass(ctx context.Context, name *string) (mode modes.Mode, missing string, err error) {
+func (r *Resolver) attributesClass(ctx context.Context, name *string) (mode contract.Mode, missing string, err error) {
 	if name == nil || *name == "" {
 		return "", "", nil
 	}
 	if !canExist(*name) {
-		return "", "its VolumeAttributesClass " + modes.Name(*name) + " cannot exist", nil
+		return "", "its VolumeAttributesClass " + contract.Name(*name) + " cannot exist", nil
 	}
 	class := &storagev1.VolumeAttributesClass{}
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: *name}, class); apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
@@ -192,10 +191,10 @@ func (r *Resolver) attributesClass(ctx context.Context, name *string) (mode mode
 	} else if err != nil {
 		return "", "", fmt.Errorf("read VolumeAttributesClass %q: %w", *name, err)
 	}
-	if _, says := class.Parameters[names.ParameterMode]; !says {
+	if _, says := class.Parameters[contract.ParameterMode]; !says {
 		return "", "", nil
 	}
-	mode, err = parseMode(class.Parameters, fmt.Sprintf("parameter %q of VolumeAttributesClass %q", names.ParameterMode, class.Name))
+	mode, err = parseMode(class.Parameters, fmt.Sprintf("parameter %q of VolumeAttributesClass %q", contract.ParameterMode, class.Name))
 	return mode, "", err
 }
 
@@ -209,24 +208,24 @@ func (r *Resolver) resolveVolume(ctx context.Context, name string) (verdict Verd
 		}
 		return Verdict{}, false, fmt.Errorf("read PersistentVolume %q: %w", name, err)
 	}
-	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.Driver || isLibrary(volume.Spec.CSI.VolumeAttributes) {
+	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != contract.Driver || isLibrary(volume.Spec.CSI.VolumeAttributes) {
 		return Verdict{Kind: Foreign}, true, nil
 	}
-	if changed, ok := volume.Annotations[names.AnnotationVolumeMode]; ok {
-		mode, err := parseMode(map[string]string{names.ParameterMode: changed}, fmt.Sprintf("annotation %q of PersistentVolume %q", names.AnnotationVolumeMode, name))
+	if changed, ok := volume.Annotations[contract.AnnotationVolumeMode]; ok {
+		mode, err := parseMode(map[string]string{contract.ParameterMode: changed}, fmt.Sprintf("annotation %q of PersistentVolume %q", contract.AnnotationVolumeMode, name))
 		return Verdict{Kind: Ours, Mode: mode}, true, err
 	}
-	if _, said := volume.Spec.CSI.VolumeAttributes[names.ParameterMode]; !said && volume.Spec.StorageClassName != "" {
+	if _, said := volume.Spec.CSI.VolumeAttributes[contract.ParameterMode]; !said && volume.Spec.StorageClassName != "" {
 		class, _, err := r.class(ctx, &volume.Spec.StorageClassName)
 		if err != nil {
 			return Verdict{}, false, err
 		}
-		if class != nil && class.Provisioner == names.Driver {
-			mode, err := parseMode(class.Parameters, fmt.Sprintf("parameter %q of StorageClass %q", names.ParameterMode, class.Name))
+		if class != nil && class.Provisioner == contract.Driver {
+			mode, err := parseMode(class.Parameters, fmt.Sprintf("parameter %q of StorageClass %q", contract.ParameterMode, class.Name))
 			return Verdict{Kind: Ours, Mode: mode}, true, err
 		}
 	}
-	mode, err := parseMode(volume.Spec.CSI.VolumeAttributes, fmt.Sprintf("volume attribute %q of PersistentVolume %q", names.ParameterMode, name))
+	mode, err := parseMode(volume.Spec.CSI.VolumeAttributes, fmt.Sprintf("volume attribute %q of PersistentVolume %q", contract.ParameterMode, name))
 	return Verdict{Kind: Ours, Mode: mode}, true, err
 }
 
@@ -239,7 +238,7 @@ func (r *Resolver) class(ctx context.Context, name *string) (*storagev1.StorageC
 		return nil, "asks for no StorageClass; wait until it is bound to a volume, then create the pod", nil
 	}
 	if !canExist(*name) {
-		return nil, "its StorageClass " + modes.Name(*name) + " cannot exist", nil
+		return nil, "its StorageClass " + contract.Name(*name) + " cannot exist", nil
 	}
 	class := &storagev1.StorageClass{}
 	if _, err := r.get(ctx, client.ObjectKey{Name: *name}, class); err != nil {
@@ -293,15 +292,15 @@ func (r *Resolver) get(ctx context.Context, key client.ObjectKey, object client.
 
 // isLibrary says whether a class or volume of the driver only shows the library: nothing in it is to be served by the library.
 func isLibrary(values map[string]string) bool {
-	return values[names.VolumeKindAttribute] == names.VolumeKindLibrary
+	return values[contract.VolumeKindAttribute] == contract.VolumeKindLibrary
 }
 
-func parseMode(values map[string]string, what string) (modes.Mode, error) {
-	value, ok := values[names.ParameterMode]
+func parseMode(values map[string]string, what string) (contract.Mode, error) {
+	value, ok := values[contract.ParameterMode]
 	if !ok {
-		return modes.Default, nil
+		return contract.Default, nil
 	}
-	mode, err := modes.Parse(value)
+	mode, err := contract.ParseMode(value)
 	if err != nil {
 		return "", &InvalidError{Message: fmt.Sprintf("%s: %v", what, err)}
 	}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"splitfs.io/splitfs/injector-webhook/internal/modes"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 const ours = "csi.splitfs.io"
@@ -121,7 +121,7 @@ func TestResolve(t *testing.T) {
 		cached, live []client.Object
 		volume       *corev1.Volume
 		want         Kind
-		mode         modes.Mode
+		mode         contract.Mode
 		reason       string
 		liveGets     int
 	}{

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"splitfs.io/splitfs/injector-webhook/internal/names"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 var stripManagedFields = cache.TransformStripManagedFields()
@@ -33,18 +33,18 @@ func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 
 func trimVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	kept := &corev1.PersistentVolume{ObjectMeta: trimMeta(&pv.ObjectMeta)}
-	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != names.Driver {
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != contract.Driver {
 		return kept
 	}
-	if mode, changed := pv.Annotations[names.AnnotationVolumeMode]; changed {
-		metav1.SetMetaDataAnnotation(&kept.ObjectMeta, names.AnnotationVolumeMode, mode)
+	if mode, changed := pv.Annotations[contract.AnnotationVolumeMode]; changed {
+		metav1.SetMetaDataAnnotation(&kept.ObjectMeta, contract.AnnotationVolumeMode, mode)
 	}
 	kept.Spec.StorageClassName = pv.Spec.StorageClassName
 	if ref := pv.Spec.ClaimRef; ref != nil {
 		kept.Spec.ClaimRef = &corev1.ObjectReference{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
 	}
-	kept.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: names.Driver}
-	for _, key := range []string{names.ParameterMode, names.VolumeKindAttribute} {
+	kept.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: contract.Driver}
+	for _, key := range []string{contract.ParameterMode, contract.VolumeKindAttribute} {
 		if value, said := pv.Spec.CSI.VolumeAttributes[key]; said {
 			if kept.Spec.CSI.VolumeAttributes == nil {
 				kept.Spec.CSI.VolumeAttributes = map[string]string{}

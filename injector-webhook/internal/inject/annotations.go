@@ -9,16 +9,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"splitfs.io/splitfs/injector-webhook/internal/modes"
-	"splitfs.io/splitfs/injector-webhook/internal/names"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // Wishes is what the annotations of a pod ask for.
 type Wishes struct {
 	// OptOut: the pod wants to be left alone; nothing else in it was looked at.
 	OptOut bool
-	mode   wish[modes.Mode]
-	fsync  wish[modes.Fsync]
+	mode   wish[contract.Mode]
+	fsync  wish[contract.Fsync]
 	// Warnings name annotations that have no effect.
 	Warnings []string
 }
@@ -34,8 +33,8 @@ type wish[T ~string] struct {
 
 func newWishes() *Wishes {
 	return &Wishes{
-		mode:  wish[modes.Mode]{annotation: names.AnnotationMode, parse: modes.Parse, containers: map[string]modes.Mode{}},
-		fsync: wish[modes.Fsync]{annotation: names.AnnotationFsync, parse: modes.ParseFsync, containers: map[string]modes.Fsync{}},
+		mode:  wish[contract.Mode]{annotation: contract.AnnotationMode, parse: contract.ParseMode, containers: map[string]contract.Mode{}},
+		fsync: wish[contract.Fsync]{annotation: contract.AnnotationFsync, parse: contract.ParseFsync, containers: map[string]contract.Fsync{}},
 	}
 }
 
@@ -75,7 +74,7 @@ func (w *wish[T]) read(pod *corev1.Pod, key, value string) (taken bool, err erro
 }
 
 // withoutEffect warns of annotations for containers that are not injected.
-func (w *wish[T]) withoutEffect(injected map[string]map[string]modes.Mode) []string {
+func (w *wish[T]) withoutEffect(injected map[string]map[string]contract.Mode) []string {
 	var warnings []string
 	for name := range w.containers {
 		if _, ok := injected[name]; !ok {
@@ -93,20 +92,20 @@ func (w *Wishes) AsksForMode() bool { return w.mode.pod != "" || len(w.mode.cont
 // give the application less than it asked for.
 func ReadWishes(pod *corev1.Pod) (*Wishes, error) {
 	wishes := newWishes()
-	if value, ok := pod.Annotations[names.AnnotationInject]; ok {
+	if value, ok := pod.Annotations[contract.AnnotationInject]; ok {
 		switch value {
 		case "false":
 			return &Wishes{OptOut: true}, nil
 		case "true":
 		default:
 			return nil, denied(ReasonAnnotation, "annotation %s: %s is not allowed; allowed are \"true\" (the default) and \"false\" (leave this pod alone)",
-				names.AnnotationInject, modes.Quote(value))
+				contract.AnnotationInject, contract.Quote(value))
 		}
 	}
 	// In a fixed order, so that the same pod always gets the same message.
 	keys := make([]string, 0, len(pod.Annotations))
 	for key := range pod.Annotations {
-		if strings.HasPrefix(key, names.AnnotationPrefix) {
+		if strings.HasPrefix(key, contract.AnnotationPrefix) {
 			keys = append(keys, key)
 		}
 	}
@@ -120,15 +119,15 @@ func ReadWishes(pod *corev1.Pod) (*Wishes, error) {
 }
 
 // maxAnnotationName is Kubernetes' limit: our prefix, and 63 bytes behind its slash.
-const maxAnnotationName = len(names.AnnotationPrefix) + 63
+const maxAnnotationName = len(contract.AnnotationPrefix) + 63
 
 func (w *Wishes) read(pod *corev1.Pod, key, value string) error {
-	if key == names.AnnotationInject || key == names.AnnotationStatus {
+	if key == contract.AnnotationInject || key == contract.AnnotationStatus {
 		return nil
 	}
-	if key == names.AnnotationUnserved {
+	if key == contract.AnnotationUnserved {
 		// The node goes by it. Here it is only kept from being misspelt.
-		if _, err := modes.ParseUnserved(value); err != nil {
+		if _, err := contract.ParseUnserved(value); err != nil {
 			return denied(ReasonAnnotation, "annotation %s: %v", key, err)
 		}
 		return nil
@@ -140,7 +139,7 @@ func (w *Wishes) read(pod *corev1.Pod, key, value string) error {
 		return err
 	}
 	w.Warnings = append(w.Warnings, fmt.Sprintf("annotation %s has no meaning; SplitFS knows %s, %s, %s and %s, the first two also with .<container>",
-		modes.Quote(key), names.AnnotationMode, names.AnnotationFsync, names.AnnotationUnserved, names.AnnotationInject))
+		contract.Quote(key), contract.AnnotationMode, contract.AnnotationFsync, contract.AnnotationUnserved, contract.AnnotationInject))
 	return nil
 }
 
@@ -159,7 +158,7 @@ func containerNames(pod *corev1.Pod) string {
 			if len(list) == maxListedNames {
 				return strings.Join(list, ", ") + ", ..."
 			}
-			list = append(list, strings.Trim(modes.Name(containers[i].Name), `"`))
+			list = append(list, strings.Trim(contract.Name(containers[i].Name), `"`))
 		}
 	}
 	return strings.Join(list, ", ")

@@ -9,9 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"splitfs.io/splitfs/injector-webhook/internal/modes"
-	"splitfs.io/splitfs/injector-webhook/internal/names"
 	"splitfs.io/splitfs/injector-webhook/internal/patch"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // envEditor changes the variables of one container in the document and in its own copy, so that indices stay right.
@@ -67,15 +66,15 @@ func (e *envEditor) rename(i int, name string) error {
 
 // setFsync sets SPLITFS_FSYNC when the annotations say something of it, and returns what the container has then. What the pod's
 // author set in the container by hand counts otherwise.
-func (e *envEditor) setFsync(wish modes.Fsync) (modes.Fsync, error) {
-	i := e.last(names.EnvFsync)
+func (e *envEditor) setFsync(wish contract.Fsync) (contract.Fsync, error) {
+	i := e.last(contract.EnvFsync)
 	switch {
-	case i < 0 && wish != modes.Record:
-		return modes.Visible, nil
+	case i < 0 && wish != contract.Record:
+		return contract.Visible, nil
 	case wish == "":
-		return modes.Fsync(e.vars[i].Value), nil
+		return contract.Fsync(e.vars[i].Value), nil
 	}
-	_, err := e.set(names.EnvFsync, string(wish))
+	_, err := e.set(contract.EnvFsync, string(wish))
 	return wish, err
 }
 
@@ -105,22 +104,22 @@ func (e *envEditor) set(name, value string) (replaced bool, err error) {
 // turn out to be absent, an empty SPLITFS_LD_PRELOAD is set first: kubelet skips an optional source that is absent and keeps
 // what was set before it. The dynamic linkers of glibc and musl both ignore empty elements.
 func (e *envEditor) mergePreload(envFrom []corev1.EnvFromSource) error {
-	i := e.last(names.EnvPreload)
+	i := e.last(contract.EnvPreload)
 	if i >= 0 && (e.vars[i].ValueFrom == nil || e.vars[i].Value != "") {
 		return e.extendPreload(i)
 	}
 	sources := preloadSources(envFrom)
 	if i < 0 && len(sources) == 0 {
-		return e.add(corev1.EnvVar{Name: names.EnvPreload, Value: names.LibraryPath})
+		return e.add(corev1.EnvVar{Name: contract.EnvPreload, Value: contract.LibraryPath})
 	}
-	original := e.freeName(names.EnvPreloadOriginal)
+	original := e.freeName(contract.EnvPreloadOriginal)
 	defaults := []corev1.EnvVar{{Name: original}}
 	switch {
 	case i >= 0 && !mayBeAbsent(e.vars[i].ValueFrom):
 		defaults = nil
-	case i >= 0 && e.lastBefore(names.EnvPreload, i) >= 0:
+	case i >= 0 && e.lastBefore(contract.EnvPreload, i) >= 0:
 		// The entry hides an earlier one, which counts again when the source is absent.
-		defaults[0].Value = "$(" + names.EnvPreload + ")"
+		defaults[0].Value = "$(" + contract.EnvPreload + ")"
 	default:
 		for _, source := range sources {
 			defaults = append(defaults, corev1.EnvVar{Name: original, ValueFrom: source})
@@ -142,20 +141,20 @@ func (e *envEditor) mergePreload(envFrom []corev1.EnvFromSource) error {
 		}
 		place++
 	}
-	return e.insert(place, corev1.EnvVar{Name: names.EnvPreload, Value: "$(" + original + "):" + names.LibraryPath})
+	return e.insert(place, corev1.EnvVar{Name: contract.EnvPreload, Value: "$(" + original + "):" + contract.LibraryPath})
 }
 
 // extendPreload adds the library to a list in plain text. Elements are compared whole: "/opt/splitfs/libsplit.so.old" is another.
 func (e *envEditor) extendPreload(i int) error {
 	value := e.vars[i].Value
-	elements := strings.FieldsFunc(value, func(r rune) bool { return r == ':' || r == ' ' })
+	elements := contract.PreloadElements(value)
 	switch {
-	case slices.Contains(elements, names.LibraryPath):
+	case slices.Contains(elements, contract.LibraryPath):
 		return nil
 	case len(elements) == 0:
-		return e.setValue(i, names.LibraryPath)
+		return e.setValue(i, contract.LibraryPath)
 	}
-	return e.setValue(i, value+":"+names.LibraryPath)
+	return e.setValue(i, value+":"+contract.LibraryPath)
 }
 
 // freeName returns a variable name the container does not use yet.
@@ -173,7 +172,7 @@ func preloadSources(envFrom []corev1.EnvFromSource) []*corev1.EnvVarSource {
 	optional := true
 	var sources []*corev1.EnvVarSource
 	for i := range envFrom {
-		key, ok := strings.CutPrefix(names.EnvPreload, envFrom[i].Prefix)
+		key, ok := strings.CutPrefix(contract.EnvPreload, envFrom[i].Prefix)
 		if !ok || key == "" {
 			continue
 		}

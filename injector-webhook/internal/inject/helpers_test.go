@@ -14,11 +14,11 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"splitfs.io/splitfs/injector-webhook/internal/modes"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // ownVolumes are the volumes of the test pods that are ours; "other" never is.
-var ownVolumes = map[string]modes.Mode{"data": modes.Strict, "cache": modes.Posix}
+var ownVolumes = map[string]contract.Mode{"data": contract.Strict, "cache": contract.Posix}
 
 func rawPod(t *testing.T, text string) []byte {
 	t.Helper()

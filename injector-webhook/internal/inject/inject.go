@@ -10,9 +10,8 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 
-	"splitfs.io/splitfs/injector-webhook/internal/modes"
-	"splitfs.io/splitfs/injector-webhook/internal/names"
 	"splitfs.io/splitfs/injector-webhook/internal/patch"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // Result is the outcome for one pod.
@@ -24,13 +23,13 @@ type Result struct {
 
 // Pod computes the patch for a pod. volumes maps the names of the pod's volumes that are ours to their own modes. Running it on
 // its own result changes nothing.
-func Pod(raw []byte, pod *corev1.Pod, wishes *Wishes, volumes map[string]modes.Mode, delivery Delivery) (*Result, error) {
+func Pod(raw []byte, pod *corev1.Pod, wishes *Wishes, volumes map[string]contract.Mode, delivery Delivery) (*Result, error) {
 	doc, err := patch.Parse(raw)
 	if err != nil {
 		return nil, err
 	}
 	m := &mutation{doc: doc, pod: pod, wishes: wishes, volumes: volumes,
-		status: Status{Containers: map[string]map[string]modes.Mode{}, Fsync: map[string]modes.Fsync{}}}
+		status: Status{Containers: map[string]map[string]contract.Mode{}, Fsync: map[string]contract.Fsync{}}}
 	m.libraryVolume, m.libraryIndex = findLibraryVolume(pod)
 	for _, list := range []struct {
 		member     string
@@ -80,14 +79,14 @@ func setStatus(doc *patch.Document, status *Status) error {
 	if err := doc.EnsureObject("metadata", "annotations"); err != nil {
 		return err
 	}
-	return doc.Set(text, "metadata", "annotations", names.AnnotationStatus)
+	return doc.Set(text, "metadata", "annotations", contract.AnnotationStatus)
 }
 
 type mutation struct {
 	doc     *patch.Document
 	pod     *corev1.Pod
 	wishes  *Wishes
-	volumes map[string]modes.Mode
+	volumes map[string]contract.Mode
 
 	// libraryVolume is the name of the library's volume, libraryIndex its place in the pod or -1 when it has to be added.
 	libraryVolume string
@@ -99,7 +98,7 @@ type mutation struct {
 
 // container gives one container what it needs, if it mounts one of our volumes.
 func (m *mutation) container(at []any, c *corev1.Container) error {
-	var entries []entry
+	var served []contract.Served
 	for i := range c.VolumeMounts {
 		mount := &c.VolumeMounts[i]
 		volumeMode, ours := m.volumes[mount.Name]
@@ -110,9 +109,9 @@ func (m *mutation) container(at []any, c *corev1.Container) error {
 		if err != nil {
 			return err
 		}
-		entries = append(entries, entry{path: mountPath, mode: m.wishes.mode.of(c.Name, volumeMode)})
+		served = append(served, contract.Served{Mode: m.wishes.mode.of(c.Name, volumeMode), Path: mountPath, Agents: contract.AgentsDir})
 	}
-	if len(entries) == 0 {
+	if len(served) == 0 {
 		return nil
 	}
 	if err := m.mounts(at, c); err != nil {
@@ -120,26 +119,26 @@ func (m *mutation) container(at []any, c *corev1.Container) error {
 	}
 	env := &envEditor{doc: m.doc, path: append(at[:len(at):len(at)], "env"), vars: c.Env}
 	if err := env.mergePreload(c.EnvFrom); err != nil {
-		return fmt.Errorf("container %s: %w", modes.Name(c.Name), err)
+		return fmt.Errorf("container %s: %w", contract.Name(c.Name), err)
 	}
-	replaced, err := env.set(names.EnvConfig, configValue(entries))
+	replaced, err := env.set(contract.EnvConfig, contract.Config(served))
 	if err != nil {
-		return fmt.Errorf("container %s: %w", modes.Name(c.Name), err)
+		return fmt.Errorf("container %s: %w", contract.Name(c.Name), err)
 	}
 	if replaced {
 		m.warnings = append(m.warnings, fmt.Sprintf("container %s: %s is set by the injector, the value it had was replaced; use annotation %s to choose a mode",
-			modes.Name(c.Name), names.EnvConfig, names.AnnotationMode))
+			contract.Name(c.Name), contract.EnvConfig, contract.AnnotationMode))
 	}
 	fsync, err := env.setFsync(m.wishes.fsync.of(c.Name, ""))
 	if err != nil {
-		return fmt.Errorf("container %s: %w", modes.Name(c.Name), err)
+		return fmt.Errorf("container %s: %w", contract.Name(c.Name), err)
 	}
-	if fsync == modes.Record {
+	if fsync == contract.Record {
 		m.status.Fsync[c.Name] = fsync
 	}
-	modesByPath := make(map[string]modes.Mode, len(entries))
-	for _, e := range entries {
-		modesByPath[e.path] = e.mode
+	modesByPath := make(map[string]contract.Mode, len(served))
+	for _, e := range served {
+		modesByPath[e.Path] = e.Mode
 	}
 	m.status.Containers[c.Name] = modesByPath
 	return nil

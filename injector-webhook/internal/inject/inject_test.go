@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/pod-security-admission/api"
 
-	"splitfs.io/splitfs/injector-webhook/internal/modes"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 func lastEnv(c *corev1.Container, name string) (string, bool) {
@@ -81,7 +81,7 @@ func TestInjectsExactlyTheContainersThatMountOurVolumes(t *testing.T) {
 	if err := json.Unmarshal([]byte(pod.Annotations["splitfs.io/status"]), &status); err != nil {
 		t.Fatalf("status annotation: %v", err)
 	}
-	wantStatus := Status{Injected: true, Containers: map[string]map[string]modes.Mode{
+	wantStatus := Status{Injected: true, Containers: map[string]map[string]contract.Mode{
 		"setup": {"/init": "strict"}, "sidecar": {"/data": "sync"}, "app": {"/data": "strict", "/cache": "posix"},
 	}}
 	if !reflect.DeepEqual(status, wantStatus) {

@@ -8,8 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"splitfs.io/splitfs/injector-webhook/internal/modes"
-	"splitfs.io/splitfs/injector-webhook/internal/names"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // Delivery is the kind of volume that brings the library into a pod, by the name of its source in the pod.
@@ -18,7 +17,7 @@ type Delivery string
 const (
 	// CSI is an inline volume: nothing but the pod is needed, and it is there as soon as the pod is on its node.
 	CSI Delivery = "csi"
-	// Ephemeral is a generic ephemeral volume of the class names.LibraryClass, for clusters that forbid inline volumes: Kubernetes
+	// Ephemeral is a generic ephemeral volume of the class contract.LibraryClass, for clusters that forbid inline volumes: Kubernetes
 	// makes a claim and a PersistentVolume for each pod.
 	Ephemeral Delivery = "ephemeral"
 )
@@ -28,13 +27,13 @@ func ParseDelivery(s string) (Delivery, error) {
 	if d := Delivery(s); d == CSI || d == Ephemeral {
 		return d, nil
 	}
-	return "", fmt.Errorf("%s is no way to deliver the library; allowed are %s (an inline volume) and %s (a generic ephemeral volume)", modes.Quote(s), CSI, Ephemeral)
+	return "", fmt.Errorf("%s is no way to deliver the library; allowed are %s (an inline volume) and %s (a generic ephemeral volume)", contract.Quote(s), CSI, Ephemeral)
 }
 
 // source is the volume that a pod gets.
 func (d Delivery) source() corev1.VolumeSource {
 	if d == Ephemeral {
-		class := names.LibraryClass
+		class := contract.LibraryClass
 		return corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
 			Spec: corev1.PersistentVolumeClaimSpec{
 				StorageClassName: &class,
@@ -47,7 +46,7 @@ func (d Delivery) source() corev1.VolumeSource {
 	// Not read-only, kubelet would try to change ownership inside it.
 	readOnly := true
 	return corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
-		Driver: names.Driver, ReadOnly: &readOnly, VolumeAttributes: map[string]string{names.VolumeKindAttribute: names.VolumeKindLibrary},
+		Driver: contract.Driver, ReadOnly: &readOnly, VolumeAttributes: map[string]string{contract.VolumeKindAttribute: contract.VolumeKindLibrary},
 	}}
 }
 
@@ -56,10 +55,10 @@ func (d Delivery) source() corev1.VolumeSource {
 func isLibrary(volume *corev1.Volume) bool {
 	switch {
 	case volume.CSI != nil:
-		return volume.CSI.Driver == names.Driver && volume.CSI.VolumeAttributes[names.VolumeKindAttribute] == names.VolumeKindLibrary
+		return volume.CSI.Driver == contract.Driver && volume.CSI.VolumeAttributes[contract.VolumeKindAttribute] == contract.VolumeKindLibrary
 	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:
 		class := volume.Ephemeral.VolumeClaimTemplate.Spec.StorageClassName
-		return class != nil && *class == names.LibraryClass
+		return class != nil && *class == contract.LibraryClass
 	}
 	return false
 }
@@ -74,9 +73,9 @@ func findLibraryVolume(pod *corev1.Pod) (string, int) {
 		}
 		taken[volume.Name] = true
 	}
-	name := names.LibraryVolume
+	name := contract.LibraryVolume
 	for n := 1; taken[name]; n++ {
-		name = fmt.Sprintf("%s-%d", names.LibraryVolume, n)
+		name = fmt.Sprintf("%s-%d", contract.LibraryVolume, n)
 	}
 	return name, -1
 }

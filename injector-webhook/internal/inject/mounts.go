@@ -9,26 +9,25 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"splitfs.io/splitfs/injector-webhook/internal/modes"
-	"splitfs.io/splitfs/injector-webhook/internal/names"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // mounts adds the mounts of the library's volume to a container, or refuses a container whose own leave no room for them: the directory with
 // the library, and, for programs that the container's variables do not reach, the files by which they find it.
 func (m *mutation) mounts(at []any, c *corev1.Container) error {
 	wanted := []corev1.VolumeMount{
-		{Name: m.libraryVolume, MountPath: names.LibraryDir, ReadOnly: true},
-		{Name: m.libraryVolume, MountPath: names.ConfigFile, SubPath: path.Join(names.ConfigSubPath, c.Name), ReadOnly: true},
-		{Name: m.libraryVolume, MountPath: names.PreloadFile, SubPath: names.PreloadSubPath, ReadOnly: true},
+		{Name: m.libraryVolume, MountPath: contract.LibraryDir, ReadOnly: true},
+		{Name: m.libraryVolume, MountPath: contract.ConfigFile, SubPath: path.Join(contract.ConfigSubPath, c.Name), ReadOnly: true},
+		{Name: m.libraryVolume, MountPath: contract.PreloadFile, SubPath: contract.PreloadSubPath, ReadOnly: true},
 	}
 	there := map[string]bool{}
 	for i := range c.VolumeMounts {
 		mount := &c.VolumeMounts[i]
 		where := path.Clean("/" + mount.MountPath)
-		if mount.Name == m.libraryVolume && m.libraryIndex >= 0 && (where == names.LibraryDir || where == names.ConfigFile || where == names.PreloadFile) {
+		if mount.Name == m.libraryVolume && m.libraryIndex >= 0 && (where == contract.LibraryDir || where == contract.ConfigFile || where == contract.PreloadFile) {
 			there[where] = true
 			if err := m.doc.Set(true, append(at[:len(at):len(at)], "volumeMounts", i, "readOnly")...); err != nil {
-				return fmt.Errorf("container %s: change mount: %w", modes.Name(c.Name), err)
+				return fmt.Errorf("container %s: change mount: %w", contract.Name(c.Name), err)
 			}
 			continue
 		}
@@ -36,10 +35,10 @@ func (m *mutation) mounts(at []any, c *corev1.Container) error {
 			return err
 		}
 		// What the container mounts at or around the dynamic linker's file is its own business.
-		if where == names.PreloadFile || where == path.Dir(names.PreloadFile) {
-			there[names.PreloadFile] = true
+		if where == contract.PreloadFile || where == path.Dir(contract.PreloadFile) {
+			there[contract.PreloadFile] = true
 			m.warnings = append(m.warnings, fmt.Sprintf("container %s mounts volume %s at %s, so SplitFS does not put its %s there: programs that lose LD_PRELOAD run without the library",
-				modes.Name(c.Name), modes.Name(mount.Name), modes.Quote(mount.MountPath), names.PreloadFile))
+				contract.Name(c.Name), contract.Name(mount.Name), contract.Quote(mount.MountPath), contract.PreloadFile))
 		}
 	}
 	count := len(c.VolumeMounts)
@@ -48,7 +47,7 @@ func (m *mutation) mounts(at []any, c *corev1.Container) error {
 			continue
 		}
 		if err := m.doc.Insert(mount, append(at[:len(at):len(at)], "volumeMounts", count)...); err != nil {
-			return fmt.Errorf("container %s: add mount: %w", modes.Name(c.Name), err)
+			return fmt.Errorf("container %s: add mount: %w", contract.Name(c.Name), err)
 		}
 		count++
 	}
@@ -58,12 +57,12 @@ func (m *mutation) mounts(at []any, c *corev1.Container) error {
 // leavesRoom refuses a mount of a container's own where the library has to be.
 func leavesRoom(c *corev1.Container, mount *corev1.VolumeMount, where string) error {
 	switch {
-	case where == names.LibraryDir, strings.HasPrefix(where, names.LibraryDir+"/"):
+	case where == contract.LibraryDir, strings.HasPrefix(where, contract.LibraryDir+"/"):
 		return denied(ReasonConflict, "container %s mounts volume %s at %s, where SplitFS puts its library; choose a mountPath outside %s or set annotation %s: \"false\"",
-			modes.Name(c.Name), modes.Name(mount.Name), modes.Quote(mount.MountPath), names.LibraryDir, names.AnnotationInject)
-	case where == path.Dir(names.LibraryDir) && mount.ReadOnly:
+			contract.Name(c.Name), contract.Name(mount.Name), contract.Quote(mount.MountPath), contract.LibraryDir, contract.AnnotationInject)
+	case where == path.Dir(contract.LibraryDir) && mount.ReadOnly:
 		return denied(ReasonConflict, "container %s mounts volume %s read-only at %s, so that %s cannot be created in it; choose another mountPath or set annotation %s: \"false\"",
-			modes.Name(c.Name), modes.Name(mount.Name), modes.Quote(mount.MountPath), names.LibraryDir, names.AnnotationInject)
+			contract.Name(c.Name), contract.Name(mount.Name), contract.Quote(mount.MountPath), contract.LibraryDir, contract.AnnotationInject)
 	}
 	return nil
 }

@@ -6,16 +6,16 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"splitfs.io/splitfs/injector-webhook/internal/modes"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // Status is what the annotation splitfs.io/status says.
 type Status struct {
 	Injected bool `json:"injected"`
 	// Containers maps a container's name and a mount path in it to the mode.
-	Containers map[string]map[string]modes.Mode `json:"containers,omitempty"`
+	Containers map[string]map[string]contract.Mode `json:"containers,omitempty"`
 	// Fsync names the containers whose fsync does not show the bytes to programs without the library.
-	Fsync map[string]modes.Fsync `json:"fsync,omitempty"`
+	Fsync map[string]contract.Fsync `json:"fsync,omitempty"`
 	// Reason says why nothing was injected although it might have been expected.
 	Reason string `json:"reason,omitempty"`
 }

@@ -22,8 +22,7 @@ import (
 
 	"splitfs.io/splitfs/injector-webhook/internal/claims"
 	"splitfs.io/splitfs/injector-webhook/internal/inject"
-	"splitfs.io/splitfs/injector-webhook/internal/modes"
-	"splitfs.io/splitfs/injector-webhook/internal/names"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 // Path is where the webhook is served.
@@ -108,7 +107,7 @@ func (h *Handler) handle(ctx context.Context, req *admission.Request) (admission
 	}
 	if len(undecided) > 0 && wishes.AsksForMode() {
 		return admission.Response{}, &inject.DeniedError{Reason: inject.ReasonClaim, Message: fmt.Sprintf(
-			"the pod asks for a mode (annotation %s), but whether its volume is a SplitFS volume cannot be known yet: %s", names.AnnotationMode, undecided[0])}
+			"the pod asks for a mode (annotation %s), but whether its volume is a SplitFS volume cannot be known yet: %s", contract.AnnotationMode, undecided[0])}
 	}
 	result, err := h.mutate(req, pod, wishes, ours, undecided)
 	if err != nil {
@@ -124,7 +123,7 @@ func (h *Handler) handle(ctx context.Context, req *admission.Request) (admission
 		warnings = append(warnings, warning)
 	}
 	if len(ours) == 0 && wishes.AsksForMode() {
-		warnings = append(warnings, fmt.Sprintf("annotation %s has no effect: no container mounts a SplitFS volume", names.AnnotationMode))
+		warnings = append(warnings, fmt.Sprintf("annotation %s has no effect: no container mounts a SplitFS volume", contract.AnnotationMode))
 	}
 	for _, reason := range undecided {
 		warnings = append(warnings, "not served by SplitFS: "+reason)
@@ -136,10 +135,10 @@ func (h *Handler) handle(ctx context.Context, req *admission.Request) (admission
 // decode reads the pod. The webhook's rules let nothing else through; whoever calls us without them gets a clear answer.
 func decode(req *admission.Request) (*corev1.Pod, error) {
 	if req.Kind != (metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}) || req.SubResource != "" {
-		return nil, badRequest("expected a v1 Pod, got %s; the webhook must be registered for pods only", modes.Quote(req.Kind.Kind))
+		return nil, badRequest("expected a v1 Pod, got %s; the webhook must be registered for pods only", contract.Quote(req.Kind.Kind))
 	}
 	if req.Operation != admissionv1.Create {
-		return nil, badRequest("expected operation CREATE, got %s", modes.Quote(string(req.Operation)))
+		return nil, badRequest("expected operation CREATE, got %s", contract.Quote(string(req.Operation)))
 	}
 	if req.Namespace == "" {
 		return nil, badRequest("the request names no namespace")
@@ -153,9 +152,9 @@ func decode(req *admission.Request) (*corev1.Pod, error) {
 }
 
 // judge looks at each volume that a container mounts: which are ours, and why some cannot be judged.
-func (h *Handler) judge(ctx context.Context, namespace string, pod *corev1.Pod) (ours map[string]modes.Mode, undecided []string, err error) {
+func (h *Handler) judge(ctx context.Context, namespace string, pod *corev1.Pod) (ours map[string]contract.Mode, undecided []string, err error) {
 	mounted := mountedVolumes(pod)
-	ours = map[string]modes.Mode{}
+	ours = map[string]contract.Mode{}
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
 		if !claims.IsCandidate(volume) || !mounted.Has(volume.Name) {
@@ -210,7 +209,7 @@ func mountedVolumes(pod *corev1.Pod) sets.Set[string] {
 	return mounted
 }
 
-func (h *Handler) mutate(req *admission.Request, pod *corev1.Pod, wishes *inject.Wishes, ours map[string]modes.Mode, undecided []string) (*inject.Result, error) {
+func (h *Handler) mutate(req *admission.Request, pod *corev1.Pod, wishes *inject.Wishes, ours map[string]contract.Mode, undecided []string) (*inject.Result, error) {
 	switch {
 	case len(ours) > 0:
 		return inject.Pod(req.Object.Raw, pod, wishes, ours, h.Delivery)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package names holds the names that the injector shares with its users, with the CSI driver and with the preload library. They
-// are the contract of docs/architecture.md; nothing here has behaviour.
-package names
+// Package contract has what the CSI driver, the injector and the preload library have to agree on, and users see: modes, annotations,
+// parameters, what a container's environment says. docs/architecture.md describes it.
+package contract
 
 const (
-	// Driver is the CSI driver whose volumes are served by the library, and StorageClass.provisioner of our classes.
+	// Driver is the CSI driver whose volumes are served by the library: the provisioner of StorageClasses, the driver of inline volumes.
 	Driver = "csi.splitfs.io"
 
 	// TopologyKey is the label of nodes that names the node, for volumes that are on one.
@@ -17,15 +17,20 @@ const (
 	AnnotationMode = AnnotationPrefix + "mode"
 	// AnnotationFsync says what fsync does in all containers of a pod.
 	AnnotationFsync = AnnotationPrefix + "fsync"
-	// AnnotationInject set to "false" keeps the injector away from a pod.
+	// AnnotationInject set to "false" keeps the injector away from a pod; it is a label of pods and namespaces, too.
 	AnnotationInject = AnnotationPrefix + "inject"
 	// AnnotationUnserved says what becomes of the pod's programs without the library that open a file for writing.
 	AnnotationUnserved = AnnotationPrefix + "unserved"
 	// AnnotationStatus is written by the injector: what it did, as JSON.
 	AnnotationStatus = AnnotationPrefix + "status"
 
-	// AnnotationVolumeMode is written on a PersistentVolume by its node: the mode after a VolumeAttributesClass changed it.
+	// AnnotationVolumeMode is written on a PersistentVolume by its node: the mode after a VolumeAttributesClass changed it. It goes before the
+	// volume's attributes, which cannot be changed.
 	AnnotationVolumeMode = Driver + "/mode"
+
+	// LabelMemory and LabelDurable are on Nodes: what promises most of the memory that volumes can be made of there, and whether that is durable.
+	LabelMemory  = AnnotationPrefix + "memory"
+	LabelDurable = AnnotationPrefix + "durable"
 
 	// ParameterMode is the parameter of a StorageClass or VolumeAttributesClass that names the mode.
 	ParameterMode = "mode"

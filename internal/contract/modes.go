@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package modes knows the guarantees an application can ask for.
-package modes
+package contract
 
 import (
 	"fmt"
@@ -21,24 +20,31 @@ const (
 	Default = Posix
 )
 
-var all = []Mode{Posix, Sync, Strict}
+// Modes are all of them: each gives all that the ones before it give.
+var Modes = []Mode{Posix, Sync, Strict}
 
-// Parse accepts exactly the three names. Its error says what is wrong and what is allowed, and never repeats a long value.
-func Parse(s string) (Mode, error) {
-	if m := Mode(s); slices.Contains(all, m) {
+// ParseMode accepts exactly the three names. Its error says what is wrong and what is allowed, and never repeats a long value.
+func ParseMode(s string) (Mode, error) {
+	if m := Mode(s); slices.Contains(Modes, m) {
 		return m, nil
 	}
-	return "", fmt.Errorf("%s is not a mode; allowed are %s", Quote(s), Allowed())
+	return "", fmt.Errorf("%s is not a mode; allowed are %s", Quote(s), strings.Join(ModeNames(), ", "))
 }
 
-// Allowed lists the names for an error text.
-func Allowed() string {
-	names := make([]string, 0, len(all))
-	for _, m := range all {
+// ModeNames are the names of all modes.
+func ModeNames() []string {
+	names := make([]string, 0, len(Modes))
+	for _, m := range Modes {
 		names = append(names, string(m))
 	}
-	return strings.Join(names, ", ")
+	return names
 }
+
+// Stronger says whether a mode gives more than another. What is no mode gives nothing.
+func (m Mode) Stronger(other Mode) bool { return slices.Index(Modes, m) > slices.Index(Modes, other) }
+
+// NeedsLibrary says whether the mode promises more than a kernel file system alone gives.
+func (m Mode) NeedsLibrary() bool { return m.Stronger(Posix) }
 
 // Fsync is what the library does in fsync, besides making the bytes durable.
 type Fsync string
