@@ -67,7 +67,7 @@ func serveDevices(t *testing.T, d realDevice) *service {
 	s := &service{t: t, dir: dir}
 	s.options = nodeOptions{
 		nodeName: "node-1", kubeletDir: filepath.Join("/run/kubelet", d.device), dataDir: filepath.Join(dir, "data"), devices: d.options(),
-		poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB), poolFillPercent: 25, maxVolumes: 16,
+		poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB), poolFillPercent: 25, maxVolumes: 16, freezeLimit: time.Second,
 		// A call that meets the watch is aborted and repeated, by kubelet; here each is made once.
 		watchInterval: time.Hour,
 

@@ -83,7 +83,7 @@ func startNodeWith(t *testing.T, binary, library string, capacity int64) *servic
 		nodeName: "node-1", kubeletDir: filepath.Join(dir, "kubelet"), register: true, dataDir: filepath.Join(dir, "data"),
 		devices:   deviceOptions{devices: []string{volume.DeviceEmulated}, emulatedCapacity: quantity(capacity), regionPercent: 100, namespaceMap: "dev"},
 		poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB), poolFillPercent: 25,
-		maxVolumes: 16, watchInterval: time.Second, binary: binary, library: library, httpEndpoint: charttest.FreeAddress(t), inspectEndpoint: charttest.FreeAddress(t),
+		maxVolumes: 16, freezeLimit: time.Second, watchInterval: time.Second, binary: binary, library: library, httpEndpoint: charttest.FreeAddress(t), inspectEndpoint: charttest.FreeAddress(t),
 	}
 	if err := s.options.complete(); err != nil {
 		t.Fatal(err)

@@ -49,6 +49,7 @@ type nodeOptions struct {
 	poolFillPercent int
 	logReserve      quantity
 	maxVolumes      int64
+	freezeLimit     time.Duration
 	binary          string
 	library         string
 	httpEndpoint    string
@@ -91,6 +92,8 @@ func newNodeCommand() *cobra.Command {
 	f.Var(&o.poolBytes, "pool-bytes", "staging pool of a volume whose class has no parameter pool, on top of what was asked for")
 	f.IntVar(&o.poolFillPercent, "pool-fill-percent", 25, "percent of one processor that filling the pools of all volumes may take while none runs short (1 to 100)")
 	f.Var(&o.logReserve, "log-reserve", "room for operation logs of each volume, on top as well")
+	f.DurationVar(&o.freezeLimit, "freeze-limit", time.Second,
+		"how long a volume's writers may wait for a snapshot or clone where storage cannot be shared; what takes longer is refused")
 	f.Int64Var(&o.maxVolumes, "max-volumes", 64, "volumes this node can have published")
 	f.StringVar(&o.binary, "splitfs-binary", defaultBinary, "the splitfs program")
 	f.StringVar(&o.library, "library", "/usr/local/lib/splitfs/libsplit.so", "the preload library that pods get")
@@ -141,6 +144,9 @@ func (o *nodeOptions) complete() error {
 		if err := inspect.CheckEndpoint(o.inspectEndpoint); err != nil {
 			return fmt.Errorf("--inspect-endpoint: %w", err)
 		}
+	}
+	if o.freezeLimit <= 0 {
+		return fmt.Errorf("--freeze-limit is %v; it must be more than 0", o.freezeLimit)
 	}
 	if o.maxVolumes < 1 {
 		return fmt.Errorf("--max-volumes is %d; it must be at least 1", o.maxVolumes)
@@ -200,11 +206,13 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	locks := &volume.Locks{}
 	usable := server.NewWatchedCheck(n.Check, o.watchInterval, usableLimit)
 	csi.RegisterIdentityServer(grpcServer, driver.Identity{Check: usable.Check})
-	csi.RegisterControllerServer(grpcServer, driver.NewController(n, locks))
-	csi.RegisterNodeServer(grpcServer, driver.NewNode(n, locks))
+	group, ctx := errgroup.WithContext(ctx)
+	jobs := driver.NewJobs(ctx)
+	defer jobs.Wait()
+	csi.RegisterControllerServer(grpcServer, driver.NewController(n, locks, jobs))
+	csi.RegisterNodeServer(grpcServer, driver.NewNode(n, locks, jobs))
 
 	// Sockets and probes come first. What takes long, or waits for others, keeps back only the calls that need it.
-	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(ctx, grpcServer, listener) })
 	ready := []server.Check{gate.Check}
 	if o.register {
@@ -231,6 +239,9 @@ func runNode(ctx context.Context, o nodeOptions) error {
 		modules.Ensure(ctx) // before any volume is served: a mounted one keeps the ext4 it was mounted with
 		if err := n.Resume(ctx); err != nil {
 			return err
+		}
+		if err := jobs.Resume(n, locks); err != nil {
+			logger.Error(err, "Some copies may not be gone on with")
 		}
 		gate.Open()
 		group.Go(func() error { n.Watch(ctx, locks, o.watchInterval); return nil })
@@ -316,12 +327,12 @@ func newNode(ctx context.Context, o nodeOptions, cluster cluster, modules *modul
 		CLI:        cli,
 		Pool:       int64(o.poolBytes),
 		LogReserve: int64(o.logReserve),
-		MaxVolumes: o.maxVolumes,
-		Managers:   managers,
-		Events:     cluster.recorder,
-		Claims:     cluster.claims,
-		Promises:   cluster.promises,
-		Pods:       cluster.pods,
-		Module:     modules,
+		MaxVolumes: o.maxVolumes, FreezeLimit: o.freezeLimit,
+		Managers: managers,
+		Events:   cluster.recorder,
+		Claims:   cluster.claims,
+		Promises: cluster.promises,
+		Pods:     cluster.pods,
+		Module:   modules,
 	})
 }

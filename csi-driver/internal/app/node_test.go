@@ -207,7 +207,7 @@ func TestMetrics(t *testing.T) {
 			`splitfs_fsync_ops_total{namespace="default",persistentvolumeclaim="claim",volume_id="` + v.id + `"} 7`,
 			`splitfs_agent_up{namespace="default",persistentvolumeclaim="claim",volume_id="` + v.id + `"} 1`,
 			`emulated="true"`, `mode="strict"`, `provider="reflink"`, "splitfs_node_library_installed 1",
-			"splitfs_node_emulated_available_bytes", `method_name="/csi.v1.Node/NodeStageVolume"`,
+			"splitfs_node_available_bytes", `method_name="/csi.v1.Node/NodeStageVolume"`,
 		} {
 			if code != http.StatusOK || !strings.Contains(body, want) {
 				return fmt.Errorf("%d, no %s in:\n%s", code, want, body)

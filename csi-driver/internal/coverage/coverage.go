@@ -23,8 +23,21 @@ type Node struct {
 	// Time is when the node was looked at; counters of two answers are compared by it.
 	Time    time.Time `json:"time"`
 	Volumes []Volume  `json:"volumes"`
+	// Jobs are long works that volumes and snapshots wait for.
+	Jobs []Job `json:"jobs,omitempty"`
 	// Incomplete says what of the node could not be looked at; empty when everything could.
 	Incomplete string `json:"incomplete,omitempty"`
+}
+
+// Job is work that takes as long as a volume is large.
+type Job struct {
+	// ID is the volume's or snapshot's; Namespace and Claim name the claim that it is, or is a snapshot of.
+	ID         string `json:"id"`
+	Namespace  string `json:"namespace,omitempty"`
+	Claim      string `json:"claim,omitempty"`
+	Kind       string `json:"kind"`
+	DoneBytes  int64  `json:"doneBytes"`
+	TotalBytes int64  `json:"totalBytes"`
 }
 
 // Volume is one staged volume of the node.

@@ -20,11 +20,12 @@ type Controller struct {
 	csi.UnimplementedControllerServer
 	node  *node.Node
 	locks *volume.Locks
+	jobs  *Jobs
 }
 
-// NewController returns the Controller service of a node. It shares its locks with the Node service.
-func NewController(n *node.Node, locks *volume.Locks) *Controller {
-	return &Controller{node: n, locks: locks}
+// NewController returns the Controller service of a node. It shares its locks and jobs with the Node service.
+func NewController(n *node.Node, locks *volume.Locks, jobs *Jobs) *Controller {
+	return &Controller{node: n, locks: locks, jobs: jobs}
 }
 
 // ControllerGetCapabilities implements csi.ControllerServer.
@@ -63,17 +64,7 @@ func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 		resp, err := c.createLibrary(ctx, req, create.Params)
 		return resp, StatusOf(err)
 	}
-	release, err := c.locks.TryLock(volume.IDFromName(create.Name), "create")
-	if err != nil {
-		return nil, StatusOf(err)
-	}
-	defer release()
-	releaseSource, err := c.lockSource(create.Source)
-	if err != nil {
-		return nil, StatusOf(err)
-	}
-	defer releaseSource()
-	rec, err := c.node.Create(ctx, create)
+	rec, err := c.create(ctx, create)
 	if err != nil {
 		return nil, StatusOf(err)
 	}
@@ -84,6 +75,28 @@ func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 		ContentSource:      req.GetVolumeContentSource(),
 		AccessibleTopology: []*csi.Topology{Topology(c.node.Name())},
 	}}, nil
+}
+
+// create makes a volume. A copy may take longer than the call.
+func (c *Controller) create(ctx context.Context, req node.CreateRequest) (*volume.Record, error) {
+	id := volume.IDFromName(req.Name)
+	var made *volume.Record
+	both := &bothLocks{locks: c.locks}
+	req.Released = func() { both.releaseSource() }
+	lock := func() (func(), error) { return both.take(id, "create", sourceID(req.Source), "copy") }
+	ended, err := c.jobs.do(ctx, id, lock, func(ctx context.Context) (err error) {
+		made, err = c.node.Create(ctx, req)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !ended:
+		return nil, stillAtWork(c.node, id)
+	case made == nil: // another call began it, and may have asked for something else
+		return c.create(ctx, req)
+	}
+	return made, nil
 }
 
 func (c *Controller) createRequest(req *csi.CreateVolumeRequest) (node.CreateRequest, error) {
@@ -149,6 +162,7 @@ func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 	if id == "" {
 		return nil, StatusOf(missing("volume ID"))
 	}
+	c.jobs.cancel(id)
 	release, err := c.locks.TryLock(id, "delete")
 	if err != nil {
 		return nil, StatusOf(err)

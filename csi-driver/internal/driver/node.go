@@ -18,10 +18,13 @@ type Node struct {
 	csi.UnimplementedNodeServer
 	node  *node.Node
 	locks *volume.Locks
+	jobs  *Jobs
 }
 
-// NewNode returns the Node service. It shares its locks with the Controller service of the same node.
-func NewNode(n *node.Node, locks *volume.Locks) *Node { return &Node{node: n, locks: locks} }
+// NewNode returns the Node service. It shares its locks and jobs with the Controller service of the same node.
+func NewNode(n *node.Node, locks *volume.Locks, jobs *Jobs) *Node {
+	return &Node{node: n, locks: locks, jobs: jobs}
+}
 
 // NodeGetCapabilities implements csi.NodeServer.
 func (*Node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
@@ -67,16 +70,28 @@ func (s *Node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 	case attributes.Library: // there is nothing to prepare: it is mounted when it is published
 		return &csi.NodeStageVolumeResponse{}, nil
 	}
-	release, err := s.locks.TryLock(id, "stage")
-	if err != nil {
-		return nil, StatusOf(err)
+	stage := func(ctx context.Context) error {
+		return s.node.Stage(ctx, node.StageRequest{
+			ID: id, Path: path, Block: capability.block, FSType: capability.fsType, MountFlags: capability.flags,
+		})
 	}
-	defer release()
-	err = s.node.Stage(ctx, node.StageRequest{
-		ID: id, Path: path, Block: capability.block, FSType: capability.fsType, MountFlags: capability.flags,
-	})
-	if err != nil {
+	lock := func() (func(), error) { return s.locks.TryLock(id, "stage") }
+	if !s.node.StagesLong(id) {
+		release, err := lock()
+		if err != nil {
+			return nil, StatusOf(err)
+		}
+		defer release()
+		if err := stage(ctx); err != nil {
+			return nil, StatusOf(err)
+		}
+		return &csi.NodeStageVolumeResponse{}, nil
+	}
+	switch ended, err := s.jobs.do(ctx, id, lock, stage); {
+	case err != nil:
 		return nil, StatusOf(err)
+	case !ended:
+		return nil, StatusOf(stillAtWork(s.node, id))
 	}
 	return &csi.NodeStageVolumeResponse{}, nil
 }
@@ -87,6 +102,7 @@ func (s *Node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolume
 	if err := checkIDAndPath(id, "staging target path", path); err != nil {
 		return nil, StatusOf(err)
 	}
+	s.jobs.cancel(id)
 	release, err := s.locks.TryLock(id, "unstage")
 	if err != nil {
 		return nil, StatusOf(err)

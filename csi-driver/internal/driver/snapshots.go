@@ -3,10 +3,12 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -39,15 +41,36 @@ func contentSource(s *csi.VolumeContentSource) (*volume.Source, error) {
 	return nil, fmt.Errorf("%w: the volume content source names neither a snapshot nor a volume", volume.ErrInvalid)
 }
 
-// lockSource takes the lock of a volume that is to be copied: nothing else may happen to it meanwhile.
-func (c *Controller) lockSource(s *volume.Source) (release func(), err error) {
-	switch {
-	case s == nil:
-		return func() {}, nil
-	case s.SnapshotID != "":
-		return c.locks.TryLock(s.SnapshotID, "copy")
+// bothLocks are the locks of a copy and of its original, to which nothing else may happen until the copy is cut.
+type bothLocks struct {
+	locks         *volume.Locks
+	releaseSource func()
+}
+
+// take takes both; source "" is none. The release it returns releases what is held then.
+func (b *bothLocks) take(id, what, source, whatSource string) (release func(), err error) {
+	b.releaseSource = func() {}
+	releaseCopy, err := b.locks.TryLock(id, what)
+	if err != nil {
+		return nil, err
 	}
-	return c.locks.TryLock(s.VolumeID, "copy")
+	if source != "" {
+		held, err := b.locks.TryLock(source, whatSource)
+		if err != nil {
+			releaseCopy()
+			return nil, err
+		}
+		b.releaseSource = sync.OnceFunc(held)
+	}
+	return func() { b.releaseSource(); releaseCopy() }, nil
+}
+
+// sourceID is what a copy is made of; "": it is none.
+func sourceID(s *volume.Source) string {
+	if s == nil {
+		return ""
+	}
+	return cmp.Or(s.SnapshotID, s.VolumeID)
 }
 
 // CreateSnapshot implements csi.ControllerServer.
@@ -64,19 +87,28 @@ func (c *Controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 			return nil, StatusOf(fmt.Errorf("%w: unknown VolumeSnapshotClass parameter %q; there are none", volume.ErrInvalid, key))
 		}
 	}
-	releaseSnapshot, err := c.locks.TryLock(volume.SnapshotID(name, c.node.Name()), "create")
+	id := volume.SnapshotID(name, c.node.Name())
+	var made *volume.Record
+	both := &bothLocks{locks: c.locks}
+	lock := func() (func(), error) { return both.take(id, "create", source, "snapshot") }
+	ended, err := c.jobs.do(ctx, id, lock, func(ctx context.Context) (err error) {
+		made, err = c.node.CreateSnapshot(ctx, name, source, func() { both.releaseSource() })
+		return err
+	})
 	if err != nil {
 		return nil, StatusOf(err)
 	}
-	defer releaseSnapshot()
-	releaseSource, err := c.locks.TryLock(source, "snapshot")
-	if err != nil {
-		return nil, StatusOf(err)
+	if ended && made != nil {
+		return &csi.CreateSnapshotResponse{Snapshot: snapshotOf(made)}, nil
 	}
-	defer releaseSource()
-	rec, err := c.node.CreateSnapshot(ctx, name, source)
-	if err != nil {
-		return nil, StatusOf(err)
+	// The work goes on, or another call began it. Until it is cut the snapshot is of no moment yet, and whoever stopped an application for
+	// it has to wait.
+	rec := c.node.Working(id)
+	if rec == nil || rec.Phase != volume.PhaseReady && !rec.Cut {
+		return nil, StatusOf(stillAtWork(c.node, id))
+	}
+	if rec.Source == nil || rec.Source.VolumeID != source {
+		return nil, StatusOf(fmt.Errorf("snapshot %q %w: it is one of another volume", name, volume.ErrExists))
 	}
 	return &csi.CreateSnapshotResponse{Snapshot: snapshotOf(rec)}, nil
 }
@@ -84,7 +116,7 @@ func (c *Controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 func snapshotOf(rec *volume.Record) *csi.Snapshot {
 	return &csi.Snapshot{
 		SnapshotId: rec.ID, SourceVolumeId: rec.Source.VolumeID, SizeBytes: rec.Size,
-		CreationTime: timestamppb.New(rec.Taken), ReadyToUse: true,
+		CreationTime: timestamppb.New(rec.Taken), ReadyToUse: rec.Phase == volume.PhaseReady,
 	}
 }
 
@@ -94,6 +126,7 @@ func (c *Controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshot
 	if id == "" {
 		return nil, StatusOf(missing("snapshot ID"))
 	}
+	c.jobs.cancel(id)
 	release, err := c.locks.TryLock(id, "delete")
 	if err != nil {
 		return nil, StatusOf(err)

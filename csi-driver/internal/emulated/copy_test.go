@@ -13,20 +13,45 @@ import (
 
 	mountutils "k8s.io/mount-utils"
 
+	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/loop"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestCopy copies devices where files can share blocks and where they cannot: the bytes are the same, the space is taken, and the two
+// TestCopy copies devices where files can share blocks: the bytes are the same, the space is taken, and the two
 // are independent.
 func TestCopy(t *testing.T) {
-	t.Run("plain", func(t *testing.T) { testCopy(t, t.TempDir()) })
-	t.Run("reflinks", func(t *testing.T) {
-		if os.Geteuid() != 0 {
-			t.Skip("needs root: mounts a file system")
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts a file system")
+	}
+	testCopy(t, mountXFS(t))
+}
+
+// TestNotShared: where files cannot share blocks that is said, and nothing else.
+func TestNotShared(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts a file system")
+	}
+	dir, mounter := t.TempDir(), mountutils.NewWithoutSystemd("")
+	if err := mounter.Mount("tmpfs", dir, "tmpfs", []string{"size=16m"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := mounter.Unmount(dir); err != nil {
+			t.Error(err)
 		}
-		testCopy(t, mountXFS(t))
 	})
+	m, err := New(Config{Dir: dir, Capacity: 100 * volume.MiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	if err := errors.Join(m.Create(ctx, "a", volume.MiB), m.Reserve(ctx, "a", "b", volume.MiB)); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Share(ctx, "a", "b"); !errors.Is(err, device.ErrNotShared) {
+		t.Errorf("sharing on tmpfs: %v", err)
+	}
 }
 
 // mountXFS returns a directory where files can share blocks.
@@ -86,8 +111,13 @@ func testCopy(t *testing.T, dir string) {
 	write("a", size-4, "last")
 	must(os.WriteFile(m.path("b"), bytes.Repeat([]byte("old"), 1000), 0o600)) // an earlier call was interrupted
 	for range 2 {
-		must(m.Copy(ctx, "a", "b", size+volume.MiB, true))
-		must(m.FinishCopy(ctx, "b"))
+		must(m.Reserve(ctx, "a", "b", size+volume.MiB))
+		must(m.Share(ctx, "a", "b"))
+		var steps []int64
+		must(m.Unshare(ctx, "b", 0, func(at int64) error { steps = append(steps, at); return nil }))
+		if len(steps) != 1 || steps[0] != size+volume.MiB {
+			t.Errorf("unshared in the steps %v", steps)
+		}
 	}
 	write("a", 0, "later")
 	content, err := os.ReadFile(m.path("b"))
@@ -101,7 +131,7 @@ func testCopy(t *testing.T, dir string) {
 	if have, onDisk := allocated(t, m.path("b")); have != size+volume.MiB || onDisk < have {
 		t.Errorf("the copy's size is %d, on disk %d", have, onDisk)
 	}
-	if err := m.Copy(ctx, "a", "c", 100*volume.MiB, true); !errors.Is(err, volume.ErrExhausted) {
+	if err := m.Reserve(ctx, "a", "c", 100*volume.MiB); !errors.Is(err, volume.ErrExhausted) {
 		t.Errorf("a copy beyond the capacity: %v", err)
 	}
 }

@@ -74,7 +74,7 @@ func (m *Manager) erase(ctx context.Context, f *os.File, how volume.Erase) error
 	step := overwrite
 	if how == volume.EraseDiscard {
 		step = discard
-	} else if err := m.unshare(f, info.Size()); err != nil {
+	} else if err := m.unshare(f, 0, info.Size()); err != nil {
 		return err
 	}
 	for at := int64(0); at < info.Size(); at += eraseStep {

@@ -56,7 +56,7 @@ func TestOverwriteReachesTheBlocks(t *testing.T) {
 		t.Fatal("a file that was removed left nothing; this test sees nothing")
 	}
 	store("shared", "SHARED----BYTES.")
-	must(m.Copy(ctx, "shared", "copy", size, true))
+	must(errors.Join(m.Reserve(ctx, "shared", "copy", size), m.Share(ctx, "shared", "copy")))
 	must(m.Erase(ctx, "shared", volume.EraseOverwrite))
 	must(m.Delete(ctx, "shared"))
 	if n := below("SHARED----BYTES."); n != int(size)/16 {

@@ -30,6 +30,8 @@ const (
 	ReasonNodeGone    = "VolumeNodeGone"
 	// ReasonSnapshotNodeUnknown: nobody serves a VolumeSnapshotContent that was made by hand, because its snapshot is on no node.
 	ReasonSnapshotNodeUnknown = "SnapshotNodeUnknown"
+	// ReasonLongWork: something takes as long as a volume is large, which its user waits for.
+	ReasonLongWork = "LongWork"
 	// ReasonRawBlock: the volume is a device, which the library does not serve.
 	ReasonRawBlock = "RawBlockVolume"
 	// ReasonStockExt4: the volume is served without the kernel module that its node has.

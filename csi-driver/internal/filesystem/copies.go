@@ -38,6 +38,18 @@ func Thaw(root string) error {
 	return nil
 }
 
+// Sync returns when what was written to a mounted file system is on its device.
+func Sync(root string) error {
+	dir, err := os.Open(root)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(unix.Syncfs(int(dir.Fd())), dir.Close()); err != nil {
+		return fmt.Errorf("sync the file system at %s: %w", root, err)
+	}
+	return nil
+}
+
 func onRoot(root string, request uint) error {
 	dir, err := os.Open(root)
 	if err != nil {

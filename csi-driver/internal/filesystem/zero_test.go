@@ -52,12 +52,12 @@ func TestZero(t *testing.T) {
 
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := Zero(gone, dev); !errors.Is(err, context.Canceled) {
+	if err := Zero(gone, dev, 0, Whole); !errors.Is(err, context.Canceled) {
 		t.Errorf("for nobody: %v", err)
 	}
 	holder, err := os.OpenFile(dev, os.O_RDONLY|unix.O_EXCL, 0)
 	must(err)
-	if err := Zero(ctx, dev); err == nil {
+	if err := Zero(ctx, dev, 0, Whole); err == nil {
 		t.Error("a device that somebody holds was overwritten")
 	}
 	must(holder.Close())
@@ -65,7 +65,7 @@ func TestZero(t *testing.T) {
 		t.Errorf("the refused calls left %q, %v", fsType, err)
 	}
 
-	must(Zero(ctx, dev))
+	must(Zero(ctx, dev, 0, Whole))
 	if fsType, err := Type(ctx, dev); err != nil || fsType != "" {
 		t.Errorf("the device still holds %q, %v", fsType, err)
 	}

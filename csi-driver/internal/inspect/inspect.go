@@ -21,6 +21,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/node"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
+	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
 const (
@@ -33,6 +34,7 @@ const (
 type Volumes interface {
 	Name() string
 	Reports(ctx context.Context) ([]node.Report, error)
+	Jobs(reports []node.Report) ([]*volume.Record, error)
 }
 
 // Processes is where the processes come from.
@@ -103,7 +105,13 @@ func (i *Inspector) Look(ctx context.Context) *coverage.Node {
 		}
 		answer.Volumes = append(answer.Volumes, describe(&r, findings))
 	}
-	if err := errors.Join(reportErr, findErr); err != nil {
+	jobs, jobErr := i.volumes.Jobs(reports)
+	for _, rec := range jobs {
+		answer.Jobs = append(answer.Jobs, coverage.Job{
+			ID: rec.ID, Namespace: rec.PVC.Namespace, Claim: rec.PVC.Name, Kind: string(rec.Job.Kind), DoneBytes: rec.Job.Done, TotalBytes: rec.Job.Total,
+		})
+	}
+	if err := errors.Join(reportErr, findErr, jobErr); err != nil {
 		answer.Incomplete = err.Error()
 	}
 	if ctx.Err() == nil { // else the next one is not to be told what was cut short for this one

@@ -34,6 +34,9 @@ func (f *fakeNode) Reports(context.Context) ([]node.Report, error) {
 	f.asked++
 	return f.reports, f.err
 }
+func (f *fakeNode) Jobs([]node.Report) ([]*volume.Record, error) {
+	return []*volume.Record{{ID: "snapshot-1", PVC: volume.PVC{Namespace: "shop", Name: "data"}, Job: &volume.Job{Kind: volume.JobCopy, Done: 5, Total: 10}}}, nil
+}
 func (f *fakeNode) Look() ([]attach.Finding, error) { return f.findings, nil }
 
 // statusText is what `splitfs status --json` prints, with the members that matter here.
@@ -89,6 +92,9 @@ func TestLook(t *testing.T) {
 	}
 	if got.Node != "n1" || got.Incomplete != "a volume has no state" || time.Since(got.Time) > time.Minute || len(got.Volumes) != 2 {
 		t.Fatalf("got %+v", got)
+	}
+	if len(got.Jobs) != 1 || got.Jobs[0] != (coverage.Job{ID: "snapshot-1", Namespace: "shop", Claim: "data", Kind: "copy", DoneBytes: 5, TotalBytes: 10}) {
+		t.Errorf("jobs %+v", got.Jobs)
 	}
 	v := got.Volumes[0]
 	if v.ID != "v" || v.Claim != "data" || v.Mode != "strict" || !v.AgentReady || v.Root != "/v" || v.Provider != "reflink" || v.Pool != (coverage.Pool{Bytes: 1000, FreeBytes: 400}) ||

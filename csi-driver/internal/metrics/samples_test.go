@@ -41,6 +41,12 @@ func (fixedNode) Orphans() []node.Orphan {
 func (fixedNode) Erasures([]node.Report) ([]node.Erasure, error) {
 	return []node.Erasure{{ID: "gone", Bytes: volume.GiB, Err: errors.New("no")}, {ID: "going", Bytes: volume.GiB}}, nil
 }
+func (fixedNode) Jobs([]node.Report) ([]*volume.Record, error) {
+	rec := record("snapshot-1", "data", contract.Strict)
+	rec.Job = &volume.Job{Kind: volume.JobCopy, Done: volume.GiB, Total: 2 * volume.GiB}
+	return []*volume.Record{rec}, nil
+}
+func (fixedNode) DeviceNames() []string { return []string{volume.DeviceEmulated, volume.DeviceLVM} }
 func (fixedNode) Capacity(context.Context, volume.Params, bool) (node.Capacity, error) {
 	return node.Capacity{Largest: 8 * volume.GiB}, nil
 }

@@ -53,6 +53,8 @@ type Source interface {
 	Memory(ctx context.Context) ([]nvdimm.Range, error)
 	Orphans() []node.Orphan
 	Erasures(reports []node.Report) ([]node.Erasure, error)
+	Jobs(reports []node.Report) ([]*volume.Record, error)
+	DeviceNames() []string
 	Capacity(ctx context.Context, params volume.Params, block bool) (node.Capacity, error)
 }
 
@@ -87,8 +89,10 @@ var (
 	protocolRefused = desc("protocol_refused_total", "How often the agent refused a process whose library speaks no version of the protocol that it knows.")
 
 	libraryInstalled = nodeDesc("node_library_installed", "1 when pods on this node find libsplit.so.")
-	availableBytes   = nodeDesc("node_emulated_available_bytes", "The most that one more emulated volume could hold.")
+	availableBytes   = prometheus.NewDesc(prefix+"node_available_bytes", "The most that one more volume of a device could hold.", []string{"device"}, nil)
 	memoryBytes      = prometheus.NewDesc(prefix+"node_memory_bytes", "Persistent memory of the node, and volatile memory that shows itself like it, by what it promises when the power fails.", []string{"range", "provider", "memory", "durable"}, nil)
+	jobBytes         = desc("job_bytes", "Size of the work that a volume or snapshot waits for; kind says what it is.", "kind")
+	jobDoneBytes     = desc("job_done_bytes", "How much of it is done.", "kind")
 	orphans          = prometheus.NewDesc(prefix+"node_orphans", "Things found on the node that no volume accounts for, by kind.", []string{"kind"}, nil)
 	erasing          = nodeDesc("node_erasing", "Deleted volumes and snapshots whose bytes are being erased, or wait for it.")
 	erasingBytes     = nodeDesc("node_erasing_bytes", "The space that these still take.")
@@ -125,7 +129,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range append([]*prometheus.Desc{
 		volumeInfo, volumeSize, volumeDevice, volumeStaged, volumeProblem, volumeStatusUp, agentUp, agentRestarts, poolBytes, poolFreeBytes,
 		processes, unservedOpens, unservedState, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside, protocolRefused, libraryInstalled,
-		availableBytes, memoryBytes, callSeconds, orphans, erasing, erasingBytes, eraseFailed, reportErrors,
+		availableBytes, memoryBytes, callSeconds, jobBytes, jobDoneBytes, orphans, erasing, erasingBytes, eraseFailed, reportErrors,
 	}, counterDescs...) {
 		ch <- d
 	}
@@ -141,12 +145,15 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- gauge(reportErrors, boolean(err != nil))
 	ch <- gauge(libraryInstalled, boolean(c.source.LibraryReady() == nil))
-	if capacity, err := c.source.Capacity(ctx, volume.Params{Device: volume.DeviceEmulated}, false); err != nil {
-		c.logger.Error(err, "Cannot report the capacity")
-	} else {
-		ch <- gauge(availableBytes, float64(capacity.Largest))
+	for _, device := range c.source.DeviceNames() {
+		if capacity, err := c.source.Capacity(ctx, volume.Params{Device: device, Durability: volume.DurabilityAny}, false); err != nil {
+			c.logger.Error(err, "Cannot report the capacity", "device", device)
+		} else {
+			ch <- gauge(availableBytes, float64(capacity.Largest), device)
+		}
 	}
 	c.collectMemory(ctx, ch)
+	c.collectJobs(ch, reports)
 	c.collectOrphans(ch)
 	c.collectErasures(ch, reports)
 	for _, r := range reports {
@@ -171,6 +178,18 @@ func (c *Collector) collectOrphans(ch chan<- prometheus.Metric) {
 	}
 	for _, kind := range node.OrphanKinds {
 		ch <- gauge(orphans, float64(count[kind]), string(kind))
+	}
+}
+
+func (c *Collector) collectJobs(ch chan<- prometheus.Metric, reports []node.Report) {
+	list, err := c.source.Jobs(reports)
+	if err != nil {
+		c.logger.Error(err, "Cannot report everything that is being worked on")
+	}
+	for _, rec := range list {
+		labels := []string{rec.ID, rec.PVC.Namespace, rec.PVC.Name, string(rec.Job.Kind)}
+		ch <- gauge(jobBytes, float64(rec.Job.Total), labels...)
+		ch <- gauge(jobDoneBytes, float64(rec.Job.Done), labels...)
 	}
 }
 

@@ -34,17 +34,32 @@ func (n *Node) stageBlock(ctx context.Context, manager device.Manager, rec *volu
 }
 
 // clear writes zeros over a new device of persistent memory, once: it holds what its extents held before, which may be another user's.
-// (An emulated device is a file, which reads as zeros.) An interrupted call begins anew; nobody has seen the device yet.
+// (An emulated device is a file, which reads as zeros.) An interrupted call is gone on with: nobody has seen the device yet.
 func (n *Node) clear(ctx context.Context, dev string, rec *volume.Record) error {
 	if rec.Cleared {
 		return nil
 	}
 	klog.FromContext(ctx).V(2).Info("Clearing a new raw block volume", "device", dev, "bytes", rec.DeviceSize)
-	if err := filesystem.Zero(ctx, dev); err != nil {
+	j, err := n.beginJob(n.store, rec, volume.JobClear, rec.DeviceSize)
+	if err != nil {
 		return err
 	}
+	if err := filesystem.Zero(ctx, dev, rec.Job.Done, func(at int64) error { return j.at(ctx, at, max(at, rec.DeviceSize)) }); err != nil {
+		return err
+	}
+	j.end(ctx)
 	rec.Cleared = true
 	return n.store.Put(rec)
+}
+
+// StagesLong says whether staging a volume takes as long as it is large.
+func (n *Node) StagesLong(id string) bool {
+	rec, err := n.store.Get(id)
+	if err != nil || !rec.Block || rec.Cleared {
+		return false
+	}
+	manager, err := n.config.Managers.Get(rec.Device)
+	return err == nil && !manager.Emulated()
 }
 
 // growsRaw refuses to grow a raw block volume on persistent memory: its user would see what the new extents held before anybody could

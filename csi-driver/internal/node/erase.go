@@ -213,7 +213,7 @@ func eraseDevice(ctx context.Context, manager device.Manager, rec *volume.Record
 	if err := setReadOnly(dev, false); err != nil { // a raw block volume's last reader may have left it so
 		return err
 	}
-	return filesystem.Zero(ctx, dev)
+	return filesystem.Zero(ctx, dev, 0, filesystem.Whole)
 }
 
 // storeOf returns where the record of a volume or snapshot is.

@@ -72,7 +72,7 @@ func TestErased(t *testing.T) {
 			f.stageAt(rec)
 			f.publish(rec, f.target("one"), false)
 			f.must(os.WriteFile(filepath.Join(f.target("one"), "file"), []byte(secret), 0o644))
-			snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID)
+			snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil)
 			f.must(err)
 			if _, err := f.createErased("clone", volume.EraseNone, &volume.Source{SnapshotID: snapshot.ID}); !errors.Is(err, volume.ErrInvalid) {
 				t.Errorf("a copy that leaves the bytes: %v", err)
@@ -138,7 +138,7 @@ func (f *fixture) refusedWhileErased(rec, snapshot *volume.Record) {
 			_, err := f.createErased("two", rec.Erase, &volume.Source{VolumeID: rec.ID})
 			return err
 		},
-		"snapshot": func() error { _, err := f.CreateSnapshot(f.ctx, "snap", rec.ID); return err },
+		"snapshot": func() error { _, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil); return err },
 	} {
 		if err := call(); !errors.Is(err, volume.ErrBusy) || !strings.Contains(err.Error(), "being erased") {
 			f.t.Errorf("%s while it is erased: %v", what, err)
@@ -245,7 +245,7 @@ func TestHalfMadeCopyIsErased(t *testing.T) {
 	defer func() { stop() }()
 	rec, err := f.createErased("one", volume.EraseOverwrite, nil)
 	f.must(err)
-	snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID)
+	snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil)
 	f.must(err)
 	clone, err := f.createErased("clone", volume.EraseOverwrite, &volume.Source{VolumeID: rec.ID})
 	f.must(err)
@@ -269,7 +269,7 @@ func TestHalfMadeCopyIsErased(t *testing.T) {
 			return err == nil
 		})
 	}
-	again("the snapshot", func() error { _, err := f.CreateSnapshot(f.ctx, "snap", rec.ID); return err })
+	again("the snapshot", func() error { _, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil); return err })
 	again("the clone", func() error {
 		_, err := f.createErased("clone", volume.EraseOverwrite, &volume.Source{VolumeID: rec.ID})
 		return err

@@ -118,10 +118,13 @@ type DeviceReport struct {
 	Err error
 }
 
+// DeviceNames are the kinds of devices that volumes can be made of here, in order.
+func (n *Node) DeviceNames() []string { return slices.Sorted(maps.Keys(n.config.Managers)) }
+
 // Devices reports on every device manager, by name.
 func (n *Node) Devices(ctx context.Context) []DeviceReport {
 	reports := make([]DeviceReport, 0, len(n.config.Managers))
-	for _, name := range slices.Sorted(maps.Keys(n.config.Managers)) {
+	for _, name := range n.DeviceNames() {
 		m := n.config.Managers[name]
 		r := DeviceReport{Name: name, Emulated: m.Emulated(), Err: m.Check(ctx)}
 		var err error

@@ -127,7 +127,7 @@ func newFixture(t *testing.T, binary string) *fixture {
 	f.configs = Config{
 		Name: "node-1", StateDir: filepath.Join(dir, "volumes"), InjectDir: filepath.Join(dir, "inject"), AgentsDir: filepath.Join(dir, "agents"), Library: library,
 		CLI: splitfs.CLI{Binary: binary}, Pool: pool, LogReserve: logs, MaxVolumes: 8,
-		Managers: device.NewManagers(devices), Events: f.events,
+		FreezeLimit: time.Minute, Managers: device.NewManagers(devices), Events: f.events, // tests run beside others, on slow machines
 		Agent: agent.Config{ReadyTimeout: 30 * time.Second, StopTimeout: 5 * time.Second, MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second},
 	}
 	f.start()

@@ -5,6 +5,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,9 @@ type Config struct {
 	// Pool is the size of the staging pool of volumes whose class does not say it; LogReserve is the room for operation logs of each.
 	// Both come on top of the promised size.
 	Pool, LogReserve int64
+
+	// FreezeLimit is how long the writers of a volume may wait while it is copied where its storage cannot be shared; 0: a second.
+	FreezeLimit time.Duration
 
 	MaxVolumes int64
 	Managers   device.Managers
@@ -132,6 +136,7 @@ func New(ctx context.Context, config Config) (*Node, error) {
 	if config.Sysfs == "" {
 		config.Sysfs = "/sys"
 	}
+	config.FreezeLimit = cmp.Or(config.FreezeLimit, time.Second)
 	store, err := volume.OpenStore(config.StateDir)
 	if err != nil {
 		return nil, err

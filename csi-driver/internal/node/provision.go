@@ -30,6 +30,8 @@ type CreateRequest struct {
 	Source *volume.Source
 	// Required and Limit bound the size; 0 is no bound.
 	Required, Limit int64
+	// Released, if any, is called when Source is not needed any more.
+	Released func()
 }
 
 // Create makes a volume, or finds the one that an earlier call for the same name made.
@@ -56,9 +58,8 @@ func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, e
 		if rec.Phase == volume.PhaseReady {
 			return rec, nil
 		}
-		if mustErase(rec) {
-			// Beginning anew would give the space of what was copied so far back as it is.
-			return nil, errors.Join(n.beginErasing(ctx, n.store, rec), beingErased("an interrupted copy, volume "+id))
+		if err := n.beginAnew(ctx, n.store, rec); err != nil {
+			return nil, err
 		}
 	case errors.Is(err, volume.ErrNotFound):
 		if rec, err = n.plan(ctx, manager, id, req); err != nil {
@@ -70,40 +71,53 @@ func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, e
 	if err := n.store.Put(rec); err != nil {
 		return nil, err
 	}
-	if err := n.makeDevice(ctx, manager, rec); err != nil {
-		// Nobody has the volume's ID yet, so nobody would ever delete it.
-		cleanup, cancel := detached(ctx)
-		defer cancel()
-		err = fmt.Errorf("create volume %s: %w", id, err)
-		if mustErase(rec) {
-			return nil, errors.Join(err, n.beginErasing(cleanup, n.store, rec))
-		}
-		return nil, errors.Join(err, n.mounter.Cleanup(n.settlePath(id)), n.destroy(cleanup, manager, rec))
+	if err := n.makeDevice(ctx, manager, rec, req.Released); err != nil {
+		return nil, n.copyFailed(ctx, n.store, rec, fmt.Errorf("create volume %s: %w", id, err))
 	}
+	return rec, n.made(ctx, manager, rec)
+}
+
+// made writes down that a new volume is whole, and says to its user what it is.
+func (n *Node) made(ctx context.Context, manager device.Manager, rec *volume.Record) error {
 	rec.Phase = volume.PhaseReady
 	if err := n.store.Put(rec); err != nil {
-		return nil, err
+		return err
 	}
-	klog.FromContext(ctx).V(2).Info("Created a volume", "volume-id", id, "size", rec.Size, "device-size", rec.DeviceSize, "device", rec.Device)
+	klog.FromContext(ctx).V(2).Info("Created a volume", "volume-id", rec.ID, "size", rec.Size, "device-size", rec.DeviceSize, "device", rec.Device)
 	if manager.Emulated() {
 		n.config.Events.OnPVC(ctx, rec.PVC, false, events.ReasonEmulated, n.emulatedMessage(rec))
 	}
 	if rec.Block {
 		n.config.Events.OnPVC(ctx, rec.PVC, false, events.ReasonRawBlock, rawBlockMessage(rec))
 	}
-	return rec, nil
+	return nil
 }
 
-// makeDevice makes the device of a new volume, empty or as a copy.
-func (n *Node) makeDevice(ctx context.Context, manager device.Manager, rec *volume.Record) error {
-	if rec.Source == nil {
-		return manager.Create(ctx, rec.ID, rec.DeviceSize)
-	}
-	source, err := n.source(rec.Source)
+// FinishCopy makes a volume whole that was cut before the node service ended.
+func (n *Node) FinishCopy(ctx context.Context, rec *volume.Record) error {
+	manager, err := n.config.Managers.Get(rec.Device)
 	if err != nil {
 		return err
 	}
-	return n.copyDevice(ctx, source, rec)
+	if err := n.copyDevice(ctx, n.store, nil, rec, nil); err != nil {
+		return fmt.Errorf("create volume %s: %w", rec.ID, err)
+	}
+	return n.made(ctx, manager, rec)
+}
+
+// makeDevice makes the device of a new volume, empty or as a copy.
+func (n *Node) makeDevice(ctx context.Context, manager device.Manager, rec *volume.Record, released func()) error {
+	if rec.Source == nil {
+		return manager.Create(ctx, rec.ID, rec.DeviceSize)
+	}
+	var source *volume.Record
+	if !rec.Cut {
+		var err error
+		if source, err = n.source(rec.Source); err != nil {
+			return err
+		}
+	}
+	return n.copyDevice(ctx, n.store, source, rec, released)
 }
 
 // plan chooses a new volume's sizes and refuses what cannot fit before anything is written.

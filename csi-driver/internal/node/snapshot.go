@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/klog/v2"
 
@@ -16,55 +15,38 @@ import (
 )
 
 // CreateSnapshot makes a snapshot of a volume, or finds the one that an earlier call for the same name made. Like a volume it is in
-// its phase "creating" until it is whole.
-func (n *Node) CreateSnapshot(ctx context.Context, name, sourceID string) (*volume.Record, error) {
+// its phase "creating" until it is whole; one that an earlier call began is gone on with. released, which can be nil, is called when
+// the volume is not needed any more.
+func (n *Node) CreateSnapshot(ctx context.Context, name, sourceID string, released func()) (*volume.Record, error) {
 	id := volume.SnapshotID(name, n.config.Name)
 	rec, err := n.snapshots.Get(id)
 	switch {
 	case err == nil:
-		if rec.Source == nil || rec.Source.VolumeID != sourceID {
-			return nil, fmt.Errorf("snapshot %q %w: it is one of another volume", name, volume.ErrExists)
+		if rec.Phase == volume.PhaseReady || rec.Source == nil || rec.Source.VolumeID != sourceID {
+			return rec, checkSnapshotOf(rec, name, sourceID)
 		}
-		if rec.Phase == volume.PhaseReady {
-			return rec, nil
+		if err := n.beginAnew(ctx, n.snapshots, rec); err != nil {
+			return nil, err
 		}
-		if rec.Phase == volume.PhaseDeleting {
-			return nil, fmt.Errorf("snapshot %s: %w: it is being deleted", id, volume.ErrBusy)
-		}
-		if rec.Phase == volume.PhaseErasing {
-			return nil, beingErased("snapshot " + id)
-		}
-		if mustErase(rec) {
-			return nil, errors.Join(n.beginErasing(ctx, n.snapshots, rec), beingErased("an interrupted copy, snapshot "+id))
-		}
-	case !errors.Is(err, volume.ErrNotFound):
+	case errors.Is(err, volume.ErrNotFound):
+		rec = nil
+	default:
 		return nil, err
 	}
-	source, err := n.get(sourceID)
-	if err != nil {
-		return nil, err
-	}
-	manager, err := n.config.Managers.Get(source.Device)
-	if err != nil {
-		return nil, err
-	}
-	rec = &volume.Record{
-		ID: id, Name: name, Phase: volume.PhaseCreating, Source: &volume.Source{VolumeID: sourceID}, Taken: time.Now().UTC(),
-		Mode: source.Mode, Erase: source.Erase, Unserved: source.Unserved, Durability: source.Durability, Device: source.Device, FSType: source.FSType, Block: source.Block, PVC: source.PVC,
-		Size: source.Size, DeviceSize: source.DeviceSize, Overhead: source.Overhead, Formatted: source.Formatted, Cleared: source.Cleared, Measured: source.Measured,
-	}
-	if err := n.snapshots.Put(rec); err != nil {
-		return nil, err
-	}
-	if err := n.copyDevice(ctx, source, rec); err != nil {
-		// Nobody has the snapshot's ID yet, so nobody would ever delete it.
-		cleanup, cancel := detached(ctx)
-		defer cancel()
-		err = fmt.Errorf("snapshot volume %s: %w", sourceID, err)
-		if mustErase(rec) {
-			return nil, errors.Join(err, n.beginErasing(cleanup, n.snapshots, rec))
+	var source *volume.Record
+	if rec == nil || !rec.Cut {
+		if source, err = n.get(sourceID); err != nil {
+			return nil, err
 		}
-		return nil, errors.Join(err, n.clearHalfMade(cleanup, manager, id), n.snapshots.Remove(id))
+	}
+	if rec == nil || rec.Job == nil && !rec.Cut {
+		rec = snapshotRecord(id, name, source)
+		if err := n.snapshots.Put(rec); err != nil {
+			return nil, err
+		}
+	}
+	if err := n.copyDevice(ctx, n.snapshots, source, rec, released); err != nil {
+		return nil, n.copyFailed(ctx, n.snapshots, rec, fmt.Errorf("snapshot volume %s: %w", sourceID, err))
 	}
 	rec.Phase = volume.PhaseReady
 	if err := n.snapshots.Put(rec); err != nil {
@@ -72,6 +54,54 @@ func (n *Node) CreateSnapshot(ctx context.Context, name, sourceID string) (*volu
 	}
 	klog.FromContext(ctx).V(2).Info("Made a snapshot", "snapshot-id", id, "volume-id", sourceID, "device-size", rec.DeviceSize)
 	return rec, nil
+}
+
+func snapshotRecord(id, name string, source *volume.Record) *volume.Record {
+	return &volume.Record{
+		ID: id, Name: name, Phase: volume.PhaseCreating, Source: &volume.Source{VolumeID: source.ID},
+		Mode: source.Mode, Erase: source.Erase, Unserved: source.Unserved, Durability: source.Durability,
+		Device: source.Device, FSType: source.FSType, Block: source.Block, PVC: source.PVC,
+		Size: source.Size, DeviceSize: source.DeviceSize, Overhead: source.Overhead, Formatted: source.Formatted, Cleared: source.Cleared, Measured: source.Measured,
+	}
+}
+
+func checkSnapshotOf(rec *volume.Record, name, sourceID string) error {
+	if rec.Source == nil || rec.Source.VolumeID != sourceID {
+		return fmt.Errorf("snapshot %q %w: it is one of another volume", name, volume.ErrExists)
+	}
+	return nil
+}
+
+// beginAnew says whether an earlier call's copy, which is not whole, can be gone on with or made anew.
+func (n *Node) beginAnew(ctx context.Context, store *volume.Store, rec *volume.Record) error {
+	switch {
+	case rec.Phase == volume.PhaseDeleting:
+		return fmt.Errorf("%s: %w: it is being deleted", rec.ID, volume.ErrBusy)
+	case rec.Phase == volume.PhaseErasing:
+		return beingErased(rec.ID)
+	case rec.Job == nil && !rec.Cut && mustErase(rec):
+		// Beginning anew would give the space of what was copied so far back as it is.
+		return errors.Join(n.beginErasing(ctx, store, rec), beingErased("an interrupted copy, "+rec.ID))
+	}
+	return nil
+}
+
+// copyFailed takes back a copy that could not be made: nobody has its ID yet, so nobody would ever delete it. One that was interrupted is
+// gone on with, and so is one that is cut, of which somebody may have been told.
+func (n *Node) copyFailed(ctx context.Context, store *volume.Store, rec *volume.Record, err error) error {
+	if rec.Source != nil && (ctx.Err() != nil || rec.Cut) {
+		return err
+	}
+	cleanup, cancel := detached(ctx)
+	defer cancel()
+	if mustErase(rec) {
+		return errors.Join(err, n.beginErasing(cleanup, store, rec))
+	}
+	manager, errManager := n.config.Managers.Get(rec.Device)
+	if errManager != nil {
+		return errors.Join(err, errManager)
+	}
+	return errors.Join(err, n.clearHalfMade(cleanup, manager, rec.ID), store.Remove(rec.ID))
 }
 
 // DeleteSnapshot removes a snapshot, or leaves it to the eraser. One that is not known is deleted already; one of another node is refused.
@@ -110,14 +140,14 @@ func (n *Node) DeleteSnapshot(ctx context.Context, id string) error {
 	return nil
 }
 
-// Snapshots returns the snapshots of this node that are whole, by ID; sourceID and id choose, "" is any.
+// Snapshots returns the snapshots of this node that are cut, whole or not yet, by ID; sourceID and id choose, "" is any.
 func (n *Node) Snapshots(sourceID, id string) ([]*volume.Record, error) {
 	all, err := n.snapshots.List()
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(r *volume.Record) bool {
-		return r.Phase != volume.PhaseReady || id != "" && r.ID != id || sourceID != "" && r.Source.VolumeID != sourceID
+		return r.Phase != volume.PhaseReady && (!r.Cut || r.Phase != volume.PhaseCreating) || id != "" && r.ID != id || sourceID != "" && r.Source.VolumeID != sourceID
 	})
 	slices.SortFunc(all, func(a, b *volume.Record) int { return strings.Compare(a.ID, b.ID) })
 	return all, nil
@@ -179,8 +209,8 @@ func (n *Node) planCopy(rec *volume.Record, req CreateRequest) error {
 	return nil
 }
 
-// resumeSnapshots finishes deletions that were interrupted. A snapshot that was being made is made anew by the call that is
-// repeated.
+// resumeSnapshots finishes deletions that were interrupted. A snapshot that was being made is gone on with by the call that is
+// repeated, and by whoever asks for what is Unfinished.
 func (n *Node) resumeSnapshots(ctx context.Context) error {
 	all, err := n.snapshots.List()
 	errs := []error{err}

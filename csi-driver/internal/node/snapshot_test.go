@@ -59,9 +59,9 @@ func snapshots(t *testing.T, f *fixture, fsType string) {
 	f.publish(rec, f.target("one"), false)
 	file := filepath.Join(f.target("one"), "file")
 	f.must(os.WriteFile(file, []byte("before"), 0o644))
-	snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID)
+	snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil)
 	f.must(err)
-	if again, err := f.CreateSnapshot(f.ctx, "snap", rec.ID); err != nil || again.ID != snapshot.ID || !again.Taken.Equal(snapshot.Taken) {
+	if again, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil); err != nil || again.ID != snapshot.ID || !again.Taken.Equal(snapshot.Taken) {
 		t.Errorf("a second call made %+v, %v", again, err)
 	}
 	f.must(os.WriteFile(file, []byte("after"), 0o644)) // it is not frozen any more
@@ -102,13 +102,13 @@ func snapshots(t *testing.T, f *fixture, fsType string) {
 func TestCopiesRefused(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, 16*volume.MiB)
-	snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID)
+	snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil)
 	f.must(err)
 	other := f.create("other", volume.XFS, volume.MiB)
-	if _, err := f.CreateSnapshot(f.ctx, "snap", other.ID); !errors.Is(err, volume.ErrExists) {
+	if _, err := f.CreateSnapshot(f.ctx, "snap", other.ID, nil); !errors.Is(err, volume.ErrExists) {
 		t.Errorf("the same name for another volume: %v", err)
 	}
-	if _, err := f.CreateSnapshot(f.ctx, "none", volume.IDFromName("none")); !errors.Is(err, volume.ErrNotFound) {
+	if _, err := f.CreateSnapshot(f.ctx, "none", volume.IDFromName("none"), nil); !errors.Is(err, volume.ErrNotFound) {
 		t.Errorf("a snapshot of nothing: %v", err)
 	}
 	elsewhere := volume.SnapshotID("snap", "node-2")
@@ -192,7 +192,7 @@ func TestCopiesOfRawMemory(t *testing.T) {
 	f.must(f.Stage(f.ctx, StageRequest{ID: rec.ID, Path: f.staging("raw"), Block: true}))
 	f.must(f.Unstage(f.ctx, rec.ID, f.staging("raw")))
 	fill(rec.ID, 'n')
-	snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID)
+	snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil)
 	f.must(err)
 	fill(rec.ID, 'x')
 	for c, source := range map[byte]volume.Source{'n': {SnapshotID: snapshot.ID}, 'x': {VolumeID: rec.ID}} {

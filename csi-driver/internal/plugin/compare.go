@@ -23,9 +23,17 @@ func (f filter) wants(namespace, pod string) bool {
 // topTable is what happened between two looks.
 type topTable struct {
 	Pods []*topPod `json:"pods"`
+	// Jobs are the works that volumes of the namespace wait for; of one pod none are shown.
+	Jobs []topJob `json:"jobs,omitempty"`
 	// Unanswered are nodes of which nothing is known.
 	Unanswered []unanswered `json:"unanswered,omitempty"`
 	nodes      int
+}
+
+// topJob is a job and where it is done.
+type topJob struct {
+	Node string `json:"node"`
+	coverage.Job
 }
 
 // topPod is one pod with a volume of ours.
@@ -73,6 +81,7 @@ func compare(before, after []*coverage.Node, failed []unanswered, wanted filter)
 	}
 	table := &topTable{Pods: []*topPod{}, Unanswered: failed, nodes: len(after)}
 	for _, n := range after {
+		table.addJobs(n, wanted)
 		then, ok := looked[n.Node]
 		if !ok {
 			continue // with the next look there will be a difference
@@ -97,6 +106,14 @@ func compare(before, after []*coverage.Node, failed []unanswered, wanted filter)
 		return cmp.Or(cmp.Compare(traffic(b.Counters)/b.Seconds, traffic(a.Counters)/a.Seconds), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Node, b.Node))
 	})
 	return table
+}
+
+func (t *topTable) addJobs(n *coverage.Node, wanted filter) {
+	for _, j := range n.Jobs {
+		if wanted.wants(j.Namespace, "") {
+			t.Jobs = append(t.Jobs, topJob{Node: n.Node, Job: j})
+		}
+	}
 }
 
 // podOf finds or makes a pod. Processes of pods that their node does not know, such as those that are just ending, have one for all.
@@ -166,6 +183,10 @@ func (t *topTable) lines() []string {
 	}
 	if len(t.Pods) == 0 {
 		lines = []string{fmt.Sprintf("No process uses a volume (%s looked at).", count(t.nodes, "node"))}
+	}
+	for _, j := range t.Jobs {
+		lines = append(lines, fmt.Sprintf("node %s: %s, claim %s/%s: %s, %s of %s", j.Node, j.ID, orDash(j.Namespace), orDash(j.Claim), j.Kind,
+			amount(float64(j.DoneBytes), 1024), amount(float64(j.TotalBytes), 1024)))
 	}
 	for _, u := range t.Unanswered {
 		lines = append(lines, fmt.Sprintf("node %s does not answer: %s", u.Node, printable(u.Why)))

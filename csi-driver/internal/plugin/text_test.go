@@ -98,6 +98,16 @@ func TestCompare(t *testing.T) {
 		t.Errorf("pod web is %+v", web)
 	}
 	// A counter that went back has not moved.
+	busy := &coverage.Node{Node: "n3", Jobs: []coverage.Job{{ID: "snapshot-1", Namespace: "shop", Claim: "data", Kind: "copy", DoneBytes: 1 << 30, TotalBytes: 4 << 30}}}
+	for wanted, shown := range map[filter]string{
+		{namespace: "shop"}:             "node n3: snapshot-1, claim shop/data: copy, 1.0G of 4.0G",
+		{namespace: "other"}:            "",
+		{namespace: "shop", pod: "web"}: "",
+	} {
+		if lines := compare(nil, []*coverage.Node{busy}, nil, wanted).lines(); strings.Join(lines[1:], "\n") != shown {
+			t.Errorf("%+v shows %q, wanted %q", wanted, lines[1:], shown)
+		}
+	}
 	back := compare(nodes[1:], nodes[:1], nil, filter{namespace: "shop", pod: "web"})
 	if len(back.Pods) != 1 || back.Pods[0].Counters.Calls() != 0 {
 		t.Errorf("backwards: %+v", back.Pods)

@@ -24,11 +24,13 @@ const (
 // recordVersion is the format of a state file. It changes only when an older driver would do harm by not knowing a field; other
 // fields are added without. A driver refuses a version above its own, and keeps fields it does not know.
 const (
-	recordVersion = eraseVersion
+	recordVersion = cutVersion
 	firstVersion  = 1
 	// eraseVersion is that of a volume which is to be erased: an older driver would delete it and leave its bytes. All others keep the
 	// first version, so that an older driver serves them.
 	eraseVersion = 2
+	// cutVersion is that of a copy that is cut and not ready: an older driver would make it anew, of a later moment.
+	cutVersion = 3
 )
 
 // Record is everything the node knows about a volume, one file per volume.
@@ -70,6 +72,10 @@ type Record struct {
 	Source *Source `json:"source,omitempty"`
 	// Taken is when a snapshot was taken.
 	Taken time.Time `json:"taken,omitzero"`
+	// Job is long work that the volume or snapshot waits for; nil: there is none.
+	Job *Job `json:"job,omitempty"`
+	// Cut: a copy that is being made has all that it needs of its original: what it holds was chosen, and does not change any more.
+	Cut bool `json:"cut,omitempty"`
 	// Frozen: the file system may be frozen, because a copy of it is being made.
 	Frozen bool `json:"frozen,omitempty"`
 
@@ -104,6 +110,34 @@ func (r *Record) SetDurability(d Durability) {
 	if r.Durability = d; !d.Required() {
 		r.Durability = ""
 	}
+}
+
+// JobKind says what a job does.
+type JobKind string
+
+// Kinds of jobs.
+const (
+	// JobCopy copies the bytes of the original.
+	JobCopy JobKind = "copy"
+	// JobUnshare gives a copy blocks of its own in place of those that it shares with its original.
+	JobUnshare JobKind = "unshare"
+	// JobClear writes zeros over a new raw block volume.
+	JobClear JobKind = "clear"
+)
+
+// Job is how far work has come that takes as long as a device is large. The next start of the node service goes on from there.
+type Job struct {
+	Kind  JobKind `json:"kind"`
+	Done  int64   `json:"done"`
+	Total int64   `json:"total"`
+}
+
+// Percent of the work that is done.
+func (j Job) Percent() int64 {
+	if j.Total <= 0 {
+		return 0
+	}
+	return j.Done * 100 / j.Total
 }
 
 // Source names what a copy was made of.

@@ -91,6 +91,9 @@ func (s *Store) Put(r *Record) error {
 	if r.Erase.Wanted() {
 		r.Version = eraseVersion
 	}
+	if r.Cut && r.Phase == PhaseCreating {
+		r.Version = cutVersion
+	}
 	raw, err := encode(r)
 	if err != nil {
 		return fmt.Errorf("encode the state of volume %s: %w", r.ID, err)

@@ -14,7 +14,7 @@ func nodeBoard() *boardBuilder {
 		WithRow(dashboard.NewRowBuilder("State")).
 		WithPanel(number("Library missing", units.Short, "Nodes on which programs do not find libsplit.so.",
 			`count(splitfs_node_library_installed{`+on+`}) - sum(splitfs_node_library_installed{`+on+`})`, true)).
-		WithPanel(number("Room", units.BytesIEC, "The most that one more emulated volume could hold.", `max(splitfs_node_emulated_available_bytes{`+on+`})`, false)).
+		WithPanel(number("Room", units.BytesIEC, "The most that one more volume could hold.", `max(splitfs_node_available_bytes{`+on+`})`, false)).
 		WithPanel(number("Taken", units.BytesIEC, "What volumes take: size, pool, logs and file system.", `sum(splitfs_volume_device_bytes{`+on+`})`, false)).
 		WithPanel(number("Being erased", units.BytesIEC, "Space of deleted volumes that is not free yet.", `sum(splitfs_node_erasing_bytes{`+on+`})`, false)).
 		WithPanel(number("Erasing failed", units.Short, "", `sum(splitfs_node_erase_failed{`+on+`})`, true)).
@@ -22,6 +22,8 @@ func nodeBoard() *boardBuilder {
 		WithPanel(list("Memory", "What it promises when the power fails.",
 			`max by (node, range, provider, memory, durable) (splitfs_node_memory_bytes{`+on+`}) / 2^30`, "GiB",
 			"node", "range", "provider", "memory", "durable")).
+		WithPanel(graph("Copies and zeros that volumes wait for", units.PercentUnit, "How much is done.",
+			query{`splitfs_job_done_bytes{` + on + `} / splitfs_job_bytes{` + on + `}`, "{{namespace}}/{{persistentvolumeclaim}} {{kind}}"}).Max(1)).
 		WithPanel(list("Kernel module and providers", "What volumes that are staged now relink with.",
 			`max by (node, fstype, provider) (splitfs_node_relink_provider{`+on+`}) * on (node) group_left (release, version, loaded, why) splitfs_module_info{`+on+`}`, "",
 			"node", "release", "fstype", "provider", "version", "loaded", "why")).

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+// TestJobs: work goes on when the call that began it has ended; calls that are repeated find it, its end and its failure, and nothing else
+// happens to the volume meanwhile.
+func TestJobs(t *testing.T) {
+	locks := &volume.Locks{}
+	j := NewJobs(t.Context())
+	j.patience = 50 * time.Millisecond
+	lock := func() (func(), error) { return locks.TryLock("one", "copy") }
+	finish, begun := make(chan error), 0
+	work := func(ctx context.Context) error {
+		begun++
+		select {
+		case err := <-finish:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	call, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 { // the second call joins, and both have gone before the work ends
+		if ended, err := j.do(call, "one", lock, work); ended || err != nil {
+			t.Fatalf("a call of which the work goes on: %t, %v", ended, err)
+		}
+	}
+	if _, err := locks.TryLock("one", "delete"); !errors.Is(err, volume.ErrBusy) {
+		t.Errorf("the volume's lock was free: %v", err)
+	}
+	wrong := errors.New("no room")
+	finish <- wrong
+	j.Wait()
+	if ended, err := j.do(t.Context(), "one", lock, work); !ended || !errors.Is(err, wrong) {
+		t.Errorf("the failure that no call saw: %t, %v", ended, err)
+	}
+	if ended, err := j.do(t.Context(), "one", lock, work); ended || err != nil || begun != 2 {
+		t.Errorf("the call after it: %t, %v; begun %d times", ended, err, begun)
+	}
+	go func() { finish <- nil }()
+	if ended, err := j.do(t.Context(), "one", lock, work); !ended || err != nil || begun != 2 {
+		t.Errorf("the call that sees the end: %t, %v; begun %d times", ended, err, begun)
+	}
+	if ended, err := j.do(t.Context(), "one", lock, work); ended || err != nil {
+		t.Errorf("new work: %t, %v", ended, err)
+	}
+	j.cancel("one")
+	if release, err := locks.TryLock("one", "delete"); err != nil {
+		t.Errorf("after it was cancelled: %v", err)
+	} else {
+		release()
+	}
+	held, err := locks.TryLock("one", "stage")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ended, err := j.do(t.Context(), "one", lock, work); !ended || !errors.Is(err, volume.ErrBusy) {
+		t.Errorf("a volume that is busy: %t, %v", ended, err)
+	}
+	held()
+}
