@@ -69,7 +69,11 @@ func realSnapshot(t *testing.T, s *service, fsType string, class map[string]stri
 	}
 
 	controller := csi.NewControllerClient(s.conn)
-	snapshot, err := controller.CreateSnapshot(context.Background(), &csi.CreateSnapshotRequest{Name: "snap", SourceVolumeId: v.id})
+	request := &csi.CreateSnapshotRequest{Name: "snap", SourceVolumeId: v.id}
+	snapshot, err := controller.CreateSnapshot(context.Background(), request)
+	for err == nil && !snapshot.GetSnapshot().GetReadyToUse() { // on a slow machine the call ends before the work does
+		snapshot, err = controller.CreateSnapshot(context.Background(), request)
+	}
 	s.must(err)
 	store, err := volume.OpenSnapshots(filepath.Join(s.options.dataDir, "volumes", "snapshots"))
 	s.must(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long a call waits for work that goes on without it. Small volumes are done before it ends.
-const patience = 5 * time.Second
+const patience = 20 * time.Second
 
 // Jobs are the works of calls, each of which may take longer than a call does: copies, and zeros over a device. The work goes on when a
 // call's time is over, and a call that is repeated finds it. What survives the process is in the volumes' records.

@@ -79,7 +79,7 @@ func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, e
 
 // made writes down that a new volume is whole, and says to its user what it is.
 func (n *Node) made(ctx context.Context, manager device.Manager, rec *volume.Record) error {
-	rec.Phase = volume.PhaseReady
+	rec.Phase, rec.Cut = volume.PhaseReady, false
 	if err := n.store.Put(rec); err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func (n *Node) CreateSnapshot(ctx context.Context, name, sourceID string, releas
 	if err := n.copyDevice(ctx, n.snapshots, source, rec, released); err != nil {
 		return nil, n.copyFailed(ctx, n.snapshots, rec, fmt.Errorf("snapshot volume %s: %w", sourceID, err))
 	}
-	rec.Phase = volume.PhaseReady
+	rec.Phase, rec.Cut = volume.PhaseReady, false
 	if err := n.snapshots.Put(rec); err != nil {
 		return nil, err
 	}
