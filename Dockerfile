@@ -20,8 +20,8 @@ RUN mkdir /tmp/lvm && echo 'devices { filter = [ "r|.*|" ] }' >/tmp/lvm/lvm.conf
  && apt-get update \
  && LVM_SYSTEM_DIR=/tmp/lvm apt-get install --yes --no-install-recommends e2fsprogs lvm2 mount ndctl util-linux xfsprogs
 COPY hack/lib/slim-root /usr/local/bin/
-# sh, cp, ls, cat: for whoever looks into a node's pod, and for the init container that hands splitfs-csi to others.
-RUN slim-root /slim sh cp ls cat \
+# First what whoever looks into a node's pod needs, the end-to-end tests among them; cp: the init container that hands splitfs-csi to others.
+RUN slim-root /slim sh cat cp cut dd grep head ls mkdir mv readlink rm seq sha256sum sleep sort stat tail test touch tr wc \
     mkfs.xfs xfs_growfs xfs_repair xfs_db mkfs.ext4 e2fsck resize2fs tune2fs /etc/mke2fs.conf \
     mount umount losetup blkid wipefs blkdiscard lvm /etc/lvm/lvm.conf ndctl
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	mountutils "k8s.io/mount-utils"
 
@@ -44,6 +45,10 @@ const (
 	reasonAgentStarting = "AgentStarting"
 )
 
+// stageRetried is how long a failure to stage a volume is a problem. While a pod waits kubelet tries again, every two minutes at the
+// latest; a failure that is older is one that nobody waits for any more, and nobody would ever take it back.
+const stageRetried = 10 * time.Minute
+
 // problems returns everything that is wrong with a volume.
 func (n *Node) problems(rec *volume.Record) ([]Problem, error) {
 	var problems []Problem
@@ -61,7 +66,7 @@ func (n *Node) problems(rec *volume.Record) ([]Problem, error) {
 	if rec.Durability.Required() {
 		add(Degraded, events.ReasonLessDurable, n.lessDurableMessage(rec))
 	}
-	if rec.StageFailure != "" {
+	if rec.StageFailure != "" && time.Since(rec.StageFailed) < stageRetried {
 		add(Inaccessible, reasonStageFailed, "the volume could not be made ready for its pods: "+rec.StageFailure)
 	}
 	if err := n.eraser.failure(rec.ID); err != nil {

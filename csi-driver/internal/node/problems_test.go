@@ -80,6 +80,13 @@ func TestProblems(t *testing.T) {
 		t.Error("a volume of the future was staged")
 	}
 	f.expectProblem(rec, Inaccessible, "StageFailed", "a format this version does not know")
+	failed, err := f.store.Get(rec.ID)
+	f.must(err)
+	failed.StageFailed = failed.StageFailed.Add(-stageRetried) // the pod has gone, and kubelet with it
+	f.must(f.store.Put(failed))
+	if problems, err := f.problems(failed); err != nil || len(problems) != 0 {
+		t.Errorf("a failure that nobody waits for: %v, %v", problems, err)
+	}
 	f.must(f.Delete(f.ctx, rec.ID))
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"k8s.io/klog/v2"
 	mountutils "k8s.io/mount-utils"
@@ -76,7 +77,7 @@ func (n *Node) Stage(ctx context.Context, req StageRequest) error {
 		// After a final error kubelet does not unstage: nobody else would undo this.
 		cleanup, cancel := detached(ctx)
 		defer cancel()
-		rec.StageFailure = err.Error()
+		rec.StageFailure, rec.StageFailed = err.Error(), time.Now().UTC()
 		return errors.Join(err, n.takeDown(cleanup, manager, rec))
 	}
 	klog.FromContext(ctx).V(2).Info("Staged a volume", "path", req.Path)
@@ -188,7 +189,7 @@ func (n *Node) serve(ctx context.Context, rec *volume.Record) error {
 	if err != nil {
 		return err
 	}
-	rec.Recovery, rec.StageFailure = result, ""
+	rec.Recovery, rec.StageFailure, rec.StageFailed = result, "", time.Time{}
 	rec.Quarantined = volume.Quarantined{Counted: rec.Quarantined.Counted + result.Quarantined}
 	if err := n.store.Put(rec); err != nil {
 		return err

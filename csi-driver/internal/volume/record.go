@@ -91,6 +91,8 @@ type Record struct {
 	Recovery  *Recovery          `json:"recovery,omitempty"`
 	// StageFailure says why the last NodeStage failed, empty after one that did not.
 	StageFailure string `json:"stageFailure,omitempty"`
+	// StageFailed is when that was.
+	StageFailed time.Time `json:"stageFailed,omitzero"`
 	// Quarantined is what agents set aside while the volume was in use.
 	Quarantined Quarantined `json:"quarantined,omitzero"`
 
