@@ -63,7 +63,7 @@ func (n *Node) Stage(ctx context.Context, req StageRequest) error {
 		return fmt.Errorf("stage volume %s: %w: %w", rec.ID, volume.ErrUnavailable, err)
 	}
 	if ready && before != nil && rec.Staged != nil && rec.Staged.Path == req.Path {
-		return nil
+		return n.makeData(rec) // a service that ended in the middle may have come no further than to a mount, which has an agent now
 	}
 	rec.Staged = &volume.Staging{Path: req.Path}
 	if err := n.store.Put(rec); err != nil {
@@ -105,10 +105,18 @@ func (n *Node) stage(ctx context.Context, manager device.Manager, rec *volume.Re
 	if err := n.ensureRoom(ctx, manager, dev, rec); err != nil {
 		return err
 	}
+	if err := n.makeData(rec); err != nil {
+		return err
+	}
+	return n.serve(ctx, rec)
+}
+
+// makeData makes the directory of a volume that its pods see.
+func (n *Node) makeData(rec *volume.Record) error {
 	if err := os.Mkdir(n.data(rec), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("create the data directory: %w", err)
 	}
-	return n.serve(ctx, rec)
+	return nil
 }
 
 // makeFileSystem formats a device that never was, and makes sure that one that was still carries its file system. A device that
