@@ -15,7 +15,7 @@ func TestModes(t *testing.T) {
 		}
 		for j, other := range Modes {
 			if m.Stronger(other) != (i > j) {
-				t.Errorf("%s stronger than %s: %v", m, other, !(i > j))
+				t.Errorf("%s stronger than %s: %v", m, other, i <= j)
 			}
 		}
 		if !m.Stronger("nonsense") || Mode("nonsense").Stronger(m) {
