@@ -4,7 +4,6 @@ package central
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -166,9 +165,7 @@ func (c *Contents) nodeOf(handle string) (node, problem string, err error) {
 
 // label labels a content, unless it was changed meanwhile: then it is looked at again.
 func (c *Contents) label(ctx context.Context, made *content, node string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": made.ResourceVersion, "labels": map[string]string{managedBy: node},
-	}})
+	patch, err := metadataPatch(map[string]any{"resourceVersion": made.ResourceVersion, "labels": map[string]string{managedBy: node}})
 	if err != nil {
 		return err
 	}

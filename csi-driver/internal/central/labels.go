@@ -111,7 +111,7 @@ func (l *Labels) label(ctx context.Context, node *corev1.Node, says *v1alpha1.Sp
 	if len(change) == 0 {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": change}})
+	patch, err := metadataPatch(map[string]any{"labels": change})
 	if err != nil {
 		return fmt.Errorf("label node %s: %w", node.Name, err)
 	}
@@ -121,4 +121,9 @@ func (l *Labels) label(ctx context.Context, node *corev1.Node, says *v1alpha1.Sp
 	}
 	klog.FromContext(ctx).V(2).Info("Labelled a node", "node", node.Name, "memory", want[contract.LabelMemory])
 	return nil
+}
+
+// metadataPatch is a merge patch that changes nothing but these fields of an object's metadata.
+func metadataPatch(fields map[string]any) ([]byte, error) {
+	return json.Marshal(map[string]any{"metadata": fields})
 }

@@ -4,6 +4,7 @@ package central
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -89,7 +90,7 @@ func TestLabels(t *testing.T) {
 	} {
 		charttest.Eventually(t, "the controller may not "+body, func() error {
 			if err := patch(body); err == nil || !strings.Contains(err.Error(), "SplitFS: ") {
-				return fmt.Errorf("not denied: %v", err)
+				return errors.Join(errors.New("not denied"), err)
 			}
 			return nil
 		})

@@ -7,6 +7,7 @@ package device
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -93,10 +94,6 @@ func (m Managers) GetFor(name string, durability volume.Durability) (Manager, er
 }
 
 func (m Managers) noSuch(name string) error {
-	var names []string
-	for n := range m {
-		names = append(names, n)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(m))
 	return fmt.Errorf("%w: this node offers no %q devices; it offers: %s", volume.ErrInvalid, name, strings.Join(names, ", "))
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"splitfs.io/splitfs/csi-driver/internal/coverage"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 func newAdviseCommand(s *settings) *cobra.Command {
@@ -64,8 +65,8 @@ type podAdvice struct {
 type conclusion struct {
 	PID int `json:"pid"`
 	// Mode is the one that it needs for what it does; empty: nothing of it would be served.
-	Mode string `json:"mode,omitempty"`
-	Why  string `json:"why"`
+	Mode contract.Mode `json:"mode,omitempty"`
+	Why  string        `json:"why"`
 	// Kernel says what the kernel would go on serving.
 	Kernel []string `json:"kernel,omitempty"`
 	// SavedPerSecond are milliseconds of CPU time per second, at most, by mode; nil: not known.
@@ -130,11 +131,11 @@ func (c *conclusion) decide(p *coverage.Watched) {
 	case len(c.Kernel) == len(p.Files):
 		c.Why = "all its files are such that the kernel would go on serving them"
 	case has(func(f *coverage.WatchedFile) bool { return f.Sync }):
-		c.Mode, c.Why = "sync", "it opens files with O_SYNC or O_DSYNC"
+		c.Mode, c.Why = contract.Sync, "it opens files with O_SYNC or O_DSYNC"
 	case forced(p)*10 > p.Looks:
-		c.Mode, c.Why = "sync", fmt.Sprintf("its threads waited for fsync in %s of the looks", share(forced(p), p.Looks))
+		c.Mode, c.Why = contract.Sync, fmt.Sprintf("its threads waited for fsync in %s of the looks", share(forced(p), p.Looks))
 	default:
-		c.Mode, c.Why = "posix", "it was seldom seen waiting for fsync, and opens no file with O_SYNC"
+		c.Mode, c.Why = contract.Posix, "it was seldom seen waiting for fsync, and opens no file with O_SYNC"
 	}
 }
 
@@ -216,7 +217,7 @@ func (r *podAdvice) printProcess(p *printer, w *coverage.Watched, c *conclusion)
 		p.printf("  mode    %s: %s\n", c.Mode, printable(c.Why))
 	}
 	var times []string
-	for _, mode := range []string{"posix", "sync", "strict"} {
+	for _, mode := range contract.ModeNames() {
 		if ms, ok := c.SavedPerSecond[mode]; ok {
 			times = append(times, fmt.Sprintf("%s %.1f", mode, ms))
 		}
