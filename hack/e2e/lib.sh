@@ -135,14 +135,13 @@ process_counters() {
 # kill_container NODE PID: SIGKILL for the first process of the PID namespace that PID lives in. The kernel then kills the
 # others of the container, as it would after an out-of-memory kill.
 kill_container() {
-    # shellcheck disable=SC2016  # expanded by the shell on the node
+    # shellcheck disable=SC2016  # expanded by the shell on the node, which has few programs besides: last is the last number of a line
     on_node "$1" sh -c '
+        last() { line=$(grep "^$1:" /proc/"$pid"/status) && number=${line##*[!0-9]}; }
         pid=$1
-        while read -r _ inner <<EOT
-$(awk "/^NSpid:/ { print \$2, \$NF }" /proc/$pid/status)
-EOT
-        [ "$inner" != 1 ]; do
-            pid=$(awk "/^PPid:/ { print \$2 }" /proc/$pid/status)
+        while last NSpid && [ "$number" != 1 ]; do
+            last PPid
+            pid=$number
             [ "${pid:-0}" -gt 1 ] || { echo "no container around process $1" >&2; exit 1; }
         done
         kill -KILL "$pid"' kill-container "$2"

@@ -4,7 +4,6 @@
 
 #include "base/deferred.h"
 #include "meta/across.h"
-#include "record/latency.h"
 
 #include <errno.h>
 
@@ -162,23 +161,6 @@ int sfs_fd_durable(int fd)
 {
 	(void)fd;
 	return 0;
-}
-
-/* Calls that the library would time are like others here: all of them are. */
-struct sfs_timer sfs_timers[SFS_TIMER_PLACES];
-ssize_t sfs_timed_read(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off)
-{
-	(void)ofd;
-	return sfs_read(fd, buf, n, off);
-}
-ssize_t sfs_timed_write(struct sfs_ofd *ofd, int fd, const void *buf, size_t n, off_t off)
-{
-	(void)ofd;
-	return sfs_write(fd, buf, n, off);
-}
-int sfs_timed_fsync(int fd, bool data_only)
-{
-	return sfs_fsync(fd, data_only);
 }
 
 /* There are no volumes. */

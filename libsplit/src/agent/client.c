@@ -192,6 +192,22 @@ int client_reply(struct agent *a, struct client *c, const struct sfs_msg *m, con
 	return err;
 }
 
+bool client_tell(struct agent *a, struct client *c, const struct sfs_msg *m)
+{
+	int err;
+
+	if (c->event < 0 || c->event_blocked)
+		return false;
+	err = wire_send(c->event, c->version, m, NULL, 0);
+	if (err == -EAGAIN || err == -ENOBUFS) {
+		/* It may be stopped: what it holds waits for it, we don't. */
+		c->event_blocked = true;
+		client_watch_event(a, c);
+	}
+	/* Any other error: the socket is closed, which the loop is about to see. */
+	return !err;
+}
+
 int client_reply_error(struct agent *a, struct client *c, uint16_t type, int err, const char *text)
 {
 	struct sfs_msg m = {.type = type, .status = err};

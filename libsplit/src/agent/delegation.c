@@ -31,21 +31,8 @@ static void send_revoke(struct agent *a, struct hold *h)
 {
 	const struct sfs_msg m = {
 		.type = SFS_MSG_REVOKE, .a = h->dnode->ino, .b = h->dnode->gen, .c = h->revoke_to, .d = h->revoke_number};
-	struct client *c = h->client;
-	int err;
 
-	if (c->event < 0 || c->event_blocked)
-		return;
-	err = wire_send(c->event, c->version, &m, NULL, 0);
-	if (err == -EAGAIN || err == -ENOBUFS) {
-		/* It may be stopped: what it holds waits for it, we don't. */
-		c->event_blocked = true;
-		client_watch_event(a, c);
-		return;
-	}
-	/* Any other error: the socket is closed, which the loop is about to see. */
-	if (!err)
-		h->unsent = false;
+	h->unsent = !client_tell(a, h->client, &m);
 }
 
 void deleg_step_down(struct agent *a, struct hold *h, enum sfs_delegation to)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who gets what: the queue of an inode, and what is in the way of the first in it. */
-#include <errno.h>
-
 #include "agent/internal.h"
 #include "base/state.h"
 
@@ -193,18 +191,8 @@ static bool grant_asked(struct agent *a, struct hold *h)
 static void send_turn(struct agent *a, struct hold *h)
 {
 	const struct sfs_msg m = {.type = SFS_MSG_TURN, .a = h->dnode->ino, .b = h->dnode->gen};
-	struct client *c = h->client;
-	int err;
 
-	if (c->event < 0 || c->event_blocked)
-		return;
-	err = wire_send(c->event, c->version, &m, NULL, 0);
-	if (err == -EAGAIN || err == -ENOBUFS) {
-		c->event_blocked = true;
-		client_watch_event(a, c);
-	} else if (!err) {
-		h->turn.unsent = false;
-	}
+	h->turn.unsent = !client_tell(a, h->client, &m);
 }
 
 /* It is asked for again, before anybody else is answered. */

@@ -318,6 +318,8 @@ void client_set_state(struct agent *a, struct client *c, enum client_state state
 /* 0, or the client is dropped: then nothing more is to be done for it. A failed HELLO always ends the connection. */
 int client_reply(struct agent *a, struct client *c, const struct sfs_msg *m, const int *fds, int nfds);
 int client_reply_error(struct agent *a, struct client *c, uint16_t type, int err, const char *text);
+/* On its event socket. False: it is full, or closed; when it takes messages again deleg_send_revokes() is called. */
+bool client_tell(struct agent *a, struct client *c, const struct sfs_msg *m);
 void client_free_gone(struct agent *a);
 void client_free_all(struct agent *a);
 

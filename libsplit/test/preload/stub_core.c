@@ -7,7 +7,6 @@
 #include "base/sys.h"
 #include "calls/calls.h"
 #include "meta/across.h"
-#include "record/latency.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -565,21 +564,6 @@ void sfs_limits_changed(void)
 {
 }
 
-struct sfs_timer sfs_timers[SFS_TIMER_PLACES];
-ssize_t sfs_timed_read(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off)
-{
-	(void)ofd;
-	return sfs_read(fd, buf, n, off);
-}
-ssize_t sfs_timed_write(struct sfs_ofd *ofd, int fd, const void *buf, size_t n, off_t off)
-{
-	(void)ofd;
-	return sfs_write(fd, buf, n, off);
-}
-int sfs_timed_fsync(int fd, bool data_only)
-{
-	return sfs_fsync(fd, data_only);
-}
 bool sfs_across(int fromfd, const char *from, int at_flags, int tofd, const char *to)
 {
 	(void)fromfd, (void)from, (void)at_flags, (void)tofd, (void)to;
