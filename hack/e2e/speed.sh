@@ -14,16 +14,20 @@ redis_speed() {
         unset SPLITFS_GRANT # as it is without being asked
         once() { # once with|without: requests a second
             local dir=/data/speed preload=() pid rps
-            [ "$1" = with ] || preload=(-u LD_PRELOAD -u SPLITFS_CONFIG)
+            # /etc/ld.so.preload brings the library in any case; without a configuration it serves nothing.
+            [ "$1" = with ] || preload=(-u LD_PRELOAD SPLITFS_CONFIG=)
             rm -rf "$dir" && mkdir "$dir"
             env "${preload[@]}" redis-server --port 0 --unixsocket /tmp/speed.sock --dir "$dir" --appendonly yes \
                 --appendfsync always --save "" --logfile "" >/dev/null &
             pid=$!
-            until [ "$(redis-cli -s /tmp/speed.sock ping 2>/dev/null)" = PONG ]; do sleep 0.05; done
-            if grep -q libsplit.so "/proc/$pid/maps"; then [ "$1" = with ]; else [ "$1" = without ]; fi ||
+            until [ "$(redis-cli -s /tmp/speed.sock ping 2>/dev/null)" = PONG ]; do
+                kill -0 "$pid" 2>/dev/null || { echo "redis-server $1 the library has ended" >&2; exit 1; }
+                sleep 0.05
+            done
+            if grep -qzx SPLITFS_CONFIG= "/proc/$pid/environ"; then [ "$1" = without ]; else grep -q libsplit.so "/proc/$pid/maps"; fi ||
                 { echo "the library is not where it should be: $1" >&2; exit 1; }
             # The load itself is the same program both times.
-            rps=$(env -u LD_PRELOAD -u SPLITFS_CONFIG redis-benchmark -s /tmp/speed.sock --csv -c 50 -n "$requests" -d 300 -t set |
+            rps=$(env -u LD_PRELOAD SPLITFS_CONFIG= redis-benchmark -s /tmp/speed.sock --csv -c 50 -n "$requests" -d 300 -t set |
                 awk -F "\"" "/^\"SET/ { print \$4 }")
             redis-cli -s /tmp/speed.sock shutdown nosave >/dev/null 2>&1
             wait "$pid"
