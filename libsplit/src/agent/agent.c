@@ -449,8 +449,8 @@ static int wait_ms(const struct agent *a)
 		return CLAIM_MS;
 	if (a->nheld)
 		return HELD_MS;
-	return a->stopping || a->grace_until || a->accept_again || a->nstrangers || client_count(a, C_DYING) || a->nturns ||
-			       a->outsiders.nopening || a->overdue_listed || a->looks
+	return a->stopping || a->grace_until || a->accept_again || a->nstrangers || client_count(a, C_DYING) ||
+			       !TAILQ_EMPTY(&a->waiting) || a->outsiders.nopening || a->overdue_listed || a->looks
 		       ? TICK_MS
 		       : THERE_MS;
 }
@@ -539,6 +539,7 @@ int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
 	uint64_t most;
 	int err;
 
+	TAILQ_INIT(&a.waiting);
 	a.root.fd = a.root.ctl = a.root.log = a.root.pool = a.root.lock = -1;
 	if (config->chunk_bytes == 0 || config->chunk_bytes % SFS_CHUNK_ALIGN || config->chunk_bytes > (1ull << 40))
 		return sfs_fail(why, -EINVAL, "the size of a staging file must be a multiple of 2 MiB, at most 1 TiB");

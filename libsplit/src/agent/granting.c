@@ -16,9 +16,12 @@ static void set_turn(struct agent *a, struct hold *h, enum turn_state state)
 	};
 
 	sfs_check_next(next, h->turn.state, state);
-	if (state == TURN_NONE || h->turn.state == TURN_NONE) {
-		h->client->nturns += state == TURN_NONE ? -1u : 1u;
-		a->nturns += state == TURN_NONE ? -1u : 1u;
+	if (h->turn.state == TURN_NONE) {
+		TAILQ_INSERT_TAIL(&h->dnode->queue, h, turn.place);
+		TAILQ_INSERT_TAIL(&a->waiting, h, turn.among);
+	} else if (state == TURN_NONE) {
+		TAILQ_REMOVE(&h->dnode->queue, h, turn.place);
+		TAILQ_REMOVE(&a->waiting, h, turn.among);
 	}
 	h->turn.state = state;
 }
@@ -26,15 +29,7 @@ static void set_turn(struct agent *a, struct hold *h, enum turn_state state)
 /* One that asks again keeps its place. */
 static void enter_queue(struct agent *a, struct hold *h, uint64_t flags)
 {
-	struct dnode *d = h->dnode;
-
 	if (h->turn.state == TURN_NONE) {
-		h->turn.next = NULL;
-		if (d->wait_last)
-			d->wait_last->turn.next = h;
-		else
-			d->wait_first = h;
-		d->wait_last = h;
 		h->turn.since = agent_now();
 		h->turn.report = a->overdue_ms;
 	}
@@ -44,18 +39,8 @@ static void enter_queue(struct agent *a, struct hold *h, uint64_t flags)
 
 void deleg_leave_queue(struct agent *a, struct hold *h)
 {
-	struct dnode *d = h->dnode;
-	struct hold **p = &d->wait_first, *before = NULL;
-
 	if (h->turn.state == TURN_NONE)
 		return;
-	while (*p != h) {
-		before = *p;
-		p = &(*p)->turn.next;
-	}
-	*p = h->turn.next;
-	if (d->wait_last == h)
-		d->wait_last = before;
 	set_turn(a, h, TURN_NONE);
 	if (h->client->state == C_WAIT_ACQUIRE)
 		client_set_state(a, h->client, C_READY);
@@ -213,10 +198,9 @@ void deleg_send_turn(struct agent *a, struct hold *h)
 void deleg_process(struct agent *a, struct dnode *d)
 {
 	/* Who opens the file without the library comes first: a client that has just stepped down for it asks again at once. */
-	while (outsider_settle(a, d) && d->wait_first && d->wait_first->turn.state != TURN_CALLED &&
-	       clear(a, d, d->wait_first)) {
-		struct hold *h = d->wait_first;
+	struct hold *h;
 
+	while (outsider_settle(a, d) && (h = TAILQ_FIRST(&d->queue)) && h->turn.state != TURN_CALLED && clear(a, d, h)) {
 		if (h->turn.state == TURN_QUEUED) {
 			if (!claim_in_way(a, h))
 				call(a, h);
@@ -231,14 +215,20 @@ void deleg_process(struct agent *a, struct dnode *d)
 	dnode_put(a, d);
 }
 
-/* Of a client's holds those that wait. fn may end the hold. */
-static void each_waiting(struct agent *a, struct client *c, void (*fn)(struct agent *a, struct hold *h))
+/*
+ * Who waits: those of a client, or (NULL) all. fn may end this hold, and by the end of a client any other: so the first that this walk has not
+ * met is looked for each time. One within it makes it meet some twice.
+ */
+static void each_waiting(struct agent *a, const struct client *of, void (*fn)(struct agent *a, struct hold *h))
 {
-	struct hold *next;
+	const uint64_t walk = ++a->walk;
+	struct hold *h;
 
-	for (struct hold *h = c->holds; h && c->nturns > 0; h = next) {
-		next = h->client_next;
-		if (h->turn.state != TURN_NONE)
+	while ((h = TAILQ_FIRST(&a->waiting)) && h->turn.walk != walk) {
+		TAILQ_REMOVE(&a->waiting, h, turn.among);
+		TAILQ_INSERT_TAIL(&a->waiting, h, turn.among);
+		h->turn.walk = walk;
+		if (!of || h->client == of)
 			fn(a, h);
 	}
 }
@@ -250,8 +240,7 @@ static void process_of(struct agent *a, struct hold *h)
 
 void deleg_retry_all(struct agent *a)
 {
-	for (struct client *c = a->clients; c && a->nturns > 0; c = c->next)
-		each_waiting(a, c, process_of);
+	each_waiting(a, NULL, process_of);
 }
 
 static void cancel(struct agent *a, struct hold *h)
@@ -278,8 +267,7 @@ static void end_turn(struct agent *a, struct hold *h)
 
 void deleg_turns_over(struct agent *a)
 {
-	for (struct client *c = a->clients; c && a->nturns > 0; c = c->next)
-		each_waiting(a, c, end_turn);
+	each_waiting(a, NULL, end_turn);
 }
 
 void deleg_wait(struct agent *a, struct hold *h, uint64_t flags)
@@ -300,7 +288,7 @@ void deleg_wait(struct agent *a, struct hold *h, uint64_t flags)
 
 bool deleg_unused(const struct agent *a, const struct dnode *d, const struct hold *h)
 {
-	if (a->grace_until || deleg_away_has(a, d->ino) || d->outsiders || d->opening || d->wait_first || h->limited)
+	if (a->grace_until || deleg_away_has(a, d->ino) || d->outsiders || d->opening || !TAILQ_EMPTY(&d->queue) || h->limited)
 		return false;
 	for (const struct hold *o = d->holds; o; o = o->dnode_next)
 		if (o != h && o->open &&

@@ -58,6 +58,7 @@ static struct dnode *dnode_get(struct agent *a, uint64_t ino, uint32_t gen)
 	d->ino = ino;
 	d->gen = gen;
 	d->way.fd = -1;
+	TAILQ_INIT(&d->queue);
 	*p = d;
 	a->ndnodes++;
 	return d;
@@ -90,7 +91,7 @@ void dnode_put(struct agent *a, struct dnode *d)
 {
 	struct dnode **p;
 
-	if (d->holds || d->wait_first || d->opening || outsider_watched(d))
+	if (d->holds || !TAILQ_EMPTY(&d->queue) || d->opening || outsider_watched(d))
 		return;
 	outsider_unmark(a, d);
 	p = slot(a, d->ino, d->gen);

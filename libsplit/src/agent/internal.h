@@ -34,6 +34,7 @@
 #define SFS_AGENT_INTERNAL_H
 
 #include <pthread.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -125,11 +126,13 @@ struct target {
 enum turn_state { TURN_NONE, TURN_ASKED, TURN_QUEUED, TURN_CALLED };
 struct turn {
 	enum turn_state state;
-	struct hold *next;
-	uint64_t flags;		/* SFS_ACQ_* */
-	uint64_t since, report; /* ms: when it began, and after how long to say so */
-	uint64_t called;	/* ms */
-	bool unsent;		/* the client's socket has been full: TURN is to be sent */
+	TAILQ_ENTRY(hold) place; /* in the queue of the inode */
+	TAILQ_ENTRY(hold) among; /* among all that wait */
+	uint64_t walk;		 /* each_waiting() */
+	uint64_t flags;		 /* SFS_ACQ_* */
+	uint64_t since, report;	 /* ms: when it began, and after how long to say so */
+	uint64_t called;	 /* ms */
+	bool unsent;		 /* the client's socket has been full: TURN is to be sent */
 };
 
 /* An inode that at least one client has open. */
@@ -138,7 +141,7 @@ struct dnode {
 	uint64_t ino;
 	uint32_t gen;
 	struct hold *holds;
-	struct hold *wait_first, *wait_last; /* the queue: granting.c */
+	TAILQ_HEAD(, hold) queue; /* who waits for it: granting.c */
 	/* Programs without the library (outsider.c): */
 	bool marked;		    /* the kernel asks us before an open */
 	struct target way;	    /* to the file, while it is marked */
@@ -204,7 +207,6 @@ struct client {
 	struct hold *holds;
 	uint32_t nholds;
 
-	uint32_t nturns;     /* of its holds, those in a queue */
 	uint64_t wait_since; /* ms; C_WAIT_LOG, C_WAIT_CHUNK */
 };
 
@@ -251,12 +253,13 @@ struct agent {
 
 	struct dnode **table;
 	uint32_t table_size, ndnodes;
-	uint64_t revoke_number; /* of the last REVOKE */
-	struct owners *owners;	/* NULL: there is no table */
-	struct look *looks;	/* oldest first */
-	uint64_t look_ms;	/* so long one waits for a process that does not answer */
-	bool claimed;		/* an ACQUIRE waits for the end of a claim, which nobody tells us of */
-	uint32_t nturns;	/* holds in queues */
+	uint64_t revoke_number;	    /* of the last REVOKE */
+	struct owners *owners;	    /* NULL: there is no table */
+	struct look *looks;	    /* oldest first */
+	uint64_t look_ms;	    /* so long one waits for a process that does not answer */
+	bool claimed;		    /* an ACQUIRE waits for the end of a claim, which nobody tells us of */
+	TAILQ_HEAD(, hold) waiting; /* holds in queues */
+	uint64_t walk;		    /* of the last each_waiting() */
 
 	struct made *spare_logs;
 	uint32_t nspare_logs;

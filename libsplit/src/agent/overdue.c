@@ -64,12 +64,11 @@ static void look(struct agent *a, struct overdue *o, struct hold *w)
 void overdue_check(struct agent *a, uint64_t now)
 {
 	struct overdue o = {.list.total = a->overdue_total, .now = now};
+	struct hold *h;
 	int err;
 
-	for (struct client *c = a->clients; c && a->nturns > 0; c = c->next)
-		for (struct hold *h = c->holds; h && c->nturns > 0; h = h->client_next)
-			if (h->turn.state != TURN_NONE)
-				look(a, &o, h);
+	TAILQ_FOREACH(h, &a->waiting, turn.among)
+		look(a, &o, h);
 	/* Written when the picture changes; how long each has waited follows from when it began. */
 	if (o.list.n == a->overdue_listed && o.list.total == a->overdue_total)
 		return;
