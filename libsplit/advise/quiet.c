@@ -66,26 +66,6 @@ uint64_t sfs_blocked_meanwhile(void)
 	return 0;
 }
 
-bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
-{
-	(void)ofd, (void)fd, (void)buf, (void)n;
-	return false;
-}
-bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off)
-{
-	(void)ofd, (void)fd, (void)buf, (void)n, (void)off;
-	return false;
-}
-bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r)
-{
-	(void)fd, (void)buf, (void)n, (void)r;
-	return false;
-}
-bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r)
-{
-	(void)fd, (void)buf, (void)n, (void)r;
-	return false;
-}
 int sfs_write_through(int fd)
 {
 	(void)fd;

@@ -5,11 +5,11 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define NAME "unserved"
-#define TMP  "unserved.tmp"
 
 static const char *const policies[] = {"allow", "durable", "refuse"};
 static const char *const states[] = {"off", "on", "cannot"};
@@ -42,35 +42,25 @@ const char *sfs_enforcement_name(enum sfs_enforcement e)
 	return states[e];
 }
 
-static int put(int fd, const struct sfs_unserved_list *l)
+int sfs_unserved_write(const struct sfs_root *r, const struct sfs_unserved_list *l)
 {
-	if (dprintf(fd, "%s %" PRIu64 " %" PRIu64 "\n", states[l->state], l->refused, l->durable) < 0)
+	char *text = NULL;
+	size_t n;
+	FILE *f = open_memstream(&text, &n);
+	int err;
+
+	if (!f)
 		return -errno;
+	fprintf(f, "%s %" PRIu64 " %" PRIu64 "\n", states[l->state], l->refused, l->durable);
 	for (uint32_t i = 0; i < l->n; i++) {
 		const struct sfs_unserved_one *o = &l->v[i];
 
 		/* Texts have no control characters (sfs_printable). */
-		if (dprintf(fd, "%d %s %" PRIu64 " %" PRIu64 " %s\t%s\t%s\n", o->pid, policies[o->did], o->opens, o->when,
-			    o->pod, o->program, o->path) < 0)
-			return -errno;
+		fprintf(f, "%d %s %" PRIu64 " %" PRIu64 " %s\t%s\t%s\n", o->pid, policies[o->did], o->opens, o->when, o->pod,
+			o->program, o->path);
 	}
-	return 0;
-}
-
-int sfs_unserved_write(const struct sfs_root *r, const struct sfs_unserved_list *l)
-{
-	int fd = openat(r->ctl, TMP, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600), err;
-
-	if (fd < 0)
-		return -errno;
-	err = sfs_root_own(r, fd);
-	if (!err)
-		err = put(fd, l);
-	close(fd);
-	if (!err && renameat(r->ctl, TMP, r->ctl, NAME) < 0)
-		err = -errno;
-	if (err)
-		unlinkat(r->ctl, TMP, 0);
+	err = fclose(f) == 0 ? sfs_root_note(r, NAME, text) : -ENOMEM;
+	free(text);
 	return err;
 }
 

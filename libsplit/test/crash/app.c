@@ -129,9 +129,10 @@ void app_close(struct app *a, int s)
 	end(a);
 }
 
-void app_write(struct app *a, int s, uint64_t off, const void *p, uint64_t n)
+/* A call that writes these bytes. */
+static void begin_write(struct app *a, const char *name, int s, uint64_t off, const void *p, uint64_t n)
 {
-	struct model_op *op = begin(a, "write");
+	struct model_op *op = begin(a, name);
 
 	op->file = a->slot[s].file;
 	op->off = off;
@@ -139,6 +140,11 @@ void app_write(struct app *a, int s, uint64_t off, const void *p, uint64_t n)
 	op->writes = true;
 	op->shared = a->slot[OTHER].fd >= 0;
 	model_write(a->m, op->file, off, p, n);
+}
+
+void app_write(struct app *a, int s, uint64_t off, const void *p, uint64_t n)
+{
+	begin_write(a, "write", s, off, p, n);
 	CHECK_EQ(must(sfs_write(a->slot[s].fd, p, n, (off_t)off), "write"), n);
 	end(a);
 }
@@ -256,15 +262,9 @@ static uint8_t *buffer(struct app *a, uint64_t off, const void *p, uint64_t n)
 
 void app_patch(struct app *a, int s, uint64_t off, const void *p, uint64_t n, bool kept)
 {
-	struct model_op *op = begin(a, "patch");
 	uint8_t *buf;
 
-	op->file = a->slot[s].file;
-	op->off = off;
-	op->len = n;
-	op->writes = true;
-	op->shared = a->slot[OTHER].fd >= 0;
-	model_write(a->m, op->file, off, p, n);
+	begin_write(a, "patch", s, off, p, n);
 	buf = buffer(a, off, p, n);
 	CHECK_EQ(must(sfs_patch(a->slot[s].fd, buf, n, (off_t)off), "patch"), n);
 	if (kept)

@@ -207,24 +207,12 @@ ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flag
 	return pass() ? SFS_PASS : sys_call6(SYS_pwritev2, fd, (long)iov, cnt, off, 0, flags);
 }
 
-bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off)
-{
-	(void)ofd, (void)fd, (void)buf, (void)n, (void)off;
-	return false;
-}
-
 ssize_t sfs_read(int fd, void *buf, size_t n, off_t off)
 {
 	CALLED(read);
 	if (pass())
 		return SFS_PASS;
 	return off < 0 ? sys_read(fd, buf, n) : sys_pread(fd, buf, n, off);
-}
-
-bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
-{
-	(void)ofd, (void)fd, (void)buf, (void)n;
-	return false;
 }
 
 ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off)
@@ -334,18 +322,6 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags)
 	for (unsigned fd = first; fd <= last && fd < FDS; fd++)
 		drop((int)fd);
 	return (int)sys_call3(SYS_close_range, first, last, flags);
-}
-
-bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r)
-{
-	(void)fd, (void)buf, (void)n, (void)r;
-	return false;
-}
-
-bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r)
-{
-	(void)fd, (void)buf, (void)n, (void)r;
-	return false;
 }
 
 int sfs_true_to_lock(int fd)
