@@ -119,18 +119,18 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return err
 	}
+	nodes, err := central.NewNodeObjects(objects)
+	if err != nil {
+		return err
+	}
 	var silent *central.Silent
 	if o.nodeSilence > 0 {
-		if silent, err = central.NewSilent(objects, o.nodeSilence, clock.RealClock{}); err != nil {
-			return err
-		}
+		silent = central.NewSilent(objects, nodes, o.nodeSilence, clock.RealClock{})
 		registry.MustRegister(silent.Metric())
 	}
 	var labels *central.Labels
 	if o.nodeLabels {
-		if labels, err = central.NewLabels(client, view, objects); err != nil {
-			return err
-		}
+		labels = central.NewLabels(client, view, nodes)
 	}
 	var contents *central.Contents
 	if o.snapshots {
@@ -154,6 +154,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 	view.Start(ctx)
 	group.Go(func() error { return server.Serve(ctx, grpcServer, listener) })
 	group.Go(func() error { orphans.Run(ctx, o.orphanInterval); return nil })
+	if silent != nil || labels != nil {
+		group.Go(func() error { nodes.Run(ctx); return nil })
+	}
 	if silent != nil {
 		group.Go(func() error { silent.Run(ctx, min(o.nodeSilence, time.Minute)); return nil })
 	}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
 	"splitfs.io/splitfs/charts/charttest"
@@ -84,8 +83,7 @@ func TestContents(t *testing.T) {
 		}
 	}
 	apply(contentCRD(t)...)
-	config := rest.CopyConfig(env.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + charttest.Namespace + ":splitfs-controller"}
+	config := asController(env.Config)
 	clients, adminClients := kubernetes.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(env.Config)
 	addNode := func(name string) {
 		t.Helper()

@@ -13,15 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
@@ -30,40 +25,20 @@ import (
 
 // Labels puts on Nodes what their SplitFSNodes say of their memory, for selectors of pods. The node services may not write Nodes.
 type Labels struct {
-	client   kubernetes.Interface
-	view     *View
-	informer cache.SharedIndexInformer
+	client  kubernetes.Interface
+	view    *View
+	objects *NodeObjects
 }
 
-// NewLabels returns a Labels.
-func NewLabels(client kubernetes.Interface, view *View, objects dynamic.Interface) (*Labels, error) {
-	informer := dynamicinformer.NewFilteredDynamicInformer(objects, v1alpha1.NodeResource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
-	if err := informer.SetTransform(keepMemory); err != nil {
-		return nil, fmt.Errorf("watch SplitFSNodes: %w", err)
-	}
-	return &Labels{client: client, view: view, informer: informer}, nil
-}
-
-// keepMemory drops what is not needed here of a SplitFSNode: there may be thousands.
-func keepMemory(object any) (any, error) {
-	full, ok := object.(*unstructured.Unstructured)
-	if !ok {
-		return object, nil
-	}
-	var n v1alpha1.SplitFSNode
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(full.Object, &n); err != nil {
-		return nil, fmt.Errorf("read SplitFSNode %s: %w", full.GetName(), err)
-	}
-	n.ManagedFields = nil
-	n.Status = v1alpha1.SplitFSNodeStatus{Memory: n.Status.Memory, Durable: n.Status.Durable}
-	return &n, nil
+// NewLabels returns a Labels that goes by these objects, which somebody runs.
+func NewLabels(client kubernetes.Interface, view *View, objects *NodeObjects) *Labels {
+	return &Labels{client: client, view: view, objects: objects}
 }
 
 // Run looks at every interval until ctx is done.
 func (l *Labels) Run(ctx context.Context, interval time.Duration) {
-	go l.informer.RunWithContext(ctx)
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if !l.informer.HasSynced() || l.view.Check(ctx) != nil {
+		if !l.objects.synced() || l.view.Check(ctx) != nil {
 			return
 		}
 		if err := l.check(ctx); err != nil {
@@ -78,10 +53,8 @@ func (l *Labels) check(ctx context.Context) error {
 		return fmt.Errorf("list nodes: %w", err)
 	}
 	says := map[string]*v1alpha1.SplitFSNode{}
-	for _, object := range l.informer.GetStore().List() {
-		if n, ok := object.(*v1alpha1.SplitFSNode); ok {
-			says[n.Name] = n
-		}
+	for _, n := range l.objects.list() {
+		says[n.Name] = n
 	}
 	var errs []error
 	for _, node := range nodes {

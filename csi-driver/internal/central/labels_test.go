@@ -13,12 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"splitfs.io/splitfs/charts/charttest"
@@ -29,27 +26,7 @@ import (
 // TestLabels: with the chart's rights, on a real API server, a Node has the labels that its SplitFSNode stands for, and loses them with it;
 // its other labels stay, and the controller's rights are not enough to change them.
 func TestLabels(t *testing.T) {
-	env := charttest.StartAPIServer(t)
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	admin, err := client.New(env.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	charttest.CreateNamespace(t, charttest.NewClient(t, env.Config), charttest.Namespace)
-	for _, object := range charttest.Render(t) {
-		switch object.GetKind() {
-		case "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
-			if err := charttest.Apply(t.Context(), charttest.NewClient(t, env.Config), object); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	server, admin := startAPIServer(t, "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 	other := map[string]string{"zone": "a", contract.LabelMemory: "stale"}
 	for _, name := range []string{"one", "two"} {
 		if err := admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(other)}}); err != nil {
@@ -70,8 +47,7 @@ func TestLabels(t *testing.T) {
 	}
 	says("adr", true)
 
-	config := rest.CopyConfig(env.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + charttest.Namespace + ":splitfs-controller"}
+	config := asController(server)
 	limited, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -100,13 +76,15 @@ func TestLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	labels, err := NewLabels(limited, view, objects)
+	nodes, err := NewNodeObjects(objects)
 	if err != nil {
 		t.Fatal(err)
 	}
+	labels := NewLabels(limited, view, nodes)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	view.Start(ctx)
+	go nodes.Run(ctx)
 	go labels.Run(ctx, 50*time.Millisecond)
 	has := func(name string, want map[string]string) {
 		t.Helper()

@@ -19,10 +19,12 @@ import (
 // TestSamples keeps charts/splitfs/testdata/metrics/controller.prom what the controller prints.
 func TestSamples(t *testing.T) {
 	orphans := NewOrphans(newView(t, fake.NewClientset()), record.NewFakeRecorder(1), time.Minute, clock.RealClock{})
-	silent, err := NewSilent(dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), time.Minute, clock.RealClock{})
+	objects := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	nodes, err := NewNodeObjects(objects)
 	if err != nil {
 		t.Fatal(err)
 	}
+	silent := NewSilent(objects, nodes, time.Minute, clock.RealClock{})
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(orphans.Metric(), silent.Metric())
 	charttest.CheckSamples(t, "controller", registry, "splitfs_")

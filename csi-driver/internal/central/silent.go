@@ -12,11 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -28,40 +25,21 @@ const reasonSilent = "NoHeartbeat"
 
 // Silent marks the SplitFSNodes of node services that are not heard of any more: what such an object says of its node is old.
 type Silent struct {
-	client   dynamic.Interface
-	informer cache.SharedIndexInformer
-	after    time.Duration
-	clock    clock.PassiveClock
-	gauge    prometheus.Gauge
+	client  dynamic.Interface
+	objects *NodeObjects
+	after   time.Duration
+	clock   clock.PassiveClock
+	gauge   prometheus.Gauge
 }
 
-// NewSilent returns a Silent that marks a node after it has not been heard of for so long.
-func NewSilent(client dynamic.Interface, after time.Duration, clk clock.PassiveClock) (*Silent, error) {
-	informer := dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.NodeResource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
-	if err := informer.SetTransform(keepHeartbeat); err != nil {
-		return nil, fmt.Errorf("watch SplitFSNodes: %w", err)
-	}
+// NewSilent returns a Silent that goes by these objects, which somebody runs, and marks a node after it has not been heard of for so long.
+func NewSilent(client dynamic.Interface, objects *NodeObjects, after time.Duration, clk clock.PassiveClock) *Silent {
 	return &Silent{
-		client: client, informer: informer, after: after, clock: clk,
+		client: client, objects: objects, after: after, clock: clk,
 		gauge: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "splitfs_silent_nodes", Help: "Nodes whose node service has not been heard of for a while.",
 		}),
-	}, nil
-}
-
-// keepHeartbeat drops what is not needed here of a SplitFSNode: there may be thousands.
-func keepHeartbeat(object any) (any, error) {
-	full, ok := object.(*unstructured.Unstructured)
-	if !ok {
-		return object, nil
 	}
-	var n v1alpha1.SplitFSNode
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(full.Object, &n); err != nil {
-		return nil, fmt.Errorf("read SplitFSNode %s: %w", full.GetName(), err)
-	}
-	n.ManagedFields = nil
-	n.Status = v1alpha1.SplitFSNodeStatus{HeartbeatTime: n.Status.HeartbeatTime, Conditions: n.Status.Conditions}
-	return &n, nil
 }
 
 // Metric is the number of nodes that are silent.
@@ -69,9 +47,8 @@ func (s *Silent) Metric() prometheus.Collector { return s.gauge }
 
 // Run checks at every interval until ctx is done.
 func (s *Silent) Run(ctx context.Context, interval time.Duration) {
-	go s.informer.RunWithContext(ctx)
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if !s.informer.HasSynced() {
+		if !s.objects.synced() {
 			return
 		}
 		if err := s.check(ctx); err != nil {
@@ -84,10 +61,9 @@ func (s *Silent) check(ctx context.Context) error {
 	now := s.clock.Now()
 	silent := 0
 	var errs []error
-	for _, object := range s.informer.GetStore().List() {
-		n, ok := object.(*v1alpha1.SplitFSNode)
+	for _, n := range s.objects.list() {
 		// One without a heartbeat was just made, and is about to get one.
-		if !ok || n.Status.HeartbeatTime.IsZero() || now.Sub(n.Status.HeartbeatTime.Time) < s.after {
+		if n.Status.HeartbeatTime.IsZero() || now.Sub(n.Status.HeartbeatTime.Time) < s.after {
 			continue
 		}
 		silent++

@@ -11,36 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"splitfs.io/splitfs/charts/charttest"
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
 )
 
 // TestSilent: with the chart's rights, on a real API server, a node that is not heard of is marked, and its next word counts again.
 func TestSilent(t *testing.T) {
-	env := charttest.StartAPIServer(t)
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	admin, err := client.New(env.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	charttest.CreateNamespace(t, charttest.NewClient(t, env.Config), charttest.Namespace)
-	for _, object := range charttest.Render(t) {
-		switch object.GetKind() {
-		case "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding":
-			if err := charttest.Apply(t.Context(), charttest.NewClient(t, env.Config), object); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	server, admin := startAPIServer(t, "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 	now := time.Now().Truncate(time.Second)
 	clk := testclock.NewFakePassiveClock(now)
 	ready := metav1.Condition{Type: v1alpha1.NodeReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: "m", LastTransitionTime: metav1.NewTime(now)}
@@ -61,18 +41,19 @@ func TestSilent(t *testing.T) {
 	write("alive", now)
 	write("dead", now.Add(-time.Hour))
 
-	config := rest.CopyConfig(env.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + charttest.Namespace + ":splitfs-controller"}
+	config := asController(server)
 	limited, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	silent, err := NewSilent(limited, 20*time.Minute, clk)
+	nodes, err := NewNodeObjects(limited)
 	if err != nil {
 		t.Fatal(err)
 	}
+	silent := NewSilent(limited, nodes, 20*time.Minute, clk)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	go nodes.Run(ctx)
 	go silent.Run(ctx, 50*time.Millisecond)
 	state := func(name string) metav1.ConditionStatus {
 		t.Helper()
@@ -125,7 +106,7 @@ func TestKeepHeartbeat(t *testing.T) {
 			"conditions": []any{map[string]any{"type": "Ready", "status": "True"}},
 		},
 	}}
-	kept, err := keepHeartbeat(full)
+	kept, err := keepRead(full)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,14 +53,13 @@ func begin(found attach.PodProcess) (*process, error) {
 
 // readCounters reads lines "name: number".
 func readCounters(file string) (map[string]int64, error) {
-	text, err := os.ReadFile(file)
+	info, err := readInfo(file)
 	if err != nil {
 		return nil, err
 	}
 	counters := map[string]int64{}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err == nil {
+	for name, value := range info {
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
 			counters[name] = n
 		}
 	}
@@ -174,6 +173,7 @@ func (p *process) lookAtFile(fd, target string) {
 	f.Stream = f.Stream || fd == "0" || fd == "1" || fd == "2"
 }
 
+// readInfo reads lines "name: value".
 func readInfo(file string) (map[string]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
