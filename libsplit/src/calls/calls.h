@@ -39,13 +39,6 @@ static inline bool sfs_ours(int fd)
 	return sfs_ours_unknown(fd);
 }
 
-/* A call of the C library made fd anew (socket, pipe, epoll_create, ...): forget what was known of the number. */
-static inline void sfs_fd_reset(int fd)
-{
-	if ((unsigned)fd < (unsigned)sfs_fds_len)
-		__atomic_store_n(&sfs_fds[fd], (struct sfs_ofd *)0, __ATOMIC_RELEASE);
-}
-
 /*
  * Read SPLITFS_CONFIG from envp, the environment or what stands in for it (NULL: no volumes), install nothing else. Called from the constructor. Returns sfs_active(). No system call is
  * made when there is no configuration, and no memory of ours touched: an idle process pays for each page. Inherited descriptors are adopted

@@ -28,8 +28,7 @@ static int own_fd(int fd, int accmode)
 	return own;
 }
 
-/* Size as the kernel has it; only when nothing is staged. */
-/* holes: somebody may have made some; else the size has changed and nothing more. */
+/* Size as the kernel has it; only when nothing is staged. holes: somebody may have made some; else the size has changed and nothing more. */
 static void look_at_size(struct sfs_inode *in, bool holes)
 {
 	struct stat st;

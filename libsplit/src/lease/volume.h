@@ -145,7 +145,7 @@ int sfs_agent_tell(struct sfs_volume *vol, const struct sfs_msg *m);
 /* The log is too short for what is done here: the agent may make it longer (sfs_log_grown()). Waits for nobody. */
 void sfs_agent_longer_log(struct sfs_volume *vol);
 int sfs_agent_release(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen);
-/* During sfs_agent_resume(): this process holds the file. */
+/* While sfs_held_reclaim() tells a new agent: this process holds the file. */
 int sfs_agent_reclaim(struct sfs_volume *vol, ino_t ino, uint32_t gen, int fd, bool watched);
 /* In GRANT_EXCLUSIVE: WATCH. fd: our own of the file. */
 void sfs_agent_watch(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd);
