@@ -89,15 +89,15 @@ static int descriptor(unsigned b)
 static void drain(struct played *c, struct sfs_msg *revoke)
 {
 	struct sfs_msg m;
-	int fds[2];
+	int fds[3]; /* a HELLO that knows of the table gets it, too */
 
-	while (c->sock >= 0 && played_recv(c->sock, &m, fds, 2, 0) == 1) {
+	while (c->sock >= 0 && played_recv(c->sock, &m, fds, 3, 0) == 1) {
 		if (m.type == SFS_MSG_HELLO && m.status == 0 && c->event < 0) {
 			c->log = (uint32_t)m.a;
 			c->event = fds[1];
 			fds[1] = -1;
 		}
-		for (int i = 0; i < 2; i++)
+		for (int i = 0; i < 3; i++)
 			if (fds[i] >= 0)
 				close(fds[i]);
 	}
