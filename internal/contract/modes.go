@@ -50,10 +50,11 @@ func (m Mode) NeedsLibrary() bool { return m.Stronger(Posix) }
 type Fsync string
 
 const (
-	// Visible also shows the bytes to programs without the library. It is what a program gets that asks for nothing.
-	Visible Fsync = "visible"
-	// Record leaves that to the library's background thread; fsync is a record and a fence.
+	// Record makes fsync a record and a fence, and shows the bytes to programs without the library that are seen to have
+	// the file open. It is what a program gets that asks for nothing.
 	Record Fsync = "record"
+	// Visible shows them to whoever may look.
+	Visible Fsync = "visible"
 )
 
 // ParseFsync accepts exactly the two names.
@@ -61,8 +62,9 @@ func ParseFsync(s string) (Fsync, error) {
 	if f := Fsync(s); f == Visible || f == Record {
 		return f, nil
 	}
-	return "", fmt.Errorf("%s is not allowed; allowed are %s (fsync also shows the bytes to programs without the library, the default) and %s (they see them up to 100 ms later)",
-		Quote(s), Visible, Record)
+	return "", fmt.Errorf("%s is not allowed; allowed are %s (the default: fsync also shows the bytes to programs without the "+
+		"library that have opened the file since this one asked for it) and %s (to all others, too, at the price of a relink)",
+		Quote(s), Record, Visible)
 }
 
 // Unserved is what becomes of programs without the library that open a file for writing.

@@ -42,19 +42,25 @@ func (d *doctor) checkNodes(ctx context.Context) {
 	}
 	slices.SortFunc(list.Items, func(a, b v1alpha1.SplitFSNode) int { return strings.Compare(a.Name, b.Name) })
 	drivers, libraries := map[string][]string{}, map[string][]string{}
+	var heard *v1alpha1.SplitFSNode
 	for i := range list.Items {
 		n := &list.Items[i]
+		d.judgeNode(n)
+		if n.Status.HeartbeatTime.IsZero() {
+			continue // its node service has said nothing yet
+		}
+		heard = n
 		drivers[n.Status.DriverVersion] = append(drivers[n.Status.DriverVersion], n.Name)
 		libraries[shortDigest(n.Status.Library.SHA256)] = append(libraries[shortDigest(n.Status.Library.SHA256)], n.Name)
-		d.judgeNode(n)
 	}
 	switch {
 	case len(drivers) > 1:
 		d.add(warning, "versions", "node services differ: %s; an upgrade that has not ended, or failed on a node", whoHas(drivers))
 	case len(libraries) > 1:
 		d.add(warning, "versions", "libraries differ: %s; an upgrade that has not ended, or failed on a node", whoHas(libraries))
-	default:
-		d.add(good, "versions", "%s with driver %s and library %s", count(len(list.Items), "node"), orDash(list.Items[0].Status.DriverVersion), orDash(shortDigest(list.Items[0].Status.Library.SHA256)))
+	case heard != nil:
+		d.add(good, "versions", "%s with driver %s and library %s", count(len(drivers[heard.Status.DriverVersion]), "node"),
+			orDash(heard.Status.DriverVersion), orDash(shortDigest(heard.Status.Library.SHA256)))
 	}
 	d.checkDurability(list.Items)
 }
@@ -70,6 +76,10 @@ func whoHas(values map[string][]string) string {
 
 func (d *doctor) judgeNode(n *v1alpha1.SplitFSNode) {
 	what := "node " + n.Name
+	if n.Status.HeartbeatTime.IsZero() {
+		d.add(failure, what, "has never been heard of; its node service does not run, or cannot write SplitFSNodes")
+		return
+	}
 	if age := d.settings.now().Sub(n.Status.HeartbeatTime.Time); age > silence {
 		d.add(failure, what, "has not been heard of for %s; its node service does not run, or cannot write SplitFSNodes", duration.HumanDuration(age))
 		return

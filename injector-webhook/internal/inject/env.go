@@ -69,8 +69,8 @@ func (e *envEditor) rename(i int, name string) error {
 func (e *envEditor) setFsync(wish contract.Fsync) (contract.Fsync, error) {
 	i := e.last(contract.EnvFsync)
 	switch {
-	case i < 0 && wish != contract.Record:
-		return contract.Visible, nil
+	case i < 0 && wish != contract.Visible:
+		return contract.Record, nil
 	case wish == "":
 		return contract.Fsync(e.vars[i].Value), nil
 	}

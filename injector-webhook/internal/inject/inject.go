@@ -133,7 +133,7 @@ func (m *mutation) container(at []any, c *corev1.Container) error {
 	if err != nil {
 		return fmt.Errorf("container %s: %w", contract.Name(c.Name), err)
 	}
-	if fsync == contract.Record {
+	if fsync != contract.Record {
 		m.status.Fsync[c.Name] = fsync
 	}
 	modesByPath := make(map[string]contract.Mode, len(served))

@@ -147,16 +147,16 @@ func TestFsync(t *testing.T) {
 	const ours, plain = `{name: data, mountPath: /data}`, `{name: other, mountPath: /other}`
 	for _, test := range []struct{ annotations, env, mount, want, status, warning string }{
 		{"", "", ours, "", "", ""},
-		{"splitfs.io/fsync: record", "", ours, "record", "record", ""},
-		{"splitfs.io/fsync: visible", "", ours, "", "", ""},
-		{"splitfs.io/fsync: visible, splitfs.io/fsync.app: record", "", ours, "record", "record", ""},
-		{"splitfs.io/fsync: record, splitfs.io/fsync.app: visible", "", ours, "", "", ""},
-		{"splitfs.io/fsync.second: record", "", ours, "", "", "splitfs.io/fsync.second has no effect"},
-		{"splitfs.io/fsync: record", "", plain, "", "", ""},
+		{"splitfs.io/fsync: visible", "", ours, "visible", "visible", ""},
+		{"splitfs.io/fsync: record", "", ours, "", "", ""},
+		{"splitfs.io/fsync: record, splitfs.io/fsync.app: visible", "", ours, "visible", "visible", ""},
+		{"splitfs.io/fsync: visible, splitfs.io/fsync.app: record", "", ours, "", "", ""},
+		{"splitfs.io/fsync.second: visible", "", ours, "", "", "splitfs.io/fsync.second has no effect"},
+		{"splitfs.io/fsync: visible", "", plain, "", "", ""},
 		// What the container has already counts, unless an annotation says otherwise.
-		{"", "{name: SPLITFS_FSYNC, value: record}", ours, "record", "record", ""},
-		{"splitfs.io/fsync: visible", "{name: SPLITFS_FSYNC, value: record}", ours, "visible", "", ""},
-		{"splitfs.io/fsync: record", "{name: SPLITFS_FSYNC, valueFrom: {fieldRef: {fieldPath: metadata.name}}}", ours, "record", "record", ""},
+		{"", "{name: SPLITFS_FSYNC, value: visible}", ours, "visible", "visible", ""},
+		{"splitfs.io/fsync: record", "{name: SPLITFS_FSYNC, value: visible}", ours, "record", "", ""},
+		{"splitfs.io/fsync: visible", "{name: SPLITFS_FSYNC, valueFrom: {fieldRef: {fieldPath: metadata.name}}}", ours, "visible", "visible", ""},
 	} {
 		pod := strings.Replace(onePod(test.annotations, test.mount), "{name: app,", "{name: app, env: ["+test.env+"],", 1)
 		_, after, result := mutated(t, rawPod(t, pod))
@@ -167,16 +167,16 @@ func TestFsync(t *testing.T) {
 		if got := strings.Join(result.Warnings, " "); test.warning == "" && got != "" || !strings.Contains(got, test.warning) {
 			t.Errorf("%s: warnings %q", test.annotations, got)
 		}
-		if stored := after.Annotations["splitfs.io/status"]; strings.Contains(stored, `"fsync":{"app":"record"}`) != (test.status != "") {
+		if stored := after.Annotations["splitfs.io/status"]; strings.Contains(stored, `"fsync":{"app":"visible"}`) != (test.status != "") {
 			t.Errorf("%s: annotation %s", test.annotations, stored)
 		}
 	}
 	for annotation, says := range map[string]string{
-		"splitfs.io/fsync: never":          `annotation splitfs.io/fsync: "never" is not allowed; allowed are visible`,
-		"splitfs.io/fsync.nobody: record":  "the pod has no container of that name",
-		`splitfs.io/fsync.app: ""`:         "an empty value is not allowed",
-		"splitfs.io/fsyncs: record":        "",
-		"splitfs.io/fsync.app.two: record": "no container",
+		"splitfs.io/fsync: never":           `annotation splitfs.io/fsync: "never" is not allowed; allowed are record`,
+		"splitfs.io/fsync.nobody: visible":  "the pod has no container of that name",
+		`splitfs.io/fsync.app: ""`:          "an empty value is not allowed",
+		"splitfs.io/fsyncs: visible":        "",
+		"splitfs.io/fsync.app.two: visible": "no container",
 	} {
 		result, err := mutate(t, rawPod(t, onePod(annotation, ours)))
 		if says == "" {

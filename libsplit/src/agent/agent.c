@@ -391,7 +391,7 @@ static void dispatch(struct agent *a, const struct epoll_event *ev)
 		outsider_opens(a);
 		break;
 	case SRC_CLOSES:
-		outsider_closes(a);
+		openers_closes(a);
 		break;
 	case SRC_POLICIES:
 		enforce_reload(a);

@@ -108,7 +108,7 @@ static void forget_grant(struct agent *a, struct hold *h)
 static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct hold *h, bool watched)
 {
 	struct sfs_msg m = {.type = SFS_MSG_ACQUIRE, .a = SFS_DELEG_EXCLUSIVE};
-	bool others = d->outsiders;
+	bool others = d->writers;
 
 	h->assumed = false;
 	owners_count(a, h, h->lease_index >= 0 ? COUNTED_STAGER : COUNTED_OTHER);
@@ -179,7 +179,7 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 	}
 	if (m->c & SFS_ACQ_WATCH)
 		target_keep(a, &h->target, *fd);
-	outsider_is_client(a, d, c->pid);
+	openers_is_client(a, d, c->pid);
 	drop_fd(fd);
 	if (m->c & SFS_ACQ_RECLAIM) {
 		reclaim(a, c, d, h, m->c & SFS_ACQ_WATCH);

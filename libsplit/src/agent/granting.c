@@ -143,7 +143,7 @@ static void answer(struct agent *a, struct hold *h)
 	if (h->deleg == SFS_DELEG_EXCLUSIVE && h->lease_index >= 0)
 		outsider_mark(a, d, &h->target);
 	m.a = h->deleg;
-	m.b = h->deleg == SFS_DELEG_EXCLUSIVE && d->outsiders ? SFS_ACQ_AT_ONCE : 0;
+	m.b = h->deleg == SFS_DELEG_EXCLUSIVE && d->writers ? SFS_ACQ_AT_ONCE : 0;
 	/* Dropping the client changes the dnode only by state C_DYING: the hold stays until it is recovered. */
 	client_reply(a, h->client, &m, NULL, 0);
 	if (m.b)
@@ -153,7 +153,7 @@ static void answer(struct agent *a, struct hold *h)
 /* A claim is in the way of the grant that would be its answer; nobody tells us when it ends. */
 static bool claim_in_way(struct agent *a, const struct hold *h)
 {
-	const bool alone = h->turn.flags & SFS_ACQ_EXCLUSIVE, others = h->dnode->outsiders || others_open(h->dnode, h);
+	const bool alone = h->turn.flags & SFS_ACQ_EXCLUSIVE, others = h->dnode->writers || others_open(h->dnode, h);
 
 	if (h->limited || (others && !alone) || !owners_claimed(a, h->client, h->dnode->ino))
 		return false;
@@ -166,7 +166,7 @@ static bool claim_in_way(struct agent *a, const struct hold *h)
 /* The grant, if it can be had. False: a claim has come. */
 static bool grant_asked(struct agent *a, struct hold *h)
 {
-	const bool alone = h->turn.flags & SFS_ACQ_EXCLUSIVE, others = h->dnode->outsiders || others_open(h->dnode, h);
+	const bool alone = h->turn.flags & SFS_ACQ_EXCLUSIVE, others = h->dnode->writers || others_open(h->dnode, h);
 
 	if (h->limited || (others && !alone) || deleg_grant(a, h))
 		return true;
@@ -288,7 +288,7 @@ void deleg_wait(struct agent *a, struct hold *h, uint64_t flags)
 
 bool deleg_unused(const struct agent *a, const struct dnode *d, const struct hold *h)
 {
-	if (a->grace_until || deleg_away_has(a, d->ino) || d->outsiders || d->opening || !TAILQ_EMPTY(&d->queue) || h->limited)
+	if (a->grace_until || deleg_away_has(a, d->ino) || d->writers || d->opening || !TAILQ_EMPTY(&d->queue) || h->limited)
 		return false;
 	for (const struct hold *o = d->holds; o; o = o->dnode_next)
 		if (o != h && o->open &&

@@ -91,7 +91,7 @@ void dnode_put(struct agent *a, struct dnode *d)
 {
 	struct dnode **p;
 
-	if (d->holds || !TAILQ_EMPTY(&d->queue) || d->opening || outsider_watched(d))
+	if (d->holds || !TAILQ_EMPTY(&d->queue) || d->opening || openers_watched(d))
 		return;
 	outsider_unmark(a, d);
 	p = slot(a, d->ino, d->gen);

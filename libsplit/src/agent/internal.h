@@ -146,7 +146,9 @@ struct dnode {
 	bool marked;		    /* the kernel asks us before an open */
 	struct target way;	    /* to the file, while it is marked */
 	struct opening *opening;    /* waiting for our answer, oldest first */
-	struct outsider *outsiders; /* have it open for writing */
+	struct outsider *outsiders; /* have it open (openers.c) */
+	uint32_t writers;	    /* those for writing */
+	bool shown_outside;	    /* the table says so */
 };
 
 /* One client's part in a dnode. */
@@ -462,6 +464,8 @@ int owners_fd(const struct agent *a);
 void owners_count(struct agent *a, struct hold *h, enum counted how);
 /* The same for all inodes that the lease of a client names. */
 void owners_count_away(struct agent *a, struct client *c, bool away);
+/* Show whether programs without the library have it open. */
+void owners_outside(struct agent *a, struct dnode *d);
 uint32_t owners_number(const struct agent *a, uint64_t ino);
 /* Does a client other than that one change the file by the kernel at this moment? What was counted before is in its view. */
 bool owners_claimed(const struct agent *a, const struct client *asks, uint64_t ino);
@@ -496,13 +500,23 @@ void outsider_mark(struct agent *a, struct dnode *d, const struct target *way);
 void outsider_unmark(struct agent *a, struct dnode *d);
 /* Answer opens that wait. False: somebody still has to bring in what is staged; call again when that has changed. */
 bool outsider_settle(struct agent *a, struct dnode *d);
-/* A process that was taken for one without the library has turned out to have it. */
-void outsider_is_client(struct agent *a, struct dnode *d, int pid);
-/* Does such a program have it open for writing, and shall we see when no more? */
-bool outsider_watched(const struct dnode *d);
+/* Of the file that the kernel's descriptor is open on; or NULL. */
+struct dnode *outsider_dnode(const struct agent *a, int fd);
 void outsider_opens(struct agent *a);
-void outsider_closes(struct agent *a);
 void outsider_timeouts(struct agent *a, uint64_t now);
+/* fanotify_mark() of a group of ours, and its end, of which errors are only told. 0, or a negative errno value. */
+int outsider_ask(const struct agent *a, int group, unsigned how, uint64_t mask, const struct target *t);
+void outsider_ask_no_more(struct agent *a, const struct dnode *d, int group, uint64_t mask);
+
+/* openers.c */
+/* The process, without the library, is about to have it open. d is marked. */
+void openers_add(struct agent *a, struct dnode *d, int pid, bool writes);
+/* A process that was taken for one without the library has turned out to have it. */
+void openers_is_client(struct agent *a, struct dnode *d, int pid);
+void openers_forget(struct agent *a, struct dnode *d);
+/* Does such a program have it open, and shall we see when no more? */
+bool openers_watched(const struct dnode *d);
+void openers_closes(struct agent *a);
 
 /* overdue.c */
 void overdue_check(struct agent *a, uint64_t now);

@@ -2,8 +2,7 @@
 /*
  * Programs without the library that open a file which a client may have staged: static ones, Go, `kubectl exec ... cat`. The kernel
  * asks us before such an open succeeds (fanotify, FAN_OPEN_PERM): the client brings what is staged into the file first. So who
- * opens a file sees everything that was written to it, and who opens it for writing has the kernel's view to write to: while that
- * lasts nobody is granted EXCLUSIVE, as with two clients (granting.c).
+ * opens a file sees everything that was written to it. Who has it open from then on is kept in openers.c.
  *
  * Marked are the inodes that somebody may stage for; others cost nothing. What is not seen: descriptors that such a program had
  * before a client asked for the file, or inherits; stat and truncate by path. Without the right to ask the kernel (CAP_SYS_ADMIN)
@@ -32,16 +31,9 @@ struct opening {
 	uint64_t since; /* ms */
 };
 
-/* A process without the library that has an inode open for writing. */
-struct outsider {
-	struct outsider *next;
-	int pid; /* 0: one that can't be seen from here */
-	uint32_t opens;
-};
-
 /* ---- marks ---- */
 
-static int mark(const struct agent *a, int group, unsigned how, uint64_t mask, const struct target *t)
+int outsider_ask(const struct agent *a, int group, unsigned how, uint64_t mask, const struct target *t)
 {
 	char path[32];
 	bool mine;
@@ -56,13 +48,22 @@ static int mark(const struct agent *a, int group, unsigned how, uint64_t mask, c
 	return err;
 }
 
+/* ENOENT: the file was deleted, and the marks with it. */
+void outsider_ask_no_more(struct agent *a, const struct dnode *d, int group, uint64_t mask)
+{
+	const int err = outsider_ask(a, group, FAN_MARK_REMOVE, mask, &d->way);
+
+	if (err && err != -ENOENT && err != -ESTALE)
+		agent_log(a, "end the watch of inode %llu: %s", (unsigned long long)d->ino, strerror(-err));
+}
+
 void outsider_mark(struct agent *a, struct dnode *d, const struct target *way)
 {
 	int err;
 
 	if (d->marked || a->outsiders.opens_fd < 0 || target_copy(&d->way, way))
 		return;
-	err = mark(a, a->outsiders.opens_fd, FAN_MARK_ADD, FAN_OPEN_PERM, &d->way);
+	err = outsider_ask(a, a->outsiders.opens_fd, FAN_MARK_ADD, FAN_OPEN_PERM, &d->way);
 	if (err) {
 		agent_log(a, "watch inode %llu: %s", (unsigned long long)d->ino, strerror(-err));
 		target_close(&d->way);
@@ -71,34 +72,13 @@ void outsider_mark(struct agent *a, struct dnode *d, const struct target *way)
 	d->marked = true;
 }
 
-/* ENOENT: the file was deleted, and the marks with it. */
-static void unmark(struct agent *a, const struct dnode *d, int group, uint64_t mask)
-{
-	const int err = mark(a, group, FAN_MARK_REMOVE, mask, &d->way);
-
-	if (err && err != -ENOENT && err != -ESTALE)
-		agent_log(a, "end the watch of inode %llu: %s", (unsigned long long)d->ino, strerror(-err));
-}
-
-static void forget_writers(struct agent *a, struct dnode *d)
-{
-	if (d->outsiders && a->outsiders.closes_fd >= 0)
-		unmark(a, d, a->outsiders.closes_fd, FAN_CLOSE_WRITE);
-	while (d->outsiders) {
-		struct outsider *w = d->outsiders;
-
-		d->outsiders = w->next;
-		free(w);
-	}
-}
-
 void outsider_unmark(struct agent *a, struct dnode *d)
 {
 	if (!d->marked)
 		return;
-	forget_writers(a, d);
+	openers_forget(a, d);
 	if (a->outsiders.opens_fd >= 0)
-		unmark(a, d, a->outsiders.opens_fd, FAN_OPEN_PERM);
+		outsider_ask_no_more(a, d, a->outsiders.opens_fd, FAN_OPEN_PERM);
 	target_close(&d->way);
 	d->marked = false;
 }
@@ -157,40 +137,12 @@ bool outsider_writes(int tid, const struct sfs_call *call)
 
 /* ---- opens ---- */
 
-static struct outsider *find_writer(const struct dnode *d, int pid)
-{
-	struct outsider *w = d->outsiders;
-
-	while (w && w->pid != pid)
-		w = w->next;
-	return w;
-}
-
-static void add_writer(struct agent *a, struct dnode *d, int pid)
-{
-	struct outsider *w = find_writer(d, pid);
-
-	if (!w) {
-		w = calloc(1, sizeof(*w));
-		if (!w)
-			return;
-		/* Where its end can't be seen it stays as long as clients have the file. */
-		if (!d->outsiders && mark(a, a->outsiders.closes_fd, FAN_MARK_ADD, FAN_CLOSE_WRITE, &d->way))
-			pid = 0;
-		w->pid = pid;
-		w->next = d->outsiders;
-		d->outsiders = w;
-	}
-	w->opens++;
-}
-
 static void let_go(struct agent *a, struct dnode *d)
 {
 	struct opening *o = d->opening;
 
 	d->opening = o->next;
-	if (o->writes)
-		add_writer(a, d, o->pid);
+	openers_add(a, d, o->pid, o->writes); /* first: what is staged after its open is shown to it (openers.c) */
 	listener_answer(&a->outsiders, o->fd, true);
 	free(o);
 	a->outsiders.nopening--;
@@ -238,7 +190,7 @@ static bool traces(const struct dnode *d, int pid)
 }
 
 /* Of the file that the kernel's descriptor is open on. */
-static struct dnode *dnode_of(const struct agent *a, int fd)
+struct dnode *outsider_dnode(const struct agent *a, int fd)
 {
 	struct stat st;
 	uint32_t gen;
@@ -248,16 +200,18 @@ static struct dnode *dnode_of(const struct agent *a, int fd)
 
 static void opened(struct agent *a, const struct question *q)
 {
-	struct dnode *d = dnode_of(a, q->fd);
+	struct dnode *d = outsider_dnode(a, q->fd);
 	struct opening *o, **last;
 	struct sfs_call call;
 
+	sfs_process_call(q->tid, &call, 0);
 	o = d && d->marked && !traces(d, q->pid) ? calloc(1, sizeof(*o)) : NULL;
 	if (!o) {
+		if (d && d->marked)
+			openers_add(a, d, q->pid, outsider_writes(q->tid, &call));
 		listener_answer(&a->outsiders, q->fd, true);
 		return;
 	}
-	sfs_process_call(q->tid, &call, 0);
 	*o = (struct opening){.fd = q->fd, .pid = q->pid, .writes = outsider_writes(q->tid, &call), .since = agent_now()};
 	for (last = &d->opening; *last; last = &(*last)->next)
 		;
@@ -274,68 +228,6 @@ void outsider_opens(struct agent *a)
 	__atomic_fetch_add(&a->outsiders.taken, 1, __ATOMIC_RELAXED);
 	for (ssize_t i = 0; i < n / (ssize_t)sizeof(q[0]); i++)
 		opened(a, &q[i]);
-}
-
-/* ---- closes ---- */
-
-bool outsider_watched(const struct dnode *d)
-{
-	const struct outsider *w = d->outsiders;
-
-	while (w && w->pid <= 0)
-		w = w->next;
-	return w;
-}
-
-static void drop_writer(struct agent *a, struct dnode *d, int pid)
-{
-	struct outsider **p = &d->outsiders, *w;
-
-	while ((w = *p) != NULL) {
-		const char state = w->pid > 0 && w->pid != pid ? sfs_process_state(w->pid) : 'R';
-
-		/* Where another has closed it, a child of one that is gone had it last. */
-		if ((pid > 0 && w->pid == pid && --w->opens == 0) || state == 'Z' || state == 'X' || state == '?') {
-			*p = w->next;
-			free(w);
-		} else {
-			p = &w->next;
-		}
-	}
-	if (d->outsiders)
-		return;
-	unmark(a, d, a->outsiders.closes_fd, FAN_CLOSE_WRITE);
-	deleg_alone_again(a, d);
-}
-
-void outsider_closes(struct agent *a)
-{
-	_Alignas(struct fanotify_event_metadata) char buf[4096];
-	const struct fanotify_event_metadata *m = (void *)buf;
-	ssize_t n = read(a->outsiders.closes_fd, buf, sizeof(buf));
-
-	for (; n > 0 && FAN_EVENT_OK(m, n); m = FAN_EVENT_NEXT(m, n)) {
-		struct dnode *d;
-
-		if (m->fd < 0)
-			continue;
-		d = dnode_of(a, m->fd);
-		close(m->fd);
-		if (d && d->outsiders && !listener_is_client(&a->outsiders, m->pid)) {
-			drop_writer(a, d, m->pid);
-			deleg_process(a, d); /* nobody may have it any more */
-		}
-	}
-}
-
-void outsider_is_client(struct agent *a, struct dnode *d, int pid)
-{
-	struct outsider *w = pid > 0 ? find_writer(d, pid) : NULL;
-
-	if (w) {
-		w->opens = 1;
-		drop_writer(a, d, pid);
-	}
 }
 
 void outsider_timeouts(struct agent *a, uint64_t now)

@@ -21,20 +21,27 @@ struct owners {
 	uint64_t *word; /* mapped; NULL: there is no table, and clients ask for every file */
 	int fd;		/* read-only, for clients */
 	uint32_t stagers[SFS_OWNERS_WORDS + 1], others[SFS_OWNERS_WORDS + 1];
+	uint32_t outside[SFS_OWNERS_WORDS + 1]; /* inodes that programs without the library have open */
+	/* The agent before us said so. Nobody tells us when they close: it is said as long as clients have such inodes. */
+	bool said[SFS_OWNERS_WORDS + 1];
 };
 
-static uint64_t shown(uint32_t n)
+static uint64_t shown(uint32_t n, uint32_t most)
 {
-	return n < SFS_OWNERS_MOST ? n : SFS_OWNERS_MOST;
+	return n < most ? n : most;
 }
 
 /* The word as the counts are; with another number where something was granted. */
 static void show(struct owners *o, uint32_t i, bool granted)
 {
 	const uint32_t number = sfs_owners_number(o->word[i]) + granted;
+	uint64_t word = (uint64_t)number << 32 | shown(o->others[i], SFS_OWNERS_MOST_OTHERS) << 16 |
+			shown(o->stagers[i], SFS_OWNERS_MOST);
 
-	__atomic_store_n(&o->word[i], (uint64_t)number << 32 | shown(o->others[i]) << 16 | shown(o->stagers[i]),
-			 __ATOMIC_SEQ_CST);
+	o->said[i] = o->said[i] && sfs_owners_any(word);
+	if (o->outside[i] || o->said[i])
+		word |= SFS_OWNERS_OUTSIDE;
+	__atomic_store_n(&o->word[i], word, __ATOMIC_SEQ_CST);
 }
 
 static void change(struct owners *o, uint32_t i, enum counted how, int by)
@@ -86,6 +93,21 @@ void owners_count_away(struct agent *a, struct client *c, bool away)
 
 		if (e->valid == 1)
 			(away ? owners_add : owners_del)(a, e->ino, COUNTED_STAGER);
+	}
+}
+
+void owners_outside(struct agent *a, struct dnode *d)
+{
+	struct owners *o = a->owners;
+	const bool outside = d->outsiders;
+	const uint32_t i = sfs_owners_index(d->ino), at[] = {i, SFS_OWNERS_ALL};
+
+	if (!o || d->shown_outside == outside)
+		return;
+	d->shown_outside = outside;
+	for (unsigned k = 0; k < 2; k++) {
+		o->outside[at[k]] += outside ? 1 : -1u;
+		show(o, at[k], false);
 	}
 }
 
@@ -163,6 +185,8 @@ static int open_table(struct agent *a, struct owners *o)
 		else
 			o->word = p;
 	}
+	for (uint32_t i = 0; !err && i <= SFS_OWNERS_ALL; i++)
+		o->said[i] = sfs_owners_outside(o->word[i]);
 	if (fd >= 0)
 		close(fd);
 	return err;

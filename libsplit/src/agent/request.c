@@ -42,8 +42,10 @@ static uint64_t volume_flags(const struct agent *a)
 /* What we can and the client knows of. */
 static uint64_t features(const struct agent *a, const struct sfs_msg *hello)
 {
-	return hello->c & (SFS_FEATURE_GROW | SFS_FEATURE_TURN | SFS_FEATURE_FILES |
-			   (owners_fd(a) >= 0 ? SFS_FEATURE_OWNERS : 0) | (a->outsiders.opens_fd >= 0 ? SFS_FEATURE_WATCH : 0));
+	const bool asked = a->outsiders.opens_fd >= 0, table = owners_fd(a) >= 0;
+
+	return hello->c & (SFS_FEATURE_GROW | SFS_FEATURE_TURN | SFS_FEATURE_FILES | (table ? SFS_FEATURE_OWNERS : 0) |
+			   (asked ? SFS_FEATURE_WATCH : 0) | (asked && table ? SFS_FEATURE_OUTSIDE : 0));
 }
 
 /* Reply to HELLO: the log and the event socket. The client is ready when this returns true. */

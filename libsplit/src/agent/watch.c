@@ -24,7 +24,7 @@ static bool no_writers(int fd)
 static bool watch(struct agent *a, struct dnode *d, struct hold *h, int fd)
 {
 	/* A REVOKE that is under way has been sent for somebody who waits. */
-	if (!h->open || h->assumed || h->deleg != SFS_DELEG_EXCLUSIVE || h->revoking || d->outsiders || d->opening)
+	if (!h->open || h->assumed || h->deleg != SFS_DELEG_EXCLUSIVE || h->revoking || d->writers || d->opening)
 		return false;
 	target_keep(a, &h->target, fd);
 	outsider_mark(a, d, &h->target);

@@ -83,8 +83,8 @@ static void times(struct sfs_inode *in)
 }
 
 /*
- * Nothing to relink at the last close: it has been done, or the user has said that it may come later and the inode stays for the service
- * thread to do it.
+ * Nothing to relink at the last close: it has been done, or nobody without the library looks, and the inode stays for the service thread
+ * to do it.
  */
 static bool rests(const struct sfs_inode *in)
 {
@@ -92,7 +92,7 @@ static bool rests(const struct sfs_inode *in)
 		return false;
 	if (in->staging.count == 0 && !in->touched && !in->kept && (in->vol->mode != SFS_POSIX || in->committed))
 		return true;
-	return sfs.fsync_records && sfs_inode_parks(in);
+	return !sfs_outside(in->vol, in->ino) && sfs_inode_parks(in);
 }
 
 /*

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who a process is: a pid alone may have been used again, pid and start time may not (within one boot). */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -160,7 +161,7 @@ bool sfs_process_maps(int pid, uint64_t ino)
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
 	f = fopen(path, "re");
 	if (!f)
-		return true;
+		return errno != ENOENT && errno != ESRCH;
 	/* start-end perms offset device inode path */
 	errno = 0;
 	while (!found && getline(&line, &size, f) > 0) {
@@ -172,6 +173,69 @@ bool sfs_process_maps(int pid, uint64_t ino)
 	free(line);
 	fclose(f);
 	return found;
+}
+
+#define LOOKS_MAX 4096 /* descriptors of a process that are looked at */
+
+/* What /proc/PID/fdinfo says of one descriptor: asked of no file system, whose server might not answer. */
+static enum sfs_opened descriptor_has(int infos, const char *name, uint64_t ino)
+{
+	const int fd = openat(infos, name, O_RDONLY | O_CLOEXEC);
+	char buf[512];
+	const char *flags, *number;
+	ssize_t n;
+
+	if (fd < 0)
+		return errno == ENOENT ? SFS_OPENED_NOT : SFS_OPENED_UNKNOWN;
+	n = read(fd, buf, sizeof(buf) - 1);
+	close(fd);
+	buf[n > 0 ? n : 0] = 0;
+	flags = strstr(buf, "flags:");
+	number = strstr(buf, "\nino:");
+	if (n == 0 || (n < 0 && errno == ENOENT))
+		return SFS_OPENED_NOT; /* closed meanwhile */
+	if (!flags || !number)
+		return SFS_OPENED_UNKNOWN; /* kernels before 5.14 */
+	if (strtoull(number + strlen("\nino:"), NULL, 10) != ino)
+		return SFS_OPENED_NOT;
+	return (strtol(flags + strlen("flags:"), NULL, 8) & O_ACCMODE) == O_RDONLY ? SFS_OPENED_READ : SFS_OPENED_WRITE;
+}
+
+static enum sfs_opened descriptors_have(int pid, uint64_t ino)
+{
+	enum sfs_opened most = SFS_OPENED_NOT;
+	char path[64];
+	struct dirent *e;
+	unsigned looks = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo", pid);
+	dir = opendir(path);
+	if (!dir)
+		return errno == ENOENT ? SFS_OPENED_NOT : SFS_OPENED_UNKNOWN;
+	while (most < SFS_OPENED_WRITE && (e = readdir(dir)) != NULL) {
+		const enum sfs_opened has = e->d_name[0] == '.' ? SFS_OPENED_NOT : descriptor_has(dirfd(dir), e->d_name, ino);
+
+		most = has > most ? has : most;
+		if (++looks > LOOKS_MAX)
+			most = SFS_OPENED_UNKNOWN;
+	}
+	closedir(dir);
+	return most;
+}
+
+enum sfs_opened sfs_process_opened(int pid, uint64_t ino)
+{
+	const char state = sfs_process_state(pid);
+	enum sfs_opened has;
+
+	if (state == 'Z' || state == 'X' || state == '?')
+		return SFS_OPENED_NOT;
+	has = descriptors_have(pid, ino);
+	/* A mapping keeps what it was made from open. */
+	if (has < SFS_OPENED_WRITE && sfs_process_maps(pid, ino))
+		has = SFS_OPENED_UNKNOWN;
+	return has;
 }
 
 /* id parent major:minor root mountpoint options ...; blanks in names are escaped. */

@@ -175,6 +175,9 @@ void sfs_process_program(int pid, char *name, size_t size);
 void sfs_printable(char *to, size_t size, const char *from);
 /* Has the process mapped the file with this inode number? Yes, when we may not look: a program that was replaced by exec has not. */
 bool sfs_process_maps(int pid, uint64_t ino);
+/* How a process has the file with this inode number open, or mapped. UNKNOWN: we may not look, or there is too much to look at. */
+enum sfs_opened { SFS_OPENED_NOT, SFS_OPENED_READ, SFS_OPENED_WRITE, SFS_OPENED_UNKNOWN };
+enum sfs_opened sfs_process_opened(int pid, uint64_t ino);
 /* Does the process see a mount of the device that is not read-only? No, when we may not look. */
 bool sfs_process_mounts_writable(int pid, dev_t dev);
 

@@ -87,12 +87,14 @@ enum sfs_msg_type {
 };
 
 /* In HELLO, c: what the client knows of; in the reply's b, shifted by SFS_FEATURES_SHIFT: what both know of. */
-#define SFS_FEATURE_OWNERS 0x1u	 /* the table (its descriptor is the third of the reply), claims, LOOK, SFS_ACQ_TRY */
-#define SFS_FEATURE_GROW   0x2u	 /* a log that begins small, and GROW */
-#define SFS_FEATURE_WATCH  0x4u	 /* WATCH, SFS_ACQ_WATCH */
-#define SFS_FEATURE_TURN   0x8u	 /* SFS_ACQ_QUEUED, TURN */
-#define SFS_FEATURE_FILES  0x10u /* SFS_REC_FILES */
-#define SFS_FEATURES	   (SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_WATCH | SFS_FEATURE_TURN | SFS_FEATURE_FILES)
+#define SFS_FEATURE_OWNERS  0x1u  /* the table (its descriptor is the third of the reply), claims, LOOK, SFS_ACQ_TRY */
+#define SFS_FEATURE_GROW    0x2u  /* a log that begins small, and GROW */
+#define SFS_FEATURE_WATCH   0x4u  /* WATCH, SFS_ACQ_WATCH */
+#define SFS_FEATURE_TURN    0x8u  /* SFS_ACQ_QUEUED, TURN */
+#define SFS_FEATURE_FILES   0x10u /* SFS_REC_FILES */
+#define SFS_FEATURE_OUTSIDE 0x20u /* the table says which files programs without the library have open; only beside OWNERS */
+#define SFS_FEATURES                                                                                                           \
+	(SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_WATCH | SFS_FEATURE_TURN | SFS_FEATURE_FILES | SFS_FEATURE_OUTSIDE)
 #define SFS_FEATURES_SHIFT 32
 
 /* LOOK: the client is about to change the file by the kernel, so nobody is to remember anything of it. */

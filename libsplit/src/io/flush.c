@@ -5,6 +5,7 @@
 
 #include "base/sys.h"
 #include "io/io.h"
+#include "lease/ask.h"
 #include "pm/pm.h"
 
 void sfs_stage_live(struct sfs_inode *in)
@@ -270,8 +271,8 @@ int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 }
 
 /*
- * Who asks for fsync may tell others, and they may have no library: the bytes are relinked too, unless the user has said that they
- * may come later (SPLITFS_FSYNC=record).
+ * Who asks for fsync may tell others. Who has the library asks for the file, and who opens it without the library lets us bring what is
+ * staged into it. Only for those who have it open already the bytes are relinked here, too.
  *
  * On persistent memory what this process wrote needs no journal: its records are durable (in posix with the COMMIT), stores in place
  * were fenced and their blocks mapped with MAP_SYNC. Anything else there may be to commit (a file just made, a truncate, writes
@@ -288,7 +289,7 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
 		r = sfs_commit_base(in);
 		if (r == 0)
 			r = commit(in);
-		return r < 0 || sfs.fsync_records ? r : sfs_flush(in, SFS_PUBLISH);
+		return r < 0 || !sfs_outside(in->vol, in->ino) ? r : sfs_flush(in, SFS_PUBLISH);
 	}
 	if (pending)
 		return sfs_flush(in, SFS_DURABLE);

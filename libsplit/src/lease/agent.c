@@ -286,6 +286,15 @@ int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks, bool whole)
 	return r;
 }
 
+/* The service thread may be waiting for longer than a program without the library that has the file open is to wait for what is staged now. */
+static void granted(struct sfs_volume *vol, ino_t ino)
+{
+	const uint64_t *owners = load_acquire(&vol->owners);
+
+	if (unlikely(owners && sfs_owners_outside(load_acquire(&owners[sfs_owners_index(ino)]))))
+		sfs_service_wake(NULL);
+}
+
 int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd, unsigned flags)
 {
 	struct sfs_msg m = {.type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = flags};
@@ -301,6 +310,7 @@ int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino
 		sfs_grant_set(grant, GRANT_SHARED);
 	else
 		sfs_grant_set(grant, m.b == SFS_ACQ_AT_ONCE ? GRANT_ONCE : GRANT_EXCLUSIVE);
+	granted(vol, ino);
 	return r == 0 && grant->state == GRANT_QUEUED ? SFS_TURN : r;
 }
 
@@ -313,6 +323,7 @@ bool sfs_agent_try(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, u
 		sfs_grant_set(grant, GRANT_EXCLUSIVE);
 	else if (grant->state != GRANT_QUEUED) /* another thread's place in the queue stays */
 		sfs_grant_set(grant, GRANT_NONE);
+	granted(vol, ino);
 	return grant->state == GRANT_EXCLUSIVE;
 }
 

@@ -37,6 +37,20 @@ static inline bool sfs_owners_clean(const struct sfs_volume *vol, const struct s
 }
 
 /*
+ * May a program without the library have the inode open? What is staged is to be brought into the file for it. Programs that had it open
+ * before this process asked for it are not seen, nor those to which an open descriptor was handed on. One load.
+ */
+static inline bool sfs_outside(const struct sfs_volume *vol, uint64_t ino)
+{
+	const uint64_t *owners = load_acquire(&vol->owners);
+
+	return sfs.fsync_shows || load_acquire(&vol->agent.state) != VOL_READY ||
+	       __atomic_load_n(&vol->agent.event_fd, __ATOMIC_RELAXED) < 0 || /* the agent is away */
+	       !(vol->agent.features & SFS_FEATURE_OUTSIDE) ||
+	       (owners && sfs_owners_outside(load_acquire(&owners[sfs_owners_index(ino)])));
+}
+
+/*
  * Make the kernel's view true: whoever stages bytes of the inode relinks them, and who died with some is recovered. Waits without a lock, and no
  * signal is blocked; flags: SFS_LOOK_*. 0; -EINTR after a handler; -ETIMEDOUT; -ENOTCONN: no agent has answered for a while.
  */

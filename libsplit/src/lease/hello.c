@@ -186,6 +186,8 @@ static int hear_hello(struct sfs_volume *vol, int sock, int proof_fd, uint32_t r
 	sfs_owners_map(vol, fds[2]);
 	if (!(features & SFS_FEATURE_OWNERS))
 		store_release(&vol->owners, (const uint64_t *)NULL); /* an agent that keeps none: every file is asked for */
+	if ((features & SFS_FEATURE_OWNERS) && !vol->owners)
+		features &= ~(uint64_t)SFS_FEATURE_OUTSIDE; /* it can't be mapped */
 	learn(vol, &m, proof_fd);
 	sfs_mutex_lock(&vol->agent.conn);
 	vol->agent.event_fd = fds[1];

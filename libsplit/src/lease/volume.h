@@ -92,7 +92,7 @@ struct sfs_state {
 	uint32_t agent_wait_ms; /* so long a process waits for its first agent, which may be about to come back */
 	uint32_t forks;		/* that this process comes from, since the library began */
 	bool grant_first;	/* a file is asked for with its first call */
-	bool fsync_records;	/* fsync leaves the relink to the service thread where a record is enough */
+	bool fsync_shows;	/* SPLITFS_FSYNC=visible: fsync relinks whoever has the file open (sfs_outside()) */
 	int service_state;	/* 0 none, 1 running */
 	int wake_fd;		/* eventfd of the service thread */
 	int *alive; /* the process; zeroed by the kernel in the child of any fork (user-mode emulators only promise that) */

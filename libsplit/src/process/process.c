@@ -100,7 +100,7 @@ bool sfs_init(char *const *envp)
 		sfs.visibility_ms = 1;
 	sfs.agent_wait_ms = number(env(envp, "SPLITFS_AGENT_WAIT_MS"), AGENT_WAIT_MS);
 	sfs.grant_first = grant && memcmp(grant, "first", sizeof("first")) == 0;
-	sfs.fsync_records = fsync && memcmp(fsync, "record", sizeof("record")) == 0;
+	sfs.fsync_shows = fsync && memcmp(fsync, "visible", sizeof("visible")) == 0;
 	sfs_limits_changed();
 	sfs_bias_enable(); /* without it locks are slower, nothing else */
 	if (sfs_fds_make() < 0)

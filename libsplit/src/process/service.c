@@ -26,6 +26,7 @@
 #define RETRY_NS      2000000l /* a file that was busy when it was to be given up */
 #define RETIRE_BLOCKS 16384u   /* 64 MiB */
 #define IDLE_MS	      2000     /* after that the pool gets spare staging files back */
+#define SHOW_MS	      10       /* after that programs without the library see what is written to a file that they have open */
 
 /*
  * Lock held, and dropped meanwhile. No read by the kernel is under way? Another process could stage what it would miss, or see a part of.
@@ -138,6 +139,17 @@ static int publish_one(struct sfs_inode *in, void *arg)
 	return 0;
 }
 
+/* For a program without the library that has the file open. */
+static int show_one(struct sfs_inode *in, void *arg)
+{
+	(void)arg;
+	if (in->staging.count == 0 || !sfs_outside(in->vol, in->ino) || !sfs_inode_lock_soon(in))
+		return 0;
+	sfs_flush(in, SFS_PUBLISH); /* if it can't be now, the next timed turn tries again */
+	sfs_inode_unlock(in);
+	return 0;
+}
+
 /* Answer what the agent has asked. False: the agent is gone. */
 static bool events(struct sfs_volume *vol, bool *pending)
 {
@@ -173,6 +185,15 @@ static bool events(struct sfs_volume *vol, bool *pending)
 		sfs_inode_put(in);
 	}
 	return r == -EAGAIN;
+}
+
+/* Is something staged on a volume of which such programs have files open? */
+static bool shows(const struct sfs_volume *vol)
+{
+	const uint64_t *owners = load_acquire(&vol->owners);
+
+	return load_acquire(&vol->agent.state) == VOL_READY && vol->dirty && owners &&
+	       sfs_owners_outside(load_acquire(&owners[SFS_OWNERS_ALL]));
 }
 
 bool sfs_service_turn(bool timed)
@@ -212,6 +233,13 @@ bool sfs_service_turn(bool timed)
 	return pending;
 }
 
+void sfs_service_show(void)
+{
+	for (int i = 0; i < sfs.nvolumes; i++)
+		if (shows(&sfs.volumes[i]))
+			sfs_inodes_each(&sfs.volumes[i], show_one, NULL);
+}
+
 static int64_t now_ns(void)
 {
 	struct timespec t = {0, 0};
@@ -220,18 +248,44 @@ static int64_t now_ns(void)
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
+/* What wakes us before is no reason to do it now, nor to put it off. 0: it is not to be done. */
+static void decide(int64_t *due, bool wanted, int64_t now, int64_t wait)
+{
+	if (!wanted)
+		*due = 0;
+	else if (*due == 0 || now + wait < *due)
+		*due = now + wait;
+}
+
+static bool over(int64_t *due, int64_t now)
+{
+	if (*due == 0 || now < *due)
+		return false;
+	*due = 0;
+	return true;
+}
+
+/* Until somebody wants something, or until `due` unless that is 0. */
+static void sleep_until(struct pollfd *p, int n, int64_t now, int64_t due)
+{
+	const int64_t wait = due > now ? due - now : 0;
+	const struct timespec left = {wait / 1000000000, wait % 1000000000};
+	uint64_t clean;
+
+	sys_call5(SYS_ppoll, (long)p, n, due ? (long)&left : 0, 0, 8);
+	if (p[0].revents)
+		sys_read(sfs.wake_fd, &clean, sizeof(clean));
+}
+
 static void serve(void)
 {
 	bool pending = false;
-	int64_t due = 0; /* when the next timed turn is; 0: it is not decided */
-	uint64_t clean;
+	int64_t due = 0, show = 0; /* when the next timed turn is, and when something is to be shown */
 
 	for (;;) {
 		struct pollfd p[SFS_VOLUMES_MAX + 1];
-		int64_t now = now_ns(), wait = pending ? RETRY_NS : sfs.visibility_ms * 1000000ll;
-		struct timespec left;
-		const bool learn = !sfs_timing_learn(now);
-		bool timed = pending;
+		int64_t now = now_ns(), first;
+		bool timed = pending, shown = false;
 		int n = 1;
 
 		p[0] = (struct pollfd){sfs.wake_fd, POLLIN, 0};
@@ -245,23 +299,18 @@ static void serve(void)
 			else
 				timed = true; /* the agent is away */
 			timed = timed || vol->dirty || vol->pool.nchunks > 1 || load_acquire(&sfs_files.parked) > 0;
+			shown = shown || shows(vol);
 		}
-		/* What wakes us before is no reason to relink what was staged just now, nor to put it off. */
-		if (!timed)
-			due = 0;
-		else if (due == 0 || now + wait < due)
-			due = now + wait;
-		wait = due > now ? due - now : 0;
-		left = (struct timespec){wait / 1000000000, wait % 1000000000};
-		if (learn && (!timed || wait > LEARN_NS))
-			left = (struct timespec){0, LEARN_NS};
-		sys_call5(SYS_ppoll, (long)p, n, timed || learn ? (long)&left : 0, 0, 8);
-		if (p[0].revents)
-			sys_read(sfs.wake_fd, &clean, sizeof(clean));
-		timed = timed && now_ns() >= due;
-		if (timed)
-			due = 0;
-		pending = sfs_service_turn(timed);
+		decide(&due, timed, now, pending ? RETRY_NS : sfs.visibility_ms * 1000000ll);
+		decide(&show, shown, now, SHOW_MS * 1000000ll);
+		first = show && (!due || show < due) ? show : due;
+		if (!sfs_timing_learn(now) && (!first || first > now + LEARN_NS))
+			first = now + LEARN_NS;
+		sleep_until(p, n, now, first);
+		now = now_ns();
+		if (over(&show, now))
+			sfs_service_show();
+		pending = sfs_service_turn(timed && over(&due, now));
 	}
 }
 

@@ -9,5 +9,7 @@
  * something could not be done yet. The crash explorer plays the thread.
  */
 bool sfs_service_turn(bool timed);
+/* And every few milliseconds, for programs without the library that have files open (sfs_outside()). */
+void sfs_service_show(void);
 
 #endif

@@ -26,7 +26,11 @@ static inline struct outsider outsider_open(const struct world *w, int flags)
 	if (o.pid == 0) {
 		int fd;
 
-		close(to[1]);
+		dup2(to[0], 0);
+		dup2(from[1], 1);
+		close_range(3, ~0u, 0); /* the world's descriptor of the file among them */
+		to[0] = 0;
+		from[1] = 1;
 		fd = open(path, flags);
 		_exit(fd >= 0 && write(from[1], "o", 1) == 1 && read(to[0], &c, 1) == 1 && close(fd) == 0 &&
 				      write(from[1], "c", 1) == 1 && read(to[0], &c, 1) == 0

@@ -22,7 +22,7 @@ int main(void)
 {
 	struct played c[2];
 	struct world_file f;
-	struct outsider o, o2;
+	struct outsider o, o2, o3;
 	struct sfs_msg m;
 	uint32_t chunk;
 	pid_t debugger;
@@ -52,19 +52,19 @@ int main(void)
 	o2 = outsider_open(&w, O_RDONLY | O_TRUNC);
 	CHECK_EQ(outsider_said(&o2, PATIENCE), 'o');
 	CHECK_EQ(played_acquire(&c[0], &f, 0), SFS_DELEG_SHARED);
+	o3 = outsider_open(&w, O_RDWR);
+	CHECK_EQ(outsider_said(&o3, PATIENCE), 'o');
 	outsider_close(&o);
 	CHECK_EQ(played_revoke(&c[0], &f, 100, &m), -1);
-	outsider_close(&o2);
-	outsider_end(&o2);
 	outsider_end(&o);
-	/* O_TRUNC with O_RDONLY closes as a reader: the agent learns of that end with the next one, here of this writer. */
-	o = outsider_open(&w, O_RDWR);
-	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
-	outsider_close(&o);
+	/* Who has cut the file off when it opened it writes no more. */
+	outsider_close(&o3);
+	outsider_end(&o3);
 	CHECK_EQ(played_revoke(&c[0], &f, PATIENCE, &m), SFS_DELEG_NONE);
 	played_revoked(&c[0], &m, true);
-	outsider_end(&o);
 	CHECK_EQ(played_acquire(&c[0], &f, 0), SFS_DELEG_EXCLUSIVE);
+	outsider_close(&o2);
+	outsider_end(&o2);
 
 	/* strict gets it for one write. */
 	o = outsider_open(&w, O_RDWR);

@@ -25,7 +25,7 @@ uint8_t agent_boot;
 
 static struct {
 	struct sfs_root root;
-	uint32_t next_chunk, given;
+	uint32_t next_chunk, leased;
 	struct client {
 		struct sfs_leasefile lease;
 		struct {
@@ -40,6 +40,7 @@ static struct {
 	bool pending;
 	struct sfs_msg question; /* to a client's service thread */
 	bool asking, answered;
+	bool alone;
 } agent;
 
 static const uint8_t uuid[16] = "crash explorer!";
@@ -113,9 +114,10 @@ void agent_make_volume(void)
 		FAIL("%s", why.text);
 }
 
-void agent_start(void)
+void agent_start(bool alone)
 {
 	memset(&agent, 0, sizeof(agent));
+	agent.alone = alone;
 	agent_open_root(&agent.root);
 	agent.next_chunk = FIRST_ID;
 	for (int i = 0; i < PROCESSES; i++)
@@ -154,7 +156,8 @@ static void hello(struct sfs_msg *m)
 	path_or_die(sfs_lease_create(&agent.root, id, &head, &client()->lease), "the lease");
 	m->a = id;
 	m->b = SFS_HELLO_DEDICATED | (kern.dax ? SFS_HELLO_DAX : 0) |
-	       (uint64_t)(SFS_FEATURE_WATCH | SFS_FEATURE_FILES) << SFS_FEATURES_SHIFT;
+	       (uint64_t)(SFS_FEATURE_WATCH | SFS_FEATURE_FILES | (agent.alone ? SFS_FEATURE_OUTSIDE : 0))
+		       << SFS_FEATURES_SHIFT;
 	m->c = AGENT_CHUNK_BYTES;
 	m->d = providers[kern.fs];
 	agent.fds[0] = sfs_log_open(&agent.root, id, O_RDWR);
@@ -166,13 +169,15 @@ static void chunk(struct sfs_msg *m)
 {
 	struct sfs_why why;
 
-	if (agent.given >= AGENT_CHUNKS + 2) {
+	if (agent.leased >= AGENT_CHUNKS + 2) {
 		m->status = -ENOSPC;
 		return;
 	}
-	if (agent.given >= AGENT_CHUNKS && sfs_chunk_create(&agent.root, agent.next_chunk, AGENT_CHUNK_BYTES, &why))
+	/* The first are there before it begins. */
+	if (agent.next_chunk >= FIRST_ID + AGENT_CHUNKS &&
+	    sfs_chunk_create(&agent.root, agent.next_chunk, AGENT_CHUNK_BYTES, &why))
 		FAIL("%s", why.text);
-	agent.given++;
+	agent.leased++;
 	path_or_die(sfs_lease_add_chunk(&client()->lease, agent.next_chunk), "an entry of the lease");
 	agent.fds[0] = sfs_chunk_open(&agent.root, agent.next_chunk);
 	agent.nfds = 1;
@@ -190,6 +195,7 @@ static void give_back(uint32_t id)
 	path_or_die(kern_rename(agent.root.pool, from, agent.root.pool, to, 0), "room for a staging file");
 	path_or_die(sfs_lease_del_chunk(&client()->lease, id), "an entry of the lease");
 	path_or_die(kern_unlink(agent.root.pool, to, 0), "room for a staging file");
+	agent.leased--;
 }
 
 static int find_inode(const struct client *c, uint64_t ino, uint32_t gen)

@@ -11,8 +11,8 @@
 
 /* Make control directory, a log and staging files in the empty file system. */
 void agent_make_volume(void);
-/* The library's process begins: nothing is leased. */
-void agent_start(void);
+/* The library's process begins: nothing is leased. alone: nobody without the library has a file open, as far as the agent sees. */
+void agent_start(bool alone);
 void agent_stop(void);
 /* Open the volume for recovery. */
 void agent_open_root(struct sfs_root *root);

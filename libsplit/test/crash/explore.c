@@ -166,8 +166,11 @@ static void violation(const struct point *p, uint32_t meta, const int *choice, u
 	       : p->in_flight ? ", inside the next"
 			      : "",
 	       x.r->dax ? "DAX" : "emulated", fs_name(x.r->fs), bad, mode_name(x.r->mode), fs_name(x.r->fs),
-	       x.r->dax ? "dax" : "emulated", x.r->workload, (unsigned long long)x.how->seed, x.how->exhaustive, x.how->most,
-	       x.how->deep, (unsigned long long)hash);
+	       x.r->alone ? "alone"
+	       : x.r->dax ? "dax"
+			  : "emulated",
+	       x.r->workload, (unsigned long long)x.how->seed, x.how->exhaustive, x.how->most, x.how->deep,
+	       (unsigned long long)hash);
 	if (x.how->replay)
 		describe(p, meta, choice, n);
 	fflush(stdout);

@@ -252,9 +252,13 @@ bool operate(struct app *a, char letter)
 				 bytes(a, 5250));
 		break;
 	case 'S':
+		if (size < 1100 || now(a)->file[a->slot[B].file].size < 1050)
+			return false;
 		app_swap(a, (const struct range){A, 100, 1000}, (const struct range){B, 50, 1000});
 		break;
 	case 'Y':
+		if (size < KERN_BLOCK)
+			return false;
 		append(a, B, 12000);
 		app_swap(a, (const struct range){A, 0, KERN_BLOCK}, (const struct range){B, KERN_BLOCK, KERN_BLOCK});
 		break;

@@ -46,10 +46,11 @@ static long check(const struct bug *b, struct tally *t)
 	bool ok = true;
 
 	for (int i = 0; i < 8 && b->workloads[i]; i++) {
-		for (int mode = SFS_POSIX; mode <= SFS_STRICT; mode++) {
+		for (int way = 0; way < 2 * (SFS_STRICT + 1); way++) {
 			for (int fs = 0; fs < KERN_FS_KINDS; fs++) {
 				r.workload = b->workloads[i];
-				r.mode = (enum sfs_mode)mode;
+				r.mode = (enum sfs_mode)(way / 2);
+				r.alone = way % 2;
 				r.fs = (enum kern_fs)fs;
 				r.dax = true;
 				if (!fs_worth((enum kern_fs)fs, r.workload))

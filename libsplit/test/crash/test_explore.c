@@ -164,6 +164,8 @@ static struct explore_how how_for(const char *workload)
 	return how;
 }
 
+#define FSYNCS "fdg6" /* the operations that are one */
+
 static void one(struct run *r, const char *workload)
 {
 	const struct explore_how how = how_for(workload);
@@ -179,13 +181,17 @@ static void one(struct run *r, const char *workload)
 			r->mode = (enum sfs_mode)mode;
 			r->fs = (enum kern_fs)fs;
 			r->dax = true;
-			if (run_workload(r)) {
-				explore_run(r, &how);
-				__atomic_add_fetch(&tally->runs, 1, __ATOMIC_RELAXED);
-				ran = true;
+			/* With nobody looking fsync leaves out the relink. */
+			for (int alone = 0; alone <= (strpbrk(workload, FSYNCS) != NULL); alone++) {
+				r->alone = alone;
+				if (run_workload(r)) {
+					explore_run(r, &how);
+					__atomic_add_fetch(&tally->runs, 1, __ATOMIC_RELAXED);
+					ran = true;
+				}
+				if (enough())
+					return;
 			}
-			if (enough())
-				return;
 		}
 	}
 	__atomic_add_fetch(&tally->workloads, ran, __ATOMIC_RELAXED);
@@ -265,7 +271,7 @@ static int replay(char *what)
 	struct explore_how how;
 
 	if (!mode || !fs || !dax || !w) {
-		fprintf(stderr, "--replay wants MODE:PROVIDER:dax|emulated:WORKLOAD\n");
+		fprintf(stderr, "--replay wants MODE:PROVIDER:dax|alone|emulated:WORKLOAD\n");
 		return 2;
 	}
 	for (int i = SFS_POSIX; i <= SFS_STRICT; i++)
@@ -274,7 +280,8 @@ static int replay(char *what)
 	for (int i = 0; i < KERN_FS_KINDS; i++)
 		if (strcmp(fs, fs_name((enum kern_fs)i)) == 0)
 			r.fs = (enum kern_fs)i;
-	r.dax = strcmp(dax, "dax") == 0;
+	r.alone = strcmp(dax, "alone") == 0;
+	r.dax = r.alone || strcmp(dax, "dax") == 0;
 	explore_init(tally);
 	if (!run_workload(&r)) {
 		printf("the workload makes no sense: an operation on a file that is not there\n");

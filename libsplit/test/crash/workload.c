@@ -72,12 +72,12 @@ bool run_workload(struct run *r)
 	memcpy(r->base, kern.pm, (size_t)r->base_blocks * KERN_BLOCK);
 	r->base_hash = hash_bytes(0, r->base, (size_t)r->base_blocks * KERN_BLOCK);
 
-	agent_start();
+	agent_start(r->alone);
 	process_first(r->mode);
 	r->h.mode = r->mode;
 	r->h.dax = r->dax;
 	r->h.n = 0;
-	r->prefix[0] = hash_bytes((uint64_t)r->mode << 8 | (uint64_t)r->fs << 4 | r->dax, "", 0);
+	r->prefix[0] = hash_bytes((uint64_t)r->mode << 8 | (uint64_t)r->fs << 4 | (uint64_t)r->alone << 1 | r->dax, "", 0);
 	for (int i = 0; i < SLOTS; i++)
 		a.slot[i].fd = -1;
 	record_start(&r->t);

@@ -15,6 +15,7 @@ struct run {
 	enum sfs_mode mode;
 	enum kern_fs fs;
 	bool dax;
+	bool alone; /* nobody without the library has a file open: fsync and close are records */
 	struct history h;
 	struct trace t;
 	uint64_t prefix[HISTORY_OPS + 1]; /* of the calls so far, hashed */
