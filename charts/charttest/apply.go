@@ -24,7 +24,8 @@ func NewClient(tb testing.TB, config *rest.Config) client.Client {
 
 // Apply creates or updates an object by server-side apply; unknown fields are errors. Helm's hooks are left out: a test's pod would
 // need the webhook, which does not answer yet.
-func Apply(ctx context.Context, c client.Client, object *unstructured.Unstructured, options ...client.ApplyOption) error {
+func Apply(ctx context.Context, c client.Client, object *unstructured.Unstructured,
+	options ...client.ApplyOption) error {
 	if _, hook := object.GetAnnotations()["helm.sh/hook"]; hook {
 		return nil
 	}
@@ -57,7 +58,9 @@ func CheckAccepted(tb testing.TB, c client.Client, objects []*unstructured.Unstr
 // CreateNamespace makes the namespace of the release.
 func CreateNamespace(tb testing.TB, c client.Client, name string) {
 	tb.Helper()
-	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+	namespace := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}},
+	}
 	if err := Apply(tb.Context(), c, namespace); err != nil {
 		tb.Fatal(err)
 	}

@@ -59,7 +59,8 @@ func Helm(tb testing.TB) string {
 		return helm
 	}
 	tb.Log("building helm; this takes minutes, once")
-	if output, err := exec.CommandContext(tb.Context(), filepath.Join(Root(tb), "hack", "build-tools"), "helm").CombinedOutput(); err != nil {
+	if output, err := exec.CommandContext(tb.Context(), filepath.Join(Root(tb), "hack", "build-tools"), "helm").
+		CombinedOutput(); err != nil {
 		tb.Fatalf("hack/build-tools helm: %v\n%s", err, output)
 	}
 	return tool(tb, "helm", "helm")
@@ -68,7 +69,8 @@ func Helm(tb testing.TB) string {
 // Template runs helm template with further arguments. An error holds what Helm says.
 func Template(tb testing.TB, arguments ...string) ([]byte, error) {
 	tb.Helper()
-	arguments = append([]string{"template", "splitfs", filepath.Join(Root(tb), "charts", "splitfs"), "--namespace", Namespace}, arguments...)
+	arguments = append(
+		[]string{"template", "splitfs", filepath.Join(Root(tb), "charts", "splitfs"), "--namespace", Namespace}, arguments...)
 	cmd := exec.CommandContext(tb.Context(), Helm(tb), arguments...)
 	var output, errorOutput bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &errorOutput

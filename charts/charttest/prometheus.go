@@ -51,11 +51,14 @@ func StartPrometheus(tb testing.TB, rules string, targets []Target) promv1.API {
 		tb.Cleanup(exporter.Close)
 		scrapes = append(scrapes, map[string]any{
 			"job_name": target.Job, "honor_labels": target.HonorLabels,
-			"static_configs": []any{map[string]any{"targets": []string{exporter.Listener.Addr().String()}, "labels": target.Labels}},
+			"static_configs": []any{
+				map[string]any{"targets": []string{exporter.Listener.Addr().String()}, "labels": target.Labels},
+			},
 		})
 	}
 	config, err := yaml.Marshal(map[string]any{
-		"global": map[string]any{"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": []string{rules}, "scrape_configs": scrapes,
+		"global": map[string]any{"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": []string{rules},
+		"scrape_configs": scrapes,
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -66,7 +69,8 @@ func StartPrometheus(tb testing.TB, rules string, targets []Target) promv1.API {
 	}
 	address := FreeAddress(tb)
 	log := &bytes.Buffer{}
-	cmd := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+	cmd := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+address)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		tb.Fatalf("start prometheus: %v", err)

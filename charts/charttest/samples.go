@@ -53,8 +53,10 @@ func CheckSamples(tb testing.TB, exporter string, from prometheus.Gatherer, pref
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if difference := firstDifference(value.ReplaceAllString(string(kept), "$1"), value.ReplaceAllString(text.String(), "$1")); difference != "" {
-		tb.Errorf("%s is not what the exporter prints: %s\nrun this test with UPDATE_SAMPLES=1, and see what dashboards and alerts make of it", path, difference)
+	if difference := firstDifference(value.ReplaceAllString(string(kept), "$1"),
+		value.ReplaceAllString(text.String(), "$1")); difference != "" {
+		tb.Errorf("%s is not what the exporter prints: %s\nrun this test with UPDATE_SAMPLES=1, and see what dashboards "+
+			"and alerts make of it", path, difference)
 	}
 }
 

@@ -76,7 +76,9 @@ func newSchemas(text []byte) (*Schemas, error) {
 		// A kind has one; the options of requests have one for each group.
 		if kinds, ok := members["x-kubernetes-group-version-kind"].([]any); ok && len(kinds) == 1 {
 			gvk := kinds[0].(map[string]any)
-			s.kinds[schema.GroupVersionKind{Group: gvk["group"].(string), Version: gvk["version"].(string), Kind: gvk["kind"].(string)}] = name
+			s.kinds[schema.GroupVersionKind{
+				Group: gvk["group"].(string), Version: gvk["version"].(string), Kind: gvk["kind"].(string),
+			}] = name
 		}
 	}
 	if err := s.compiler.AddResource(schemasURL, map[string]any{"definitions": definitions}); err != nil {

@@ -29,11 +29,13 @@ func TestSchemas(t *testing.T) {
 			path       []string
 			value      any
 		}{
-			"a field that is misspelt":       {"DaemonSet", "'hostPid'", []string{"spec", "template", "spec", "hostPid"}, true},
-			"a field of the wrong type":      {"CSIDriver", "got string, want boolean", []string{"spec", "attachRequired"}, "false"},
-			"a field that is missing":        {"StorageClass", "'provisioner'", []string{"provisioner"}, nil},
-			"a kind that is none":            {"ConfigMap", "no such kind", []string{"kind"}, "ConfigMaps"},
-			"a text where a list belongs":    {"DaemonSet", "got string, want array", []string{"spec", "template", "spec", "containers"}, "splitfs"},
+			"a field that is misspelt": {"DaemonSet", "'hostPid'", []string{"spec", "template", "spec", "hostPid"}, true},
+			"a field of the wrong type": {"CSIDriver", "got string, want boolean", []string{"spec", "attachRequired"},
+				"false"},
+			"a field that is missing": {"StorageClass", "'provisioner'", []string{"provisioner"}, nil},
+			"a kind that is none":     {"ConfigMap", "no such kind", []string{"kind"}, "ConfigMaps"},
+			"a text where a list belongs": {"DaemonSet", "got string, want array",
+				[]string{"spec", "template", "spec", "containers"}, "splitfs"},
 			"an unknown field deep in a CRD": {"CustomResourceDefinition", "'preserve'", []string{"spec", "preserve"}, true},
 		} {
 			object := first(t, c.kind)

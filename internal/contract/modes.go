@@ -61,7 +61,8 @@ func ParseFsync(s string) (Fsync, error) {
 	if f := Fsync(s); f == Visible || f == Record {
 		return f, nil
 	}
-	return "", fmt.Errorf("%s is not allowed; allowed are %s (fsync also shows the bytes to programs without the library, the default) and %s (they see them up to 100 ms later)",
+	return "", fmt.Errorf("%s is not allowed; allowed are %s (fsync also shows the bytes to programs without the "+
+		"library, the default) and %s (they see them up to 100 ms later)",
 		Quote(s), Visible, Record)
 }
 
@@ -82,8 +83,10 @@ func ParseUnserved(s string) (Unserved, error) {
 	if u := Unserved(s); u == Refuse || u == Durable || u == Allow {
 		return u, nil
 	}
-	return "", fmt.Errorf("%s is not allowed; allowed are %s (programs without the library cannot open files for writing, the default of mode strict), "+
-		"%s (their writes are synchronous) and %s", Quote(s), Refuse, Durable, Allow)
+	return "", fmt.Errorf(
+		"%s is not allowed; allowed are %s (programs without the library cannot open files for writing, the default "+
+			"of mode strict), "+
+			"%s (their writes are synchronous) and %s", Quote(s), Refuse, Durable, Allow)
 }
 
 // maxQuoted bounds what of a user's value appears in a message: enough to recognise a typing error, too little to carry a payload

@@ -74,7 +74,8 @@ func New(ctx context.Context, config Config) (*Supervisor, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	return &Supervisor{
-		config: config.withDefaults(), instance: rand.Text(), ctx: ctx, cancel: cancel, agents: map[string]*worker{}, changed: make(chan struct{}),
+		config: config.withDefaults(), instance: rand.Text(), ctx: ctx, cancel: cancel, agents: map[string]*worker{},
+		changed: make(chan struct{}),
 	}, nil
 }
 
@@ -115,7 +116,8 @@ func (s *Supervisor) watch(id string, e entry) (*worker, error) {
 
 // begin serves a volume, behind a socket that is there or that is to be made. s.change is held.
 func (s *Supervisor) begin(id string, e entry, behind *socket) *worker {
-	ctx, cancel := context.WithCancel(klog.NewContext(s.ctx, klog.LoggerWithValues(klog.FromContext(s.ctx), "volume-id", id)))
+	ctx, cancel := context.WithCancel(
+		klog.NewContext(s.ctx, klog.LoggerWithValues(klog.FromContext(s.ctx), "volume-id", id)))
 	w := newWorker(s, id, e, cancel)
 	w.socket = behind
 	s.mu.Lock()
@@ -170,7 +172,8 @@ func (s *Supervisor) Start(ctx context.Context, id string, v Volume) error {
 		case <-w.done:
 			return fmt.Errorf("agent of volume %s was stopped", id)
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("agent of volume %s is not ready: %w", id, ctx.Err()), s.Stop(context.WithoutCancel(ctx), id))
+			return errors.Join(fmt.Errorf("agent of volume %s is not ready: %w", id, ctx.Err()),
+				s.Stop(context.WithoutCancel(ctx), id))
 		}
 	}
 }

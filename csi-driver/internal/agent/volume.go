@@ -48,7 +48,8 @@ func (v Volume) dirs() []string { return append([]string{v.AgentsDir}, v.Shown..
 const listenFD = 3
 
 func (v Volume) arguments() []string {
-	return append([]string{"agent", v.Root, "--agents-dir", v.AgentsDir, "--listen-fd", strconv.Itoa(listenFD)}, v.Options...)
+	return append([]string{"agent", v.Root, "--agents-dir", v.AgentsDir, "--listen-fd", strconv.Itoa(listenFD)},
+		v.Options...)
 }
 
 // State of a volume's agent.

@@ -49,7 +49,8 @@ func newAgentsCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, "the node service's directory")
-	f.StringVar(&o.socket, "socket", "", "where the node service asks for agents (default <data-dir>/agents/supervisor.sock)")
+	f.StringVar(&o.socket, "socket", "",
+		"where the node service asks for agents (default <data-dir>/agents/supervisor.sock)")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9814", "address of /readyz; empty: not served")
 	return cmd
 }

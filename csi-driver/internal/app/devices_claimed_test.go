@@ -74,7 +74,8 @@ cat /proc/sys/kernel/random/uuid >"$pfn/uuid"
 echo pmem >"$pfn/mode"
 echo 2097152 >"$pfn/align"
 echo "$namespace" >"$pfn/namespace"
-ndctl list --namespaces --idle | jq -e --arg name "$2" 'any(.. | objects; .name == $name and (has("size") | not))' >/dev/null`, region, name)
+ndctl list --namespaces --idle |
+	jq -e --arg name "$2" 'any(.. | objects; .name == $name and (has("size") | not))' >/dev/null`, region, name)
 }
 
 func script(t *testing.T, text string, args ...string) {

@@ -32,9 +32,10 @@ import (
 const (
 	envRegions = "SPLITFS_TEST_REGIONS" // device=region of each kind, comma separated
 	envDir     = "SPLITFS_TEST_DIR"     // survives the machine's reboot
-	envOld     = "SPLITFS_TEST_OLD"     // device=path of volumes of pmem-csi to copy, comma separated; none, where the variable is not set
-	envDAX     = "SPLITFS_TEST_DAX"     // the program dax_check
-	envCall    = "SPLITFS_TEST_CALL"    // this process makes or deletes a device
+	// device=path of volumes of pmem-csi to copy, comma separated; none, where the variable is not set
+	envOld  = "SPLITFS_TEST_OLD"
+	envDAX  = "SPLITFS_TEST_DAX"  // the program dax_check
+	envCall = "SPLITFS_TEST_CALL" // this process makes or deletes a device
 )
 
 // realDevice is a kind of device and the file system it is tested with.
@@ -44,7 +45,8 @@ func realDevices(t *testing.T) []realDevice {
 	t.Helper()
 	list := os.Getenv(envRegions)
 	if list == "" {
-		t.Skip(envRegions + " gives no persistent memory to this test; csi-driver/test/vm-devices runs it in a virtual machine")
+		t.Skip(
+			envRegions + " gives no persistent memory to this test; csi-driver/test/vm-devices runs it in a virtual machine")
 	}
 	fsTypes := map[string]string{volume.DeviceLVM: volume.XFS, volume.DeviceNamespace: volume.Ext4}
 	var devices []realDevice
@@ -56,7 +58,9 @@ func realDevices(t *testing.T) []realDevice {
 }
 
 func (d realDevice) options() deviceOptions {
-	return deviceOptions{devices: []string{d.device}, regions: []string{d.region}, regionPercent: 100, namespaceMap: string(nvdimm.MapDev)}
+	return deviceOptions{
+		devices: []string{d.device}, regions: []string{d.region}, regionPercent: 100, namespaceMap: string(nvdimm.MapDev),
+	}
 }
 
 // serveDevices starts the service for one kind of device, with state that a later boot finds again.
@@ -66,8 +70,10 @@ func serveDevices(t *testing.T, d realDevice) *service {
 	dir := filepath.Join(os.Getenv(envDir), d.device)
 	s := &service{t: t, dir: dir}
 	s.options = nodeOptions{
-		nodeName: "node-1", kubeletDir: filepath.Join("/run/kubelet", d.device), dataDir: filepath.Join(dir, "data"), devices: d.options(),
-		poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB), poolFillPercent: 25, maxVolumes: 16, freezeLimit: time.Second,
+		nodeName: "node-1", kubeletDir: filepath.Join("/run/kubelet", d.device), dataDir: filepath.Join(dir, "data"),
+		devices:   d.options(),
+		poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB), poolFillPercent: 25, maxVolumes: 16,
+		freezeLimit: time.Second,
 		// A call that meets the watch is aborted and repeated, by kubelet; here each is made once.
 		watchInterval: time.Hour,
 
@@ -138,7 +144,8 @@ func realLife(t *testing.T, d realDevice) {
 	if err := manager.Delete(context.Background(), v.id); err == nil {
 		t.Fatal("the manager deleted a device that is mounted")
 	}
-	s.must(s.unpublish("csi-0", inject), s.unpublish(v.id, v.target), s.unpublish(v.id, v.target), s.unstage(v), s.unstage(v))
+	s.must(s.unpublish("csi-0", inject), s.unpublish(v.id, v.target), s.unpublish(v.id, v.target), s.unstage(v),
+		s.unstage(v))
 	eraseReal(t, s, d, manager)
 
 	s.must(s.stage(v), s.publish(v))
@@ -177,8 +184,9 @@ func eraseReal(t *testing.T, s *service, d realDevice, manager device.Manager) {
 	ctx := context.Background()
 	for erase, left := range map[string]bool{"none": true, "overwrite": false} {
 		resp, err := csi.NewControllerClient(s.conn).CreateVolume(ctx, &csi.CreateVolumeRequest{
-			Name: "erase-" + erase, CapacityRange: &csi.CapacityRange{RequiredBytes: realSize}, VolumeCapabilities: []*csi.VolumeCapability{mountCapability(d.fsType)},
-			Parameters: map[string]string{"mode": "posix", "device": d.device, "erase": erase},
+			Name: "erase-" + erase, CapacityRange: &csi.CapacityRange{RequiredBytes: realSize},
+			VolumeCapabilities: []*csi.VolumeCapability{mountCapability(d.fsType)},
+			Parameters:         map[string]string{"mode": "posix", "device": d.device, "erase": erase},
 		})
 		s.must(err)
 		v := volumeOnNode{
@@ -301,7 +309,9 @@ func checkRealDAX(t *testing.T, v volumeOnNode) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"used", v.target, strings.TrimSpace(string(source))}, append([]string{"huge"}, pool...)} {
+	for _, args := range [][]string{
+		{"used", v.target, strings.TrimSpace(string(source))}, append([]string{"huge"}, pool...),
+	} {
 		out, err := exec.Command(os.Getenv(envDAX), args...).CombinedOutput()
 		if err != nil {
 			t.Errorf("dax_check: %v", err)

@@ -56,7 +56,9 @@ func TestRealRefused(t *testing.T) {
 func realRefused(t *testing.T, kind string, refused map[string]string) {
 	ctx := context.Background()
 	node := &nodeEvents{}
-	o := deviceOptions{devices: []string{kind}, regions: []string{nvdimm.All}, regionPercent: 100, namespaceMap: string(nvdimm.MapDev)}
+	o := deviceOptions{
+		devices: []string{kind}, regions: []string{nvdimm.All}, regionPercent: 100, namespaceMap: string(nvdimm.MapDev),
+	}
 	managers, err := o.managers("node-1", node, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,8 @@ func TestRealPool(t *testing.T) {
 					return errors.New("it has no agent")
 				}
 				// What the last 16 MiB are kept for, small staging files, are made as programs want them.
-				if is, err := strconv.ParseFloat(words[len(words)-1], 64); err != nil || is > float64(want) || is <= float64(want-16*volume.MiB) {
+				if is, err := strconv.ParseFloat(words[len(words)-1], 64); err != nil || is > float64(want) ||
+					is <= float64(want-16*volume.MiB) {
 					return fmt.Errorf("it has %v bytes, %w", is, err)
 				}
 				return nil
@@ -71,7 +72,8 @@ func TestRealPool(t *testing.T) {
 		s.must(s.unpublish(v.id, v.target), s.unstage(v), s.delete(v))
 	}
 	if _, err := csi.NewControllerClient(s.conn).CreateVolume(context.Background(), &csi.CreateVolumeRequest{
-		Name: "refused", VolumeCapabilities: []*csi.VolumeCapability{mountCapability("xfs")}, Parameters: map[string]string{"pool": "1Mi"},
+		Name: "refused", VolumeCapabilities: []*csi.VolumeCapability{mountCapability("xfs")},
+		Parameters: map[string]string{"pool": "1Mi"},
 	}); err == nil || !strings.Contains(err.Error(), "allowed: 32Mi to 1Ti") {
 		t.Errorf("a pool of 1 MiB: %v", err)
 	}

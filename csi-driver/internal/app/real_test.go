@@ -65,7 +65,8 @@ func realVolume(t *testing.T, s *service, mode string) {
 
 	runWithLibrary(t, inject, mode, v.target, "python3", "-c", appendBlocks, v.target+"/appended", "64")
 	checkSize(t, filepath.Join(v.target, "appended"), 64*4096)
-	appends := `splitfs_append_ops_total{namespace="default",persistentvolumeclaim="real-` + mode + `",volume_id="` + v.id + `"} `
+	appends := `splitfs_append_ops_total{namespace="default",persistentvolumeclaim="real-` + mode + `",volume_id="` +
+		v.id + `"} `
 	eventually(t, "the operation counters show the appends", func() error {
 		_, body := s.get("/metrics")
 		_, rest, found := strings.Cut(body, appends)
@@ -79,10 +80,13 @@ func realVolume(t *testing.T, s *service, mode string) {
 	killAgent(t, v.staging)
 	eventually(t, "the agent is back", func() error {
 		_, body := s.get("/metrics")
-		if !strings.Contains(body, `splitfs_agent_up{namespace="default",persistentvolumeclaim="real-`+mode+`",volume_id="`+v.id+`"} 1`) {
+		if !strings.Contains(
+			body, `splitfs_agent_up{namespace="default",persistentvolumeclaim="real-`+mode+`",volume_id="`+v.id+`"} 1`) {
 			return fmt.Errorf("not up in:\n%s", grep(body, v.id))
 		}
-		if !strings.Contains(body, `splitfs_agent_restarts_total{namespace="default",persistentvolumeclaim="real-`+mode+`",volume_id="`+v.id+`"} 1`) {
+		if !strings.Contains(
+			body, `splitfs_agent_restarts_total{namespace="default",persistentvolumeclaim="real-`+mode+`",volume_id="`+v.id+
+				`"} 1`) {
 			return fmt.Errorf("not restarted in:\n%s", grep(body, v.id))
 		}
 		return nil
@@ -99,7 +103,8 @@ func realVolume(t *testing.T, s *service, mode string) {
 func (s *service) publishLibrary(target string) error {
 	_, err := csi.NewNodeClient(s.conn).NodePublishVolume(context.Background(), &csi.NodePublishVolumeRequest{
 		VolumeId: "csi-0", TargetPath: target, Readonly: true, VolumeCapability: mountCapability(""),
-		VolumeContext: map[string]string{"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.uid": "1", contract.VolumeKindAttribute: contract.VolumeKindLibrary},
+		VolumeContext: map[string]string{"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.uid": "1",
+			contract.VolumeKindAttribute: contract.VolumeKindLibrary},
 	})
 	return err
 }
@@ -118,7 +123,8 @@ func commandWithLibrary(inject, mode, mountPath, program string, args ...string)
 // runWithLibrary runs a program that commandWithLibrary describes, and fails the test when it fails or prints something.
 func runWithLibrary(t *testing.T, inject, mode, mountPath, program string, args ...string) {
 	t.Helper()
-	if out, err := commandWithLibrary(inject, mode, mountPath, program, args...).CombinedOutput(); err != nil || len(out) > 0 {
+	if out, err := commandWithLibrary(inject, mode, mountPath, program, args...).CombinedOutput(); err != nil ||
+		len(out) > 0 {
 		t.Fatalf("%s %v: %v: %s", program, args, err, out)
 	}
 }

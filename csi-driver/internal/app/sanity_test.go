@@ -22,13 +22,18 @@ var explainedSkips = map[string]string{
 	"VolumeGroupSnapshots not supported": "snapshots are of one volume at a time",
 	"GroupControllerService":             "snapshots are of one volume at a time",
 
-	"ControllerPublishVolume":                       "a volume is on its node already: nothing is attached (attachRequired: false)",
-	"ControllerUnpublishVolume":                     "a volume is on its node already: nothing is attached (attachRequired: false)",
-	"Controller Publish, UnpublishVolume":           "a volume is on its node already: nothing is attached (attachRequired: false)",
-	"testnodevolumeattachlimit":                     "a volume is on its node already: nothing is attached (attachRequired: false)",
-	"ControllerGetVolumeHealth not supported":       "health is known on the node (NodeGetVolumeHealth)",
-	"ControllerListVolumeHealth not supported":      "health is known on the node (NodeGetVolumeHealth)",
-	"ControllerPublishVolume.readonly field not su": "a volume is on its node already: nothing is attached (attachRequired: false)",
+	"ControllerPublishVolume": "a volume is on its node already: nothing is attached " +
+		"(attachRequired: false)",
+	"ControllerUnpublishVolume": "a volume is on its node already: nothing is attached " +
+		"(attachRequired: false)",
+	"Controller Publish, UnpublishVolume": "a volume is on its node already: nothing is attached " +
+		"(attachRequired: false)",
+	"testnodevolumeattachlimit": "a volume is on its node already: nothing is attached " +
+		"(attachRequired: false)",
+	"ControllerGetVolumeHealth not supported":  "health is known on the node (NodeGetVolumeHealth)",
+	"ControllerListVolumeHealth not supported": "health is known on the node (NodeGetVolumeHealth)",
+	"ControllerPublishVolume.readonly field not su": "a volume is on its node already: nothing is attached " +
+		"(attachRequired: false)",
 }
 
 // TestSanity runs csi-sanity against the whole service over its socket, with emulated devices.

@@ -56,7 +56,8 @@ func realSnapshot(t *testing.T, s *service, fsType string, class map[string]stri
 	inject := filepath.Join(s.dir, "inject")
 	s.must(s.stage(v), s.publish(v), s.publishLibrary(inject))
 	const blocks = 64
-	writer := commandWithLibrary(inject, "strict", v.target, "python3", "-c", heldBlocks, v.target+"/file", strconv.Itoa(blocks))
+	writer := commandWithLibrary(inject, "strict", v.target, "python3", "-c", heldBlocks, v.target+"/file",
+		strconv.Itoa(blocks))
 	writer.Env = append(writer.Env, "SPLITFS_VISIBILITY_MS=1000000")
 	out, err := writer.StdoutPipe()
 	s.must(err, writer.Start())
@@ -96,7 +97,9 @@ func realSnapshot(t *testing.T, s *service, fsType string, class map[string]stri
 	if os.Getenv(envRegions) != "" {
 		checkRealDAX(t, r)
 	}
-	_, err = controller.DeleteSnapshot(context.Background(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot.GetSnapshot().GetSnapshotId()})
+	_, err = controller.DeleteSnapshot(context.Background(), &csi.DeleteSnapshotRequest{
+		SnapshotId: snapshot.GetSnapshot().GetSnapshotId(),
+	})
 	s.must(err, s.unpublish("csi-0", inject))
 	for _, each := range []volumeOnNode{v, r} {
 		s.must(s.unpublish(each.id, each.target), s.unstage(each), s.delete(each))

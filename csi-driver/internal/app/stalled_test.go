@@ -109,9 +109,11 @@ func TestDeviceProgramsHang(t *testing.T) {
 		}
 		return nil
 	})
-	ctx, cancel := context.WithTimeout(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.DefaultConfig)), 2*time.Second)
+	ctx, cancel := context.WithTimeout(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.DefaultConfig)),
+		2*time.Second)
 	defer cancel()
-	if resp, err := csi.NewIdentityClient(s.conn).Probe(ctx, &csi.ProbeRequest{}); err != nil || resp.GetReady().GetValue() {
+	if resp, err := csi.NewIdentityClient(s.conn).Probe(ctx, &csi.ProbeRequest{}); err != nil ||
+		resp.GetReady().GetValue() {
 		t.Errorf("probe: %v, %v", resp, err)
 	}
 	if _, err := csi.NewNodeClient(s.conn).NodeGetInfo(ctx, &csi.NodeGetInfoRequest{}); err != nil {

@@ -95,7 +95,10 @@ type identity struct {
 
 // New returns a Verifier.
 func New(config Config) *Verifier {
-	v := &Verifier{config: config, seen: map[identity]bool{}, reported: map[string]map[message]bool{}, compared: map[string]bool{}, counts: map[group]int{}}
+	v := &Verifier{
+		config: config, seen: map[identity]bool{}, reported: map[string]map[message]bool{}, compared: map[string]bool{},
+		counts: map[group]int{},
+	}
 	if v.config.Owner == nil {
 		v.config.Owner = v.ownerByCgroup
 	}
@@ -140,7 +143,8 @@ func (v *Verifier) Scan(ctx context.Context) ([]Finding, error) {
 			}
 			found := p.look(pod, container, mounts, v.config.Library)
 			findings = append(findings, found...)
-			if len(found) > 0 && found[0].State == Loaded && imageErr == nil { // a runtime that does not answer is asked once a scan
+			// a runtime that does not answer is asked once a scan
+			if len(found) > 0 && found[0].State == Loaded && imageErr == nil {
 				imageErr = v.comparePreload(ctx, pod.pod, container, found[0].Container, p)
 			}
 		})
@@ -228,7 +232,8 @@ func (v *Verifier) report(ctx context.Context, findings []Finding) {
 		}
 		if !v.reported[f.Pod.UID][said] {
 			v.reported[f.Pod.UID][said] = true
-			klog.FromContext(ctx).V(2).Info("A process runs without the library", "pod", klog.KRef(f.Pod.Namespace, f.Pod.Name), "container", f.Container,
+			klog.FromContext(ctx).V(2).Info("A process runs without the library", "pod", klog.KRef(f.Pod.Namespace, f.Pod.Name),
+				"container", f.Container,
 				"process", f.PID, "command", f.Command, "cause", f.State, "volume-id", f.Volume.ID, "open-files", f.Open)
 			v.config.Events.OnPod(ctx, f.Pod, f.Open, events.ReasonLibraryNotLoaded, f.message())
 		}
@@ -250,7 +255,8 @@ func (f *Finding) message() string {
 	if f.Open {
 		uses = "has files of it open"
 	}
-	text := fmt.Sprintf("process %s (PID %d on the node) of container %s has volume %s mounted, %s, and runs without libsplit.so: %s. It works through the kernel's file system",
+	text := fmt.Sprintf("process %s (PID %d on the node) of container %s has volume %s mounted, %s, and runs without "+
+		"libsplit.so: %s. It works through the kernel's file system",
 		f.Command, f.PID, f.Container, f.Volume.ID, uses, f.State.Explain())
 	if f.Volume.Mode != contract.Posix && f.Volume.Mode != "" {
 		text += fmt.Sprintf(", so its writes do not have the guarantee of mode %s", f.Volume.Mode)

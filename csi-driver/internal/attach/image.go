@@ -53,9 +53,12 @@ func (v *Verifier) comparePreload(ctx context.Context, pod volume.Pod, id, conta
 	if len(value) > most {
 		value = value[:most] + "..."
 	}
-	klog.FromContext(ctx).V(2).Info("The pod's LD_PRELOAD replaces the image's", "pod", klog.KRef(pod.Namespace, pod.Name), "container", container, "lost", value)
+	klog.FromContext(ctx).V(2).Info("The pod's LD_PRELOAD replaces the image's", "pod", klog.KRef(pod.Namespace, pod.Name),
+		"container", container, "lost", value)
 	v.config.Events.OnPod(ctx, pod, true, events.ReasonImagePreload, fmt.Sprintf(
-		"the image of container %s preloads %s by its own LD_PRELOAD, which the pod's LD_PRELOAD replaces, so its programs run without that. Set env LD_PRELOAD to this value in the container of the pod: the injector puts libsplit.so behind it",
+		"the image of container %s preloads %s by its own LD_PRELOAD, which the pod's LD_PRELOAD replaces, so its programs "+
+			"run without that. Set env LD_PRELOAD to this value in the container of the pod: the injector puts "+
+			"libsplit.so behind it",
 		container, value))
 	return nil
 }

@@ -42,7 +42,8 @@ const (
 func (s State) Explain() string {
 	switch s {
 	case NotMounted:
-		return "the container was not injected; see annotation splitfs.io/status, and delete the pod so that it is created anew with the injector"
+		return "the container was not injected; see annotation splitfs.io/status, and delete the pod so that it is created " +
+			"anew with the injector"
 	case Environment:
 		return "LD_PRELOAD does not name it; a program or script of the image cleared or replaced the environment"
 	case StaticGo:
@@ -54,7 +55,8 @@ func (s State) Explain() string {
 	case Machine:
 		return "it is a program for another machine type than the library"
 	case NotRead:
-		return "its program is on a file system that this node does not read for others (FUSE, or over the network), so the cause is not known; it may be linked statically, or set-uid"
+		return "its program is on a file system that this node does not read for others (FUSE, or over the network), so " +
+			"the cause is not known; it may be linked statically, or set-uid"
 	case Linker:
 		return "its dynamic linker did not load it; its standard error says why, for example a libc that is too old"
 	}
@@ -94,7 +96,9 @@ func (v *Verifier) processes() ([]process, error) {
 		if len(fields) <= start || fields[state] == "Z" {
 			continue
 		}
-		list = append(list, process{identity: identity{pid: pid, start: fields[start]}, dir: dir, command: Printable(string(stat[open+1 : end]))})
+		list = append(list, process{
+			identity: identity{pid: pid, start: fields[start]}, dir: dir, command: Printable(string(stat[open+1 : end])),
+		})
 	}
 	return list, nil
 }
@@ -351,7 +355,8 @@ func (v *view) under(link string) *mountutils.MountInfo {
 			continue
 		}
 		// Of two at the same place the later one covers the other.
-		if best == nil || len(info.MountPoint) > len(best.MountPoint) || len(info.MountPoint) == len(best.MountPoint) && info.ID > best.ID {
+		if best == nil || len(info.MountPoint) > len(best.MountPoint) ||
+			len(info.MountPoint) == len(best.MountPoint) && info.ID > best.ID {
 			best = info
 		}
 	}
@@ -359,7 +364,8 @@ func (v *view) under(link string) *mountutils.MountInfo {
 }
 
 // local are file systems whose files are read without asking another process or machine.
-var local = []string{"btrfs", "erofs", "ext2", "ext3", "ext4", "ext4_splitfs", "f2fs", "overlay", "ramfs", "rootfs", "squashfs", "tmpfs", "vfat", "xfs", "zfs"}
+var local = []string{"btrfs", "erofs", "ext2", "ext3", "ext4", "ext4_splitfs", "f2fs", "overlay", "ramfs", "rootfs",
+	"squashfs", "tmpfs", "vfat", "xfs", "zfs"}
 
 // answers says whether the file behind a link of procfs is on a file system that does not leave its readers waiting.
 func (v *view) answers(link string) bool {

@@ -24,7 +24,8 @@ func (n *node) stalledFUSE(name string) string {
 	if err != nil {
 		n.t.Skipf("/dev/fuse: %v", err)
 	}
-	if err := unix.Mount("stalled", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", server)); err != nil {
+	if err := unix.Mount("stalled", dir, "fuse", 0,
+		fmt.Sprintf("fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", server)); err != nil {
 		n.t.Skipf("mount a FUSE file system: %v", err)
 	}
 	n.t.Cleanup(func() {
@@ -71,12 +72,13 @@ func TestStalledFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	volumes := source{vol}
-	v := New(Config{Source: &volumes, Events: &recorder{}, Proc: "/proc", Library: n.library, Owner: func(pid int) (string, string) {
-		if pid == cmd.Process.Pid {
-			return "uid", "main"
-		}
-		return "", ""
-	}})
+	v := New(Config{Source: &volumes, Events: &recorder{}, Proc: "/proc", Library: n.library,
+		Owner: func(pid int) (string, string) {
+			if pid == cmd.Process.Pid {
+				return "uid", "main"
+			}
+			return "", ""
+		}})
 	scanned := make(chan []Finding, 1)
 	go func() {
 		var findings []Finding
@@ -97,7 +99,9 @@ func TestStalledFiles(t *testing.T) {
 
 // TestMountID reads what the kernel says of a file.
 func TestMountID(t *testing.T) {
-	for text, want := range map[string]int{"pos:\t0\nflags:\t02\nmnt_id:\t25\nino:\t7\n": 25, "": 0, "mnt_id:\tx\n": 0, "pos:\t0\nmnt_id:\t9": 9} {
+	for text, want := range map[string]int{
+		"pos:\t0\nflags:\t02\nmnt_id:\t25\nino:\t7\n": 25, "": 0, "mnt_id:\tx\n": 0, "pos:\t0\nmnt_id:\t9": 9,
+	} {
 		if got := mountID([]byte(text)); got != want {
 			t.Errorf("%q: %d, wanted %d", text, got, want)
 		}

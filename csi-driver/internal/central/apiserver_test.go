@@ -44,6 +44,8 @@ func startAPIServer(t *testing.T, kinds ...string) (*rest.Config, client.Client)
 // asController is a configuration with the rights of the controller.
 func asController(config *rest.Config) *rest.Config {
 	limited := rest.CopyConfig(config)
-	limited.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + charttest.Namespace + ":splitfs-controller"}
+	limited.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + charttest.Namespace + ":splitfs-controller",
+	}
 	return limited
 }

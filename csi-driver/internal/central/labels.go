@@ -88,7 +88,9 @@ func (l *Labels) label(ctx context.Context, node *corev1.Node, says *v1alpha1.Sp
 	if err != nil {
 		return fmt.Errorf("label node %s: %w", node.Name, err)
 	}
-	_, err = l.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "splitfs-csi-controller"})
+	_, err = l.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{
+		FieldManager: "splitfs-csi-controller",
+	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("label node %s: %w", node.Name, err)
 	}

@@ -58,11 +58,14 @@ type tries struct {
 }
 
 // NewRecreate returns a Recreate. Pods of the exempt namespaces may do without the library.
-func NewRecreate(client kubernetes.Interface, view *View, exempt []string, recorder record.EventRecorder, clk clock.PassiveClock) *Recreate {
+func NewRecreate(client kubernetes.Interface, view *View, exempt []string, recorder record.EventRecorder,
+	clk clock.PassiveClock) *Recreate {
 	return &Recreate{
-		client: client, view: view, checker: promise.NewChecker(client, exempt), recorder: recorder, clock: clk, tries: map[types.UID]tries{},
+		client: client, view: view, checker: promise.NewChecker(client, exempt), recorder: recorder, clock: clk,
+		tries: map[types.UID]tries{},
 		counter: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "splitfs_pods_recreated_total", Help: "Pods that were evicted because they had been created without the library.",
+			Name: "splitfs_pods_recreated_total",
+			Help: "Pods that were evicted because they had been created without the library.",
 		}),
 	}
 }
@@ -84,7 +87,9 @@ func (r *Recreate) Run(ctx context.Context, interval time.Duration) {
 
 func (r *Recreate) check(ctx context.Context) error {
 	// A pod whose volumes are not mounted is in this phase.
-	list, err := r.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending"})
+	list, err := r.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: "status.phase=Pending",
+	})
 	if err != nil {
 		return fmt.Errorf("list pods that wait: %w", err)
 	}
@@ -136,7 +141,8 @@ func (r *Recreate) claims() (map[types.NamespacedName]*corev1.PersistentVolume, 
 // due says whether a pod has waited on its node for so long that it may be evicted, and its controller has not been through this too often.
 func (r *Recreate) due(pod *corev1.Pod, now time.Time) bool {
 	controller := metav1.GetControllerOf(pod)
-	if controller == nil || pod.Spec.NodeName == "" || pod.Status.Phase != corev1.PodPending || pod.DeletionTimestamp != nil {
+	if controller == nil || pod.Spec.NodeName == "" || pod.Status.Phase != corev1.PodPending ||
+		pod.DeletionTimestamp != nil {
 		return false
 	}
 	t := r.tries[controller.UID]
@@ -144,7 +150,8 @@ func (r *Recreate) due(pod *corev1.Pod, now time.Time) bool {
 }
 
 // without returns what the pod's node says of it, nil when it has what it was promised.
-func (r *Recreate) without(ctx context.Context, pod *corev1.Pod, claims map[types.NamespacedName]*corev1.PersistentVolume) (why, err error) {
+func (r *Recreate) without(ctx context.Context, pod *corev1.Pod,
+	claims map[types.NamespacedName]*corev1.PersistentVolume) (why, err error) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		name := types.NamespacedName{Namespace: pod.Namespace}
@@ -159,12 +166,14 @@ func (r *Recreate) without(ctx context.Context, pod *corev1.Pod, claims map[type
 			continue
 		}
 		_, err := r.checker.Check(ctx, promise.Use{
-			VolumeID: pv.Spec.CSI.VolumeHandle, Mode: modeOf(pv), PV: pv.Name, Pod: volume.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)},
+			VolumeID: pv.Spec.CSI.VolumeHandle, Mode: modeOf(pv), PV: pv.Name,
+			Pod: volume.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)},
 		})
 		switch {
 		case errors.Is(err, promise.ErrWithoutLibrary):
 			return err, nil
-		case err != nil && !errors.Is(err, volume.ErrPrecondition) && !apierrors.IsNotFound(err): // it is gone, or was replaced
+		case err != nil && !errors.Is(err, volume.ErrPrecondition) && !apierrors.IsNotFound(err):
+			// it is gone, or was replaced
 			return nil, err
 		}
 	}
@@ -195,8 +204,10 @@ func (r *Recreate) evict(ctx context.Context, pod *corev1.Pod, now time.Time, wh
 	t := tries{count: r.tries[controller.UID].count + 1, last: now}
 	r.tries[controller.UID] = t
 	r.counter.Inc()
-	message := fmt.Sprintf("evicted, so that %s %s creates it anew with the library (time %d of at most %d): %v", controller.Kind, controller.Name, t.count, recreateMost, why)
-	klog.FromContext(ctx).Info("Evicted a pod without the library", "pod", klog.KObj(pod), "controller", controller.Name, "time", t.count)
+	message := fmt.Sprintf("evicted, so that %s %s creates it anew with the library (time %d of at most %d): %v",
+		controller.Kind, controller.Name, t.count, recreateMost, why)
+	klog.FromContext(ctx).Info("Evicted a pod without the library", "pod", klog.KObj(pod), "controller", controller.Name,
+		"time", t.count)
 	r.recorder.Event(pod, corev1.EventTypeWarning, events.ReasonRecreated, message)
 	return nil
 }

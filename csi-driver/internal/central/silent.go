@@ -67,7 +67,8 @@ func (s *Silent) check(ctx context.Context) error {
 			continue
 		}
 		silent++
-		if ready := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeReady); ready == nil || ready.Status != metav1.ConditionUnknown {
+		if ready := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeReady); ready == nil ||
+			ready.Status != metav1.ConditionUnknown {
 			errs = append(errs, s.mark(ctx, n, now))
 		}
 	}
@@ -77,19 +78,23 @@ func (s *Silent) check(ctx context.Context) error {
 
 // mark changes this one condition. The node service takes it back with its next word.
 func (s *Silent) mark(ctx context.Context, n *v1alpha1.SplitFSNode, now time.Time) error {
-	klog.FromContext(ctx).Info("A node service is not heard of", "node", n.Name, "last-heartbeat", n.Status.HeartbeatTime.Time)
+	klog.FromContext(ctx).Info("A node service is not heard of", "node", n.Name,
+		"last-heartbeat", n.Status.HeartbeatTime.Time)
 	// Only if nothing was written since: a node that comes back at this very moment stays as it says.
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": n.Name, "resourceVersion": n.ResourceVersion},
 		"status": map[string]any{"conditions": []any{map[string]any{
 			"type": v1alpha1.NodeReady, "status": string(metav1.ConditionUnknown), "reason": reasonSilent,
-			"message": fmt.Sprintf("the node service was last heard of at %s; see whether node %s is up and its pod of the DaemonSet splitfs-node runs. Volumes in use keep working while it is away",
+			"message": fmt.Sprintf("the node service was last heard of at %s; see whether node %s is up and its pod of the "+
+				"DaemonSet splitfs-node runs. Volumes in use keep working while it is away",
 				n.Status.HeartbeatTime.UTC().Format(time.RFC3339), n.Name),
 			"lastTransitionTime": now.UTC().Format(time.RFC3339),
 		}}},
 	}}
 	object.SetGroupVersionKind(v1alpha1.NodeKind)
-	_, err := s.client.Resource(v1alpha1.NodeResource).ApplyStatus(ctx, n.Name, object, metav1.ApplyOptions{FieldManager: "splitfs-csi-controller", Force: true})
+	_, err := s.client.Resource(v1alpha1.NodeResource).ApplyStatus(ctx, n.Name, object, metav1.ApplyOptions{
+		FieldManager: "splitfs-csi-controller", Force: true,
+	})
 	if err != nil {
 		return fmt.Errorf("mark SplitFSNode %s: %w", n.Name, err)
 	}

@@ -22,7 +22,8 @@ func keepNeeded(object any) (any, error) {
 		return keepNode(o), nil
 	case *storagev1.CSIStorageCapacity:
 		return &storagev1.CSIStorageCapacity{
-			ObjectMeta: keepMeta(&o.ObjectMeta), StorageClassName: o.StorageClassName, Capacity: o.Capacity, NodeTopology: o.NodeTopology,
+			ObjectMeta: keepMeta(&o.ObjectMeta), StorageClassName: o.StorageClassName, Capacity: o.Capacity,
+			NodeTopology: o.NodeTopology,
 		}, nil
 	}
 	return object, nil

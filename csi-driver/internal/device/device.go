@@ -88,12 +88,14 @@ func (m Managers) GetFor(name string, durability volume.Durability) (Manager, er
 	}
 	durable, ok := manager.(Durable)
 	if !ok {
-		return nil, fmt.Errorf("%w: the claim's class asks for durable memory, and %q devices are none", volume.ErrInvalid, name)
+		return nil, fmt.Errorf("%w: the claim's class asks for durable memory, and %q devices are none", volume.ErrInvalid,
+			name)
 	}
 	return durable.OnlyDurable(), nil
 }
 
 func (m Managers) noSuch(name string) error {
 	names := slices.Sorted(maps.Keys(m))
-	return fmt.Errorf("%w: this node offers no %q devices; it offers: %s", volume.ErrInvalid, name, strings.Join(names, ", "))
+	return fmt.Errorf("%w: this node offers no %q devices; it offers: %s", volume.ErrInvalid, name,
+		strings.Join(names, ", "))
 }

@@ -31,7 +31,8 @@ func parseCapability(c *csi.VolumeCapability) (capability, error) {
 		out.fsType, out.flags = m.GetFsType(), m.GetMountFlags()
 		if m.GetVolumeMountGroup() != "" {
 			// Not offered (VOLUME_MOUNT_GROUP), so no kubelet asks: it changes ownership itself (fsGroupPolicy: File).
-			return out, fmt.Errorf("%w: the driver does not mount for a group; kubelet applies fsGroup itself", volume.ErrInvalid)
+			return out, fmt.Errorf("%w: the driver does not mount for a group; kubelet applies fsGroup itself",
+				volume.ErrInvalid)
 		}
 	} else if !out.block {
 		return out, fmt.Errorf("%w: the volume capability has no access type", volume.ErrInvalid)
@@ -51,7 +52,8 @@ func parseCapability(c *csi.VolumeCapability) (capability, error) {
 	case csi.VolumeCapability_AccessMode_UNKNOWN:
 		return out, fmt.Errorf("%w: the volume capability has no access mode", volume.ErrInvalid)
 	default:
-		return out, fmt.Errorf("%w: access mode %s (ReadWriteMany) is not offered: a volume lives on one node; use ReadWriteOnce, which several pods of that node may share, ReadWriteOncePod, or ReadOnlyMany",
+		return out, fmt.Errorf("%w: access mode %s (ReadWriteMany) is not offered: a volume lives on one node; use "+
+			"ReadWriteOnce, which several pods of that node may share, ReadWriteOncePod, or ReadOnlyMany",
 			volume.ErrInvalid, mode)
 	}
 	return out, nil
@@ -70,11 +72,13 @@ func parseCapabilities(list []*csi.VolumeCapability) (capability, error) {
 			return all, err
 		}
 		if i > 0 && parsed.block != all.block {
-			return all, fmt.Errorf("%w: the capabilities ask for a raw block volume and for a file system; a volume is one of them", volume.ErrInvalid)
+			return all, fmt.Errorf(
+				"%w: the capabilities ask for a raw block volume and for a file system; a volume is one of them", volume.ErrInvalid)
 		}
 		all.block = parsed.block
 		if all.fsType != "" && parsed.fsType != "" && parsed.fsType != all.fsType {
-			return all, fmt.Errorf("%w: the capabilities name two file system types, %s and %s", volume.ErrInvalid, all.fsType, parsed.fsType)
+			return all, fmt.Errorf("%w: the capabilities name two file system types, %s and %s", volume.ErrInvalid, all.fsType,
+				parsed.fsType)
 		}
 		if parsed.fsType != "" {
 			all.fsType = parsed.fsType
@@ -96,7 +100,8 @@ func chooseFSType(c capability, parameter string) (string, error) {
 	case c.fsType == "":
 		return parameter, nil
 	case parameter != "" && parameter != c.fsType:
-		return "", fmt.Errorf("%w: the StorageClass names the file system type %s, the volume capability %s", volume.ErrInvalid, parameter, c.fsType)
+		return "", fmt.Errorf("%w: the StorageClass names the file system type %s, the volume capability %s",
+			volume.ErrInvalid, parameter, c.fsType)
 	}
 	return c.fsType, nil
 }

@@ -43,7 +43,8 @@ func NewJobs(ctx context.Context) *Jobs {
 
 // do runs a work, or joins the one that an earlier call for the same ID began, and waits for a while. lock is taken before a new one
 // begins, and released when it ends; a call that cannot have it returns its error. ended says whether err is the outcome.
-func (j *Jobs) do(ctx context.Context, id string, lock func() (release func(), err error), do func(ctx context.Context) error) (ended bool, err error) {
+func (j *Jobs) do(ctx context.Context, id string, lock func() (release func(), err error),
+	do func(ctx context.Context) error) (ended bool, err error) {
 	w, err := j.join(ctx, id, lock, do)
 	if err != nil {
 		return true, err
@@ -60,7 +61,8 @@ func (j *Jobs) do(ctx context.Context, id string, lock func() (release func(), e
 	return false, nil
 }
 
-func (j *Jobs) join(ctx context.Context, id string, lock func() (release func(), err error), do func(ctx context.Context) error) (*work, error) {
+func (j *Jobs) join(ctx context.Context, id string, lock func() (release func(), err error),
+	do func(ctx context.Context) error) (*work, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if w, ok := j.running[id]; ok {

@@ -46,7 +46,8 @@ func (m *Manager) Share(_ context.Context, from, to string) error {
 		}
 		err = unix.IoctlFileClone(int(target.Fd()), int(source.Fd()))
 		switch {
-		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOTTY), errors.Is(err, unix.EXDEV):
+		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOTTY),
+			errors.Is(err, unix.EXDEV):
 			return fmt.Errorf("clone %s: %w: %w", source.Name(), device.ErrNotShared, err)
 		case err != nil:
 			return fmt.Errorf("clone %s: %w", source.Name(), err)

@@ -174,15 +174,19 @@ func (m *Manager) allocate(f *os.File, size int64) error {
 			return err
 		}
 		if missing > available {
-			return fmt.Errorf("%w for an emulated device on this node: %s more are needed, %s are available (capacity %s, %s kept free in %s)",
-				volume.ErrExhausted, human(missing), human(available), human(m.config.Capacity), human(m.config.MinFree), m.config.Dir)
+			return fmt.Errorf(
+				"%w for an emulated device on this node: %s more are needed, %s are available (capacity %s, %s kept free in %s)",
+				volume.ErrExhausted, human(missing), human(available), human(m.config.Capacity), human(m.config.MinFree),
+				m.config.Dir)
 		}
 	}
 	switch err := unix.Fallocate(int(f.Fd()), 0, 0, size); {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return errors.Join(fmt.Errorf("%w in %s: %w", volume.ErrExhausted, m.config.Dir, err), f.Truncate(old))
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return fmt.Errorf("the file system of %s cannot reserve space (fallocate): put emulated devices on ext4, xfs, btrfs or tmpfs", m.config.Dir)
+		return fmt.Errorf(
+			"the file system of %s cannot reserve space (fallocate): put emulated devices on ext4, xfs, btrfs or tmpfs",
+			m.config.Dir)
 	case err != nil:
 		return fmt.Errorf("allocate %d bytes for %s: %w", size, f.Name(), err)
 	}

@@ -34,7 +34,9 @@ func (m *Manager) CheckErase(how volume.Erase) error {
 		return fmt.Errorf("file system of %s: %w", m.config.Dir, err)
 	}
 	if !inPlace[st.Type] {
-		return fmt.Errorf("%w: volumes of this node cannot be overwritten when they are deleted: the file system of %s (type %#x) is not known to write over blocks where they are; put emulated devices on ext4, xfs or tmpfs, or set erase to %q",
+		return fmt.Errorf("%w: volumes of this node cannot be overwritten when they are deleted: the file system of %s "+
+			"(type %#x) is not known to write over blocks where they are; put emulated devices on ext4, xfs or tmpfs, or "+
+			"set erase to %q",
 			volume.ErrInvalid, m.config.Dir, st.Type, volume.EraseNone)
 	}
 	return nil

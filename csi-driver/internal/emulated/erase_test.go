@@ -85,7 +85,8 @@ func TestOverwriteReachesTheBlocks(t *testing.T) {
 func TestErase(t *testing.T) {
 	m := newManager(t, 100*volume.MiB)
 	ctx, cancel := context.WithCancel(context.Background())
-	if err := errors.Join(m.Create(ctx, "a", 8*volume.MiB), os.WriteFile(m.path("a"), bytes.Repeat([]byte{1}, 8<<20), 0o600)); err != nil {
+	if err := errors.Join(m.Create(ctx, "a", 8*volume.MiB),
+		os.WriteFile(m.path("a"), bytes.Repeat([]byte{1}, 8<<20), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Erase(ctx, "a", volume.EraseDiscard); err != nil {

@@ -73,12 +73,14 @@ type Discard struct{}
 
 // OnPVC implements Recorder.
 func (Discard) OnPVC(ctx context.Context, pvc volume.PVC, _ bool, reason, message string) {
-	klog.FromContext(ctx).V(3).Info("Event", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason, "message", message)
+	klog.FromContext(ctx).V(3).Info("Event", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason,
+		"message", message)
 }
 
 // OnPod implements Recorder.
 func (Discard) OnPod(ctx context.Context, pod volume.Pod, _ bool, reason, message string) {
-	klog.FromContext(ctx).V(3).Info("Event", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", reason, "message", message)
+	klog.FromContext(ctx).V(3).Info("Event", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", reason,
+		"message", message)
 }
 
 // OnNode implements Recorder.
@@ -137,7 +139,8 @@ func (c *Cluster) OnPVC(ctx context.Context, pvc volume.PVC, warning bool, reaso
 		defer cancel()
 		claim, err := c.client.CoreV1().PersistentVolumeClaims(pvc.Namespace).Get(ctx, pvc.Name, metav1.GetOptions{})
 		if err != nil {
-			logger.Error(err, "Cannot send an event", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason, "message", message)
+			logger.Error(err, "Cannot send an event", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason,
+				"message", message)
 			return
 		}
 		c.recorder.Event(claim, eventType(warning), reason, message)
@@ -145,7 +148,8 @@ func (c *Cluster) OnPVC(ctx context.Context, pvc volume.PVC, warning bool, reaso
 	select {
 	case c.queue <- job:
 	default:
-		logger.Info("Too many events, dropped one", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason, "message", message)
+		logger.Info("Too many events, dropped one", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason,
+			"message", message)
 	}
 }
 
@@ -162,7 +166,8 @@ func (c *Cluster) OnPod(ctx context.Context, pod volume.Pod, warning bool, reaso
 
 // OnNode implements Recorder. `kubectl describe node` looks for events by the node's name in place of its UID, as kubelet sends them.
 func (c *Cluster) OnNode(_ context.Context, node string, warning bool, reason, message string) {
-	c.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}, eventType(warning), reason, message)
+	c.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)},
+		eventType(warning), reason, message)
 }
 
 func eventType(warning bool) string {

@@ -26,7 +26,9 @@ func CheckDAX(root string) error {
 		return fmt.Errorf("statx of a file at %s: %w", root, err)
 	}
 	if st.Attributes_mask&unix.STATX_ATTR_DAX == 0 || st.Attributes&unix.STATX_ATTR_DAX == 0 {
-		return fmt.Errorf("%w: files of the volume are not mapped directly (no DAX), although its device is persistent memory", volume.ErrPrecondition)
+		return fmt.Errorf(
+			"%w: files of the volume are not mapped directly (no DAX), although its device is persistent memory",
+			volume.ErrPrecondition)
 	}
 	return nil
 }

@@ -112,7 +112,8 @@ func (c *DeviceCopy) Update(ctx context.Context) error {
 }
 
 // pass calls a function for each piece of the target, with what it is to hold.
-func (c *DeviceCopy) pass(ctx context.Context, start int64, done func(at int64) error, each func(piece []byte, at int64) error) error {
+func (c *DeviceCopy) pass(ctx context.Context, start int64, done func(at int64) error, each func(piece []byte,
+	at int64) error) error {
 	for at := start; at < c.size; {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -53,7 +53,8 @@ func formatXFS(ctx context.Context, device string) error {
 	if size < xfsSmall {
 		layout += ",agcount=2"
 	}
-	args := slices.Concat([]string{"-q", "-f", "-K", "-m", "crc=1,reflink=1", "-d", layout, "-l", "su=32k"}, xfsFeatures(ctx), []string{device})
+	args := slices.Concat([]string{"-q", "-f", "-K", "-m", "crc=1,reflink=1", "-d", layout, "-l", "su=32k"},
+		xfsFeatures(ctx), []string{device})
 	_, err = command.Run(ctx, "mkfs.xfs", args...)
 	return err
 }
@@ -167,7 +168,8 @@ func Grow(ctx context.Context, device, mountPath, fsType string) error {
 		_, err = command.Run(ctx, "xfs_growfs", "-d", mountPath)
 	}
 	if err != nil && fsType == volume.Ext4 {
-		return fmt.Errorf("grow the file system on %s (ext4 in use grows only for a process with CAP_SYS_RESOURCE): %w", device, err)
+		return fmt.Errorf("grow the file system on %s (ext4 in use grows only for a process with CAP_SYS_RESOURCE): %w",
+			device, err)
 	}
 	if err != nil {
 		return fmt.Errorf("grow the file system on %s: %w", device, err)
@@ -188,7 +190,8 @@ func Measure(path string) (Usage, error) {
 		return Usage{}, fmt.Errorf("file system at %s: %w", path, err)
 	}
 	return Usage{
-		Total: int64(st.Blocks) * st.Bsize, Used: int64(st.Blocks-st.Bfree) * st.Bsize, Available: int64(st.Bavail) * st.Bsize,
+		Total: int64(st.Blocks) * st.Bsize, Used: int64(st.Blocks-st.Bfree) * st.Bsize,
+		Available:   int64(st.Bavail) * st.Bsize,
 		InodesTotal: int64(st.Files), InodesUsed: int64(st.Files - st.Ffree), InodesAvailable: int64(st.Ffree),
 	}, nil
 }

@@ -66,7 +66,8 @@ func measure(t *testing.T, fsType string, size int64) {
 	usage, err := Measure(mountPath)
 	must(err)
 	if usage.Available < size {
-		t.Errorf("a device of %d MiB has room for %d MiB, promised are %d MiB", deviceSize/volume.MiB, usage.Available/volume.MiB, size/volume.MiB)
+		t.Errorf("a device of %d MiB has room for %d MiB, promised are %d MiB", deviceSize/volume.MiB,
+			usage.Available/volume.MiB, size/volume.MiB)
 	}
 	if waste := usage.Available - size; waste > max(350*volume.MiB, size/40) {
 		t.Errorf("%d MiB more than promised: the estimate is far off", waste/volume.MiB)

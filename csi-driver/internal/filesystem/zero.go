@@ -23,7 +23,8 @@ func Zero(ctx context.Context, device string, start int64, done func(at int64) e
 	}
 	for at := start; at < size; {
 		length := min(zeroStep, size-at)
-		if _, err := command.Run(ctx, "blkdiscard", "--zeroout", "--offset", strconv.FormatInt(at, 10), "--length", strconv.FormatInt(length, 10), device); err != nil {
+		if _, err := command.Run(ctx, "blkdiscard", "--zeroout", "--offset", strconv.FormatInt(at, 10),
+			"--length", strconv.FormatInt(length, 10), device); err != nil {
 			return fmt.Errorf("write zeros over %s: %w", device, err)
 		}
 		if err := syncDevice(device); err != nil {

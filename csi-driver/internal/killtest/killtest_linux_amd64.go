@@ -222,7 +222,8 @@ func (p *Process) answer() {
 			return // the last process under the filter is gone
 		}
 		var n notification
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.listener), notifyReceive, uintptr(unsafe.Pointer(&n))); errno != 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.listener), notifyReceive,
+			uintptr(unsafe.Pointer(&n))); errno != 0 {
 			if errno == unix.ENOENT || errno == unix.EINTR {
 				continue // the caller died meanwhile
 			}
@@ -233,7 +234,8 @@ func (p *Process) answer() {
 			continue // it will never be answered: its caller is dead
 		}
 		a := answer{id: n.id, flags: continueCall}
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.listener), notifySend, uintptr(unsafe.Pointer(&a))); errno != 0 && errno != unix.ENOENT {
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.listener), notifySend,
+			uintptr(unsafe.Pointer(&a))); errno != 0 && errno != unix.ENOENT {
 			p.fail(fmt.Errorf("answer a call: %w", errno))
 			return
 		}
@@ -252,7 +254,8 @@ func (p *Process) count(n notification) (killed bool) {
 	if err != nil {
 		name = []byte(strconv.Itoa(int(n.pid)) + "\n")
 	}
-	p.killed = fmt.Sprintf("call %d of %s: system call %d(%#x, %#x)", p.calls, name[:len(name)-1], n.number, n.arguments[0], n.arguments[1])
+	p.killed = fmt.Sprintf("call %d of %s: system call %d(%#x, %#x)", p.calls, name[:len(name)-1], n.number,
+		n.arguments[0], n.arguments[1])
 	if err := unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL); err != nil {
 		p.err = fmt.Errorf("kill: %w", err)
 	}

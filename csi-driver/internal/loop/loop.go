@@ -50,7 +50,8 @@ func Attach(ctx context.Context, file string) (string, error) {
 		}
 		return dev, nil
 	}
-	return "", fmt.Errorf("attach %s to a loop device: every free device was taken by somebody else, %d times", file, attachAttempts)
+	return "", fmt.Errorf("attach %s to a loop device: every free device was taken by somebody else, %d times", file,
+		attachAttempts)
 }
 
 func attachFree(ctx context.Context, backing *os.File) (string, error) {
@@ -79,7 +80,8 @@ func attachFree(ctx context.Context, backing *os.File) (string, error) {
 	}
 	// Direct I/O saves the second copy in the page cache. Not every file system can do it, and without it all is well too.
 	if err := unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_DIRECT_IO, 1); err != nil {
-		klog.FromContext(ctx).V(4).Info("No direct I/O to the backing file", "device", path, "file", backing.Name(), "err", err)
+		klog.FromContext(ctx).V(4).Info("No direct I/O to the backing file", "device", path, "file", backing.Name(),
+			"err", err)
 	}
 	return path, nil
 }
@@ -162,7 +164,9 @@ func Detach(ctx context.Context, file string) error {
 			return fmt.Errorf("detach %s from %s: %w", dev, file, err)
 		}
 		if time.Now().After(deadline) {
-			klog.FromContext(ctx).Info("A loop device is still in use by somebody else; the kernel detaches it when they are done", "device", dev, "file", file)
+			klog.FromContext(ctx).Info(
+				"A loop device is still in use by somebody else; the kernel detaches it when they are done", "device", dev,
+				"file", file)
 			return nil
 		}
 		select {

@@ -240,7 +240,8 @@ func notEverywhere(id string, unknown nvdimm.Problems) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: whether there is a logical volume of volume %s is not known, because not every region could be looked at: %w",
+	return fmt.Errorf(
+		"%w: whether there is a logical volume of volume %s is not known, because not every region could be looked at: %w",
 		volume.ErrUnavailable, id, unknown.Err())
 }
 
@@ -284,7 +285,8 @@ func (m *Manager) create(ctx context.Context, id string, size int64, durability 
 	g := roomiest(fit)
 	size = roundUp(size)
 	if g.free < size {
-		err := fmt.Errorf("%w in the volume groups of this node: %d MiB are needed, the roomiest has %d MiB", volume.ErrExhausted, size/volume.MiB, g.free/volume.MiB)
+		err := fmt.Errorf("%w in the volume groups of this node: %d MiB are needed, the roomiest has %d MiB",
+			volume.ErrExhausted, size/volume.MiB, g.free/volume.MiB)
 		if told := m.reporter.Current(); told != "" {
 			err = fmt.Errorf("%w; not usable: %s", err, told)
 		}
@@ -293,11 +295,12 @@ func (m *Manager) create(ctx context.Context, id string, size int64, durability 
 		}
 		return err
 	}
-	if _, err := run(ctx, []string{g.device}, "lvcreate", "--yes", "--type", "linear", "--wipesignatures", "y", "--zero", "y",
-		"--size", bytesArg(size), "--addtag", ownTag, "--name", logicalName(id), g.name); err != nil {
+	if _, err := run(ctx, []string{g.device}, "lvcreate", "--yes", "--type", "linear", "--wipesignatures", "y",
+		"--zero", "y", "--size", bytesArg(size), "--addtag", ownTag, "--name", logicalName(id), g.name); err != nil {
 		return fmt.Errorf("make logical volume %s in %s: %w", id, g.name, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Made a logical volume", "volume-id", id, "volume-group", g.name, "region", g.region, "size", size)
+	klog.FromContext(ctx).V(2).Info("Made a logical volume", "volume-id", id, "volume-group", g.name, "region", g.region,
+		"size", size)
 	// It had to be active to lose old signatures; nobody has attached it.
 	made := &found{logicalVolume{Name: logicalName(id), Group: g.name}, g}
 	return made.deactivate(ctx)
@@ -425,7 +428,9 @@ func (m *Manager) Regions(ctx context.Context) ([]device.Region, error) {
 	}
 	var regions []device.Region
 	for _, g := range groups {
-		regions = append(regions, device.Region{Name: g.region, Type: g.kind, Memory: g.memory, Capacity: g.size, Available: g.free})
+		regions = append(regions, device.Region{
+			Name: g.region, Type: g.kind, Memory: g.memory, Capacity: g.size, Available: g.free,
+		})
 	}
 	return regions, nil
 }

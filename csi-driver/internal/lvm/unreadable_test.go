@@ -38,7 +38,8 @@ func newMemory(t *testing.T) *memory {
 	}
 	dir := t.TempDir()
 	// It can list, and nothing else works.
-	ndctl := "#!/bin/sh\n[ \"$1\" = list ] || { echo \"$1: no such device\" >&2; exit 1; }\nexec cat " + filepath.Join(dir, "list") + "\n"
+	ndctl := "#!/bin/sh\n[ \"$1\" = list ] || { echo \"$1: no such device\" >&2; exit 1; }\nexec cat " +
+		filepath.Join(dir, "list") + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "ndctl"), []byte(ndctl), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,8 @@ func (m *memory) vg(ns *nvdimm.Namespace, id string) {
 	name, err := groupName(*ns)
 	must(m.t, err)
 	devices := []string{device}
-	_, err = run(ctx, devices, "vgcreate", "--yes", "--dataalignment", bytesArg(extentSize), "--physicalextentsize", bytesArg(extentSize), "--addtag", ownTag, name, device)
+	_, err = run(ctx, devices, "vgcreate", "--yes", "--dataalignment", bytesArg(extentSize),
+		"--physicalextentsize", bytesArg(extentSize), "--addtag", ownTag, name, device)
 	must(m.t, err)
 	file := filepath.Join(m.dir, name)
 	_, err = run(ctx, devices, "vgcfgbackup", "--file", file, name)
@@ -193,7 +195,9 @@ func TestHidden(t *testing.T) {
 				ns := m.add(labels)
 				m.vg(ns, awayID)
 				m.vg(m.add(true), hereID)
-				hiddenVolume(t, m.manager(nvdimm.All), m.regions[0].Dev, trouble.says, name != "no ndctl", labels, func() func() { return trouble.make(m, &m.regions[0].Namespaces[0]) })
+				hiddenVolume(t, m.manager(nvdimm.All), m.regions[0].Dev, trouble.says, name != "no ndctl", labels, func() func() {
+					return trouble.make(m, &m.regions[0].Namespaces[0])
+				})
 			})
 		}
 	}
@@ -297,7 +301,8 @@ func TestHalfMade(t *testing.T) {
 	}
 	manager.checked = manager.checked.Add(-checkInterval)
 	must(t, manager.Check(ctx))
-	if told := manager.reporter.Current(); strings.Contains(told, "destroy") || !strings.Contains(told, "input/output error") {
+	if told := manager.reporter.Current(); strings.Contains(told, "destroy") ||
+		!strings.Contains(told, "input/output error") {
 		t.Errorf("a namespace that cannot be read: %q", told)
 	}
 }

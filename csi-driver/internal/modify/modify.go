@@ -76,12 +76,17 @@ func Ask(node string, changes volume.Changes) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return patch(metadata{Labels: map[string]any{Label: LabelValue(node)}, Annotations: map[string]any{requestAnnotation: string(text), answerAnnotation: nil}})
+	return patch(metadata{
+		Labels:      map[string]any{Label: LabelValue(node)},
+		Annotations: map[string]any{requestAnnotation: string(text), answerAnnotation: nil},
+	})
 }
 
 // Forget returns the patch that ends a request which was refused: the next one is asked anew.
 func Forget() ([]byte, error) {
-	return patch(metadata{Labels: map[string]any{Label: nil}, Annotations: map[string]any{requestAnnotation: nil, answerAnnotation: nil}})
+	return patch(metadata{
+		Labels: map[string]any{Label: nil}, Annotations: map[string]any{requestAnnotation: nil, answerAnnotation: nil},
+	})
 }
 
 // reply returns the patch by which the node answers what it read on pv; it fails when something else is asked for since.
@@ -94,5 +99,7 @@ func reply(pv *corev1.PersistentVolume, answer Answer, mode contract.Mode) ([]by
 	if mode != "" {
 		annotations[contract.AnnotationVolumeMode] = string(mode)
 	}
-	return patch(metadata{ResourceVersion: pv.ResourceVersion, Labels: map[string]any{Label: nil}, Annotations: annotations})
+	return patch(metadata{
+		ResourceVersion: pv.ResourceVersion, Labels: map[string]any{Label: nil}, Annotations: annotations,
+	})
 }

@@ -115,7 +115,8 @@ func TestWorker(t *testing.T) {
 		t.Error("a volume was changed while somebody else was at it")
 	}
 	release()
-	if answer := answered("pv-one", sync); answer.Refused != "" || get("pv-one").Annotations["csi.splitfs.io/mode"] != "sync" {
+	if answer := answered("pv-one", sync); answer.Refused != "" ||
+		get("pv-one").Annotations["csi.splitfs.io/mode"] != "sync" {
 		t.Errorf("%+v; %v", answer, get("pv-one").Annotations)
 	}
 
@@ -123,13 +124,15 @@ func TestWorker(t *testing.T) {
 	strict := volume.Changes{Mode: contract.Strict, Erase: volume.EraseOverwrite}
 	for _, changes := range []volume.Changes{strict, sync} {
 		ask("pv-one", "node-1", changes)
-		if answer := answered("pv-one", changes); answer.Refused != "" || get("pv-one").Annotations["csi.splitfs.io/mode"] != string(changes.Mode) {
+		if answer := answered("pv-one", changes); answer.Refused != "" ||
+			get("pv-one").Annotations["csi.splitfs.io/mode"] != string(changes.Mode) {
 			t.Errorf("%+v; %v", answer, get("pv-one").Annotations)
 		}
 	}
 	discard := volume.Changes{Erase: volume.EraseDiscard}
 	ask("pv-one", "node-1", discard)
-	if answer := answered("pv-one", discard); answer.Refused == "" || get("pv-one").Annotations["csi.splitfs.io/mode"] != "sync" {
+	if answer := answered("pv-one", discard); answer.Refused == "" ||
+		get("pv-one").Annotations["csi.splitfs.io/mode"] != "sync" {
 		t.Errorf("%+v; %v", answer, get("pv-one").Annotations)
 	}
 	ask("pv-gone", "node-1", sync)

@@ -60,7 +60,9 @@ func (a attempt) died() (string, error) {
 	}
 	var r attemptRecord
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return "", fmt.Errorf("the note of an attempt, %s, is damaged; look into the machine's log for a crash, then remove the file: %w", a.path, err)
+		return "", fmt.Errorf(
+			"the note of an attempt, %s, is damaged; look into the machine's log for a crash, then remove the file: %w", a.path,
+			err)
 	}
 	if r.BootID == a.boot {
 		return "", nil

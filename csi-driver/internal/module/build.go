@@ -169,8 +169,8 @@ func (c BuildConfig) build(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("the build succeeded, its result is unusable: %w", err)
 	}
-	klog.FromContext(ctx).Info("Built the kernel module", "release", c.Release, "version", fresh.info.Version, "signed", fresh.info.Signed,
-		"sha256", fresh.sha256, "duration", time.Since(start).Round(time.Second))
+	klog.FromContext(ctx).Info("Built the kernel module", "release", c.Release, "version", fresh.info.Version,
+		"signed", fresh.info.Signed, "sha256", fresh.sha256, "duration", time.Since(start).Round(time.Second))
 	if err := fresh.close(); err != nil {
 		return err
 	}
@@ -236,7 +236,9 @@ func buildExplains(err error, dirs []string, release string) error {
 // linkHeaders makes a node's kernel headers appear in a container at the paths they have on the node, for they name each other by
 // absolute paths. Parts of the node's root are mounted below hostRoot. What exists is not touched.
 func linkHeaders(hostRoot, release string) error {
-	for _, pattern := range []string{"/lib/modules/" + release, "/usr/src/linux-*", "/usr/src/kernels", "/usr/lib/linux-kbuild-*"} {
+	for _, pattern := range []string{
+		"/lib/modules/" + release, "/usr/src/linux-*", "/usr/src/kernels", "/usr/lib/linux-kbuild-*",
+	} {
 		found, err := filepath.Glob(filepath.Join(hostRoot, pattern))
 		if err != nil {
 			return fmt.Errorf("link the node's kernel headers: %w", err)

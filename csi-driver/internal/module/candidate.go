@@ -46,7 +46,9 @@ func find(dirs []string, release string) (*candidate, error) {
 	if len(bad) > 0 {
 		return nil, &outcome{state: Invalid, err: errors.Join(bad...)}
 	}
-	return nil, &outcome{state: NoModuleForKernel, err: fmt.Errorf("there is no module for kernel %s in %v", release, dirs)}
+	return nil, &outcome{
+		state: NoModuleForKernel, err: fmt.Errorf("there is no module for kernel %s in %v", release, dirs),
+	}
 }
 
 // open checks the module in a directory against its manifest, itself, and the kernel it is meant for. The kernel checks some of
@@ -70,11 +72,14 @@ func open(dir, release string) (_ *candidate, err error) {
 		return refused("%w", err)
 	}
 	if owner := stat.Sys().(*syscall.Stat_t).Uid; !stat.Mode().IsRegular() || stat.Mode().Perm()&0o022 != 0 || owner != 0 {
-		return refused("only a regular file that belongs to root and that nobody else can write is trusted; it has mode %s and owner %d", stat.Mode(), owner)
+		return refused(
+			"only a regular file that belongs to root and that nobody else can write is trusted; it has mode %s and owner %d",
+			stat.Mode(), owner)
 	}
 	m, err := readManifest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return refused("its manifest is missing: %v; build it again with kernel-patch/build, or copy the whole directory", err)
+		return refused("its manifest is missing: %v; build it again with kernel-patch/build, or copy the whole directory",
+			err)
 	}
 	if err != nil {
 		return refused("%w", err)
@@ -105,7 +110,9 @@ func (i Info) fits(release string) error {
 	case i.Name != Name:
 		return fmt.Errorf("it is module %q, not %s", i.Name, Name)
 	case i.Release() != release:
-		return fmt.Errorf("it was built for kernel %s, this is %s; a module is loaded only into the very kernel it was built for", i.Release(), release)
+		return fmt.Errorf(
+			"it was built for kernel %s, this is %s; a module is loaded only into the very kernel it was built for", i.Release(),
+			release)
 	case i.Machine != machines[runtime.GOARCH]:
 		return fmt.Errorf("it was built for processor %s, this is %s", i.Machine, runtime.GOARCH)
 	}

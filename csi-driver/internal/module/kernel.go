@@ -32,7 +32,9 @@ func Running() (Kernel, error) {
 	if err := unix.Uname(&uts); err != nil {
 		return Kernel{}, fmt.Errorf("ask for the kernel's release: %w", err)
 	}
-	return Kernel{Proc: "/proc", Sys: "/sys", HostRoot: "/proc/1/root", Release: unix.ByteSliceToString(uts.Release[:])}, nil
+	return Kernel{
+		Proc: "/proc", Sys: "/sys", HostRoot: "/proc/1/root", Release: unix.ByteSliceToString(uts.Release[:]),
+	}, nil
 }
 
 // policy is what the node allows.

@@ -137,7 +137,10 @@ func (m *Manager) Ensure(ctx context.Context) Status {
 func (m *Manager) ensure(ctx context.Context, s *Status) error {
 	k := m.config.Kernel
 	if !m.config.Enabled {
-		return &outcome{state: NotConfigured, err: errors.New("the kernel module is not configured (module.enabled); volumes use what the kernel has itself")}
+		return &outcome{
+			state: NotConfigured,
+			err:   errors.New("the kernel module is not configured (module.enabled); volumes use what the kernel has itself"),
+		}
 	}
 	present, err := k.registered()
 	if err != nil {
@@ -160,7 +163,9 @@ func (m *Manager) choose(s *Status) (_ *candidate, p policy, err error) {
 		return nil, p, err
 	}
 	if !p.Supported {
-		return nil, p, &outcome{state: Unsupported, err: errors.New("this kernel cannot load modules (it was built without CONFIG_MODULES)")}
+		return nil, p, &outcome{
+			state: Unsupported, err: errors.New("this kernel cannot load modules (it was built without CONFIG_MODULES)"),
+		}
 	}
 	c, err := find(m.config.Dirs, s.Release)
 	if err != nil {
@@ -176,11 +181,15 @@ func (m *Manager) choose(s *Status) (_ *candidate, p policy, err error) {
 // allowed says why a module is not loaded here, although it is a good one.
 func (m *Manager) allowed(c *candidate, p policy) error {
 	if p.Disabled {
-		return &outcome{state: LoadRefused, why: WhyModulesDisabled, err: errors.New("kernel.modules_disabled is set: no module can be loaded before the next boot")}
+		return &outcome{
+			state: LoadRefused, why: WhyModulesDisabled,
+			err: errors.New("kernel.modules_disabled is set: no module can be loaded before the next boot"),
+		}
 	}
 	if why := p.signatureNeeded(); why != "" && !c.info.Signed {
 		o := &outcome{state: LoadRefused, why: WhySignature, err: fmt.Errorf(
-			"%s, and %s is not signed; sign it with a key that the node trusts (module.signing, docs/module.md)", why, c.file.Name())}
+			"%s, and %s is not signed; sign it with a key that the node trusts (module.signing, docs/module.md)", why,
+			c.file.Name())}
 		if p.lockedDown() {
 			o.why = WhyLockdown
 		}
@@ -192,7 +201,8 @@ func (m *Manager) allowed(c *candidate, p policy) error {
 	}
 	if died == c.sha256 {
 		return &outcome{state: Suspended, err: fmt.Errorf(
-			"the machine went down while %s was being loaded, so it is not loaded again by itself; look into the machine's log, then run `splitfs-csi module load --again` or install another build", c.file.Name())}
+			"the machine went down while %s was being loaded, so it is not loaded again by itself; look into the machine's "+
+				"log, then run `splitfs-csi module load --again` or install another build", c.file.Name())}
 	}
 	return nil
 }
@@ -215,7 +225,11 @@ func (m *Manager) bringIn(ctx context.Context, s *Status) error {
 // no volume uses it.
 func (m *Manager) verify(ctx context.Context, s *Status) error {
 	fail := func(err error) error {
-		return &outcome{state: VerifyFailed, err: fmt.Errorf("%w; volumes use the kernel's own ext4. The module stays loaded: `splitfs-csi module unload` or the next boot removes it", err)}
+		return &outcome{
+			state: VerifyFailed,
+			err: fmt.Errorf("%w; volumes use the kernel's own ext4. The module stays loaded: `splitfs-csi module unload` or "+
+				"the next boot removes it", err),
+		}
 	}
 	present, err := m.config.Kernel.registered()
 	if err != nil {
@@ -242,7 +256,8 @@ func (m *Manager) verify(ctx context.Context, s *Status) error {
 	if m.untried {
 		answered = "not tried for want of a loop device (each volume is asked when it is mounted)"
 	}
-	s.Message = fmt.Sprintf("version %s is loaded and %s; ext4 volumes that are staged from now on use it", s.Loaded, answered)
+	s.Message = fmt.Sprintf("version %s is loaded and %s; ext4 volumes that are staged from now on use it", s.Loaded,
+		answered)
 	if newer, err := find(m.config.Dirs, s.Release); err == nil {
 		s.Path, s.Version, s.Signed = newer.file.Name(), newer.info.Version, newer.info.Signed
 		if newer.info.Version != s.Loaded && newer.info.Version != "" && s.Loaded != "unknown" {

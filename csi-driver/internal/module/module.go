@@ -50,7 +50,10 @@ const (
 
 // States returns all states, for metrics.
 func States() []State {
-	return []State{Pending, NotConfigured, Unsupported, NoModuleForKernel, BuildFailed, Invalid, LoadRefused, LoadFailed, Suspended, VerifyFailed, Ready}
+	return []State{
+		Pending, NotConfigured, Unsupported, NoModuleForKernel, BuildFailed, Invalid, LoadRefused, LoadFailed, Suspended,
+		VerifyFailed, Ready,
+	}
 }
 
 // Why details LoadRefused, for programs.
@@ -86,7 +89,8 @@ type Status struct {
 
 // Same says whether two statuses tell an operator the same.
 func (s Status) Same(other Status) bool {
-	return s.State == other.State && s.Why == other.Why && s.Message == other.Message && s.Release == other.Release && s.Loaded == other.Loaded
+	return s.State == other.State && s.Why == other.Why && s.Message == other.Message && s.Release == other.Release &&
+		s.Loaded == other.Loaded
 }
 
 // Trouble says whether somebody who asked for the module should look into it.

@@ -53,7 +53,8 @@ func Ask(path string) error {
 		return fmt.Errorf("ask %s for relink: %w", path, errno)
 	}
 	if args.Version != relinkVersion {
-		return fmt.Errorf("the file system at %s has version %d of relink, this driver knows version %d", path, args.Version, relinkVersion)
+		return fmt.Errorf("the file system at %s has version %d of relink, this driver knows version %d", path, args.Version,
+			relinkVersion)
 	}
 	return nil
 }
@@ -81,7 +82,8 @@ func Trial(ctx context.Context, dir string) (err error) {
 		}
 	}()
 	image, mount := filepath.Join(work, "image"), filepath.Join(work, "mount")
-	if err := errors.Join(os.Mkdir(mount, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, trialSize)); err != nil {
+	if err := errors.Join(os.Mkdir(mount, 0o700), os.WriteFile(image, nil, 0o600),
+		os.Truncate(image, trialSize)); err != nil {
 		return fail("make a device", err)
 	}
 	device, err := loop.Attach(ctx, image)

@@ -37,7 +37,9 @@ func unload(k Kernel, s system) error {
 		if len(mounts) > 0 {
 			where = "at " + strings.Join(mounts, ", ")
 		}
-		return fmt.Errorf("module %s is in use by %d file systems, mounted %s; it is not unloaded. Delete the pods that use them first", Name, max(users, 1), where)
+		return fmt.Errorf(
+			"module %s is in use by %d file systems, mounted %s; it is not unloaded. Delete the pods that use them first", Name,
+			max(users, 1), where)
 	}
 	err = s.unload()
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EBUSY) {

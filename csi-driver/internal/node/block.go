@@ -44,7 +44,9 @@ func (n *Node) clear(ctx context.Context, dev string, rec *volume.Record) error 
 	if err != nil {
 		return err
 	}
-	if err := filesystem.Zero(ctx, dev, rec.Job.Done, func(at int64) error { return j.at(ctx, at, max(at, rec.DeviceSize)) }); err != nil {
+	if err := filesystem.Zero(ctx, dev, rec.Job.Done, func(at int64) error {
+		return j.at(ctx, at, max(at, rec.DeviceSize))
+	}); err != nil {
 		return err
 	}
 	j.end(ctx)
@@ -66,7 +68,8 @@ func (n *Node) StagesLong(id string) bool {
 // clear them.
 func growsRaw(manager device.Manager, rec *volume.Record, size int64) error {
 	if rec.Block && size > rec.Size && !manager.Emulated() {
-		return fmt.Errorf("volume %s: %w: raw block volumes on persistent memory do not grow; copy it to a new, larger claim", rec.ID, volume.ErrInvalid)
+		return fmt.Errorf("volume %s: %w: raw block volumes on persistent memory do not grow; copy it to a new, larger claim",
+			rec.ID, volume.ErrInvalid)
 	}
 	return nil
 }
@@ -80,7 +83,8 @@ func (n *Node) publishBlock(ctx context.Context, rec *volume.Record, req Publish
 	}
 	for target, p := range rec.Published {
 		if target != req.Target && p.ReadOnly != req.ReadOnly {
-			return fmt.Errorf("volume %s: %w: it is published at %s already, where read-only is %t; a raw block volume is read-only for all pods or for none",
+			return fmt.Errorf("volume %s: %w: it is published at %s already, where read-only is %t; a raw block volume is "+
+				"read-only for all pods or for none",
 				rec.ID, volume.ErrPrecondition, target, p.ReadOnly)
 		}
 	}
@@ -136,6 +140,7 @@ func refuseWhileBlockPublished(rec *volume.Record) error {
 }
 
 func rawBlockMessage(rec *volume.Record) string {
-	return fmt.Sprintf("volume %s is a raw block device: the SplitFS library works on files and does not serve it, so the mode %q means nothing for it; its writes are durable by the rules of block devices (fsync, O_DSYNC)",
+	return fmt.Sprintf("volume %s is a raw block device: the SplitFS library works on files and does not serve it, so "+
+		"the mode %q means nothing for it; its writes are durable by the rules of block devices (fsync, O_DSYNC)",
 		rec.ID, rec.Mode)
 }

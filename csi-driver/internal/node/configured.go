@@ -27,7 +27,9 @@ type Pods interface {
 
 // offerPreload makes what is the same in all pods: the dynamic linker's file, and the place where a container's configuration is mounted.
 func offerPreload(dir string) error {
-	for name, content := range map[string]string{contract.PreloadSubPath: contract.LibraryPath + "\n", filepath.Base(contract.ConfigFile): ""} {
+	for name, content := range map[string]string{
+		contract.PreloadSubPath: contract.LibraryPath + "\n", filepath.Base(contract.ConfigFile): "",
+	} {
 		if err := writeIfOther(filepath.Join(dir, name), content); err != nil {
 			return fmt.Errorf("offer the library to a pod: %w", err)
 		}
@@ -80,7 +82,8 @@ func (n *Node) configurePods(ctx context.Context, records []*volume.Record) {
 			}
 			call, cancel := context.WithTimeout(ctx, statusTimeout)
 			if err := n.configurePod(call, dir, p.Pod); err != nil {
-				klog.FromContext(ctx).Error(err, "A pod is not configured for programs without an environment", "pod", klog.KRef(p.Pod.Namespace, p.Pod.Name))
+				klog.FromContext(ctx).Error(err, "A pod is not configured for programs without an environment",
+					"pod", klog.KRef(p.Pod.Namespace, p.Pod.Name))
 			}
 			cancel()
 		}

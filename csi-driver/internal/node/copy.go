@@ -110,7 +110,8 @@ func (n *Node) unshare(ctx context.Context, manager device.Manager, store *volum
 // copyBytes copies from one device node to the other. What is behind the original's bytes is zero afterwards. Both stay attached only
 // if they are used otherwise. The original is copied while it is used; then its writers wait while what they changed meanwhile is
 // looked for and copied.
-func (n *Node) copyBytes(ctx context.Context, manager device.Manager, store *volume.Store, source, rec *volume.Record) (err error) {
+func (n *Node) copyBytes(ctx context.Context, manager device.Manager, store *volume.Store,
+	source, rec *volume.Record) (err error) {
 	if err := refuseRawInUse(source); err != nil {
 		return err
 	}
@@ -145,7 +146,8 @@ func (n *Node) copyBytes(ctx context.Context, manager device.Manager, store *vol
 }
 
 // content returns where the bytes of a volume are: a file, or its device, which stays attached only if it is used otherwise.
-func (n *Node) content(ctx context.Context, manager device.Manager, rec *volume.Record) (path string, let func() error, err error) {
+func (n *Node) content(ctx context.Context, manager device.Manager,
+	rec *volume.Record) (path string, let func() error, err error) {
 	if copier, ok := manager.(device.Copier); ok {
 		return copier.File(rec.ID), func() error { return nil }, nil
 	}
@@ -163,7 +165,8 @@ func (n *Node) content(ctx context.Context, manager device.Manager, rec *volume.
 	}, nil
 }
 
-func (n *Node) copyPair(ctx context.Context, store *volume.Store, pair *filesystem.DeviceCopy, source, rec *volume.Record) error {
+func (n *Node) copyPair(ctx context.Context, store *volume.Store, pair *filesystem.DeviceCopy,
+	source, rec *volume.Record) error {
 	used, err := inUse(source)
 	if err != nil {
 		return err
@@ -174,7 +177,8 @@ func (n *Node) copyPair(ctx context.Context, store *volume.Store, pair *filesyst
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).V(2).Info("Copying a device byte by byte", "from", source.ID, "to", rec.ID, "bytes", pair.Size(), "done", rec.Job.Done, "in-use", used != "")
+	klog.FromContext(ctx).V(2).Info("Copying a device byte by byte", "from", source.ID, "to", rec.ID, "bytes", pair.Size(),
+		"done", rec.Job.Done, "in-use", used != "")
 	saved := func(at int64) error {
 		if time.Since(j.saved) < jobSave {
 			return nil
@@ -221,14 +225,17 @@ func (n *Node) catchUp(ctx context.Context, pair *filesystem.DeviceCopy, source,
 			return err
 		}
 	}
-	return fmt.Errorf("volume %s: %w: it is in use, and looking for changes in its %d MiB takes %v, longer than the %v for which its writers may wait (--freeze-limit, node.freezeLimit of the chart); stop its pods first, or raise the limit",
+	return fmt.Errorf("volume %s: %w: it is in use, and looking for changes in its %d MiB takes %v, longer than the %v "+
+		"for which its writers may wait (--freeze-limit, node.freezeLimit of the chart); stop its pods first, or "+
+		"raise the limit",
 		source.ID, volume.ErrPrecondition, pair.Size()/volume.MiB, looking.Round(time.Millisecond), n.config.FreezeLimit)
 }
 
 // refuseRawInUse: nobody but its user can tell when what is on a raw block volume is whole.
 func refuseRawInUse(rec *volume.Record) error {
 	if rec.Block && len(rec.Published) > 0 {
-		return fmt.Errorf("volume %s: %w: it is a raw block volume in use, and nobody but its user can tell when what is on it is whole; stop its pods first", rec.ID, volume.ErrPrecondition)
+		return fmt.Errorf("volume %s: %w: it is a raw block volume in use, and nobody but its user can tell when what is "+
+			"on it is whole; stop its pods first", rec.ID, volume.ErrPrecondition)
 	}
 	return nil
 }
@@ -275,7 +282,8 @@ func (n *Node) whileFrozen(ctx context.Context, rec *volume.Record, do func() er
 		return errors.Join(err, n.thaw(rec))
 	}
 	err = errors.Join(do(), n.thaw(rec))
-	klog.FromContext(ctx).V(2).Info("The writers of a volume waited while it was copied", "volume-id", rec.ID, "waited", time.Since(started))
+	klog.FromContext(ctx).V(2).Info("The writers of a volume waited while it was copied", "volume-id", rec.ID,
+		"waited", time.Since(started))
 	return err
 }
 
@@ -337,7 +345,8 @@ func (n *Node) settleMounted(ctx context.Context, dev, root string, rec *volume.
 			return err
 		}
 		rec.Recovery = result
-		klog.FromContext(ctx).V(2).Info("Recovered a copy", "volume-id", rec.ID, "replayed", result.Replayed, "quarantined", result.Quarantined)
+		klog.FromContext(ctx).V(2).Info("Recovered a copy", "volume-id", rec.ID, "replayed", result.Replayed,
+			"quarantined", result.Quarantined)
 	}
 	if rec.FSType == volume.XFS { // to the size of its device, if that is larger than its original's
 		return filesystem.Grow(ctx, dev, root, rec.FSType)

@@ -40,7 +40,8 @@ type eraser struct {
 
 func newEraser() *eraser {
 	return &eraser{
-		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](eraseRetry, eraseRetryMax)),
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](eraseRetry,
+			eraseRetryMax)),
 		failed: map[string]error{},
 	}
 }
@@ -96,7 +97,8 @@ func (n *Node) beginErasing(ctx context.Context, store *volume.Store, rec *volum
 		if err := store.Put(rec); err != nil {
 			return err
 		}
-		klog.FromContext(ctx).V(2).Info("The bytes of a deleted volume will be erased", "volume-id", rec.ID, "erase", rec.Erase, "device-size", rec.DeviceSize)
+		klog.FromContext(ctx).V(2).Info("The bytes of a deleted volume will be erased", "volume-id", rec.ID,
+			"erase", rec.Erase, "device-size", rec.DeviceSize)
 	}
 	n.eraser.queue.Add(rec.ID)
 	return nil
@@ -139,7 +141,8 @@ func (n *Node) reportEraseFailed(ctx context.Context, id string, err error) {
 }
 
 func eraseFailedMessage(id, node string, err error) string {
-	return fmt.Sprintf("%s was deleted, and its bytes cannot be erased on node %s: %v; its space stays taken, and it is tried again until it works", id, node, err)
+	return fmt.Sprintf("%s was deleted, and its bytes cannot be erased on node %s: %v; its space stays taken, and it is "+
+		"tried again until it works", id, node, err)
 }
 
 // eraseDeleted erases a volume's bytes, gives its space back, and forgets it.

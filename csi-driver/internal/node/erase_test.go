@@ -74,7 +74,9 @@ func TestErased(t *testing.T) {
 			f.must(os.WriteFile(filepath.Join(f.target("one"), "file"), []byte(secret), 0o644))
 			snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil)
 			f.must(err)
-			if _, err := f.createErased("clone", volume.EraseNone, &volume.Source{SnapshotID: snapshot.ID}); !errors.Is(err, volume.ErrInvalid) {
+			if _, err := f.createErased("clone", volume.EraseNone, &volume.Source{
+				SnapshotID: snapshot.ID,
+			}); !errors.Is(err, volume.ErrInvalid) {
 				t.Errorf("a copy that leaves the bytes: %v", err)
 			}
 			var files []*os.File
@@ -82,7 +84,8 @@ func TestErased(t *testing.T) {
 				file, err := os.Open(f.image(id))
 				f.must(err)
 				defer file.Close()
-				if content, err := os.ReadFile(file.Name()); id == snapshot.ID && (err != nil || !bytes.Contains(content, []byte(secret))) {
+				if content, err := os.ReadFile(file.Name()); id == snapshot.ID &&
+					(err != nil || !bytes.Contains(content, []byte(secret))) {
 					t.Fatalf("the device of %s does not hold what was stored: %v", id, err)
 				}
 				files = append(files, file)
@@ -292,7 +295,8 @@ func TestErasePersistentMemory(t *testing.T) {
 		Name: "raw", Block: true, Required: volume.MiB,
 		Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated, Erase: volume.EraseDiscard},
 	}
-	if _, err := f.Create(f.ctx, request); !errors.Is(err, volume.ErrInvalid) || !strings.Contains(err.Error(), "overwrite") {
+	if _, err := f.Create(f.ctx, request); !errors.Is(err, volume.ErrInvalid) ||
+		!strings.Contains(err.Error(), "overwrite") {
 		t.Errorf("discard: %v", err)
 	}
 	request.Params.Erase = volume.EraseOverwrite

@@ -47,8 +47,9 @@ func (j *job) at(ctx context.Context, done, total int64) error {
 	j.rec.Job.Done, j.rec.Job.Total = done, total
 	if !j.long && now.Sub(j.started) >= jobLong {
 		j.long = true
-		j.node.config.Events.OnPVC(ctx, j.rec.PVC, false, events.ReasonLongWork, fmt.Sprintf("%s on node %s: %d of %d MiB are done",
-			jobText(j.rec), j.node.config.Name, done/volume.MiB, total/volume.MiB))
+		j.node.config.Events.OnPVC(ctx, j.rec.PVC, false, events.ReasonLongWork,
+			fmt.Sprintf("%s on node %s: %d of %d MiB are done",
+				jobText(j.rec), j.node.config.Name, done/volume.MiB, total/volume.MiB))
 	}
 	return j.store.Put(j.rec)
 }

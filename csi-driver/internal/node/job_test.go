@@ -49,7 +49,8 @@ func TestCutCopy(t *testing.T) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	manager.stop = cancel
 	released := 0
-	if _, err := f.CreateSnapshot(ctx, "snap", rec.ID, func() { released++ }); !errors.Is(err, context.Canceled) || released != 1 {
+	if _, err := f.CreateSnapshot(ctx, "snap", rec.ID, func() { released++ }); !errors.Is(err, context.Canceled) ||
+		released != 1 {
 		t.Fatalf("the interrupted call: %v, the volume was released %d times", err, released)
 	}
 	listed, err := f.Snapshots(rec.ID, "")
@@ -207,7 +208,9 @@ func TestClearGoesOn(t *testing.T) {
 	f := newFixture(t, "")
 	inner := f.configs.Managers[volume.DeviceEmulated]
 	f.use(claimsPM{inner})
-	rec, err := f.Create(f.ctx, CreateRequest{Name: "raw", Block: true, Required: size, Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated}})
+	rec, err := f.Create(f.ctx, CreateRequest{
+		Name: "raw", Block: true, Required: size, Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated},
+	})
 	f.must(err)
 	if !f.StagesLong(rec.ID) {
 		t.Error("staging a raw block volume that has to be cleared is not long")

@@ -36,7 +36,8 @@ func TestDeleteLeftover(t *testing.T) {
 		f.must(os.WriteFile(image, nil, 0o600))
 		ndctl("echo broken memory >&2; exit 1")
 		for range 2 {
-			if err := remove(); err == nil || !strings.Contains(err.Error(), "broken memory") || !strings.Contains(err.Error(), id) {
+			if err := remove(); err == nil || !strings.Contains(err.Error(), "broken memory") ||
+				!strings.Contains(err.Error(), id) {
 				t.Errorf("%s is deleted, and nobody could look: %v", id, err)
 			}
 		}

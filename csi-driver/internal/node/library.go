@@ -113,7 +113,8 @@ func (l library) removeUnused(proc string, grace time.Duration) (removed []strin
 
 func (l library) removeUnusedHere(proc string, grace time.Duration) (removed []string, err error) {
 	link, err := os.Lstat(l.path())
-	if errors.Is(err, fs.ErrNotExist) || err == nil && (link.Mode()&fs.ModeSymlink == 0 || time.Since(link.ModTime()) < grace) {
+	if errors.Is(err, fs.ErrNotExist) ||
+		err == nil && (link.Mode()&fs.ModeSymlink == 0 || time.Since(link.ModTime()) < grace) {
 		return nil, nil
 	}
 	if err != nil {
@@ -242,8 +243,9 @@ func (n *Node) PublishLibrary(ctx context.Context, target string, readOnly bool,
 		return err
 	}
 	if mounted != nil && slices.Contains(mounted.MountOptions, "noexec") {
-		return errors.Join(fmt.Errorf("%w: %s of node %s is mounted noexec, so no program could load the library; put --data-dir elsewhere",
-			volume.ErrPrecondition, n.library.dir, n.config.Name), n.mounter.Cleanup(target))
+		return errors.Join(
+			fmt.Errorf("%w: %s of node %s is mounted noexec, so no program could load the library; put --data-dir elsewhere",
+				volume.ErrPrecondition, n.library.dir, n.config.Name), n.mounter.Cleanup(target))
 	}
 	klog.FromContext(ctx).V(2).Info("Published the library", "target", target)
 	return nil

@@ -33,7 +33,8 @@ func (n *Node) lessDurableMessage(rec *volume.Record) string {
 	if rec.Device == volume.DeviceEmulated || rec.Memory == "" || rec.Memory.Durable() {
 		return ""
 	}
-	return fmt.Sprintf("the memory of volume %s on node %s is %q: nobody says that what was stored there, and not fsynced, outlives a power failure; docs/durability.md says what each kind promises",
+	return fmt.Sprintf("the memory of volume %s on node %s is %q: nobody says that what was stored there, and not "+
+		"fsynced, outlives a power failure; docs/durability.md says what each kind promises",
 		rec.ID, n.config.Name, rec.Memory)
 }
 

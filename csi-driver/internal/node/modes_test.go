@@ -128,14 +128,18 @@ func TestRawBlock(t *testing.T) {
 	f := newFixture(t, "")
 	request := CreateRequest{
 		Name: "raw", Block: true, Required: size,
-		Params: volume.Params{Mode: contract.Strict, Device: volume.DeviceEmulated, PVC: volume.PVC{Namespace: "default", Name: "raw"}},
+		Params: volume.Params{
+			Mode: contract.Strict, Device: volume.DeviceEmulated, PVC: volume.PVC{Namespace: "default", Name: "raw"},
+		},
 	}
 	rec, err := f.Create(f.ctx, request)
 	f.must(err)
 	if rec.DeviceSize != size || !f.events.has("pvc/default/raw RawBlockVolume") {
 		t.Errorf("made %+v; events %v", rec, f.events.list)
 	}
-	if _, err := f.Create(f.ctx, CreateRequest{Name: "raw", FSType: volume.XFS, Required: size, Params: request.Params}); !errors.Is(err, volume.ErrExists) {
+	if _, err := f.Create(f.ctx, CreateRequest{
+		Name: "raw", FSType: volume.XFS, Required: size, Params: request.Params,
+	}); !errors.Is(err, volume.ErrExists) {
 		t.Errorf("the same name with a file system: %v", err)
 	}
 	staging, first, second := f.staging("raw"), f.target("raw-1"), f.target("raw-2")
@@ -143,7 +147,9 @@ func TestRawBlock(t *testing.T) {
 		t.Errorf("staging it as a file system: %v", err)
 	}
 	publish := func(target string, readOnly bool) error {
-		return f.Publish(f.ctx, PublishRequest{ID: rec.ID, StagingPath: staging, Target: target, Block: true, ReadOnly: readOnly})
+		return f.Publish(f.ctx, PublishRequest{
+			ID: rec.ID, StagingPath: staging, Target: target, Block: true, ReadOnly: readOnly,
+		})
 	}
 	for range 2 {
 		f.must(f.Stage(f.ctx, StageRequest{ID: rec.ID, Path: staging, Block: true}))
@@ -188,7 +194,8 @@ func TestRawBlock(t *testing.T) {
 	}
 	f.must(f.Unpublish(f.ctx, rec.ID, first))
 	f.must(publish(second, true))
-	if err := write(second); !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EROFS) {
+	if err := write(second); !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EACCES) &&
+		!errors.Is(err, syscall.EROFS) {
 		t.Errorf("writing to a read-only device: %v", err)
 	}
 	f.must(f.Unpublish(f.ctx, rec.ID, second))
@@ -245,7 +252,9 @@ func TestManyReaders(t *testing.T) {
 			t.Errorf("a reader wrote: %v", err)
 		}
 	}
-	err := f.Publish(f.ctx, PublishRequest{ID: rec.ID, StagingPath: f.staging("one"), Target: f.target("only"), Exclusive: true})
+	err := f.Publish(f.ctx, PublishRequest{
+		ID: rec.ID, StagingPath: f.staging("one"), Target: f.target("only"), Exclusive: true,
+	})
 	if !errors.Is(err, volume.ErrPrecondition) {
 		t.Errorf("ReadWriteOncePod beside others: %v", err)
 	}

@@ -147,7 +147,8 @@ func New(ctx context.Context, config Config) (*Node, error) {
 	}
 	n := &Node{
 		config: config, store: store, snapshots: snapshots, mounter: mounts.New(),
-		library: library{source: config.Library, dir: config.InjectDir, pods: filepath.Join(config.AgentsDir, podsName), lock: &sync.Mutex{}}, eraser: newEraser(),
+		library: library{source: config.Library, dir: config.InjectDir, pods: filepath.Join(config.AgentsDir, podsName),
+			lock: &sync.Mutex{}}, eraser: newEraser(),
 	}
 	if err := n.library.prepareDirs(); err != nil {
 		return nil, err
@@ -307,7 +308,9 @@ func (n *Node) agentDied(ctx context.Context, id string, cause error) {
 		klog.FromContext(ctx).Error(err, "Cannot tell a volume's users that its agent died")
 		return
 	}
-	message := fmt.Sprintf("the agent of volume %s on node %s died and is being restarted: %v; applications keep what they leased", id, n.config.Name, cause)
+	message := fmt.Sprintf(
+		"the agent of volume %s on node %s died and is being restarted: %v; applications keep what they leased", id,
+		n.config.Name, cause)
 	n.notifyUsers(ctx, rec, true, events.ReasonAgentDied, message)
 }
 
@@ -342,7 +345,8 @@ func (n *Node) ownDir() string { return filepath.Join(n.config.AgentsDir, ownNam
 // served is what the agent of a staged volume needs to know of it.
 func (n *Node) served(rec *volume.Record) agent.Volume {
 	return agent.Volume{
-		Root: n.root(rec), AgentsDir: n.ownDir(), Shown: n.shownTo(rec), Program: n.program.path(), Options: n.config.CLI.AgentOptions(n.poolServed(rec), n.policiesFile(rec)),
+		Root: n.root(rec), AgentsDir: n.ownDir(), Shown: n.shownTo(rec), Program: n.program.path(),
+		Options: n.config.CLI.AgentOptions(n.poolServed(rec), n.policiesFile(rec)),
 	}
 }
 

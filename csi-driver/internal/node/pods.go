@@ -30,7 +30,9 @@ func (l library) podDir(uid string) string { return filepath.Join(l.pods, uid) }
 // prepareForPod makes the directory of a pod. That it is there says that the pod sees this one, and no other pod's sockets.
 func (l library) prepareForPod(uid string) (string, error) {
 	if !podUID.MatchString(uid) {
-		return "", fmt.Errorf("%w: kubelet does not say which pod the library is for (UID %q); the CSIDriver object needs podInfoOnMount: true", volume.ErrPrecondition, uid)
+		return "", fmt.Errorf(
+			"%w: kubelet does not say which pod the library is for (UID %q); the CSIDriver object needs podInfoOnMount: true",
+			volume.ErrPrecondition, uid)
 	}
 	defer l.changePods()()
 	dir := l.podDir(uid)

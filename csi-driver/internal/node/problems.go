@@ -103,7 +103,8 @@ func agentProblem(state agent.State, watched bool) (reason, message string) {
 	case !watched:
 		return reasonNoAgent, "the volume has no agent"
 	case !state.Ready && state.LastError != nil:
-		return events.ReasonAgentDied, fmt.Sprintf("the agent is being restarted (%d times so far): %v", state.Restarts, state.LastError)
+		return events.ReasonAgentDied, fmt.Sprintf("the agent is being restarted (%d times so far): %v", state.Restarts,
+			state.LastError)
 	case !state.Ready:
 		return reasonAgentStarting, "the agent is starting"
 	}
@@ -116,7 +117,8 @@ func (n *Node) badBlocks(major, minor uint32) (string, error) {
 	if err != nil || bad == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("%d bytes of the memory below the volume cannot be read any more (bad blocks); restore the files that fail with an I/O error from a backup, and have the memory module looked at", bad), nil
+	return fmt.Sprintf("%d bytes of the memory below the volume cannot be read any more (bad blocks); restore the files "+
+		"that fail with an I/O error from a backup, and have the memory module looked at", bad), nil
 }
 
 func (n *Node) badBlocksOfTargets(rec *volume.Record) (string, error) {
@@ -138,10 +140,15 @@ func (n *Node) badBlocksOfTargets(rec *volume.Record) (string, error) {
 // becomes read-only.
 func (n *Node) fileSystemFailed(rec *volume.Record, mounted *mountutils.MountInfo) string {
 	if _, err := os.Stat(n.data(rec)); err != nil {
-		return fmt.Sprintf("the file system does not answer: %v; when its device is well, delete the volume's pods so that it is mounted anew", errors.Unwrap(err))
+		return fmt.Sprintf(
+			"the file system does not answer: %v; when its device is well, delete the volume's pods so that it is mounted anew",
+			errors.Unwrap(err))
 	}
-	if slices.ContainsFunc(mounted.SuperOptions, func(o string) bool { return o == "ro" || o == "emergency_ro" || o == "shutdown" }) {
-		return "the file system became read-only after an error; look at the node's kernel log, then delete the volume's pods so that it is checked and mounted anew"
+	if slices.ContainsFunc(mounted.SuperOptions, func(o string) bool {
+		return o == "ro" || o == "emergency_ro" || o == "shutdown"
+	}) {
+		return "the file system became read-only after an error; look at the node's kernel log, then delete the volume's " +
+			"pods so that it is checked and mounted anew"
 	}
 	return ""
 }

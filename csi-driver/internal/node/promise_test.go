@@ -29,7 +29,10 @@ func TestPublishKeepsPromises(t *testing.T) {
 	rec := f.create("one", volume.XFS, volume.MiB)
 	f.stageAt(rec)
 	target := filepath.Join(f.dir, "pv-one", "mount")
-	writer := PublishRequest{ID: rec.ID, StagingPath: f.staging("one"), Target: target, Pod: volume.Pod{Namespace: "default", Name: "pod", UID: "1"}}
+	writer := PublishRequest{
+		ID: rec.ID, StagingPath: f.staging("one"), Target: target,
+		Pod: volume.Pod{Namespace: "default", Name: "pod", UID: "1"},
+	}
 	restart := func(promises Promises) {
 		f.Shutdown()
 		f.configs.Promises = promises
@@ -41,7 +44,8 @@ func TestPublishKeepsPromises(t *testing.T) {
 	if err := f.Publish(f.ctx, writer); err == nil {
 		t.Fatal("published without the library")
 	}
-	if len(refuser.asked) != 1 || refuser.asked[0] != (promise.Use{VolumeID: rec.ID, Mode: contract.Strict, PV: "pv-one", Pod: writer.Pod}) {
+	if len(refuser.asked) != 1 ||
+		refuser.asked[0] != (promise.Use{VolumeID: rec.ID, Mode: contract.Strict, PV: "pv-one", Pod: writer.Pod}) {
 		t.Errorf("asked %+v", refuser.asked)
 	}
 	if mounted, err := mounts.At(target); err != nil || mounted != nil {
@@ -87,7 +91,10 @@ func TestPublishTellsPolicies(t *testing.T) {
 	f.must(f.agents.WaitReady(f.ctx, rec.ID))
 	file := f.policiesFile(rec)
 	request := func(pod string) PublishRequest {
-		return PublishRequest{ID: rec.ID, StagingPath: f.staging("one"), Target: filepath.Join(f.dir, "pv-"+pod, "mount"), Pod: volume.Pod{Namespace: "default", Name: pod, UID: "uid-" + pod}}
+		return PublishRequest{
+			ID: rec.ID, StagingPath: f.staging("one"), Target: filepath.Join(f.dir, "pv-"+pod, "mount"),
+			Pod: volume.Pod{Namespace: "default", Name: pod, UID: "uid-" + pod},
+		}
 	}
 	for _, step := range []struct {
 		publish, unpublish, want string
@@ -120,7 +127,9 @@ func TestLibraryHasConfigurations(t *testing.T) {
 	f.start()
 	target := f.target("library")
 	f.must(f.PublishLibrary(f.ctx, target, true, volume.Pod{Namespace: "default", Name: "web", UID: "uid-web"}))
-	for name, want := range map[string]string{"containers/app": "SPLITFS_CONFIG=of web\n", "ld.so.preload": "/opt/splitfs/libsplit.so\n", "config": ""} {
+	for name, want := range map[string]string{
+		"containers/app": "SPLITFS_CONFIG=of web\n", "ld.so.preload": "/opt/splitfs/libsplit.so\n", "config": "",
+	} {
 		if got, err := os.ReadFile(filepath.Join(target, name)); err != nil || string(got) != want {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}

@@ -88,11 +88,14 @@ func (n *Node) checkPromise(ctx context.Context, rec *volume.Record, req Publish
 	}
 	// Kubelet's target path is .../<name of the PersistentVolume>/mount.
 	pv := filepath.Base(filepath.Dir(req.Target))
-	return n.config.Promises.Check(ctx, promise.Use{VolumeID: rec.ID, Mode: rec.Mode, Unserved: rec.Unserved, PV: pv, Pod: req.Pod})
+	return n.config.Promises.Check(ctx, promise.Use{
+		VolumeID: rec.ID, Mode: rec.Mode, Unserved: rec.Unserved, PV: pv, Pod: req.Pod,
+	})
 }
 
 // show records a target, with what becomes of programs without the library, and mounts source there.
-func (n *Node) show(ctx context.Context, rec *volume.Record, req PublishRequest, source string, unserved contract.Unserved) error {
+func (n *Node) show(ctx context.Context, rec *volume.Record, req PublishRequest, source string,
+	unserved contract.Unserved) error {
 	if rec.Published == nil {
 		rec.Published = map[string]volume.Publish{}
 	}
@@ -115,7 +118,8 @@ func (n *Node) show(ctx context.Context, rec *volume.Record, req PublishRequest,
 	if !again {
 		n.notifyPod(ctx, rec, req.Pod)
 	}
-	klog.FromContext(ctx).V(2).Info("Published a volume", "target", req.Target, "read-only", req.ReadOnly, "pod", klog.KRef(req.Pod.Namespace, req.Pod.Name))
+	klog.FromContext(ctx).V(2).Info("Published a volume", "target", req.Target, "read-only", req.ReadOnly,
+		"pod", klog.KRef(req.Pod.Namespace, req.Pod.Name))
 	return nil
 }
 
@@ -129,7 +133,8 @@ func (n *Node) refuseSecondTarget(rec *volume.Record, req PublishRequest) error 
 	}
 	for target := range rec.Published {
 		if target != req.Target {
-			return fmt.Errorf("volume %s: %w: it is for one pod at a time and published at %s already", rec.ID, volume.ErrPrecondition, target)
+			return fmt.Errorf("volume %s: %w: it is for one pod at a time and published at %s already", rec.ID,
+				volume.ErrPrecondition, target)
 		}
 	}
 	return nil

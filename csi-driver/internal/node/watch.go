@@ -63,7 +63,9 @@ func (n *Node) watchLibrary(ctx context.Context, failedBefore bool) (failed bool
 	case err != nil && !failedBefore:
 		klog.FromContext(ctx).Error(err, "The library cannot be put back")
 		n.config.Events.OnNode(ctx, n.config.Name, true, events.ReasonLibraryMissing,
-			fmt.Sprintf("libsplit.so is not there for pods of node %s and cannot be put back: %v; programs that start now run without it", n.config.Name, err))
+			fmt.Sprintf(
+				"libsplit.so is not there for pods of node %s and cannot be put back: %v; programs that start now run without it",
+				n.config.Name, err))
 	case err == nil && why != "":
 		n.reportRestored(ctx, why)
 	}
@@ -110,7 +112,8 @@ func (n *Node) removeUnusedLibraries(ctx context.Context) {
 func (n *Node) reportRestored(ctx context.Context, why string) {
 	klog.FromContext(ctx).Info("Put the library back", "why", why)
 	n.config.Events.OnNode(ctx, n.config.Name, true, events.ReasonLibraryRestored,
-		fmt.Sprintf("libsplit.so of node %s %s and was put back; programs that started meanwhile may run without it: restart their pods", n.config.Name, why))
+		fmt.Sprintf("libsplit.so of node %s %s and was put back; programs that started meanwhile may run without it: "+
+			"restart their pods", n.config.Name, why))
 }
 
 // restore compares what pods see with what the image holds, and puts it back. It says what was wrong, "" when nothing was.
@@ -178,6 +181,7 @@ func (n *Node) watchQuarantine(ctx context.Context, locks *volume.Locks, id stri
 }
 
 func (n *Node) agentQuarantineMessage(rec *volume.Record) string {
-	return fmt.Sprintf("the agent of volume %s set aside %d damaged or foreign log entries of programs that died since the volume was staged on node %s; what they held is not in the files. Look at them with `splitfs status`",
+	return fmt.Sprintf("the agent of volume %s set aside %d damaged or foreign log entries of programs that died since "+
+		"the volume was staged on node %s; what they held is not in the files. Look at them with `splitfs status`",
 		rec.ID, rec.Quarantined.SinceStaged, n.config.Name)
 }

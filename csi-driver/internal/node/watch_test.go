@@ -48,7 +48,9 @@ func TestLibraryVanishes(t *testing.T) {
 	}
 
 	f.must(os.Rename(f.library.source, f.library.source+".away"))
-	eventually(t, "a library that cannot be put back is told", func() bool { return f.events.has("node/node-1 LibraryMissing") })
+	eventually(t, "a library that cannot be put back is told", func() bool {
+		return f.events.has("node/node-1 LibraryMissing")
+	})
 	time.Sleep(200 * time.Millisecond)
 	if n := f.events.count("node/node-1 LibraryMissing"); n != 1 {
 		t.Errorf("told %d times", n)
@@ -77,7 +79,9 @@ func TestQuarantineWhileInUse(t *testing.T) {
 	}
 	release()
 	const onClaim, onPod = "pvc/default/one RecoveryQuarantined", "pod/default/pod RecoveryQuarantined"
-	eventually(t, "two entries are told on claim and pod", func() bool { return f.events.has(onClaim) && f.events.has(onPod) })
+	eventually(t, "two entries are told on claim and pod", func() bool {
+		return f.events.has(onClaim) && f.events.has(onPod)
+	})
 	f.must(splitfstest.Quarantine(staging, 5))
 	eventually(t, "three more are told", func() bool { return f.events.count(onClaim) == 2 })
 	time.Sleep(200 * time.Millisecond)
@@ -137,7 +141,8 @@ func TestModuleThatDoesNotMount(t *testing.T) {
 			if mounted == nil || mounted.FsType != volume.Ext4 {
 				t.Fatalf("mounted: %+v", mounted)
 			}
-			if !f.events.has("pvc/default/one "+events.ReasonStockExt4) || f.events.has("pvc/default/other "+events.ReasonStockExt4) {
+			if !f.events.has("pvc/default/one "+events.ReasonStockExt4) ||
+				f.events.has("pvc/default/other "+events.ReasonStockExt4) {
 				t.Errorf("events: %v", f.events.list)
 			}
 			for _, c := range []struct {
@@ -150,7 +155,8 @@ func TestModuleThatDoesNotMount(t *testing.T) {
 				if c.says == "" && len(problems) == 0 {
 					continue
 				}
-				if len(problems) != 1 || problems[0].Severity != Degraded || !strings.Contains(problems[0].Message, c.says) || c.says == "" {
+				if len(problems) != 1 || problems[0].Severity != Degraded || !strings.Contains(problems[0].Message, c.says) ||
+					c.says == "" {
 					t.Errorf("health with a module that is %s: %+v", c.state, problems)
 				}
 			}

@@ -161,7 +161,8 @@ func Parse(out []byte) (Inventory, error) {
 
 // deviceName says whether a name can be a kernel's: it becomes a path and a program's argument.
 func deviceName(name string) bool {
-	return name != "" && !strings.HasPrefix(name, "-") && !strings.HasPrefix(name, ".") && !strings.ContainsAny(name, "/ \t\r\n\x00")
+	return name != "" && !strings.HasPrefix(name, "-") && !strings.HasPrefix(name, ".") &&
+		!strings.ContainsAny(name, "/ \t\r\n\x00")
 }
 
 // Regions returns all regions of persistent memory.
@@ -224,7 +225,8 @@ func (n Namespace) Enabled() bool { return n.State != "disabled" }
 // Path is the namespace's block device; only an enabled namespace has one.
 func (n Namespace) Path() (string, error) {
 	if n.Mode != ModeFSDAX || !n.Enabled() || n.BlockDev == "" {
-		return "", fmt.Errorf("namespace %s (%q) has no block device with DAX: its mode is %q, state %q", n.Dev, n.Name, n.Mode, n.State)
+		return "", fmt.Errorf("namespace %s (%q) has no block device with DAX: its mode is %q, state %q", n.Dev, n.Name,
+			n.Mode, n.State)
 	}
 	return "/dev/" + n.BlockDev, nil
 }

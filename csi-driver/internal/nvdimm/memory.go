@@ -24,7 +24,8 @@ func (r Region) Less() error {
 	if r.Memory.Durable() {
 		return nil
 	}
-	return fmt.Errorf("its memory is %q (%s), and the volume's class needs memory that is durable; docs/durability.md says what helps, durability: any in the class takes it as it is",
+	return fmt.Errorf("its memory is %q (%s), and the volume's class needs memory that is durable; docs/durability.md "+
+		"says what helps, durability: any in the class takes it as it is",
 		r.Memory, r.MemoryWhy)
 }
 

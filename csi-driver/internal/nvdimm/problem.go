@@ -17,7 +17,9 @@ func (r Region) Unfit() error {
 	if r.Provider != providerVirtio {
 		return nil
 	}
-	return fmt.Errorf("it is of %s, where a store is durable only after fsync (no MAP_SYNC): no mode could keep its promise there", r.Provider)
+	return fmt.Errorf(
+		"it is of %s, where a store is durable only after fsync (no MAP_SYNC): no mode could keep its promise there",
+		r.Provider)
 }
 
 // Problem is why a region that the operator gave to the driver cannot be used.

@@ -53,7 +53,8 @@ func list(ctx context.Context) (Inventory, error) {
 // Create makes an fsdax namespace of raw bytes in a region and gives it a name.
 func (t *Tool) Create(ctx context.Context, region Region, name string, raw int64, where Map) (Namespace, error) {
 	if name == "" || len(name) > MaxNameLength {
-		return Namespace{}, fmt.Errorf("%q cannot be a namespace's name: it has %d bytes, allowed are 1 to %d", name, len(name), MaxNameLength)
+		return Namespace{}, fmt.Errorf("%q cannot be a namespace's name: it has %d bytes, allowed are 1 to %d", name,
+			len(name), MaxNameLength)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,12 +62,14 @@ func (t *Tool) Create(ctx context.Context, region Region, name string, raw int64
 		return Namespace{}, err
 	}
 	var made Namespace
-	err := command.RunJSON(ctx, &made, "ndctl", "create-namespace", "--region="+region.Dev, "--mode="+ModeFSDAX, "--map="+string(where),
+	err := command.RunJSON(ctx, &made, "ndctl", "create-namespace", "--region="+region.Dev, "--mode="+ModeFSDAX,
+		"--map="+string(where),
 		"--align="+strconv.FormatInt(HugePage, 10), "--size="+strconv.FormatInt(raw, 10), "--name="+name)
 	if err != nil {
 		return Namespace{}, fmt.Errorf("make namespace %q of %d bytes in %s: %w", name, raw, region.Dev, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Made a namespace", "namespace", made.Dev, "name", name, "region", region.Dev, "size", int64(made.Size))
+	klog.FromContext(ctx).V(2).Info("Made a namespace", "namespace", made.Dev, "name", name, "region", region.Dev,
+		"size", int64(made.Size))
 	return made, nil
 }
 
@@ -96,7 +99,8 @@ func makeRoom(ctx context.Context, region Region) error {
 			return enable(ctx, ns)
 		}
 	}
-	return fmt.Errorf("%s can have no new namespace as long as these, which are not of this driver, are disabled: %s; enable or destroy them with ndctl",
+	return fmt.Errorf("%s can have no new namespace as long as these, which are not of this driver, are disabled: %s; "+
+		"enable or destroy them with ndctl",
 		region.Dev, strings.Join(foreign, ", "))
 }
 
@@ -117,7 +121,8 @@ func (t *Tool) Destroy(ctx context.Context, ns Namespace) error {
 			continue
 		}
 		if now.Name != ns.Name || now.UUID != ns.UUID {
-			return fmt.Errorf("namespace %s was %q (%s) and is %q (%s) now; it is not destroyed", ns.Dev, ns.Name, ns.UUID, now.Name, now.UUID)
+			return fmt.Errorf("namespace %s was %q (%s) and is %q (%s) now; it is not destroyed", ns.Dev, ns.Name, ns.UUID,
+				now.Name, now.UUID)
 		}
 		// --force is ndctl's word for a namespace that is enabled; one that is mounted or otherwise in use it refuses all the same.
 		if _, err := command.Run(ctx, "ndctl", "destroy-namespace", "--force", "--region="+region.Dev, ns.Dev); err != nil {

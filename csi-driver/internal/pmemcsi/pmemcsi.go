@@ -53,7 +53,9 @@ func Find(inventory nvdimm.Inventory) []Finding {
 		if ns.Name != NamespaceName && !IsVolume(ns.Name) {
 			continue
 		}
-		f := Finding{Region: region.Dev, Namespace: ns.Dev, Name: ns.Name, Size: int64(ns.Size), Volume: ns.Name != NamespaceName}
+		f := Finding{
+			Region: region.Dev, Namespace: ns.Dev, Name: ns.Name, Size: int64(ns.Size), Volume: ns.Name != NamespaceName,
+		}
 		if ns.BlockDev != "" {
 			f.Device = "/dev/" + ns.BlockDev
 		}

@@ -50,7 +50,8 @@ func volumesOf(pod *corev1.Pod, claim string) []string {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		switch {
-		case v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim && !v.PersistentVolumeClaim.ReadOnly,
+		case v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim &&
+			!v.PersistentVolumeClaim.ReadOnly,
 			v.Ephemeral != nil && pod.Name+"-"+v.Name == claim: // Kubernetes names the claim so
 			names = append(names, v.Name)
 		}
@@ -70,7 +71,9 @@ func PromisedMode(pod *corev1.Pod, container string, mode contract.Mode) contrac
 
 // GivenMode is the mode in which the library would serve a path of a container; not ok: it would not be there, or not serve it.
 func GivenMode(c *corev1.Container, mountPath string) (contract.Mode, bool) {
-	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean("/"+m.MountPath) == contract.LibraryDir })
+	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return path.Clean("/"+m.MountPath) == contract.LibraryDir
+	})
 	if !mounted || !slices.Contains(contract.PreloadElements(variable(c, contract.EnvPreload)), contract.LibraryPath) {
 		return "", false
 	}
@@ -95,7 +98,8 @@ func unserved(pod *corev1.Pod, claim string, use Use) contract.Unserved {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			uses := func(m corev1.VolumeMount) bool { return !m.ReadOnly && slices.Contains(volumes, m.Name) }
-			if PromisedMode(pod, containers[i].Name, use.Mode) == contract.Strict && slices.ContainsFunc(containers[i].VolumeMounts, uses) {
+			if PromisedMode(pod, containers[i].Name, use.Mode) == contract.Strict &&
+				slices.ContainsFunc(containers[i].VolumeMounts, uses) {
 				return contract.Refuse
 			}
 		}

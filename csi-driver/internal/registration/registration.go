@@ -69,7 +69,8 @@ func (s *Server) GetInfo(ctx context.Context, _ *registerapi.InfoRequest) (*regi
 }
 
 // NotifyRegistrationStatus implements registerapi.RegistrationServer.
-func (s *Server) NotifyRegistrationStatus(ctx context.Context, st *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+func (s *Server) NotifyRegistrationStatus(ctx context.Context,
+	st *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.registered = st.GetPluginRegistered()

@@ -49,7 +49,8 @@ var passing = map[string]bool{
 }
 
 // Interceptor is the Gate as a part of a gRPC server.
-func (g *Gate) Interceptor(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (g *Gate) Interceptor(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	if _, method := filepath.Split(info.FullMethod); !passing[method] {
 		patience := time.NewTimer(g.patience)
 		defer patience.Stop()

@@ -71,7 +71,8 @@ func removeSocket(path string) error {
 }
 
 // NewGRPC returns a server whose calls are measured, logged and kept from taking the process down. Further interceptors come last.
-func NewGRPC(logger klog.Logger, metrics csimetrics.CSIMetricsManager, more ...grpc.UnaryServerInterceptor) *grpc.Server {
+func NewGRPC(logger klog.Logger, metrics csimetrics.CSIMetricsManager,
+	more ...grpc.UnaryServerInterceptor) *grpc.Server {
 	extended := connection.ExtendedCSIMetricsManager{CSIMetricsManager: metrics}
 	return grpc.NewServer(grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{
 		extended.RecordMetricsServerInterceptor,
@@ -140,7 +141,8 @@ var quiet = map[string]bool{
 }
 
 // recovering turns a panic in one call into that call's error: agents and other volumes must not suffer from it.
-func recovering(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+func recovering(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			klog.FromContext(ctx).Error(nil, "Call panicked", "panic", r, "stack", string(debug.Stack()))

@@ -37,10 +37,14 @@ func TestSamples(t *testing.T) {
 	}
 	defer conn.Close()
 	client := csi.NewNodeClient(conn)
-	if _, err := client.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "v", TargetPath: "/t"}); err != nil {
+	if _, err := client.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{
+		VolumeId: "v", TargetPath: "/t",
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{VolumeId: "v"}); status.Code(err) != codes.Internal {
+	if _, err := client.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
+		VolumeId: "v",
+	}); status.Code(err) != codes.Internal {
 		t.Fatalf("a call that fails: %v", err)
 	}
 	charttest.CheckSamples(t, "csi", manager.GetRegistry(), "csi_")
@@ -48,7 +52,8 @@ func TestSamples(t *testing.T) {
 
 type failingNode struct{ csi.UnimplementedNodeServer }
 
-func (failingNode) NodeUnpublishVolume(context.Context, *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+func (failingNode) NodeUnpublishVolume(context.Context,
+	*csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 

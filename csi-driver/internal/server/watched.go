@@ -63,7 +63,8 @@ func (w *WatchedCheck) Check(context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.begun.IsZero() && time.Since(w.begun) > w.limit {
-		return fmt.Errorf("the programs that show the node's devices have not answered for %s", time.Since(w.begun).Round(time.Second))
+		return fmt.Errorf("the programs that show the node's devices have not answered for %s",
+			time.Since(w.begun).Round(time.Second))
 	}
 	return w.err
 }

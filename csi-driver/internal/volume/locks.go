@@ -35,7 +35,8 @@ func (l *Locks) TryLock(id, operation string) (release func(), err error) {
 
 // TryLockYielding is TryLock for a look at a volume that nobody asked for: ctx is done as soon as somebody calls TryLock, who waits a
 // moment for the release.
-func (l *Locks) TryLockYielding(parent context.Context, id, operation string) (ctx context.Context, release func(), err error) {
+func (l *Locks) TryLockYielding(parent context.Context,
+	id, operation string) (ctx context.Context, release func(), err error) {
 	ctx, cancel := context.WithCancel(parent)
 	unlock, err := l.take(id, &holder{operation: operation, giveUp: cancel})
 	if err != nil {

@@ -59,7 +59,8 @@ func (s *Store) Get(id string) (*Record, error) {
 		return nil, fmt.Errorf("state file %s is damaged: %w", s.path(id), err)
 	}
 	if r.Version < 1 || r.Version > recordVersion {
-		return nil, fmt.Errorf("%w: state file %s has the format version %d, this driver knows 1 to %d; the volume is left alone until the driver that wrote it, or a newer one, runs again",
+		return nil, fmt.Errorf("%w: state file %s has the format version %d, this driver knows 1 to %d; the volume is left "+
+			"alone until the driver that wrote it, or a newer one, runs again",
 			ErrPrecondition, s.path(id), r.Version, recordVersion)
 	}
 	if r.ID != id {

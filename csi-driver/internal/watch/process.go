@@ -46,8 +46,10 @@ func begin(found attach.PodProcess) (*process, error) {
 		return nil, fmt.Errorf("process %d: %w", found.PID, err)
 	}
 	return &process{
-		found: found, start: start, mounts: volumes(found.Dir), places: map[string]place{}, files: map[string]*coverage.WatchedFile{},
-		seen: coverage.Watched{PID: found.PID, Command: found.Command, Container: found.Container, State: string(found.State), Waited: map[string]int64{}},
+		found: found, start: start, mounts: volumes(found.Dir), places: map[string]place{},
+		files: map[string]*coverage.WatchedFile{},
+		seen: coverage.Watched{PID: found.PID, Command: found.Command, Container: found.Container, State: string(found.State),
+			Waited: map[string]int64{}},
 	}, nil
 }
 
@@ -67,7 +69,8 @@ func readCounters(file string) (map[string]int64, error) {
 }
 
 // noVolume are file systems that hold no files of volumes.
-var noVolume = []string{"proc", "sysfs", "cgroup", "cgroup2", "devpts", "devtmpfs", "mqueue", "overlay", "securityfs", "debugfs", "tracefs", "bpf"}
+var noVolume = []string{"proc", "sysfs", "cgroup", "cgroup2", "devpts", "devtmpfs", "mqueue", "overlay", "securityfs",
+	"debugfs", "tracefs", "bpf"}
 
 // volumes are the mounts of a process, by number, that may be volumes: not its image, nor what the kernel shows.
 func volumes(dir string) map[string]string {
@@ -83,7 +86,8 @@ func volumes(dir string) map[string]string {
 		if !found || len(fields) <= point || len(kind) == 0 || fields[point] == "/" || slices.Contains(noVolume, kind[0]) {
 			continue
 		}
-		if base := fields[point]; strings.HasPrefix(base, "/etc/") || base == "/dev" || strings.HasPrefix(base, "/opt/splitfs") {
+		if base := fields[point]; strings.HasPrefix(base, "/etc/") || base == "/dev" ||
+			strings.HasPrefix(base, "/opt/splitfs") {
 			continue // files that kubelet puts there, devices, and our own
 		}
 		mounts[fields[number]] = fields[point]
@@ -118,8 +122,10 @@ func (p *process) lookAtThreads() {
 
 // callNames are the calls that are about files.
 var callNames = map[int]string{
-	unix.SYS_FSYNC: "fsync", unix.SYS_FDATASYNC: "fdatasync", unix.SYS_SYNC_FILE_RANGE: "sync_file_range", unix.SYS_MSYNC: "msync",
-	unix.SYS_PREAD64: "pread", unix.SYS_PWRITE64: "pwrite", unix.SYS_IO_URING_ENTER: "io_uring_enter", unix.SYS_IO_GETEVENTS: "io_getevents",
+	unix.SYS_FSYNC: "fsync", unix.SYS_FDATASYNC: "fdatasync", unix.SYS_SYNC_FILE_RANGE: "sync_file_range",
+	unix.SYS_MSYNC:   "msync",
+	unix.SYS_PREAD64: "pread", unix.SYS_PWRITE64: "pwrite", unix.SYS_IO_URING_ENTER: "io_uring_enter",
+	unix.SYS_IO_GETEVENTS:    "io_getevents",
 	unix.SYS_COPY_FILE_RANGE: "copy_file_range", unix.SYS_RENAMEAT2: "renameat2", unix.SYS_FLOCK: "flock",
 }
 

@@ -84,10 +84,12 @@ func startCluster(ctx context.Context, o options) (*cluster, error) {
 		return nil, err
 	}
 	server := &envtest.APIServer{Path: filepath.Join(o.kubernetes, "kube-apiserver")}
-	server.Configure().Append("audit-policy-file", policy).Append("audit-log-path", c.audit).Append("audit-log-mode", "blocking").
-		Append("audit-log-maxsize", "100000")
+	server.Configure().Append("audit-policy-file", policy).Append("audit-log-path", c.audit).
+		Append("audit-log-mode", "blocking").Append("audit-log-maxsize", "100000")
 	c.env = &envtest.Environment{
-		ControlPlane:            envtest.ControlPlane{APIServer: server, Etcd: &envtest.Etcd{Path: filepath.Join(o.etcd, "etcd")}},
+		ControlPlane: envtest.ControlPlane{APIServer: server, Etcd: &envtest.Etcd{
+			Path: filepath.Join(o.etcd, "etcd"),
+		}},
 		ControlPlaneStopTimeout: 2 * time.Minute,
 	}
 	config, err := c.env.Start()
@@ -116,7 +118,8 @@ func (c *cluster) startPrograms(ctx context.Context, o options) error {
 	}
 	files := map[string]string{}
 	for _, u := range users {
-		user, err := c.env.AddUser(envtest.User{Name: account(u), Groups: []string{"system:serviceaccounts", "system:authenticated"}}, nil)
+		user, err := c.env.AddUser(
+			envtest.User{Name: account(u), Groups: []string{"system:serviceaccounts", "system:authenticated"}}, nil)
 		if err != nil {
 			return fmt.Errorf("make user %s: %w", u, err)
 		}
@@ -141,17 +144,22 @@ func (c *cluster) startPrograms(ctx context.Context, o options) error {
 		args []string
 	}{
 		{filepath.Join(o.kubernetes, "kube-controller-manager"), []string{
-			"--kubeconfig=" + adminFile, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000",
-			"--controllers=persistentvolume-binder-controller,persistentvolumeclaim-protection-controller,garbage-collector-controller",
+			"--kubeconfig=" + adminFile, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500",
+			"--kube-api-burst=1000",
+			"--controllers=persistentvolume-binder-controller,persistentvolumeclaim-protection-controller," +
+				"garbage-collector-controller",
 		}},
-		{filepath.Join(o.kubernetes, "kube-scheduler"), []string{"--kubeconfig=" + adminFile, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000"}},
+		{filepath.Join(o.kubernetes, "kube-scheduler"),
+			[]string{"--kubeconfig=" + adminFile, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500",
+				"--kube-api-burst=1000"}},
 		{o.controller, []string{
-			"controller", "--kubeconfig=" + files["splitfs-controller"], "--namespace=" + namespace, "--csi-endpoint=unix://" + filepath.Join(o.dir, "csi.sock"),
+			"controller", "--kubeconfig=" + files["splitfs-controller"], "--namespace=" + namespace,
+			"--csi-endpoint=unix://" + filepath.Join(o.dir, "csi.sock"),
 			"--http-endpoint=127.0.0.1:" + ports[0],
 		}},
 		{o.injector, []string{
-			"--kubeconfig=" + files["splitfs-injector"], "--namespace=" + namespace, "--host=127.0.0.1", "--port=" + ports[1], "--extra-dns-name=localhost",
-			"--health-address=127.0.0.1:" + ports[2], "--metrics-address=127.0.0.1:" + ports[3],
+			"--kubeconfig=" + files["splitfs-injector"], "--namespace=" + namespace, "--host=127.0.0.1", "--port=" + ports[1],
+			"--extra-dns-name=localhost", "--health-address=127.0.0.1:" + ports[2], "--metrics-address=127.0.0.1:" + ports[3],
 		}},
 	} {
 		if err := c.start(ctx, o, p.name, p.args...); err != nil {
@@ -200,7 +208,9 @@ func (c *cluster) apply(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}}}
+	object := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}},
+	}
 	if err := direct.Create(ctx, object); err != nil {
 		return fmt.Errorf("create the namespace: %w", err)
 	}
@@ -270,7 +280,9 @@ func ready(ctx context.Context, port string) error {
 // memory returns the resident set of each program.
 func (c *cluster) memory() (map[string]int64, error) {
 	used := map[string]int64{}
-	pids := map[string]int{"controller": c.programs["splitfs-csi"].Process.Pid, "injector": c.programs["splitfs-injector"].Process.Pid}
+	pids := map[string]int{
+		"controller": c.programs["splitfs-csi"].Process.Pid, "injector": c.programs["splitfs-injector"].Process.Pid,
+	}
 	pid, err := childNamed("kube-apiserver")
 	if err != nil {
 		return nil, err

@@ -106,12 +106,14 @@ func (s *Source) NeedLeaderElection() bool { return false }
 
 // Start follows the Secret until the context ends.
 func (s *Source) Start(ctx context.Context) error {
-	defer os.RemoveAll(s.markerDir) //nolint:errcheck // a left-over public certificate in a temporary directory harms nobody
+	// A left-over public certificate in a temporary directory harms nobody.
+	defer os.RemoveAll(s.markerDir) //nolint:errcheck // see above
 	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
 	for {
 		if err := s.refresh(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Certificate cannot be refreshed, will try again", "secret", klog.KRef(s.options.Secret.Namespace, s.options.Secret.Name))
+			klog.FromContext(ctx).Error(err, "Certificate cannot be refreshed, will try again",
+				"secret", klog.KRef(s.options.Secret.Namespace, s.options.Secret.Name))
 		}
 		select {
 		case <-ctx.Done():

@@ -30,7 +30,8 @@ func (r *Resolver) Place(ctx context.Context, namespace string, volume *corev1.V
 	switch {
 	case volume.PersistentVolumeClaim != nil && canExist(volume.PersistentVolumeClaim.ClaimName):
 		claim := &corev1.PersistentVolumeClaim{}
-		if _, err := r.get(ctx, client.ObjectKey{Namespace: namespace, Name: volume.PersistentVolumeClaim.ClaimName}, claim); err != nil {
+		if _, err := r.get(ctx, client.ObjectKey{Namespace: namespace, Name: volume.PersistentVolumeClaim.ClaimName},
+			claim); err != nil {
 			return "", ignoreUnknown(err)
 		}
 		spec = &claim.Spec
@@ -53,7 +54,8 @@ func (r *Resolver) Place(ctx context.Context, namespace string, volume *corev1.V
 		node, err = r.nodeOfSnapshot(ctx, client.ObjectKey{Namespace: namespace, Name: spec.DataSource.Name})
 	}
 	if err = ignoreUnknown(err); err != nil {
-		return "", fmt.Errorf("where the original of volume %q is, %s %q: %w", volume.Name, spec.DataSource.Kind, spec.DataSource.Name, err)
+		return "", fmt.Errorf("where the original of volume %q is, %s %q: %w", volume.Name, spec.DataSource.Kind,
+			spec.DataSource.Name, err)
 	}
 	return node, nil
 }
@@ -75,7 +77,8 @@ func (r *Resolver) nodeOfClaim(ctx context.Context, key client.ObjectKey) (strin
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume); err != nil {
 		return "", err
 	}
-	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != contract.Driver || volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
+	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != contract.Driver || volume.Spec.NodeAffinity == nil ||
+		volume.Spec.NodeAffinity.Required == nil {
 		return "", nil
 	}
 	for _, term := range volume.Spec.NodeAffinity.Required.NodeSelectorTerms {
@@ -102,7 +105,8 @@ func (r *Resolver) nodeOfSnapshot(ctx context.Context, key client.ObjectKey) (st
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, content); err != nil {
 		return "", err
 	}
-	if driver, _, err := unstructured.NestedString(content.Object, "spec", "driver"); err != nil || driver != contract.Driver {
+	if driver, _, err := unstructured.NestedString(content.Object, "spec", "driver"); err != nil ||
+		driver != contract.Driver {
 		return "", err
 	}
 	return content.GetLabels()[labelManagedBy], nil

@@ -75,7 +75,8 @@ func (r *Resolver) Resolve(ctx context.Context, namespace string, volume *corev1
 		return r.resolveClaim(ctx, namespace, volume.PersistentVolumeClaim.ClaimName)
 	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:
 		// The claim will be made from the template after the pod: only the template can be judged.
-		return r.resolveSpec(ctx, "the claim template of volume "+contract.Name(volume.Name), &volume.Ephemeral.VolumeClaimTemplate.Spec)
+		return r.resolveSpec(ctx, "the claim template of volume "+contract.Name(volume.Name),
+			&volume.Ephemeral.VolumeClaimTemplate.Spec)
 	}
 	return Verdict{Kind: Foreign}, nil
 }
@@ -100,7 +101,8 @@ func (r *Resolver) resolveClaim(ctx context.Context, namespace, name string) (Ve
 		return verdict, err
 	}
 	// The cache may be older than the event that decides (claim bound, default class filled in): look once at the real thing.
-	klog.FromContext(ctx).V(4).Info("Reading claim from the API server, the cached one is undecided", "claim", klog.KRef(namespace, name))
+	klog.FromContext(ctx).V(4).Info("Reading claim from the API server, the cached one is undecided",
+		"claim", klog.KRef(namespace, name))
 	if err := r.Live.Get(ctx, key, claim); err != nil {
 		if apierrors.IsNotFound(err) {
 			return Verdict{Kind: Unknown, Reason: what + " does not exist; create it before the pod"}, nil
@@ -124,7 +126,9 @@ func (r *Resolver) addReserved(ctx context.Context, claim *corev1.PersistentVolu
 		return nil
 	}
 	list := &corev1.PersistentVolumeList{}
-	if err := r.Cached.List(ctx, list, client.MatchingFields{ReservedIndex: claim.Namespace + "/" + claim.Name}); err != nil {
+	if err := r.Cached.List(ctx, list, client.MatchingFields{
+		ReservedIndex: claim.Namespace + "/" + claim.Name,
+	}); err != nil {
 		return fmt.Errorf("list the volumes reserved for PersistentVolumeClaim %q: %w", claim.Namespace+"/"+claim.Name, err)
 	}
 	for i := range list.Items {
@@ -138,7 +142,8 @@ func (r *Resolver) addReserved(ctx context.Context, claim *corev1.PersistentVolu
 }
 
 // resolveSpec judges a claim: by its volume once it is bound, by its class before.
-func (r *Resolver) resolveSpec(ctx context.Context, what string, spec *corev1.PersistentVolumeClaimSpec) (Verdict, error) {
+func (r *Resolver) resolveSpec(ctx context.Context, what string,
+	spec *corev1.PersistentVolumeClaimSpec) (Verdict, error) {
 	if spec.VolumeMode != nil && *spec.VolumeMode == corev1.PersistentVolumeBlock {
 		// A raw device has no files that could be served.
 		return Verdict{Kind: Foreign}, nil
@@ -159,7 +164,8 @@ func (r *Resolver) resolveSpec(ctx context.Context, what string, spec *corev1.Pe
 	if class.Provisioner != contract.Driver || isLibrary(class.Parameters) {
 		return Verdict{Kind: Foreign}, nil
 	}
-	mode, err := parseMode(class.Parameters, fmt.Sprintf("parameter %q of StorageClass %q", contract.ParameterMode, class.Name))
+	mode, err := parseMode(class.Parameters,
+		fmt.Sprintf("parameter %q of StorageClass %q", contract.ParameterMode, class.Name))
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -186,7 +192,8 @@ func (r *Resolver) attributesClass(ctx context.Context, name *string) (mode cont
 		return "", "its VolumeAttributesClass " + contract.Name(*name) + " cannot exist", nil
 	}
 	class := &storagev1.VolumeAttributesClass{}
-	if err := r.Live.Get(ctx, client.ObjectKey{Name: *name}, class); apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: *name}, class); apierrors.IsNotFound(err) ||
+		meta.IsNoMatchError(err) {
 		return "", fmt.Sprintf("its VolumeAttributesClass %q does not exist; create the class before the pod", *name), nil
 	} else if err != nil {
 		return "", "", fmt.Errorf("read VolumeAttributesClass %q: %w", *name, err)
@@ -194,7 +201,8 @@ func (r *Resolver) attributesClass(ctx context.Context, name *string) (mode cont
 	if _, says := class.Parameters[contract.ParameterMode]; !says {
 		return "", "", nil
 	}
-	mode, err = parseMode(class.Parameters, fmt.Sprintf("parameter %q of VolumeAttributesClass %q", contract.ParameterMode, class.Name))
+	mode, err = parseMode(class.Parameters,
+		fmt.Sprintf("parameter %q of VolumeAttributesClass %q", contract.ParameterMode, class.Name))
 	return mode, "", err
 }
 
@@ -212,7 +220,8 @@ func (r *Resolver) resolveVolume(ctx context.Context, name string) (verdict Verd
 		return Verdict{Kind: Foreign}, true, nil
 	}
 	if changed, ok := volume.Annotations[contract.AnnotationVolumeMode]; ok {
-		mode, err := parseMode(map[string]string{contract.ParameterMode: changed}, fmt.Sprintf("annotation %q of PersistentVolume %q", contract.AnnotationVolumeMode, name))
+		mode, err := parseMode(map[string]string{contract.ParameterMode: changed},
+			fmt.Sprintf("annotation %q of PersistentVolume %q", contract.AnnotationVolumeMode, name))
 		return Verdict{Kind: Ours, Mode: mode}, true, err
 	}
 	if _, said := volume.Spec.CSI.VolumeAttributes[contract.ParameterMode]; !said && volume.Spec.StorageClassName != "" {
@@ -221,11 +230,13 @@ func (r *Resolver) resolveVolume(ctx context.Context, name string) (verdict Verd
 			return Verdict{}, false, err
 		}
 		if class != nil && class.Provisioner == contract.Driver {
-			mode, err := parseMode(class.Parameters, fmt.Sprintf("parameter %q of StorageClass %q", contract.ParameterMode, class.Name))
+			mode, err := parseMode(class.Parameters,
+				fmt.Sprintf("parameter %q of StorageClass %q", contract.ParameterMode, class.Name))
 			return Verdict{Kind: Ours, Mode: mode}, true, err
 		}
 	}
-	mode, err := parseMode(volume.Spec.CSI.VolumeAttributes, fmt.Sprintf("volume attribute %q of PersistentVolume %q", contract.ParameterMode, name))
+	mode, err := parseMode(volume.Spec.CSI.VolumeAttributes,
+		fmt.Sprintf("volume attribute %q of PersistentVolume %q", contract.ParameterMode, name))
 	return Verdict{Kind: Ours, Mode: mode}, true, err
 }
 

@@ -61,7 +61,8 @@ func security(t *testing.T, level api.Level, pod *corev1.Pod) policy.AggregateCh
 	if err != nil {
 		t.Fatal(err)
 	}
-	return policy.AggregateCheckResults(evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec))
+	return policy.AggregateCheckResults(evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()},
+		&pod.ObjectMeta, &pod.Spec))
 }
 
 // mutated returns the pod after the patch, as text and decoded. It checks that a second run has nothing to add, and that a namespace
