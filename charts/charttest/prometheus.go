@@ -32,7 +32,8 @@ func Promtool(tb testing.TB) string {
 	return promtool
 }
 
-// Target is what a Prometheus scrapes: what exporters printed (names of files in SamplesDir), with the labels that a monitor gives it.
+// Target is what a Prometheus scrapes: what exporters printed (names of files in SamplesDir), with the labels that a
+// monitor gives it.
 type Target struct {
 	Job         string
 	HonorLabels bool
@@ -40,7 +41,8 @@ type Target struct {
 	Exporters   []string
 }
 
-// StartPrometheus starts a real Prometheus with these rules and targets, which it scrapes and evaluates every second, until the test ends.
+// StartPrometheus starts a real Prometheus with these rules and targets, which it scrapes and evaluates every second,
+// until the test ends.
 func StartPrometheus(tb testing.TB, rules string, targets []Target) promv1.API {
 	tb.Helper()
 	program := filepath.Join(filepath.Dir(Promtool(tb)), "prometheus")
@@ -102,7 +104,8 @@ func FreeAddress(tb testing.TB) string {
 	return listener.Addr().String()
 }
 
-// growing serves samples; counters and histograms are larger with each scrape, as those of a node that has something to do.
+// growing serves samples; counters and histograms are larger with each scrape, as those of a node that has something to
+// do.
 func growing(tb testing.TB, exporters []string) http.Handler {
 	tb.Helper()
 	var text []byte

@@ -17,7 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Schemas are Kubernetes' own OpenAPI schemas, of the release that the local cluster runs, as JSON schemas. They need no API server.
+// Schemas are Kubernetes' own OpenAPI schemas, of the release that the local cluster runs, as JSON schemas. They need
+// no API server.
 type Schemas struct {
 	compiler *jsonschema.Compiler
 	kinds    map[schema.GroupVersionKind]string

@@ -12,7 +12,8 @@ import (
 	"splitfs.io/splitfs/charts/charttest"
 )
 
-// TestAgents: nothing that happens to the node service ends an agent, and a new supervisor is there before the old one goes.
+// TestAgents: nothing that happens to the node service ends an agent, and a new supervisor is there before the old one
+// goes.
 func TestAgents(t *testing.T) {
 	objects := charttest.Render(t, variants["everything changed"]...)
 	set := find[appsv1.DaemonSet](t, objects, "DaemonSet", "splitfs-agents")

@@ -45,7 +45,8 @@ func TestAPIServerAcceptsChart(t *testing.T) {
 // certManager is the release whose CustomResourceDefinitions the chart's objects are tried on.
 const certManager = "github.com/cert-manager/cert-manager@v1.21.2"
 
-// TestCertManager: a real API server with cert-manager's types accepts what the chart makes for it, with our issuer and with another.
+// TestCertManager: a real API server with cert-manager's types accepts what the chart makes for it, with our issuer and
+// with another.
 func TestCertManager(t *testing.T) {
 	own := charttest.Render(t, "--set", "injector.certManager.enabled=true")
 	other := charttest.Render(t, "--set", "injector.certManager.enabled=true",
@@ -77,7 +78,8 @@ func TestCertManager(t *testing.T) {
 // prometheusOperator is the release whose CustomResourceDefinitions the chart's objects are tried on.
 const prometheusOperator = "github.com/prometheus-operator/prometheus-operator@v0.93.1"
 
-// TestPrometheusOperator: a real API server with prometheus-operator's types accepts the PodMonitors and the PrometheusRule.
+// TestPrometheusOperator: a real API server with prometheus-operator's types accepts the PodMonitors and the
+// PrometheusRule.
 func TestPrometheusOperator(t *testing.T) {
 	objects := charttest.Render(t,
 		append([]string{"--set", "monitoring.podMonitors.labels.release=a,monitoring.rules.labels.release=b"},
@@ -87,7 +89,8 @@ func TestPrometheusOperator(t *testing.T) {
 		"monitoring.coreos.com/", objects)
 }
 
-// acceptedWith applies CustomResourceDefinitions out of a Go module to a real API server, and then all objects of a group.
+// acceptedWith applies CustomResourceDefinitions out of a Go module to a real API server, and then all objects of a
+// group.
 func acceptedWith(t *testing.T, from string, crds []string, group string, objects []*unstructured.Unstructured) {
 	t.Helper()
 	output, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", from).Output()

@@ -287,7 +287,8 @@ func checkPodTemplate(t *testing.T, name string, selector *metav1.LabelSelector,
 	}
 }
 
-// TestNetworkPolicy: probes, metrics and the webhook can be reached, and nothing else; there is none where none is wanted.
+// TestNetworkPolicy: probes, metrics and the webhook can be reached, and nothing else; there is none where none is
+// wanted.
 func TestNetworkPolicy(t *testing.T) {
 	objects := charttest.Render(t, "--set-json", `networkPolicy.from=[{"namespaceSelector":{"matchLabels":{"a":"b"}}}]`)
 	reached := func(name string, port *corev1.ContainerPort) bool {
@@ -426,7 +427,8 @@ func TestRBACIsNarrow(t *testing.T) {
 	}
 }
 
-// TestWebhookConfiguration: names agree between the configuration, the Service, the Deployment's arguments and the rights.
+// TestWebhookConfiguration: names agree between the configuration, the Service, the Deployment's arguments and the
+// rights.
 func TestWebhookConfiguration(t *testing.T) {
 	objects := charttest.Render(t, "--set", "injector.exemptNamespaces={kube-system,monitoring}")
 	configuration := find[admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration",

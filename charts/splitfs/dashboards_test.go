@@ -108,7 +108,8 @@ func panels(t *testing.T, board *dashboard.Dashboard) map[string][]string {
 	return found
 }
 
-// scraped are the targets that an operator makes of the chart's PodMonitors: the label honorLabels and the node's name come from these.
+// scraped are the targets that an operator makes of the chart's PodMonitors: the label honorLabels and the node's name
+// come from these.
 func scraped(t *testing.T) []charttest.Target {
 	t.Helper()
 	exporters := map[string][]string{
@@ -138,8 +139,8 @@ func scraped(t *testing.T) []charttest.Target {
 	return targets
 }
 
-// TestDashboards: a real Prometheus that scrapes what the exporters print has data for each panel and each choice of each dashboard, and all
-// metrics that an alert looks at.
+// TestDashboards: a real Prometheus that scrapes what the exporters print has data for each panel and each choice of
+// each dashboard, and all metrics that an alert looks at.
 func TestDashboards(t *testing.T) {
 	boards := boards(t)
 	if len(boards) != 4 {

@@ -72,7 +72,8 @@ func sameNames(one, other []string) bool {
 	return len(one) > 0 && slices.Equal(slices.Compact(one), slices.Compact(other))
 }
 
-// TestVolumeTest: the pod of `helm test` is one that every namespace accepts, outside of the release's, with a claim of the strongest class.
+// TestVolumeTest: the pod of `helm test` is one that every namespace accepts, outside of the release's, with a claim of
+// the strongest class.
 func TestVolumeTest(t *testing.T) {
 	const name = "splitfs-test-volume"
 	for set, class := range map[string]string{
@@ -104,7 +105,8 @@ func TestVolumeTest(t *testing.T) {
 	}
 }
 
-// TestPackage: what is for the tests of the chart is not in its package, and what a reader of a chart repository wants is.
+// TestPackage: what is for the tests of the chart is not in its package, and what a reader of a chart repository wants
+// is.
 func TestPackage(t *testing.T) {
 	dir := t.TempDir()
 	helm := exec.CommandContext(t.Context(), charttest.Helm(t), "package", ".", "--destination", dir, "--version", "1.2.3")

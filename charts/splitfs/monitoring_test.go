@@ -137,7 +137,8 @@ func hasPort(pod *corev1.PodTemplateSpec, name string) bool {
 	return false
 }
 
-// TestRunbooks: each alert has a page with the sections that a page has, and each page an alert; the annotation leads there.
+// TestRunbooks: each alert has a page with the sections that a page has, and each page an alert; the annotation leads
+// there.
 func TestRunbooks(t *testing.T) {
 	dir := filepath.Join(charttest.Root(t), "docs", "runbooks")
 	rules := func(set ...string) map[string]string {

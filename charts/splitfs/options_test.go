@@ -128,7 +128,8 @@ func TestLibraryDelivery(t *testing.T) {
 	}
 }
 
-// TestNodesRequireTheLibrary: nodes refuse what webhook and policy refuse, with the same exceptions, and may look at what they need for it.
+// TestNodesRequireTheLibrary: nodes refuse what webhook and policy refuse, with the same exceptions, and may look at
+// what they need for it.
 func TestNodesRequireTheLibrary(t *testing.T) {
 	for policy, required := range map[string]bool{"Fail": true, "Ignore": false} {
 		objects := charttest.Render(t, "--set", "injector.failurePolicy="+policy,
@@ -188,7 +189,8 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestModule: what brings a module to a node fits together, changes nothing outside the driver's directory, and is absent by default.
+// TestModule: what brings a module to a node fits together, changes nothing outside the driver's directory, and is
+// absent by default.
 func TestModule(t *testing.T) {
 	pod := func(name string) *corev1.PodSpec {
 		return &find[appsv1.DaemonSet](t, charttest.Render(t, variants[name]...), "DaemonSet",

@@ -44,8 +44,9 @@ func TestNodeRestriction(t *testing.T) {
 	}
 }
 
-// TestNodeServiceWritesItsOwn: on a real API server a node service may make, change and remove the objects of its own node and volumes,
-// and none of another's; one whose token names no node may write nothing; and all others are not touched by the policy.
+// TestNodeServiceWritesItsOwn: on a real API server a node service may make, change and remove the objects of its own
+// node and volumes, and none of another's; one whose token names no node may write nothing; and all others are not
+// touched by the policy.
 func TestNodeServiceWritesItsOwn(t *testing.T) {
 	config, admin := startWith(t,
 		"CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy",
@@ -155,8 +156,8 @@ func impersonate(t *testing.T, config *rest.Config, account string, extra map[st
 	return charttest.NewClient(t, config)
 }
 
-// TestProvisionerWritesItsOwn: a provisioner makes, changes and removes the volumes and capacities of its own node, and of claims that wait
-// for a volume there it changes nothing that was asked for.
+// TestProvisionerWritesItsOwn: a provisioner makes, changes and removes the volumes and capacities of its own node, and
+// of claims that wait for a volume there it changes nothing that was asked for.
 func TestProvisionerWritesItsOwn(t *testing.T) {
 	config, admin := startWith(t,
 		"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy",

@@ -11,7 +11,8 @@ import (
 	"splitfs.io/splitfs/charts/charttest"
 )
 
-// TestSchemas: every object, for several values, is one by Kubernetes' own schemas, in which an unknown field is an error.
+// TestSchemas: every object, for several values, is one by Kubernetes' own schemas, in which an unknown field is an
+// error.
 func TestSchemas(t *testing.T) {
 	schemas := charttest.LoadSchemas(t)
 	for name, arguments := range variants {

@@ -14,8 +14,8 @@ import (
 	"splitfs.io/splitfs/charts/charttest"
 )
 
-// TestStorageClassPolicy: on a real API server a class of the driver that can never provide a volume is refused, with what to do; those of
-// others, and the chart's own, are not.
+// TestStorageClassPolicy: on a real API server a class of the driver that can never provide a volume is refused, with
+// what to do; those of others, and the chart's own, are not.
 func TestStorageClassPolicy(t *testing.T) {
 	env := charttest.StartAPIServer(t)
 	admin := charttest.NewClient(t, env.Config)

@@ -18,8 +18,8 @@ import (
 	"splitfs.io/splitfs/charts/charttest"
 )
 
-// TestInstallUpgradeUninstall runs Helm against a real API server. What the injector wrote into its Secret and into the webhook's
-// configuration must survive an upgrade: without it every pod with a claim would be refused.
+// TestInstallUpgradeUninstall runs Helm against a real API server. What the injector wrote into its Secret and into the
+// webhook's configuration must survive an upgrade: without it every pod with a claim would be refused.
 func TestInstallUpgradeUninstall(t *testing.T) {
 	helm := charttest.Helm(t)
 	env := charttest.StartAPIServer(t)

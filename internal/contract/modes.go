@@ -23,7 +23,8 @@ const (
 // Modes are all of them: each gives all that the ones before it give.
 var Modes = []Mode{Posix, Sync, Strict}
 
-// ParseMode accepts exactly the three names. Its error says what is wrong and what is allowed, and never repeats a long value.
+// ParseMode accepts exactly the three names. Its error says what is wrong and what is allowed, and never repeats a long
+// value.
 func ParseMode(s string) (Mode, error) {
 	if m := Mode(s); slices.Contains(Modes, m) {
 		return m, nil
@@ -89,8 +90,8 @@ func ParseUnserved(s string) (Unserved, error) {
 			"%s (their writes are synchronous) and %s", Quote(s), Refuse, Durable, Allow)
 }
 
-// maxQuoted bounds what of a user's value appears in a message: enough to recognise a typing error, too little to carry a payload
-// into logs and events.
+// maxQuoted bounds what of a user's value appears in a message: enough to recognise a typing error, too little to carry
+// a payload into logs and events.
 const maxQuoted = 32
 
 // Quote shows a value in a message when it is short and printable, and describes it otherwise.
@@ -107,7 +108,8 @@ func Quote(s string) string {
 // maxName is the longest name of an object in Kubernetes.
 const maxName = 253
 
-// Name shows the name of an object in a message. Admission comes before validation, so that a name can still be anything.
+// Name shows the name of an object in a message. Admission comes before validation, so that a name can still be
+// anything.
 func Name(s string) string {
 	if len(s) > maxName {
 		return fmt.Sprintf("with a name of %d bytes", len(s))

@@ -271,7 +271,8 @@ func TestDeadAgentsAreRestarted(t *testing.T) {
 	}
 }
 
-// TestNobodyNoticesADeath kills agents under programs that connect all the time: each is answered, by an agent that lives.
+// TestNobodyNoticesADeath kills agents under programs that connect all the time: each is answered, by an agent that
+// lives.
 func TestNobodyNoticesADeath(t *testing.T) {
 	w := newWorld(t)
 	s := w.supervisor(nil)
@@ -322,8 +323,8 @@ func TestProgramsAreLetGo(t *testing.T) {
 	}
 }
 
-// TestReplaced: with another program or other options an agent is replaced, and no program sees an error. One that does not get ready is
-// not kept.
+// TestReplaced: with another program or other options an agent is replaced, and no program sees an error. One that does
+// not get ready is not kept.
 func TestReplaced(t *testing.T) {
 	w := newWorld(t)
 	s := w.supervisor(func(c *Config) {
@@ -365,7 +366,8 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestShown: the socket is in the directories of those who have the volume, and in no others, whatever becomes of the agent.
+// TestShown: the socket is in the directories of those who have the volume, and in no others, whatever becomes of the
+// agent.
 func TestShown(t *testing.T) {
 	w := newWorld(t)
 	s := w.supervisor(nil)

@@ -238,8 +238,8 @@ func (w *worker) ready(ctx context.Context, v Volume) {
 	}
 }
 
-// expectAgent lets programs wait for the agent that is about to be started, but not for ever: without one for config.Hold they are let
-// go, and the name comes back when an agent is ready.
+// expectAgent lets programs wait for the agent that is about to be started, but not for ever: without one for
+// config.Hold they are let go, and the name comes back when an agent is ready.
 func (w *worker) expectAgent(ctx context.Context) {
 	w.nameMu.Lock()
 	defer w.nameMu.Unlock()

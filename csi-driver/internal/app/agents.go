@@ -55,8 +55,8 @@ func newAgentsCommand() *cobra.Command {
 	return cmd
 }
 
-// runAgents supervises agents until ctx is done. A supervisor that comes later, in the container of another version, takes them over; should
-// it end before this one, they come back.
+// runAgents supervises agents until ctx is done. A supervisor that comes later, in the container of another version,
+// takes them over; should it end before this one, they come back.
 func runAgents(ctx context.Context, o agentsOptions) error {
 	klog.FromContext(ctx).Info("Starting", "driver", contract.Driver, "version", driverinfo.Version, "socket", o.socket)
 	group, ctx := errgroup.WithContext(ctx)

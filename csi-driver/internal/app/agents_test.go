@@ -58,8 +58,9 @@ func agentOf(t *testing.T, dataDir, id string) agent.State {
 	return agent.State{}
 }
 
-// TestAgentsOutliveTheService: the node service ends and comes back, is replaced by one with another splitfs program, and the supervisor is
-// replaced: the agent of a volume in use is the same but where another program or supervisor came, and no call of kubelet's disturbs it.
+// TestAgentsOutliveTheService: the node service ends and comes back, is replaced by one with another splitfs program,
+// and the supervisor is replaced: the agent of a volume in use is the same but where another program or supervisor
+// came, and no call of kubelet's disturbs it.
 func TestAgentsOutliveTheService(t *testing.T) {
 	s := startNode(t, "", "")
 	s.stop()

@@ -156,7 +156,8 @@ func runController(ctx context.Context, o controllerOptions) error {
 	csiMetrics.WithAdditionalRegistry(registry)
 
 	grpcServer := server.NewGRPC(logger, csiMetrics)
-	// The view is no condition of Probe: csi-resizer would wait for an API server that it needs itself. /readyz asks for it.
+	// The view is no condition of Probe: csi-resizer would wait for an API server that it needs itself. /readyz asks for
+	// it.
 	csi.RegisterIdentityServer(grpcServer, driver.Identity{Check: func(context.Context) error { return nil }})
 	csi.RegisterControllerServer(grpcServer, central.NewController(view, client))
 

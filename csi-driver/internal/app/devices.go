@@ -118,7 +118,8 @@ func (o *deviceOptions) tellOthers(ctx context.Context, nodeName string, recorde
 	}
 }
 
-// tellPMEMCSI tells the node's readers that volumes of pmem-csi are there: nobody else looks after them any more, and they take space.
+// tellPMEMCSI tells the node's readers that volumes of pmem-csi are there: nobody else looks after them any more, and
+// they take space.
 func tellPMEMCSI(ctx context.Context, tool *nvdimm.Tool, nodeName string, recorder events.Recorder) {
 	inventory, err := tool.List(ctx)
 	if err != nil {

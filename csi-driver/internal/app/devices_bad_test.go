@@ -17,8 +17,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
-// TestRealDevicesBad makes the kernel believe that a block of a file is bad, as it does after a machine check, until its next boot: that is
-// the volume's health, reading the file fails, and everything else goes on.
+// TestRealDevicesBad makes the kernel believe that a block of a file is bad, as it does after a machine check, until
+// its next boot: that is the volume's health, reading the file fails, and everything else goes on.
 func TestRealDevicesBad(t *testing.T) {
 	for _, d := range realDevices(t) {
 		t.Run(d.device, func(t *testing.T) { realBad(t, d) })

@@ -12,8 +12,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestRealDevicesClaimed meets namespaces that are claimed and have no driver: one whose making was interrupted just then, which holds its space
-// and keeps others from being made, and one that has data and lost its driver.
+// TestRealDevicesClaimed meets namespaces that are claimed and have no driver: one whose making was interrupted just
+// then, which holds its space and keeps others from being made, and one that has data and lost its driver.
 func TestRealDevicesClaimed(t *testing.T) {
 	for _, d := range realDevices(t) {
 		if d.device == volume.DeviceNamespace {

@@ -27,8 +27,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// The tests of this file change the persistent memory of the machine they run on. csi-driver/test/vm-devices runs them in a virtual
-// machine, and says by the environment what they may use.
+// The tests of this file change the persistent memory of the machine they run on. csi-driver/test/vm-devices runs them
+// in a virtual machine, and says by the environment what they may use.
 const (
 	envRegions = "SPLITFS_TEST_REGIONS" // device=region of each kind, comma separated
 	envDir     = "SPLITFS_TEST_DIR"     // survives the machine's reboot
@@ -101,8 +101,8 @@ func (s *service) createReal(d realDevice, name string, bytes int64) (volumeOnNo
 
 const realSize = 192 * volume.MiB
 
-// TestRealDevices takes a volume of each kind through its life, on real persistent memory, every call twice, and leaves one for the
-// next boot.
+// TestRealDevices takes a volume of each kind through its life, on real persistent memory, every call twice, and leaves
+// one for the next boot.
 func TestRealDevices(t *testing.T) {
 	for _, d := range realDevices(t) {
 		t.Run(d.device, func(t *testing.T) { realLife(t, d) })
@@ -177,8 +177,8 @@ func TestRealDevicesKept(t *testing.T) {
 	}
 }
 
-// eraseReal looks at what a deleted volume leaves in the memory, through the next device that is made there: everything, unless its class
-// says that it is to be overwritten.
+// eraseReal looks at what a deleted volume leaves in the memory, through the next device that is made there:
+// everything, unless its class says that it is to be overwritten.
 func eraseReal(t *testing.T, s *service, d realDevice, manager device.Manager) {
 	t.Helper()
 	ctx := context.Background()
@@ -216,7 +216,8 @@ func eraseReal(t *testing.T, s *service, d realDevice, manager device.Manager) {
 	}
 }
 
-// countInDevice says how often a device holds the text, reading a piece at a time: the machine has less memory than the device needs.
+// countInDevice says how often a device holds the text, reading a piece at a time: the machine has less memory than the
+// device needs.
 func countInDevice(path string, text []byte) (int, error) {
 	device, err := os.Open(path)
 	if err != nil {
@@ -298,7 +299,8 @@ func expandReal(t *testing.T, s *service, d realDevice, v volumeOnNode) {
 	checkRealDAX(t, v)
 }
 
-// checkRealDAX runs the program that counts huge page faults, on what a pod sees and on the volume's pool, which is in whole 2 MiB.
+// checkRealDAX runs the program that counts huge page faults, on what a pod sees and on the volume's pool, which is in
+// whole 2 MiB.
 func checkRealDAX(t *testing.T, v volumeOnNode) {
 	t.Helper()
 	source, err := exec.Command("findmnt", "--noheadings", "--output", "SOURCE", "--target", v.staging).Output()
@@ -372,8 +374,9 @@ func runDeviceCallIfAsked() {
 	os.Exit(0)
 }
 
-// TestRealDevicesKilled kills a process, and the programs it runs, while it makes or deletes a device, at moments spread over the time
-// that takes. Whatever is there then, another device can be made, the same call made again ends well, and nothing is left.
+// TestRealDevicesKilled kills a process, and the programs it runs, while it makes or deletes a device, at moments
+// spread over the time that takes. Whatever is there then, another device can be made, the same call made again ends
+// well, and nothing is left.
 func TestRealDevicesKilled(t *testing.T) {
 	for _, d := range realDevices(t) {
 		t.Run(d.device, func(t *testing.T) { realKills(t, d) })
@@ -432,7 +435,8 @@ func realKills(t *testing.T, d realDevice) {
 	}
 }
 
-// killDuring runs a call in a process group of its own and kills all of it after delay; false when it had ended by itself before.
+// killDuring runs a call in a process group of its own and kills all of it after delay; false when it had ended by
+// itself before.
 func killDuring(t *testing.T, call string, delay time.Duration) bool {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=none")

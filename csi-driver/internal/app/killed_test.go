@@ -22,13 +22,15 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/splitfstest"
 )
 
-// everyStep makes TestKilled kill at every step, for each file system; without it a sample is taken that fits a unit test.
+// everyStep makes TestKilled kill at every step, for each file system; without it a sample is taken that fits a unit
+// test.
 const everyStep = "SPLITFS_KILL_EVERY_STEP"
 
-// TestKilled kills `splitfs-csi node`, a real process, with all its children, just before each call by which a volume's life changes the
-// machine: from CreateVolume to DeleteVolume. A new process then gets the interrupted call again, as kubelet and the sidecars repeat
-// it, or is asked at once to undo everything. What is deleted is erased too, but for ext4. Either way the volume's life ends as it would have, its data is there as long as it
-// should be, and nothing is left: no mount, loop device, process, backing file or state.
+// TestKilled kills `splitfs-csi node`, a real process, with all its children, just before each call by which a volume's
+// life changes the machine: from CreateVolume to DeleteVolume. A new process then gets the interrupted call again, as
+// kubelet and the sidecars repeat it, or is asked at once to undo everything. What is deleted is erased too, but for
+// ext4. Either way the volume's life ends as it would have, its data is there as long as it should be, and nothing is
+// left: no mount, loop device, process, backing file or state.
 func TestKilled(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: attaches loop devices and mounts file systems")

@@ -27,8 +27,8 @@ func readerCapability() *csi.VolumeCapability {
 	return c
 }
 
-// TestLibraryClaim: a claim of the library's class is the library, read-only, from its creation to its end and over a restart of the
-// service; it takes neither space nor state, and each call can be repeated.
+// TestLibraryClaim: a claim of the library's class is the library, read-only, from its creation to its end and over a
+// restart of the service; it takes neither space nor state, and each call can be repeated.
 func TestLibraryClaim(t *testing.T) {
 	s := startNode(t, "", "")
 	staging, target := filepath.Join(s.dir, "staging"), filepath.Join(s.dir, "target")

@@ -45,7 +45,8 @@ type service struct {
 	stop    func()
 }
 
-// startNode starts the service with real sockets, loop devices and mounts. binary is the splitfs program, "" for the test double.
+// startNode starts the service with real sockets, loop devices and mounts. binary is the splitfs program, "" for the
+// test double.
 func startNode(t *testing.T, binary, library string) *service {
 	t.Helper()
 	return startNodeWith(t, binary, library, 4*volume.GiB)

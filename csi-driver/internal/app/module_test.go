@@ -33,8 +33,8 @@ func thisKernel() module.State {
 	return module.NoModuleForKernel
 }
 
-// TestServiceWithoutModule: a node that was told to use the module and has none for its kernel serves volumes, ext4 ones too, and
-// says in its metrics what it uses.
+// TestServiceWithoutModule: a node that was told to use the module and has none for its kernel serves volumes, ext4
+// ones too, and says in its metrics what it uses.
 func TestServiceWithoutModule(t *testing.T) {
 	s := startNode(t, "", "")
 	metric := func(want ...string) {

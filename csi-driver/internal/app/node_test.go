@@ -234,7 +234,8 @@ func TestMetrics(t *testing.T) {
 	s.must(s.unpublish(v.id, v.target), s.unstage(v), s.delete(v))
 }
 
-// checkKnown: every metric of ours that a running service prints is among the samples that dashboards and alerts are tried on.
+// checkKnown: every metric of ours that a running service prints is among the samples that dashboards and alerts are
+// tried on.
 func checkKnown(t *testing.T, body string) {
 	t.Helper()
 	var samples strings.Builder

@@ -18,8 +18,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestRealPool: volumes of classes with pools of different sizes on one node, each with its own: from the beginning, after its agent
-// died, and after the node service came back with another size for volumes that say nothing.
+// TestRealPool: volumes of classes with pools of different sizes on one node, each with its own: from the beginning,
+// after its agent died, and after the node service came back with another size for volumes that say nothing.
 func TestRealPool(t *testing.T) {
 	binary, library := realParts(t)
 	s := startNode(t, binary, library)
@@ -79,8 +79,8 @@ func TestRealPool(t *testing.T) {
 	}
 }
 
-// TestExpandBesideLargePool: a volume can grow on a node that has no room for another one of its class, with a pool of its own; and by as
-// much as the node offers, which is what the controller goes by.
+// TestExpandBesideLargePool: a volume can grow on a node that has no room for another one of its class, with a pool of
+// its own; and by as much as the node offers, which is what the controller goes by.
 func TestExpandBesideLargePool(t *testing.T) {
 	for _, fsType := range []string{volume.XFS, volume.Ext4} {
 		t.Run(fsType, func(t *testing.T) {

@@ -25,8 +25,9 @@ func buildDir() string {
 	return "../../../build"
 }
 
-// TestRealSplitFS runs the service with the real splitfs program and library, when they are built: a program that uses the
-// preload library on a published volume, the agent killed while the volume is in use, and a service that is started again.
+// TestRealSplitFS runs the service with the real splitfs program and library, when they are built: a program that uses
+// the preload library on a published volume, the agent killed while the volume is in use, and a service that is started
+// again.
 func TestRealSplitFS(t *testing.T) {
 	binary, library := realParts(t)
 	s := startNode(t, binary, library)
@@ -51,7 +52,8 @@ func realParts(t *testing.T) (binary, library string) {
 	return paths[0], paths[1]
 }
 
-// appendBlocks is a program that appends so many blocks to a file. Not dd: the library leaves standard output to the kernel.
+// appendBlocks is a program that appends so many blocks to a file. Not dd: the library leaves standard output to the
+// kernel.
 const appendBlocks = `import os, sys
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 for _ in range(int(sys.argv[2])):
@@ -120,7 +122,8 @@ func commandWithLibrary(inject, mode, mountPath, program string, args ...string)
 	return cmd
 }
 
-// runWithLibrary runs a program that commandWithLibrary describes, and fails the test when it fails or prints something.
+// runWithLibrary runs a program that commandWithLibrary describes, and fails the test when it fails or prints
+// something.
 func runWithLibrary(t *testing.T, inject, mode, mountPath, program string, args ...string) {
 	t.Helper()
 	if out, err := commandWithLibrary(inject, mode, mountPath, program, args...).CombinedOutput(); err != nil ||

@@ -14,7 +14,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// explainedSkips are the parts of csi-sanity that do not apply, by the message they are skipped with. Any other skip fails the test.
+// explainedSkips are the parts of csi-sanity that do not apply, by the message they are skipped with. Any other skip
+// fails the test.
 var explainedSkips = map[string]string{
 	"ListVolumes not supported": "a node knows only its own volumes; the PersistentVolumes are the list of all",
 

@@ -26,8 +26,8 @@ for round in (0, 100):
 print("done", flush=True)
 time.sleep(1000)`
 
-// TestRealSnapshot: what a living program has written in strict mode, and what is only in its log yet, is in a snapshot of its volume,
-// wherever and whenever that is used.
+// TestRealSnapshot: what a living program has written in strict mode, and what is only in its log yet, is in a snapshot
+// of its volume, wherever and whenever that is used.
 func TestRealSnapshot(t *testing.T) {
 	binary, library := realParts(t)
 	s := startNode(t, binary, library)
@@ -37,7 +37,8 @@ func TestRealSnapshot(t *testing.T) {
 	realSnapshot(t, s, "xfs", map[string]string{"mode": "strict"})
 }
 
-// TestRealDevicesCopied does the same on persistent memory, where the copies are mapped directly, and leaves it as it was.
+// TestRealDevicesCopied does the same on persistent memory, where the copies are mapped directly, and leaves it as it
+// was.
 func TestRealDevicesCopied(t *testing.T) {
 	for _, d := range realDevices(t) {
 		t.Run(d.device, func(t *testing.T) {

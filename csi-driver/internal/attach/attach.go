@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package attach looks, after pods have started, which of their processes have loaded the library and which have not, and says why.
-// Admission can only prepare a container: whether the dynamic linker of its program takes the library is seen in the process.
+// Package attach looks, after pods have started, which of their processes have loaded the library and which have not,
+// and says why. Admission can only prepare a container: whether the dynamic linker of its program takes the library is
+// seen in the process.
 package attach
 
 import (
@@ -122,8 +123,8 @@ func (v *Verifier) Run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// Scan looks at all processes once. Only a process that an earlier scan saw is reported: one that is just starting has not
-// loaded anything, and one that is gone in a moment is not worth an event.
+// Scan looks at all processes once. Only a process that an earlier scan saw is reported: one that is just starting has
+// not loaded anything, and one that is gone in a moment is not worth an event.
 func (v *Verifier) Scan(ctx context.Context) ([]Finding, error) {
 	volumes, err := v.config.Source.Published()
 	if err != nil {
@@ -158,8 +159,8 @@ func (v *Verifier) Scan(ctx context.Context) ([]Finding, error) {
 	return findings, errors.Join(err, imageErr)
 }
 
-// Look looks at all processes once, also at those that are just starting, and reports nothing to anybody. It may be called while a scan
-// runs. With an error it returns what could be seen.
+// Look looks at all processes once, also at those that are just starting, and reports nothing to anybody. It may be
+// called while a scan runs. With an error it returns what could be seen.
 func (v *Verifier) Look() ([]Finding, error) {
 	volumes, err := v.config.Source.Published()
 	if err != nil {

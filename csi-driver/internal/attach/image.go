@@ -18,8 +18,9 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// A variable of a pod replaces the one of its image, and admission cannot see the image. So an image that preloads something by its
-// own LD_PRELOAD, an allocator for example, loses that when the pod is injected. It is seen here, where the image is.
+// A variable of a pod replaces the one of its image, and admission cannot see the image. So an image that preloads
+// something by its own LD_PRELOAD, an allocator for example, loses that when the pod is injected. It is seen here,
+// where the image is.
 
 // Images knows what the image of a container sets in its environment, as NAME=VALUE.
 type Images interface {
@@ -28,8 +29,8 @@ type Images interface {
 
 var containerID = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// comparePreload tells a pod, once for each container, of what its image preloads and a process with our library does not have. It
-// says whether the image could be looked at.
+// comparePreload tells a pod, once for each container, of what its image preloads and a process with our library does
+// not have. It says whether the image could be looked at.
 func (v *Verifier) comparePreload(ctx context.Context, pod volume.Pod, id, container string, p *process) error {
 	if v.config.Images == nil || !containerID.MatchString(id) || v.compared[id] {
 		return nil

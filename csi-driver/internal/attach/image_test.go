@@ -22,8 +22,8 @@ func (i *images) ImageEnv(_ context.Context, container string) ([]string, error)
 	return i.env[container], i.err
 }
 
-// TestImagePreload: a pod is told, once, what its image preloads and its processes do not have any more. A runtime that does not answer
-// is asked again with the next look, and once in each.
+// TestImagePreload: a pod is told, once, what its image preloads and its processes do not have any more. A runtime that
+// does not answer is asked again with the next look, and once in each.
 func TestImagePreload(t *testing.T) {
 	n, vol := newNode(t)
 	program := n.compile(filepath.Join(n.dir, "program"), waits)

@@ -180,7 +180,8 @@ func (c mountCache) of(p *process, library string) (*view, error) {
 	return seen, nil
 }
 
-// look judges a process for each of its pod's volumes that its container has mounted. A process that ends meanwhile has no findings.
+// look judges a process for each of its pod's volumes that its container has mounted. A process that ends meanwhile has
+// no findings.
 func (p *process) look(pod podVolumes, container string, mounts mountCache, library string) []Finding {
 	seen, err := mounts.of(p, library)
 	if err != nil {
@@ -295,8 +296,8 @@ func hasCapabilities(file *os.File) bool {
 // maxFiles bounds the look at a process with very many descriptors.
 const maxFiles = 65536
 
-// openDevices are the file systems on which the process has files open, or stands. The files themselves are not looked at: on FUSE, or
-// over the network, they may hang whoever asks for their attributes, and nobody could end him.
+// openDevices are the file systems on which the process has files open, or stands. The files themselves are not looked
+// at: on FUSE, or over the network, they may hang whoever asks for their attributes, and nobody could end him.
 func (p *process) openDevices(seen *view) map[uint64]bool {
 	devices := map[uint64]bool{}
 	if at := seen.under(filepath.Join(p.dir, "cwd")); at != nil {

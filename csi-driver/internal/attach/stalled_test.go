@@ -40,8 +40,8 @@ func (n *node) stalledFUSE(name string) string {
 	return dir
 }
 
-// TestStalledFiles: a process has a file of the volume open, and one on a file system that does not answer. The look at it ends, and finds
-// the first.
+// TestStalledFiles: a process has a file of the volume open, and one on a file system that does not answer. The look at
+// it ends, and finds the first.
 func TestStalledFiles(t *testing.T) {
 	n, vol := newNode(t)
 	stalled := n.stalledFUSE("stalled")

@@ -15,7 +15,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
 )
 
-// startAPIServer returns a real API server with the objects of these kinds that the chart has, and an administrator's client.
+// startAPIServer returns a real API server with the objects of these kinds that the chart has, and an administrator's
+// client.
 func startAPIServer(t *testing.T, kinds ...string) (*rest.Config, client.Client) {
 	t.Helper()
 	env := charttest.StartAPIServer(t)

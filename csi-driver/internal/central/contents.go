@@ -35,15 +35,15 @@ var (
 	contentKind = contentResource.GroupVersion().WithKind("VolumeSnapshotContent")
 )
 
-// managedBy is the label by which csi-snapshotter, one on each node, knows the contents that are its own. The snapshot controller puts it on
-// those it makes.
+// managedBy is the label by which csi-snapshotter, one on each node, knows the contents that are its own. The snapshot
+// controller puts it on those it makes.
 const managedBy = "snapshot.storage.kubernetes.io/managed-by"
 
 // contentsRetry is how often what could not be labelled is looked at again.
 const contentsRetry = time.Minute
 
-// Contents labels VolumeSnapshotContents that were made by hand with the node that has their snapshot: without, no csi-snapshotter serves
-// them. A label that is there stays as it is.
+// Contents labels VolumeSnapshotContents that were made by hand with the node that has their snapshot: without, no
+// csi-snapshotter serves them. A label that is there stays as it is.
 type Contents struct {
 	client   dynamic.Interface
 	informer cache.SharedIndexInformer

@@ -64,8 +64,9 @@ func snapshotContent(name, driver, handle, label string) *unstructured.Unstructu
 	return object
 }
 
-// TestContents: with the chart's rights, on a real API server, contents that were made by hand get the label of their snapshot's node, also of
-// one that comes later; all others stay as they are, and of those that have no node it is told.
+// TestContents: with the chart's rights, on a real API server, contents that were made by hand get the label of their
+// snapshot's node, also of one that comes later; all others stay as they are, and of those that have no node it is
+// told.
 func TestContents(t *testing.T) {
 	env := charttest.StartAPIServer(t)
 	admin := charttest.NewClient(t, env.Config)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package central is what the cluster needs once: the endpoint for csi-resizer, and an eye on volumes whose node is gone.
+// Package central is what the cluster needs once: the endpoint for csi-resizer, and an eye on volumes whose node is
+// gone.
 package central
 
 import (
@@ -70,7 +71,8 @@ func ours(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == contract.Driver
 }
 
-// isLibrary says whether a PersistentVolume of ours only shows a node's library to a pod: no data goes when that node goes.
+// isLibrary says whether a PersistentVolume of ours only shows a node's library to a pod: no data goes when that node
+// goes.
 func isLibrary(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.CSI.VolumeAttributes[contract.VolumeKindAttribute] == contract.VolumeKindLibrary
 }
@@ -120,7 +122,8 @@ func nodeOf(pv *corev1.PersistentVolume) string {
 	return ""
 }
 
-// available returns how much the volumes of a StorageClass can still grow on a node; known is false when nobody has published it.
+// available returns how much the volumes of a StorageClass can still grow on a node; known is false when nobody has
+// published it.
 func (v *View) available(className, nodeName string) (bytes int64, known bool, err error) {
 	list, err := v.capacities.List(labels.Everything())
 	if err != nil {
@@ -164,8 +167,9 @@ func (*Controller) ControllerGetCapabilities(context.Context,
 	), nil
 }
 
-// ControllerExpandVolume implements csi.ControllerServer. The node grows the volume, in use; here only what can be known from
-// afar is checked, so that a request that cannot be met fails on the claim, where its user looks, and before anything changed.
+// ControllerExpandVolume implements csi.ControllerServer. The node grows the volume, in use; here only what can be
+// known from afar is checked, so that a request that cannot be met fails on the claim, where its user looks, and before
+// anything changed.
 func (c *Controller) ControllerExpandVolume(ctx context.Context,
 	req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	size, err := c.checkExpand(ctx, req)

@@ -23,7 +23,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// Labels puts on Nodes what their SplitFSNodes say of their memory, for selectors of pods. The node services may not write Nodes.
+// Labels puts on Nodes what their SplitFSNodes say of their memory, for selectors of pods. The node services may not
+// write Nodes.
 type Labels struct {
 	client  kubernetes.Interface
 	view    *View

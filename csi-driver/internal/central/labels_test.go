@@ -23,8 +23,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// TestLabels: with the chart's rights, on a real API server, a Node has the labels that its SplitFSNode stands for, and loses them with it;
-// its other labels stay, and the controller's rights are not enough to change them.
+// TestLabels: with the chart's rights, on a real API server, a Node has the labels that its SplitFSNode stands for, and
+// loses them with it; its other labels stay, and the controller's rights are not enough to change them.
 func TestLabels(t *testing.T) {
 	server, admin := startAPIServer(t, "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding",
 		"Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")

@@ -19,13 +19,13 @@ import (
 
 const (
 	answerPoll = 100 * time.Millisecond
-	// answerTimeout is how long a call waits for the volume's node. It is shorter than csi-resizer waits, so that the claim's event
-	// says who is waited for; the next call goes on waiting.
+	// answerTimeout is how long a call waits for the volume's node. It is shorter than csi-resizer waits, so that the
+	// claim's event says who is waited for; the next call goes on waiting.
 	answerTimeout = 20 * time.Second
 )
 
-// ControllerModifyVolume implements csi.ControllerServer. The volume's node makes the change; when this returns it is in the volume's
-// state there, and on the PersistentVolume for the injector.
+// ControllerModifyVolume implements csi.ControllerServer. The volume's node makes the change; when this returns it is
+// in the volume's state there, and on the PersistentVolume for the injector.
 func (c *Controller) ControllerModifyVolume(ctx context.Context,
 	req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
 	if err := c.modify(ctx, req); err != nil {
@@ -75,8 +75,9 @@ func (c *Controller) modify(ctx context.Context, req *csi.ControllerModifyVolume
 	return fmt.Errorf("%w: node %s refused: %s", volume.ErrInvalid, nodeName, answer.Refused)
 }
 
-// ask returns the node's answer to a request, which it makes unless it has been made. What is seen of the PersistentVolume may be old: a
-// request that seems to be there can be one that was refused and is about to be forgotten, so it is looked for until it is answered.
+// ask returns the node's answer to a request, which it makes unless it has been made. What is seen of the
+// PersistentVolume may be old: a request that seems to be there can be one that was refused and is about to be
+// forgotten, so it is looked for until it is answered.
 func (c *Controller) ask(ctx context.Context, pvName, nodeName string,
 	changes volume.Changes) (answer modify.Answer, err error) {
 	made := false

@@ -19,8 +19,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/events"
 )
 
-// Orphans reports volumes whose node is gone. It removes nothing: a Node object can be deleted by mistake, or to be registered
-// again, and the data is then still there.
+// Orphans reports volumes whose node is gone. It removes nothing: a Node object can be deleted by mistake, or to be
+// registered again, and the data is then still there.
 type Orphans struct {
 	view     *View
 	recorder record.EventRecorder

@@ -28,10 +28,11 @@ import (
 )
 
 const (
-	// recreateAfter is how long a pod waits for a volume that its node refuses it. A pod that is made anew and is no better waits twice as
-	// long as the one before it.
+	// recreateAfter is how long a pod waits for a volume that its node refuses it. A pod that is made anew and is no
+	// better waits twice as long as the one before it.
 	recreateAfter = time.Minute
-	// recreateMost is how often the pods of one controller are made anew: a controller whose pods never get the library keeps the last one.
+	// recreateMost is how often the pods of one controller are made anew: a controller whose pods never get the library
+	// keeps the last one.
 	recreateMost = 5
 	// recreateForget is how long ago the last time was that counts.
 	recreateForget = 6 * time.Hour
@@ -39,8 +40,8 @@ const (
 	recreateAtOnce = 10
 )
 
-// Recreate evicts pods that their nodes refuse a volume, because they were created while no injector answered. Their controllers create them
-// anew, through the injector. A pod without a controller is left alone: nobody would.
+// Recreate evicts pods that their nodes refuse a volume, because they were created while no injector answered. Their
+// controllers create them anew, through the injector. A pod without a controller is left alone: nobody would.
 type Recreate struct {
 	client   kubernetes.Interface
 	view     *View
@@ -138,7 +139,8 @@ func (r *Recreate) claims() (map[types.NamespacedName]*corev1.PersistentVolume, 
 	return claims, nil
 }
 
-// due says whether a pod has waited on its node for so long that it may be evicted, and its controller has not been through this too often.
+// due says whether a pod has waited on its node for so long that it may be evicted, and its controller has not been
+// through this too often.
 func (r *Recreate) due(pod *corev1.Pod, now time.Time) bool {
 	controller := metav1.GetControllerOf(pod)
 	if controller == nil || pod.Spec.NodeName == "" || pod.Status.Phase != corev1.PodPending ||

@@ -98,7 +98,8 @@ func TestRecreate(t *testing.T) {
 	}
 }
 
-// TestRecreateIsBounded: pods that never get the library are made anew ever less often, and then no more; another controller's are.
+// TestRecreateIsBounded: pods that never get the library are made anew ever less often, and then no more; another
+// controller's are.
 func TestRecreateIsBounded(t *testing.T) {
 	strict := persistentVolume("a", "n1")
 	strict.Spec.CSI.VolumeAttributes = map[string]string{"mode": "strict"}

@@ -23,7 +23,8 @@ import (
 // reasonSilent is the reason of a condition that nobody can know.
 const reasonSilent = "NoHeartbeat"
 
-// Silent marks the SplitFSNodes of node services that are not heard of any more: what such an object says of its node is old.
+// Silent marks the SplitFSNodes of node services that are not heard of any more: what such an object says of its node
+// is old.
 type Silent struct {
 	client  dynamic.Interface
 	objects *NodeObjects
@@ -32,7 +33,8 @@ type Silent struct {
 	gauge   prometheus.Gauge
 }
 
-// NewSilent returns a Silent that goes by these objects, which somebody runs, and marks a node after it has not been heard of for so long.
+// NewSilent returns a Silent that goes by these objects, which somebody runs, and marks a node after it has not been
+// heard of for so long.
 func NewSilent(client dynamic.Interface, objects *NodeObjects, after time.Duration, clk clock.PassiveClock) *Silent {
 	return &Silent{
 		client: client, objects: objects, after: after, clock: clk,

@@ -18,7 +18,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
 )
 
-// TestSilent: with the chart's rights, on a real API server, a node that is not heard of is marked, and its next word counts again.
+// TestSilent: with the chart's rights, on a real API server, a node that is not heard of is marked, and its next word
+// counts again.
 func TestSilent(t *testing.T) {
 	server, admin := startAPIServer(t, "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 	now := time.Now().Truncate(time.Second)

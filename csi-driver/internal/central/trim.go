@@ -12,8 +12,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// keepNeeded drops from an object what the controller never reads before it is kept: there may be thousands of nodes and tens of
-// thousands of volumes, most of them of other drivers.
+// keepNeeded drops from an object what the controller never reads before it is kept: there may be thousands of nodes
+// and tens of thousands of volumes, most of them of other drivers.
 func keepNeeded(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.PersistentVolume:

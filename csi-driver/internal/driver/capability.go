@@ -59,8 +59,8 @@ func parseCapability(c *csi.VolumeCapability) (capability, error) {
 	return out, nil
 }
 
-// parseCapabilities returns what all capabilities agree on: access type, file system type ("" when none names one) and whether
-// only readers are meant; and the mount options of all of them.
+// parseCapabilities returns what all capabilities agree on: access type, file system type ("" when none names one) and
+// whether only readers are meant; and the mount options of all of them.
 func parseCapabilities(list []*csi.VolumeCapability) (capability, error) {
 	var all capability
 	if len(list) == 0 {
@@ -89,8 +89,8 @@ func parseCapabilities(list []*csi.VolumeCapability) (capability, error) {
 	return all, nil
 }
 
-// chooseFSType merges what the capabilities and the StorageClass say; XFS when neither says anything. A raw block volume has none,
-// whatever the class says: one class serves both kinds of claims.
+// chooseFSType merges what the capabilities and the StorageClass say; XFS when neither says anything. A raw block
+// volume has none, whatever the class says: one class serves both kinds of claims.
 func chooseFSType(c capability, parameter string) (string, error) {
 	switch {
 	case c.block:

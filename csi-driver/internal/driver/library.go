@@ -13,12 +13,13 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// A pod gets the library by an inline volume, or, where the cluster forbids those, by a generic ephemeral volume of a StorageClass
-// with splitfs.io/kind: library. The PersistentVolume of the second is a promise to show the node's library and nothing else: no
-// device, no state, no capacity. So every call for it answers from the request alone, also after the node service was restarted.
+// A pod gets the library by an inline volume, or, where the cluster forbids those, by a generic ephemeral volume of a
+// StorageClass with splitfs.io/kind: library. The PersistentVolume of the second is a promise to show the node's
+// library and nothing else: no device, no state, no capacity. So every call for it answers from the request alone, also
+// after the node service was restarted.
 
-// libraryRoom is the capacity that such a class is said to have, so that the scheduler, which compares it with the claim's size,
-// never holds a pod back.
+// libraryRoom is the capacity that such a class is said to have, so that the scheduler, which compares it with the
+// claim's size, never holds a pod back.
 const libraryRoom = volume.GiB
 
 // createLibrary answers for a claim of such a class.
@@ -68,7 +69,8 @@ func libraryCapacity() *csi.GetCapacityResponse {
 	}
 }
 
-// publishLibrary shows the library at a target. An inline volume is read-only by its own flag, a claim by its access mode.
+// publishLibrary shows the library at a target. An inline volume is read-only by its own flag, a claim by its access
+// mode.
 func (s *Node) publishLibrary(ctx context.Context, req *csi.NodePublishVolumeRequest, c capability,
 	attributes volume.Attributes) error {
 	if !attributes.Ephemeral {

@@ -18,8 +18,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// snapshotKeys are what csi-snapshotter adds to the parameters of a VolumeSnapshotClass (--extra-create-metadata). The class has none
-// of its own.
+// snapshotKeys are what csi-snapshotter adds to the parameters of a VolumeSnapshotClass (--extra-create-metadata). The
+// class has none of its own.
 var snapshotKeys = []string{
 	"csi.storage.k8s.io/volumesnapshot/name", "csi.storage.k8s.io/volumesnapshot/namespace",
 	"csi.storage.k8s.io/volumesnapshotcontent/name",
@@ -104,8 +104,8 @@ func (c *Controller) CreateSnapshot(ctx context.Context,
 	if ended && made != nil {
 		return &csi.CreateSnapshotResponse{Snapshot: snapshotOf(made)}, nil
 	}
-	// The work goes on, or another call began it. Until it is cut the snapshot is of no moment yet, and whoever stopped an application for
-	// it has to wait.
+	// The work goes on, or another call began it. Until it is cut the snapshot is of no moment yet, and whoever stopped an
+	// application for it has to wait.
 	rec := c.node.Working(id)
 	if rec == nil || rec.Phase != volume.PhaseReady && !rec.Cut {
 		return nil, StatusOf(stillAtWork(c.node, id))

@@ -21,7 +21,8 @@ var _ device.Eraser = (*Manager)(nil)
 // eraseStep is how much is erased between two looks at the context, and what is written to disk at once.
 const eraseStep = 64 * volume.MiB
 
-// inPlace are file systems that write over a file's blocks where they are. Others (btrfs) write elsewhere and leave the old ones.
+// inPlace are file systems that write over a file's blocks where they are. Others (btrfs) write elsewhere and leave the
+// old ones.
 var inPlace = map[int64]bool{unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.TMPFS_MAGIC: true}
 
 // CheckErase implements device.Eraser.
@@ -42,8 +43,8 @@ func (m *Manager) CheckErase(how volume.Erase) error {
 	return nil
 }
 
-// Erase implements device.Eraser, on the backing file: a loop device makes of zeros that are written to all of it a call by which the file
-// system gives the file other blocks, or marks these as never written.
+// Erase implements device.Eraser, on the backing file: a loop device makes of zeros that are written to all of it a
+// call by which the file system gives the file other blocks, or marks these as never written.
 func (m *Manager) Erase(ctx context.Context, id string, how volume.Erase) error {
 	path := m.path(id)
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_CLOEXEC, 0)

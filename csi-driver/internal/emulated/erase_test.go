@@ -16,8 +16,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestOverwriteReachesTheBlocks looks below the file system that the backing files are on: what was stored is not there any more, also
-// where a file had shared its blocks; a file that is only removed leaves everything.
+// TestOverwriteReachesTheBlocks looks below the file system that the backing files are on: what was stored is not there
+// any more, also where a file had shared its blocks; a file that is only removed leaves everything.
 func TestOverwriteReachesTheBlocks(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: mounts a file system")
@@ -81,7 +81,8 @@ func TestOverwriteReachesTheBlocks(t *testing.T) {
 	}
 }
 
-// TestErase: a discarded file keeps its size, for its space is counted until it is gone; a caller that has gone is not worked for.
+// TestErase: a discarded file keeps its size, for its space is counted until it is gone; a caller that has gone is not
+// worked for.
 func TestErase(t *testing.T) {
 	m := newManager(t, 100*volume.MiB)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -15,7 +15,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestDeviceSizeHoldsWhatItPromises formats devices (sparse files: nothing is stored) and measures what is left of them.
+// TestDeviceSizeHoldsWhatItPromises formats devices (sparse files: nothing is stored) and measures what is left of
+// them.
 func TestDeviceSizeHoldsWhatItPromises(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: attaches loop devices and mounts file systems")

@@ -10,8 +10,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// Mount options a StorageClass or a PersistentVolume may name. The list says what is known to keep every promise of a volume; an
-// option that is on no list is refused, because what it would do to them is not known.
+// Mount options a StorageClass or a PersistentVolume may name. The list says what is known to keep every promise of a
+// volume; an option that is on no list is refused, because what it would do to them is not known.
 var (
 	commonOptions = []string{
 		"rw", "defaults", "noatime", "relatime", "strictatime", "nodiratime", "lazytime", "nolazytime",
@@ -31,7 +31,8 @@ var (
 	ext4Keys = []string{"commit", "max_batch_time", "min_batch_time", "journal_ioprio"}
 )
 
-// onErrors keeps a damaged ext4 from being written to; what mkfs stores as the default is to go on. XFS shuts down by itself.
+// onErrors keeps a damaged ext4 from being written to; what mkfs stores as the default is to go on. XFS shuts down by
+// itself.
 const onErrors = "errors=remount-ro"
 
 // refused says of options that people do use what each would break.
@@ -52,8 +53,8 @@ var refused = map[string]string{
 	"nodax":                "volumes on persistent memory are always mapped directly",
 }
 
-// MountOptions checks the mount options that were asked for and returns those to mount with. With dax the file system is mounted
-// with direct access for every file; without it a request for that is refused, because it could not be met.
+// MountOptions checks the mount options that were asked for and returns those to mount with. With dax the file system
+// is mounted with direct access for every file; without it a request for that is refused, because it could not be met.
 func MountOptions(fsType string, asked []string, dax bool) ([]string, error) {
 	options, keys := append(slices.Clone(commonOptions), xfsOptions...), append(slices.Clone(commonKeys), xfsKeys...)
 	if fsType == volume.Ext4 {

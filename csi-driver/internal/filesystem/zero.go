@@ -14,8 +14,9 @@ import (
 // zeroStep is how much of a device is overwritten at once: so long it takes at most until an interrupted call ends.
 const zeroStep = 256 * volume.MiB
 
-// Zero writes zeros over a block device from a byte on and returns when they are on the medium. A device that is mounted, or that
-// somebody else holds, is refused. After each step it says how far it has come: up to there all is on the medium.
+// Zero writes zeros over a block device from a byte on and returns when they are on the medium. A device that is
+// mounted, or that somebody else holds, is refused. After each step it says how far it has come: up to there all is on
+// the medium.
 func Zero(ctx context.Context, device string, start int64, done func(at int64) error) error {
 	size, err := DeviceLength(device)
 	if err != nil {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inspect answers who of a node's pods is served by the library. It looks when it is asked, and changes nothing.
+// Package inspect answers who of a node's pods is served by the library. It looks when it is asked, and changes
+// nothing.
 package inspect
 
 import (
@@ -57,7 +58,8 @@ func New(volumes Volumes, processes Processes) *Inspector {
 	return &Inspector{volumes: volumes, processes: processes, now: time.Now}
 }
 
-// CheckEndpoint refuses an address that others than the pod itself could reach: what is said there of processes is not for everybody.
+// CheckEndpoint refuses an address that others than the pod itself could reach: what is said there of processes is not
+// for everybody.
 func CheckEndpoint(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -85,7 +85,8 @@ func bench(t *testing.T) *fakeNode {
 	}
 }
 
-// TestLook: processes of pods and those that have a lease are one list, each process once, and what cannot be seen is said.
+// TestLook: processes of pods and those that have a lease are one list, each process once, and what cannot be seen is
+// said.
 func TestLook(t *testing.T) {
 	server := httptest.NewServer(New(bench(t), bench(t)).Handler(http.NotFoundHandler()))
 	defer server.Close()

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loop attaches files to loop devices. Loop devices belong to the whole machine, also to containers and namespaces that
-// know nothing of us, so a device is found by the file behind it (file system and inode), never by a remembered number.
+// Package loop attaches files to loop devices. Loop devices belong to the whole machine, also to containers and
+// namespaces that know nothing of us, so a device is found by the file behind it (file system and inode), never by a
+// remembered number.
 package loop
 
 import (
@@ -25,7 +26,8 @@ const (
 
 	// Another user of loop devices can take the free device we were just told about.
 	attachAttempts = 32
-	// Detaching is asynchronous while somebody else holds the device; most (a scan by udev or blkid) do so for a moment only.
+	// Detaching is asynchronous while somebody else holds the device; most (a scan by udev or blkid) do so for a moment
+	// only.
 	detachTimeout = 3 * time.Second
 	detachPoll    = 20 * time.Millisecond
 )
@@ -150,9 +152,9 @@ func status(path string) (*unix.LoopInfo64, error) {
 	return info, nil
 }
 
-// Detach detaches file's loop device and waits a little until it is free. It is no error when there is none. A device that stays
-// in use, because another mount namespace got a copy of the mount, is left to the kernel, which was told to detach it as soon as its
-// last user is gone; an Attach before that finds it and goes on with it.
+// Detach detaches file's loop device and waits a little until it is free. It is no error when there is none. A device
+// that stays in use, because another mount namespace got a copy of the mount, is left to the kernel, which was told to
+// detach it as soon as its last user is gone; an Attach before that finds it and goes on with it.
 func Detach(ctx context.Context, file string) error {
 	deadline := time.Now().Add(detachTimeout)
 	for {

@@ -45,8 +45,8 @@ type group struct {
 	own bool
 }
 
-// groupName names a volume group after the namespace that it is on, not after the region, whose name may change at a boot. So a
-// group that an earlier namespace left in the same memory is never taken for this one's.
+// groupName names a volume group after the namespace that it is on, not after the region, whose name may change at a
+// boot. So a group that an earlier namespace left in the same memory is never taken for this one's.
 func groupName(ns nvdimm.Namespace) (string, error) {
 	if len(ns.UUID) < 8 {
 		return "", fmt.Errorf("namespace %s has no UUID", ns.Dev)
@@ -63,9 +63,9 @@ type unreadable struct {
 
 func (u unreadable) Unwrap() error { return u.error }
 
-// groups returns the volume groups of ours. With create only regions count that the operator gives to the driver, and groups that are
-// missing there are made. Without, all are looked at: an operator can take a region back, and what is there stays usable. Why a region
-// has none to offer is in problems; unreadable are those that could not be looked at.
+// groups returns the volume groups of ours. With create only regions count that the operator gives to the driver, and
+// groups that are missing there are made. Without, all are looked at: an operator can take a region back, and what is
+// there stays usable. Why a region has none to offer is in problems; unreadable are those that could not be looked at.
 func (m *Manager) groups(ctx context.Context, create bool) (found []group, problems nvdimm.Problems, err error) {
 	inventory, err := m.tool.List(ctx)
 	if err != nil {
@@ -99,8 +99,9 @@ func (m *Manager) groupIn(ctx context.Context, region nvdimm.Region, selected, c
 	return m.groupOn(ctx, region, *ns, create, fresh)
 }
 
-// namespaceOf returns the namespace of a region that a volume group is on, or may be made on. A region with labels has one of ours,
-// made from free space. One without labels is a single namespace that nobody can mark as ours: making it fsdax is the operator's.
+// namespaceOf returns the namespace of a region that a volume group is on, or may be made on. A region with labels has
+// one of ours, made from free space. One without labels is a single namespace that nobody can mark as ours: making it
+// fsdax is the operator's.
 func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region,
 	selected, create bool) (ns *nvdimm.Namespace, fresh bool, err error) {
 	for _, candidate := range region.Used() {
@@ -131,8 +132,8 @@ func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region,
 				"is on it, make it usable on the node: ndctl create-namespace --force --reconfig=%s --mode=fsdax --align=2M",
 				candidate.Dev, candidate.Mode, candidate.UUID, candidate.Dev)
 		}
-		// Enabled, and no info block of an fsdax namespace: making it was interrupted, before there could be a volume group. Where that
-		// block cannot be read the kernel says the same.
+		// Enabled, and no info block of an fsdax namespace: making it was interrupted, before there could be a volume group.
+		// Where that block cannot be read the kernel says the same.
 		if candidate.BlockDev != "" {
 			if err := readable("/dev/" + candidate.BlockDev); err != nil {
 				return nil, false, unreadable{err, true}
@@ -252,8 +253,8 @@ func readable(device string) error {
 	return nil
 }
 
-// mayInitialize says whether a device may become a physical volume. With our own namespace name on it, one that is a physical volume
-// of no group was begun by us and interrupted; anywhere else nothing but a blank device will do.
+// mayInitialize says whether a device may become a physical volume. With our own namespace name on it, one that is a
+// physical volume of no group was begun by us and interrupted; anywhere else nothing but a blank device will do.
 func (m *Manager) mayInitialize(ctx context.Context, region nvdimm.Region, device string, orphan bool) error {
 	if !region.Labeled() {
 		if err := blank.Check(ctx, device); err != nil {

@@ -19,8 +19,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// memory is what ndctl lists in these tests. The namespaces are loop devices; what is on them is lvm's own, which needs no device
-// mapper for anything that is done here.
+// memory is what ndctl lists in these tests. The namespaces are loop devices; what is on them is lvm's own, which needs
+// no device mapper for anything that is done here.
 type memory struct {
 	t       *testing.T
 	dir     string
@@ -99,8 +99,8 @@ func (m *memory) add(labels bool) *nvdimm.Namespace {
 	return &m.regions[i].Namespaces[0]
 }
 
-// vg makes a volume group as the driver does, and in it the volume with that ID. Making volumes, unlike removing them, needs device
-// mapper: it is put into the metadata.
+// vg makes a volume group as the driver does, and in it the volume with that ID. Making volumes, unlike removing them,
+// needs device mapper: it is put into the metadata.
 func (m *memory) vg(ns *nvdimm.Namespace, id string) {
 	m.t.Helper()
 	ctx := context.Background()
@@ -203,7 +203,8 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// hiddenVolume: as long as a region cannot be looked at, what is said of a volume that may be there is an error; others are served.
+// hiddenVolume: as long as a region cannot be looked at, what is said of a volume that may be there is an error; others
+// are served.
 func hiddenVolume(t *testing.T, m *Manager, region, says string, others, labels bool, unreadableError func() func()) {
 	t.Helper()
 	ctx := context.Background()
@@ -255,7 +256,8 @@ func hiddenVolume(t *testing.T, m *Manager, region, says string, others, labels 
 	}
 }
 
-// TestTakenBack: a region that the operator has taken back keeps its volumes, labels or not, and what is somebody else's is nobody's trouble.
+// TestTakenBack: a region that the operator has taken back keeps its volumes, labels or not, and what is somebody
+// else's is nobody's trouble.
 func TestTakenBack(t *testing.T) {
 	for _, labels := range []bool{true, false} {
 		m := newMemory(t)
@@ -278,8 +280,8 @@ func TestTakenBack(t *testing.T) {
 	}
 }
 
-// TestHalfMade: a namespace whose making was interrupted has nothing on it; one whose info block cannot be read looks the same to the kernel, and
-// is kept.
+// TestHalfMade: a namespace whose making was interrupted has nothing on it; one whose info block cannot be read looks
+// the same to the kernel, and is kept.
 func TestHalfMade(t *testing.T) {
 	ctx := context.Background()
 	m := newMemory(t)

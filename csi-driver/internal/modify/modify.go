@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package modify carries changes of a volume, which csi-resizer asks the controller for, to the node that has the volume, and the
-// answer back. Both are on the PersistentVolume, so nothing is lost when one of the two is away, and nobody has to reach a node by
-// network.
+// Package modify carries changes of a volume, which csi-resizer asks the controller for, to the node that has the
+// volume, and the answer back. Both are on the PersistentVolume, so nothing is lost when one of the two is away, and
+// nobody has to reach a node by network.
 package modify
 
 import (
@@ -89,7 +89,8 @@ func Forget() ([]byte, error) {
 	})
 }
 
-// reply returns the patch by which the node answers what it read on pv; it fails when something else is asked for since.
+// reply returns the patch by which the node answers what it read on pv; it fails when something else is asked for
+// since.
 func reply(pv *corev1.PersistentVolume, answer Answer, mode contract.Mode) ([]byte, error) {
 	text, err := json.Marshal(answer)
 	if err != nil {

@@ -36,8 +36,8 @@ type Node interface {
 	Modify(ctx context.Context, id string, changes volume.Changes) (*volume.Record, error)
 }
 
-// Worker makes the changes that the controller asks one node for. It watches nothing but PersistentVolumes of its node that wait for
-// an answer.
+// Worker makes the changes that the controller asks one node for. It watches nothing but PersistentVolumes of its node
+// that wait for an answer.
 type Worker struct {
 	client kubernetes.Interface
 	node   Node

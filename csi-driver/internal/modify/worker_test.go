@@ -59,7 +59,8 @@ func persistentVolume(id string) *corev1.PersistentVolume {
 	}
 }
 
-// TestWorker: a node does what it is asked for, once it can, and says so; it refuses what cannot be, and leaves other nodes' volumes alone.
+// TestWorker: a node does what it is asked for, once it can, and says so; it refuses what cannot be, and leaves other
+// nodes' volumes alone.
 func TestWorker(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -147,8 +148,8 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-// TestAPIServer: with a real API server the node's watch shows what it is asked for and nothing else, and an answer to what is not asked for
-// any more is not written.
+// TestAPIServer: with a real API server the node's watch shows what it is asked for and nothing else, and an answer to
+// what is not asked for any more is not written.
 func TestAPIServer(t *testing.T) {
 	env := charttest.StartAPIServer(t)
 	client, err := kubernetes.NewForConfig(env.Config)

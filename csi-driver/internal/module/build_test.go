@@ -183,7 +183,8 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestLinkHeaders: what a container sees of the node appears where the node has it, and nothing that exists is replaced.
+// TestLinkHeaders: what a container sees of the node appears where the node has it, and nothing that exists is
+// replaced.
 func TestLinkHeaders(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: links into /usr/src")

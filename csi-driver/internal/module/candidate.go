@@ -30,8 +30,8 @@ func (c *candidate) close() error { return c.file.Close() }
 // machines says what modules of this processor are built for.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// find returns the module for a kernel release from the first of the directories that has one. A file that is there and must not
-// be loaded does not hide a good one in a later directory, and is what the error is about when there is none.
+// find returns the module for a kernel release from the first of the directories that has one. A file that is there and
+// must not be loaded does not hide a good one in a later directory, and is what the error is about when there is none.
 func find(dirs []string, release string) (*candidate, error) {
 	var bad []error
 	for _, dir := range dirs {
@@ -51,8 +51,8 @@ func find(dirs []string, release string) (*candidate, error) {
 	}
 }
 
-// open checks the module in a directory against its manifest, itself, and the kernel it is meant for. The kernel checks some of
-// this too; what is found here can be said in plain words, and before anything is loaded.
+// open checks the module in a directory against its manifest, itself, and the kernel it is meant for. The kernel checks
+// some of this too; what is found here can be said in plain words, and before anything is loaded.
 func open(dir, release string) (_ *candidate, err error) {
 	path := filepath.Join(dir, FileName)
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)

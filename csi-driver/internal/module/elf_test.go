@@ -131,7 +131,8 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// FuzzReadInfo: whatever lies in the directory of modules, reading it neither crashes nor accepts a module without name and kernel.
+// FuzzReadInfo: whatever lies in the directory of modules, reading it neither crashes nor accepts a module without name
+// and kernel.
 func FuzzReadInfo(f *testing.F) {
 	good := makeModule(elf.EM_X86_64, goodEntries()...)
 	f.Add(good)

@@ -71,8 +71,8 @@ func ReadInfo(r io.ReaderAt, size int64) (Info, error) {
 	return info, err
 }
 
-// parse reads NUL-terminated "key=value" strings. Repeated keys are normal for some (alias, parm) and an error for those used here:
-// a file that says two things is not to be guessed about.
+// parse reads NUL-terminated "key=value" strings. Repeated keys are normal for some (alias, parm) and an error for
+// those used here: a file that says two things is not to be guessed about.
 func (i *Info) parse(content []byte) error {
 	seen := map[string]string{}
 	for entry := range bytes.SplitSeq(content, []byte{0}) {

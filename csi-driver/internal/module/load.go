@@ -24,8 +24,8 @@ type system interface {
 
 type realSystem struct{}
 
-// need loads the kernel's own ext4 and with it jbd2, mbcache and whatever else ours uses: asking for a file system type makes
-// the kernel itself run the node's modprobe, so no modprobe and no /lib/modules are needed in the container.
+// need loads the kernel's own ext4 and with it jbd2, mbcache and whatever else ours uses: asking for a file system type
+// makes the kernel itself run the node's modprobe, so no modprobe and no /lib/modules are needed in the container.
 func (realSystem) need() error {
 	fd, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
 	if err != nil {

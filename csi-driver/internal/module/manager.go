@@ -25,8 +25,8 @@ type Config struct {
 	// StateDir keeps the note of an attempt, and the file system of the trial while it runs.
 	StateDir string
 	Kernel   Kernel
-	// OnChange is told of every new status that says something else than the one before; a restart within the same boot is no
-	// change. It must not call the manager.
+	// OnChange is told of every new status that says something else than the one before; a restart within the same boot is
+	// no change. It must not call the manager.
 	OnChange func(ctx context.Context, before, now Status)
 
 	system system
@@ -51,7 +51,8 @@ type Manager struct {
 	told   Status // what OnChange knows
 }
 
-// failure is how the kernel refused one module's file. Trying the same again cannot end otherwise, but fills the kernel's log.
+// failure is how the kernel refused one module's file. Trying the same again cannot end otherwise, but fills the
+// kernel's log.
 type failure struct {
 	sha256 string
 	policy policy
@@ -93,8 +94,8 @@ func (m *Manager) Status() Status {
 	return m.status
 }
 
-// MountType returns the type that a file system made as fsType is to be mounted with: the module's for ext4 when the module is
-// ready, else the same. What is on the device is ext4 in both cases.
+// MountType returns the type that a file system made as fsType is to be mounted with: the module's for ext4 when the
+// module is ready, else the same. What is on the device is ext4 in both cases.
 func (m *Manager) MountType(fsType string) string {
 	if fsType == volume.Ext4 && m.Status().State == Ready {
 		return FileSystemType
@@ -102,8 +103,8 @@ func (m *Manager) MountType(fsType string) string {
 	return fsType
 }
 
-// Run keeps the status true until ctx is done: a module that was put there meanwhile is loaded, one that was unloaded by hand is
-// noticed.
+// Run keeps the status true until ctx is done: a module that was put there meanwhile is loaded, one that was unloaded
+// by hand is noticed.
 func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 	for {
 		select {
@@ -115,7 +116,8 @@ func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// Ensure goes as far towards Ready as this node allows, and returns where it ended. It is called before volumes are served.
+// Ensure goes as far towards Ready as this node allows, and returns where it ended. It is called before volumes are
+// served.
 func (m *Manager) Ensure(ctx context.Context) Status {
 	m.run.Lock()
 	defer m.run.Unlock()
@@ -221,8 +223,8 @@ func (m *Manager) bringIn(ctx context.Context, s *Status) error {
 	return m.load(ctx, c, p)
 }
 
-// verify makes sure that what is loaded works. A module that fails stays loaded, for unloading it is the operator's decision, and
-// no volume uses it.
+// verify makes sure that what is loaded works. A module that fails stays loaded, for unloading it is the operator's
+// decision, and no volume uses it.
 func (m *Manager) verify(ctx context.Context, s *Status) error {
 	fail := func(err error) error {
 		return &outcome{

@@ -20,8 +20,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
-// fakeSystem stands for the kernel's loader: no test of this package may load anything into the machine it runs on. The real one is
-// at work in test/vm-module.
+// fakeSystem stands for the kernel's loader: no test of this package may load anything into the machine it runs on. The
+// real one is at work in test/vm-module.
 type fakeSystem struct {
 	kernel    Kernel
 	loads     int
@@ -129,7 +129,8 @@ func (b *bench) installGood() {
 	install(b.t, b.config.Dirs[1], testRelease, makeModule(machines["amd64"], goodEntries()...))
 }
 
-// TestStates: each thing that can stand in the way ends in its own state, with words that say what it is, and ext4 stays ext4.
+// TestStates: each thing that can stand in the way ends in its own state, with words that say what it is, and ext4
+// stays ext4.
 func TestStates(t *testing.T) {
 	signed := append(makeModule(machines["amd64"], goodEntries()...), signatureMagic...)
 	installSigned := func(b *bench) { install(b.t, b.config.Dirs[0], testRelease, signed) }
@@ -307,8 +308,8 @@ func TestUnloadedByHand(t *testing.T) {
 	}
 }
 
-// TestMachineWentDown: a module whose loading took the machine down is not loaded at the next boot; another build is, and so is the
-// same one within the same boot, where only the node service had gone.
+// TestMachineWentDown: a module whose loading took the machine down is not loaded at the next boot; another build is,
+// and so is the same one within the same boot, where only the node service had gone.
 func TestMachineWentDown(t *testing.T) {
 	b := newBench(t, nil)
 	b.installGood()
@@ -357,8 +358,8 @@ func TestMachineWentDown(t *testing.T) {
 	}
 }
 
-// TestRestart: another service in the same boot finds the same and tells nobody; in another boot, or when something has changed, it
-// does. What was found is there for `module status`.
+// TestRestart: another service in the same boot finds the same and tells nobody; in another boot, or when something has
+// changed, it does. What was found is there for `module status`.
 func TestRestart(t *testing.T) {
 	b := newBench(t, nil)
 	report, err := b.manager().Inspect(b.ctx)
@@ -457,7 +458,8 @@ func TestAskStock(t *testing.T) {
 	}
 }
 
-// TestTrialStock runs the real trial on this machine. Without the module it fails at the mount, says so, and leaves nothing behind.
+// TestTrialStock runs the real trial on this machine. Without the module it fails at the mount, says so, and leaves
+// nothing behind.
 func TestTrialStock(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: attaches a loop device and mounts a file system")

@@ -37,7 +37,8 @@ type relinkArgs struct {
 	Reserved                                   [2]uint64
 }
 
-// Ask asks the file system mounted at path for the relink interface. A nil error means that it is there, in a version we know.
+// Ask asks the file system mounted at path for the relink interface. A nil error means that it is there, in a version
+// we know.
 func Ask(path string) error {
 	// A file without a name: nothing is left behind, whatever happens.
 	fd, err := unix.Open(path, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -65,8 +66,8 @@ var errNoLoop = errors.New("no loop devices")
 // trialSize is the smallest file system that gets a journal.
 const trialSize = 16 * volume.MiB
 
-// Trial mounts a small file system of the module's type, made in dir for this purpose, and asks it. No user's volume is the first
-// to meet a module.
+// Trial mounts a small file system of the module's type, made in dir for this purpose, and asks it. No user's volume is
+// the first to meet a module.
 func Trial(ctx context.Context, dir string) (err error) {
 	fail := func(step string, err error) error {
 		return fmt.Errorf("try the module on a file system of its own: %s: %w", step, err)

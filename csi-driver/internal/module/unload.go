@@ -12,8 +12,9 @@ import (
 	mountutils "k8s.io/mount-utils"
 )
 
-// Unload removes the module from the kernel, for an operator who asks for it. Nothing else in the driver calls it. It refuses while
-// anything uses the module, and names the mounts it can see; the kernel's reference count also knows those of other namespaces.
+// Unload removes the module from the kernel, for an operator who asks for it. Nothing else in the driver calls it. It
+// refuses while anything uses the module, and names the mounts it can see; the kernel's reference count also knows
+// those of other namespaces.
 func Unload(k Kernel) error { return unload(k, realSystem{}) }
 
 func unload(k Kernel, s system) error {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package namespace provides devices that are fsdax namespaces: each volume has one of its own, named by the volume's ID, and nothing
-// lies between it and the persistent memory. Namespaces are contiguous and do not grow.
+// Package namespace provides devices that are fsdax namespaces: each volume has one of its own, named by the volume's
+// ID, and nothing lies between it and the persistent memory. Namespaces are contiguous and do not grow.
 package namespace
 
 import (
@@ -130,7 +130,8 @@ func (m *Manager) available(ctx context.Context, durability volume.Durability) (
 	return largest, nil
 }
 
-// room is how large a namespace can be that is made in the region now for a volume of this durability, as it is counted there.
+// room is how large a namespace can be that is made in the region now for a volume of this durability, as it is counted
+// there.
 func (m *Manager) room(region nvdimm.Region, durability volume.Durability) int64 {
 	if unusable(region) != nil || durability.Required() && region.Less() != nil {
 		return 0
@@ -138,7 +139,8 @@ func (m *Manager) room(region nvdimm.Region, durability volume.Durability) int64
 	return min(region.LargestRoom(), region.Budget(m.config.Percent, m.config.Map))
 }
 
-// choose returns the region whose room a new namespace of size bytes leaves least of, so that large ones still fit elsewhere.
+// choose returns the region whose room a new namespace of size bytes leaves least of, so that large ones still fit
+// elsewhere.
 func (m *Manager) choose(inventory nvdimm.Inventory, size int64,
 	durability volume.Durability) (region nvdimm.Region, raw int64, err error) {
 	best := int64(-1)

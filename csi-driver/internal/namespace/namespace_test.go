@@ -67,7 +67,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChooseDurable: what needs durable memory is made where somebody says that it is, and the error says what the rest is.
+// TestChooseDurable: what needs durable memory is made where somebody says that it is, and the error says what the rest
+// is.
 func TestChooseDurable(t *testing.T) {
 	inventory := nvdimm.Inventory{{Regions: []nvdimm.Region{
 		{Dev: "region0", ISetID: "0x1", Size: 1 << 30, Align: 16 << 20, MaxAvailableExtent: 512 << 20,

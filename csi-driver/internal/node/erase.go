@@ -20,17 +20,18 @@ import (
 )
 
 const (
-	// How long a volume whose bytes could not be erased waits until it is tried again, after the first failure and at most.
+	// How long a volume whose bytes could not be erased waits until it is tried again, after the first failure and at
+	// most.
 	eraseRetry    = time.Second
 	eraseRetryMax = 5 * time.Minute
 	lockPoll      = 20 * time.Millisecond
 )
 
-// eraser erases what volumes and snapshots that were deleted had stored, one at a time. Which ones is in their records (PhaseErasing); what
-// is kept here is only when to try again.
+// eraser erases what volumes and snapshots that were deleted had stored, one at a time. Which ones is in their records
+// (PhaseErasing); what is kept here is only when to try again.
 //
-// It does not hold a volume's lock while it erases, which takes as long as the device is large: nobody else touches the device of a
-// volume in PhaseErasing, and calls for it are answered at once.
+// It does not hold a volume's lock while it erases, which takes as long as the device is large: nobody else touches the
+// device of a volume in PhaseErasing, and calls for it are answered at once.
 type eraser struct {
 	queue workqueue.TypedRateLimitingInterface[string]
 
@@ -109,7 +110,8 @@ func beingErased(id string) error {
 	return fmt.Errorf("%s: %w: it was deleted, and its bytes are being erased", id, volume.ErrBusy)
 }
 
-// EraseDeleted erases what was deleted, until ctx is done. It takes the volumes' locks itself, for the moment in which it forgets them.
+// EraseDeleted erases what was deleted, until ctx is done. It takes the volumes' locks itself, for the moment in which
+// it forgets them.
 func (n *Node) EraseDeleted(ctx context.Context, locks *volume.Locks) {
 	stop := context.AfterFunc(ctx, n.eraser.queue.ShutDown)
 	defer stop()

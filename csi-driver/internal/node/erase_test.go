@@ -59,8 +59,8 @@ func (f *fixture) nothingLeft() bool {
 	return len(volumes)+len(snapshots)+len(files) == 0
 }
 
-// TestErased: deleting does not wait until the bytes are gone; until then the volume takes its space and cannot be had, and a
-// service that is started again goes on.
+// TestErased: deleting does not wait until the bytes are gone; until then the volume takes its space and cannot be had,
+// and a service that is started again goes on.
 func TestErased(t *testing.T) {
 	const secret = "what nobody may find"
 	for _, how := range []volume.Erase{volume.EraseOverwrite, volume.EraseDiscard} {
@@ -184,7 +184,8 @@ func (b badEraser) Erase(ctx context.Context, id string, how volume.Erase) error
 	return b.Manager.(device.Eraser).Erase(ctx, id, how)
 }
 
-// TestEraseFails: a failure is told and tried again; nothing is forgotten before it is erased, also not when the service ends.
+// TestEraseFails: a failure is told and tried again; nothing is forgotten before it is erased, also not when the
+// service ends.
 func TestEraseFails(t *testing.T) {
 	f := newFixture(t, "")
 	bad := badEraser{f.configs.Managers[volume.DeviceEmulated], make(chan error), make(chan struct{}, 1)}
@@ -225,7 +226,8 @@ func TestEraseFails(t *testing.T) {
 	}
 }
 
-// TestMissingDeviceIsNotErased: a device that cannot be found is not taken for one that was erased, except when it may never have been.
+// TestMissingDeviceIsNotErased: a device that cannot be found is not taken for one that was erased, except when it may
+// never have been.
 func TestMissingDeviceIsNotErased(t *testing.T) {
 	f := newFixture(t, "")
 	rec, err := f.createErased("one", volume.EraseOverwrite, nil)
@@ -241,7 +243,8 @@ func TestMissingDeviceIsNotErased(t *testing.T) {
 	eventually(t, "everything is gone", f.nothingLeft)
 }
 
-// TestHalfMadeCopyIsErased: what an interrupted copy holds of its original is erased before it is made anew, or given up.
+// TestHalfMadeCopyIsErased: what an interrupted copy holds of its original is erased before it is made anew, or given
+// up.
 func TestHalfMadeCopyIsErased(t *testing.T) {
 	f := newFixture(t, "")
 	stop := f.eraser()

@@ -27,7 +27,8 @@ type job struct {
 	long           bool
 }
 
-// beginJob writes down that a job is to be done, unless an earlier process began it: then its record says from where it goes on.
+// beginJob writes down that a job is to be done, unless an earlier process began it: then its record says from where it
+// goes on.
 func (n *Node) beginJob(store *volume.Store, rec *volume.Record, kind volume.JobKind, total int64) (*job, error) {
 	j := &job{node: n, store: store, rec: rec, started: time.Now()}
 	if rec.Job != nil && rec.Job.Kind == kind {

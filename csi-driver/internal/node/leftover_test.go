@@ -15,7 +15,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestDeleteLeftover: what this node has no state of is deleted when nothing is left of it anywhere, not when nobody could look.
+// TestDeleteLeftover: what this node has no state of is deleted when nothing is left of it anywhere, not when nobody
+// could look.
 func TestDeleteLeftover(t *testing.T) {
 	f := newFixture(t, "")
 	selector, err := nvdimm.ParseSelector([]string{nvdimm.All})

@@ -115,7 +115,8 @@ func testExpand(t *testing.T, f *fixture, rec *volume.Record, target string, siz
 	}
 }
 
-// hasSysResource says whether this process may grow an ext4 file system in use; some containers and virtual machines may not.
+// hasSysResource says whether this process may grow an ext4 file system in use; some containers and virtual machines
+// may not.
 func hasSysResource(t *testing.T) bool {
 	t.Helper()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -204,7 +205,8 @@ func TestRestartOfTheService(t *testing.T) {
 	f.remove(rec, f.target("one"))
 }
 
-// TestStageFails: whatever fails inside NodeStage, nothing stays mounted or attached, and the device is not formatted again.
+// TestStageFails: whatever fails inside NodeStage, nothing stays mounted or attached, and the device is not formatted
+// again.
 func TestStageFails(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, volume.MiB)
@@ -287,8 +289,9 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// TestPodsSeeTheirOwn: a pod finds the agents of the volumes that it has, from its first to its last moment with them, and none besides; so it
-// is after a restart of the service and an upgrade of the library. A pod of a driver that showed all sockets to all keeps its own.
+// TestPodsSeeTheirOwn: a pod finds the agents of the volumes that it has, from its first to its last moment with them,
+// and none besides; so it is after a restart of the service and an upgrade of the library. A pod of a driver that
+// showed all sockets to all keeps its own.
 func TestPodsSeeTheirOwn(t *testing.T) {
 	f := newFixture(t, "")
 	one, two := f.create("one", volume.XFS, volume.MiB), f.create("two", volume.XFS, volume.MiB)

@@ -30,7 +30,8 @@ func (f *fixture) onMemory(rec *volume.Record, memory volume.Memory) *volume.Rec
 	return now
 }
 
-// TestLessDurable: what a volume's memory is found to be when it is staged is told to its pods, and is a problem where its class wanted more.
+// TestLessDurable: what a volume's memory is found to be when it is staged is told to its pods, and is a problem where
+// its class wanted more.
 func TestLessDurable(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, volume.MiB)
@@ -63,7 +64,8 @@ func TestLessDurable(t *testing.T) {
 	}
 }
 
-// TestRequiredRefused: no emulated volume for who needs durable memory, and a volume that is there is not one with another durability.
+// TestRequiredRefused: no emulated volume for who needs durable memory, and a volume that is there is not one with
+// another durability.
 func TestRequiredRefused(t *testing.T) {
 	f := newFixture(t, "")
 	req := CreateRequest{

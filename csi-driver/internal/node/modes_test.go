@@ -24,8 +24,8 @@ type claimsPM struct{ device.Manager }
 
 func (claimsPM) Emulated() bool { return false }
 
-// TestNoDAX: a volume on persistent memory whose files the kernel does not map directly is not staged, and the error says what the
-// kernel said.
+// TestNoDAX: a volume on persistent memory whose files the kernel does not map directly is not staged, and the error
+// says what the kernel said.
 func TestNoDAX(t *testing.T) {
 	for _, fsType := range []string{volume.XFS, volume.Ext4} {
 		t.Run(fsType, func(t *testing.T) {
@@ -49,8 +49,8 @@ func TestNoDAX(t *testing.T) {
 	}
 }
 
-// TestRawBlockIsCleared: a raw block volume on persistent memory shows nothing of who had its extents before, keeps what is written
-// then, and does not grow.
+// TestRawBlockIsCleared: a raw block volume on persistent memory shows nothing of who had its extents before, keeps
+// what is written then, and does not grow.
 func TestRawBlockIsCleared(t *testing.T) {
 	const size = 8 * volume.MiB
 	f := newFixture(t, "")
@@ -121,8 +121,8 @@ func TestMountOptionsReachTheMount(t *testing.T) {
 	f.remove(rec, f.target("one"))
 }
 
-// TestRawBlock walks a raw block volume through its life: the device is shown, grows in use, keeps its bytes, and is read-only for
-// all pods or for none.
+// TestRawBlock walks a raw block volume through its life: the device is shown, grows in use, keeps its bytes, and is
+// read-only for all pods or for none.
 func TestRawBlock(t *testing.T) {
 	const size = 8 * volume.MiB
 	f := newFixture(t, "")
@@ -236,7 +236,8 @@ func deviceBytes(t *testing.T, path string) int64 {
 	return size
 }
 
-// TestManyReaders: several pods read a volume that none of them can write to, and one claim for a single pod stays with it.
+// TestManyReaders: several pods read a volume that none of them can write to, and one claim for a single pod stays with
+// it.
 func TestManyReaders(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, volume.MiB)

@@ -11,8 +11,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// TestModify: a change is in the volume's state when the call returns, also of a volume in use; it can be repeated, and what cannot be
-// changed stays as it is.
+// TestModify: a change is in the volume's state when the call returns, also of a volume in use; it can be repeated, and
+// what cannot be changed stays as it is.
 func TestModify(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, volume.MiB)

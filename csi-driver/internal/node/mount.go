@@ -26,8 +26,9 @@ func mountOptions(manager device.Manager, rec *volume.Record, asked []string) ([
 	return options, nil
 }
 
-// mount mounts a volume's file system and makes sure that a volume on persistent memory has its files mapped directly. One that
-// has not would be slow, and its writes would be durable only by the page cache's rules: it is refused, with what the kernel said.
+// mount mounts a volume's file system and makes sure that a volume on persistent memory has its files mapped directly.
+// One that has not would be slow, and its writes would be durable only by the page cache's rules: it is refused, with
+// what the kernel said.
 func (n *Node) mount(ctx context.Context, manager device.Manager, dev string, rec *volume.Record,
 	req StageRequest) error {
 	options, err := mountOptions(manager, rec, req.MountFlags)
@@ -45,8 +46,8 @@ func (n *Node) mount(ctx context.Context, manager device.Manager, dev string, re
 	return said.Explain(filesystem.CheckDAX(req.Path), dev)
 }
 
-// mountFileSystem mounts a volume's file system, an ext4 one with the kernel module's ext4 when that is ready. What is on the device is the
-// same for both, so a module that does not do what it should is no reason not to serve the volume.
+// mountFileSystem mounts a volume's file system, an ext4 one with the kernel module's ext4 when that is ready. What is
+// on the device is the same for both, so a module that does not do what it should is no reason not to serve the volume.
 func (n *Node) mountFileSystem(ctx context.Context, dev string, rec *volume.Record, path string,
 	options []string) error {
 	before, err := mounts.At(path)

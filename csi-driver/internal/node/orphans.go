@@ -31,8 +31,8 @@ const (
 // OrphanKinds are all kinds.
 var OrphanKinds = []OrphanKind{OrphanDevice, OrphanAttachment, OrphanMount, OrphanState}
 
-// Orphan is something that was left behind, or whose owner's memory was lost. It is reported and never removed: it may be all that
-// is left of somebody's data.
+// Orphan is something that was left behind, or whose owner's memory was lost. It is reported and never removed: it may
+// be all that is left of somebody's data.
 type Orphan struct {
 	Kind    OrphanKind
 	ID      string
@@ -137,7 +137,8 @@ func orNotAttached(node string) string {
 	return "attached as " + node
 }
 
-// volumesWithoutPV finds volumes that no PersistentVolume leads to. csi-provisioner names the PersistentVolume as it names the volume.
+// volumesWithoutPV finds volumes that no PersistentVolume leads to. csi-provisioner names the PersistentVolume as it
+// names the volume.
 func (n *Node) volumesWithoutPV(ctx context.Context, records []*volume.Record) ([]Orphan, error) {
 	if n.config.Claims == nil {
 		return nil, nil
@@ -169,7 +170,8 @@ func (n *Node) volumesWithoutPV(ctx context.Context, records []*volume.Record) (
 	return orphans, errors.Join(errs...)
 }
 
-// reportOrphans looks for orphans and tells of those that were not known yet. Metrics show them as long as they are there.
+// reportOrphans looks for orphans and tells of those that were not known yet. Metrics show them as long as they are
+// there.
 func (n *Node) reportOrphans(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, orphanLimit)
 	defer cancel()

@@ -11,7 +11,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// TestPoolOfVolume: a class's pool comes on top of the promised size, in what a node offers too, and a volume keeps what it was made with.
+// TestPoolOfVolume: a class's pool comes on top of the promised size, in what a node offers too, and a volume keeps
+// what it was made with.
 func TestPoolOfVolume(t *testing.T) {
 	f := newFixture(t, "")
 	const size, pool = 128 * volume.MiB, 512 * volume.MiB

@@ -45,8 +45,9 @@ const (
 	reasonAgentStarting = "AgentStarting"
 )
 
-// stageRetried is how long a failure to stage a volume is a problem. While a pod waits kubelet tries again, every two minutes at the
-// latest; a failure that is older is one that nobody waits for any more, and nobody would ever take it back.
+// stageRetried is how long a failure to stage a volume is a problem. While a pod waits kubelet tries again, every two
+// minutes at the latest; a failure that is older is one that nobody waits for any more, and nobody would ever take it
+// back.
 const stageRetried = 10 * time.Minute
 
 // problems returns everything that is wrong with a volume.
@@ -136,8 +137,8 @@ func (n *Node) badBlocksOfTargets(rec *volume.Record) (string, error) {
 	return "", nil
 }
 
-// fileSystemFailed says why a mounted file system takes no writes any more: XFS shuts down after an error in its journal, ext4
-// becomes read-only.
+// fileSystemFailed says why a mounted file system takes no writes any more: XFS shuts down after an error in its
+// journal, ext4 becomes read-only.
 func (n *Node) fileSystemFailed(rec *volume.Record, mounted *mountutils.MountInfo) string {
 	if _, err := os.Stat(n.data(rec)); err != nil {
 		return fmt.Sprintf(

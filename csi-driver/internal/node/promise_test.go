@@ -23,7 +23,8 @@ func (b *broken) Check(_ context.Context, use promise.Use) (contract.Unserved, e
 	return "", fmt.Errorf("%w: no library", volume.ErrPrecondition)
 }
 
-// TestPublishKeepsPromises: a writer is looked at before it gets the volume, and not again once it has it; readers never are.
+// TestPublishKeepsPromises: a writer is looked at before it gets the volume, and not again once it has it; readers
+// never are.
 func TestPublishKeepsPromises(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, volume.MiB)
@@ -80,7 +81,8 @@ func (p policy) Configurations(_ context.Context, pod volume.Pod) (map[string]st
 	return map[string]string{"app": "SPLITFS_CONFIG=of " + pod.Name + "\n"}, nil
 }
 
-// TestPublishTellsPolicies: the agent is told what becomes of a pod's programs before the pod has the volume, until it has it no more.
+// TestPublishTellsPolicies: the agent is told what becomes of a pod's programs before the pod has the volume, until it
+// has it no more.
 func TestPublishTellsPolicies(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, volume.MiB)

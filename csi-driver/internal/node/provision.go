@@ -226,8 +226,8 @@ func sameSource(a, b *volume.Source) bool {
 	return a == b || a != nil && b != nil && *a == *b
 }
 
-// Delete removes a volume and its data, or leaves it to the eraser. A volume that is in use is not deleted; one that is not known is
-// deleted already.
+// Delete removes a volume and its data, or leaves it to the eraser. A volume that is in use is not deleted; one that is
+// not known is deleted already.
 func (n *Node) Delete(ctx context.Context, id string) error {
 	if !volume.ValidID(id) {
 		return nil // none of ours: there is nothing to delete
@@ -271,8 +271,8 @@ func (n *Node) Delete(ctx context.Context, id string) error {
 	return nil
 }
 
-// deleteLeftover removes a device whose state is lost; the caller has asked for exactly this ID to be deleted. Nothing says what kind of
-// device it would be: only when no kind has one there is none.
+// deleteLeftover removes a device whose state is lost; the caller has asked for exactly this ID to be deleted. Nothing
+// says what kind of device it would be: only when no kind has one there is none.
 func (n *Node) deleteLeftover(ctx context.Context, id string) error {
 	if err := n.mounter.Cleanup(n.settlePath(id)); err != nil {
 		return err

@@ -31,11 +31,13 @@ type PublishRequest struct {
 
 // Promises knows whether a pod has what it needs for what a volume's mode promises.
 type Promises interface {
-	// Check returns an error that says what to do when it has not, and else what becomes of the pod's programs without the library.
+	// Check returns an error that says what to do when it has not, and else what becomes of the pod's programs without the
+	// library.
 	Check(ctx context.Context, use promise.Use) (contract.Unserved, error)
 }
 
-// Publish bind-mounts the data directory of a staged volume. Ownership and modes are kubelet's business (fsGroupPolicy).
+// Publish bind-mounts the data directory of a staged volume. Ownership and modes are kubelet's business
+// (fsGroupPolicy).
 func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 	rec, err := n.get(req.ID)
 	if err != nil {
@@ -57,8 +59,9 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 	if err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
-	// Without its agent the application would run with its guarantee kept by slower means, or, in strict mode, could not write.
-	// An agent that was just restarted is worth waiting for; for a longer trouble kubelet calls again and the pod shows why.
+	// Without its agent the application would run with its guarantee kept by slower means, or, in strict mode, could not
+	// write. An agent that was just restarted is worth waiting for; for a longer trouble kubelet calls again and the pod
+	// shows why.
 	wait, cancel := context.WithTimeout(ctx, publishWait)
 	defer cancel()
 	if err := n.agents.WaitReady(wait, rec.ID); err != nil {
@@ -75,8 +78,8 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 	return n.showAgent(ctx, rec)
 }
 
-// checkPromise refuses a writer without the library where the volume's mode needs it. A pod that has the volume keeps it: kubelet
-// repeats its calls when it was restarted.
+// checkPromise refuses a writer without the library where the volume's mode needs it. A pod that has the volume keeps
+// it: kubelet repeats its calls when it was restarted.
 func (n *Node) checkPromise(ctx context.Context, rec *volume.Record, req PublishRequest) (contract.Unserved, error) {
 	if n.config.Promises == nil || req.ReadOnly {
 		return "", nil

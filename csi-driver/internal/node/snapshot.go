@@ -14,9 +14,9 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// CreateSnapshot makes a snapshot of a volume, or finds the one that an earlier call for the same name made. Like a volume it is in
-// its phase "creating" until it is whole; one that an earlier call began is gone on with. released, which can be nil, is called when
-// the volume is not needed any more.
+// CreateSnapshot makes a snapshot of a volume, or finds the one that an earlier call for the same name made. Like a
+// volume it is in its phase "creating" until it is whole; one that an earlier call began is gone on with. released,
+// which can be nil, is called when the volume is not needed any more.
 func (n *Node) CreateSnapshot(ctx context.Context, name, sourceID string, released func()) (*volume.Record, error) {
 	id := volume.SnapshotID(name, n.config.Name)
 	rec, err := n.snapshots.Get(id)
@@ -88,8 +88,8 @@ func (n *Node) beginAnew(ctx context.Context, store *volume.Store, rec *volume.R
 	return nil
 }
 
-// copyFailed takes back a copy that could not be made: nobody has its ID yet, so nobody would ever delete it. One that was interrupted is
-// gone on with, and so is one that is cut, of which somebody may have been told.
+// copyFailed takes back a copy that could not be made: nobody has its ID yet, so nobody would ever delete it. One that
+// was interrupted is gone on with, and so is one that is cut, of which somebody may have been told.
 func (n *Node) copyFailed(ctx context.Context, store *volume.Store, rec *volume.Record, err error) error {
 	if rec.Source != nil && (ctx.Err() != nil || rec.Cut) {
 		return err
@@ -106,7 +106,8 @@ func (n *Node) copyFailed(ctx context.Context, store *volume.Store, rec *volume.
 	return errors.Join(err, n.clearHalfMade(cleanup, manager, rec.ID), store.Remove(rec.ID))
 }
 
-// DeleteSnapshot removes a snapshot, or leaves it to the eraser. One that is not known is deleted already; one of another node is refused.
+// DeleteSnapshot removes a snapshot, or leaves it to the eraser. One that is not known is deleted already; one of
+// another node is refused.
 func (n *Node) DeleteSnapshot(ctx context.Context, id string) error {
 	if !volume.ValidSnapshotID(id) {
 		return nil
@@ -143,7 +144,8 @@ func (n *Node) DeleteSnapshot(ctx context.Context, id string) error {
 	return nil
 }
 
-// Snapshots returns the snapshots of this node that are cut, whole or not yet, by ID; sourceID and id choose, "" is any.
+// Snapshots returns the snapshots of this node that are cut, whole or not yet, by ID; sourceID and id choose, "" is
+// any.
 func (n *Node) Snapshots(sourceID, id string) ([]*volume.Record, error) {
 	all, err := n.snapshots.List()
 	if err != nil {
@@ -157,7 +159,8 @@ func (n *Node) Snapshots(sourceID, id string) ([]*volume.Record, error) {
 	return all, nil
 }
 
-// source returns what a new volume is to be a copy of. One of another node is no final error: the scheduler chooses again.
+// source returns what a new volume is to be a copy of. One of another node is no final error: the scheduler chooses
+// again.
 func (n *Node) source(s *volume.Source) (*volume.Record, error) {
 	elsewhere := func(what, id string) error {
 		return fmt.Errorf("%w: %s %s is not on node %s, and a copy can be made only where its original is",
@@ -216,8 +219,8 @@ func (n *Node) planCopy(rec *volume.Record, req CreateRequest) error {
 	return nil
 }
 
-// resumeSnapshots finishes deletions that were interrupted. A snapshot that was being made is gone on with by the call that is
-// repeated, and by whoever asks for what is Unfinished.
+// resumeSnapshots finishes deletions that were interrupted. A snapshot that was being made is gone on with by the call
+// that is repeated, and by whoever asks for what is Unfinished.
 func (n *Node) resumeSnapshots(ctx context.Context) error {
 	all, err := n.snapshots.List()
 	errs := []error{err}

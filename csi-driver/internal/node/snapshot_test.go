@@ -19,8 +19,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// TestSnapshots: a snapshot of a volume in use holds what was there, whatever happens to the volume afterwards; volumes made of
-// it, and of the volume, can be used beside it at the same time, and may be larger.
+// TestSnapshots: a snapshot of a volume in use holds what was there, whatever happens to the volume afterwards; volumes
+// made of it, and of the volume, can be used beside it at the same time, and may be larger.
 func TestSnapshots(t *testing.T) {
 	for _, fsType := range []string{volume.XFS, volume.Ext4} {
 		t.Run(fsType, func(t *testing.T) { snapshots(t, newFixture(t, ""), fsType) })
@@ -168,8 +168,8 @@ func (f *fixture) use(m device.Manager) {
 	f.start()
 }
 
-// TestCopiesOfRawMemory: a copy of a raw block volume on persistent memory holds what its original was written to, and behind it nothing;
-// a copy of one that nobody has seen shows nothing of what was in the memory before.
+// TestCopiesOfRawMemory: a copy of a raw block volume on persistent memory holds what its original was written to, and
+// behind it nothing; a copy of one that nobody has seen shows nothing of what was in the memory before.
 func TestCopiesOfRawMemory(t *testing.T) {
 	const size = 5 * volume.MiB // no multiple of what is copied at once
 	f := newFixture(t, "")
@@ -220,7 +220,8 @@ func TestCopiesOfRawMemory(t *testing.T) {
 	}
 }
 
-// TestInterruptedCopyErased: a copy byte by byte that ends half way is erased as its class says, whether its device was made or not.
+// TestInterruptedCopyErased: a copy byte by byte that ends half way is erased as its class says, whether its device was
+// made or not.
 func TestInterruptedCopyErased(t *testing.T) {
 	f := newFixture(t, "")
 	f.use(plainManager{f.configs.Managers[volume.DeviceEmulated]})

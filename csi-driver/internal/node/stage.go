@@ -24,14 +24,15 @@ import (
 type StageRequest struct {
 	ID   string
 	Path string
-	// Block asks for a raw block volume. FSType is what the PersistentVolume says; empty: whatever the volume was made for.
+	// Block asks for a raw block volume. FSType is what the PersistentVolume says; empty: whatever the volume was made
+	// for.
 	Block      bool
 	FSType     string
 	MountFlags []string
 }
 
-// Stage attaches, formats (once), mounts, prepares and recovers a volume and starts its agent. Only when all of that is done may
-// a pod see the volume.
+// Stage attaches, formats (once), mounts, prepares and recovers a volume and starts its agent. Only when all of that is
+// done may a pod see the volume.
 func (n *Node) Stage(ctx context.Context, req StageRequest) error {
 	rec, err := n.get(req.ID)
 	if err != nil {
@@ -120,8 +121,8 @@ func (n *Node) makeData(rec *volume.Record) error {
 	return nil
 }
 
-// makeFileSystem formats a device that never was, and makes sure that one that was still carries its file system. A device that
-// lost it is an accident to be looked at; formatting it would end all hope.
+// makeFileSystem formats a device that never was, and makes sure that one that was still carries its file system. A
+// device that lost it is an accident to be looked at; formatting it would end all hope.
 func (n *Node) makeFileSystem(ctx context.Context, dev string, rec *volume.Record) error {
 	if rec.Formatted {
 		fsType, err := filesystem.Type(ctx, dev)
@@ -183,8 +184,8 @@ func (n *Node) growDevice(ctx context.Context, manager device.Manager, dev strin
 	return filesystem.Grow(ctx, dev, n.root(rec), rec.FSType)
 }
 
-// serve prepares and recovers a mounted volume and starts its agent. With an agent that is up there is nothing to do, and
-// recovery would rightly refuse.
+// serve prepares and recovers a mounted volume and starts its agent. With an agent that is up there is nothing to do,
+// and recovery would rightly refuse.
 func (n *Node) serve(ctx context.Context, rec *volume.Record) error {
 	if ready, err := n.agents.Ready(ctx, rec.ID); err != nil || ready {
 		return err

@@ -35,8 +35,8 @@ type unservedWatch struct {
 // unservedEvent is what a pod is told once.
 type unservedEvent struct{ volume, pod, did, program string }
 
-// WatchUnserved tells pods of their programs without the library that were kept from writing, or whose files became synchronous, until ctx is
-// done.
+// WatchUnserved tells pods of their programs without the library that were kept from writing, or whose files became
+// synchronous, until ctx is done.
 func (n *Node) WatchUnserved(ctx context.Context) {
 	w := &unservedWatch{looked: map[string]time.Time{}, told: map[unservedEvent]bool{}}
 	for {

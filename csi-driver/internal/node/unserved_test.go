@@ -15,7 +15,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// TestTellUnserved: a pod is told once of each of its programs, and not of those of others; what the agent wrote is read when it changes.
+// TestTellUnserved: a pod is told once of each of its programs, and not of those of others; what the agent wrote is
+// read when it changes.
 func TestTellUnserved(t *testing.T) {
 	dir := t.TempDir()
 	program, answer, calls := filepath.Join(dir, "splitfs"), filepath.Join(dir, "answer"), filepath.Join(dir, "calls")

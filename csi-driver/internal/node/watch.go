@@ -17,8 +17,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// Watch looks after what no call of kubelet's would notice, until ctx is done. It takes the volumes' locks itself and leaves them to
-// whoever calls; a volume that is busy is looked at the next time.
+// Watch looks after what no call of kubelet's would notice, until ctx is done. It takes the volumes' locks itself and
+// leaves them to whoever calls; a volume that is busy is looked at the next time.
 func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Duration) {
 	libraryFailed := false
 	n.reportOrphans(ctx)
@@ -55,8 +55,9 @@ func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Dur
 	}
 }
 
-// watchLibrary puts the library back when it has gone or changed: a program that is started without it runs with a weaker guarantee
-// than its claim promises. Running programs keep the one they have mapped. A failure is told once, until it is over.
+// watchLibrary puts the library back when it has gone or changed: a program that is started without it runs with a
+// weaker guarantee than its claim promises. Running programs keep the one they have mapped. A failure is told once,
+// until it is over.
 func (n *Node) watchLibrary(ctx context.Context, failedBefore bool) (failed bool) {
 	why, err := n.library.restore()
 	switch {
@@ -116,7 +117,8 @@ func (n *Node) reportRestored(ctx context.Context, why string) {
 			"restart their pods", n.config.Name, why))
 }
 
-// restore compares what pods see with what the image holds, and puts it back. It says what was wrong, "" when nothing was.
+// restore compares what pods see with what the image holds, and puts it back. It says what was wrong, "" when nothing
+// was.
 func (l library) restore() (why string, err error) {
 	want, err := os.ReadFile(l.source)
 	if err != nil {

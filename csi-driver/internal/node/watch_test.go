@@ -25,7 +25,8 @@ func (f *fixture) watch(locks *volume.Locks) {
 	f.t.Cleanup(func() { cancel(); <-done })
 }
 
-// TestLibraryVanishes: a library that goes or changes after pods were given it comes back, and the node's readers are told.
+// TestLibraryVanishes: a library that goes or changes after pods were given it comes back, and the node's readers are
+// told.
 func TestLibraryVanishes(t *testing.T) {
 	f := newFixture(t, "")
 	target := f.target("library")
@@ -61,8 +62,8 @@ func TestLibraryVanishes(t *testing.T) {
 	f.must(f.Unpublish(f.ctx, "csi-0123", target))
 }
 
-// TestQuarantineWhileInUse: what a running agent sets aside is told once on claim and pod, and stays the volume's health until it is
-// staged again; a volume whose lock is held waits.
+// TestQuarantineWhileInUse: what a running agent sets aside is told once on claim and pod, and stays the volume's
+// health until it is staged again; a volume whose lock is held waits.
 func TestQuarantineWhileInUse(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, volume.MiB)
@@ -123,8 +124,8 @@ func (m fakeModule) MountType(fsType string) string {
 }
 func (m fakeModule) Status() module.Status { return module.Status{State: m.state, Message: "because"} }
 
-// TestModuleThatDoesNotMount: a module that claims to be ready and cannot mount a volume, or mounts it without relink, does not keep
-// the volume from being served; the claim says so.
+// TestModuleThatDoesNotMount: a module that claims to be ready and cannot mount a volume, or mounts it without relink,
+// does not keep the volume from being served; the claim says so.
 func TestModuleThatDoesNotMount(t *testing.T) {
 	for name, as := range map[string]string{
 		"a type the kernel does not have":  "ext4_gone",

@@ -29,7 +29,8 @@ func (r Region) Less() error {
 		r.Memory, r.MemoryWhy)
 }
 
-// LessDurable are the regions that a volume which needs durable memory must not be made in, of those that could hold one.
+// LessDurable are the regions that a volume which needs durable memory must not be made in, of those that could hold
+// one.
 func LessDurable(regions []Region) (problems Problems) {
 	for _, region := range regions {
 		if region.Unfit() != nil {

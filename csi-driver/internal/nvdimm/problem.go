@@ -11,8 +11,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Unfit says why nothing may be kept in the region, whatever is made there; nil when it may. On virtio-pmem what a program stored and
-// flushed is durable only when the host has been asked to write it, which no program can do for a mapping: the kernel refuses MAP_SYNC.
+// Unfit says why nothing may be kept in the region, whatever is made there; nil when it may. On virtio-pmem what a
+// program stored and flushed is durable only when the host has been asked to write it, which no program can do for a
+// mapping: the kernel refuses MAP_SYNC.
 func (r Region) Unfit() error {
 	if r.Provider != providerVirtio {
 		return nil

@@ -15,8 +15,8 @@ const All = "all"
 
 var regionName = regexp.MustCompile(`^region[0-9]+$`)
 
-// Selector says which regions an operator has given to the driver: all of them, some by name, or some by interleave set, which
-// unlike a name never changes.
+// Selector says which regions an operator has given to the driver: all of them, some by name, or some by interleave
+// set, which unlike a name never changes.
 type Selector struct {
 	all   bool
 	names []string

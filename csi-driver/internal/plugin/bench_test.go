@@ -32,7 +32,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/coverage"
 )
 
-// bench is an API server with the chart's objects and those of testdata/cluster.yaml, and node services that are played.
+// bench is an API server with the chart's objects and those of testdata/cluster.yaml, and node services that are
+// played.
 type bench struct {
 	admin client.Client
 	nodes *fakeNodes
@@ -194,7 +195,8 @@ func inject(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(review) //nolint:errcheck // the API server says so
 }
 
-// userConfig makes a user with the rights of the chart's roles, the right to make pods (doctor), and that to act as somebody who has none.
+// userConfig makes a user with the rights of the chart's roles, the right to make pods (doctor), and that to act as
+// somebody who has none.
 func (b *bench) userConfig(t *testing.T, env *envtest.Environment) string {
 	t.Helper()
 	user, err := env.AddUser(envtest.User{Name: "viewer"}, nil)

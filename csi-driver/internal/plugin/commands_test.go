@@ -112,8 +112,8 @@ func (b *bench) want(t *testing.T, name string, wantErr error, arguments ...stri
 	golden(t, name, text)
 }
 
-// TestCommands runs the commands against a real API server that has the chart's objects, as a user with the rights of the chart's roles and no
-// others.
+// TestCommands runs the commands against a real API server that has the chart's objects, as a user with the rights of
+// the chart's roles and no others.
 func TestCommands(t *testing.T) {
 	b := newBench(t)
 	t.Run("status", func(t *testing.T) {

@@ -117,7 +117,8 @@ func (t *topTable) addJobs(n *coverage.Node, wanted filter) {
 	}
 }
 
-// podOf finds or makes a pod. Processes of pods that their node does not know, such as those that are just ending, have one for all.
+// podOf finds or makes a pod. Processes of pods that their node does not know, such as those that are just ending, have
+// one for all.
 func podOf(pods map[string]*topPod, node string, seconds float64, p *coverage.Process) *topPod {
 	pod, ok := pods[p.PodUID]
 	if !ok {

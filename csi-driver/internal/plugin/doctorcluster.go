@@ -169,7 +169,8 @@ func tag(image string) string {
 	return "latest"
 }
 
-// certificateMargin is when an end of a CA certificate that comes near is worth a warning: it is renewed 90 days before.
+// certificateMargin is when an end of a CA certificate that comes near is worth a warning: it is renewed 90 days
+// before.
 const certificateMargin = 30 * 24 * time.Hour
 
 func (d *doctor) checkWebhook(ctx context.Context) {

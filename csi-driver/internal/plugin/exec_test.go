@@ -65,8 +65,8 @@ func (e *execs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	<-conn.CloseChan()
 }
 
-// TestRun: a command runs in the node service's container, with each argument as it is; what it says on both streams comes back, and that
-// it failed.
+// TestRun: a command runs in the node service's container, with each argument as it is; what it says on both streams
+// comes back, and that it failed.
 func TestRun(t *testing.T) {
 	for _, code := range []int{0, 1} {
 		server := httptest.NewServer(&execs{code: code})

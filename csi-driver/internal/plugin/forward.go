@@ -34,8 +34,9 @@ const maxAnswer = 64 << 20
 // nodeContainer is the node service's container in its pod.
 const nodeContainer = "splitfs"
 
-// forwarder reaches node services through the API server and kubelet, as `kubectl port-forward` does: no address of a pod has to be
-// reachable from here, and the service listens to nobody else. A connection is kept for the next question.
+// forwarder reaches node services through the API server and kubelet, as `kubectl port-forward` does: no address of a
+// pod has to be reachable from here, and the service listens to nobody else. A connection is kept for the next
+// question.
 type forwarder struct {
 	config *rest.Config
 	http   *http.Client

@@ -19,7 +19,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// recoverWait is how long an agent gets for what has just died. It recovers logs one after the other, each within a fraction of a second.
+// recoverWait is how long an agent gets for what has just died. It recovers logs one after the other, each within a
+// fraction of a second.
 const recoverWait = 30 * time.Second
 
 func newRecoverCommand(s *settings) *cobra.Command {

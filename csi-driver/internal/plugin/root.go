@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugin is the kubectl plugin: what a cluster's users and operators ask of SplitFS. It reads objects of the API server, asks
-// node services through forwarded ports, and changes nothing but by the command recover.
+// Package plugin is the kubectl plugin: what a cluster's users and operators ask of SplitFS. It reads objects of the
+// API server, asks node services through forwarded ports, and changes nothing but by the command recover.
 package plugin
 
 import (

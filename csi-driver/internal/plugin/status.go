@@ -202,8 +202,8 @@ func volumeProblem(v *v1alpha1.SplitFSVolume, c *metav1.Condition) string {
 	return fmt.Sprintf("claim %s (%s): %s: %s", orDash(v.Status.Claim), v.Name, c.Reason, c.Message)
 }
 
-// problems are the conditions that are not as they should be. A kernel module that nobody asked for, an emulated device and a volume that
-// nobody uses are none.
+// problems are the conditions that are not as they should be. A kernel module that nobody asked for, an emulated device
+// and a volume that nobody uses are none.
 func (s *state) problems() []string {
 	var list []string
 	for i := range s.Nodes {

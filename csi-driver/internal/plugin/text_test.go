@@ -73,8 +73,8 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestCompare: a process that came in between has done all that it counted; what a pod shows is what its processes did; a node that did not
-// answer before has nothing to compare with.
+// TestCompare: a process that came in between has done all that it counted; what a pod shows is what its processes did;
+// a node that did not answer before has nothing to compare with.
 func TestCompare(t *testing.T) {
 	nodes := lookedTwice()["splitfs-node-1"]
 	table := compare(nodes[:1], append(nodes[1:], &coverage.Node{Node: "n2", Volumes: nodes[1].Volumes}), nil, filter{})

@@ -73,7 +73,8 @@ type mountReport struct {
 	Path     string `json:"path"`
 	Claim    string `json:"claim"`
 	VolumeID string `json:"volumeID,omitempty"`
-	// Promised is the mode by annotations and class, Given the one in which the library serves the path; empty: it does not.
+	// Promised is the mode by annotations and class, Given the one in which the library serves the path; empty: it does
+	// not.
 	Promised string `json:"promised,omitempty"`
 	Given    string `json:"given,omitempty"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
@@ -140,7 +141,8 @@ func (r *podReport) addContainers(pod *corev1.Pod, ours map[string]podVolume) (g
 	return given
 }
 
-// addProcesses asks the pod's node. Processes of ephemeral containers, which no template of the pod names, get a container of their own.
+// addProcesses asks the pod's node. Processes of ephemeral containers, which no template of the pod names, get a
+// container of their own.
 func (r *podReport) addProcesses(ctx context.Context, c *cluster, pod *corev1.Pod) {
 	node, err := c.coverageOn(ctx, pod.Spec.NodeName)
 	if err != nil {

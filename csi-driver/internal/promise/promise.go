@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package promise decides, when a volume is about to be shown to a pod, whether the pod's containers would have what the volume's
-// mode promises. The promise of sync and strict is kept by the library in the container. Admission gives it the library; but a pod
-// can be created while no injector answers, in a namespace that no webhook covers, or before its claim, and nobody would notice that
-// it works with less. Mounting is the last moment at which that can be prevented.
+// Package promise decides, when a volume is about to be shown to a pod, whether the pod's containers would have what
+// the volume's mode promises. The promise of sync and strict is kept by the library in the container. Admission gives
+// it the library; but a pod can be created while no injector answers, in a namespace that no webhook covers, or before
+// its claim, and nobody would notice that it works with less. Mounting is the last moment at which that can be
+// prevented.
 package promise
 
 import (
@@ -40,13 +41,15 @@ type Checker struct {
 	exempt sets.Set[string]
 }
 
-// NewChecker returns a Checker. Pods of the exempt namespaces, which the injector never touches, may run without the library.
+// NewChecker returns a Checker. Pods of the exempt namespaces, which the injector never touches, may run without the
+// library.
 func NewChecker(client kubernetes.Interface, exempt []string) *Checker {
 	return &Checker{client: client, exempt: sets.New(exempt...)}
 }
 
-// Check returns an error that says what to do when a container of the pod would get less than it was promised, and else what becomes of
-// the pod's programs without the library. What cannot be found out is no promise kept: kubelet asks again.
+// Check returns an error that says what to do when a container of the pod would get less than it was promised, and else
+// what becomes of the pod's programs without the library. What cannot be found out is no promise kept: kubelet asks
+// again.
 func (c *Checker) Check(ctx context.Context, use Use) (contract.Unserved, error) {
 	if c.exempt.Has(use.Pod.Namespace) {
 		return contract.Allow, nil
@@ -96,7 +99,8 @@ func (c *Checker) Check(ctx context.Context, use Use) (contract.Unserved, error)
 		contract.AnnotationInject, contract.AnnotationInject)
 }
 
-// Configurations implements node.Pods: what the library has to know in each container of a pod, where its environment says nothing.
+// Configurations implements node.Pods: what the library has to know in each container of a pod, where its environment
+// says nothing.
 func (c *Checker) Configurations(ctx context.Context, pod volume.Pod) (map[string]string, error) {
 	object, err := c.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	if err != nil {

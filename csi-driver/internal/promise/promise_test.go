@@ -171,7 +171,8 @@ func TestCheckExempt(t *testing.T) {
 	}
 }
 
-// TestCheckUnknown: what cannot be found out is not assumed. It can pass (Unavailable), or kubelet's call is out of date.
+// TestCheckUnknown: what cannot be found out is not assumed. It can pass (Unavailable), or kubelet's call is out of
+// date.
 func TestCheckUnknown(t *testing.T) {
 	pod := decode(t, "", withoutLibrary)
 	away := func(resource string) *fake.Clientset {
@@ -210,8 +211,8 @@ func TestCheckUnknown(t *testing.T) {
 	}
 }
 
-// TestUnserved: what the pod says of programs without the library goes before what the class says, and that before the mode. Who gave up the
-// promise is not kept from anything.
+// TestUnserved: what the pod says of programs without the library goes before what the class says, and that before the
+// mode. Who gave up the promise is not kept from anything.
 func TestUnserved(t *testing.T) {
 	readOnly := strings.ReplaceAll(oneContainer("", given), "mountPath: /data}", "mountPath: /data, readOnly: true}")
 	for _, c := range []struct {

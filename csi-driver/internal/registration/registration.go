@@ -40,7 +40,8 @@ func SocketPath(kubeletDir string) string {
 	return filepath.Join(kubeletDir, "plugins_registry", contract.Driver+"-reg.sock")
 }
 
-// Serve serves until ctx is done, or until kubelet refuses the driver: then only a new start (kubelet looks again) can help.
+// Serve serves until ctx is done, or until kubelet refuses the driver: then only a new start (kubelet looks again) can
+// help.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	grpcServer := grpc.NewServer()
 	registerapi.RegisterRegistrationServer(grpcServer, s)

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Gate holds calls back while what they need is being prepared: the sockets are there first, so that kubelet and probes find a service
-// that starts, not none. Calls that need nothing pass.
+// Gate holds calls back while what they need is being prepared: the sockets are there first, so that kubelet and probes
+// find a service that starts, not none. Calls that need nothing pass.
 type Gate struct {
 	once sync.Once
 	open chan struct{}

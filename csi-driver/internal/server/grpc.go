@@ -70,7 +70,8 @@ func removeSocket(path string) error {
 	return nil
 }
 
-// NewGRPC returns a server whose calls are measured, logged and kept from taking the process down. Further interceptors come last.
+// NewGRPC returns a server whose calls are measured, logged and kept from taking the process down. Further interceptors
+// come last.
 func NewGRPC(logger klog.Logger, metrics csimetrics.CSIMetricsManager,
 	more ...grpc.UnaryServerInterceptor) *grpc.Server {
 	extended := connection.ExtendedCSIMetricsManager{CSIMetricsManager: metrics}
@@ -105,8 +106,8 @@ func Serve(ctx context.Context, s *grpc.Server, listener net.Listener) error {
 
 var requests atomic.Uint64
 
-// logging gives each call a logger that says which call and which volume it belongs to, and logs its outcome. Payloads are logged
-// at level 5, without their secrets.
+// logging gives each call a logger that says which call and which volume it belongs to, and logs its outcome. Payloads
+// are logged at level 5, without their secrets.
 func logging(base klog.Logger) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		_, method := filepath.Split(info.FullMethod)

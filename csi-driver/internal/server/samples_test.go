@@ -19,7 +19,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// TestSamples keeps charts/splitfs/testdata/metrics/csi.prom what the service counts: a call that it serves, and one that fails.
+// TestSamples keeps charts/splitfs/testdata/metrics/csi.prom what the service counts: a call that it serves, and one
+// that fails.
 func TestSamples(t *testing.T) {
 	manager := csimetrics.NewCSIMetricsManagerForPlugin(contract.Driver)
 	socket := filepath.Join(t.TempDir(), "csi.sock")

@@ -15,8 +15,8 @@ import (
 // ErrNotYet: nobody has looked yet.
 var ErrNotYet = errors.New("not looked at yet")
 
-// WatchedCheck is a Check that answers at once, with what was found the last time: the programs that it takes may hang, and a probe that
-// waits for them would fail although the driver works.
+// WatchedCheck is a Check that answers at once, with what was found the last time: the programs that it takes may hang,
+// and a probe that waits for them would fail although the driver works.
 type WatchedCheck struct {
 	check Check
 	// Interval is between two looks, limit is how long one may take.

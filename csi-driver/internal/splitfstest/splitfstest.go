@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package splitfstest is a test double of the splitfs program: it honours the command-line contract in docs/architecture.md with
-// real locks, sockets and exit codes, but moves no data. A test binary becomes the double when it is called by the name "splitfs".
+// Package splitfstest is a test double of the splitfs program: it honours the command-line contract in
+// docs/architecture.md with real locks, sockets and exit codes, but moves no data. A test binary becomes the double
+// when it is called by the name "splitfs".
 package splitfstest
 
 import (
@@ -21,7 +22,8 @@ import (
 const (
 	name       = "splitfs"
 	controlDir = ".splitfs"
-	// Faults are switched on by files in the control directory, so that they need no channel to a process a test did not start.
+	// Faults are switched on by files in the control directory, so that they need no channel to a process a test did not
+	// start.
 	quarantinedFile = "double-quarantined" // holds the number recover reports
 	agentFailsFile  = "double-agent-fails" // the agent refuses to start while it is there
 	memoryFile      = "double-memory"      // holds what status says that the volume's memory is

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status shows a node and its volumes as Kubernetes objects, SplitFSNode and SplitFSVolume. It only reports: nothing waits
-// for it, and nothing acts on what it wrote.
+// Package status shows a node and its volumes as Kubernetes objects, SplitFSNode and SplitFSVolume. It only reports:
+// nothing waits for it, and nothing acts on what it wrote.
 package status
 
 import (

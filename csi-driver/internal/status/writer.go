@@ -119,7 +119,8 @@ func (w *Writer) Poke() {
 	}
 }
 
-// Run writes until ctx is done. What goes wrong with the API server is told in the log and tried again, ever more slowly.
+// Run writes until ctx is done. What goes wrong with the API server is told in the log and tried again, ever more
+// slowly.
 func (w *Writer) Run(ctx context.Context) {
 	failures := 0
 	for {
@@ -179,7 +180,8 @@ func (w *Writer) wait(ctx context.Context, d time.Duration, poked bool) bool {
 	}
 }
 
-// sync brings the objects to what the node is now. What cannot be written now does not keep the rest from being written.
+// sync brings the objects to what the node is now. What cannot be written now does not keep the rest from being
+// written.
 func (w *Writer) sync(ctx context.Context) error {
 	if !w.adopted {
 		if err := w.adopt(ctx); err != nil {

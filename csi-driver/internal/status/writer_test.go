@@ -39,7 +39,8 @@ import (
 
 const nodeName = "node-1"
 
-// state is a node whose every property the test decides. What the real node reports is tested with the real one in package app.
+// state is a node whose every property the test decides. What the real node reports is tested with the real one in
+// package app.
 type state struct {
 	mu        sync.Mutex
 	reports   []node.Report
@@ -126,7 +127,8 @@ func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// fixture is a real API server with the chart's custom resources and rights, and a Writer that acts with the rights of the node service.
+// fixture is a real API server with the chart's custom resources and rights, and a Writer that acts with the rights of
+// the node service.
 type fixture struct {
 	t      *testing.T
 	ctx    context.Context
@@ -398,7 +400,8 @@ func TestWriter(t *testing.T) {
 	})
 }
 
-// TestOutage: while the API server is away the writer tries ever more slowly and blocks nobody, and afterwards the objects are right.
+// TestOutage: while the API server is away the writer tries ever more slowly and blocks nobody, and afterwards the
+// objects are right.
 func TestOutage(t *testing.T) {
 	f := newFixture(t)
 	f.http.down.Store(true)

@@ -11,8 +11,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// TestOtherVersions reads the state files of the first versions and of one to come, and writes them back: an upgrade understands what
-// was there, and a downgrade loses nothing of what a newer driver had added.
+// TestOtherVersions reads the state files of the first versions and of one to come, and writes them back: an upgrade
+// understands what was there, and a downgrade loses nothing of what a newer driver had added.
 func TestOtherVersions(t *testing.T) {
 	id := IDFromName("pvc-1")
 	for _, name := range []string{"state-first", "state-second", "state-next"} {

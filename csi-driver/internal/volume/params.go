@@ -79,12 +79,13 @@ type Params struct {
 	Unserved contract.Unserved
 	PVC      PVC
 	PV       string
-	// Library: no volume of anybody's data, but one that shows the library to a pod. Mode, device and file system are empty.
+	// Library: no volume of anybody's data, but one that shows the library to a pod. Mode, device and file system are
+	// empty.
 	Library bool
 }
 
-// ParseParams reads the parameters of a StorageClass. Every key that is not known is an error: a misspelt "mode" must not
-// silently become the default.
+// ParseParams reads the parameters of a StorageClass. Every key that is not known is an error: a misspelt "mode" must
+// not silently become the default.
 func ParseParams(in map[string]string) (Params, error) {
 	p := Params{Mode: contract.Posix, Device: DeviceEmulated, Erase: EraseNone}
 	internal := []string{keyPVName, keyPVCName, keyPVCNamespace}
@@ -204,7 +205,8 @@ func ParseAttributes(in map[string]string) (Attributes, error) {
 	return a, nil
 }
 
-// checkKind checks what names a kind of volume. There is one kind besides volumes for data: the one that carries the library.
+// checkKind checks what names a kind of volume. There is one kind besides volumes for data: the one that carries the
+// library.
 func checkKind(what string, in map[string]string, internal []string) error {
 	if err := checkKeys(what, in, []string{contract.VolumeKindAttribute}, internal); err != nil {
 		return err

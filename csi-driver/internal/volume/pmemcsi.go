@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// pmemCSIParameter is a parameter that StorageClasses of pmem-csi.intel.com have. A class that is taken over says by it what it
-// wants; what we give anyway is accepted and nothing else is passed over in silence.
+// pmemCSIParameter is a parameter that StorageClasses of pmem-csi.intel.com have. A class that is taken over says by it
+// what it wants; what we give anyway is accepted and nothing else is passed over in silence.
 type pmemCSIParameter struct {
 	name string
 	// accept says whether the value asks for what every volume has here.
@@ -53,8 +53,8 @@ func isFalse(v string) bool {
 	return err == nil && !b
 }
 
-// withoutPMEMCSI returns parameters without those of pmem-csi that ask for what every volume has, with ours in place of those that ask for
-// something we offer under another name, and refuses all others.
+// withoutPMEMCSI returns parameters without those of pmem-csi that ask for what every volume has, with ours in place of
+// those that ask for something we offer under another name, and refuses all others.
 func withoutPMEMCSI(in map[string]string) (map[string]string, error) {
 	out := maps.Clone(in)
 	for _, key := range slices.Sorted(maps.Keys(in)) {

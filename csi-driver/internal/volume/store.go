@@ -16,8 +16,8 @@ import (
 
 const recordSuffix = ".json"
 
-// Store keeps one state file per volume in a directory. A write that returned is on the medium; a reader sees the old or the new
-// record, never half of one. Callers hold the volume's lock.
+// Store keeps one state file per volume in a directory. A write that returned is on the medium; a reader sees the old
+// or the new record, never half of one. Callers hold the volume's lock.
 type Store struct {
 	dir   string
 	what  string
@@ -86,7 +86,8 @@ func encode(r *Record) ([]byte, error) {
 	return json.MarshalIndent(tree, "", "  ")
 }
 
-// Put makes r durable: a temporary file is written and synced, renamed over the old record, and the directory is synced.
+// Put makes r durable: a temporary file is written and synced, renamed over the old record, and the directory is
+// synced.
 func (s *Store) Put(r *Record) error {
 	r.Version = firstVersion
 	if r.Erase.Wanted() {
@@ -168,8 +169,8 @@ func (s *Store) List() ([]*Record, error) {
 // unfinishedSuffix marks a file that WriteFileDurable has not put into its place yet.
 const unfinishedSuffix = ".tmp"
 
-// RemoveUnfinished removes from a directory what WriteFileDurable left when its process was killed. Called before anything is
-// written there.
+// RemoveUnfinished removes from a directory what WriteFileDurable left when its process was killed. Called before
+// anything is written there.
 func RemoveUnfinished(dir string) error {
 	left, err := filepath.Glob(filepath.Join(dir, ".*"+unfinishedSuffix))
 	if err != nil {

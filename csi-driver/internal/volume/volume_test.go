@@ -63,7 +63,8 @@ func TestParseParams(t *testing.T) {
 	}
 }
 
-// TestAttributesRoundTrip: what CreateVolume returns is what the later calls understand, with what Kubernetes adds on the way.
+// TestAttributesRoundTrip: what CreateVolume returns is what the later calls understand, with what Kubernetes adds on
+// the way.
 func TestAttributesRoundTrip(t *testing.T) {
 	p := Params{Mode: contract.Sync, Device: DeviceEmulated}
 	in := p.Attributes()
@@ -237,7 +238,8 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// TestLocksYielding: a call gets the lock from who only looks, when that has let go of it; two that only look do not push each other away.
+// TestLocksYielding: a call gets the lock from who only looks, when that has let go of it; two that only look do not
+// push each other away.
 func TestLocksYielding(t *testing.T) {
 	var l Locks
 	looking, release, err := l.TryLockYielding(t.Context(), "a", "look")
@@ -274,7 +276,8 @@ func TestLocksYielding(t *testing.T) {
 	}
 }
 
-// TestParseChanges: what a VolumeAttributesClass may say goes before the StorageClass, and everything else is refused by name.
+// TestParseChanges: what a VolumeAttributesClass may say goes before the StorageClass, and everything else is refused
+// by name.
 func TestParseChanges(t *testing.T) {
 	class := Params{Mode: contract.Posix, Device: DeviceLVM, Erase: EraseOverwrite}
 	for _, c := range []struct {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command scale measures what a large cluster costs: a real API server, scheduler and controller manager, the real controller,
-// injector and status writers, and nodes that are objects only. hack/scale runs it.
+// Command scale measures what a large cluster costs: a real API server, scheduler and controller manager, the real
+// controller, injector and status writers, and nodes that are objects only. hack/scale runs it.
 package main
 
 import (

@@ -22,7 +22,8 @@ import (
 // row is one column of the table: what was measured with so many volumes.
 type row struct {
 	volumes int
-	// How long it took: the scheduler to choose a node, then the claim to be bound, and then the SplitFSVolume to be there.
+	// How long it took: the scheduler to choose a node, then the claim to be bound, and then the SplitFSVolume to be
+	// there.
 	selected, bound, shown latency
 	requests               map[asker]float64 // per volume
 	total                  float64

@@ -278,8 +278,8 @@ func testInjection(t *testing.T, c *cluster) {
 	}
 }
 
-// testLibraryByClaim: a restricted namespace admits a pod that gets the library by a claim, and the claim is not taken for a volume of
-// the pod's own, also when the pod is made anew from its own text.
+// testLibraryByClaim: a restricted namespace admits a pod that gets the library by a claim, and the claim is not taken
+// for a volume of the pod's own, also when the pod is made anew from its own text.
 func testLibraryByClaim(t *testing.T, c *cluster) {
 	for _, object := range charttest.Render(t, "--set", "injector.library.delivery=ephemeral") {
 		if object.GetKind() == "StorageClass" && object.GetName() == "splitfs-library" {
@@ -329,8 +329,9 @@ func testLibraryByClaim(t *testing.T, c *cluster) {
 	}
 }
 
-// testPreloadSources: what the mutator writes for valueFrom and envFrom is valid for the API server. A pod whose own entries were
-// not changed can also be applied a second time by its owner, although SPLITFS_LD_PRELOAD is there several times.
+// testPreloadSources: what the mutator writes for valueFrom and envFrom is valid for the API server. A pod whose own
+// entries were not changed can also be applied a second time by its owner, although SPLITFS_LD_PRELOAD is there several
+// times.
 func testPreloadSources(t *testing.T, c *cluster) {
 	const pod = `
 apiVersion: v1
@@ -598,7 +599,8 @@ func testOutage(t *testing.T, c *cluster) {
 	}
 }
 
-// testRecovery: every pod is gone, the injector's too. Its own start again, then all others, and none runs without what it needs.
+// testRecovery: every pod is gone, the injector's too. Its own start again, then all others, and none runs without what
+// it needs.
 func testRecovery(t *testing.T, c *cluster, start func() *replica) {
 	for _, namespace := range []string{"default", charttest.Namespace, "kube-system"} {
 		if err := c.client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certs gives the webhook its certificate. cert-controller issues and renews a CA and a server certificate in a Secret
-// and writes the CA into the webhook's configuration; this package serves what is in the Secret.
+// Package certs gives the webhook its certificate. cert-controller issues and renews a CA and a server certificate in a
+// Secret and writes the CA into the webhook's configuration; this package serves what is in the Secret.
 //
-// The Secret is read from the API server and the key is kept in memory. A Secret volume would follow only within kubelet's sync
-// period, a minute and more, in which a new installation would not become ready and a renewed certificate would not be used.
+// The Secret is read from the API server and the key is kept in memory. A Secret volume would follow only within
+// kubelet's sync period, a minute and more, in which a new installation would not become ready and a renewed
+// certificate would not be used.
 package certs
 
 import (

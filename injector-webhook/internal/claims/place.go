@@ -21,10 +21,12 @@ var snapshotGroup = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Versio
 // labelManagedBy has on a VolumeSnapshotContent of ours the node that the snapshot is on.
 const labelManagedBy = "snapshot.storage.kubernetes.io/managed-by"
 
-// Place returns the node on which the pod of a volume has to run, "" when the volume leaves the choice or makes it itself. A volume that
-// is to be a copy is made where its original is, which the scheduler does not know: it would try the roomiest node again and again.
+// Place returns the node on which the pod of a volume has to run, "" when the volume leaves the choice or makes it
+// itself. A volume that is to be a copy is made where its original is, which the scheduler does not know: it would try
+// the roomiest node again and again.
 //
-// It looks up nothing unless the claim is a copy and not bound. What cannot be found leaves the choice to the scheduler.
+// It looks up nothing unless the claim is a copy and not bound. What cannot be found leaves the choice to the
+// scheduler.
 func (r *Resolver) Place(ctx context.Context, namespace string, volume *corev1.Volume) (string, error) {
 	var spec *corev1.PersistentVolumeClaimSpec
 	switch {

@@ -22,7 +22,8 @@ type Wishes struct {
 	Warnings []string
 }
 
-// wish is an annotation that stands for all containers of a pod, and with a container's name behind it for that container.
+// wish is an annotation that stands for all containers of a pod, and with a container's name behind it for that
+// container.
 type wish[T ~string] struct {
 	annotation string
 	parse      func(string) (T, error)
@@ -92,11 +93,12 @@ func (w *wish[T]) withoutEffect(injected map[string]map[string]contract.Mode) []
 	return warnings
 }
 
-// AsksForMode says that the pod's author relies on a mode: leaving the pod alone would silently weaken what was asked for.
+// AsksForMode says that the pod's author relies on a mode: leaving the pod alone would silently weaken what was asked
+// for.
 func (w *Wishes) AsksForMode() bool { return w.mode.pod != "" || len(w.mode.containers) > 0 }
 
-// ReadWishes parses the annotations of a pod. A wrong value or a container that does not exist is a DeniedError: guessing could
-// give the application less than it asked for.
+// ReadWishes parses the annotations of a pod. A wrong value or a container that does not exist is a DeniedError:
+// guessing could give the application less than it asked for.
 func ReadWishes(pod *corev1.Pod) (*Wishes, error) {
 	wishes := newWishes()
 	if value, ok := pod.Annotations[contract.AnnotationInject]; ok {

@@ -12,7 +12,8 @@ import (
 // maxMountPath is Linux' PATH_MAX without the final zero: no longer path can be opened.
 const maxMountPath = 4095
 
-// checkMountPath returns the absolute path a container runtime makes of a mount path, or refuses what SPLITFS_CONFIG cannot hold.
+// checkMountPath returns the absolute path a container runtime makes of a mount path, or refuses what SPLITFS_CONFIG
+// cannot hold.
 func checkMountPath(container, volume, mountPath string) (string, error) {
 	container, volume = contract.Name(container), contract.Name(volume)
 	if len(mountPath) > maxMountPath {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inject decides what a pod needs so that its containers reach our volumes through the library, and expresses it as a
-// JSON patch. It reads a pod's Go type and writes intents over the pod's raw text; on an error the patch is thrown away whole.
+// Package inject decides what a pod needs so that its containers reach our volumes through the library, and expresses
+// it as a JSON patch. It reads a pod's Go type and writes intents over the pod's raw text; on an error the patch is
+// thrown away whole.
 package inject
 
 import (
@@ -21,8 +22,8 @@ type Result struct {
 	Warnings   []string
 }
 
-// Pod computes the patch for a pod. volumes maps the names of the pod's volumes that are ours to their own modes. Running it on
-// its own result changes nothing.
+// Pod computes the patch for a pod. volumes maps the names of the pod's volumes that are ours to their own modes.
+// Running it on its own result changes nothing.
 func Pod(raw []byte, pod *corev1.Pod, wishes *Wishes, volumes map[string]contract.Mode,
 	delivery Delivery) (*Result, error) {
 	doc, err := patch.Parse(raw)

@@ -372,7 +372,8 @@ func TestMountPathIsNotExpanded(t *testing.T) {
 	}
 }
 
-// TestNewerFieldsSurvive: a pod field this program does not know, at every level, and an integer beyond a float's precision.
+// TestNewerFieldsSurvive: a pod field this program does not know, at every level, and an integer beyond a float's
+// precision.
 func TestNewerFieldsSurvive(t *testing.T) {
 	raw := []byte(
 		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","futureMeta":{"n":9007199254740993}},

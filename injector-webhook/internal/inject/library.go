@@ -17,8 +17,8 @@ type Delivery string
 const (
 	// CSI is an inline volume: nothing but the pod is needed, and it is there as soon as the pod is on its node.
 	CSI Delivery = "csi"
-	// Ephemeral is a generic ephemeral volume of the class contract.LibraryClass, for clusters that forbid inline volumes: Kubernetes
-	// makes a claim and a PersistentVolume for each pod.
+	// Ephemeral is a generic ephemeral volume of the class contract.LibraryClass, for clusters that forbid inline volumes:
+	// Kubernetes makes a claim and a PersistentVolume for each pod.
 	Ephemeral Delivery = "ephemeral"
 )
 
@@ -56,8 +56,8 @@ func (d Delivery) source() corev1.VolumeSource {
 	}}
 }
 
-// isLibrary says whether a volume of a pod is one that shows the library, delivered in either way: a pod may have been made from the
-// text of another that was injected before the way was changed.
+// isLibrary says whether a volume of a pod is one that shows the library, delivered in either way: a pod may have been
+// made from the text of another that was injected before the way was changed.
 func isLibrary(volume *corev1.Volume) bool {
 	switch {
 	case volume.CSI != nil:

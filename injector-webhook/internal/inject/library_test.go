@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestDeliveryByClaim: where inline volumes are forbidden the library comes by a claim that can only be read; all else in the pod is
-// the same as with an inline volume.
+// TestDeliveryByClaim: where inline volumes are forbidden the library comes by a claim that can only be read; all else
+// in the pod is the same as with an inline volume.
 func TestDeliveryByClaim(t *testing.T) {
 	raw := rawPod(t, severalContainers)
 	_, inline, inlineResult := mutatedWith(t, raw, CSI)

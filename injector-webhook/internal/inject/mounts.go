@@ -12,8 +12,9 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// mounts adds the mounts of the library's volume to a container, or refuses a container whose own leave no room for them: the directory with
-// the library, and, for programs that the container's variables do not reach, the files by which they find it.
+// mounts adds the mounts of the library's volume to a container, or refuses a container whose own leave no room for
+// them: the directory with the library, and, for programs that the container's variables do not reach, the files by
+// which they find it.
 func (m *mutation) mounts(at []any, c *corev1.Container) error {
 	wanted := []corev1.VolumeMount{
 		{Name: m.libraryVolume, MountPath: contract.LibraryDir, ReadOnly: true},

@@ -12,8 +12,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// Place computes the patch that keeps a pod on the only node on which a volume of it can be made. What the pod itself says of that goes
-// before, with a warning when it cannot work.
+// Place computes the patch that keeps a pod on the only node on which a volume of it can be made. What the pod itself
+// says of that goes before, with a warning when it cannot work.
 func Place(raw []byte, pod *corev1.Pod,
 	volume, node string) (operations []jsonpatch.Operation, warning string, err error) {
 	if wanted, said := pod.Spec.NodeSelector[contract.TopologyKey]; said && wanted != node ||

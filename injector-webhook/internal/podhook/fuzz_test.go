@@ -50,7 +50,8 @@ func reviewOf(tb testing.TB, pod []byte) []byte {
 	return body
 }
 
-// checkAnswer holds for every body: no panic, a well-formed answer, a reason for a refusal, and a patch that fits the object.
+// checkAnswer holds for every body: no panic, a well-formed answer, a reason for a refusal, and a patch that fits the
+// object.
 func checkAnswer(tb testing.TB, body []byte) {
 	tb.Helper()
 	handler, _ := newHandler(tb)

@@ -40,8 +40,8 @@ type Handler struct {
 	ExemptNamespaces sets.Set[string]
 	Recorder         Recorder
 	Metrics          *Metrics
-	// LookupTimeout bounds all reads for one request. It must be shorter than the webhook's timeoutSeconds, so that the pod's
-	// author gets our error and not the API server's "context deadline exceeded".
+	// LookupTimeout bounds all reads for one request. It must be shorter than the webhook's timeoutSeconds, so that the
+	// pod's author gets our error and not the API server's "context deadline exceeded".
 	LookupTimeout time.Duration
 	// Delivery is how pods get the library.
 	Delivery inject.Delivery
@@ -135,7 +135,8 @@ func (h *Handler) handle(ctx context.Context, req *admission.Request) (admission
 	return admission.Patched("", result.Operations...).WithWarnings(bounded(warnings)...), nil
 }
 
-// decode reads the pod. The webhook's rules let nothing else through; whoever calls us without them gets a clear answer.
+// decode reads the pod. The webhook's rules let nothing else through; whoever calls us without them gets a clear
+// answer.
 func decode(req *admission.Request) (*corev1.Pod, error) {
 	if req.Kind != (metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}) || req.SubResource != "" {
 		return nil, badRequest("expected a v1 Pod, got %s; the webhook must be registered for pods only",
@@ -184,8 +185,8 @@ func (h *Handler) judge(ctx context.Context, namespace string,
 	return ours, undecided, nil
 }
 
-// place keeps the pod of a volume that is to be a copy on the node that the copy can be made on. Where that cannot be told, the scheduler
-// chooses as for any pod: it can be right by chance.
+// place keeps the pod of a volume that is to be a copy on the node that the copy can be made on. Where that cannot be
+// told, the scheduler chooses as for any pod: it can be right by chance.
 func (h *Handler) place(ctx context.Context, req *admission.Request,
 	pod *corev1.Pod) ([]jsonpatch.Operation, string, error) {
 	for i := range pod.Spec.Volumes {
@@ -226,9 +227,9 @@ func (h *Handler) mutate(req *admission.Request, pod *corev1.Pod, wishes *inject
 	return &inject.Result{}, nil
 }
 
-// report counts and logs what was done, and sends an event when a pod was left alone although it may need us. A pod has no UID at
-// admission, so an event about it would be lost: it goes to the pod's controller. A pod without one has a user at the other end
-// of the request, who sees the warning.
+// report counts and logs what was done, and sends an event when a pod was left alone although it may need us. A pod has
+// no UID at admission, so an event about it would be lost: it goes to the pod's controller. A pod without one has a
+// user at the other end of the request, who sees the warning.
 func (h *Handler) report(ctx context.Context, req *admission.Request, pod *corev1.Pod, result *inject.Result,
 	undecided []string) {
 	logger := klog.FromContext(ctx)

@@ -312,7 +312,8 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// TestHandlePlaces: the pod of a claim that is to be a copy is kept where its original is, whether it is injected or not.
+// TestHandlePlaces: the pod of a claim that is to be a copy is kept where its original is, whether it is injected or
+// not.
 func TestHandlePlaces(t *testing.T) {
 	h, _ := newHandler(t)
 	for claim, injected := range map[string]bool{"copy": true, "block-copy": false} {

@@ -19,7 +19,8 @@ import (
 	"splitfs.io/splitfs/charts/charttest"
 )
 
-// TestSamples keeps charts/splitfs/testdata/metrics/injector.prom what an injector prints that has injected a pod and denied another.
+// TestSamples keeps charts/splitfs/testdata/metrics/injector.prom what an injector prints that has injected a pod and
+// denied another.
 func TestSamples(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	handler, _ := newHandler(t)
