@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/events"
@@ -91,7 +92,7 @@ type message struct {
 // identity tells a process from a later one with the same number.
 type identity struct {
 	pid   int
-	start string
+	start uint64
 }
 
 // New returns a Verifier.
@@ -267,7 +268,7 @@ func (f *Finding) message() string {
 
 // PodProcess is a process of a pod, whether or not it has volumes of ours.
 type PodProcess struct {
-	PID       int
+	procfs.Proc
 	Command   string
 	Container string
 	// Dir is its directory in procfs.
@@ -289,7 +290,7 @@ func (v *Verifier) OfPod(uid string) ([]PodProcess, error) {
 		if pod != uid {
 			continue
 		}
-		found := PodProcess{PID: p.pid, Command: p.command, Container: container, Dir: p.dir}
+		found := PodProcess{Proc: p.proc, Command: p.command, Container: container, Dir: p.dir}
 		if maps, err := os.ReadFile(filepath.Join(p.dir, "maps")); err == nil && mapsLibrary(maps, v.config.Library) {
 			found.State = Loaded
 		} else if cause, err := p.programCause(); err == nil {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 	mountutils "k8s.io/mount-utils"
 )
@@ -66,38 +67,29 @@ func (s State) Explain() string {
 // process is one entry of procfs.
 type process struct {
 	identity
+	proc    procfs.Proc
 	dir     string
 	command string
 }
 
 func (v *Verifier) processes() ([]process, error) {
-	entries, err := os.ReadDir(v.config.Proc)
+	mounted, err := procfs.NewFS(v.config.Proc)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	all, err := mounted.AllProcs()
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	var list []process
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		dir := filepath.Join(v.config.Proc, entry.Name())
-		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-		if err != nil {
+	for _, proc := range all {
+		stat, err := proc.Stat()
+		if err != nil || stat.State == "Z" {
 			continue // gone meanwhile
 		}
-		// "PID (COMMAND) STATE ..."; the command may hold anything, also parentheses.
-		open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
-		if open < 0 || end < open {
-			continue
-		}
-		fields := strings.Fields(string(stat[end+1:]))
-		const state, start = 0, 19
-		if len(fields) <= start || fields[state] == "Z" {
-			continue
-		}
 		list = append(list, process{
-			identity: identity{pid: pid, start: fields[start]}, dir: dir, command: Printable(string(stat[open+1 : end])),
+			identity: identity{pid: proc.PID, start: stat.Starttime}, proc: proc,
+			dir: filepath.Join(v.config.Proc, strconv.Itoa(proc.PID)), command: Printable(stat.Comm),
 		})
 	}
 	return list, nil
@@ -118,23 +110,36 @@ var (
 	containerInCgroup = regexp.MustCompile(`[0-9a-f]{64}`)
 )
 
-// ownerByCgroup reads the pod's UID and the container's ID out of a process's cgroup, with either cgroup driver.
+// ownerByCgroup reads the pod's UID and the container's ID out of a process's cgroups, with either cgroup driver.
 func (v *Verifier) ownerByCgroup(pid int) (pod, container string) {
-	text, err := os.ReadFile(filepath.Join(v.config.Proc, strconv.Itoa(pid), "cgroup"))
+	mounted, err := procfs.NewFS(v.config.Proc)
 	if err != nil {
 		return "", ""
 	}
-	return parseCgroup(string(text))
+	proc, err := mounted.Proc(pid)
+	if err != nil {
+		return "", ""
+	}
+	groups, err := proc.Cgroups()
+	if err != nil {
+		return "", ""
+	}
+	for _, group := range groups {
+		if pod, container = parseCgroup(group.Path); pod != "" {
+			return pod, container
+		}
+	}
+	return "", ""
 }
 
-func parseCgroup(text string) (pod, container string) {
-	match := podInCgroup.FindStringSubmatchIndex(text)
+func parseCgroup(path string) (pod, container string) {
+	match := podInCgroup.FindStringSubmatchIndex(path)
 	if match == nil {
 		return "", ""
 	}
 	// The systemd driver writes "_" for "-", which it uses for itself.
-	pod = strings.ReplaceAll(text[match[2]:match[3]], "_", "-")
-	return pod, containerInCgroup.FindString(text[match[3]:])
+	pod = strings.ReplaceAll(path[match[2]:match[3]], "_", "-")
+	return pod, containerInCgroup.FindString(path[match[3]:])
 }
 
 // view is what a mount namespace shows.
@@ -242,7 +247,8 @@ func (p *process) state(seen *view, library string) (State, error) {
 	return Linker, nil
 }
 
-// mapsLibrary says whether the library is mapped, also a version of it that was replaced meanwhile.
+// mapsLibrary says whether the library is mapped, also a version of it that was replaced meanwhile. Package procfs
+// would take a list that could be read in part for the whole one.
 func mapsLibrary(maps []byte, library string) bool {
 	for line := range bytes.Lines(maps) {
 		_, path, found := strings.Cut(string(line), "/")
@@ -313,30 +319,20 @@ func (p *process) openDevices(seen *view) map[uint64]bool {
 		return devices
 	}
 	for _, name := range names {
-		info, err := os.ReadFile(filepath.Join(p.dir, "fdinfo", name))
+		info, err := p.proc.FDInfo(name)
 		if err != nil {
 			continue // closed meanwhile
 		}
+		id, err := strconv.Atoi(info.MntID)
+		if err != nil {
+			continue
+		}
 		// One that was opened in another mount namespace is on none of these.
-		if at := seen.mounts[mountID(info)]; at != nil {
+		if at := seen.mounts[id]; at != nil {
 			devices[device(at)] = true
 		}
 	}
 	return devices
-}
-
-// mountID reads what /proc/PID/fdinfo says of a file; 0: nothing.
-func mountID(info []byte) int {
-	for line := range bytes.Lines(info) {
-		if value, found := bytes.CutPrefix(line, []byte("mnt_id:")); found {
-			id, err := strconv.Atoi(string(bytes.TrimSpace(value)))
-			if err != nil {
-				return 0
-			}
-			return id
-		}
-	}
-	return 0
 }
 
 func device(info *mountutils.MountInfo) uint64 {

@@ -96,14 +96,3 @@ func TestStalledFiles(t *testing.T) {
 		t.Error("the look at a process hangs in its files")
 	}
 }
-
-// TestMountID reads what the kernel says of a file.
-func TestMountID(t *testing.T) {
-	for text, want := range map[string]int{
-		"pos:\t0\nflags:\t02\nmnt_id:\t25\nino:\t7\n": 25, "": 0, "mnt_id:\tx\n": 0, "pos:\t0\nmnt_id:\t9": 9,
-	} {
-		if got := mountID([]byte(text)); got != want {
-			t.Errorf("%q: %d, wanted %d", text, got, want)
-		}
-	}
-}

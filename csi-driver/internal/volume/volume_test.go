@@ -7,10 +7,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/renameio/v2"
 
 	"splitfs.io/splitfs/internal/contract"
 )
@@ -199,6 +202,11 @@ func TestStore(t *testing.T) {
 		filepath.Join(dir, "volumes", "."+rec.ID+".json.17.tmp")); err != nil {
 		t.Fatal(err)
 	}
+	begun, err := renameio.NewPendingFile(s.path(rec.ID), renameio.WithTempDir(filepath.Join(dir, "volumes")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer begun.Close()
 	if s, err = OpenStore(filepath.Join(dir, "volumes")); err != nil { // removes what a killed process had begun to write
 		t.Fatal(err)
 	}
@@ -302,5 +310,39 @@ func TestParseChanges(t *testing.T) {
 		case c.message != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.message)):
 			t.Errorf("%v: error %v", c.in, err)
 		}
+	}
+}
+
+// TestRemoveUnfinished: what is not the beginning of a file stays.
+func TestRemoveUnfinished(t *testing.T) {
+	dir := t.TempDir()
+	kept := []string{".hidden", ".v17", "v.json", "v.json17", "v.tmp"}
+	for _, name := range append([]string{".v.json.17.tmp", ".v.link.tmp", ".v.json5577006791947779410"}, kept...) {
+		var err error
+		if name == ".v17" {
+			err = os.Mkdir(filepath.Join(dir, name), 0o700)
+		} else {
+			err = os.WriteFile(filepath.Join(dir, name), nil, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := RemoveUnfinished(dir); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, entry := range entries {
+		left = append(left, entry.Name())
+	}
+	if !slices.Equal(left, kept) {
+		t.Errorf("left: %v, wanted %v", left, kept)
+	}
+	if err := RemoveUnfinished(filepath.Join(dir, "none")); err != nil {
+		t.Errorf("a directory that is not there: %v", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
@@ -289,45 +290,37 @@ func (c *cluster) memory() (map[string]int64, error) {
 	}
 	pids["kube-apiserver"] = pid
 	for name, pid := range pids {
-		kb, err := statusField(pid, "VmRSS:")
+		bytes, err := resident(pid)
 		if err != nil {
 			return nil, fmt.Errorf("memory of %s: %w", name, err)
 		}
-		used[name] = kb << 10
+		used[name] = bytes
 	}
 	return used, nil
 }
 
-func statusField(pid int, field string) (int64, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// resident is the resident set of a process.
+func resident(pid int) (int64, error) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(raw)) {
-		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == field {
-			return strconv.ParseInt(fields[1], 10, 64)
-		}
+	status, err := p.NewStatus()
+	if err != nil {
+		return 0, err
 	}
-	return 0, fmt.Errorf("/proc/%d/status has no %s", pid, field)
+	return int64(status.VmRSS), nil
 }
 
 // childNamed finds a process of that name that this one started.
 func childNamed(name string) (int, error) {
-	dirs, err := filepath.Glob("/proc/[0-9]*")
+	all, err := procfs.AllProcs()
 	if err != nil {
 		return 0, err
 	}
-	for _, dir := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil {
-			continue
-		}
-		comm, err := os.ReadFile(filepath.Join(dir, "comm"))
-		if err != nil || strings.TrimSpace(string(comm)) != name {
-			continue
-		}
-		if parent, err := statusField(pid, "PPid:"); err == nil && int(parent) == os.Getpid() {
-			return pid, nil
+	for _, p := range all {
+		if stat, err := p.Stat(); err == nil && stat.Comm == name && stat.PPID == os.Getpid() {
+			return p.PID, nil
 		}
 	}
 	return 0, fmt.Errorf("no process %s", name)
