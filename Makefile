@@ -126,7 +126,8 @@ generate: ## write what is generated: schema of the custom resources, copy funct
 	hack/generate
 format: ## format C and Go sources
 	$(MAKE) -C libsplit format
-	gofmt -w $(filter %.go,$(go_src))
+	hack/build-tools golangci-lint
+	"$$(hack/build-tools --print-dir golangci-lint)/golangci-lint" fmt ./...
 clean: ## remove build/
 	rm -rf $(BUILD)
 

@@ -57,7 +57,8 @@ func TestCheckFindsDifference(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "manifests", "check"))
 	cmd.Env = append(os.Environ(), "HELM="+charttest.Helm(t))
 	output, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(output), "attachRequired") || !strings.Contains(string(output), "manifests/render") {
+	if err == nil || !strings.Contains(string(output), "attachRequired") ||
+		!strings.Contains(string(output), "manifests/render") {
 		t.Errorf("error %v, output:\n%s", err, output)
 	}
 }
@@ -80,16 +81,21 @@ func TestExamples(t *testing.T) {
 		}
 		var claim corev1.PersistentVolumeClaim
 		var pod corev1.Pod
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[0].Object, &claim, true); err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[0].Object, &claim,
+			true); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[1].Object, &pod, true); err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[1].Object, &pod,
+			true); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}
-		if claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName != "splitfs-"+mode || pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != claim.Name {
+		if claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName != "splitfs-"+mode ||
+			pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != claim.Name {
 			t.Errorf("%s: claim or volume is of another class or name", mode)
 		}
-		result := policy.AggregateCheckResults(evaluator.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec))
+		result := policy.AggregateCheckResults(
+			evaluator.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, &pod.ObjectMeta,
+				&pod.Spec))
 		if !result.Allowed {
 			t.Errorf("%s: the pod is not restricted: %s", mode, result.ForbiddenDetail())
 		}
@@ -99,7 +105,10 @@ func TestExamples(t *testing.T) {
 // TestSchemas: what is rendered here, and the examples, are objects by Kubernetes' own schemas.
 func TestSchemas(t *testing.T) {
 	schemas := charttest.LoadSchemas(t)
-	for _, file := range []string{"splitfs.yaml", filepath.Join("examples", "strict.yaml"), filepath.Join("examples", "sync.yaml"), filepath.Join("examples", "posix.yaml")} {
+	for _, file := range []string{
+		"splitfs.yaml", filepath.Join("examples", "strict.yaml"), filepath.Join("examples", "sync.yaml"),
+		filepath.Join("examples", "posix.yaml"),
+	} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -22,9 +22,10 @@ func NewClient(tb testing.TB, config *rest.Config) client.Client {
 	return client.WithFieldValidation(c, "Strict")
 }
 
-// Apply creates or updates an object by server-side apply; unknown fields are errors. Helm's hooks are left out: a test's pod would
-// need the webhook, which does not answer yet.
-func Apply(ctx context.Context, c client.Client, object *unstructured.Unstructured, options ...client.ApplyOption) error {
+// Apply creates or updates an object by server-side apply; unknown fields are errors. Helm's hooks are left out: a
+// test's pod would need the webhook, which does not answer yet.
+func Apply(ctx context.Context, c client.Client, object *unstructured.Unstructured,
+	options ...client.ApplyOption) error {
 	if _, hook := object.GetAnnotations()["helm.sh/hook"]; hook {
 		return nil
 	}
@@ -44,7 +45,8 @@ func Apply(ctx context.Context, c client.Client, object *unstructured.Unstructur
 	return nil
 }
 
-// CheckAccepted asks the API server about each object without storing it: schema, validation and admission as for a real one.
+// CheckAccepted asks the API server about each object without storing it: schema, validation and admission as for a
+// real one.
 func CheckAccepted(tb testing.TB, c client.Client, objects []*unstructured.Unstructured) {
 	tb.Helper()
 	for _, object := range objects {
@@ -57,7 +59,9 @@ func CheckAccepted(tb testing.TB, c client.Client, objects []*unstructured.Unstr
 // CreateNamespace makes the namespace of the release.
 func CreateNamespace(tb testing.TB, c client.Client, name string) {
 	tb.Helper()
-	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+	namespace := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}},
+	}
 	if err := Apply(tb.Context(), c, namespace); err != nil {
 		tb.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package charttest is what tests need that look at the chart: Helm, rendered objects, and a real API server to try them on.
+// Package charttest is what tests need that look at the chart: Helm, rendered objects, and a real API server to try
+// them on.
 package charttest
 
 import (
@@ -59,7 +60,8 @@ func Helm(tb testing.TB) string {
 		return helm
 	}
 	tb.Log("building helm; this takes minutes, once")
-	if output, err := exec.CommandContext(tb.Context(), filepath.Join(Root(tb), "hack", "build-tools"), "helm").CombinedOutput(); err != nil {
+	if output, err := exec.CommandContext(tb.Context(), filepath.Join(Root(tb), "hack", "build-tools"), "helm").
+		CombinedOutput(); err != nil {
 		tb.Fatalf("hack/build-tools helm: %v\n%s", err, output)
 	}
 	return tool(tb, "helm", "helm")
@@ -68,7 +70,8 @@ func Helm(tb testing.TB) string {
 // Template runs helm template with further arguments. An error holds what Helm says.
 func Template(tb testing.TB, arguments ...string) ([]byte, error) {
 	tb.Helper()
-	arguments = append([]string{"template", "splitfs", filepath.Join(Root(tb), "charts", "splitfs"), "--namespace", Namespace}, arguments...)
+	arguments = append(
+		[]string{"template", "splitfs", filepath.Join(Root(tb), "charts", "splitfs"), "--namespace", Namespace}, arguments...)
 	cmd := exec.CommandContext(tb.Context(), Helm(tb), arguments...)
 	var output, errorOutput bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &errorOutput
@@ -108,8 +111,8 @@ func Objects(tb testing.TB, text []byte) []*unstructured.Unstructured {
 	}
 }
 
-// StartAPIServer starts etcd and kube-apiserver (RBAC on) until the test ends. It skips the test when they have not been built:
-// that takes 20 CPU minutes, which a test does not start by itself.
+// StartAPIServer starts etcd and kube-apiserver (RBAC on) until the test ends. It skips the test when they have not
+// been built: that takes 20 CPU minutes, which a test does not start by itself.
 func StartAPIServer(tb testing.TB) *envtest.Environment {
 	tb.Helper()
 	apiserver, etcd := tool(tb, "kubernetes", "kube-apiserver"), tool(tb, "etcd", "etcd")
@@ -131,7 +134,8 @@ func StartAPIServer(tb testing.TB) *envtest.Environment {
 	return env
 }
 
-// Eventually calls condition until it returns nil, for a minute: types, rights and policies have effect a moment after they were accepted.
+// Eventually calls condition until it returns nil, for a minute: types, rights and policies have effect a moment after
+// they were accepted.
 func Eventually(tb testing.TB, what string, condition func() error) {
 	tb.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {

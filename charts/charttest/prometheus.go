@@ -32,7 +32,8 @@ func Promtool(tb testing.TB) string {
 	return promtool
 }
 
-// Target is what a Prometheus scrapes: what exporters printed (names of files in SamplesDir), with the labels that a monitor gives it.
+// Target is what a Prometheus scrapes: what exporters printed (names of files in SamplesDir), with the labels that a
+// monitor gives it.
 type Target struct {
 	Job         string
 	HonorLabels bool
@@ -40,7 +41,8 @@ type Target struct {
 	Exporters   []string
 }
 
-// StartPrometheus starts a real Prometheus with these rules and targets, which it scrapes and evaluates every second, until the test ends.
+// StartPrometheus starts a real Prometheus with these rules and targets, which it scrapes and evaluates every second,
+// until the test ends.
 func StartPrometheus(tb testing.TB, rules string, targets []Target) promv1.API {
 	tb.Helper()
 	program := filepath.Join(filepath.Dir(Promtool(tb)), "prometheus")
@@ -51,11 +53,14 @@ func StartPrometheus(tb testing.TB, rules string, targets []Target) promv1.API {
 		tb.Cleanup(exporter.Close)
 		scrapes = append(scrapes, map[string]any{
 			"job_name": target.Job, "honor_labels": target.HonorLabels,
-			"static_configs": []any{map[string]any{"targets": []string{exporter.Listener.Addr().String()}, "labels": target.Labels}},
+			"static_configs": []any{
+				map[string]any{"targets": []string{exporter.Listener.Addr().String()}, "labels": target.Labels},
+			},
 		})
 	}
 	config, err := yaml.Marshal(map[string]any{
-		"global": map[string]any{"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": []string{rules}, "scrape_configs": scrapes,
+		"global": map[string]any{"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": []string{rules},
+		"scrape_configs": scrapes,
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -66,7 +71,8 @@ func StartPrometheus(tb testing.TB, rules string, targets []Target) promv1.API {
 	}
 	address := FreeAddress(tb)
 	log := &bytes.Buffer{}
-	cmd := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+	cmd := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+address)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		tb.Fatalf("start prometheus: %v", err)
@@ -98,7 +104,8 @@ func FreeAddress(tb testing.TB) string {
 	return listener.Addr().String()
 }
 
-// growing serves samples; counters and histograms are larger with each scrape, as those of a node that has something to do.
+// growing serves samples; counters and histograms are larger with each scrape, as those of a node that has something to
+// do.
 func growing(tb testing.TB, exporters []string) http.Handler {
 	tb.Helper()
 	var text []byte

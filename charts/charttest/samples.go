@@ -24,8 +24,8 @@ func SamplesDir(tb testing.TB) string {
 // value is the last word of a sample: it may differ from one run to the next, names and labels may not.
 var value = regexp.MustCompile(`(?m)^([^#].*) \S+$`)
 
-// CheckSamples compares what an exporter prints with the file of its name: families, help, types, labels. Families whose name has none of
-// the prefixes belong to libraries and are left out. With UPDATE_SAMPLES=1 it writes the file.
+// CheckSamples compares what an exporter prints with the file of its name: families, help, types, labels. Families
+// whose name has none of the prefixes belong to libraries and are left out. With UPDATE_SAMPLES=1 it writes the file.
 func CheckSamples(tb testing.TB, exporter string, from prometheus.Gatherer, prefixes ...string) {
 	tb.Helper()
 	families, err := from.Gather()
@@ -53,8 +53,10 @@ func CheckSamples(tb testing.TB, exporter string, from prometheus.Gatherer, pref
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if difference := firstDifference(value.ReplaceAllString(string(kept), "$1"), value.ReplaceAllString(text.String(), "$1")); difference != "" {
-		tb.Errorf("%s is not what the exporter prints: %s\nrun this test with UPDATE_SAMPLES=1, and see what dashboards and alerts make of it", path, difference)
+	if difference := firstDifference(value.ReplaceAllString(string(kept), "$1"),
+		value.ReplaceAllString(text.String(), "$1")); difference != "" {
+		tb.Errorf("%s is not what the exporter prints: %s\nrun this test with UPDATE_SAMPLES=1, and see what dashboards "+
+			"and alerts make of it", path, difference)
 	}
 }
 

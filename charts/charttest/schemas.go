@@ -17,7 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Schemas are Kubernetes' own OpenAPI schemas, of the release that the local cluster runs, as JSON schemas. They need no API server.
+// Schemas are Kubernetes' own OpenAPI schemas, of the release that the local cluster runs, as JSON schemas. They need
+// no API server.
 type Schemas struct {
 	compiler *jsonschema.Compiler
 	kinds    map[schema.GroupVersionKind]string
@@ -76,7 +77,9 @@ func newSchemas(text []byte) (*Schemas, error) {
 		// A kind has one; the options of requests have one for each group.
 		if kinds, ok := members["x-kubernetes-group-version-kind"].([]any); ok && len(kinds) == 1 {
 			gvk := kinds[0].(map[string]any)
-			s.kinds[schema.GroupVersionKind{Group: gvk["group"].(string), Version: gvk["version"].(string), Kind: gvk["kind"].(string)}] = name
+			s.kinds[schema.GroupVersionKind{
+				Group: gvk["group"].(string), Version: gvk["version"].(string), Kind: gvk["kind"].(string),
+			}] = name
 		}
 	}
 	if err := s.compiler.AddResource(schemasURL, map[string]any{"definitions": definitions}); err != nil {

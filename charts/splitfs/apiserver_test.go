@@ -32,7 +32,8 @@ func TestAPIServerAcceptsChart(t *testing.T) {
 			if object.GetKind() == "MutatingWebhookConfiguration" {
 				broken := object.DeepCopy()
 				webhooks := broken.Object["webhooks"].([]any)
-				webhooks[0].(map[string]any)["matchConditions"].([]any)[0].(map[string]any)["expression"] = "object.spec.volumes.exists("
+				conditions := webhooks[0].(map[string]any)["matchConditions"].([]any)
+				conditions[0].(map[string]any)["expression"] = "object.spec.volumes.exists("
 				if err := charttest.Apply(t.Context(), c, broken); err == nil || !strings.Contains(err.Error(), "matchConditions") {
 					t.Errorf("a broken expression: %v", err)
 				}
@@ -44,15 +45,18 @@ func TestAPIServerAcceptsChart(t *testing.T) {
 // certManager is the release whose CustomResourceDefinitions the chart's objects are tried on.
 const certManager = "github.com/cert-manager/cert-manager@v1.21.2"
 
-// TestCertManager: a real API server with cert-manager's types accepts what the chart makes for it, with our issuer and with another.
+// TestCertManager: a real API server with cert-manager's types accepts what the chart makes for it, with our issuer and
+// with another.
 func TestCertManager(t *testing.T) {
 	own := charttest.Render(t, "--set", "injector.certManager.enabled=true")
-	other := charttest.Render(t, "--set", "injector.certManager.enabled=true", "--set-json", `injector.certManager.issuerRef={"kind":"ClusterIssuer","name":"corporate"}`)
+	other := charttest.Render(t, "--set", "injector.certManager.enabled=true",
+		"--set-json", `injector.certManager.issuerRef={"kind":"ClusterIssuer","name":"corporate"}`)
 	for name, objects := range map[string][]*unstructured.Unstructured{"own issuer": own, "other issuer": other} {
 		count := map[string]int{}
 		for _, object := range objects {
 			count[object.GetKind()+"/"+object.GetName()]++
-			if object.GetKind() == "MutatingWebhookConfiguration" && object.GetAnnotations()["cert-manager.io/inject-ca-from"] != charttest.Namespace+"/splitfs-injector" {
+			if object.GetKind() == "MutatingWebhookConfiguration" &&
+				object.GetAnnotations()["cert-manager.io/inject-ca-from"] != charttest.Namespace+"/splitfs-injector" {
 				t.Errorf("%s: nobody fills in the caBundle", name)
 			}
 		}
@@ -60,25 +64,33 @@ func TestCertManager(t *testing.T) {
 		if name == "own issuer" {
 			issuers = 1
 		}
-		if count["Certificate/splitfs-injector"] != 1 || count["Issuer/splitfs-injector"] != issuers || count["Secret/splitfs-injector-certs"] != 0 {
+		if count["Certificate/splitfs-injector"] != 1 || count["Issuer/splitfs-injector"] != issuers ||
+			count["Secret/splitfs-injector-certs"] != 0 {
 			t.Errorf("%s: objects are %v", name, count)
 		}
 	}
 
-	acceptedWith(t, certManager, []string{"deploy/crds/cert-manager.io_certificates.yaml", "deploy/crds/cert-manager.io_issuers.yaml"}, "cert-manager.io/", append(own, other...))
+	acceptedWith(t, certManager,
+		[]string{"deploy/crds/cert-manager.io_certificates.yaml", "deploy/crds/cert-manager.io_issuers.yaml"},
+		"cert-manager.io/", append(own, other...))
 }
 
 // prometheusOperator is the release whose CustomResourceDefinitions the chart's objects are tried on.
 const prometheusOperator = "github.com/prometheus-operator/prometheus-operator@v0.93.1"
 
-// TestPrometheusOperator: a real API server with prometheus-operator's types accepts the PodMonitors and the PrometheusRule.
+// TestPrometheusOperator: a real API server with prometheus-operator's types accepts the PodMonitors and the
+// PrometheusRule.
 func TestPrometheusOperator(t *testing.T) {
-	objects := charttest.Render(t, append([]string{"--set", "monitoring.podMonitors.labels.release=a,monitoring.rules.labels.release=b"}, monitored...)...)
+	objects := charttest.Render(t,
+		append([]string{"--set", "monitoring.podMonitors.labels.release=a,monitoring.rules.labels.release=b"},
+			monitored...)...)
 	const crds = "example/prometheus-operator-crd/monitoring.coreos.com_"
-	acceptedWith(t, prometheusOperator, []string{crds + "podmonitors.yaml", crds + "prometheusrules.yaml"}, "monitoring.coreos.com/", objects)
+	acceptedWith(t, prometheusOperator, []string{crds + "podmonitors.yaml", crds + "prometheusrules.yaml"},
+		"monitoring.coreos.com/", objects)
 }
 
-// acceptedWith applies CustomResourceDefinitions out of a Go module to a real API server, and then all objects of a group.
+// acceptedWith applies CustomResourceDefinitions out of a Go module to a real API server, and then all objects of a
+// group.
 func acceptedWith(t *testing.T, from string, crds []string, group string, objects []*unstructured.Unstructured) {
 	t.Helper()
 	output, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", from).Output()

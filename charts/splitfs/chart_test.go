@@ -34,7 +34,8 @@ func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name 
 	for _, object := range objects {
 		if object.GetKind() == kind && object.GetName() == name {
 			typed := new(T)
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true); err != nil {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed,
+				true); err != nil {
 				t.Fatalf("%s %s: %v", kind, name, err)
 			}
 			return typed
@@ -45,22 +46,26 @@ func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name 
 }
 
 func TestLint(t *testing.T) {
-	output, err := exec.CommandContext(t.Context(), charttest.Helm(t), "lint", "--strict", filepath.Join(charttest.Root(t), "charts", "splitfs")).CombinedOutput()
+	output, err := exec.CommandContext(t.Context(), charttest.Helm(t), "lint",
+		"--strict", filepath.Join(charttest.Root(t), "charts", "splitfs")).CombinedOutput()
 	if err != nil || strings.Contains(string(output), "[WARNING]") {
 		t.Errorf("helm lint: %v\n%s", err, output)
 	}
 }
 
 func TestStorageClasses(t *testing.T) {
-	objects := charttest.Render(t, "--set", "storageClasses.sync.fstype=ext4", "--set", "storageClasses.posix.create=false", "--set", "storageClasses.strict.default=true")
+	objects := charttest.Render(t, "--set", "storageClasses.sync.fstype=ext4",
+		"--set", "storageClasses.posix.create=false", "--set", "storageClasses.strict.default=true")
 	for mode, fstype := range map[string]string{"strict": "xfs", "sync": "ext4"} {
 		class := find[storagev1.StorageClass](t, objects, "StorageClass", "splitfs-"+mode)
 		want := map[string]string{"mode": mode, "device": "emulated", "csi.storage.k8s.io/fstype": fstype}
-		if class.Provisioner != "csi.splitfs.io" || fmt.Sprint(class.Parameters) != fmt.Sprint(want) || *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer ||
+		if class.Provisioner != "csi.splitfs.io" || fmt.Sprint(class.Parameters) != fmt.Sprint(want) ||
+			*class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer ||
 			class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion {
 			t.Errorf("class of mode %s is %+v", mode, class)
 		}
-		if isDefault := class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true"; isDefault != (mode == "strict") {
+		if isDefault := class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true"; isDefault !=
+			(mode == "strict") {
 			t.Errorf("class of mode %s: default is %v", mode, isDefault)
 		}
 	}
@@ -73,8 +78,10 @@ func TestStorageClasses(t *testing.T) {
 
 func TestCSIDriver(t *testing.T) {
 	driver := find[storagev1.CSIDriver](t, charttest.Render(t), "CSIDriver", "csi.splitfs.io")
-	if *driver.Spec.AttachRequired || !*driver.Spec.PodInfoOnMount || !*driver.Spec.StorageCapacity || *driver.Spec.FSGroupPolicy != storagev1.FileFSGroupPolicy ||
-		!slices.Contains(driver.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral) || !slices.Contains(driver.Spec.VolumeLifecycleModes, storagev1.VolumeLifecyclePersistent) ||
+	if *driver.Spec.AttachRequired || !*driver.Spec.PodInfoOnMount || !*driver.Spec.StorageCapacity ||
+		*driver.Spec.FSGroupPolicy != storagev1.FileFSGroupPolicy ||
+		!slices.Contains(driver.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral) ||
+		!slices.Contains(driver.Spec.VolumeLifecycleModes, storagev1.VolumeLifecyclePersistent) ||
 		driver.Labels["security.openshift.io/csi-ephemeral-volume-profile"] != "restricted" {
 		t.Errorf("CSIDriver is %+v", driver)
 	}
@@ -143,30 +150,45 @@ func TestBadValues(t *testing.T) {
 var variants = map[string][]string{
 	"defaults": nil,
 	"everything changed": {
-		"--set", "images.csiDriver.repository=registry.example.com:5000/a/csi", "--set", "images.csiDriver.tag=v1", "--set", "images.pullPolicy=Never", "--set", "images.pullSecrets={one,two}",
-		"--set", "kubeletDir=/data/kubelet", "--set", "emulated.dir=/mnt/fast", "--set", "emulated.capacity=100Gi", "--set", "node.dataDir=/data/splitfs",
-		"--set", "node.runtimeSocket=/run/k0s/containerd.sock", "--set", "node.maxUnavailable=10%", "--set", "injector.replicas=1", "--set", "injector.failurePolicy=Ignore", "--set", "injector.timeoutSeconds=10",
-		"--set", "injector.exemptNamespaces={kube-system,monitoring}", "--set", "injector.namespaces=labelled", "--set", "injector.requiredClasses={my-strict}", "--set-json", `injector.affinity={"nodeAffinity":{}}`,
-		"--set-json", `node.tolerations=[{"key":"pm","operator":"Exists"}]`, "--set", "node.podAnnotations.a=b", "--set", "controller.podAnnotations.a=b", "--set", "injector.podAnnotations.a=b",
-		"--set-json", `node.resources={"limits":{"cpu":2,"memory":"1Gi"}}`, "--set", "storageClasses.strict.reclaimPolicy=Retain",
-		"--set", "plugin.viewerRole=true",
+		"--set", "images.csiDriver.repository=registry.example.com:5000/a/csi", "--set", "images.csiDriver.tag=v1",
+		"--set", "images.pullPolicy=Never", "--set", "images.pullSecrets={one,two}",
+		"--set", "kubeletDir=/data/kubelet", "--set", "emulated.dir=/mnt/fast", "--set", "emulated.capacity=100Gi",
+		"--set", "node.dataDir=/data/splitfs",
+		"--set", "node.runtimeSocket=/run/k0s/containerd.sock", "--set", "node.maxUnavailable=10%",
+		"--set", "injector.replicas=1", "--set", "injector.failurePolicy=Ignore", "--set", "injector.timeoutSeconds=10",
+		"--set", "injector.exemptNamespaces={kube-system,monitoring}", "--set", "injector.namespaces=labelled",
+		"--set", "injector.requiredClasses={my-strict}", "--set-json", `injector.affinity={"nodeAffinity":{}}`,
+		"--set-json", `node.tolerations=[{"key":"pm","operator":"Exists"}]`, "--set", "node.podAnnotations.a=b",
+		"--set", "controller.podAnnotations.a=b", "--set", "injector.podAnnotations.a=b",
+		"--set-json", `node.resources={"limits":{"cpu":2,"memory":"1Gi"}}`,
+		"--set", "storageClasses.strict.reclaimPolicy=Retain", "--set", "plugin.viewerRole=true",
 	},
-	"module from images": {"--set", "module.enabled=true", "--set", "module.images={registry.example.com/modules:debian-12,registry.example.com/modules:debian-13}"},
+	"module from images": {"--set", "module.enabled=true",
+		"--set", "module.images={registry.example.com/modules:debian-12,registry.example.com/modules:debian-13}"},
 	"module built on the nodes": {
-		"--set", "module.enabled=true", "--set", "module.build.enabled=true", "--set", "module.build.offline=true", "--set", "module.build.timeout=10m",
-		"--set", "module.signing.secretName=module-key", "--set", "module.build.image.tag=v1", "--set", "node.dataDir=/data/splitfs",
+		"--set", "module.enabled=true", "--set", "module.build.enabled=true", "--set", "module.build.offline=true",
+		"--set", "module.build.timeout=10m",
+		"--set", "module.signing.secretName=module-key", "--set", "module.build.image.tag=v1",
+		"--set", "node.dataDir=/data/splitfs",
 	},
 	"persistent memory": {
-		"--set", "devices.emulated.enabled=false", "--set", "devices.lvm.enabled=true", "--set", "devices.namespace.enabled=true", "--set", "storageClasses.device=namespace", "--set", "storageClasses.erase=overwrite",
-		"--set", "devices.regions={region0,0x2468ac00123456}", "--set", "devices.regionPercent=50", "--set", "devices.namespaceMap=mem",
+		"--set", "devices.emulated.enabled=false", "--set", "devices.lvm.enabled=true",
+		"--set", "devices.namespace.enabled=true", "--set", "storageClasses.device=namespace",
+		"--set", "storageClasses.erase=overwrite",
+		"--set", "devices.regions={region0,0x2468ac00123456}", "--set", "devices.regionPercent=50",
+		"--set", "devices.namespaceMap=mem",
 	},
-	"dashboards":                         {"--set", "monitoring.dashboards.enabled=true", "--set", "monitoring.dashboards.annotations.grafana_folder=SplitFS"},
-	"library by claim":                   {"--set", "injector.library.delivery=ephemeral"},
-	"snapshots and classes to change to": {"--api-versions=snapshot.storage.k8s.io/v1", "--set", "snapshots.enabled=true", "--set", "volumeAttributesClasses.create=true"},
+	"dashboards": {"--set", "monitoring.dashboards.enabled=true",
+		"--set", "monitoring.dashboards.annotations.grafana_folder=SplitFS"},
+	"library by claim": {"--set", "injector.library.delivery=ephemeral"},
+	"snapshots and classes to change to": {"--api-versions=snapshot.storage.k8s.io/v1", "--set", "snapshots.enabled=true",
+		"--set", "volumeAttributesClasses.create=true"},
 	"nothing optional": {
 		"--set", "status.enabled=false", "--set", "plugin.inspect=false",
-		"--set-json", "node.tolerations=[]", "--set-json", "node.nodeSelector=null", "--set-json", "injector.resources=null", "--set-json", "node.resources=null",
-		"--set", "node.priorityClassName=", "--set", "injector.priorityClassName=", "--set", "storageClasses.strict.create=false",
+		"--set-json", "node.tolerations=[]", "--set-json", "node.nodeSelector=null", "--set-json", "injector.resources=null",
+		"--set-json", "node.resources=null",
+		"--set", "node.priorityClassName=", "--set", "injector.priorityClassName=",
+		"--set", "storageClasses.strict.create=false",
 		"--set", "storageClasses.sync.create=false", "--set", "storageClasses.posix.create=false",
 	},
 }
@@ -181,7 +203,8 @@ func TestWorkloads(t *testing.T) {
 				selector   *metav1.LabelSelector
 				template   *corev1.PodTemplateSpec
 			}{
-				{"DaemonSet", "splitfs-node", nil, nil}, {"DaemonSet", "splitfs-agents", nil, nil}, {"DaemonSet", "splitfs-provisioner", nil, nil},
+				{"DaemonSet", "splitfs-node", nil, nil}, {"DaemonSet", "splitfs-agents", nil, nil},
+				{"DaemonSet", "splitfs-provisioner", nil, nil},
 				{"Deployment", "splitfs-controller", nil, nil}, {"Deployment", "splitfs-injector", nil, nil},
 			} {
 				if workload.kind == "DaemonSet" {
@@ -197,7 +220,8 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
-func checkPodTemplate(t *testing.T, name string, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec, objects []*unstructured.Unstructured) {
+func checkPodTemplate(t *testing.T, name string, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec,
+	objects []*unstructured.Unstructured) {
 	t.Helper()
 	match, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil || !match.Matches(labels.Set(template.Labels)) {
@@ -242,14 +266,18 @@ func checkPodTemplate(t *testing.T, name string, selector *metav1.LabelSelector,
 			seen[argument] = true
 		}
 		// A build links the node's kernel headers into its own root.
-		if c.Name != "module-build" && (c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem) {
+		if c.Name != "module-build" &&
+			(c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem) {
 			t.Errorf("%s/%s: the root file system is writable", name, c.Name)
 		}
 		if trusted := c.Name == "splitfs" && name == "splitfs-node" || c.Name == "agents"; !trusted {
-			if c.SecurityContext.AllowPrivilegeEscalation == nil || *c.SecurityContext.AllowPrivilegeEscalation || !slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+			if c.SecurityContext.AllowPrivilegeEscalation == nil || *c.SecurityContext.AllowPrivilegeEscalation ||
+				!slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 				t.Errorf("%s/%s: has more rights than it needs: %+v", name, c.Name, c.SecurityContext)
 			}
-			if profile := template.Spec.SecurityContext; name != "splitfs-node" && (profile == nil || profile.SeccompProfile == nil || profile.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault) {
+			if profile := template.Spec.SecurityContext; name != "splitfs-node" &&
+				(profile == nil || profile.SeccompProfile == nil ||
+					profile.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault) {
 				t.Errorf("%s: its system calls are not filtered: %+v", name, profile)
 			}
 			if c.LivenessProbe == nil && name != "splitfs-node" {
@@ -259,7 +287,8 @@ func checkPodTemplate(t *testing.T, name string, selector *metav1.LabelSelector,
 	}
 }
 
-// TestNetworkPolicy: probes, metrics and the webhook can be reached, and nothing else; there is none where none is wanted.
+// TestNetworkPolicy: probes, metrics and the webhook can be reached, and nothing else; there is none where none is
+// wanted.
 func TestNetworkPolicy(t *testing.T) {
 	objects := charttest.Render(t, "--set-json", `networkPolicy.from=[{"namespaceSelector":{"matchLabels":{"a":"b"}}}]`)
 	reached := func(name string, port *corev1.ContainerPort) bool {
@@ -269,7 +298,8 @@ func TestNetworkPolicy(t *testing.T) {
 			if p.EndPort != nil {
 				end = *p.EndPort
 			}
-			return p.Port.StrVal == port.Name || p.Port.StrVal == "" && port.ContainerPort >= p.Port.IntVal && port.ContainerPort <= end
+			return p.Port.StrVal == port.Name || p.Port.StrVal == "" &&
+				port.ContainerPort >= p.Port.IntVal && port.ContainerPort <= end
 		})
 	}
 	for _, name := range []string{"splitfs-node", "splitfs-agents", "splitfs-provisioner"} {
@@ -281,15 +311,20 @@ func TestNetworkPolicy(t *testing.T) {
 			}
 		}
 	}
-	for i, port := range find[appsv1.Deployment](t, objects, "Deployment", "splitfs-injector").Spec.Template.Spec.Containers[0].Ports {
-		if !reached("splitfs-injector", &find[appsv1.Deployment](t, objects, "Deployment", "splitfs-injector").Spec.Template.Spec.Containers[0].Ports[i]) {
+	for i, port := range find[appsv1.Deployment](t, objects, "Deployment",
+		"splitfs-injector").Spec.Template.Spec.Containers[0].Ports {
+		if !reached(
+			"splitfs-injector",
+			&find[appsv1.Deployment](t, objects, "Deployment", "splitfs-injector").Spec.Template.Spec.Containers[0].Ports[i]) {
 			t.Errorf("port %d of the injector cannot be reached", port.ContainerPort)
 		}
 	}
-	if from := find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy", "splitfs").Spec.Ingress[0].From; len(from) != 1 || from[0].NamespaceSelector.MatchLabels["a"] != "b" {
+	if from := find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy", "splitfs").Spec.Ingress[0].From; len(from) !=
+		1 || from[0].NamespaceSelector.MatchLabels["a"] != "b" {
 		t.Errorf("who may scrape: %+v", from)
 	}
-	if policy := find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy", "splitfs-agents"); len(policy.Spec.Egress) != 0 || policy.Spec.PolicyTypes[0] != networkingv1.PolicyTypeEgress {
+	if policy := find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy",
+		"splitfs-agents"); len(policy.Spec.Egress) != 0 || policy.Spec.PolicyTypes[0] != networkingv1.PolicyTypeEgress {
 		t.Errorf("agents reach somebody: %+v", policy.Spec)
 	}
 	for _, object := range charttest.Render(t, "--set", "networkPolicy.enabled=false") {
@@ -301,7 +336,8 @@ func TestNetworkPolicy(t *testing.T) {
 
 // TestNodePaths: each directory that the driver's arguments name is mounted at the same path from the host.
 func TestNodePaths(t *testing.T) {
-	daemonSet := find[appsv1.DaemonSet](t, charttest.Render(t, variants["everything changed"]...), "DaemonSet", "splitfs-node")
+	daemonSet := find[appsv1.DaemonSet](t, charttest.Render(t, variants["everything changed"]...), "DaemonSet",
+		"splitfs-node")
 	pod := &daemonSet.Spec.Template.Spec
 	host := map[string]string{}
 	for _, volume := range pod.Volumes {
@@ -319,7 +355,9 @@ func TestNodePaths(t *testing.T) {
 			propagated[path] = mount.MountPropagation != nil && *mount.MountPropagation == corev1.MountPropagationBidirectional
 		}
 	}
-	for _, path := range []string{"/data/kubelet/plugins", "/data/kubelet/pods", "/data/kubelet/plugins_registry", "/data/splitfs", "/mnt/fast", "/dev"} {
+	for _, path := range []string{
+		"/data/kubelet/plugins", "/data/kubelet/pods", "/data/kubelet/plugins_registry", "/data/splitfs", "/mnt/fast", "/dev",
+	} {
 		if !mounted[path] {
 			t.Errorf("%s is not mounted", path)
 		}
@@ -327,7 +365,9 @@ func TestNodePaths(t *testing.T) {
 	if !propagated["/data/kubelet/plugins"] || !propagated["/data/kubelet/pods"] {
 		t.Errorf("mounts of volumes would not appear in other pods: %v", propagated)
 	}
-	for _, argument := range []string{"--kubelet-dir=/data/kubelet", "--data-dir=/data/splitfs", "--emulated-dir=/mnt/fast", "--emulated-capacity=100Gi"} {
+	for _, argument := range []string{
+		"--kubelet-dir=/data/kubelet", "--data-dir=/data/splitfs", "--emulated-dir=/mnt/fast", "--emulated-capacity=100Gi",
+	} {
 		if !slices.Contains(pod.Containers[0].Args, argument) {
 			t.Errorf("argument %s is missing in %q", argument, pod.Containers[0].Args)
 		}
@@ -335,8 +375,10 @@ func TestNodePaths(t *testing.T) {
 	if !pod.HostPID || pod.Containers[0].Image != "registry.example.com:5000/a/csi:v1" {
 		t.Errorf("hostPID %v, image %s", pod.HostPID, pod.Containers[0].Image)
 	}
-	sidecars := find[appsv1.DaemonSet](t, charttest.Render(t, variants["everything changed"]...), "DaemonSet", "splitfs-provisioner").Spec.Template.Spec
-	if v := sidecars.Volumes; len(v) != 1 || v[0].HostPath.Path != "/data/kubelet/plugins/csi.splitfs.io" || sidecars.HostPID {
+	sidecars := find[appsv1.DaemonSet](t, charttest.Render(t, variants["everything changed"]...), "DaemonSet",
+		"splitfs-provisioner").Spec.Template.Spec
+	if v := sidecars.Volumes; len(v) != 1 || v[0].HostPath.Path != "/data/kubelet/plugins/csi.splitfs.io" ||
+		sidecars.HostPID {
 		t.Errorf("sidecars see more of the node than the driver's socket: %+v, hostPID %v", v, sidecars.HostPID)
 	}
 }
@@ -369,26 +411,34 @@ func TestRBACIsNarrow(t *testing.T) {
 			if object.GetKind() == "ClusterRole" && slices.Contains(rule.Resources, "secrets") {
 				t.Errorf("ClusterRole %s reads Secrets of all namespaces", object.GetName())
 			}
-			writes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
+			writes := slices.ContainsFunc(rule.Verbs, func(verb string) bool {
+				return !slices.Contains([]string{"get", "list", "watch"}, verb)
+			})
 			if slices.Contains(rule.Resources, "secrets") && len(rule.ResourceNames) == 0 {
-				t.Errorf("%s %s reads every Secret of the namespace, also the key that signs modules", object.GetKind(), object.GetName())
+				t.Errorf("%s %s reads every Secret of the namespace, also the key that signs modules", object.GetKind(),
+					object.GetName())
 			}
-			if writes && (slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "mutatingwebhookconfigurations")) && len(rule.ResourceNames) == 0 {
+			if writes &&
+				(slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "mutatingwebhookconfigurations")) &&
+				len(rule.ResourceNames) == 0 {
 				t.Errorf("%s %s may change any of %v", object.GetKind(), object.GetName(), rule.Resources)
 			}
 		}
 	}
 }
 
-// TestWebhookConfiguration: names agree between the configuration, the Service, the Deployment's arguments and the rights.
+// TestWebhookConfiguration: names agree between the configuration, the Service, the Deployment's arguments and the
+// rights.
 func TestWebhookConfiguration(t *testing.T) {
 	objects := charttest.Render(t, "--set", "injector.exemptNamespaces={kube-system,monitoring}")
-	configuration := find[admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration", "splitfs-injector")
+	configuration := find[admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration",
+		"splitfs-injector")
 	webhook := configuration.Webhooks[0]
 	service := find[corev1.Service](t, objects, "Service", webhook.ClientConfig.Service.Name)
 	deployment := find[appsv1.Deployment](t, objects, "Deployment", "splitfs-injector")
 	arguments := deployment.Spec.Template.Spec.Containers[0].Args
-	for _, argument := range []string{"--webhook-name=" + configuration.Name, "--service-name=" + service.Name, "--secret-name=splitfs-injector-certs",
+	for _, argument := range []string{"--webhook-name=" + configuration.Name, "--service-name=" + service.Name,
+		"--secret-name=splitfs-injector-certs",
 		"--exempt-namespace=kube-system", "--exempt-namespace=monitoring", "--lookup-timeout=4000ms"} {
 		if !slices.Contains(arguments, argument) {
 			t.Errorf("argument %s is missing in %q", argument, arguments)
@@ -401,17 +451,27 @@ func TestWebhookConfiguration(t *testing.T) {
 	policies := map[string]admissionregistrationv1.FailurePolicyType{}
 	for _, webhook := range configuration.Webhooks {
 		policies[webhook.Name] = *webhook.FailurePolicy
-		if webhook.ClientConfig.Service.Name != service.Name || *webhook.ClientConfig.Service.Path != "/mutate-pods" || *webhook.ReinvocationPolicy != admissionregistrationv1.IfNeededReinvocationPolicy {
+		if webhook.ClientConfig.Service.Name != service.Name || *webhook.ClientConfig.Service.Path != "/mutate-pods" ||
+			*webhook.ReinvocationPolicy != admissionregistrationv1.IfNeededReinvocationPolicy {
 			t.Errorf("webhook is %+v", webhook)
 		}
-		checkNamespaces(t, webhook.NamespaceSelector, map[string]bool{"kube-system": false, "splitfs-system": false, "monitoring": false, "default": true, "default,splitfs.io/inject=false": false})
+		checkNamespaces(t, webhook.NamespaceSelector, map[string]bool{
+			"kube-system": false, "splitfs-system": false, "monitoring": false, "default": true,
+			"default,splitfs.io/inject=false": false,
+		})
 	}
-	if want := map[string]admissionregistrationv1.FailurePolicyType{"required.injector.splitfs.io": "Fail", "pods.injector.splitfs.io": "Ignore"}; !maps.Equal(policies, want) {
+	if want := map[string]admissionregistrationv1.FailurePolicyType{
+		"required.injector.splitfs.io": "Fail", "pods.injector.splitfs.io": "Ignore",
+	}; !maps.Equal(policies, want) {
 		t.Errorf("failure policies are %v", policies)
 	}
-	policy := find[admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, "ValidatingAdmissionPolicy", "splitfs-library-required")
-	checkNamespaces(t, policy.Spec.MatchConstraints.NamespaceSelector, map[string]bool{"kube-system": false, "splitfs-system": false, "default": true, "default,splitfs.io/inject=false": false})
-	if binding := find[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, objects, "ValidatingAdmissionPolicyBinding", "splitfs-library-required"); binding.Spec.PolicyName != policy.Name {
+	policy := find[admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, "ValidatingAdmissionPolicy",
+		"splitfs-library-required")
+	checkNamespaces(t, policy.Spec.MatchConstraints.NamespaceSelector, map[string]bool{
+		"kube-system": false, "splitfs-system": false, "default": true, "default,splitfs.io/inject=false": false,
+	})
+	if binding := find[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, objects,
+		"ValidatingAdmissionPolicyBinding", "splitfs-library-required"); binding.Spec.PolicyName != policy.Name {
 		t.Errorf("the binding is for policy %s", binding.Spec.PolicyName)
 	}
 }
@@ -437,11 +497,14 @@ func checkNamespaces(t *testing.T, selector *metav1.LabelSelector, want map[stri
 // TestInjectorChoices: what the values of the injector change in the objects of the API server.
 func TestInjectorChoices(t *testing.T) {
 	objects := charttest.Render(t, "--set", "injector.namespaces=labelled", "--set", "injector.failurePolicy=Ignore")
-	for _, webhook := range find[admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration", "splitfs-injector").Webhooks {
+	for _, webhook := range find[admissionregistrationv1.MutatingWebhookConfiguration](t, objects,
+		"MutatingWebhookConfiguration", "splitfs-injector").Webhooks {
 		if *webhook.FailurePolicy != admissionregistrationv1.Ignore {
 			t.Errorf("webhook %s blocks pods", webhook.Name)
 		}
-		checkNamespaces(t, webhook.NamespaceSelector, map[string]bool{"default": false, "default,splitfs.io/inject=true": true, "kube-system,splitfs.io/inject=true": false})
+		checkNamespaces(t, webhook.NamespaceSelector, map[string]bool{
+			"default": false, "default,splitfs.io/inject=true": true, "kube-system,splitfs.io/inject=true": false,
+		})
 	}
 	for _, object := range objects {
 		if object.GetName() == "splitfs-library-required" {
@@ -478,14 +541,17 @@ func TestValuesAreAllUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, object := range charttest.Objects(t, values) {
-		for _, section := range []string{"node", "controller", "injector", "devices", "emulated", "images", "module", "monitoring", "status", "test"} {
+		for _, section := range []string{
+			"node", "controller", "injector", "devices", "emulated", "images", "module", "monitoring", "status", "test",
+		} {
 			members, ok := object.Object[section].(map[string]any)
 			if !ok {
 				t.Fatalf("values have no section %s", section)
 			}
 			for member := range members {
 				direct := "." + section + "." + member
-				placed := slices.Contains([]string{"priorityClassName", "nodeSelector", "tolerations"}, member) && strings.Contains(text.String(), `include "splitfs.placement" .Values.`+section)
+				placed := slices.Contains([]string{"priorityClassName", "nodeSelector", "tolerations"}, member) &&
+					strings.Contains(text.String(), `include "splitfs.placement" .Values.`+section)
 				if !strings.Contains(text.String(), direct) && !placed {
 					t.Errorf("value %s.%s is used nowhere", section, member)
 				}

@@ -108,11 +108,13 @@ func panels(t *testing.T, board *dashboard.Dashboard) map[string][]string {
 	return found
 }
 
-// scraped are the targets that an operator makes of the chart's PodMonitors: the label honorLabels and the node's name come from these.
+// scraped are the targets that an operator makes of the chart's PodMonitors: the label honorLabels and the node's name
+// come from these.
 func scraped(t *testing.T) []charttest.Target {
 	t.Helper()
 	exporters := map[string][]string{
-		"splitfs-node": {"node", "csi", "pods", "status"}, "splitfs-controller": {"controller"}, "splitfs-injector": {"injector"},
+		"splitfs-node": {"node", "csi", "pods", "status"}, "splitfs-controller": {"controller"},
+		"splitfs-injector": {"injector"},
 	}
 	var targets []charttest.Target
 	for _, monitor := range objectsOf(charttest.Render(t, monitored...), "PodMonitor") {
@@ -120,8 +122,11 @@ func scraped(t *testing.T) []charttest.Target {
 		specOf(t, monitor, &spec)
 		endpoint := spec.PodMetricsEndpoints[0]
 		target := charttest.Target{
-			Job: charttest.Namespace + "/" + monitor.GetName(), HonorLabels: endpoint.HonorLabels, Exporters: exporters[monitor.GetName()],
-			Labels: map[string]string{"namespace": charttest.Namespace, "pod": monitor.GetName() + "-x", "container": "splitfs"},
+			Job: charttest.Namespace + "/" + monitor.GetName(), HonorLabels: endpoint.HonorLabels,
+			Exporters: exporters[monitor.GetName()],
+			Labels: map[string]string{
+				"namespace": charttest.Namespace, "pod": monitor.GetName() + "-x", "container": "splitfs",
+			},
 		}
 		for _, r := range endpoint.Relabelings {
 			if r.SourceLabels[0] != "__meta_kubernetes_pod_node_name" {
@@ -134,8 +139,8 @@ func scraped(t *testing.T) []charttest.Target {
 	return targets
 }
 
-// TestDashboards: a real Prometheus that scrapes what the exporters print has data for each panel and each choice of each dashboard, and all
-// metrics that an alert looks at.
+// TestDashboards: a real Prometheus that scrapes what the exporters print has data for each panel and each choice of
+// each dashboard, and all metrics that an alert looks at.
 func TestDashboards(t *testing.T) {
 	boards := boards(t)
 	if len(boards) != 4 {
@@ -147,7 +152,8 @@ func TestDashboards(t *testing.T) {
 	}
 	prom := charttest.StartPrometheus(t, rules, scraped(t))
 	charttest.Eventually(t, "there is enough for a rate", func() error {
-		return hasData(t, prom, `count_over_time(up{job=~".+/splitfs-node"}[1m]) > 3 and on () ALERTS{alertname="SplitFSVolumeDataLoss"}`)
+		return hasData(t, prom,
+			`count_over_time(up{job=~".+/splitfs-node"}[1m]) > 3 and on () ALERTS{alertname="SplitFSVolumeDataLoss"}`)
 	})
 	for file, board := range boards {
 		for title, expressions := range panels(t, &board) {
@@ -177,7 +183,8 @@ func TestDashboards(t *testing.T) {
 
 // fill puts values for what Grafana fills in.
 func fill(expression string) string {
-	return strings.NewReplacer("$__rate_interval", "10s", "$node", ".*", "$namespace", ".*", "$claim", ".*", "$pod", ".*").Replace(expression)
+	return strings.NewReplacer("$__rate_interval", "10s", "$node", ".*", "$namespace", ".*", "$claim", ".*", "$pod", ".*").
+		Replace(expression)
 }
 
 // hasData fails unless an expression gives at least one number.
@@ -212,7 +219,8 @@ func checkChoices(t *testing.T, prom promv1.API, file string, board *dashboard.D
 			t.Errorf("%s: variable %s asks %q", file, variable.Name, *variable.Query.String)
 			continue
 		}
-		values, _, _, err := prom.LabelValues(t.Context(), parts[2], []string{fill(parts[1])}, time.Now().Add(-time.Minute), time.Now())
+		values, _, _, err := prom.LabelValues(t.Context(), parts[2], []string{fill(parts[1])}, time.Now().Add(-time.Minute),
+			time.Now())
 		if err != nil || len(values) == 0 {
 			t.Errorf("%s: variable %s has no values: %v", file, variable.Name, err)
 		}

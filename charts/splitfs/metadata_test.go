@@ -53,7 +53,10 @@ func TestArtifactHub(t *testing.T) {
 	for _, image := range images {
 		named = append(named, image.Image)
 	}
-	for _, workload := range []string{"splitfs-node", "splitfs-agents", "splitfs-provisioner", "splitfs-controller", "splitfs-snapshot-controller", "splitfs-injector"} {
+	for _, workload := range []string{
+		"splitfs-node", "splitfs-agents", "splitfs-provisioner", "splitfs-controller", "splitfs-snapshot-controller",
+		"splitfs-injector",
+	} {
 		for _, c := range podOf(t, objects, workload).Spec.Containers {
 			used = append(used, c.Image)
 		}
@@ -69,11 +72,13 @@ func sameNames(one, other []string) bool {
 	return len(one) > 0 && slices.Equal(slices.Compact(one), slices.Compact(other))
 }
 
-// TestVolumeTest: the pod of `helm test` is one that every namespace accepts, outside of the release's, with a claim of the strongest class.
+// TestVolumeTest: the pod of `helm test` is one that every namespace accepts, outside of the release's, with a claim of
+// the strongest class.
 func TestVolumeTest(t *testing.T) {
 	const name = "splitfs-test-volume"
 	for set, class := range map[string]string{
-		"": "splitfs-strict", "storageClasses.strict.create=false": "splitfs-sync", "storageClasses.strict.create=false,storageClasses.sync.create=false": "splitfs-posix",
+		"": "splitfs-strict", "storageClasses.strict.create=false": "splitfs-sync",
+		"storageClasses.strict.create=false,storageClasses.sync.create=false": "splitfs-posix",
 	} {
 		pod := find[corev1.Pod](t, charttest.Render(t, "--set", set), "Pod", name)
 		if claim := pod.Spec.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec; *claim.StorageClassName != class {
@@ -86,7 +91,9 @@ func TestVolumeTest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result := policy.AggregateCheckResults(evaluator.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec))
+		result := policy.AggregateCheckResults(
+			evaluator.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, &pod.ObjectMeta,
+				&pod.Spec))
 		if !result.Allowed {
 			t.Errorf("a restricted namespace refuses it: %s", result.ForbiddenDetail())
 		}
@@ -98,7 +105,8 @@ func TestVolumeTest(t *testing.T) {
 	}
 }
 
-// TestPackage: what is for the tests of the chart is not in its package, and what a reader of a chart repository wants is.
+// TestPackage: what is for the tests of the chart is not in its package, and what a reader of a chart repository wants
+// is.
 func TestPackage(t *testing.T) {
 	dir := t.TempDir()
 	helm := exec.CommandContext(t.Context(), charttest.Helm(t), "package", ".", "--destination", dir, "--version", "1.2.3")
@@ -115,7 +123,9 @@ func TestPackage(t *testing.T) {
 			t.Errorf("the package has %s", file)
 		}
 	}
-	for _, wanted := range []string{"README.md", "values.schema.json", "files/alerts.yaml", "files/dashboards/pod.json", "templates/tests/volume.yaml"} {
+	for _, wanted := range []string{
+		"README.md", "values.schema.json", "files/alerts.yaml", "files/dashboards/pod.json", "templates/tests/volume.yaml",
+	} {
 		if !slices.Contains(files, "splitfs/"+wanted) {
 			t.Errorf("the package has no %s: %v", wanted, files)
 		}

@@ -18,7 +18,9 @@ import (
 )
 
 // monitored are the values that switch on all that is for Prometheus and Grafana.
-var monitored = []string{"--set", "monitoring.podMonitors.enabled=true,monitoring.rules.enabled=true,monitoring.dashboards.enabled=true"}
+var monitored = []string{
+	"--set", "monitoring.podMonitors.enabled=true,monitoring.rules.enabled=true,monitoring.dashboards.enabled=true",
+}
 
 // ruleFile is what Prometheus reads, and the spec of a PrometheusRule.
 type ruleFile struct {
@@ -64,7 +66,8 @@ func TestMonitoringIsOptional(t *testing.T) {
 
 // TestPodMonitors: each selects the pods of a workload and names a port that these have.
 func TestPodMonitors(t *testing.T) {
-	objects := charttest.Render(t, append([]string{"--set", "monitoring.podMonitors.labels.release=prometheus"}, monitored...)...)
+	objects := charttest.Render(t,
+		append([]string{"--set", "monitoring.podMonitors.labels.release=prometheus"}, monitored...)...)
 	monitors := objectsOf(objects, "PodMonitor")
 	if len(monitors) != 3 {
 		t.Errorf("%d PodMonitors", len(monitors))
@@ -75,7 +78,8 @@ func TestPodMonitors(t *testing.T) {
 		if monitor.GetLabels()["release"] != "prometheus" {
 			t.Errorf("%s has labels %v", monitor.GetName(), monitor.GetLabels())
 		}
-		if pod := podOf(t, objects, monitor.GetName()); !selects(spec.Selector.MatchLabels, pod.Labels) || !hasPort(pod, spec.PodMetricsEndpoints[0].Port) {
+		if pod := podOf(t, objects, monitor.GetName()); !selects(spec.Selector.MatchLabels, pod.Labels) ||
+			!hasPort(pod, spec.PodMetricsEndpoints[0].Port) {
 			t.Errorf("%s does not find the pods of its name, or not their port: %+v", monitor.GetName(), spec)
 		}
 	}
@@ -133,7 +137,8 @@ func hasPort(pod *corev1.PodTemplateSpec, name string) bool {
 	return false
 }
 
-// TestRunbooks: each alert has a page with the sections that a page has, and each page an alert; the annotation leads there.
+// TestRunbooks: each alert has a page with the sections that a page has, and each page an alert; the annotation leads
+// there.
 func TestRunbooks(t *testing.T) {
 	dir := filepath.Join(charttest.Root(t), "docs", "runbooks")
 	rules := func(set ...string) map[string]string {
@@ -161,7 +166,9 @@ func TestRunbooks(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		for _, part := range []string{"# " + alert + "\n", "\n## What it means\n", "\n## What to look at\n", "\n## What to do\n"} {
+		for _, part := range []string{
+			"# " + alert + "\n", "\n## What it means\n", "\n## What to look at\n", "\n## What to do\n",
+		} {
 			if !strings.Contains(string(page), part) {
 				t.Errorf("the page of %s has no %q", alert, strings.TrimSpace(part))
 			}
@@ -183,7 +190,9 @@ func TestRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := filepath.Join("testdata", "alerts_test.yaml")
-	for _, arguments := range [][]string{{"check", "rules", "--lint=all", "--lint-fatal", rendered}, {"test", "rules", tests}} {
+	for _, arguments := range [][]string{
+		{"check", "rules", "--lint=all", "--lint-fatal", rendered}, {"test", "rules", tests},
+	} {
 		if output, err := exec.CommandContext(t.Context(), promtool, arguments...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(arguments, " "), err, output)
 		}

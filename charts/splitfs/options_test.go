@@ -24,7 +24,8 @@ func TestVolumeAttributesClasses(t *testing.T) {
 	objects := charttest.Render(t, "--set", "volumeAttributesClasses.create=true")
 	for _, mode := range []string{"strict", "sync", "posix"} {
 		class := find[storagev1.VolumeAttributesClass](t, objects, kind, "splitfs-"+mode)
-		if class.DriverName != "csi.splitfs.io" || fmt.Sprint(class.Parameters) != fmt.Sprint(map[string]string{"mode": mode}) {
+		if class.DriverName != "csi.splitfs.io" ||
+			fmt.Sprint(class.Parameters) != fmt.Sprint(map[string]string{"mode": mode}) {
 			t.Errorf("class of mode %s is %+v", mode, class)
 		}
 	}
@@ -34,9 +35,10 @@ func TestVolumeAttributesClasses(t *testing.T) {
 		}
 	}
 	for _, role := range []string{"splitfs-provisioner", "splitfs-injector", "splitfs-controller"} {
-		if !slices.ContainsFunc(find[rbacv1.ClusterRole](t, objects, "ClusterRole", role).Rules, func(r rbacv1.PolicyRule) bool {
-			return slices.Contains(r.Resources, "volumeattributesclasses") && slices.Contains(r.Verbs, "get")
-		}) {
+		if !slices.ContainsFunc(find[rbacv1.ClusterRole](t, objects, "ClusterRole", role).Rules,
+			func(r rbacv1.PolicyRule) bool {
+				return slices.Contains(r.Resources, "volumeattributesclasses") && slices.Contains(r.Verbs, "get")
+			}) {
 			t.Errorf("%s cannot read them", role)
 		}
 	}
@@ -47,7 +49,8 @@ func TestSnapshots(t *testing.T) {
 	names := func(set ...string) (containers []string, controller bool) {
 		t.Helper()
 		objects := charttest.Render(t, set...)
-		for _, c := range find[appsv1.DaemonSet](t, objects, "DaemonSet", "splitfs-provisioner").Spec.Template.Spec.Containers {
+		for _, c := range find[appsv1.DaemonSet](t, objects, "DaemonSet",
+			"splitfs-provisioner").Spec.Template.Spec.Containers {
 			containers = append(containers, c.Name)
 		}
 		for _, o := range objects {
@@ -57,7 +60,8 @@ func TestSnapshots(t *testing.T) {
 	}
 	labels := func(set ...string) bool {
 		t.Helper()
-		for _, c := range find[appsv1.Deployment](t, charttest.Render(t, set...), "Deployment", "splitfs-controller").Spec.Template.Spec.Containers {
+		for _, c := range find[appsv1.Deployment](t, charttest.Render(t, set...), "Deployment",
+			"splitfs-controller").Spec.Template.Spec.Containers {
 			if slices.Contains(c.Args, "--snapshots") {
 				return true
 			}
@@ -71,14 +75,16 @@ func TestSnapshots(t *testing.T) {
 	if labels() || !labels(api, "--set", "snapshots.enabled=true") {
 		t.Error("the controller watches VolumeSnapshotContents where there are none, or does not where there are")
 	}
-	if containers, controller := names(api, "--set", "snapshots.enabled=true"); !slices.Contains(containers, "csi-snapshotter") || !controller {
+	if containers, controller := names(api, "--set", "snapshots.enabled=true"); !slices.Contains(
+		containers, "csi-snapshotter") || !controller {
 		t.Errorf("wanted: %v, %v", containers, controller)
 	}
 	containers, controller := names(api, "--set", "snapshots.enabled=true,snapshots.controller.enabled=false")
 	if !slices.Contains(containers, "csi-snapshotter") || controller {
 		t.Errorf("on a cluster that has a controller: %v, %v", containers, controller)
 	}
-	if _, err := charttest.Template(t, "--set", "snapshots.enabled=true"); err == nil || !strings.Contains(err.Error(), "install those of kubernetes-csi/external-snapshotter") {
+	if _, err := charttest.Template(t, "--set", "snapshots.enabled=true"); err == nil ||
+		!strings.Contains(err.Error(), "install those of kubernetes-csi/external-snapshotter") {
 		t.Errorf("without the custom resources: %v", err)
 	}
 }
@@ -89,7 +95,8 @@ func TestLibraryDelivery(t *testing.T) {
 		objects := charttest.Render(t, "--set", "injector.library.delivery="+delivery)
 		driver := find[storagev1.CSIDriver](t, objects, "CSIDriver", "csi.splitfs.io")
 		_, labelled := driver.Labels["security.openshift.io/csi-ephemeral-volume-profile"]
-		if slices.Contains(driver.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral) != inline || labelled != inline ||
+		if slices.Contains(driver.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral) != inline ||
+			labelled != inline ||
 			!slices.Contains(driver.Spec.VolumeLifecycleModes, storagev1.VolumeLifecyclePersistent) {
 			t.Errorf("%s: CSIDriver is %+v", delivery, driver)
 		}
@@ -101,29 +108,37 @@ func TestLibraryDelivery(t *testing.T) {
 		if inline {
 			most = "--max-volumes=64"
 		}
-		if node := find[appsv1.DaemonSet](t, objects, "DaemonSet", "splitfs-node").Spec.Template.Spec.Containers[0]; !slices.Contains(node.Args, most) {
+		if node := find[appsv1.DaemonSet](t, objects, "DaemonSet",
+			"splitfs-node").Spec.Template.Spec.Containers[0]; !slices.Contains(node.Args, most) {
 			t.Errorf("%s: the node's arguments are %q", delivery, node.Args)
 		}
 		if !inline {
 			class := find[storagev1.StorageClass](t, objects, "StorageClass", "splitfs-library")
-			if class.Provisioner != "csi.splitfs.io" || !maps.Equal(class.Parameters, map[string]string{"splitfs.io/kind": "library"}) ||
-				*class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer || *class.AllowVolumeExpansion || *class.ReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+			if class.Provisioner != "csi.splitfs.io" ||
+				!maps.Equal(class.Parameters, map[string]string{"splitfs.io/kind": "library"}) ||
+				*class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer || *class.AllowVolumeExpansion ||
+				*class.ReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
 				t.Errorf("class is %+v", class)
 			}
-		} else if slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == "splitfs-library" }) {
+		} else if slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool {
+			return o.GetName() == "splitfs-library"
+		}) {
 			t.Error("a class that nobody uses")
 		}
 	}
 }
 
-// TestNodesRequireTheLibrary: nodes refuse what webhook and policy refuse, with the same exceptions, and may look at what they need for it.
+// TestNodesRequireTheLibrary: nodes refuse what webhook and policy refuse, with the same exceptions, and may look at
+// what they need for it.
 func TestNodesRequireTheLibrary(t *testing.T) {
 	for policy, required := range map[string]bool{"Fail": true, "Ignore": false} {
-		objects := charttest.Render(t, "--set", "injector.failurePolicy="+policy, "--set", "injector.exemptNamespaces={kube-system,monitoring}")
+		objects := charttest.Render(t, "--set", "injector.failurePolicy="+policy,
+			"--set", "injector.exemptNamespaces={kube-system,monitoring}")
 		args := find[appsv1.DaemonSet](t, objects, "DaemonSet", "splitfs-node").Spec.Template.Spec.Containers[0].Args
-		reads := slices.ContainsFunc(find[rbacv1.ClusterRole](t, objects, "ClusterRole", "splitfs-node").Rules, func(r rbacv1.PolicyRule) bool {
-			return slices.Equal(r.Resources, []string{"pods", "namespaces"}) && slices.Equal(r.Verbs, []string{"get"})
-		})
+		reads := slices.ContainsFunc(find[rbacv1.ClusterRole](t, objects, "ClusterRole", "splitfs-node").Rules,
+			func(r rbacv1.PolicyRule) bool {
+				return slices.Equal(r.Resources, []string{"pods", "namespaces"}) && slices.Equal(r.Verbs, []string{"get"})
+			})
 		if slices.Contains(args, "--require-library=false") == required || reads != required {
 			t.Errorf("failurePolicy %s: arguments %q, reads pods: %v", policy, args, reads)
 		}
@@ -139,37 +154,47 @@ func TestNodesRequireTheLibrary(t *testing.T) {
 func TestDevices(t *testing.T) {
 	objects := charttest.Render(t, variants["persistent memory"]...)
 	pod := &find[appsv1.DaemonSet](t, objects, "DaemonSet", "splitfs-node").Spec.Template.Spec
-	for _, argument := range []string{"--devices=lvm,namespace", "--regions=region0,0x2468ac00123456", "--region-percent=50", "--namespace-map=mem"} {
+	for _, argument := range []string{
+		"--devices=lvm,namespace", "--regions=region0,0x2468ac00123456", "--region-percent=50", "--namespace-map=mem",
+	} {
 		if !slices.Contains(pod.Containers[0].Args, argument) {
 			t.Errorf("argument %s is missing in %q", argument, pod.Containers[0].Args)
 		}
 	}
 	for _, path := range []string{"/run/lock/lvm", "/run/lvm"} {
 		isHost := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
-			return v.HostPath != nil && v.HostPath.Path == path && slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name && m.MountPath == path })
+			return v.HostPath != nil && v.HostPath.Path == path &&
+				slices.ContainsFunc(
+					pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name && m.MountPath == path })
 		})
 		if !isHost {
 			t.Errorf("%s of the node is not in the container", path)
 		}
 	}
 	class := find[storagev1.StorageClass](t, objects, "StorageClass", "splitfs-strict")
-	if class.Parameters["device"] != "namespace" || class.Parameters["erase"] != "overwrite" || *class.AllowVolumeExpansion {
+	if class.Parameters["device"] != "namespace" || class.Parameters["erase"] != "overwrite" ||
+		*class.AllowVolumeExpansion {
 		t.Errorf("namespaces do not grow, deleted volumes are to be overwritten, and the class is %+v", class)
 	}
-	if _, err := charttest.Template(t, append(slices.Clone(variants["persistent memory"]), "--set", "storageClasses.erase=discard")...); err == nil || !strings.Contains(err.Error(), "knows no discard") {
+	if _, err := charttest.Template(t,
+		append(slices.Clone(variants["persistent memory"]), "--set", "storageClasses.erase=discard")...); err == nil ||
+		!strings.Contains(err.Error(), "knows no discard") {
 		t.Errorf("discard of persistent memory: %v", err)
 	}
-	for _, v := range find[appsv1.DaemonSet](t, charttest.Render(t), "DaemonSet", "splitfs-node").Spec.Template.Spec.Volumes {
+	for _, v := range find[appsv1.DaemonSet](t, charttest.Render(t), "DaemonSet",
+		"splitfs-node").Spec.Template.Spec.Volumes {
 		if strings.HasPrefix(v.Name, "lvm") {
 			t.Errorf("volume %s without lvm", v.Name)
 		}
 	}
 }
 
-// TestModule: what brings a module to a node fits together, changes nothing outside the driver's directory, and is absent by default.
+// TestModule: what brings a module to a node fits together, changes nothing outside the driver's directory, and is
+// absent by default.
 func TestModule(t *testing.T) {
 	pod := func(name string) *corev1.PodSpec {
-		return &find[appsv1.DaemonSet](t, charttest.Render(t, variants[name]...), "DaemonSet", "splitfs-node").Spec.Template.Spec
+		return &find[appsv1.DaemonSet](t, charttest.Render(t, variants[name]...), "DaemonSet",
+			"splitfs-node").Spec.Template.Spec
 	}
 	if p := pod("defaults"); len(p.InitContainers) != 0 || slices.Contains(p.Containers[0].Args, "--module") {
 		t.Errorf("without module.enabled: %+v, %q", p.InitContainers, p.Containers[0].Args)

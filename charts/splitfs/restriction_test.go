@@ -29,8 +29,10 @@ const (
 // TestNodeRestriction: the policy is for the accounts of the node services and their provisioners, and denies.
 func TestNodeRestriction(t *testing.T) {
 	objects := charttest.Render(t)
-	policy := find[admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, "ValidatingAdmissionPolicy", "splitfs-node-restriction")
-	binding := find[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, objects, "ValidatingAdmissionPolicyBinding", "splitfs-node-restriction")
+	policy := find[admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, "ValidatingAdmissionPolicy",
+		"splitfs-node-restriction")
+	binding := find[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, objects,
+		"ValidatingAdmissionPolicyBinding", "splitfs-node-restriction")
 	if *policy.Spec.FailurePolicy != admissionregistrationv1.Fail || binding.Spec.PolicyName != policy.Name ||
 		len(binding.Spec.ValidationActions) != 1 || binding.Spec.ValidationActions[0] != admissionregistrationv1.Deny {
 		t.Errorf("policy %+v, binding %+v", policy.Spec, binding.Spec)
@@ -42,11 +44,13 @@ func TestNodeRestriction(t *testing.T) {
 	}
 }
 
-// TestNodeServiceWritesItsOwn: on a real API server a node service may make, change and remove the objects of its own node and volumes,
-// and none of another's; one whose token names no node may write nothing; and all others are not touched by the policy.
+// TestNodeServiceWritesItsOwn: on a real API server a node service may make, change and remove the objects of its own
+// node and volumes, and none of another's; one whose token names no node may write nothing; and all others are not
+// touched by the policy.
 func TestNodeServiceWritesItsOwn(t *testing.T) {
 	config, admin := startWith(t,
-		"CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+		"CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy",
+		"ValidatingAdmissionPolicyBinding")
 	as := func(extra map[string][]string) client.Client { return impersonate(t, config, nodeService, extra) }
 	one := as(onNode("node-1"))
 	two := as(onNode("node-2"))
@@ -61,7 +65,8 @@ func TestNodeServiceWritesItsOwn(t *testing.T) {
 		return o
 	}
 	apply := func(c client.Client, kind, name, node string) error {
-		return c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object(kind, name, node)), client.FieldOwner("test"), client.ForceOwnership)
+		return c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object(kind, name, node)),
+			client.FieldOwner("test"), client.ForceOwnership)
 	}
 	status := func(c client.Client, kind, name, nodeName string) error {
 		o := object(kind, name, "")
@@ -69,7 +74,8 @@ func TestNodeServiceWritesItsOwn(t *testing.T) {
 		if kind == "SplitFSNode" {
 			o.Object["status"] = map[string]any{"volumeCount": int64(1)}
 		}
-		return c.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership)
+		return c.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"),
+			client.ForceOwnership)
 	}
 	allowed, denied := verdicts(t)
 	charttest.Eventually(t, "node 1 makes its object", func() error { return apply(one, "SplitFSNode", "node-1", "") })
@@ -143,26 +149,31 @@ func impersonate(t *testing.T, config *rest.Config, account string, extra map[st
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{
-		UserName: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + charttest.Namespace, "system:authenticated"}, Extra: extra,
+		UserName: account,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + charttest.Namespace, "system:authenticated"},
+		Extra:    extra,
 	}
 	return charttest.NewClient(t, config)
 }
 
-// TestProvisionerWritesItsOwn: a provisioner makes, changes and removes the volumes and capacities of its own node, and of claims that wait
-// for a volume there it changes nothing that was asked for.
+// TestProvisionerWritesItsOwn: a provisioner makes, changes and removes the volumes and capacities of its own node, and
+// of claims that wait for a volume there it changes nothing that was asked for.
 func TestProvisionerWritesItsOwn(t *testing.T) {
 	config, admin := startWith(t,
-		"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+		"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy",
+		"ValidatingAdmissionPolicyBinding")
 	one := impersonate(t, config, provisioner, onNode("node-1"))
 	two := impersonate(t, config, provisioner, onNode("node-2"))
 	nodeTwo := impersonate(t, config, nodeService, onNode("node-2"))
 	create := func(c client.Client, o client.Object) error { return c.Create(t.Context(), o) }
 	annotate := func(c client.Client, o client.Object) error {
-		return c.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"a": "b"}}}`)))
+		return c.Patch(t.Context(), o,
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"a": "b"}}}`)))
 	}
 	allowed, denied := verdicts(t)
 	charttest.Eventually(t, "the policy has effect", func() error {
-		if err := create(one, persistentVolume("probe", "node-2", "csi.splitfs.io")); err == nil || !strings.Contains(err.Error(), "SplitFS: ") {
+		if err := create(one, persistentVolume("probe", "node-2", "csi.splitfs.io")); err == nil ||
+			!strings.Contains(err.Error(), "SplitFS: ") {
 			return fmt.Errorf("not denied: %w", err)
 		}
 		return nil
@@ -179,7 +190,8 @@ func TestProvisionerWritesItsOwn(t *testing.T) {
 	allowed("a note on its own volume", annotate(one, persistentVolume("own", "node-1", "csi.splitfs.io")))
 	denied("a note on another node's volume", annotate(one, persistentVolume("other", "node-2", "csi.splitfs.io")))
 	denied("a note of another node's service", annotate(nodeTwo, persistentVolume("own", "node-1", "csi.splitfs.io")))
-	denied("the removal of another node's volume", two.Delete(t.Context(), persistentVolume("own", "node-1", "csi.splitfs.io")))
+	denied("the removal of another node's volume",
+		two.Delete(t.Context(), persistentVolume("own", "node-1", "csi.splitfs.io")))
 	allowed("the removal of its own volume", one.Delete(t.Context(), persistentVolume("own", "node-1", "csi.splitfs.io")))
 
 	capacity := func(name, node string) *storagev1.CSIStorageCapacity {
@@ -203,21 +215,36 @@ func TestProvisionerWritesItsOwn(t *testing.T) {
 		change(&claim)
 		return one.Update(t.Context(), &claim)
 	}
-	denied("the choice of another node, taken back", update("waits-there", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, "volume.kubernetes.io/selected-node") }))
-	denied("a claim that is bound by force", update("waits-here", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "other" }))
-	allowed("the choice of its own node, taken back", update("waits-here", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, "volume.kubernetes.io/selected-node") }))
-	denied("a claim that does not wait for it any more", update("waits-here", func(c *corev1.PersistentVolumeClaim) { c.Annotations["a"] = "b" }))
+	denied("the choice of another node, taken back",
+		update("waits-there", func(c *corev1.PersistentVolumeClaim) {
+			delete(c.Annotations, "volume.kubernetes.io/selected-node")
+		}))
+	denied("a claim that is bound by force",
+		update("waits-here", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "other" }))
+	allowed("the choice of its own node, taken back",
+		update("waits-here", func(c *corev1.PersistentVolumeClaim) {
+			delete(c.Annotations, "volume.kubernetes.io/selected-node")
+		}))
+	denied("a claim that does not wait for it any more",
+		update("waits-here", func(c *corev1.PersistentVolumeClaim) { c.Annotations["a"] = "b" }))
 }
 
 func persistentVolume(name, node, driver string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}},
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "csi.splitfs.io/node", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
-			}}}},
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: driver, VolumeHandle: name,
+			}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{
+						{Key: "csi.splitfs.io/node", Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
+					},
+				}},
+			}},
 		},
 	}
 }
@@ -230,7 +257,9 @@ func waitingClaim(name, node string) *corev1.PersistentVolumeClaim {
 		}},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &class,
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
 		},
 	}
 }

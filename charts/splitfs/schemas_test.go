@@ -11,7 +11,8 @@ import (
 	"splitfs.io/splitfs/charts/charttest"
 )
 
-// TestSchemas: every object, for several values, is one by Kubernetes' own schemas, in which an unknown field is an error.
+// TestSchemas: every object, for several values, is one by Kubernetes' own schemas, in which an unknown field is an
+// error.
 func TestSchemas(t *testing.T) {
 	schemas := charttest.LoadSchemas(t)
 	for name, arguments := range variants {
@@ -29,11 +30,13 @@ func TestSchemas(t *testing.T) {
 			path       []string
 			value      any
 		}{
-			"a field that is misspelt":       {"DaemonSet", "'hostPid'", []string{"spec", "template", "spec", "hostPid"}, true},
-			"a field of the wrong type":      {"CSIDriver", "got string, want boolean", []string{"spec", "attachRequired"}, "false"},
-			"a field that is missing":        {"StorageClass", "'provisioner'", []string{"provisioner"}, nil},
-			"a kind that is none":            {"ConfigMap", "no such kind", []string{"kind"}, "ConfigMaps"},
-			"a text where a list belongs":    {"DaemonSet", "got string, want array", []string{"spec", "template", "spec", "containers"}, "splitfs"},
+			"a field that is misspelt": {"DaemonSet", "'hostPid'", []string{"spec", "template", "spec", "hostPid"}, true},
+			"a field of the wrong type": {"CSIDriver", "got string, want boolean", []string{"spec", "attachRequired"},
+				"false"},
+			"a field that is missing": {"StorageClass", "'provisioner'", []string{"provisioner"}, nil},
+			"a kind that is none":     {"ConfigMap", "no such kind", []string{"kind"}, "ConfigMaps"},
+			"a text where a list belongs": {"DaemonSet", "got string, want array",
+				[]string{"spec", "template", "spec", "containers"}, "splitfs"},
 			"an unknown field deep in a CRD": {"CustomResourceDefinition", "'preserve'", []string{"spec", "preserve"}, true},
 		} {
 			object := first(t, c.kind)

@@ -14,8 +14,8 @@ import (
 	"splitfs.io/splitfs/charts/charttest"
 )
 
-// TestStorageClassPolicy: on a real API server a class of the driver that can never provide a volume is refused, with what to do; those of
-// others, and the chart's own, are not.
+// TestStorageClassPolicy: on a real API server a class of the driver that can never provide a volume is refused, with
+// what to do; those of others, and the chart's own, are not.
 func TestStorageClassPolicy(t *testing.T) {
 	env := charttest.StartAPIServer(t)
 	admin := charttest.NewClient(t, env.Config)
@@ -28,7 +28,10 @@ func TestStorageClassPolicy(t *testing.T) {
 		}
 	}
 	create := func(provisioner string, binding *storagev1.VolumeBindingMode, parameters map[string]string) error {
-		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Provisioner: provisioner, VolumeBindingMode: binding, Parameters: parameters}
+		class := &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Provisioner: provisioner, VolumeBindingMode: binding,
+			Parameters: parameters,
+		}
 		return admin.Create(t.Context(), class, client.DryRunAll)
 	}
 	immediate, waiting := storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer
@@ -46,7 +49,8 @@ func TestStorageClassPolicy(t *testing.T) {
 		refused           string
 	}{
 		{"immediate", ours, &immediate, nil, "set volumeBindingMode to WaitForFirstConsumer"},
-		{"by default immediate", ours, nil, map[string]string{"mode": "strict"}, "set volumeBindingMode to WaitForFirstConsumer"},
+		{"by default immediate", ours, nil, map[string]string{"mode": "strict"},
+			"set volumeBindingMode to WaitForFirstConsumer"},
 		{"a mode that is none", ours, &waiting, map[string]string{"mode": "turbo"}, "posix, sync or strict"},
 		{"a mode", ours, &waiting, map[string]string{"mode": "sync"}, ""},
 		{"no mode", ours, &waiting, nil, ""},

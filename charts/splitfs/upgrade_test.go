@@ -18,8 +18,8 @@ import (
 	"splitfs.io/splitfs/charts/charttest"
 )
 
-// TestInstallUpgradeUninstall runs Helm against a real API server. What the injector wrote into its Secret and into the webhook's
-// configuration must survive an upgrade: without it every pod with a claim would be refused.
+// TestInstallUpgradeUninstall runs Helm against a real API server. What the injector wrote into its Secret and into the
+// webhook's configuration must survive an upgrade: without it every pod with a claim would be refused.
 func TestInstallUpgradeUninstall(t *testing.T) {
 	helm := charttest.Helm(t)
 	env := charttest.StartAPIServer(t)
@@ -61,13 +61,16 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	run("upgrade", "splitfs", chart, "--set", "injector.timeoutSeconds=7", "--set", "storageClasses.sync.create=false")
 	get(secretKey, secret)
 	get(client.ObjectKey{Name: "splitfs-injector"}, configuration)
-	if string(secret.Data["tls.crt"]) != "certificate" || string(configuration.Webhooks[0].ClientConfig.CABundle) != string(bundle) {
-		t.Errorf("the upgrade took the certificate away: Secret %v, caBundle of %d bytes", secret.Data, len(configuration.Webhooks[0].ClientConfig.CABundle))
+	if string(secret.Data["tls.crt"]) != "certificate" ||
+		string(configuration.Webhooks[0].ClientConfig.CABundle) != string(bundle) {
+		t.Errorf("the upgrade took the certificate away: Secret %v, caBundle of %d bytes", secret.Data,
+			len(configuration.Webhooks[0].ClientConfig.CABundle))
 	}
 	if *configuration.Webhooks[0].TimeoutSeconds != 7 {
 		t.Errorf("the upgrade did not change the timeout: %d", *configuration.Webhooks[0].TimeoutSeconds)
 	}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: "splitfs-sync"}, &storagev1.StorageClass{}); !apierrors.IsNotFound(err) {
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "splitfs-sync"}, &storagev1.StorageClass{}); !apierrors.IsNotFound(
+		err) {
 		t.Errorf("the class that is not wanted any more: %v", err)
 	}
 

@@ -26,7 +26,8 @@ func TestModes(t *testing.T) {
 		t.Error("which modes need the library")
 	}
 	for _, wrong := range []string{"", "Strict", "strict ", strings.Repeat("x", 1000)} {
-		if _, err := ParseMode(wrong); err == nil || !strings.Contains(err.Error(), "posix, sync, strict") || len(err.Error()) > 100 {
+		if _, err := ParseMode(wrong); err == nil || !strings.Contains(err.Error(), "posix, sync, strict") ||
+			len(err.Error()) > 100 {
 			t.Errorf("ParseMode of %d bytes: %v", len(wrong), err)
 		}
 	}
@@ -39,7 +40,8 @@ func TestUnserved(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{"", "Refuse", "allow ", "perhaps"} {
-		if parsed, err := ParseUnserved(wrong); err == nil || parsed != "" || !strings.Contains(err.Error(), string(Durable)) {
+		if parsed, err := ParseUnserved(wrong); err == nil || parsed != "" ||
+			!strings.Contains(err.Error(), string(Durable)) {
 			t.Errorf("ParseUnserved(%q) = %q, %v", wrong, parsed, err)
 		}
 	}

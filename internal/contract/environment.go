@@ -4,14 +4,15 @@ package contract
 
 import "strings"
 
-// Served is an entry of EnvConfig: a path of a container that the library serves, in which mode, and where the agents' sockets are.
+// Served is an entry of EnvConfig: a path of a container that the library serves, in which mode, and where the agents'
+// sockets are.
 type Served struct {
 	Mode         Mode
 	Path, Agents string
 }
 
-// Config writes the value of EnvConfig as it stands in a pod. Kubelet expands $(NAME) in a variable's value and not in a mount path, so a '$' is
-// doubled.
+// Config writes the value of EnvConfig as it stands in a pod. Kubelet expands $(NAME) in a variable's value and not in
+// a mount path, so a '$' is doubled.
 func Config(served []Served) string {
 	entries := make([]string, 0, len(served))
 	for _, s := range served {

@@ -23,7 +23,8 @@ const (
 // Modes are all of them: each gives all that the ones before it give.
 var Modes = []Mode{Posix, Sync, Strict}
 
-// ParseMode accepts exactly the three names. Its error says what is wrong and what is allowed, and never repeats a long value.
+// ParseMode accepts exactly the three names. Its error says what is wrong and what is allowed, and never repeats a long
+// value.
 func ParseMode(s string) (Mode, error) {
 	if m := Mode(s); slices.Contains(Modes, m) {
 		return m, nil
@@ -62,8 +63,8 @@ func ParseFsync(s string) (Fsync, error) {
 	if f := Fsync(s); f == Visible || f == Record {
 		return f, nil
 	}
-	return "", fmt.Errorf("%s is not allowed; allowed are %s (the default: fsync also shows the bytes to programs without the "+
-		"library that have opened the file since this one asked for it) and %s (to all others, too, at the price of a relink)",
+	return "", fmt.Errorf("%s is not allowed; allowed are %s (the default: fsync also shows the bytes to programs without "+
+		"the library that have opened the file since this one asked for it) and %s (to all others, too, by a relink)",
 		Quote(s), Record, Visible)
 }
 
@@ -84,12 +85,14 @@ func ParseUnserved(s string) (Unserved, error) {
 	if u := Unserved(s); u == Refuse || u == Durable || u == Allow {
 		return u, nil
 	}
-	return "", fmt.Errorf("%s is not allowed; allowed are %s (programs without the library cannot open files for writing, the default of mode strict), "+
-		"%s (their writes are synchronous) and %s", Quote(s), Refuse, Durable, Allow)
+	return "", fmt.Errorf(
+		"%s is not allowed; allowed are %s (programs without the library cannot open files for writing, the default "+
+			"of mode strict), "+
+			"%s (their writes are synchronous) and %s", Quote(s), Refuse, Durable, Allow)
 }
 
-// maxQuoted bounds what of a user's value appears in a message: enough to recognise a typing error, too little to carry a payload
-// into logs and events.
+// maxQuoted bounds what of a user's value appears in a message: enough to recognise a typing error, too little to carry
+// a payload into logs and events.
 const maxQuoted = 32
 
 // Quote shows a value in a message when it is short and printable, and describes it otherwise.
@@ -106,7 +109,8 @@ func Quote(s string) string {
 // maxName is the longest name of an object in Kubernetes.
 const maxName = 253
 
-// Name shows the name of an object in a message. Admission comes before validation, so that a name can still be anything.
+// Name shows the name of an object in a message. Admission comes before validation, so that a name can still be
+// anything.
 func Name(s string) string {
 	if len(s) > maxName {
 		return fmt.Sprintf("with a name of %d bytes", len(s))

@@ -9,7 +9,8 @@ import (
 
 // Conditions of a SplitFSNode.
 const (
-	// NodeReady: volumes can be made and used on the node now. Unknown when the node service has not been heard of for a while.
+	// NodeReady: volumes can be made and used on the node now. Unknown when the node service has not been heard of for a
+	// while.
 	NodeReady = "Ready"
 	// NodeDevicesReady: every device manager works.
 	NodeDevicesReady = "DevicesReady"
@@ -59,7 +60,8 @@ type SplitFSNodeStatus struct {
 	// Module is the kernel module ext4_splitfs.
 	// +optional
 	Module Module `json:"module,omitzero"`
-	// Relink says what volumes of each file system type that are staged now relink with, for example "ext4:copy,xfs:reflink".
+	// Relink says what volumes of each file system type that are staged now relink with, for example
+	// "ext4:copy,xfs:reflink".
 	// +optional
 	Relink string `json:"relink,omitempty"`
 	// Capacity is what all devices of the node hold together.
@@ -79,14 +81,15 @@ type SplitFSNodeStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Devices []DeviceManager `json:"devices,omitempty"`
-	// Memory is what promises most of what volumes of device lvm and namespace can be made of here; "emulated" where there is no other device.
-	// docs/durability.md says what each word means.
+	// Memory is what promises most of what volumes of device lvm and namespace can be made of here; "emulated" where there
+	// is no other device. docs/durability.md says what each word means.
 	// +optional
 	Memory string `json:"memory,omitempty"`
 	// Durable says whether volumes can be made here on memory that keeps what was stored when the power fails.
 	// +optional
 	Durable bool `json:"durable,omitempty"`
-	// MemoryRanges is all the persistent memory of the node, whoever uses it, and volatile memory behind /dev/dax. At most 64 are listed.
+	// MemoryRanges is all the persistent memory of the node, whoever uses it, and volatile memory behind /dev/dax. At most
+	// 64 are listed.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -173,7 +176,8 @@ type DeviceManager struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Region is a part of the capacity of a device manager: a region of persistent memory, or the directory of emulated devices.
+// Region is a part of the capacity of a device manager: a region of persistent memory, or the directory of emulated
+// devices.
 type Region struct {
 	Name string `json:"name"`
 	// +optional

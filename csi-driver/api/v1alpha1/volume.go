@@ -13,7 +13,8 @@ const (
 	VolumeHealthy = "Healthy"
 	// VolumeServed: the volume is staged, and its agent serves applications.
 	VolumeServed = "Served"
-	// VolumePersistentMemory: the volume is on persistent memory that keeps what was stored when the power fails. False for emulated volumes.
+	// VolumePersistentMemory: the volume is on persistent memory that keeps what was stored when the power fails. False
+	// for emulated volumes.
 	VolumePersistentMemory = "PersistentMemory"
 )
 
@@ -49,8 +50,8 @@ const (
 	HealthDataLoss VolumeHealth = "DataLoss"
 )
 
-// SplitFSVolume is what the node service reports of one volume. Its name is the volume's ID, which is the volumeHandle of its
-// PersistentVolume; the label csi.splitfs.io/node names its node.
+// SplitFSVolume is what the node service reports of one volume. Its name is the volume's ID, which is the volumeHandle
+// of its PersistentVolume; the label csi.splitfs.io/node names its node.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=sfv,categories=splitfs
@@ -80,7 +81,8 @@ type SplitFSVolumeStatus struct {
 	// NodeName is the node that holds the volume.
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
-	// VolumeName is the name the volume was asked for by: that of its PersistentVolume, when it was provisioned for a claim.
+	// VolumeName is the name the volume was asked for by: that of its PersistentVolume, when it was provisioned for a
+	// claim.
 	// +optional
 	VolumeName string `json:"volumeName,omitempty"`
 	// Claim is namespace/name of the PersistentVolumeClaim.
@@ -92,7 +94,8 @@ type SplitFSVolumeStatus struct {
 	// Device is the device manager that the volume comes from.
 	// +optional
 	Device string `json:"device,omitempty"`
-	// Memory is what its memory was found to be: eadr, adr, gpf, unstated, virtio, volatile or emulated; empty before it was first used.
+	// Memory is what its memory was found to be: eadr, adr, gpf, unstated, virtio, volatile or emulated; empty before it
+	// was first used.
 	// +optional
 	Memory string `json:"memory,omitempty"`
 	// FSType is the type of its file system.

@@ -26,8 +26,8 @@ const (
 	reconnectPause = 200 * time.Millisecond
 )
 
-// Client is the node service's side of a Supervisor in another process. It follows the state of the agents, and asks again for all
-// volumes that are to be served whenever the Supervisor does not serve one: it may have lost its memory.
+// Client is the node service's side of a Supervisor in another process. It follows the state of the agents, and asks
+// again for all volumes that are to be served whenever the Supervisor does not serve one: it may have lost its memory.
 type Client struct {
 	http    *http.Client
 	onDeath func(ctx context.Context, id string, err error)
@@ -42,7 +42,8 @@ type Client struct {
 	changed chan struct{} // closed and replaced at every change of known and away
 }
 
-// NewClient follows the Supervisor that listens at socket until ctx is done. onDeath is told of agents that ended without being asked to.
+// NewClient follows the Supervisor that listens at socket until ctx is done. onDeath is told of agents that ended
+// without being asked to.
 func NewClient(ctx context.Context, socket string, onDeath func(ctx context.Context, id string, err error)) *Client {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &Client{
@@ -214,7 +215,8 @@ func (c *Client) heard(all snapshot, err error) (before snapshot) {
 	return before
 }
 
-// tellDeaths compares two snapshots. Where the Supervisor itself was replaced nothing is said of its agents, which ended with it.
+// tellDeaths compares two snapshots. Where the Supervisor itself was replaced nothing is said of its agents, which
+// ended with it.
 func (c *Client) tellDeaths(before, all snapshot) {
 	if c.onDeath == nil || before.Instance != all.Instance {
 		return

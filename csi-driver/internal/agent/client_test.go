@@ -62,14 +62,18 @@ func TestClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("one death", func() bool { return deaths.Load() == 1 })
-	w.eventually("a new agent", func() bool { now, _ := c.State("v"); return now.Ready && now.PID != state.PID && now.Restarts == 1 })
+	w.eventually("a new agent", func() bool {
+		now, _ := c.State("v")
+		return now.Ready && now.PID != state.PID && now.Restarts == 1
+	})
 	if err := c.Start(w.ctx, "v", w.volume("other")); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("one volume at two places: %v", err)
 	}
 	if err := c.Start(w.ctx, "../v", v); err == nil {
 		t.Error("a path was taken for an ID")
 	}
-	if err := c.Start(w.ctx, "f", w.volume("fail")); err == nil || !strings.Contains(err.Error(), "the volume is on fire") {
+	if err := c.Start(w.ctx, "f", w.volume("fail")); err == nil ||
+		!strings.Contains(err.Error(), "the volume is on fire") {
 		t.Errorf("a failed start: %v", err)
 	}
 	if _, ok := s.State("f"); ok {
@@ -128,7 +132,10 @@ func TestSupervisorIsReplaced(t *testing.T) {
 	}
 	stop()
 	s.Shutdown()
-	w.eventually("the supervisor is missed", func() bool { state, ok := c.State("v"); return ok && !state.Ready && state.LastError != nil })
+	w.eventually("the supervisor is missed", func() bool {
+		state, ok := c.State("v")
+		return ok && !state.Ready && state.LastError != nil
+	})
 	w.serve(w.supervisor(nil))
 	if err := c.WaitReady(w.ctx, "v"); err != nil {
 		t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A Supervisor hands its volumes over to the next one, which runs in another container already: for each it ends the agent and sends the
-// listening socket, in which programs wait until the successor's agent serves it.
+// A Supervisor hands its volumes over to the next one, which runs in another container already: for each it ends the
+// agent and sends the listening socket, in which programs wait until the successor's agent serves it.
 
 const (
 	takeRequest = "take"
@@ -49,8 +49,9 @@ func ListenForSuccessor(path string) (*net.UnixListener, error) {
 	return listener, nil
 }
 
-// ServeHandover waits for a successor, calls begin, and hands all volumes over. It returns when the successor has ended, or with an error
-// when it did not get everything: what is left then has to be restored. It returns nil when ctx is done.
+// ServeHandover waits for a successor, calls begin, and hands all volumes over. It returns when the successor has
+// ended, or with an error when it did not get everything: what is left then has to be restored. It returns nil when ctx
+// is done.
 func (s *Supervisor) ServeHandover(ctx context.Context, listener *net.UnixListener, begin func()) error {
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	for ctx.Err() == nil {
@@ -145,8 +146,8 @@ func send(conn *net.UnixConn, message handed, file *os.File) error {
 	return err
 }
 
-// TakeOver asks the supervisor that listens at path for its volumes and serves them. Without one it does nothing. The connection that it
-// returns has to stay open as long as this supervisor lives; nil: there is none.
+// TakeOver asks the supervisor that listens at path for its volumes and serves them. Without one it does nothing. The
+// connection that it returns has to stay open as long as this supervisor lives; nil: there is none.
 func (s *Supervisor) TakeOver(path string) (io.Closer, error) {
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {

@@ -24,8 +24,8 @@ func (w *world) heir(ctx context.Context, s *Supervisor) (ended chan error, begu
 	return ended, begun
 }
 
-// TestHandover: one supervisor after another takes the volume over, under programs that connect all the time. The one that was taken
-// over from changes nothing any more, and learns of its successor's end.
+// TestHandover: one supervisor after another takes the volume over, under programs that connect all the time. The one
+// that was taken over from changes nothing any more, and learns of its successor's end.
 func TestHandover(t *testing.T) {
 	w := newWorld(t)
 	path := filepath.Join(w.dir, "handover.sock")

@@ -24,7 +24,8 @@ const readyLine = "ready"
 // run runs one agent to its end. It ends when ctx is done (SIGTERM, then SIGKILL) or by itself.
 func (w *worker) run(ctx context.Context, v Volume) error {
 	// An agent must not outlive its supervisor: the next one's could not take the volume's lock. The kernel sends the
-	// parent-death signal when the *thread* that started a process ends, so this thread stays with the agent. A dead agent loses nothing.
+	// parent-death signal when the *thread* that started a process ends, so this thread stays with the agent. A dead agent
+	// loses nothing.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 

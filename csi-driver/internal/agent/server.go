@@ -13,8 +13,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The node service asks the Supervisor by HTTP on a Unix socket that only root can connect to. Both may be of different versions: fields
-// that one does not know it leaves out.
+// The node service asks the Supervisor by HTTP on a Unix socket that only root can connect to. Both may be of different
+// versions: fields that one does not know it leaves out.
 const (
 	volumesPath = "/v1/volumes"
 	// longestPoll is how long a request for changes waits for one.

@@ -15,8 +15,8 @@ import (
 // backlog is how many programs may wait for an agent that is being replaced.
 const backlog = 4096
 
-// socket is the listening socket of a volume. It is bound where only root gets, and shown to programs under further names as long as
-// an agent serves it or is about to.
+// socket is the listening socket of a volume. It is bound where only root gets, and shown to programs under further
+// names as long as an agent serves it or is about to.
 type socket struct {
 	file *os.File
 	// bound is where it is bound, name is what programs look for.
@@ -58,8 +58,8 @@ func listen(dir, id string, v Volume) (*socket, error) {
 	return s, nil
 }
 
-// socketFile makes a file of a socket, whose calls never wait. A file that is made of a descriptor that does not wait already would make
-// it wait later, for the agent too (os.File.Fd).
+// socketFile makes a file of a socket, whose calls never wait. A file that is made of a descriptor that does not wait
+// already would make it wait later, for the agent too (os.File.Fd).
 func socketFile(fd int, name string) (*os.File, error) {
 	if err := unix.SetNonblock(fd, false); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))

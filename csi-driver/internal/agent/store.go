@@ -20,8 +20,8 @@ import (
 
 const entrySuffix = ".json"
 
-// entry is what the next Supervisor has to know of a volume. Fields that a future one adds are lost when this one writes the file, and
-// the node service, which asks for all its volumes when it starts, brings them back.
+// entry is what the next Supervisor has to know of a volume. Fields that a future one adds are lost when this one
+// writes the file, and the node service, which asks for all its volumes when it starts, brings them back.
 type entry struct {
 	Wanted Volume `json:"wanted"`
 	// Proven is what got ready last; its program is run when that of Wanted does not get ready.
@@ -65,8 +65,8 @@ func (s *Supervisor) forget(id string) error {
 	return nil
 }
 
-// Restore serves the volumes again that the Supervisor before this one served, without waiting for their agents. One that is not mounted
-// any more is forgotten: the node was rebooted.
+// Restore serves the volumes again that the Supervisor before this one served, without waiting for their agents. One
+// that is not mounted any more is forgotten: the node was rebooted.
 func (s *Supervisor) Restore() error {
 	files, err := os.ReadDir(s.config.Dir)
 	if err != nil {

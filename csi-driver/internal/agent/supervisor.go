@@ -17,19 +17,23 @@ import (
 
 // Config of a Supervisor. Only Dir is required.
 type Config struct {
-	// Dir keeps the sockets and, with Persistent, one file for each volume. It is on the file system of the agents' directories.
+	// Dir keeps the sockets and, with Persistent, one file for each volume. It is on the file system of the agents'
+	// directories.
 	Dir string
 	// Persistent: the volumes are served again by the next Supervisor (Restore).
 	Persistent bool
 	// ReadyTimeout is how long an agent may take for preparing and recovering its volume.
 	ReadyTimeout time.Duration
-	// StopTimeout is how long it may take to end after SIGTERM before it is killed; ReplaceTimeout the same when another one is to follow.
+	// StopTimeout is how long it may take to end after SIGTERM before it is killed; ReplaceTimeout the same when another
+	// one is to follow.
 	StopTimeout, ReplaceTimeout time.Duration
-	// MinBackoff and MaxBackoff bound the pause before a restart: none after an agent that was well, then it doubles while agents keep dying.
+	// MinBackoff and MaxBackoff bound the pause before a restart: none after an agent that was well, then it doubles while
+	// agents keep dying.
 	MinBackoff, MaxBackoff time.Duration
 	// Hold is how long programs wait for an agent that does not come before they are let go.
 	Hold time.Duration
-	// OnDeath is told, outside any lock, when an agent ended without being asked to. It must not call Stop for the same volume.
+	// OnDeath is told, outside any lock, when an agent ended without being asked to. It must not call Stop for the same
+	// volume.
 	OnDeath func(ctx context.Context, id string, err error)
 }
 
@@ -74,14 +78,16 @@ func New(ctx context.Context, config Config) (*Supervisor, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	return &Supervisor{
-		config: config.withDefaults(), instance: rand.Text(), ctx: ctx, cancel: cancel, agents: map[string]*worker{}, changed: make(chan struct{}),
+		config: config.withDefaults(), instance: rand.Text(), ctx: ctx, cancel: cancel, agents: map[string]*worker{},
+		changed: make(chan struct{}),
 	}, nil
 }
 
 // errStopping: another supervisor is to be asked, or the same a moment later.
 var errStopping = errors.New("the supervisor of the agents is being replaced")
 
-// Watch keeps a volume served and returns at once. When it is served with another program or other options, the agent is replaced.
+// Watch keeps a volume served and returns at once. When it is served with another program or other options, the agent
+// is replaced.
 func (s *Supervisor) Watch(id string, v Volume) error {
 	_, err := s.watch(id, entry{Wanted: v})
 	return err
@@ -115,7 +121,8 @@ func (s *Supervisor) watch(id string, e entry) (*worker, error) {
 
 // begin serves a volume, behind a socket that is there or that is to be made. s.change is held.
 func (s *Supervisor) begin(id string, e entry, behind *socket) *worker {
-	ctx, cancel := context.WithCancel(klog.NewContext(s.ctx, klog.LoggerWithValues(klog.FromContext(s.ctx), "volume-id", id)))
+	ctx, cancel := context.WithCancel(
+		klog.NewContext(s.ctx, klog.LoggerWithValues(klog.FromContext(s.ctx), "volume-id", id)))
 	w := newWorker(s, id, e, cancel)
 	w.socket = behind
 	s.mu.Lock()
@@ -149,8 +156,8 @@ func (s *Supervisor) remember(w *worker) error {
 // Update is Watch: that the volume is shown to those it is to be shown to is done when it returns.
 func (s *Supervisor) Update(_ context.Context, id string, v Volume) error { return s.Watch(id, v) }
 
-// Start keeps a volume served and waits until its agent is ready. When the first agent fails the volume is not kept, and the
-// error says how it failed: the caller must be able to say why a volume cannot be used.
+// Start keeps a volume served and waits until its agent is ready. When the first agent fails the volume is not kept,
+// and the error says how it failed: the caller must be able to say why a volume cannot be used.
 func (s *Supervisor) Start(ctx context.Context, id string, v Volume) error {
 	w, err := s.watch(id, entry{Wanted: v})
 	if err != nil {
@@ -170,7 +177,8 @@ func (s *Supervisor) Start(ctx context.Context, id string, v Volume) error {
 		case <-w.done:
 			return fmt.Errorf("agent of volume %s was stopped", id)
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("agent of volume %s is not ready: %w", id, ctx.Err()), s.Stop(context.WithoutCancel(ctx), id))
+			return errors.Join(fmt.Errorf("agent of volume %s is not ready: %w", id, ctx.Err()),
+				s.Stop(context.WithoutCancel(ctx), id))
 		}
 	}
 }

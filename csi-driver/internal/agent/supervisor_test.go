@@ -230,7 +230,9 @@ func TestStubbornAgentIsKilled(t *testing.T) {
 func TestStartSaysWhyItFailed(t *testing.T) {
 	w := newWorld(t)
 	s := w.supervisor(func(c *Config) { c.ReadyTimeout = 200 * time.Millisecond })
-	for action, want := range map[string]string{"fail": "the volume is on fire; call somebody", "mute": "not ready after 200ms"} {
+	for action, want := range map[string]string{
+		"fail": "the volume is on fire; call somebody", "mute": "not ready after 200ms",
+	} {
 		err := s.Start(w.ctx, action, w.volume(action))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, wanted %q", action, err, want)
@@ -269,7 +271,8 @@ func TestDeadAgentsAreRestarted(t *testing.T) {
 	}
 }
 
-// TestNobodyNoticesADeath kills agents under programs that connect all the time: each is answered, by an agent that lives.
+// TestNobodyNoticesADeath kills agents under programs that connect all the time: each is answered, by an agent that
+// lives.
 func TestNobodyNoticesADeath(t *testing.T) {
 	w := newWorld(t)
 	s := w.supervisor(nil)
@@ -320,17 +323,21 @@ func TestProgramsAreLetGo(t *testing.T) {
 	}
 }
 
-// TestReplaced: with another program or other options an agent is replaced, and no program sees an error. One that does not get ready is
-// not kept.
+// TestReplaced: with another program or other options an agent is replaced, and no program sees an error. One that does
+// not get ready is not kept.
 func TestReplaced(t *testing.T) {
 	w := newWorld(t)
-	s := w.supervisor(func(c *Config) { c.OnDeath = func(_ context.Context, _ string, err error) { t.Logf("death: %v", err) } })
+	s := w.supervisor(func(c *Config) {
+		c.OnDeath = func(_ context.Context, _ string, err error) { t.Logf("death: %v", err) }
+	})
 	v := w.volume("serve")
 	if err := s.Start(w.ctx, "v", v); err != nil {
 		t.Fatal(err)
 	}
 	first, _ := s.State("v")
-	for _, change := range []func(){func() { v.Program = w.install("newer") }, func() { v.Options = []string{"--pool-bytes", "1"} }} {
+	for _, change := range []func(){
+		func() { v.Program = w.install("newer") }, func() { v.Options = []string{"--pool-bytes", "1"} },
+	} {
 		before, _ := s.State("v")
 		change()
 		if err := s.Watch("v", v); err != nil {
@@ -359,7 +366,8 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestShown: the socket is in the directories of those who have the volume, and in no others, whatever becomes of the agent.
+// TestShown: the socket is in the directories of those who have the volume, and in no others, whatever becomes of the
+// agent.
 func TestShown(t *testing.T) {
 	w := newWorld(t)
 	s := w.supervisor(nil)

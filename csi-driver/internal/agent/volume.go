@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent keeps one `splitfs agent` process running for each staged volume. A Supervisor starts agents, restarts those that died,
-// and owns the sockets that programs connect to, so that these wait, and see no error, while one agent follows another. The node
-// service reaches the Supervisor of its node through a Client: agents outlive it.
+// Package agent keeps one `splitfs agent` process running for each staged volume. A Supervisor starts agents, restarts
+// those that died, and owns the sockets that programs connect to, so that these wait, and see no error, while one agent
+// follows another. The node service reaches the Supervisor of its node through a Client: agents outlive it.
 package agent
 
 import (
@@ -48,7 +48,8 @@ func (v Volume) dirs() []string { return append([]string{v.AgentsDir}, v.Shown..
 const listenFD = 3
 
 func (v Volume) arguments() []string {
-	return append([]string{"agent", v.Root, "--agents-dir", v.AgentsDir, "--listen-fd", strconv.Itoa(listenFD)}, v.Options...)
+	return append([]string{"agent", v.Root, "--agents-dir", v.AgentsDir, "--listen-fd", strconv.Itoa(listenFD)},
+		v.Options...)
 }
 
 // State of a volume's agent.

@@ -40,7 +40,9 @@ type worker struct {
 }
 
 func newWorker(s *Supervisor, id string, e entry, cancel context.CancelFunc) *worker {
-	return &worker{supervisor: s, id: id, entry: e, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{})}
+	return &worker{
+		supervisor: s, id: id, entry: e, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{}),
+	}
 }
 
 func (w *worker) root() string {
@@ -205,7 +207,8 @@ func (w *worker) succeeded() bool {
 func (w *worker) fallBack(v Volume, wasReady bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if wasReady || w.refused || w.entry.Proven.Root == "" || w.entry.Proven.Program == v.Program || w.entry.Proven.Root != v.Root {
+	if wasReady || w.refused || w.entry.Proven.Root == "" || w.entry.Proven.Program == v.Program ||
+		w.entry.Proven.Root != v.Root {
 		return false
 	}
 	if _, err := os.Stat(w.entry.Proven.Program); err != nil {
@@ -235,8 +238,8 @@ func (w *worker) ready(ctx context.Context, v Volume) {
 	}
 }
 
-// expectAgent lets programs wait for the agent that is about to be started, but not for ever: without one for config.Hold they are let
-// go, and the name comes back when an agent is ready.
+// expectAgent lets programs wait for the agent that is about to be started, but not for ever: without one for
+// config.Hold they are let go, and the name comes back when an agent is ready.
 func (w *worker) expectAgent(ctx context.Context) {
 	w.nameMu.Lock()
 	defer w.nameMu.Unlock()
@@ -250,7 +253,8 @@ func (w *worker) expectAgent(ctx context.Context) {
 		if state, _ := w.snapshot(); state.Ready || ctx.Err() != nil {
 			return
 		}
-		klog.FromContext(ctx).Info("No agent for too long: programs do without it", "seconds", w.supervisor.config.Hold.Seconds())
+		klog.FromContext(ctx).Info("No agent for too long: programs do without it",
+			"seconds", w.supervisor.config.Hold.Seconds())
 		w.letGo = true
 		if err := w.unname(); err != nil {
 			klog.FromContext(ctx).Error(err, "Programs go on waiting for an agent")

@@ -49,13 +49,14 @@ func newAgentsCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, "the node service's directory")
-	f.StringVar(&o.socket, "socket", "", "where the node service asks for agents (default <data-dir>/agents/supervisor.sock)")
+	f.StringVar(&o.socket, "socket", "",
+		"where the node service asks for agents (default <data-dir>/agents/supervisor.sock)")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9814", "address of /readyz; empty: not served")
 	return cmd
 }
 
-// runAgents supervises agents until ctx is done. A supervisor that comes later, in the container of another version, takes them over; should
-// it end before this one, they come back.
+// runAgents supervises agents until ctx is done. A supervisor that comes later, in the container of another version,
+// takes them over; should it end before this one, they come back.
 func runAgents(ctx context.Context, o agentsOptions) error {
 	klog.FromContext(ctx).Info("Starting", "driver", contract.Driver, "version", driverinfo.Version, "socket", o.socket)
 	group, ctx := errgroup.WithContext(ctx)

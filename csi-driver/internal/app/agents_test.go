@@ -58,8 +58,9 @@ func agentOf(t *testing.T, dataDir, id string) agent.State {
 	return agent.State{}
 }
 
-// TestAgentsOutliveTheService: the node service ends and comes back, is replaced by one with another splitfs program, and the supervisor is
-// replaced: the agent of a volume in use is the same but where another program or supervisor came, and no call of kubelet's disturbs it.
+// TestAgentsOutliveTheService: the node service ends and comes back, is replaced by one with another splitfs program,
+// and the supervisor is replaced: the agent of a volume in use is the same but where another program or supervisor
+// came, and no call of kubelet's disturbs it.
 func TestAgentsOutliveTheService(t *testing.T) {
 	s := startNode(t, "", "")
 	s.stop()
@@ -71,7 +72,8 @@ func TestAgentsOutliveTheService(t *testing.T) {
 	v := s.createVolume(t, "xfs")
 	v.stage(t)
 	first := agentOf(t, s.options.dataDir, v.id)
-	if want := agentsDir(s.options.dataDir) + "/program/"; len(first.Program) < len(want) || first.Program[:len(want)] != want {
+	if want := agentsDir(s.options.dataDir) + "/program/"; len(first.Program) < len(want) ||
+		first.Program[:len(want)] != want {
 		t.Errorf("the agent runs %s, which the next image does not have", first.Program)
 	}
 
@@ -92,7 +94,8 @@ func TestAgentsOutliveTheService(t *testing.T) {
 	s.start()
 	second := agentOf(t, s.options.dataDir, v.id)
 	eventually(t, "the agent runs the newer program", func() error {
-		if second = agentOf(t, s.options.dataDir, v.id); second.PID == first.PID || second.Program == first.Program || second.Restarts != 0 {
+		if second = agentOf(t, s.options.dataDir, v.id); second.PID == first.PID || second.Program == first.Program ||
+			second.Restarts != 0 {
 			return fmt.Errorf("it is %+v", second)
 		}
 		return nil
@@ -138,7 +141,10 @@ func (s *service) createVolume(t *testing.T, fsType string) *stagedVolume {
 		VolumeCapabilities: []*csi.VolumeCapability{mountCapability(fsType)}, Parameters: map[string]string{"mode": "strict"},
 	})
 	must(t, err)
-	return &stagedVolume{s: s, id: created.GetVolume().GetVolumeId(), staging: filepath.Join(s.dir, "staging"), context: created.GetVolume().GetVolumeContext()}
+	return &stagedVolume{
+		s: s, id: created.GetVolume().GetVolumeId(), staging: filepath.Join(s.dir, "staging"),
+		context: created.GetVolume().GetVolumeContext(),
+	}
 }
 
 func (v *stagedVolume) stage(t *testing.T) {
@@ -155,7 +161,9 @@ func (v *stagedVolume) stage(t *testing.T) {
 func (v *stagedVolume) unstage(t *testing.T) {
 	t.Helper()
 	eventually(t, "the volume is unstaged", func() error {
-		_, err := csi.NewNodeClient(v.s.conn).NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: v.id, StagingTargetPath: v.staging})
+		_, err := csi.NewNodeClient(v.s.conn).NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{
+			VolumeId: v.id, StagingTargetPath: v.staging,
+		})
 		return err
 	})
 }

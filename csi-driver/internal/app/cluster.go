@@ -15,8 +15,9 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/status"
 )
 
-// What a node service may ask of the API server, in requests per second: twice what client-go allows by default, so that a pod that waits to
-// be told whether it has the library does not wait for events. The status objects have a limit of their own.
+// What a node service may ask of the API server, in requests per second: twice what client-go allows by default, so
+// that a pod that waits to be told whether it has the library does not wait for events. The status objects have a limit
+// of their own.
 const requestsPerSecond, requestsBurst = 2 * rest.DefaultQPS, 2 * rest.DefaultBurst
 
 // cluster is what a node has of its cluster, over one connection: whatever the flags do not want is nil.

@@ -13,9 +13,12 @@ import (
 // TestNewCluster: a node service without a cluster starts only when nothing wants one, and says what to switch off.
 func TestNewCluster(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
-	for name, o := range map[string]nodeOptions{"events": {events: true}, "promises": {requireLibrary: true}, "objects": {status: true}} {
+	for name, o := range map[string]nodeOptions{
+		"events": {events: true}, "promises": {requireLibrary: true}, "objects": {status: true},
+	} {
 		o.kubeconfig = none
-		if _, err := newCluster(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--events=false --require-library=false --status=false runs without") {
+		if _, err := newCluster(t.Context(), o); err == nil ||
+			!strings.Contains(err.Error(), "--events=false --require-library=false --status=false runs without") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -62,14 +62,23 @@ func newControllerCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.endpoint, "csi-endpoint", "unix:///run/csi/csi.sock", "where CSI is served")
-	f.StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"), "namespace of the driver's CSIStorageCapacity objects (default $NAMESPACE)")
-	f.DurationVar(&o.orphanInterval, "orphan-interval", time.Minute, "how often volumes are checked for a node that is gone")
-	f.DurationVar(&o.orphanGrace, "orphan-grace", 10*time.Minute, "how long a node must be missing before its volumes are reported")
-	f.DurationVar(&o.nodeSilence, "node-silence", 20*time.Minute, "how long a node service must not be heard of before its SplitFSNode says so; 0: never")
+	f.StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"),
+		"namespace of the driver's CSIStorageCapacity objects (default $NAMESPACE)")
+	f.DurationVar(&o.orphanInterval, "orphan-interval", time.Minute,
+		"how often volumes are checked for a node that is gone")
+	f.DurationVar(&o.orphanGrace, "orphan-grace", 10*time.Minute,
+		"how long a node must be missing before its volumes are reported")
+	f.DurationVar(&o.nodeSilence, "node-silence", 20*time.Minute,
+		"how long a node service must not be heard of before its SplitFSNode says so; 0: never")
 	f.BoolVar(&o.nodeLabels, "node-labels", false, "label Nodes with what their SplitFSNodes say of their memory")
-	f.BoolVar(&o.snapshots, "snapshots", false, "label VolumeSnapshotContents that were made by hand with the node that has their snapshot; the cluster must have their CustomResourceDefinition")
-	f.BoolVar(&o.recreate, "recreate-pods", false, "evict pods that their nodes refuse a volume, because they were created while no injector answered; their controllers create them anew")
-	f.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespace whose pods may do without the library; may be repeated")
+	f.BoolVar(&o.snapshots, "snapshots", false,
+		"label VolumeSnapshotContents that were made by hand with the node that has their snapshot; the cluster must have "+
+			"their CustomResourceDefinition")
+	f.BoolVar(&o.recreate, "recreate-pods", false,
+		"evict pods that their nodes refuse a volume, because they were created while no injector answered; their "+
+			"controllers create them anew")
+	f.StringSliceVar(&o.exempt, "exempt-namespace", nil,
+		"namespace whose pods may do without the library; may be repeated")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9810", "address of /healthz, /readyz and /metrics; empty: not served")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for a run outside the cluster")
 	return cmd
@@ -80,7 +89,8 @@ func (o controllerOptions) validate() error {
 		return errors.New("no namespace; set --namespace or NAMESPACE")
 	}
 	if o.orphanInterval <= 0 || o.orphanGrace < 0 {
-		return fmt.Errorf("--orphan-interval is %s and --orphan-grace is %s; they must be positive", o.orphanInterval, o.orphanGrace)
+		return fmt.Errorf("--orphan-interval is %s and --orphan-grace is %s; they must be positive", o.orphanInterval,
+			o.orphanGrace)
 	}
 	if o.nodeSilence < 0 {
 		return fmt.Errorf("--node-silence is %s; it must not be negative", o.nodeSilence)
@@ -146,7 +156,8 @@ func runController(ctx context.Context, o controllerOptions) error {
 	csiMetrics.WithAdditionalRegistry(registry)
 
 	grpcServer := server.NewGRPC(logger, csiMetrics)
-	// The view is no condition of Probe: csi-resizer would wait for an API server that it needs itself. /readyz asks for it.
+	// The view is no condition of Probe: csi-resizer would wait for an API server that it needs itself. /readyz asks for
+	// it.
 	csi.RegisterIdentityServer(grpcServer, driver.Identity{Check: func(context.Context) error { return nil }})
 	csi.RegisterControllerServer(grpcServer, central.NewController(view, client))
 

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// apiDeadline is how long a request to the API server may take. Watches last, so they are not limited; they end with their connection.
+// apiDeadline is how long a request to the API server may take. Watches last, so they are not limited; they end with
+// their connection.
 const apiDeadline = 15 * time.Second
 
 // deadline limits requests: an API server that takes them and never answers must not hold anything up.

@@ -34,13 +34,19 @@ type deviceOptions struct {
 
 func (o *deviceOptions) addTo(f *pflag.FlagSet) {
 	o.emulatedCapacity, o.emulatedMinFree = quantity(10*volume.GiB), quantity(volume.GiB)
-	f.StringSliceVar(&o.devices, "devices", []string{volume.DeviceEmulated}, "what volumes of this node can be made of: "+strings.Join(deviceNames(), ", "))
-	f.StringVar(&o.emulatedDir, "emulated-dir", "", "directory for the backing files of emulated devices (default <data-dir>/emulated)")
+	f.StringSliceVar(&o.devices, "devices", []string{volume.DeviceEmulated},
+		"what volumes of this node can be made of: "+strings.Join(deviceNames(), ", "))
+	f.StringVar(&o.emulatedDir, "emulated-dir", "",
+		"directory for the backing files of emulated devices (default <data-dir>/emulated)")
 	f.Var(&o.emulatedCapacity, "emulated-capacity", "most that emulated volumes may take together")
 	f.Var(&o.emulatedMinFree, "emulated-min-free", "what stays free on the file system of --emulated-dir")
-	f.StringSliceVar(&o.regions, "regions", nil, "regions of persistent memory that the driver may use: all, or names (region0) and interleave sets (0x2468ac00123456) of some; `splitfs-csi devices` shows them")
+	f.StringSliceVar(&o.regions, "regions", nil,
+		"regions of persistent memory that the driver may use: all, or names (region0) and interleave sets "+
+			"(0x2468ac00123456) of some; `splitfs-csi devices` shows them")
 	f.IntVar(&o.regionPercent, "region-percent", 100, "most of each of these regions that the driver takes")
-	f.StringVar(&o.namespaceMap, "namespace-map", string(nvdimm.MapDev), "where new namespaces keep what the kernel knows of their pages: dev (persistent memory, 1/64 of it) or mem (main memory)")
+	f.StringVar(&o.namespaceMap, "namespace-map", string(nvdimm.MapDev),
+		"where new namespaces keep what the kernel knows of their pages: dev (persistent memory, 1/64 of it) or "+
+			"mem (main memory)")
 }
 
 func deviceNames() []string {
@@ -61,7 +67,8 @@ func (o *deviceOptions) complete() error {
 }
 
 // managers builds the managers of the node; memory says what its persistent memory is.
-func (o *deviceOptions) managers(nodeName string, recorder events.Recorder, memory func(context.Context) ([]nvdimm.Range, error)) (device.Managers, error) {
+func (o *deviceOptions) managers(nodeName string, recorder events.Recorder,
+	memory func(context.Context) ([]nvdimm.Range, error)) (device.Managers, error) {
 	regions, err := nvdimm.ParseSelector(o.regions)
 	if err != nil {
 		return nil, fmt.Errorf("--regions: %w", err)
@@ -85,11 +92,17 @@ func (o *deviceOptions) managers(nodeName string, recorder events.Recorder, memo
 	for _, name := range o.devices {
 		switch name {
 		case volume.DeviceEmulated:
-			err = add(emulated.New(emulated.Config{Dir: o.emulatedDir, Capacity: int64(o.emulatedCapacity), MinFree: int64(o.emulatedMinFree)}))
+			err = add(
+				emulated.New(emulated.Config{
+					Dir: o.emulatedDir, Capacity: int64(o.emulatedCapacity), MinFree: int64(o.emulatedMinFree),
+				}))
 		case volume.DeviceLVM:
-			err = add(lvm.New(lvm.Config{Regions: regions, Percent: o.regionPercent, Map: where, OnProblem: unusable(name)}, tool))
+			err = add(lvm.New(lvm.Config{Regions: regions, Percent: o.regionPercent, Map: where, OnProblem: unusable(name)},
+				tool))
 		case volume.DeviceNamespace:
-			err = add(namespace.New(namespace.Config{Regions: regions, Percent: o.regionPercent, Map: where, OnProblem: unusable(name)}, tool))
+			err = add(
+				namespace.New(namespace.Config{Regions: regions, Percent: o.regionPercent, Map: where, OnProblem: unusable(name)},
+					tool))
 		}
 		if err != nil {
 			return nil, err
@@ -105,11 +118,13 @@ func (o *deviceOptions) tellOthers(ctx context.Context, nodeName string, recorde
 	}
 }
 
-// tellPMEMCSI tells the node's readers that volumes of pmem-csi are there: nobody else looks after them any more, and they take space.
+// tellPMEMCSI tells the node's readers that volumes of pmem-csi are there: nobody else looks after them any more, and
+// they take space.
 func tellPMEMCSI(ctx context.Context, tool *nvdimm.Tool, nodeName string, recorder events.Recorder) {
 	inventory, err := tool.List(ctx)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot look for volumes of pmem-csi") // the managers' checks fail for the same reason
+		// the managers' checks fail for the same reason
+		klog.FromContext(ctx).Error(err, "Cannot look for volumes of pmem-csi")
 		return
 	}
 	findings := pmemcsi.Find(inventory)
@@ -122,6 +137,7 @@ func tellPMEMCSI(ctx context.Context, tool *nvdimm.Tool, nodeName string, record
 		bytes += f.Size
 	}
 	recorder.OnNode(ctx, nodeName, false, events.ReasonPMEMCSI, fmt.Sprintf(
-		"%d namespaces of pmem-csi (%d MiB) are on this node and left alone; `splitfs-csi devices` lists them, docs/migrate-pmem-csi.md says how to bring their data over",
+		"%d namespaces of pmem-csi (%d MiB) are on this node and left alone; `splitfs-csi devices` lists them, "+
+			"docs/migrate-pmem-csi.md says how to bring their data over",
 		len(findings), bytes>>20))
 }

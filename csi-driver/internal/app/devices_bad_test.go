@@ -17,8 +17,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
-// TestRealDevicesBad makes the kernel believe that a block of a file is bad, as it does after a machine check, until its next boot: that is
-// the volume's health, reading the file fails, and everything else goes on.
+// TestRealDevicesBad makes the kernel believe that a block of a file is bad, as it does after a machine check, until
+// its next boot: that is the volume's health, reading the file fails, and everything else goes on.
 func TestRealDevicesBad(t *testing.T) {
 	for _, d := range realDevices(t) {
 		t.Run(d.device, func(t *testing.T) { realBad(t, d) })
@@ -65,7 +65,9 @@ func realBad(t *testing.T, d realDevice) {
 // health is what kubelet is told of a volume, one problem a line.
 func (s *service) health(v volumeOnNode) string {
 	s.t.Helper()
-	resp, err := csi.NewNodeClient(s.conn).NodeGetVolumeHealth(context.Background(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.id})
+	resp, err := csi.NewNodeClient(s.conn).NodeGetVolumeHealth(context.Background(), &csi.NodeGetVolumeHealthRequest{
+		VolumeId: v.id,
+	})
 	s.must(err)
 	var lines []string
 	for _, p := range resp.GetVolumeHealth().GetHealthStatuses() {
@@ -81,7 +83,11 @@ func breakBlock(t *testing.T, v volumeOnNode, name string) {
 sector=$(filefrag -b512 -v "$1" | awk '$1 == "0:" {print $4 + 0}')
 disk=$(basename "$(readlink "/sys/dev/block/$(findmnt --noheadings --output MAJ:MIN --target "$2" | tr -d ' ')")")
 case $disk in
-dm-*) read -r _ _ _ _ start < <(dmsetup table "/dev/$disk") && sector=$((sector + start)) && disk=$(ls "/sys/block/$disk/slaves") ;;
+dm-*)
+	read -r _ _ _ _ start < <(dmsetup table "/dev/$disk")
+	sector=$((sector + start))
+	disk=$(ls "/sys/block/$disk/slaves")
+	;;
 esac
 echo "$sector 8" >"/sys/block/$disk/badblocks"
 grep -qx "$sector 8" "/sys/block/$disk/badblocks"`, filepath.Join(v.target, name), v.staging)

@@ -12,8 +12,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestRealDevicesClaimed meets namespaces that are claimed and have no driver: one whose making was interrupted just then, which holds its space
-// and keeps others from being made, and one that has data and lost its driver.
+// TestRealDevicesClaimed meets namespaces that are claimed and have no driver: one whose making was interrupted just
+// then, which holds its space and keeps others from being made, and one that has data and lost its driver.
 func TestRealDevicesClaimed(t *testing.T) {
 	for _, d := range realDevices(t) {
 		if d.device == volume.DeviceNamespace {
@@ -74,7 +74,8 @@ cat /proc/sys/kernel/random/uuid >"$pfn/uuid"
 echo pmem >"$pfn/mode"
 echo 2097152 >"$pfn/align"
 echo "$namespace" >"$pfn/namespace"
-ndctl list --namespaces --idle | jq -e --arg name "$2" 'any(.. | objects; .name == $name and (has("size") | not))' >/dev/null`, region, name)
+ndctl list --namespaces --idle |
+	jq -e --arg name "$2" 'any(.. | objects; .name == $name and (has("size") | not))' >/dev/null`, region, name)
 }
 
 func script(t *testing.T, text string, args ...string) {

@@ -59,7 +59,8 @@ func newDevicesCommand() *cobra.Command {
 		Use:   "devices",
 		Short: "Show the persistent memory of this node, and whose it is",
 		Long: "Shows regions and namespaces and changes nothing. Run it on the node or in the node service's container.\n" +
-			"docs/devices.md says how to give regions to the driver, docs/migrate-pmem-csi.md what to do with volumes of pmem-csi.",
+			"docs/devices.md says how to give regions to the driver, docs/migrate-pmem-csi.md what to do with " +
+			"volumes of pmem-csi.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			selector, err := nvdimm.ParseSelector(regions)
@@ -82,21 +83,25 @@ func newDevicesCommand() *cobra.Command {
 			return printRegions(cmd.OutOrStdout(), reports, pmemcsi.Find(inventory))
 		},
 	}
-	cmd.Flags().StringSliceVar(&regions, "regions", nil, "regions that the node service is given, as its own flag of that name")
-	cmd.Flags().StringVar(&binary, "splitfs-binary", defaultBinary, "the splitfs program, which knows what the regions' memory is")
+	cmd.Flags().StringSliceVar(&regions, "regions", nil,
+		"regions that the node service is given, as its own flag of that name")
+	cmd.Flags().StringVar(&binary, "splitfs-binary", defaultBinary,
+		"the splitfs program, which knows what the regions' memory is")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 func reportRegion(ctx context.Context, region nvdimm.Region, selector nvdimm.Selector) regionReport {
 	r := regionReport{
-		Region: region.Dev, Memory: region.Memory, Provider: region.Provider, InterleaveSet: string(region.ISetID), Size: int64(region.Size),
+		Region: region.Dev, Memory: region.Memory, Provider: region.Provider, InterleaveSet: string(region.ISetID),
+		Size:        int64(region.Size),
 		LargestRoom: region.LargestRoom(), Selected: selector.Selects(region), Namespaces: []namespaceReport{},
 	}
 	if err := region.Unfit(); err != nil {
 		r.Note = "never used: " + err.Error()
 	} else if !region.Labeled() {
-		r.Note = "no labels: it is one namespace that nobody can mark; usable for lvm only, once it has mode fsdax and is blank"
+		r.Note = "no labels: it is one namespace that nobody can mark; usable for lvm only, once it has mode " +
+			"fsdax and is blank"
 	}
 	for _, ns := range region.Used() {
 		n := namespaceReport{Namespace: ns.Dev, Name: ns.Name, Mode: ns.Mode, Size: int64(ns.Size), Owner: owner(ns)}
@@ -137,7 +142,8 @@ func printRegions(out io.Writer, reports []regionReport, findings []pmemcsi.Find
 		if set == "" {
 			set = "(no labels)"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%t\n", r.Region, set, r.Provider, r.Memory, r.Size>>20, r.LargestRoom>>20, r.Selected)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%t\n", r.Region, set, r.Provider, r.Memory, r.Size>>20, r.LargestRoom>>20,
+			r.Selected)
 	}
 	fmt.Fprintln(table, "\t\t\t\t\t\t")
 	fmt.Fprintln(table, "NAMESPACE\tNAME\tMODE\tSIZE MiB\tOWNER\tHOLDS")
@@ -158,7 +164,8 @@ func printRegions(out io.Writer, reports []regionReport, findings []pmemcsi.Find
 		}
 	}
 	for _, f := range findings {
-		if _, err := fmt.Fprintf(out, "pmem-csi: %s; it is left alone. docs/migrate-pmem-csi.md says how to bring its data over\n", f); err != nil {
+		if _, err := fmt.Fprintf(out,
+			"pmem-csi: %s; it is left alone. docs/migrate-pmem-csi.md says how to bring its data over\n", f); err != nil {
 			return err
 		}
 	}

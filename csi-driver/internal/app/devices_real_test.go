@@ -27,14 +27,15 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// The tests of this file change the persistent memory of the machine they run on. csi-driver/test/vm-devices runs them in a virtual
-// machine, and says by the environment what they may use.
+// The tests of this file change the persistent memory of the machine they run on. csi-driver/test/vm-devices runs them
+// in a virtual machine, and says by the environment what they may use.
 const (
 	envRegions = "SPLITFS_TEST_REGIONS" // device=region of each kind, comma separated
 	envDir     = "SPLITFS_TEST_DIR"     // survives the machine's reboot
-	envOld     = "SPLITFS_TEST_OLD"     // device=path of volumes of pmem-csi to copy, comma separated; none, where the variable is not set
-	envDAX     = "SPLITFS_TEST_DAX"     // the program dax_check
-	envCall    = "SPLITFS_TEST_CALL"    // this process makes or deletes a device
+	// device=path of volumes of pmem-csi to copy, comma separated; none, where the variable is not set
+	envOld  = "SPLITFS_TEST_OLD"
+	envDAX  = "SPLITFS_TEST_DAX"  // the program dax_check
+	envCall = "SPLITFS_TEST_CALL" // this process makes or deletes a device
 )
 
 // realDevice is a kind of device and the file system it is tested with.
@@ -44,7 +45,8 @@ func realDevices(t *testing.T) []realDevice {
 	t.Helper()
 	list := os.Getenv(envRegions)
 	if list == "" {
-		t.Skip(envRegions + " gives no persistent memory to this test; csi-driver/test/vm-devices runs it in a virtual machine")
+		t.Skip(
+			envRegions + " gives no persistent memory to this test; csi-driver/test/vm-devices runs it in a virtual machine")
 	}
 	fsTypes := map[string]string{volume.DeviceLVM: volume.XFS, volume.DeviceNamespace: volume.Ext4}
 	var devices []realDevice
@@ -56,7 +58,9 @@ func realDevices(t *testing.T) []realDevice {
 }
 
 func (d realDevice) options() deviceOptions {
-	return deviceOptions{devices: []string{d.device}, regions: []string{d.region}, regionPercent: 100, namespaceMap: string(nvdimm.MapDev)}
+	return deviceOptions{
+		devices: []string{d.device}, regions: []string{d.region}, regionPercent: 100, namespaceMap: string(nvdimm.MapDev),
+	}
 }
 
 // serveDevices starts the service for one kind of device, with state that a later boot finds again.
@@ -66,8 +70,10 @@ func serveDevices(t *testing.T, d realDevice) *service {
 	dir := filepath.Join(os.Getenv(envDir), d.device)
 	s := &service{t: t, dir: dir}
 	s.options = nodeOptions{
-		nodeName: "node-1", kubeletDir: filepath.Join("/run/kubelet", d.device), dataDir: filepath.Join(dir, "data"), devices: d.options(),
-		poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB), poolFillPercent: 25, maxVolumes: 16, freezeLimit: time.Second,
+		nodeName: "node-1", kubeletDir: filepath.Join("/run/kubelet", d.device), dataDir: filepath.Join(dir, "data"),
+		devices:   d.options(),
+		poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB), poolFillPercent: 25, maxVolumes: 16,
+		freezeLimit: time.Second,
 		// A call that meets the watch is aborted and repeated, by kubelet; here each is made once.
 		watchInterval: time.Hour,
 
@@ -95,8 +101,8 @@ func (s *service) createReal(d realDevice, name string, bytes int64) (volumeOnNo
 
 const realSize = 192 * volume.MiB
 
-// TestRealDevices takes a volume of each kind through its life, on real persistent memory, every call twice, and leaves one for the
-// next boot.
+// TestRealDevices takes a volume of each kind through its life, on real persistent memory, every call twice, and leaves
+// one for the next boot.
 func TestRealDevices(t *testing.T) {
 	for _, d := range realDevices(t) {
 		t.Run(d.device, func(t *testing.T) { realLife(t, d) })
@@ -138,7 +144,8 @@ func realLife(t *testing.T, d realDevice) {
 	if err := manager.Delete(context.Background(), v.id); err == nil {
 		t.Fatal("the manager deleted a device that is mounted")
 	}
-	s.must(s.unpublish("csi-0", inject), s.unpublish(v.id, v.target), s.unpublish(v.id, v.target), s.unstage(v), s.unstage(v))
+	s.must(s.unpublish("csi-0", inject), s.unpublish(v.id, v.target), s.unpublish(v.id, v.target), s.unstage(v),
+		s.unstage(v))
 	eraseReal(t, s, d, manager)
 
 	s.must(s.stage(v), s.publish(v))
@@ -170,15 +177,16 @@ func TestRealDevicesKept(t *testing.T) {
 	}
 }
 
-// eraseReal looks at what a deleted volume leaves in the memory, through the next device that is made there: everything, unless its class
-// says that it is to be overwritten.
+// eraseReal looks at what a deleted volume leaves in the memory, through the next device that is made there:
+// everything, unless its class says that it is to be overwritten.
 func eraseReal(t *testing.T, s *service, d realDevice, manager device.Manager) {
 	t.Helper()
 	ctx := context.Background()
 	for erase, left := range map[string]bool{"none": true, "overwrite": false} {
 		resp, err := csi.NewControllerClient(s.conn).CreateVolume(ctx, &csi.CreateVolumeRequest{
-			Name: "erase-" + erase, CapacityRange: &csi.CapacityRange{RequiredBytes: realSize}, VolumeCapabilities: []*csi.VolumeCapability{mountCapability(d.fsType)},
-			Parameters: map[string]string{"mode": "posix", "device": d.device, "erase": erase},
+			Name: "erase-" + erase, CapacityRange: &csi.CapacityRange{RequiredBytes: realSize},
+			VolumeCapabilities: []*csi.VolumeCapability{mountCapability(d.fsType)},
+			Parameters:         map[string]string{"mode": "posix", "device": d.device, "erase": erase},
 		})
 		s.must(err)
 		v := volumeOnNode{
@@ -208,7 +216,8 @@ func eraseReal(t *testing.T, s *service, d realDevice, manager device.Manager) {
 	}
 }
 
-// countInDevice says how often a device holds the text, reading a piece at a time: the machine has less memory than the device needs.
+// countInDevice says how often a device holds the text, reading a piece at a time: the machine has less memory than the
+// device needs.
 func countInDevice(path string, text []byte) (int, error) {
 	device, err := os.Open(path)
 	if err != nil {
@@ -290,7 +299,8 @@ func expandReal(t *testing.T, s *service, d realDevice, v volumeOnNode) {
 	checkRealDAX(t, v)
 }
 
-// checkRealDAX runs the program that counts huge page faults, on what a pod sees and on the volume's pool, which is in whole 2 MiB.
+// checkRealDAX runs the program that counts huge page faults, on what a pod sees and on the volume's pool, which is in
+// whole 2 MiB.
 func checkRealDAX(t *testing.T, v volumeOnNode) {
 	t.Helper()
 	source, err := exec.Command("findmnt", "--noheadings", "--output", "SOURCE", "--target", v.staging).Output()
@@ -301,7 +311,9 @@ func checkRealDAX(t *testing.T, v volumeOnNode) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"used", v.target, strings.TrimSpace(string(source))}, append([]string{"huge"}, pool...)} {
+	for _, args := range [][]string{
+		{"used", v.target, strings.TrimSpace(string(source))}, append([]string{"huge"}, pool...),
+	} {
 		out, err := exec.Command(os.Getenv(envDAX), args...).CombinedOutput()
 		if err != nil {
 			t.Errorf("dax_check: %v", err)
@@ -362,8 +374,9 @@ func runDeviceCallIfAsked() {
 	os.Exit(0)
 }
 
-// TestRealDevicesKilled kills a process, and the programs it runs, while it makes or deletes a device, at moments spread over the time
-// that takes. Whatever is there then, another device can be made, the same call made again ends well, and nothing is left.
+// TestRealDevicesKilled kills a process, and the programs it runs, while it makes or deletes a device, at moments
+// spread over the time that takes. Whatever is there then, another device can be made, the same call made again ends
+// well, and nothing is left.
 func TestRealDevicesKilled(t *testing.T) {
 	for _, d := range realDevices(t) {
 		t.Run(d.device, func(t *testing.T) { realKills(t, d) })
@@ -422,7 +435,8 @@ func realKills(t *testing.T, d realDevice) {
 	}
 }
 
-// killDuring runs a call in a process group of its own and kills all of it after delay; false when it had ended by itself before.
+// killDuring runs a call in a process group of its own and kills all of it after delay; false when it had ended by
+// itself before.
 func killDuring(t *testing.T, call string, delay time.Duration) bool {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=none")

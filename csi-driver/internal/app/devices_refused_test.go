@@ -15,8 +15,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// envRefused names regions that cannot be used: a line "device REGION words of the reason" for each. What no line of a device names must
-// be used by it, and what it uses is at least one region, unless envNone names the device.
+// envRefused names regions that cannot be used: a line "device REGION words of the reason" for each. What no line of a
+// device names must be used by it, and what it uses is at least one region, unless envNone names the device.
 const (
 	envRefused = "SPLITFS_TEST_REFUSED"
 	envNone    = "SPLITFS_TEST_NONE"
@@ -35,8 +35,8 @@ func (e *nodeEvents) OnNode(_ context.Context, node string, warning bool, reason
 	e.told = append(e.told, node+" "+reason+" "+message)
 }
 
-// TestRealRefused: of all regions of the machine those that cannot be used are told, with the reason, in one event on the node and in the
-// error of a volume that has no room; the others are used.
+// TestRealRefused: of all regions of the machine those that cannot be used are told, with the reason, in one event on
+// the node and in the error of a volume that has no room; the others are used.
 func TestRealRefused(t *testing.T) {
 	list := os.Getenv(envRefused)
 	if list == "" {
@@ -56,7 +56,9 @@ func TestRealRefused(t *testing.T) {
 func realRefused(t *testing.T, kind string, refused map[string]string) {
 	ctx := context.Background()
 	node := &nodeEvents{}
-	o := deviceOptions{devices: []string{kind}, regions: []string{nvdimm.All}, regionPercent: 100, namespaceMap: string(nvdimm.MapDev)}
+	o := deviceOptions{
+		devices: []string{kind}, regions: []string{nvdimm.All}, regionPercent: 100, namespaceMap: string(nvdimm.MapDev),
+	}
 	managers, err := o.managers("node-1", node, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,10 @@ func TestDeviceOptions(t *testing.T) {
 			}
 		}
 	}
-	o := deviceOptions{devices: deviceNames(), emulatedDir: t.TempDir(), emulatedCapacity: 1, regions: []string{"all"}, regionPercent: 50, namespaceMap: "mem"}
+	o := deviceOptions{
+		devices: deviceNames(), emulatedDir: t.TempDir(), emulatedCapacity: 1, regions: []string{"all"}, regionPercent: 50,
+		namespaceMap: "mem",
+	}
 	managers, err := o.managers("node", events.Discard{}, nil)
 	if err != nil || len(managers) != len(deviceNames()) {
 		t.Fatalf("%v, %v", managers, err)
@@ -55,7 +58,8 @@ func TestReportRegion(t *testing.T) {
 	}
 	old := "pvc-0d-" + strings.Repeat("0a", 28)
 	region := nvdimm.Region{Dev: "region0", Provider: "CXL", Size: 1 << 30, Namespaces: []nvdimm.Namespace{
-		{Dev: "namespace0.0", Name: "splitfs-lvm", Size: 1}, {Dev: "namespace0.1", Name: old, Size: 1, Mode: "raw", State: "disabled"},
+		{Dev: "namespace0.0", Name: "splitfs-lvm", Size: 1},
+		{Dev: "namespace0.1", Name: old, Size: 1, Mode: "raw", State: "disabled"},
 		{Dev: "namespace0.2", Name: "postgres", Size: 1}, {Dev: "namespace0.3"},
 	}}
 	r := reportRegion(context.Background(), region, all)
@@ -63,11 +67,13 @@ func TestReportRegion(t *testing.T) {
 	for _, n := range r.Namespaces {
 		owners = append(owners, n.Owner)
 	}
-	if !slices.Equal(owners, []string{ownerSplitFS, ownerPMEMCSI, ownerOther}) || r.Namespaces[1].Mode != "disabled" || !r.Selected || !strings.Contains(r.Note, "no labels") {
+	if !slices.Equal(owners, []string{ownerSplitFS, ownerPMEMCSI, ownerOther}) || r.Namespaces[1].Mode != "disabled" ||
+		!r.Selected || !strings.Contains(r.Note, "no labels") {
 		t.Errorf("%+v", r)
 	}
 	var out strings.Builder
-	if err := printRegions(&out, []regionReport{r}, nil); err != nil || !strings.Contains(out.String(), "(no labels)") || !strings.Contains(out.String(), "\nregion0: no labels: ") || !strings.Contains(out.String(), "postgres") {
+	if err := printRegions(&out, []regionReport{r}, nil); err != nil || !strings.Contains(out.String(), "(no labels)") ||
+		!strings.Contains(out.String(), "\nregion0: no labels: ") || !strings.Contains(out.String(), "postgres") {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
 	out.Reset()

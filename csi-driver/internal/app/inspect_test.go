@@ -57,11 +57,13 @@ func TestRealCoverage(t *testing.T) {
 			return fmt.Errorf("the answer is %+v", seen)
 		}
 		found := seen.Volumes[i]
-		if !found.AgentReady || !found.Emulated || found.Mode != "strict" || found.Pool.Bytes == 0 || found.Root != v.staging {
+		if !found.AgentReady || !found.Emulated || found.Mode != "strict" || found.Pool.Bytes == 0 ||
+			found.Root != v.staging {
 			return fmt.Errorf("the volume is %+v", found)
 		}
 		for _, p := range found.Processes {
-			if p.Served() && p.Mode == "sync" && p.State == coverage.StateLoaded && p.Counters.Served() >= 64 && p.Counters.Written() == 64*4096 && p.Counters["records"] > 0 {
+			if p.Served() && p.Mode == "sync" && p.State == coverage.StateLoaded && p.Counters.Served() >= 64 &&
+				p.Counters.Written() == 64*4096 && p.Counters["records"] > 0 {
 				return nil
 			}
 		}
@@ -80,7 +82,8 @@ func TestRealCoverage(t *testing.T) {
 			return err
 		}
 		for _, found := range seen.Volumes {
-			if found.ID == v.id && len(found.Processes) == 0 && found.Recovery.Pending == 0 && found.Totals.Written() == 64*4096 {
+			if found.ID == v.id && len(found.Processes) == 0 && found.Recovery.Pending == 0 &&
+				found.Totals.Written() == 64*4096 {
 				return nil
 			}
 		}

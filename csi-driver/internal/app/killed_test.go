@@ -22,13 +22,15 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/splitfstest"
 )
 
-// everyStep makes TestKilled kill at every step, for each file system; without it a sample is taken that fits a unit test.
+// everyStep makes TestKilled kill at every step, for each file system; without it a sample is taken that fits a unit
+// test.
 const everyStep = "SPLITFS_KILL_EVERY_STEP"
 
-// TestKilled kills `splitfs-csi node`, a real process, with all its children, just before each call by which a volume's life changes the
-// machine: from CreateVolume to DeleteVolume. A new process then gets the interrupted call again, as kubelet and the sidecars repeat
-// it, or is asked at once to undo everything. What is deleted is erased too, but for ext4. Either way the volume's life ends as it would have, its data is there as long as it
-// should be, and nothing is left: no mount, loop device, process, backing file or state.
+// TestKilled kills `splitfs-csi node`, a real process, with all its children, just before each call by which a volume's
+// life changes the machine: from CreateVolume to DeleteVolume. A new process then gets the interrupted call again, as
+// kubelet and the sidecars repeat it, or is asked at once to undo everything. What is deleted is erased too, but for
+// ext4. Either way the volume's life ends as it would have, its data is there as long as it should be, and nothing is
+// left: no mount, loop device, process, backing file or state.
 func TestKilled(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: attaches loop devices and mounts file systems")
@@ -106,8 +108,10 @@ func (l *life) endpoint() string { return "unix://" + filepath.Join(l.dir, "csi.
 // start starts the driver, to be killed at a step of its own life, 0: at none.
 func (l *life) start(t *testing.T, killAt int) {
 	t.Helper()
-	process, err := killtest.Start(l.dir, killAt, l.log, filepath.Join(l.dir, driverName), filepath.Join(l.dir, driverName), "node", "--node-name=node-1",
-		"--kubelet-dir="+filepath.Join(l.dir, "kubelet"), "--csi-endpoint="+l.endpoint(), "--register=false", "--data-dir="+filepath.Join(l.dir, "data"),
+	process, err := killtest.Start(l.dir, killAt, l.log, filepath.Join(l.dir, driverName),
+		filepath.Join(l.dir, driverName), "node", "--node-name=node-1",
+		"--kubelet-dir="+filepath.Join(l.dir, "kubelet"), "--csi-endpoint="+l.endpoint(), "--register=false",
+		"--data-dir="+filepath.Join(l.dir, "data"),
 		"--emulated-capacity=2Gi", "--emulated-min-free=0", "--pool-bytes=16Mi", "--log-reserve=16Mi",
 		"--splitfs-binary="+filepath.Join(l.dir, "splitfs"), "--library="+filepath.Join(l.dir, "libsplit.so"),
 		"--http-endpoint=", "--events=false", "--status=false", "--require-library=false", "--watch-interval=1h")
@@ -176,8 +180,8 @@ func (l *life) steps() []lifeStep {
 	return []lifeStep{
 		{name: "create", makes: true, call: func(ctx context.Context, _ *testing.T) error {
 			resp, err := controller().CreateVolume(ctx, &csi.CreateVolumeRequest{
-				Name: "pvc-1", CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapabilities: []*csi.VolumeCapability{l.capability()},
-				Parameters: l.parameters(),
+				Name: "pvc-1", CapacityRange: &csi.CapacityRange{RequiredBytes: size},
+				VolumeCapabilities: []*csi.VolumeCapability{l.capability()}, Parameters: l.parameters(),
 			})
 			if err == nil {
 				l.id, l.context = resp.GetVolume().GetVolumeId(), resp.GetVolume().GetVolumeContext()
@@ -192,7 +196,8 @@ func (l *life) steps() []lifeStep {
 		}},
 		{name: "publish", call: func(ctx context.Context, t *testing.T) error {
 			_, err := node().NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
-				VolumeId: l.id, StagingTargetPath: l.staging, TargetPath: l.target, VolumeCapability: l.capability(), VolumeContext: l.context,
+				VolumeId: l.id, StagingTargetPath: l.staging, TargetPath: l.target, VolumeCapability: l.capability(),
+				VolumeContext: l.context,
 			})
 			if err == nil {
 				l.write(t)
@@ -228,8 +233,10 @@ func (l *life) steps() []lifeStep {
 				return nil
 			}
 			resp, err := controller().CreateVolume(ctx, &csi.CreateVolumeRequest{
-				Name: "pvc-2", CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * larger}, VolumeCapabilities: []*csi.VolumeCapability{l.capability()},
-				Parameters: l.parameters(), VolumeContentSource: &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+				Name: "pvc-2", CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * larger},
+				VolumeCapabilities: []*csi.VolumeCapability{l.capability()},
+				Parameters:         l.parameters(),
+				VolumeContentSource: &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 					Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: l.snapshot},
 				}},
 			})
@@ -305,7 +312,8 @@ func (l *life) read(t *testing.T) {
 		return
 	}
 	l.published = false // what follows unpublishes it, once or twice
-	if content, err := os.ReadFile(filepath.Join(l.target, "file")); err != nil || string(content) != "what the user stored" {
+	if content, err := os.ReadFile(filepath.Join(l.target, "file")); err != nil ||
+		string(content) != "what the user stored" {
 		t.Errorf("read %q, %v", content, err)
 	}
 }
@@ -336,7 +344,8 @@ func (l *life) run(t *testing.T, killAt int, abandon bool) (steps int) {
 	if _, err := splitfstest.Install(l.dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Symlink(self, filepath.Join(l.dir, driverName)), os.WriteFile(filepath.Join(l.dir, "libsplit.so"), []byte("not a library"), 0o644)); err != nil {
+	if err := errors.Join(os.Symlink(self, filepath.Join(l.dir, driverName)),
+		os.WriteFile(filepath.Join(l.dir, "libsplit.so"), []byte("not a library"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	l.staging, l.target = filepath.Join(l.dir, "staging"), filepath.Join(l.dir, "target")
@@ -367,7 +376,8 @@ func (l *life) run(t *testing.T, killAt int, abandon bool) (steps int) {
 			i-- // the same call again, or the next one that takes the volume down
 			continue
 		}
-		if status.Code(err) == codes.Aborted && time.Now().Before(deadline) { // it is busy, with erasing what the call before had begun
+		// it is busy, with erasing what the call before had begun
+		if status.Code(err) == codes.Aborted && time.Now().Before(deadline) {
 			time.Sleep(20 * time.Millisecond)
 			i--
 			continue

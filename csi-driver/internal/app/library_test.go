@@ -27,14 +27,15 @@ func readerCapability() *csi.VolumeCapability {
 	return c
 }
 
-// TestLibraryClaim: a claim of the library's class is the library, read-only, from its creation to its end and over a restart of the
-// service; it takes neither space nor state, and each call can be repeated.
+// TestLibraryClaim: a claim of the library's class is the library, read-only, from its creation to its end and over a
+// restart of the service; it takes neither space nor state, and each call can be repeated.
 func TestLibraryClaim(t *testing.T) {
 	s := startNode(t, "", "")
 	staging, target := filepath.Join(s.dir, "staging"), filepath.Join(s.dir, "target")
 	create := func(ctx context.Context, change func(*csi.CreateVolumeRequest)) (*csi.Volume, error) {
 		req := &csi.CreateVolumeRequest{
-			Name: "pvc-1", Parameters: map[string]string{"splitfs.io/kind": "library", "csi.storage.k8s.io/pvc/name": "p-splitfs-library"},
+			Name:          "pvc-1",
+			Parameters:    map[string]string{"splitfs.io/kind": "library", "csi.storage.k8s.io/pvc/name": "p-splitfs-library"},
 			CapacityRange: &csi.CapacityRange{RequiredBytes: 1}, VolumeCapabilities: []*csi.VolumeCapability{readerCapability()},
 		}
 		if change != nil {
@@ -65,8 +66,10 @@ func TestLibraryClaim(t *testing.T) {
 			r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
 				Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: volume.IDFromName("x")}}}
 		}, codes.InvalidArgument, "cannot be a copy"},
-		{"a mode", func(r *csi.CreateVolumeRequest) { r.Parameters["mode"] = "strict" }, codes.InvalidArgument, `unknown StorageClass parameter "mode"`},
-		{"another kind", func(r *csi.CreateVolumeRequest) { r.Parameters["splitfs.io/kind"] = "scratch" }, codes.InvalidArgument, "allowed: library"},
+		{"a mode", func(r *csi.CreateVolumeRequest) { r.Parameters["mode"] = "strict" }, codes.InvalidArgument,
+			`unknown StorageClass parameter "mode"`},
+		{"another kind", func(r *csi.CreateVolumeRequest) { r.Parameters["splitfs.io/kind"] = "scratch" },
+			codes.InvalidArgument, "allowed: library"},
 		{"another node", func(r *csi.CreateVolumeRequest) {
 			r.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{driver.Topology("node-2")}}
 		}, codes.ResourceExhausted, "this is node node-1"},
@@ -80,16 +83,22 @@ func TestLibraryClaim(t *testing.T) {
 	s.must(err)
 	again, err := create(t.Context(), nil)
 	s.must(err)
-	if again.GetVolumeId() != vol.GetVolumeId() || vol.GetCapacityBytes() != 0 || vol.GetAccessibleTopology()[0].GetSegments()["csi.splitfs.io/node"] != "node-1" {
+	if again.GetVolumeId() != vol.GetVolumeId() || vol.GetCapacityBytes() != 0 ||
+		vol.GetAccessibleTopology()[0].GetSegments()["csi.splitfs.io/node"] != "node-1" {
 		t.Errorf("made %v, then %v", vol, again)
 	}
-	capacity, err := csi.NewControllerClient(s.conn).GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: libraryClass})
+	capacity, err := csi.NewControllerClient(s.conn).GetCapacity(t.Context(), &csi.GetCapacityRequest{
+		Parameters: libraryClass,
+	})
 	s.must(err)
 	if capacity.GetAvailableCapacity() != volume.GiB || capacity.GetMaximumVolumeSize().GetValue() != volume.GiB {
 		t.Errorf("capacity of the class: %v", capacity)
 	}
 
-	volumeContext := map[string]string{"csi.storage.k8s.io/ephemeral": "false", "csi.storage.k8s.io/pod.name": "p", "csi.storage.k8s.io/pod.uid": "1", "storage.kubernetes.io/csiProvisionerIdentity": "x"}
+	volumeContext := map[string]string{
+		"csi.storage.k8s.io/ephemeral": "false", "csi.storage.k8s.io/pod.name": "p", "csi.storage.k8s.io/pod.uid": "1",
+		"storage.kubernetes.io/csiProvisionerIdentity": "x",
+	}
 	for k, v := range vol.GetVolumeContext() {
 		volumeContext[k] = v
 	}
@@ -99,7 +108,8 @@ func TestLibraryClaim(t *testing.T) {
 			VolumeId: vol.GetVolumeId(), StagingTargetPath: staging, VolumeCapability: c, VolumeContext: volumeContext,
 		})
 		_, err := nodeClient.NodePublishVolume(context.Background(), &csi.NodePublishVolumeRequest{
-			VolumeId: vol.GetVolumeId(), StagingTargetPath: staging, TargetPath: target, VolumeCapability: c, VolumeContext: volumeContext,
+			VolumeId: vol.GetVolumeId(), StagingTargetPath: staging, TargetPath: target, VolumeCapability: c,
+			VolumeContext: volumeContext,
 		})
 		return errors.Join(stageErr, err)
 	}
@@ -120,14 +130,20 @@ func TestLibraryClaim(t *testing.T) {
 	if state, err := filepath.Glob(filepath.Join(s.options.dataDir, "volumes", "*.json")); err != nil || len(state) != 0 {
 		t.Errorf("the claim left state: %v, %v", state, err)
 	}
-	if _, err := csi.NewNodeClient(s.conn).NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: vol.GetVolumeId(), VolumePath: target}); err != nil {
+	if _, err := csi.NewNodeClient(s.conn).NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{
+		VolumeId: vol.GetVolumeId(), VolumePath: target,
+	}); err != nil {
 		t.Errorf("its statistics: %v", err)
 	}
 	for range 2 {
 		s.must(s.unpublish(vol.GetVolumeId(), target))
-		_, err = csi.NewNodeClient(s.conn).NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: vol.GetVolumeId(), StagingTargetPath: staging})
+		_, err = csi.NewNodeClient(s.conn).NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{
+			VolumeId: vol.GetVolumeId(), StagingTargetPath: staging,
+		})
 		s.must(err)
-		_, err = csi.NewControllerClient(s.conn).DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: vol.GetVolumeId()})
+		_, err = csi.NewControllerClient(s.conn).DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{
+			VolumeId: vol.GetVolumeId(),
+		})
 		s.must(err)
 	}
 }

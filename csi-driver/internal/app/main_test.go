@@ -45,7 +45,8 @@ type service struct {
 	stop    func()
 }
 
-// startNode starts the service with real sockets, loop devices and mounts. binary is the splitfs program, "" for the test double.
+// startNode starts the service with real sockets, loop devices and mounts. binary is the splitfs program, "" for the
+// test double.
 func startNode(t *testing.T, binary, library string) *service {
 	t.Helper()
 	return startNodeWith(t, binary, library, 4*volume.GiB)
@@ -81,9 +82,11 @@ func startNodeWith(t *testing.T, binary, library string, capacity int64) *servic
 	}
 	s.options = nodeOptions{
 		nodeName: "node-1", kubeletDir: filepath.Join(dir, "kubelet"), register: true, dataDir: filepath.Join(dir, "data"),
-		devices:   deviceOptions{devices: []string{volume.DeviceEmulated}, emulatedCapacity: quantity(capacity), regionPercent: 100, namespaceMap: "dev"},
+		devices: deviceOptions{devices: []string{volume.DeviceEmulated}, emulatedCapacity: quantity(capacity),
+			regionPercent: 100, namespaceMap: "dev"},
 		poolBytes: quantity(32 * volume.MiB), logReserve: quantity(32 * volume.MiB), poolFillPercent: 25,
-		maxVolumes: 16, freezeLimit: time.Second, watchInterval: time.Second, binary: binary, library: library, httpEndpoint: charttest.FreeAddress(t), inspectEndpoint: charttest.FreeAddress(t),
+		maxVolumes: 16, freezeLimit: time.Second, watchInterval: time.Second, binary: binary, library: library,
+		httpEndpoint: charttest.FreeAddress(t), inspectEndpoint: charttest.FreeAddress(t),
 	}
 	if err := s.options.complete(); err != nil {
 		t.Fatal(err)
@@ -99,7 +102,8 @@ func (s *service) start() {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
 	done := make(chan error, 1)
 	go func() { done <- runNode(ctx, s.options) }()
-	conn, err := connection.Connect(ctx, s.options.endpoint, nil, connection.WithTimeout(20*time.Second), connection.OnConnectionLoss(func(context.Context) bool { return false }))
+	conn, err := connection.Connect(ctx, s.options.endpoint, nil, connection.WithTimeout(20*time.Second),
+		connection.OnConnectionLoss(func(context.Context) bool { return false }))
 	if err != nil {
 		cancel()
 		s.t.Fatalf("connect: %v (the service: %v)", err, <-done)

@@ -20,9 +20,10 @@ import (
 
 const (
 	defaultDataDir = "/var/lib/splitfs"
-	moduleDirHelp  = "directory with modules, one directory per kernel release in it; may be repeated, the first that has one wins (default <data-dir>/modules, then /opt/splitfs/modules)"
-	tolerantHelp   = "exit with 0 after a failure too, and leave it to the node service to report it"
-	dataDirHelp    = "directory for the driver's state on the node"
+	moduleDirHelp  = "directory with modules, one directory per kernel release in it; may be repeated, the first that " +
+		"has one wins (default <data-dir>/modules, then /opt/splitfs/modules)"
+	tolerantHelp = "exit with 0 after a failure too, and leave it to the node service to report it"
+	dataDirHelp  = "directory for the driver's state on the node"
 )
 
 // moduleDirs are where modules are looked for: what was built or copied on this node, then what an image brought.
@@ -36,10 +37,12 @@ func newModuleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "module",
 		Short: "Look at, build, load and unload the kernel module " + module.Name,
-		Long: "The node service does what is needed by itself. These commands are for operators, and for the init containers that\n" +
+		Long: "The node service does what is needed by itself. These commands are for operators, and for the init " +
+			"containers that\n" +
 			"build or copy a module. Run them on the node or in the node service's container. docs/module.md says more.",
 	}
-	cmd.AddCommand(newModuleStatusCommand(), newModuleLoadCommand(), newModuleUnloadCommand(), newModuleBuildCommand(), newModuleCopyCommand())
+	cmd.AddCommand(newModuleStatusCommand(), newModuleLoadCommand(), newModuleUnloadCommand(), newModuleBuildCommand(),
+		newModuleCopyCommand())
 	return cmd
 }
 
@@ -63,7 +66,9 @@ func (o *moduleOptions) manager() (*module.Manager, error) {
 	if o.dirs == nil {
 		o.dirs = moduleDirs(o.dataDir)
 	}
-	return module.NewManager(module.Config{Enabled: true, Dirs: o.dirs, StateDir: moduleStateDir(o.dataDir), Kernel: kernel})
+	return module.NewManager(module.Config{
+		Enabled: true, Dirs: o.dirs, StateDir: moduleStateDir(o.dataDir), Kernel: kernel,
+	})
 }
 
 // addRelease adds --release, whose default is the running kernel's.
@@ -166,7 +171,8 @@ func newModuleUnloadCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "unload",
 		Short: "Remove the module from the kernel; refused while a file system uses it",
-		Long: "Remove the module from the kernel. Refused while a file system uses it. The node service never does this by itself,\n" +
+		Long: "Remove the module from the kernel. Refused while a file system uses it. The node service never does " +
+			"this by itself,\n" +
 			"and loads the module again when it is enabled: disable it first (module.enabled=false).",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -191,7 +197,8 @@ func newModuleBuildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build",
 		Short: "Build the module for a kernel release, unless that was done",
-		Long: "Build the module for a kernel release with kernel-patch/build and put it where the node service looks for it.\n" +
+		Long: "Build the module for a kernel release with kernel-patch/build and put it where the node service " +
+			"looks for it.\n" +
 			"Nothing is done when it was built from the same sources with the same key before.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -214,8 +221,10 @@ func newModuleBuildCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, dataDirHelp)
 	o.addRelease(cmd)
-	f.StringVar(&build.Script, "script", "/opt/splitfs/kernel-patch/build", "the program that builds it: build of the kernel-patch directory")
-	f.StringVar(&build.HostRoot, "host-root", "", "in a container: where /usr/src, /usr/lib and /lib/modules of the node are mounted")
+	f.StringVar(&build.Script, "script", "/opt/splitfs/kernel-patch/build",
+		"the program that builds it: build of the kernel-patch directory")
+	f.StringVar(&build.HostRoot, "host-root", "",
+		"in a container: where /usr/src, /usr/lib and /lib/modules of the node are mounted")
 	f.StringVar(&build.Headers, "headers", "", "kernel headers (default: what the script finds)")
 	f.StringVar(&build.Source, "source", "", "kernel source, a directory or an archive (default: what the script finds)")
 	f.BoolVar(&build.Offline, "offline", false, "fetch nothing")

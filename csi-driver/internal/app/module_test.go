@@ -33,8 +33,8 @@ func thisKernel() module.State {
 	return module.NoModuleForKernel
 }
 
-// TestServiceWithoutModule: a node that was told to use the module and has none for its kernel serves volumes, ext4 ones too, and
-// says in its metrics what it uses.
+// TestServiceWithoutModule: a node that was told to use the module and has none for its kernel serves volumes, ext4
+// ones too, and says in its metrics what it uses.
 func TestServiceWithoutModule(t *testing.T) {
 	s := startNode(t, "", "")
 	metric := func(want ...string) {
@@ -49,11 +49,13 @@ func TestServiceWithoutModule(t *testing.T) {
 			return nil
 		})
 	}
-	metric(`splitfs_module_state{state="NotConfigured"} 1`, `splitfs_node_relink_provider{fstype="ext4",provider="copy"} 1`)
+	metric(`splitfs_module_state{state="NotConfigured"} 1`,
+		`splitfs_node_relink_provider{fstype="ext4",provider="copy"} 1`)
 	s.stop()
 	s.options.module, s.options.moduleDirs = true, []string{filepath.Join(s.dir, "modules")}
 	s.start()
-	metric(fmt.Sprintf(`splitfs_module_state{state=%q} 1`, thisKernel()), `splitfs_module_state{state="Ready"} 0`, "splitfs_module_users 0")
+	metric(fmt.Sprintf(`splitfs_module_state{state=%q} 1`, thisKernel()), `splitfs_module_state{state="Ready"} 0`,
+		"splitfs_module_users 0")
 	v := s.create("claim", "strict")
 	s.must(s.stage(v), s.publish(v), s.unpublish(v.id, v.target), s.unstage(v), s.delete(v))
 
@@ -72,7 +74,8 @@ func TestModuleCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil || report.State != thisKernel() || report.Release == "" || report.Providers["ext4"] != "copy" {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || report.State != thisKernel() || report.Release == "" ||
+		report.Providers["ext4"] != "copy" {
 		t.Errorf("%+v, %v from %s", report, err, out)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
@@ -89,7 +92,8 @@ func TestModuleCommands(t *testing.T) {
 		{[]string{"load", "--data-dir", dir, "--module-dir", dir}, string(thisKernel())},
 		{[]string{"unload"}, "not loaded"},
 		{[]string{"build", "--release", "../x", "--out", dir}, "no kernel release"},
-		{[]string{"build", "--release", "6.1.0", "--out", dir, "--script", dir + "/build", "--sign-key", "k"}, "both a key and its certificate"},
+		{[]string{"build", "--release", "6.1.0", "--out", dir, "--script", dir + "/build", "--sign-key", "k"},
+			"both a key and its certificate"},
 		{[]string{"build", "--release", "6.1.0", "--out", dir, "--script", failing}, "build the module for kernel 6.1.0"},
 		{[]string{"copy", "--from", ""}, "--from"},
 		{[]string{"status", "now"}, "now"},

@@ -84,31 +84,47 @@ func newNodeCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of the Kubernetes node (default $NODE_NAME)")
 	f.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "kubelet's root directory")
-	f.StringVar(&o.endpoint, "csi-endpoint", "", "where CSI is served (default unix://<kubelet-dir>/plugins/"+contract.Driver+"/csi.sock)")
-	f.StringVar(&o.agentsSocket, "agents-socket", "", "where `splitfs-csi agents` of this node listens; empty: agents run here, and end with this process")
+	f.StringVar(&o.endpoint, "csi-endpoint", "",
+		"where CSI is served (default unix://<kubelet-dir>/plugins/"+contract.Driver+"/csi.sock)")
+	f.StringVar(&o.agentsSocket, "agents-socket", "",
+		"where `splitfs-csi agents` of this node listens; empty: agents run here, and end with this process")
 	f.BoolVar(&o.register, "register", true, "register with kubelet through <kubelet-dir>/plugins_registry")
-	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, "directory for state, emulated devices and what pods see of the library")
+	f.StringVar(&o.dataDir, "data-dir", defaultDataDir,
+		"directory for state, emulated devices and what pods see of the library")
 	o.devices.addTo(f)
-	f.Var(&o.poolBytes, "pool-bytes", "staging pool of a volume whose class has no parameter pool, on top of what was asked for")
-	f.IntVar(&o.poolFillPercent, "pool-fill-percent", 25, "percent of one processor that filling the pools of all volumes may take while none runs short (1 to 100)")
+	f.Var(&o.poolBytes, "pool-bytes",
+		"staging pool of a volume whose class has no parameter pool, on top of what was asked for")
+	f.IntVar(&o.poolFillPercent, "pool-fill-percent", 25,
+		"percent of one processor that filling the pools of all volumes may take while none runs short (1 to 100)")
 	f.Var(&o.logReserve, "log-reserve", "room for operation logs of each volume, on top as well")
 	f.DurationVar(&o.freezeLimit, "freeze-limit", time.Second,
-		"how long a volume's writers may wait for a snapshot or clone where storage cannot be shared; what takes longer is refused")
+		"how long a volume's writers may wait for a snapshot or clone where storage cannot be shared; what takes "+
+			"longer is refused")
 	f.Int64Var(&o.maxVolumes, "max-volumes", 64, "volumes this node can have published")
 	f.StringVar(&o.binary, "splitfs-binary", defaultBinary, "the splitfs program")
 	f.StringVar(&o.library, "library", "/usr/local/lib/splitfs/libsplit.so", "the preload library that pods get")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9810", "address of /healthz, /readyz and /metrics; empty: not served")
-	f.StringVar(&o.inspectEndpoint, "inspect-endpoint", "", "loopback address where kubectl splitfs, through a forwarded port, is told who is served; empty: not served")
-	f.BoolVar(&o.events, "events", true, "send Kubernetes events, report volumes that the cluster has no PersistentVolume for, and make the changes that the controller asks for")
+	f.StringVar(&o.inspectEndpoint, "inspect-endpoint", "",
+		"loopback address where kubectl splitfs, through a forwarded port, is told who is served; empty: not served")
+	f.BoolVar(&o.events, "events", true,
+		"send Kubernetes events, report volumes that the cluster has no PersistentVolume for, and make the changes that "+
+			"the controller asks for")
 	f.BoolVar(&o.status, "status", true, "show the node and its volumes as SplitFSNode and SplitFSVolume objects")
-	f.DurationVar(&o.statusInterval, "status-interval", 30*time.Second, "how often the node is looked at for --status, besides after CSI calls")
-	f.DurationVar(&o.statusHeartbeat, "status-heartbeat", 5*time.Minute, "how often the SplitFSNode is written when nothing changes")
+	f.DurationVar(&o.statusInterval, "status-interval", 30*time.Second,
+		"how often the node is looked at for --status, besides after CSI calls")
+	f.DurationVar(&o.statusHeartbeat, "status-heartbeat", 5*time.Minute,
+		"how often the SplitFSNode is written when nothing changes")
 	f.BoolVar(&o.module, "module", false, "load the kernel module ext4_splitfs, and use it for ext4 volumes")
 	f.StringSliceVar(&o.moduleDirs, "module-dir", nil, moduleDirHelp)
-	f.DurationVar(&o.watchInterval, "watch-interval", 30*time.Second, "how often library, logs, processes of pods and kernel module are looked after")
-	f.StringSliceVar(&o.runtimeSockets, "runtime-socket", cri.DefaultSockets, "where the node's container runtime may listen; it is asked what images preload by themselves; empty: nobody is")
-	f.BoolVar(&o.requireLibrary, "require-library", true, "show a volume to a pod only when the pod has the library, where the mode promises more than a kernel file system gives")
-	f.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespace whose pods may do without the library; may be repeated")
+	f.DurationVar(&o.watchInterval, "watch-interval", 30*time.Second,
+		"how often library, logs, processes of pods and kernel module are looked after")
+	f.StringSliceVar(&o.runtimeSockets, "runtime-socket", cri.DefaultSockets,
+		"where the node's container runtime may listen; it is asked what images preload by themselves; empty: nobody is")
+	f.BoolVar(&o.requireLibrary, "require-library", true,
+		"show a volume to a pod only when the pod has the library, where the mode promises more than a kernel "+
+			"file system gives")
+	f.StringSliceVar(&o.exempt, "exempt-namespace", nil,
+		"namespace whose pods may do without the library; may be repeated")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for a run outside the cluster")
 	return cmd
 }
@@ -134,7 +150,8 @@ func (o *nodeOptions) complete() error {
 		return fmt.Errorf("--watch-interval is %s; it must be more than 0", o.watchInterval)
 	}
 	if o.status && (o.statusInterval <= 0 || o.statusHeartbeat < o.statusInterval) {
-		return fmt.Errorf("--status-interval is %s and --status-heartbeat is %s; the first must be more than 0, the second not less than the first",
+		return fmt.Errorf("--status-interval is %s and --status-heartbeat is %s; the first must be more than 0, the second "+
+			"not less than the first",
 			o.statusInterval, o.statusHeartbeat)
 	}
 	if o.poolFillPercent < 1 || o.poolFillPercent > 100 {
@@ -289,7 +306,8 @@ func newStatusWriter(o nodeOptions, cluster cluster, n *node.Node, modules *modu
 		return nil
 	}
 	return status.NewWriter(status.Config{
-		NodeName: o.nodeName, Node: n, Module: modules, Cluster: cluster.objects, Interval: o.statusInterval, Heartbeat: o.statusHeartbeat,
+		NodeName: o.nodeName, Node: n, Module: modules, Cluster: cluster.objects, Interval: o.statusInterval,
+		Heartbeat: o.statusHeartbeat,
 	})
 }
 

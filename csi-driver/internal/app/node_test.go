@@ -46,7 +46,8 @@ func (s *service) get(path string) (code int, body string) {
 // kubeletRegisters does what kubelet does when it finds the registration socket.
 func (s *service) kubeletRegisters(registered bool, message string) *registerapi.PluginInfo {
 	s.t.Helper()
-	conn, err := grpc.NewClient("unix://"+registration.SocketPath(s.options.kubeletDir), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+registration.SocketPath(s.options.kubeletDir),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -56,7 +57,9 @@ func (s *service) kubeletRegisters(registered bool, message string) *registerapi
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	_, err = client.NotifyRegistrationStatus(context.Background(), &registerapi.RegistrationStatus{PluginRegistered: registered, Error: message})
+	_, err = client.NotifyRegistrationStatus(context.Background(), &registerapi.RegistrationStatus{
+		PluginRegistered: registered, Error: message,
+	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -72,13 +75,15 @@ func TestRegistrationAndHealth(t *testing.T) {
 		return nil
 	})
 	eventually(t, "the service has started, and waits for kubelet", func() error {
-		if code, body := s.get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "kubelet has not registered") {
+		if code, body := s.get("/readyz"); code != http.StatusServiceUnavailable ||
+			!strings.Contains(body, "kubelet has not registered") {
 			return fmt.Errorf("/readyz: %d %s", code, body)
 		}
 		return nil
 	})
 	info := s.kubeletRegisters(true, "")
-	if info.GetType() != registerapi.CSIPlugin || info.GetName() != contract.Driver || "unix://"+info.GetEndpoint() != s.options.endpoint {
+	if info.GetType() != registerapi.CSIPlugin || info.GetName() != contract.Driver ||
+		"unix://"+info.GetEndpoint() != s.options.endpoint {
 		t.Errorf("registered as %v", info)
 	}
 	eventually(t, "the service is ready once it is registered", func() error {
@@ -92,7 +97,8 @@ func TestRegistrationAndHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the service is not ready without the splitfs program", func() error {
-		if code, body := s.get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "splitfs program") {
+		if code, body := s.get("/readyz"); code != http.StatusServiceUnavailable ||
+			!strings.Contains(body, "splitfs program") {
 			return fmt.Errorf("/readyz: %d %s", code, body)
 		}
 		return nil
@@ -142,13 +148,15 @@ func (s *service) createOfClass(name string, class map[string]string) volumeOnNo
 }
 
 // createFrom makes a volume, as a copy unless source is nil.
-func (s *service) createFrom(name, fsType string, class map[string]string, source *csi.VolumeContentSource) volumeOnNode {
+func (s *service) createFrom(name, fsType string, class map[string]string,
+	source *csi.VolumeContentSource) volumeOnNode {
 	s.t.Helper()
 	parameters := map[string]string{"csi.storage.k8s.io/pvc/name": name, "csi.storage.k8s.io/pvc/namespace": "default"}
 	maps.Copy(parameters, class)
 	resp, err := csi.NewControllerClient(s.conn).CreateVolume(context.Background(), &csi.CreateVolumeRequest{
 		Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: 64 << 20},
-		VolumeCapabilities: []*csi.VolumeCapability{mountCapability(fsType)}, Parameters: parameters, VolumeContentSource: source,
+		VolumeCapabilities: []*csi.VolumeCapability{mountCapability(fsType)}, Parameters: parameters,
+		VolumeContentSource: source,
 	})
 	s.must(err)
 	return volumeOnNode{
@@ -159,7 +167,8 @@ func (s *service) createFrom(name, fsType string, class map[string]string, sourc
 
 func (s *service) stage(v volumeOnNode) error {
 	_, err := csi.NewNodeClient(s.conn).NodeStageVolume(context.Background(), &csi.NodeStageVolumeRequest{
-		VolumeId: v.id, StagingTargetPath: v.staging, VolumeCapability: mountCapability(cmp.Or(v.fsType, "xfs")), VolumeContext: v.context,
+		VolumeId: v.id, StagingTargetPath: v.staging, VolumeCapability: mountCapability(cmp.Or(v.fsType, "xfs")),
+		VolumeContext: v.context,
 	})
 	return err
 }
@@ -171,18 +180,23 @@ func (s *service) publish(v volumeOnNode) error {
 	}
 	forPod["csi.storage.k8s.io/pod.uid"] = "1"
 	_, err := csi.NewNodeClient(s.conn).NodePublishVolume(context.Background(), &csi.NodePublishVolumeRequest{
-		VolumeId: v.id, StagingTargetPath: v.staging, TargetPath: v.target, VolumeCapability: mountCapability(cmp.Or(v.fsType, "xfs")), VolumeContext: forPod,
+		VolumeId: v.id, StagingTargetPath: v.staging, TargetPath: v.target,
+		VolumeCapability: mountCapability(cmp.Or(v.fsType, "xfs")), VolumeContext: forPod,
 	})
 	return err
 }
 
 func (s *service) unpublish(id, target string) error {
-	_, err := csi.NewNodeClient(s.conn).NodeUnpublishVolume(context.Background(), &csi.NodeUnpublishVolumeRequest{VolumeId: id, TargetPath: target})
+	_, err := csi.NewNodeClient(s.conn).NodeUnpublishVolume(context.Background(), &csi.NodeUnpublishVolumeRequest{
+		VolumeId: id, TargetPath: target,
+	})
 	return err
 }
 
 func (s *service) unstage(v volumeOnNode) error {
-	_, err := csi.NewNodeClient(s.conn).NodeUnstageVolume(context.Background(), &csi.NodeUnstageVolumeRequest{VolumeId: v.id, StagingTargetPath: v.staging})
+	_, err := csi.NewNodeClient(s.conn).NodeUnstageVolume(context.Background(), &csi.NodeUnstageVolumeRequest{
+		VolumeId: v.id, StagingTargetPath: v.staging,
+	})
 	return err
 }
 
@@ -220,7 +234,8 @@ func TestMetrics(t *testing.T) {
 	s.must(s.unpublish(v.id, v.target), s.unstage(v), s.delete(v))
 }
 
-// checkKnown: every metric of ours that a running service prints is among the samples that dashboards and alerts are tried on.
+// checkKnown: every metric of ours that a running service prints is among the samples that dashboards and alerts are
+// tried on.
 func checkKnown(t *testing.T, body string) {
 	t.Helper()
 	var samples strings.Builder
@@ -247,12 +262,15 @@ func TestInlineVolumes(t *testing.T) {
 	s := startNode(t, "", "")
 	target := filepath.Join(s.dir, "inline")
 	publish := func(readOnly bool, attributes map[string]string) error {
-		volumeContext := map[string]string{"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "p", "csi.storage.k8s.io/pod.uid": "1"}
+		volumeContext := map[string]string{
+			"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "p", "csi.storage.k8s.io/pod.uid": "1",
+		}
 		for k, v := range attributes {
 			volumeContext[k] = v
 		}
 		_, err := csi.NewNodeClient(s.conn).NodePublishVolume(context.Background(), &csi.NodePublishVolumeRequest{
-			VolumeId: "csi-5b1f", TargetPath: target, Readonly: readOnly, VolumeCapability: mountCapability(""), VolumeContext: volumeContext,
+			VolumeId: "csi-5b1f", TargetPath: target, Readonly: readOnly, VolumeCapability: mountCapability(""),
+			VolumeContext: volumeContext,
 		})
 		return err
 	}
@@ -264,7 +282,8 @@ func TestInlineVolumes(t *testing.T) {
 	}{
 		{"no kind", true, nil, "use a PersistentVolumeClaim"},
 		{"other kind", true, map[string]string{"splitfs.io/kind": "scratch"}, `is "scratch"; allowed: library`},
-		{"unknown attribute", true, map[string]string{"splitfs.io/kind": "library", "mode": "strict"}, `unknown inline volume attribute "mode"`},
+		{"unknown attribute", true, map[string]string{"splitfs.io/kind": "library", "mode": "strict"},
+			`unknown inline volume attribute "mode"`},
 		{"writable", false, map[string]string{"splitfs.io/kind": "library"}, "set csi.readOnly: true"},
 	} {
 		err := publish(c.readOnly, c.attributes)

@@ -18,8 +18,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestRealPool: volumes of classes with pools of different sizes on one node, each with its own: from the beginning, after its agent
-// died, and after the node service came back with another size for volumes that say nothing.
+// TestRealPool: volumes of classes with pools of different sizes on one node, each with its own: from the beginning,
+// after its agent died, and after the node service came back with another size for volumes that say nothing.
 func TestRealPool(t *testing.T) {
 	binary, library := realParts(t)
 	s := startNode(t, binary, library)
@@ -42,7 +42,8 @@ func TestRealPool(t *testing.T) {
 					return errors.New("it has no agent")
 				}
 				// What the last 16 MiB are kept for, small staging files, are made as programs want them.
-				if is, err := strconv.ParseFloat(words[len(words)-1], 64); err != nil || is > float64(want) || is <= float64(want-16*volume.MiB) {
+				if is, err := strconv.ParseFloat(words[len(words)-1], 64); err != nil || is > float64(want) ||
+					is <= float64(want-16*volume.MiB) {
 					return fmt.Errorf("it has %v bytes, %w", is, err)
 				}
 				return nil
@@ -71,14 +72,15 @@ func TestRealPool(t *testing.T) {
 		s.must(s.unpublish(v.id, v.target), s.unstage(v), s.delete(v))
 	}
 	if _, err := csi.NewControllerClient(s.conn).CreateVolume(context.Background(), &csi.CreateVolumeRequest{
-		Name: "refused", VolumeCapabilities: []*csi.VolumeCapability{mountCapability("xfs")}, Parameters: map[string]string{"pool": "1Mi"},
+		Name: "refused", VolumeCapabilities: []*csi.VolumeCapability{mountCapability("xfs")},
+		Parameters: map[string]string{"pool": "1Mi"},
 	}); err == nil || !strings.Contains(err.Error(), "allowed: 32Mi to 1Ti") {
 		t.Errorf("a pool of 1 MiB: %v", err)
 	}
 }
 
-// TestExpandBesideLargePool: a volume can grow on a node that has no room for another one of its class, with a pool of its own; and by as
-// much as the node offers, which is what the controller goes by.
+// TestExpandBesideLargePool: a volume can grow on a node that has no room for another one of its class, with a pool of
+// its own; and by as much as the node offers, which is what the controller goes by.
 func TestExpandBesideLargePool(t *testing.T) {
 	for _, fsType := range []string{volume.XFS, volume.Ext4} {
 		t.Run(fsType, func(t *testing.T) {

@@ -25,8 +25,9 @@ func buildDir() string {
 	return "../../../build"
 }
 
-// TestRealSplitFS runs the service with the real splitfs program and library, when they are built: a program that uses the
-// preload library on a published volume, the agent killed while the volume is in use, and a service that is started again.
+// TestRealSplitFS runs the service with the real splitfs program and library, when they are built: a program that uses
+// the preload library on a published volume, the agent killed while the volume is in use, and a service that is started
+// again.
 func TestRealSplitFS(t *testing.T) {
 	binary, library := realParts(t)
 	s := startNode(t, binary, library)
@@ -51,7 +52,8 @@ func realParts(t *testing.T) (binary, library string) {
 	return paths[0], paths[1]
 }
 
-// appendBlocks is a program that appends so many blocks to a file. Not dd: the library leaves standard output to the kernel.
+// appendBlocks is a program that appends so many blocks to a file. Not dd: the library leaves standard output to the
+// kernel.
 const appendBlocks = `import os, sys
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 for _ in range(int(sys.argv[2])):
@@ -65,7 +67,8 @@ func realVolume(t *testing.T, s *service, mode string) {
 
 	runWithLibrary(t, inject, mode, v.target, "python3", "-c", appendBlocks, v.target+"/appended", "64")
 	checkSize(t, filepath.Join(v.target, "appended"), 64*4096)
-	appends := `splitfs_append_ops_total{namespace="default",persistentvolumeclaim="real-` + mode + `",volume_id="` + v.id + `"} `
+	appends := `splitfs_append_ops_total{namespace="default",persistentvolumeclaim="real-` + mode + `",volume_id="` +
+		v.id + `"} `
 	eventually(t, "the operation counters show the appends", func() error {
 		_, body := s.get("/metrics")
 		_, rest, found := strings.Cut(body, appends)
@@ -79,10 +82,13 @@ func realVolume(t *testing.T, s *service, mode string) {
 	killAgent(t, v.staging)
 	eventually(t, "the agent is back", func() error {
 		_, body := s.get("/metrics")
-		if !strings.Contains(body, `splitfs_agent_up{namespace="default",persistentvolumeclaim="real-`+mode+`",volume_id="`+v.id+`"} 1`) {
+		if !strings.Contains(
+			body, `splitfs_agent_up{namespace="default",persistentvolumeclaim="real-`+mode+`",volume_id="`+v.id+`"} 1`) {
 			return fmt.Errorf("not up in:\n%s", grep(body, v.id))
 		}
-		if !strings.Contains(body, `splitfs_agent_restarts_total{namespace="default",persistentvolumeclaim="real-`+mode+`",volume_id="`+v.id+`"} 1`) {
+		if !strings.Contains(
+			body, `splitfs_agent_restarts_total{namespace="default",persistentvolumeclaim="real-`+mode+`",volume_id="`+v.id+
+				`"} 1`) {
 			return fmt.Errorf("not restarted in:\n%s", grep(body, v.id))
 		}
 		return nil
@@ -99,7 +105,8 @@ func realVolume(t *testing.T, s *service, mode string) {
 func (s *service) publishLibrary(target string) error {
 	_, err := csi.NewNodeClient(s.conn).NodePublishVolume(context.Background(), &csi.NodePublishVolumeRequest{
 		VolumeId: "csi-0", TargetPath: target, Readonly: true, VolumeCapability: mountCapability(""),
-		VolumeContext: map[string]string{"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.uid": "1", contract.VolumeKindAttribute: contract.VolumeKindLibrary},
+		VolumeContext: map[string]string{"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.uid": "1",
+			contract.VolumeKindAttribute: contract.VolumeKindLibrary},
 	})
 	return err
 }
@@ -115,10 +122,12 @@ func commandWithLibrary(inject, mode, mountPath, program string, args ...string)
 	return cmd
 }
 
-// runWithLibrary runs a program that commandWithLibrary describes, and fails the test when it fails or prints something.
+// runWithLibrary runs a program that commandWithLibrary describes, and fails the test when it fails or prints
+// something.
 func runWithLibrary(t *testing.T, inject, mode, mountPath, program string, args ...string) {
 	t.Helper()
-	if out, err := commandWithLibrary(inject, mode, mountPath, program, args...).CombinedOutput(); err != nil || len(out) > 0 {
+	if out, err := commandWithLibrary(inject, mode, mountPath, program, args...).CombinedOutput(); err != nil ||
+		len(out) > 0 {
 		t.Fatalf("%s %v: %v: %s", program, args, err, out)
 	}
 }

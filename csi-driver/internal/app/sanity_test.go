@@ -14,7 +14,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// explainedSkips are the parts of csi-sanity that do not apply, by the message they are skipped with. Any other skip fails the test.
+// explainedSkips are the parts of csi-sanity that do not apply, by the message they are skipped with. Any other skip
+// fails the test.
 var explainedSkips = map[string]string{
 	"ListVolumes not supported": "a node knows only its own volumes; the PersistentVolumes are the list of all",
 
@@ -22,13 +23,18 @@ var explainedSkips = map[string]string{
 	"VolumeGroupSnapshots not supported": "snapshots are of one volume at a time",
 	"GroupControllerService":             "snapshots are of one volume at a time",
 
-	"ControllerPublishVolume":                       "a volume is on its node already: nothing is attached (attachRequired: false)",
-	"ControllerUnpublishVolume":                     "a volume is on its node already: nothing is attached (attachRequired: false)",
-	"Controller Publish, UnpublishVolume":           "a volume is on its node already: nothing is attached (attachRequired: false)",
-	"testnodevolumeattachlimit":                     "a volume is on its node already: nothing is attached (attachRequired: false)",
-	"ControllerGetVolumeHealth not supported":       "health is known on the node (NodeGetVolumeHealth)",
-	"ControllerListVolumeHealth not supported":      "health is known on the node (NodeGetVolumeHealth)",
-	"ControllerPublishVolume.readonly field not su": "a volume is on its node already: nothing is attached (attachRequired: false)",
+	"ControllerPublishVolume": "a volume is on its node already: nothing is attached " +
+		"(attachRequired: false)",
+	"ControllerUnpublishVolume": "a volume is on its node already: nothing is attached " +
+		"(attachRequired: false)",
+	"Controller Publish, UnpublishVolume": "a volume is on its node already: nothing is attached " +
+		"(attachRequired: false)",
+	"testnodevolumeattachlimit": "a volume is on its node already: nothing is attached " +
+		"(attachRequired: false)",
+	"ControllerGetVolumeHealth not supported":  "health is known on the node (NodeGetVolumeHealth)",
+	"ControllerListVolumeHealth not supported": "health is known on the node (NodeGetVolumeHealth)",
+	"ControllerPublishVolume.readonly field not su": "a volume is on its node already: nothing is attached " +
+		"(attachRequired: false)",
 }
 
 // TestSanity runs csi-sanity against the whole service over its socket, with emulated devices.

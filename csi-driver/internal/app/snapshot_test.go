@@ -26,8 +26,8 @@ for round in (0, 100):
 print("done", flush=True)
 time.sleep(1000)`
 
-// TestRealSnapshot: what a living program has written in strict mode, and what is only in its log yet, is in a snapshot of its volume,
-// wherever and whenever that is used.
+// TestRealSnapshot: what a living program has written in strict mode, and what is only in its log yet, is in a snapshot
+// of its volume, wherever and whenever that is used.
 func TestRealSnapshot(t *testing.T) {
 	binary, library := realParts(t)
 	s := startNode(t, binary, library)
@@ -37,7 +37,8 @@ func TestRealSnapshot(t *testing.T) {
 	realSnapshot(t, s, "xfs", map[string]string{"mode": "strict"})
 }
 
-// TestRealDevicesCopied does the same on persistent memory, where the copies are mapped directly, and leaves it as it was.
+// TestRealDevicesCopied does the same on persistent memory, where the copies are mapped directly, and leaves it as it
+// was.
 func TestRealDevicesCopied(t *testing.T) {
 	for _, d := range realDevices(t) {
 		t.Run(d.device, func(t *testing.T) {
@@ -56,7 +57,8 @@ func realSnapshot(t *testing.T, s *service, fsType string, class map[string]stri
 	inject := filepath.Join(s.dir, "inject")
 	s.must(s.stage(v), s.publish(v), s.publishLibrary(inject))
 	const blocks = 64
-	writer := commandWithLibrary(inject, "strict", v.target, "python3", "-c", heldBlocks, v.target+"/file", strconv.Itoa(blocks))
+	writer := commandWithLibrary(inject, "strict", v.target, "python3", "-c", heldBlocks, v.target+"/file",
+		strconv.Itoa(blocks))
 	writer.Env = append(writer.Env, "SPLITFS_VISIBILITY_MS=1000000")
 	out, err := writer.StdoutPipe()
 	s.must(err, writer.Start())
@@ -96,7 +98,9 @@ func realSnapshot(t *testing.T, s *service, fsType string, class map[string]stri
 	if os.Getenv(envRegions) != "" {
 		checkRealDAX(t, r)
 	}
-	_, err = controller.DeleteSnapshot(context.Background(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot.GetSnapshot().GetSnapshotId()})
+	_, err = controller.DeleteSnapshot(context.Background(), &csi.DeleteSnapshotRequest{
+		SnapshotId: snapshot.GetSnapshot().GetSnapshotId(),
+	})
 	s.must(err, s.unpublish("csi-0", inject))
 	for _, each := range []volumeOnNode{v, r} {
 		s.must(s.unpublish(each.id, each.target), s.unstage(each), s.delete(each))

@@ -56,8 +56,8 @@ func get(url string) (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// TestAPIServerSaysNothing: a node service that starts while no request to the API server is ever answered gets live and serves the
-// volumes that it has.
+// TestAPIServerSaysNothing: a node service that starts while no request to the API server is ever answered gets live
+// and serves the volumes that it has.
 func TestAPIServerSaysNothing(t *testing.T) {
 	s := startNode(t, "", "")
 	v := s.createVolume(t, "xfs")
@@ -90,7 +90,8 @@ func TestAPIServerSaysNothing(t *testing.T) {
 	v.remove(t)
 }
 
-// TestDeviceProgramsHang: ndctl and lvm take for ever. The service is live at once, says that it is not ready, and answers who it is.
+// TestDeviceProgramsHang: ndctl and lvm take for ever. The service is live at once, says that it is not ready, and
+// answers who it is.
 func TestDeviceProgramsHang(t *testing.T) {
 	bin := t.TempDir()
 	for _, program := range []string{"ndctl", "lvm"} {
@@ -109,9 +110,11 @@ func TestDeviceProgramsHang(t *testing.T) {
 		}
 		return nil
 	})
-	ctx, cancel := context.WithTimeout(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.DefaultConfig)), 2*time.Second)
+	ctx, cancel := context.WithTimeout(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.DefaultConfig)),
+		2*time.Second)
 	defer cancel()
-	if resp, err := csi.NewIdentityClient(s.conn).Probe(ctx, &csi.ProbeRequest{}); err != nil || resp.GetReady().GetValue() {
+	if resp, err := csi.NewIdentityClient(s.conn).Probe(ctx, &csi.ProbeRequest{}); err != nil ||
+		resp.GetReady().GetValue() {
 		t.Errorf("probe: %v, %v", resp, err)
 	}
 	if _, err := csi.NewNodeClient(s.conn).NodeGetInfo(ctx, &csi.NodeGetInfoRequest{}); err != nil {

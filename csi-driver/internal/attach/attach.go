@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package attach looks, after pods have started, which of their processes have loaded the library and which have not, and says why.
-// Admission can only prepare a container: whether the dynamic linker of its program takes the library is seen in the process.
+// Package attach looks, after pods have started, which of their processes have loaded the library and which have not,
+// and says why. Admission can only prepare a container: whether the dynamic linker of its program takes the library is
+// seen in the process.
 package attach
 
 import (
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/events"
@@ -90,12 +92,15 @@ type message struct {
 // identity tells a process from a later one with the same number.
 type identity struct {
 	pid   int
-	start string
+	start uint64
 }
 
 // New returns a Verifier.
 func New(config Config) *Verifier {
-	v := &Verifier{config: config, seen: map[identity]bool{}, reported: map[string]map[message]bool{}, compared: map[string]bool{}, counts: map[group]int{}}
+	v := &Verifier{
+		config: config, seen: map[identity]bool{}, reported: map[string]map[message]bool{}, compared: map[string]bool{},
+		counts: map[group]int{},
+	}
 	if v.config.Owner == nil {
 		v.config.Owner = v.ownerByCgroup
 	}
@@ -119,8 +124,8 @@ func (v *Verifier) Run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// Scan looks at all processes once. Only a process that an earlier scan saw is reported: one that is just starting has not
-// loaded anything, and one that is gone in a moment is not worth an event.
+// Scan looks at all processes once. Only a process that an earlier scan saw is reported: one that is just starting has
+// not loaded anything, and one that is gone in a moment is not worth an event.
 func (v *Verifier) Scan(ctx context.Context) ([]Finding, error) {
 	volumes, err := v.config.Source.Published()
 	if err != nil {
@@ -140,7 +145,8 @@ func (v *Verifier) Scan(ctx context.Context) ([]Finding, error) {
 			}
 			found := p.look(pod, container, mounts, v.config.Library)
 			findings = append(findings, found...)
-			if len(found) > 0 && found[0].State == Loaded && imageErr == nil { // a runtime that does not answer is asked once a scan
+			// a runtime that does not answer is asked once a scan
+			if len(found) > 0 && found[0].State == Loaded && imageErr == nil {
 				imageErr = v.comparePreload(ctx, pod.pod, container, found[0].Container, p)
 			}
 		})
@@ -154,8 +160,8 @@ func (v *Verifier) Scan(ctx context.Context) ([]Finding, error) {
 	return findings, errors.Join(err, imageErr)
 }
 
-// Look looks at all processes once, also at those that are just starting, and reports nothing to anybody. It may be called while a scan
-// runs. With an error it returns what could be seen.
+// Look looks at all processes once, also at those that are just starting, and reports nothing to anybody. It may be
+// called while a scan runs. With an error it returns what could be seen.
 func (v *Verifier) Look() ([]Finding, error) {
 	volumes, err := v.config.Source.Published()
 	if err != nil {
@@ -228,7 +234,8 @@ func (v *Verifier) report(ctx context.Context, findings []Finding) {
 		}
 		if !v.reported[f.Pod.UID][said] {
 			v.reported[f.Pod.UID][said] = true
-			klog.FromContext(ctx).V(2).Info("A process runs without the library", "pod", klog.KRef(f.Pod.Namespace, f.Pod.Name), "container", f.Container,
+			klog.FromContext(ctx).V(2).Info("A process runs without the library", "pod", klog.KRef(f.Pod.Namespace, f.Pod.Name),
+				"container", f.Container,
 				"process", f.PID, "command", f.Command, "cause", f.State, "volume-id", f.Volume.ID, "open-files", f.Open)
 			v.config.Events.OnPod(ctx, f.Pod, f.Open, events.ReasonLibraryNotLoaded, f.message())
 		}
@@ -250,7 +257,8 @@ func (f *Finding) message() string {
 	if f.Open {
 		uses = "has files of it open"
 	}
-	text := fmt.Sprintf("process %s (PID %d on the node) of container %s has volume %s mounted, %s, and runs without libsplit.so: %s. It works through the kernel's file system",
+	text := fmt.Sprintf("process %s (PID %d on the node) of container %s has volume %s mounted, %s, and runs without "+
+		"libsplit.so: %s. It works through the kernel's file system",
 		f.Command, f.PID, f.Container, f.Volume.ID, uses, f.State.Explain())
 	if f.Volume.Mode != contract.Posix && f.Volume.Mode != "" {
 		text += fmt.Sprintf(", so its writes do not have the guarantee of mode %s", f.Volume.Mode)
@@ -260,7 +268,7 @@ func (f *Finding) message() string {
 
 // PodProcess is a process of a pod, whether or not it has volumes of ours.
 type PodProcess struct {
-	PID       int
+	procfs.Proc
 	Command   string
 	Container string
 	// Dir is its directory in procfs.
@@ -282,7 +290,7 @@ func (v *Verifier) OfPod(uid string) ([]PodProcess, error) {
 		if pod != uid {
 			continue
 		}
-		found := PodProcess{PID: p.pid, Command: p.command, Container: container, Dir: p.dir}
+		found := PodProcess{Proc: p.proc, Command: p.command, Container: container, Dir: p.dir}
 		if maps, err := os.ReadFile(filepath.Join(p.dir, "maps")); err == nil && mapsLibrary(maps, v.config.Library) {
 			found.State = Loaded
 		} else if cause, err := p.programCause(); err == nil {

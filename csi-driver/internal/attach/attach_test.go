@@ -55,7 +55,9 @@ func newNode(t *testing.T) (*node, Volume) {
 	if err := unix.Stat(n.volume, &stat); err != nil {
 		t.Fatal(err)
 	}
-	return n, Volume{ID: "vol", Mode: contract.Strict, Device: stat.Dev, Pods: []volume.Pod{{Namespace: "ns", Name: "web", UID: "uid"}}}
+	return n, Volume{
+		ID: "vol", Mode: contract.Strict, Device: stat.Dev, Pods: []volume.Pod{{Namespace: "ns", Name: "web", UID: "uid"}},
+	}
 }
 
 func (n *node) mount(name string) string {
@@ -170,7 +172,8 @@ func TestProcesses(t *testing.T) {
 	n.start("setgid", preload, setgid)
 	n.start("cleared", nil, program, file)
 	n.start("other-element", []string{"LD_PRELOAD=" + n.library + ".old"}, program)
-	n.start("not-injected", nil, "/usr/bin/unshare", "--mount", "/bin/sh", "-c", "umount "+filepath.Dir(n.library)+" && exec "+program)
+	n.start("not-injected", nil, "/usr/bin/unshare", "--mount", "/bin/sh",
+		"-c", "umount "+filepath.Dir(n.library)+" && exec "+program)
 	n.start("no-volume", preload, "/usr/bin/unshare", "--mount", "/bin/sh", "-c", "umount "+n.volume+" && exec "+program)
 	if err := os.WriteFile(n.library+".broken", []byte("no library"), 0o600); err != nil {
 		t.Fatal(err)
@@ -182,12 +185,13 @@ func TestProcesses(t *testing.T) {
 
 	told := &recorder{}
 	volumes := source{vol}
-	v := New(Config{Source: &volumes, Events: told, Proc: "/proc", Library: n.library, Owner: func(pid int) (string, string) {
-		if container, ok := n.containers[pid]; ok {
-			return "uid", container
-		}
-		return "", ""
-	}})
+	v := New(Config{Source: &volumes, Events: told, Proc: "/proc", Library: n.library,
+		Owner: func(pid int) (string, string) {
+			if container, ok := n.containers[pid]; ok {
+				return "uid", container
+			}
+			return "", ""
+		}})
 	looked, err := v.Look()
 	if err != nil || len(looked) != 9 || len(told.texts) != 0 || series(t, v) != 0 {
 		t.Errorf("a look finds %v (%v), and tells %q", looked, err, told.texts)
@@ -204,8 +208,10 @@ func TestProcesses(t *testing.T) {
 		got[f.Container] = fmt.Sprint(f.State, " ", f.Open)
 	}
 	want := map[string]string{
-		"replaced": "loaded false", "good": "loaded false", "static": "static true", "go": "static-go false", "setgid": "set-uid false",
-		"cleared": "environment true", "other-element": "environment false", "not-injected": "not-injected false", "linker": "linker false",
+		"replaced": "loaded false", "good": "loaded false", "static": "static true", "go": "static-go false",
+		"setgid":  "set-uid false",
+		"cleared": "environment true", "other-element": "environment false", "not-injected": "not-injected false",
+		"linker": "linker false",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("found %v\nwant  %v", got, want)
@@ -225,7 +231,8 @@ func TestProcesses(t *testing.T) {
 	if looked, err := v.Look(); err != nil || len(looked) != 0 {
 		t.Errorf("a look after the pod: %v %v", looked, err)
 	}
-	if findings, err := v.Scan(t.Context()); err != nil || len(findings) != 0 || len(v.reported) != 0 || series(t, v) != 0 {
+	if findings, err := v.Scan(t.Context()); err != nil || len(findings) != 0 || len(v.reported) != 0 ||
+		series(t, v) != 0 {
 		t.Errorf("after the pod: %v %v %v", findings, err, v.reported)
 	}
 }
@@ -234,15 +241,18 @@ func TestProcesses(t *testing.T) {
 func checkTold(t *testing.T, texts []string) {
 	t.Helper()
 	for container, says := range map[string]string{
-		"static": "linked statically", "go": "it is a Go program", "setgid": "set-gid", "cleared": "LD_PRELOAD does not name it",
-		"other-element": "LD_PRELOAD does not name it", "not-injected": "was not injected", "linker": "its dynamic linker did not load it",
+		"static": "linked statically", "go": "it is a Go program", "setgid": "set-gid",
+		"cleared":       "LD_PRELOAD does not name it",
+		"other-element": "LD_PRELOAD does not name it", "not-injected": "was not injected",
+		"linker": "its dynamic linker did not load it",
 	} {
 		warning := container == "static" || container == "cleared"
 		count := 0
 		for _, text := range texts {
 			if strings.Contains(text, "of container "+container+" ") {
 				count++
-				if !strings.HasPrefix(text, fmt.Sprintf("%v LibraryNotLoaded web: ", warning)) || !strings.Contains(text, says) || !strings.Contains(text, "guarantee of mode strict") {
+				if !strings.HasPrefix(text, fmt.Sprintf("%v LibraryNotLoaded web: ", warning)) || !strings.Contains(text, says) ||
+					!strings.Contains(text, "guarantee of mode strict") {
 					t.Errorf("event %s", text)
 				}
 			}
@@ -273,11 +283,15 @@ func series(t *testing.T, v *Verifier) int {
 
 // TestCgroups: kubelet's two ways to name them, seen from a container or from the host.
 func TestCgroups(t *testing.T) {
-	const uid, id = "0a1b2c3d-1111-2222-3333-444455556666", "aabbccddeeff00112233445566778899aabbccddeeff00112233445566778899"
+	const uid = "0a1b2c3d-1111-2222-3333-444455556666"
+	const id = "aabbccddeeff00112233445566778899aabbccddeeff00112233445566778899"
 	for text, want := range map[string][2]string{
-		"0::/kubepods/burstable/pod" + uid + "/" + id + "\n":                                                                 {uid, id},
-		"0::/../../kubepods-besteffort-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/cri-containerd-" + id + ".scope\n": {uid, id},
-		"12:cpu:/kubepods/pod" + uid + "/" + id + "\n1:name=systemd:/kubepods/pod" + uid + "/" + id + "\n":                   {uid, id},
+		"0::/kubepods/burstable/pod" + uid + "/" + id +
+			"\n": {uid, id},
+		"0::/../../kubepods-besteffort-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/cri-containerd-" + id +
+			".scope\n": {uid, id},
+		"12:cpu:/kubepods/pod" + uid + "/" + id + "\n1:name=systemd:/kubepods/pod" + uid + "/" + id +
+			"\n": {uid, id},
 		"0::/kubepods/pod" + uid + "\n":     {uid, ""},
 		"0::/system.slice/podman.service\n": {},
 		"":                                  {},

@@ -18,8 +18,9 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// A variable of a pod replaces the one of its image, and admission cannot see the image. So an image that preloads something by its
-// own LD_PRELOAD, an allocator for example, loses that when the pod is injected. It is seen here, where the image is.
+// A variable of a pod replaces the one of its image, and admission cannot see the image. So an image that preloads
+// something by its own LD_PRELOAD, an allocator for example, loses that when the pod is injected. It is seen here,
+// where the image is.
 
 // Images knows what the image of a container sets in its environment, as NAME=VALUE.
 type Images interface {
@@ -28,8 +29,8 @@ type Images interface {
 
 var containerID = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// comparePreload tells a pod, once for each container, of what its image preloads and a process with our library does not have. It
-// says whether the image could be looked at.
+// comparePreload tells a pod, once for each container, of what its image preloads and a process with our library does
+// not have. It says whether the image could be looked at.
 func (v *Verifier) comparePreload(ctx context.Context, pod volume.Pod, id, container string, p *process) error {
 	if v.config.Images == nil || !containerID.MatchString(id) || v.compared[id] {
 		return nil
@@ -53,9 +54,12 @@ func (v *Verifier) comparePreload(ctx context.Context, pod volume.Pod, id, conta
 	if len(value) > most {
 		value = value[:most] + "..."
 	}
-	klog.FromContext(ctx).V(2).Info("The pod's LD_PRELOAD replaces the image's", "pod", klog.KRef(pod.Namespace, pod.Name), "container", container, "lost", value)
+	klog.FromContext(ctx).V(2).Info("The pod's LD_PRELOAD replaces the image's", "pod", klog.KRef(pod.Namespace, pod.Name),
+		"container", container, "lost", value)
 	v.config.Events.OnPod(ctx, pod, true, events.ReasonImagePreload, fmt.Sprintf(
-		"the image of container %s preloads %s by its own LD_PRELOAD, which the pod's LD_PRELOAD replaces, so its programs run without that. Set env LD_PRELOAD to this value in the container of the pod: the injector puts libsplit.so behind it",
+		"the image of container %s preloads %s by its own LD_PRELOAD, which the pod's LD_PRELOAD replaces, so its programs "+
+			"run without that. Set env LD_PRELOAD to this value in the container of the pod: the injector puts "+
+			"libsplit.so behind it",
 		container, value))
 	return nil
 }

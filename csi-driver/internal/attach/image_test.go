@@ -22,8 +22,8 @@ func (i *images) ImageEnv(_ context.Context, container string) ([]string, error)
 	return i.env[container], i.err
 }
 
-// TestImagePreload: a pod is told, once, what its image preloads and its processes do not have any more. A runtime that does not answer
-// is asked again with the next look, and once in each.
+// TestImagePreload: a pod is told, once, what its image preloads and its processes do not have any more. A runtime that
+// does not answer is asked again with the next look, and once in each.
 func TestImagePreload(t *testing.T) {
 	n, vol := newNode(t)
 	program := n.compile(filepath.Join(n.dir, "program"), waits)
@@ -37,15 +37,17 @@ func TestImagePreload(t *testing.T) {
 	n.start("no-id", []string{"LD_PRELOAD=" + n.library}, program)
 	told := &recorder{}
 	runtime := &images{err: errors.New("the runtime is away"), env: map[string][]string{
-		lost: {"PATH=/bin", "LD_PRELOAD=" + other + " /two\n.so"}, kept: {"LD_PRELOAD=" + other}, without: {"PATH=/bin"}, foreign: {"LD_PRELOAD=" + other},
+		lost: {"PATH=/bin", "LD_PRELOAD=" + other + " /two\n.so"}, kept: {"LD_PRELOAD=" + other}, without: {"PATH=/bin"},
+		foreign: {"LD_PRELOAD=" + other},
 	}}
 	volumes := source{vol}
-	v := New(Config{Source: &volumes, Events: told, Proc: "/proc", Library: n.library, Images: runtime, Owner: func(pid int) (string, string) {
-		if container, ok := n.containers[pid]; ok {
-			return "uid", container
-		}
-		return "", ""
-	}})
+	v := New(Config{Source: &volumes, Events: told, Proc: "/proc", Library: n.library, Images: runtime,
+		Owner: func(pid int) (string, string) {
+			if container, ok := n.containers[pid]; ok {
+				return "uid", container
+			}
+			return "", ""
+		}})
 	if _, err := v.Scan(t.Context()); err != nil || len(runtime.asked) != 0 {
 		t.Errorf("the first scan: %v, asked for %q", err, runtime.asked)
 	}
@@ -72,7 +74,8 @@ func TestImagePreload(t *testing.T) {
 			texts = append(texts, text)
 		}
 	}
-	if len(texts) != 1 || !strings.HasPrefix(texts[0], "true ImagePreloadReplaced web: the image of container "+lost) || !strings.Contains(texts[0], "preloads "+other+":/two?.so by its own") {
+	if len(texts) != 1 || !strings.HasPrefix(texts[0], "true ImagePreloadReplaced web: the image of container "+lost) ||
+		!strings.Contains(texts[0], "preloads "+other+":/two?.so by its own") {
 		t.Errorf("told %q", texts)
 	}
 	volumes = nil

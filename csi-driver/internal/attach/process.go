@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 	mountutils "k8s.io/mount-utils"
 )
@@ -42,7 +43,8 @@ const (
 func (s State) Explain() string {
 	switch s {
 	case NotMounted:
-		return "the container was not injected; see annotation splitfs.io/status, and delete the pod so that it is created anew with the injector"
+		return "the container was not injected; see annotation splitfs.io/status, and delete the pod so that it is created " +
+			"anew with the injector"
 	case Environment:
 		return "LD_PRELOAD does not name it; a program or script of the image cleared or replaced the environment"
 	case StaticGo:
@@ -54,7 +56,8 @@ func (s State) Explain() string {
 	case Machine:
 		return "it is a program for another machine type than the library"
 	case NotRead:
-		return "its program is on a file system that this node does not read for others (FUSE, or over the network), so the cause is not known; it may be linked statically, or set-uid"
+		return "its program is on a file system that this node does not read for others (FUSE, or over the network), so " +
+			"the cause is not known; it may be linked statically, or set-uid"
 	case Linker:
 		return "its dynamic linker did not load it; its standard error says why, for example a libc that is too old"
 	}
@@ -64,37 +67,30 @@ func (s State) Explain() string {
 // process is one entry of procfs.
 type process struct {
 	identity
+	proc    procfs.Proc
 	dir     string
 	command string
 }
 
 func (v *Verifier) processes() ([]process, error) {
-	entries, err := os.ReadDir(v.config.Proc)
+	mounted, err := procfs.NewFS(v.config.Proc)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	all, err := mounted.AllProcs()
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	var list []process
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		dir := filepath.Join(v.config.Proc, entry.Name())
-		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-		if err != nil {
+	for _, proc := range all {
+		stat, err := proc.Stat()
+		if err != nil || stat.State == "Z" {
 			continue // gone meanwhile
 		}
-		// "PID (COMMAND) STATE ..."; the command may hold anything, also parentheses.
-		open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
-		if open < 0 || end < open {
-			continue
-		}
-		fields := strings.Fields(string(stat[end+1:]))
-		const state, start = 0, 19
-		if len(fields) <= start || fields[state] == "Z" {
-			continue
-		}
-		list = append(list, process{identity: identity{pid: pid, start: fields[start]}, dir: dir, command: Printable(string(stat[open+1 : end]))})
+		list = append(list, process{
+			identity: identity{pid: proc.PID, start: stat.Starttime}, proc: proc,
+			dir: filepath.Join(v.config.Proc, strconv.Itoa(proc.PID)), command: Printable(stat.Comm),
+		})
 	}
 	return list, nil
 }
@@ -114,23 +110,36 @@ var (
 	containerInCgroup = regexp.MustCompile(`[0-9a-f]{64}`)
 )
 
-// ownerByCgroup reads the pod's UID and the container's ID out of a process's cgroup, with either cgroup driver.
+// ownerByCgroup reads the pod's UID and the container's ID out of a process's cgroups, with either cgroup driver.
 func (v *Verifier) ownerByCgroup(pid int) (pod, container string) {
-	text, err := os.ReadFile(filepath.Join(v.config.Proc, strconv.Itoa(pid), "cgroup"))
+	mounted, err := procfs.NewFS(v.config.Proc)
 	if err != nil {
 		return "", ""
 	}
-	return parseCgroup(string(text))
+	proc, err := mounted.Proc(pid)
+	if err != nil {
+		return "", ""
+	}
+	groups, err := proc.Cgroups()
+	if err != nil {
+		return "", ""
+	}
+	for _, group := range groups {
+		if pod, container = parseCgroup(group.Path); pod != "" {
+			return pod, container
+		}
+	}
+	return "", ""
 }
 
-func parseCgroup(text string) (pod, container string) {
-	match := podInCgroup.FindStringSubmatchIndex(text)
+func parseCgroup(path string) (pod, container string) {
+	match := podInCgroup.FindStringSubmatchIndex(path)
 	if match == nil {
 		return "", ""
 	}
 	// The systemd driver writes "_" for "-", which it uses for itself.
-	pod = strings.ReplaceAll(text[match[2]:match[3]], "_", "-")
-	return pod, containerInCgroup.FindString(text[match[3]:])
+	pod = strings.ReplaceAll(path[match[2]:match[3]], "_", "-")
+	return pod, containerInCgroup.FindString(path[match[3]:])
 }
 
 // view is what a mount namespace shows.
@@ -176,7 +185,8 @@ func (c mountCache) of(p *process, library string) (*view, error) {
 	return seen, nil
 }
 
-// look judges a process for each of its pod's volumes that its container has mounted. A process that ends meanwhile has no findings.
+// look judges a process for each of its pod's volumes that its container has mounted. A process that ends meanwhile has
+// no findings.
 func (p *process) look(pod podVolumes, container string, mounts mountCache, library string) []Finding {
 	seen, err := mounts.of(p, library)
 	if err != nil {
@@ -237,7 +247,8 @@ func (p *process) state(seen *view, library string) (State, error) {
 	return Linker, nil
 }
 
-// mapsLibrary says whether the library is mapped, also a version of it that was replaced meanwhile.
+// mapsLibrary says whether the library is mapped, also a version of it that was replaced meanwhile. Package procfs
+// would take a list that could be read in part for the whole one.
 func mapsLibrary(maps []byte, library string) bool {
 	for line := range bytes.Lines(maps) {
 		_, path, found := strings.Cut(string(line), "/")
@@ -291,8 +302,8 @@ func hasCapabilities(file *os.File) bool {
 // maxFiles bounds the look at a process with very many descriptors.
 const maxFiles = 65536
 
-// openDevices are the file systems on which the process has files open, or stands. The files themselves are not looked at: on FUSE, or
-// over the network, they may hang whoever asks for their attributes, and nobody could end him.
+// openDevices are the file systems on which the process has files open, or stands. The files themselves are not looked
+// at: on FUSE, or over the network, they may hang whoever asks for their attributes, and nobody could end him.
 func (p *process) openDevices(seen *view) map[uint64]bool {
 	devices := map[uint64]bool{}
 	if at := seen.under(filepath.Join(p.dir, "cwd")); at != nil {
@@ -308,30 +319,20 @@ func (p *process) openDevices(seen *view) map[uint64]bool {
 		return devices
 	}
 	for _, name := range names {
-		info, err := os.ReadFile(filepath.Join(p.dir, "fdinfo", name))
+		info, err := p.proc.FDInfo(name)
 		if err != nil {
 			continue // closed meanwhile
 		}
+		id, err := strconv.Atoi(info.MntID)
+		if err != nil {
+			continue
+		}
 		// One that was opened in another mount namespace is on none of these.
-		if at := seen.mounts[mountID(info)]; at != nil {
+		if at := seen.mounts[id]; at != nil {
 			devices[device(at)] = true
 		}
 	}
 	return devices
-}
-
-// mountID reads what /proc/PID/fdinfo says of a file; 0: nothing.
-func mountID(info []byte) int {
-	for line := range bytes.Lines(info) {
-		if value, found := bytes.CutPrefix(line, []byte("mnt_id:")); found {
-			id, err := strconv.Atoi(string(bytes.TrimSpace(value)))
-			if err != nil {
-				return 0
-			}
-			return id
-		}
-	}
-	return 0
 }
 
 func device(info *mountutils.MountInfo) uint64 {
@@ -351,7 +352,8 @@ func (v *view) under(link string) *mountutils.MountInfo {
 			continue
 		}
 		// Of two at the same place the later one covers the other.
-		if best == nil || len(info.MountPoint) > len(best.MountPoint) || len(info.MountPoint) == len(best.MountPoint) && info.ID > best.ID {
+		if best == nil || len(info.MountPoint) > len(best.MountPoint) ||
+			len(info.MountPoint) == len(best.MountPoint) && info.ID > best.ID {
 			best = info
 		}
 	}
@@ -359,7 +361,8 @@ func (v *view) under(link string) *mountutils.MountInfo {
 }
 
 // local are file systems whose files are read without asking another process or machine.
-var local = []string{"btrfs", "erofs", "ext2", "ext3", "ext4", "ext4_splitfs", "f2fs", "overlay", "ramfs", "rootfs", "squashfs", "tmpfs", "vfat", "xfs", "zfs"}
+var local = []string{"btrfs", "erofs", "ext2", "ext3", "ext4", "ext4_splitfs", "f2fs", "overlay", "ramfs", "rootfs",
+	"squashfs", "tmpfs", "vfat", "xfs", "zfs"}
 
 // answers says whether the file behind a link of procfs is on a file system that does not leave its readers waiting.
 func (v *view) answers(link string) bool {

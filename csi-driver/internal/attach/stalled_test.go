@@ -24,7 +24,8 @@ func (n *node) stalledFUSE(name string) string {
 	if err != nil {
 		n.t.Skipf("/dev/fuse: %v", err)
 	}
-	if err := unix.Mount("stalled", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", server)); err != nil {
+	if err := unix.Mount("stalled", dir, "fuse", 0,
+		fmt.Sprintf("fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", server)); err != nil {
 		n.t.Skipf("mount a FUSE file system: %v", err)
 	}
 	n.t.Cleanup(func() {
@@ -39,8 +40,8 @@ func (n *node) stalledFUSE(name string) string {
 	return dir
 }
 
-// TestStalledFiles: a process has a file of the volume open, and one on a file system that does not answer. The look at it ends, and finds
-// the first.
+// TestStalledFiles: a process has a file of the volume open, and one on a file system that does not answer. The look at
+// it ends, and finds the first.
 func TestStalledFiles(t *testing.T) {
 	n, vol := newNode(t)
 	stalled := n.stalledFUSE("stalled")
@@ -71,12 +72,13 @@ func TestStalledFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	volumes := source{vol}
-	v := New(Config{Source: &volumes, Events: &recorder{}, Proc: "/proc", Library: n.library, Owner: func(pid int) (string, string) {
-		if pid == cmd.Process.Pid {
-			return "uid", "main"
-		}
-		return "", ""
-	}})
+	v := New(Config{Source: &volumes, Events: &recorder{}, Proc: "/proc", Library: n.library,
+		Owner: func(pid int) (string, string) {
+			if pid == cmd.Process.Pid {
+				return "uid", "main"
+			}
+			return "", ""
+		}})
 	scanned := make(chan []Finding, 1)
 	go func() {
 		var findings []Finding
@@ -92,14 +94,5 @@ func TestStalledFiles(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("the look at a process hangs in its files")
-	}
-}
-
-// TestMountID reads what the kernel says of a file.
-func TestMountID(t *testing.T) {
-	for text, want := range map[string]int{"pos:\t0\nflags:\t02\nmnt_id:\t25\nino:\t7\n": 25, "": 0, "mnt_id:\tx\n": 0, "pos:\t0\nmnt_id:\t9": 9} {
-		if got := mountID([]byte(text)); got != want {
-			t.Errorf("%q: %d, wanted %d", text, got, want)
-		}
 	}
 }

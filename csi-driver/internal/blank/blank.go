@@ -18,8 +18,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/command"
 )
 
-// headBytes must be zero at both ends of a device without signatures: data that no program marks (a pool of libpmemobj, a
-// database's own format) begins there too.
+// headBytes must be zero at both ends of a device without signatures: data that no program marks (a pool of libpmemobj,
+// a database's own format) begins there too.
 const headBytes = 4 << 20
 
 // Signatures returns the types of all that is known to be on a device: file systems, partition tables, volume managers.

@@ -15,7 +15,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
 )
 
-// startAPIServer returns a real API server with the objects of these kinds that the chart has, and an administrator's client.
+// startAPIServer returns a real API server with the objects of these kinds that the chart has, and an administrator's
+// client.
 func startAPIServer(t *testing.T, kinds ...string) (*rest.Config, client.Client) {
 	t.Helper()
 	env := charttest.StartAPIServer(t)
@@ -44,6 +45,8 @@ func startAPIServer(t *testing.T, kinds ...string) (*rest.Config, client.Client)
 // asController is a configuration with the rights of the controller.
 func asController(config *rest.Config) *rest.Config {
 	limited := rest.CopyConfig(config)
-	limited.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + charttest.Namespace + ":splitfs-controller"}
+	limited.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + charttest.Namespace + ":splitfs-controller",
+	}
 	return limited
 }

@@ -39,9 +39,13 @@ func persistentVolume(name, nodeName string) *corev1.PersistentVolume {
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
 	}
 	if nodeName != "" {
-		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: contract.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{nodeName}}},
-		}}}}
+		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: contract.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{nodeName}},
+				},
+			}},
+		}}
 	}
 	return pv
 }
@@ -111,7 +115,8 @@ func TestControllerExpandVolume(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	library := persistentVolume("library", "node-2")
 	library.Spec.CSI.VolumeAttributes = map[string]string{"splitfs.io/kind": "library"} // nothing is lost with it
-	client := fake.NewClientset(persistentVolume("one", "node-1"), persistentVolume("two", "node-2"), library, node("node-1"))
+	client := fake.NewClientset(persistentVolume("one", "node-1"), persistentVolume("two", "node-2"), library,
+		node("node-1"))
 	view := newView(t, client)
 	recorder := record.NewFakeRecorder(16)
 	clk := clocktesting.NewFakePassiveClock(time.Now())
@@ -149,7 +154,8 @@ func TestOrphans(t *testing.T) {
 	if len(orphans.missing) != 0 || len(orphans.reported) != 0 {
 		t.Errorf("a node that came back is still remembered: %v %v", orphans.missing, orphans.reported)
 	}
-	if pvs, err := client.CoreV1().PersistentVolumes().List(context.Background(), metav1.ListOptions{}); err != nil || len(pvs.Items) != 3 {
+	if pvs, err := client.CoreV1().PersistentVolumes().List(context.Background(), metav1.ListOptions{}); err != nil ||
+		len(pvs.Items) != 3 {
 		t.Errorf("volumes were touched: %v, %v", pvs, err)
 	}
 }

@@ -29,19 +29,21 @@ import (
 )
 
 var (
-	contentResource = schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotcontents"}
-	contentKind     = contentResource.GroupVersion().WithKind("VolumeSnapshotContent")
+	contentResource = schema.GroupVersionResource{
+		Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotcontents",
+	}
+	contentKind = contentResource.GroupVersion().WithKind("VolumeSnapshotContent")
 )
 
-// managedBy is the label by which csi-snapshotter, one on each node, knows the contents that are its own. The snapshot controller puts it on
-// those it makes.
+// managedBy is the label by which csi-snapshotter, one on each node, knows the contents that are its own. The snapshot
+// controller puts it on those it makes.
 const managedBy = "snapshot.storage.kubernetes.io/managed-by"
 
 // contentsRetry is how often what could not be labelled is looked at again.
 const contentsRetry = time.Minute
 
-// Contents labels VolumeSnapshotContents that were made by hand with the node that has their snapshot: without, no csi-snapshotter serves
-// them. A label that is there stays as it is.
+// Contents labels VolumeSnapshotContents that were made by hand with the node that has their snapshot: without, no
+// csi-snapshotter serves them. A label that is there stays as it is.
 type Contents struct {
 	client   dynamic.Interface
 	informer cache.SharedIndexInformer
@@ -60,8 +62,11 @@ type content struct {
 
 // NewContents returns a Contents; the cluster must have the custom resource.
 func NewContents(client dynamic.Interface, view *View, recorder record.EventRecorder) (*Contents, error) {
-	c := &Contents{client: client, view: view, recorder: recorder, changed: make(chan struct{}, 1), reported: map[types.UID]bool{}}
-	c.informer = dynamicinformer.NewFilteredDynamicInformer(client, contentResource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	c := &Contents{
+		client: client, view: view, recorder: recorder, changed: make(chan struct{}, 1), reported: map[types.UID]bool{},
+	}
+	c.informer = dynamicinformer.NewFilteredDynamicInformer(client, contentResource, metav1.NamespaceAll, 0,
+		cache.Indexers{}, nil).Informer()
 	if err := c.informer.SetTransform(keepContent); err != nil {
 		return nil, fmt.Errorf("watch VolumeSnapshotContents: %w", err)
 	}
@@ -71,7 +76,9 @@ func NewContents(client dynamic.Interface, view *View, recorder record.EventReco
 		default:
 		}
 	}
-	_, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { look() }, UpdateFunc: func(any, any) { look() }})
+	_, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { look() }, UpdateFunc: func(any, any) { look() },
+	})
 	if err != nil {
 		return nil, fmt.Errorf("watch VolumeSnapshotContents: %w", err)
 	}
@@ -84,7 +91,9 @@ func keepContent(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	kept := &content{ObjectMeta: metav1.ObjectMeta{Name: full.GetName(), UID: full.GetUID(), ResourceVersion: full.GetResourceVersion()}}
+	kept := &content{
+		ObjectMeta: metav1.ObjectMeta{Name: full.GetName(), UID: full.GetUID(), ResourceVersion: full.GetResourceVersion()},
+	}
 	driver, _, _ := unstructured.NestedString(full.Object, "spec", "driver")
 	if _, labelled := full.GetLabels()[managedBy]; driver == contract.Driver && !labelled {
 		kept.handle, _, _ = unstructured.NestedString(full.Object, "spec", "source", "snapshotHandle")
@@ -155,17 +164,21 @@ func (c *Contents) nodeOf(handle string) (node, problem string, err error) {
 	}
 	switch len(fit) {
 	case 0:
-		return "", fmt.Sprintf("no node of this cluster has snapshot %s: its node is gone, or it is one of another cluster", handle), nil
+		return "", fmt.Sprintf("no node of this cluster has snapshot %s: its node is gone, or it is one of another cluster",
+			handle), nil
 	case 1:
 		return fit[0], "", nil
 	}
-	return "", fmt.Sprintf("snapshot %s is on one of the nodes %s, and its name does not say on which; set the label %s to that one",
+	return "", fmt.Sprintf(
+		"snapshot %s is on one of the nodes %s, and its name does not say on which; set the label %s to that one",
 		handle, strings.Join(slices.Sorted(slices.Values(fit)), ", "), managedBy), nil
 }
 
 // label labels a content, unless it was changed meanwhile: then it is looked at again.
 func (c *Contents) label(ctx context.Context, made *content, node string) error {
-	patch, err := metadataPatch(map[string]any{"resourceVersion": made.ResourceVersion, "labels": map[string]string{managedBy: node}})
+	patch, err := metadataPatch(map[string]any{
+		"resourceVersion": made.ResourceVersion, "labels": map[string]string{managedBy: node},
+	})
 	if err != nil {
 		return err
 	}
@@ -176,7 +189,8 @@ func (c *Contents) label(ctx context.Context, made *content, node string) error 
 	case err != nil:
 		return fmt.Errorf("label VolumeSnapshotContent %s with node %s: %w", made.Name, node, err)
 	}
-	klog.FromContext(ctx).Info("Labelled a VolumeSnapshotContent with the node that has its snapshot", "content", made.Name, "snapshot-id", made.handle, "node", node)
+	klog.FromContext(ctx).Info("Labelled a VolumeSnapshotContent with the node that has its snapshot",
+		"content", made.Name, "snapshot-id", made.handle, "node", node)
 	return nil
 }
 

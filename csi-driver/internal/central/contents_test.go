@@ -37,7 +37,8 @@ func contentCRD(t *testing.T) []*unstructured.Unstructured {
 	if err := json.Unmarshal(out, &module); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(module.Dir, "config", "crd", contentResource.Group+"_"+contentResource.Resource+".yaml"))
+	text, err := os.ReadFile(
+		filepath.Join(module.Dir, "config", "crd", contentResource.Group+"_"+contentResource.Resource+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,8 @@ func snapshotContent(name, driver, handle, label string) *unstructured.Unstructu
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": name},
 		"spec": map[string]any{
-			"driver": driver, "deletionPolicy": "Retain", "source": source, "volumeSnapshotRef": map[string]any{"namespace": "default", "name": name},
+			"driver": driver, "deletionPolicy": "Retain", "source": source,
+			"volumeSnapshotRef": map[string]any{"namespace": "default", "name": name},
 		},
 	}}
 	object.SetGroupVersionKind(contentKind)
@@ -62,8 +64,9 @@ func snapshotContent(name, driver, handle, label string) *unstructured.Unstructu
 	return object
 }
 
-// TestContents: with the chart's rights, on a real API server, contents that were made by hand get the label of their snapshot's node, also of
-// one that comes later; all others stay as they are, and of those that have no node it is told.
+// TestContents: with the chart's rights, on a real API server, contents that were made by hand get the label of their
+// snapshot's node, also of one that comes later; all others stay as they are, and of those that have no node it is
+// told.
 func TestContents(t *testing.T) {
 	env := charttest.StartAPIServer(t)
 	admin := charttest.NewClient(t, env.Config)
@@ -76,7 +79,8 @@ func TestContents(t *testing.T) {
 		}
 	}
 	charttest.CreateNamespace(t, admin, charttest.Namespace)
-	for _, object := range charttest.Render(t, "--api-versions=snapshot.storage.k8s.io/v1", "--set", "snapshots.enabled=true") {
+	for _, object := range charttest.Render(t, "--api-versions=snapshot.storage.k8s.io/v1",
+		"--set", "snapshots.enabled=true") {
 		switch object.GetKind() {
 		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
 			apply(object)
@@ -96,7 +100,8 @@ func TestContents(t *testing.T) {
 	contents := dynamic.NewForConfigOrDie(env.Config).Resource(contentResource)
 	// The custom resource is served a moment after it is made.
 	eventuallyNil(t, "a content is made", func() error {
-		_, err := contents.Create(t.Context(), snapshotContent("first", contract.Driver, volume.SnapshotID("first", "node-2"), ""), metav1.CreateOptions{})
+		_, err := contents.Create(t.Context(),
+			snapshotContent("first", contract.Driver, volume.SnapshotID("first", "node-2"), ""), metav1.CreateOptions{})
 		return err
 	})
 
@@ -114,7 +119,9 @@ func TestContents(t *testing.T) {
 	view.Start(ctx)
 	go labeller.Run(ctx)
 
-	want := map[string]string{"first": "node-2", "foreign": "", "other": "node-9", "dynamic": "", "late": "", "nonsense": "", "last": "node-1"}
+	want := map[string]string{
+		"first": "node-2", "foreign": "", "other": "node-9", "dynamic": "", "late": "", "nonsense": "", "last": "node-1",
+	}
 	for name, object := range map[string]*unstructured.Unstructured{
 		"foreign":  snapshotContent("foreign", "csi.example.com", volume.SnapshotID("foreign", "node-1"), ""),
 		"other":    snapshotContent("other", contract.Driver, volume.SnapshotID("other", "node-1"), "node-9"),
@@ -126,7 +133,9 @@ func TestContents(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	if _, err := contents.Create(t.Context(), snapshotContent("last", contract.Driver, volume.SnapshotID("last", "node-1"), ""), metav1.CreateOptions{}); err != nil {
+	if _, err := contents.Create(t.Context(),
+		snapshotContent("last", contract.Driver, volume.SnapshotID("last", "node-1"), ""),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	check := func() error {
@@ -150,7 +159,8 @@ func TestContents(t *testing.T) {
 		told[<-recorder.Events] = true
 	}
 	text := fmt.Sprint(told)
-	if len(recorder.Events) != 0 || !strings.Contains(text, `"snapshot-1" is no snapshot of`) || !strings.Contains(text, "no node of this cluster has snapshot "+volume.SnapshotID("late", "node-3")) {
+	if len(recorder.Events) != 0 || !strings.Contains(text, `"snapshot-1" is no snapshot of`) ||
+		!strings.Contains(text, "no node of this cluster has snapshot "+volume.SnapshotID("late", "node-3")) {
 		t.Errorf("told: %v and %d more", told, len(recorder.Events))
 	}
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package central is what the cluster needs once: the endpoint for csi-resizer, and an eye on volumes whose node is gone.
+// Package central is what the cluster needs once: the endpoint for csi-resizer, and an eye on volumes whose node is
+// gone.
 package central
 
 import (
@@ -40,8 +41,9 @@ const handleIndex = "volume-handle"
 // NewView returns a View; namespace is where csi-provisioner keeps its CSIStorageCapacity objects.
 func NewView(client kubernetes.Interface, namespace string) (*View, error) {
 	v := &View{
-		cluster:    informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(keepNeeded)),
-		namespaced: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), informers.WithTransform(keepNeeded)),
+		cluster: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(keepNeeded)),
+		namespaced: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
+			informers.WithTransform(keepNeeded)),
 	}
 	volumes := v.cluster.Core().V1().PersistentVolumes()
 	nodes := v.cluster.Core().V1().Nodes()
@@ -52,7 +54,9 @@ func NewView(client kubernetes.Interface, namespace string) (*View, error) {
 	v.volumes, v.nodes = volumes.Lister(), nodes.Lister()
 	v.capacities = capacities.Lister().CSIStorageCapacities(namespace)
 	v.byHandle = volumes.Informer().GetIndexer()
-	v.synced = []cache.InformerSynced{volumes.Informer().HasSynced, nodes.Informer().HasSynced, capacities.Informer().HasSynced}
+	v.synced = []cache.InformerSynced{
+		volumes.Informer().HasSynced, nodes.Informer().HasSynced, capacities.Informer().HasSynced,
+	}
 	return v, nil
 }
 
@@ -67,7 +71,8 @@ func ours(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == contract.Driver
 }
 
-// isLibrary says whether a PersistentVolume of ours only shows a node's library to a pod: no data goes when that node goes.
+// isLibrary says whether a PersistentVolume of ours only shows a node's library to a pod: no data goes when that node
+// goes.
 func isLibrary(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.CSI.VolumeAttributes[contract.VolumeKindAttribute] == contract.VolumeKindLibrary
 }
@@ -117,7 +122,8 @@ func nodeOf(pv *corev1.PersistentVolume) string {
 	return ""
 }
 
-// available returns how much the volumes of a StorageClass can still grow on a node; known is false when nobody has published it.
+// available returns how much the volumes of a StorageClass can still grow on a node; known is false when nobody has
+// published it.
 func (v *View) available(className, nodeName string) (bytes int64, known bool, err error) {
 	list, err := v.capacities.List(labels.Everything())
 	if err != nil {
@@ -152,7 +158,8 @@ func NewController(view *View, client kubernetes.Interface) *Controller {
 }
 
 // ControllerGetCapabilities implements csi.ControllerServer.
-func (*Controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+func (*Controller) ControllerGetCapabilities(context.Context,
+	*csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	return driver.ControllerCapabilities(
 		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
 		csi.ControllerServiceCapability_RPC_MODIFY_VOLUME,
@@ -160,9 +167,11 @@ func (*Controller) ControllerGetCapabilities(context.Context, *csi.ControllerGet
 	), nil
 }
 
-// ControllerExpandVolume implements csi.ControllerServer. The node grows the volume, in use; here only what can be known from
-// afar is checked, so that a request that cannot be met fails on the claim, where its user looks, and before anything changed.
-func (c *Controller) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+// ControllerExpandVolume implements csi.ControllerServer. The node grows the volume, in use; here only what can be
+// known from afar is checked, so that a request that cannot be met fails on the claim, where its user looks, and before
+// anything changed.
+func (c *Controller) ControllerExpandVolume(ctx context.Context,
+	req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	size, err := c.checkExpand(ctx, req)
 	if err != nil {
 		return nil, driver.StatusOf(err)
@@ -191,7 +200,8 @@ func (c *Controller) checkExpand(ctx context.Context, req *csi.ControllerExpandV
 	}
 	nodeName := nodeOf(pv)
 	if nodeName == "" {
-		return 0, fmt.Errorf("volume %s: %w: PersistentVolume %s does not say which node it is on", id, volume.ErrPrecondition, pv.Name)
+		return 0, fmt.Errorf("volume %s: %w: PersistentVolume %s does not say which node it is on", id,
+			volume.ErrPrecondition, pv.Name)
 	}
 	current := pv.Spec.Capacity[corev1.ResourceStorage]
 	growth := size - current.Value()

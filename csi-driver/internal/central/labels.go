@@ -23,7 +23,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// Labels puts on Nodes what their SplitFSNodes say of their memory, for selectors of pods. The node services may not write Nodes.
+// Labels puts on Nodes what their SplitFSNodes say of their memory, for selectors of pods. The node services may not
+// write Nodes.
 type Labels struct {
 	client  kubernetes.Interface
 	view    *View
@@ -88,7 +89,9 @@ func (l *Labels) label(ctx context.Context, node *corev1.Node, says *v1alpha1.Sp
 	if err != nil {
 		return fmt.Errorf("label node %s: %w", node.Name, err)
 	}
-	_, err = l.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "splitfs-csi-controller"})
+	_, err = l.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{
+		FieldManager: "splitfs-csi-controller",
+	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("label node %s: %w", node.Name, err)
 	}

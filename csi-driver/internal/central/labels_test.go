@@ -23,20 +23,25 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// TestLabels: with the chart's rights, on a real API server, a Node has the labels that its SplitFSNode stands for, and loses them with it;
-// its other labels stay, and the controller's rights are not enough to change them.
+// TestLabels: with the chart's rights, on a real API server, a Node has the labels that its SplitFSNode stands for, and
+// loses them with it; its other labels stay, and the controller's rights are not enough to change them.
 func TestLabels(t *testing.T) {
-	server, admin := startAPIServer(t, "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	server, admin := startAPIServer(t, "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding",
+		"Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 	other := map[string]string{"zone": "a", contract.LabelMemory: "stale"}
 	for _, name := range []string{"one", "two"} {
-		if err := admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(other)}}); err != nil {
+		if err := admin.Create(t.Context(), &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(other)},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	says := func(memory string, durable bool) {
 		t.Helper()
 		n := &v1alpha1.SplitFSNode{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
-		eventuallyNil(t, "the SplitFSNode is there", func() error { return client.IgnoreAlreadyExists(admin.Create(t.Context(), n)) })
+		eventuallyNil(t, "the SplitFSNode is there", func() error {
+			return client.IgnoreAlreadyExists(admin.Create(t.Context(), n))
+		})
 		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(n), n); err != nil {
 			t.Fatal(err)
 		}
@@ -57,11 +62,13 @@ func TestLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	patch := func(body string) error {
-		_, err := limited.CoreV1().Nodes().Patch(t.Context(), "two", types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		_, err := limited.CoreV1().Nodes().Patch(t.Context(), "two", types.MergePatchType, []byte(body),
+			metav1.PatchOptions{})
 		return err
 	}
 	for _, body := range []string{
-		`{"metadata":{"labels":{"zone":"b"}}}`, `{"metadata":{"labels":{"zone":null}}}`, `{"metadata":{"labels":{"new":"b"}}}`, `{"metadata":{"annotations":{"a":"b"}}}`,
+		`{"metadata":{"labels":{"zone":"b"}}}`, `{"metadata":{"labels":{"zone":null}}}`,
+		`{"metadata":{"labels":{"new":"b"}}}`, `{"metadata":{"annotations":{"a":"b"}}}`,
 		`{"spec":{"unschedulable":true}}`, `{"metadata":{"finalizers":["a.example.com/b"]}}`,
 	} {
 		charttest.Eventually(t, "the controller may not "+body, func() error {

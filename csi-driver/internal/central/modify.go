@@ -19,14 +19,15 @@ import (
 
 const (
 	answerPoll = 100 * time.Millisecond
-	// answerTimeout is how long a call waits for the volume's node. It is shorter than csi-resizer waits, so that the claim's event
-	// says who is waited for; the next call goes on waiting.
+	// answerTimeout is how long a call waits for the volume's node. It is shorter than csi-resizer waits, so that the
+	// claim's event says who is waited for; the next call goes on waiting.
 	answerTimeout = 20 * time.Second
 )
 
-// ControllerModifyVolume implements csi.ControllerServer. The volume's node makes the change; when this returns it is in the volume's
-// state there, and on the PersistentVolume for the injector.
-func (c *Controller) ControllerModifyVolume(ctx context.Context, req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
+// ControllerModifyVolume implements csi.ControllerServer. The volume's node makes the change; when this returns it is
+// in the volume's state there, and on the PersistentVolume for the injector.
+func (c *Controller) ControllerModifyVolume(ctx context.Context,
+	req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
 	if err := c.modify(ctx, req); err != nil {
 		return nil, driver.StatusOf(err)
 	}
@@ -51,14 +52,16 @@ func (c *Controller) modify(ctx context.Context, req *csi.ControllerModifyVolume
 	}
 	nodeName := nodeOf(pv)
 	if nodeName == "" {
-		return fmt.Errorf("volume %s: %w: PersistentVolume %s does not say which node it is on", id, volume.ErrPrecondition, pv.Name)
+		return fmt.Errorf("volume %s: %w: PersistentVolume %s does not say which node it is on", id, volume.ErrPrecondition,
+			pv.Name)
 	}
 	if changes == (volume.Changes{}) {
 		return nil
 	}
 	answer, err := c.ask(ctx, pv.Name, nodeName, changes)
 	if wait.Interrupted(err) {
-		return fmt.Errorf("volume %s: %w: its node, %s, has not changed it yet; it does as soon as its node service runs and the volume is not busy", id, volume.ErrUnavailable, nodeName)
+		return fmt.Errorf("volume %s: %w: its node, %s, has not changed it yet; it does as soon as its node service runs "+
+			"and the volume is not busy", id, volume.ErrUnavailable, nodeName)
 	}
 	if err != nil {
 		return fmt.Errorf("ask node %s to change volume %s: %w", nodeName, id, err)
@@ -72,9 +75,11 @@ func (c *Controller) modify(ctx context.Context, req *csi.ControllerModifyVolume
 	return fmt.Errorf("%w: node %s refused: %s", volume.ErrInvalid, nodeName, answer.Refused)
 }
 
-// ask returns the node's answer to a request, which it makes unless it has been made. What is seen of the PersistentVolume may be old: a
-// request that seems to be there can be one that was refused and is about to be forgotten, so it is looked for until it is answered.
-func (c *Controller) ask(ctx context.Context, pvName, nodeName string, changes volume.Changes) (answer modify.Answer, err error) {
+// ask returns the node's answer to a request, which it makes unless it has been made. What is seen of the
+// PersistentVolume may be old: a request that seems to be there can be one that was refused and is about to be
+// forgotten, so it is looked for until it is answered.
+func (c *Controller) ask(ctx context.Context, pvName, nodeName string,
+	changes volume.Changes) (answer modify.Answer, err error) {
 	made := false
 	err = wait.PollUntilContextTimeout(ctx, answerPoll, answerTimeout, true, func(ctx context.Context) (bool, error) {
 		pv, err := c.view.volumes.Get(pvName)

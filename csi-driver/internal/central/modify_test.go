@@ -38,13 +38,16 @@ func TestControllerModifyVolume(t *testing.T) {
 	client := fake.NewClientset(persistentVolume("one", "node-1"), persistentVolume("lost", ""))
 	controller := NewController(newView(t, client), client)
 	call := func(ctx context.Context, id string, parameters map[string]string) error {
-		_, err := controller.ControllerModifyVolume(ctx, &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: parameters})
+		_, err := controller.ControllerModifyVolume(ctx, &csi.ControllerModifyVolumeRequest{
+			VolumeId: id, MutableParameters: parameters,
+		})
 		return err
 	}
 	strict := map[string]string{"mode": "strict"}
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
-	if err := call(short, "handle-one", strict); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "node-1, has not changed it yet") {
+	if err := call(short, "handle-one", strict); status.Code(err) != codes.Unavailable ||
+		!strings.Contains(err.Error(), "node-1, has not changed it yet") {
 		t.Errorf("while the node is away: %v", err)
 	}
 	worker, err := modify.NewWorker(client, strictOnly{}, &volume.Locks{})
@@ -61,16 +64,20 @@ func TestControllerModifyVolume(t *testing.T) {
 		{"made", "handle-one", strict, codes.OK, ""},
 		{"repeated", "handle-one", strict, codes.OK, ""},
 		{"nothing to change", "handle-one", nil, codes.OK, ""},
-		{"refused by the node", "handle-one", map[string]string{"mode": "sync"}, codes.InvalidArgument, "node node-1 refused: invalid argument: strict only"},
+		{"refused by the node", "handle-one", map[string]string{"mode": "sync"}, codes.InvalidArgument,
+			"node node-1 refused: invalid argument: strict only"},
 		{"refused again", "handle-one", map[string]string{"mode": "sync"}, codes.InvalidArgument, "strict only"},
 		{"made again", "handle-one", strict, codes.OK, ""},
-		{"no such mode", "handle-one", map[string]string{"mode": "fast"}, codes.InvalidArgument, "allowed: posix, sync, strict"},
-		{"what cannot be changed", "handle-one", map[string]string{"device": "lvm"}, codes.InvalidArgument, `unknown VolumeAttributesClass parameter "device"; allowed: mode, erase`},
+		{"no such mode", "handle-one", map[string]string{"mode": "fast"}, codes.InvalidArgument,
+			"allowed: posix, sync, strict"},
+		{"what cannot be changed", "handle-one", map[string]string{"device": "lvm"}, codes.InvalidArgument,
+			`unknown VolumeAttributesClass parameter "device"; allowed: mode, erase`},
 		{"no node", "handle-lost", strict, codes.FailedPrecondition, "does not say which node"},
 		{"unknown", "handle-x", strict, codes.NotFound, "no PersistentVolume has it"},
 		{"no ID", "", strict, codes.InvalidArgument, "no volume ID"},
 	} {
-		if err := call(ctx, c.id, c.parameters); status.Code(err) != c.code || err != nil && !strings.Contains(err.Error(), c.message) {
+		if err := call(ctx, c.id, c.parameters); status.Code(err) != c.code ||
+			err != nil && !strings.Contains(err.Error(), c.message) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

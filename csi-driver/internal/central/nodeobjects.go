@@ -23,7 +23,8 @@ type NodeObjects struct {
 
 // NewNodeObjects returns NodeObjects that know nothing until they run.
 func NewNodeObjects(client dynamic.Interface) (*NodeObjects, error) {
-	informer := dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.NodeResource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	informer := dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.NodeResource, metav1.NamespaceAll, 0,
+		cache.Indexers{}, nil).Informer()
 	if err := informer.SetTransform(keepRead); err != nil {
 		return nil, fmt.Errorf("watch SplitFSNodes: %w", err)
 	}
@@ -42,7 +43,8 @@ func keepRead(object any) (any, error) {
 	}
 	n.ManagedFields = nil
 	n.Status = v1alpha1.SplitFSNodeStatus{
-		HeartbeatTime: n.Status.HeartbeatTime, Conditions: n.Status.Conditions, Memory: n.Status.Memory, Durable: n.Status.Durable,
+		HeartbeatTime: n.Status.HeartbeatTime, Conditions: n.Status.Conditions, Memory: n.Status.Memory,
+		Durable: n.Status.Durable,
 	}
 	return &n, nil
 }

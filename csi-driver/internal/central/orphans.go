@@ -19,8 +19,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/events"
 )
 
-// Orphans reports volumes whose node is gone. It removes nothing: a Node object can be deleted by mistake, or to be registered
-// again, and the data is then still there.
+// Orphans reports volumes whose node is gone. It removes nothing: a Node object can be deleted by mistake, or to be
+// registered again, and the data is then still there.
 type Orphans struct {
 	view     *View
 	recorder record.EventRecorder
@@ -97,8 +97,11 @@ func (o *Orphans) check(ctx context.Context) error {
 }
 
 func (o *Orphans) report(ctx context.Context, pv *corev1.PersistentVolume, nodeName string, since time.Time) {
-	message := fmt.Sprintf("node %s, which holds volume %s, does not exist since %s. If it comes back so does the volume. If it never will, the data is lost: "+
-		"delete the claim, then the PersistentVolume, and remove the PersistentVolume's finalizers", nodeName, pv.Spec.CSI.VolumeHandle, since.UTC().Format(time.RFC3339))
+	message := fmt.Sprintf(
+		"node %s, which holds volume %s, does not exist since %s. If it comes back so does the volume. If it never will, "+
+			"the data is lost: "+
+			"delete the claim, then the PersistentVolume, and remove the PersistentVolume's finalizers", nodeName,
+		pv.Spec.CSI.VolumeHandle, since.UTC().Format(time.RFC3339))
 	klog.FromContext(ctx).Info("A volume's node is gone", "pv", pv.Name, "node", nodeName)
 	o.recorder.Event(pv, corev1.EventTypeWarning, events.ReasonNodeGone, message)
 	if pv.Spec.ClaimRef != nil && pv.Status.Phase == corev1.VolumeBound {

@@ -28,10 +28,11 @@ import (
 )
 
 const (
-	// recreateAfter is how long a pod waits for a volume that its node refuses it. A pod that is made anew and is no better waits twice as
-	// long as the one before it.
+	// recreateAfter is how long a pod waits for a volume that its node refuses it. A pod that is made anew and is no
+	// better waits twice as long as the one before it.
 	recreateAfter = time.Minute
-	// recreateMost is how often the pods of one controller are made anew: a controller whose pods never get the library keeps the last one.
+	// recreateMost is how often the pods of one controller are made anew: a controller whose pods never get the library
+	// keeps the last one.
 	recreateMost = 5
 	// recreateForget is how long ago the last time was that counts.
 	recreateForget = 6 * time.Hour
@@ -39,8 +40,8 @@ const (
 	recreateAtOnce = 10
 )
 
-// Recreate evicts pods that their nodes refuse a volume, because they were created while no injector answered. Their controllers create them
-// anew, through the injector. A pod without a controller is left alone: nobody would.
+// Recreate evicts pods that their nodes refuse a volume, because they were created while no injector answered. Their
+// controllers create them anew, through the injector. A pod without a controller is left alone: nobody would.
 type Recreate struct {
 	client   kubernetes.Interface
 	view     *View
@@ -58,11 +59,14 @@ type tries struct {
 }
 
 // NewRecreate returns a Recreate. Pods of the exempt namespaces may do without the library.
-func NewRecreate(client kubernetes.Interface, view *View, exempt []string, recorder record.EventRecorder, clk clock.PassiveClock) *Recreate {
+func NewRecreate(client kubernetes.Interface, view *View, exempt []string, recorder record.EventRecorder,
+	clk clock.PassiveClock) *Recreate {
 	return &Recreate{
-		client: client, view: view, checker: promise.NewChecker(client, exempt), recorder: recorder, clock: clk, tries: map[types.UID]tries{},
+		client: client, view: view, checker: promise.NewChecker(client, exempt), recorder: recorder, clock: clk,
+		tries: map[types.UID]tries{},
 		counter: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "splitfs_pods_recreated_total", Help: "Pods that were evicted because they had been created without the library.",
+			Name: "splitfs_pods_recreated_total",
+			Help: "Pods that were evicted because they had been created without the library.",
 		}),
 	}
 }
@@ -84,7 +88,9 @@ func (r *Recreate) Run(ctx context.Context, interval time.Duration) {
 
 func (r *Recreate) check(ctx context.Context) error {
 	// A pod whose volumes are not mounted is in this phase.
-	list, err := r.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending"})
+	list, err := r.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: "status.phase=Pending",
+	})
 	if err != nil {
 		return fmt.Errorf("list pods that wait: %w", err)
 	}
@@ -133,10 +139,12 @@ func (r *Recreate) claims() (map[types.NamespacedName]*corev1.PersistentVolume, 
 	return claims, nil
 }
 
-// due says whether a pod has waited on its node for so long that it may be evicted, and its controller has not been through this too often.
+// due says whether a pod has waited on its node for so long that it may be evicted, and its controller has not been
+// through this too often.
 func (r *Recreate) due(pod *corev1.Pod, now time.Time) bool {
 	controller := metav1.GetControllerOf(pod)
-	if controller == nil || pod.Spec.NodeName == "" || pod.Status.Phase != corev1.PodPending || pod.DeletionTimestamp != nil {
+	if controller == nil || pod.Spec.NodeName == "" || pod.Status.Phase != corev1.PodPending ||
+		pod.DeletionTimestamp != nil {
 		return false
 	}
 	t := r.tries[controller.UID]
@@ -144,7 +152,8 @@ func (r *Recreate) due(pod *corev1.Pod, now time.Time) bool {
 }
 
 // without returns what the pod's node says of it, nil when it has what it was promised.
-func (r *Recreate) without(ctx context.Context, pod *corev1.Pod, claims map[types.NamespacedName]*corev1.PersistentVolume) (why, err error) {
+func (r *Recreate) without(ctx context.Context, pod *corev1.Pod,
+	claims map[types.NamespacedName]*corev1.PersistentVolume) (why, err error) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		name := types.NamespacedName{Namespace: pod.Namespace}
@@ -159,12 +168,14 @@ func (r *Recreate) without(ctx context.Context, pod *corev1.Pod, claims map[type
 			continue
 		}
 		_, err := r.checker.Check(ctx, promise.Use{
-			VolumeID: pv.Spec.CSI.VolumeHandle, Mode: modeOf(pv), PV: pv.Name, Pod: volume.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)},
+			VolumeID: pv.Spec.CSI.VolumeHandle, Mode: modeOf(pv), PV: pv.Name,
+			Pod: volume.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)},
 		})
 		switch {
 		case errors.Is(err, promise.ErrWithoutLibrary):
 			return err, nil
-		case err != nil && !errors.Is(err, volume.ErrPrecondition) && !apierrors.IsNotFound(err): // it is gone, or was replaced
+		case err != nil && !errors.Is(err, volume.ErrPrecondition) && !apierrors.IsNotFound(err):
+			// it is gone, or was replaced
 			return nil, err
 		}
 	}
@@ -195,8 +206,10 @@ func (r *Recreate) evict(ctx context.Context, pod *corev1.Pod, now time.Time, wh
 	t := tries{count: r.tries[controller.UID].count + 1, last: now}
 	r.tries[controller.UID] = t
 	r.counter.Inc()
-	message := fmt.Sprintf("evicted, so that %s %s creates it anew with the library (time %d of at most %d): %v", controller.Kind, controller.Name, t.count, recreateMost, why)
-	klog.FromContext(ctx).Info("Evicted a pod without the library", "pod", klog.KObj(pod), "controller", controller.Name, "time", t.count)
+	message := fmt.Sprintf("evicted, so that %s %s creates it anew with the library (time %d of at most %d): %v",
+		controller.Kind, controller.Name, t.count, recreateMost, why)
+	klog.FromContext(ctx).Info("Evicted a pod without the library", "pod", klog.KObj(pod), "controller", controller.Name,
+		"time", t.count)
 	r.recorder.Event(pod, corev1.EventTypeWarning, events.ReasonRecreated, message)
 	return nil
 }

@@ -25,8 +25,10 @@ func waiting(name string, change func(*corev1.Pod)) *corev1.Pod {
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", UID: "uid-web", Controller: &yes}},
 		},
 		Spec: corev1.PodSpec{
-			NodeName:   "n1",
-			Containers: []corev1.Container{{Name: "app", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
+			NodeName: "n1",
+			Containers: []corev1.Container{
+				{Name: "app", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}},
+			},
 			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim-a"},
 			}}},
@@ -65,35 +67,45 @@ func TestRecreate(t *testing.T) {
 		{name: "too early", age: recreateAfter - time.Second},
 		{name: "posix promises nothing", posix: true, age: recreateAfter},
 		{name: "nobody would make it anew", pod: func(p *corev1.Pod) { p.OwnerReferences = nil }, age: time.Hour},
-		{name: "an owner that is no controller", pod: func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, age: time.Hour},
+		{name: "an owner that is no controller", pod: func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil },
+			age: time.Hour},
 		{name: "runs", pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }, age: time.Hour},
 		{name: "on no node yet", pod: func(p *corev1.Pod) { p.Spec.NodeName = "" }, age: time.Hour},
 		{name: "is being deleted", pod: func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: start}, []string{"x/y"}
 		}, age: time.Hour},
-		{name: "opted out", pod: func(p *corev1.Pod) { p.Labels = map[string]string{"splitfs.io/inject": "false"} }, age: time.Hour},
-		{name: "only reads", pod: func(p *corev1.Pod) { p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true }, age: time.Hour},
-		{name: "another claim", pod: func(p *corev1.Pod) { p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "other" }, age: time.Hour},
+		{name: "opted out", pod: func(p *corev1.Pod) { p.Labels = map[string]string{"splitfs.io/inject": "false"} },
+			age: time.Hour},
+		{name: "only reads", pod: func(p *corev1.Pod) { p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true },
+			age: time.Hour},
+		{name: "another claim", pod: func(p *corev1.Pod) { p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "other" },
+			age: time.Hour},
 		{name: "an exempt namespace", pod: func(p *corev1.Pod) { p.Namespace = "exempt" }, age: time.Hour},
 	} {
 		pv := strict
 		if c.posix {
 			pv = posix
 		}
-		client := fake.NewClientset(waiting("web-1", c.pod), pv, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+		client := fake.NewClientset(waiting("web-1", c.pod), pv, &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: "default"},
+		})
 		recorder := record.NewFakeRecorder(10)
-		r := NewRecreate(client, newView(t, client), []string{"exempt"}, recorder, clocktesting.NewFakePassiveClock(start.Add(c.age)))
+		r := NewRecreate(client, newView(t, client), []string{"exempt"}, recorder,
+			clocktesting.NewFakePassiveClock(start.Add(c.age)))
 		if err := r.check(t.Context()); err != nil || evictions(client) != c.want || len(recorder.Events) != c.want {
 			t.Errorf("%s: %d evictions, %d events, %v", c.name, evictions(client), len(recorder.Events), err)
 		}
 	}
 }
 
-// TestRecreateIsBounded: pods that never get the library are made anew ever less often, and then no more; another controller's are.
+// TestRecreateIsBounded: pods that never get the library are made anew ever less often, and then no more; another
+// controller's are.
 func TestRecreateIsBounded(t *testing.T) {
 	strict := persistentVolume("a", "n1")
 	strict.Spec.CSI.VolumeAttributes = map[string]string{"mode": "strict"}
-	client := fake.NewClientset(waiting("web-1", nil), strict, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+	client := fake.NewClientset(waiting("web-1", nil), strict, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "default"},
+	})
 	clock := clocktesting.NewFakePassiveClock(start)
 	r := NewRecreate(client, newView(t, client), nil, record.NewFakeRecorder(100), clock)
 	var waits []time.Duration

@@ -23,7 +23,8 @@ import (
 // reasonSilent is the reason of a condition that nobody can know.
 const reasonSilent = "NoHeartbeat"
 
-// Silent marks the SplitFSNodes of node services that are not heard of any more: what such an object says of its node is old.
+// Silent marks the SplitFSNodes of node services that are not heard of any more: what such an object says of its node
+// is old.
 type Silent struct {
 	client  dynamic.Interface
 	objects *NodeObjects
@@ -32,7 +33,8 @@ type Silent struct {
 	gauge   prometheus.Gauge
 }
 
-// NewSilent returns a Silent that goes by these objects, which somebody runs, and marks a node after it has not been heard of for so long.
+// NewSilent returns a Silent that goes by these objects, which somebody runs, and marks a node after it has not been
+// heard of for so long.
 func NewSilent(client dynamic.Interface, objects *NodeObjects, after time.Duration, clk clock.PassiveClock) *Silent {
 	return &Silent{
 		client: client, objects: objects, after: after, clock: clk,
@@ -67,7 +69,8 @@ func (s *Silent) check(ctx context.Context) error {
 			continue
 		}
 		silent++
-		if ready := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeReady); ready == nil || ready.Status != metav1.ConditionUnknown {
+		if ready := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeReady); ready == nil ||
+			ready.Status != metav1.ConditionUnknown {
 			errs = append(errs, s.mark(ctx, n, now))
 		}
 	}
@@ -77,19 +80,23 @@ func (s *Silent) check(ctx context.Context) error {
 
 // mark changes this one condition. The node service takes it back with its next word.
 func (s *Silent) mark(ctx context.Context, n *v1alpha1.SplitFSNode, now time.Time) error {
-	klog.FromContext(ctx).Info("A node service is not heard of", "node", n.Name, "last-heartbeat", n.Status.HeartbeatTime.Time)
+	klog.FromContext(ctx).Info("A node service is not heard of", "node", n.Name,
+		"last-heartbeat", n.Status.HeartbeatTime.Time)
 	// Only if nothing was written since: a node that comes back at this very moment stays as it says.
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": n.Name, "resourceVersion": n.ResourceVersion},
 		"status": map[string]any{"conditions": []any{map[string]any{
 			"type": v1alpha1.NodeReady, "status": string(metav1.ConditionUnknown), "reason": reasonSilent,
-			"message": fmt.Sprintf("the node service was last heard of at %s; see whether node %s is up and its pod of the DaemonSet splitfs-node runs. Volumes in use keep working while it is away",
+			"message": fmt.Sprintf("the node service was last heard of at %s; see whether node %s is up and its pod of the "+
+				"DaemonSet splitfs-node runs. Volumes in use keep working while it is away",
 				n.Status.HeartbeatTime.UTC().Format(time.RFC3339), n.Name),
 			"lastTransitionTime": now.UTC().Format(time.RFC3339),
 		}}},
 	}}
 	object.SetGroupVersionKind(v1alpha1.NodeKind)
-	_, err := s.client.Resource(v1alpha1.NodeResource).ApplyStatus(ctx, n.Name, object, metav1.ApplyOptions{FieldManager: "splitfs-csi-controller", Force: true})
+	_, err := s.client.Resource(v1alpha1.NodeResource).ApplyStatus(ctx, n.Name, object, metav1.ApplyOptions{
+		FieldManager: "splitfs-csi-controller", Force: true,
+	})
 	if err != nil {
 		return fmt.Errorf("mark SplitFSNode %s: %w", n.Name, err)
 	}

@@ -18,22 +18,30 @@ import (
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
 )
 
-// TestSilent: with the chart's rights, on a real API server, a node that is not heard of is marked, and its next word counts again.
+// TestSilent: with the chart's rights, on a real API server, a node that is not heard of is marked, and its next word
+// counts again.
 func TestSilent(t *testing.T) {
 	server, admin := startAPIServer(t, "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 	now := time.Now().Truncate(time.Second)
 	clk := testclock.NewFakePassiveClock(now)
-	ready := metav1.Condition{Type: v1alpha1.NodeReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: "m", LastTransitionTime: metav1.NewTime(now)}
+	ready := metav1.Condition{
+		Type: v1alpha1.NodeReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: "m",
+		LastTransitionTime: metav1.NewTime(now),
+	}
 	write := func(name string, heartbeat time.Time) {
 		t.Helper()
 		n := &v1alpha1.SplitFSNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if err := admin.Get(t.Context(), client.ObjectKey{Name: name}, n); err != nil {
-			eventuallyNil(t, "SplitFSNode "+name+" is made", func() error { return client.IgnoreAlreadyExists(admin.Create(t.Context(), n)) })
+			eventuallyNil(t, "SplitFSNode "+name+" is made", func() error {
+				return client.IgnoreAlreadyExists(admin.Create(t.Context(), n))
+			})
 			if err := admin.Get(t.Context(), client.ObjectKey{Name: name}, n); err != nil {
 				t.Fatal(err)
 			}
 		}
-		n.Status = v1alpha1.SplitFSNodeStatus{HeartbeatTime: metav1.NewTime(heartbeat), VolumeCount: 3, Conditions: []metav1.Condition{ready}}
+		n.Status = v1alpha1.SplitFSNodeStatus{
+			HeartbeatTime: metav1.NewTime(heartbeat), VolumeCount: 3, Conditions: []metav1.Condition{ready},
+		}
 		if err := admin.Status().Update(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +119,8 @@ func TestKeepHeartbeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	n, ok := kept.(*v1alpha1.SplitFSNode)
-	if !ok || n.Name != "n" || n.ResourceVersion != "7" || n.Status.HeartbeatTime.IsZero() || len(n.Status.Conditions) != 1 || n.Status.Volumes != nil {
+	if !ok || n.Name != "n" || n.ResourceVersion != "7" || n.Status.HeartbeatTime.IsZero() ||
+		len(n.Status.Conditions) != 1 || n.Status.Volumes != nil {
 		t.Errorf("kept %+v", kept)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// keepNeeded drops from an object what the controller never reads before it is kept: there may be thousands of nodes and tens of
-// thousands of volumes, most of them of other drivers.
+// keepNeeded drops from an object what the controller never reads before it is kept: there may be thousands of nodes
+// and tens of thousands of volumes, most of them of other drivers.
 func keepNeeded(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.PersistentVolume:
@@ -22,7 +22,8 @@ func keepNeeded(object any) (any, error) {
 		return keepNode(o), nil
 	case *storagev1.CSIStorageCapacity:
 		return &storagev1.CSIStorageCapacity{
-			ObjectMeta: keepMeta(&o.ObjectMeta), StorageClassName: o.StorageClassName, Capacity: o.Capacity, NodeTopology: o.NodeTopology,
+			ObjectMeta: keepMeta(&o.ObjectMeta), StorageClassName: o.StorageClassName, Capacity: o.Capacity,
+			NodeTopology: o.NodeTopology,
 		}, nil
 	}
 	return object, nil

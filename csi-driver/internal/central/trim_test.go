@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a cluster has of other drivers, and all that a node says of itself, costs little more than its name. That what is kept of our own
-// volumes suffices show the other tests: their view keeps no more.
+// What a cluster has of other drivers, and all that a node says of itself, costs little more than its name. That what
+// is kept of our own volumes suffices show the other tests: their view keeps no more.
 func TestKeepNeededOfOthers(t *testing.T) {
 	foreign := persistentVolume("pv", "node")
 	foreign.Spec.CSI.Driver = "other"

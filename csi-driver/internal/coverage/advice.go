@@ -26,7 +26,8 @@ type Watched struct {
 	PID       int    `json:"pid"`
 	Command   string `json:"command"`
 	Container string `json:"container,omitempty"`
-	// State is StateLoaded, or why the library can't be loaded into its program; empty: nothing is against it. Cause says it in a sentence.
+	// State is StateLoaded, or why the library can't be loaded into its program; empty: nothing is against it. Cause says
+	// it in a sentence.
 	State string `json:"state,omitempty"`
 	Cause string `json:"cause,omitempty"`
 	// Reads and Writes are all its calls of that kind, also on sockets and pipes, and their bytes.
@@ -34,8 +35,8 @@ type Watched struct {
 	Writes       int64 `json:"writes"`
 	ReadBytes    int64 `json:"readBytes"`
 	WrittenBytes int64 `json:"writtenBytes"`
-	// FileRead and FileWritten are bytes by which the offsets and sizes of files in volumes have moved: what was read and written at places of
-	// their own (pread, pwrite) within a file is not among them.
+	// FileRead and FileWritten are bytes by which the offsets and sizes of files in volumes have moved: what was read and
+	// written at places of their own (pread, pwrite) within a file is not among them.
 	FileRead    int64 `json:"fileRead"`
 	FileWritten int64 `json:"fileWritten"`
 	// Looks is how often its threads were looked at, Waited in which calls they waited then.
@@ -59,7 +60,8 @@ type WatchedFile struct {
 	Mapped bool `json:"mapped,omitempty"`
 }
 
-// Costs is what `splitfs advise --measure --json` prints: nanoseconds of CPU time by kind of call, for the kernel and each mode.
+// Costs is what `splitfs advise --measure --json` prints: nanoseconds of CPU time by kind of call, for the kernel and
+// each mode.
 type Costs struct {
 	Directory string                      `json:"directory"`
 	Emulated  bool                        `json:"emulated"`

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package coverage is what a node service says of its volumes and of the processes of pods that use them: who is served, in which mode,
-// with which counters, and who is not and why. It holds the JSON that the node service serves and the kubectl plugin reads.
+// Package coverage is what a node service says of its volumes and of the processes of pods that use them: who is
+// served, in which mode, with which counters, and who is not and why. It holds the JSON that the node service serves
+// and the kubectl plugin reads.
 package coverage
 
 import "time"
 
 const (
-	// Path is where it is served, Port on which port of the node service's pod. The service listens on the pod's loopback address only: who
-	// wants to read it needs the right to forward a port of that pod.
+	// Path is where it is served, Port on which port of the node service's pod. The service listens on the pod's loopback
+	// address only: who wants to read it needs the right to forward a port of that pod.
 	Path = "/v1/coverage"
 	Port = 9815
 )
@@ -141,7 +142,8 @@ func (c Counters) Calls() int64 { return c.Served() + c["passthrough_ops"] }
 // Written are the bytes that were written by calls that the library served.
 func (c Counters) Written() int64 { return c["append_bytes"] + c["overwrite_bytes"] }
 
-// Since returns what was counted after before. A counter that went back, because it was read while it changed, has not moved.
+// Since returns what was counted after before. A counter that went back, because it was read while it changed, has not
+// moved.
 func (c Counters) Since(before Counters) Counters {
 	difference := Counters{}
 	for name, now := range c {

@@ -19,7 +19,10 @@ import (
 )
 
 // DefaultSockets are where runtimes listen; the first that is there is asked.
-var DefaultSockets = []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock", "/run/cri-dockerd.sock"}
+var DefaultSockets = []string{
+	"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock",
+	"/run/cri-dockerd.sock",
+}
 
 // timeout bounds each question.
 const timeout = 5 * time.Second
@@ -75,7 +78,9 @@ func (c *Client) ImageEnv(ctx context.Context, containerID string) ([]string, er
 	if err != nil {
 		return nil, err
 	}
-	container, err := runtimeapi.NewRuntimeServiceClient(conn).ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: containerID})
+	container, err := runtimeapi.NewRuntimeServiceClient(conn).ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{
+		ContainerId: containerID,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("ask the container runtime for container %s: %w", containerID, err)
 	}
@@ -83,7 +88,9 @@ func (c *Client) ImageEnv(ctx context.Context, containerID string) ([]string, er
 	if image == "" { // runtimes before it was added
 		image = container.GetStatus().GetImageRef()
 	}
-	answer, err := runtimeapi.NewImageServiceClient(conn).ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: image}, Verbose: true})
+	answer, err := runtimeapi.NewImageServiceClient(conn).ImageStatus(ctx, &runtimeapi.ImageStatusRequest{
+		Image: &runtimeapi.ImageSpec{Image: image}, Verbose: true,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("ask the container runtime for image %s: %w", image, err)
 	}
@@ -99,7 +106,8 @@ func (c *Client) ImageEnv(ctx context.Context, containerID string) ([]string, er
 		} `json:"imageSpec"`
 	}
 	if err := json.Unmarshal([]byte(answer.GetInfo()["info"]), &info); err != nil || info.ImageSpec == nil {
-		return nil, fmt.Errorf("ask the container runtime for image %s: its answer does not show the image's configuration", image)
+		return nil, fmt.Errorf("ask the container runtime for image %s: its answer does not show the image's configuration",
+			image)
 	}
 	return info.ImageSpec.Config.Env, nil
 }

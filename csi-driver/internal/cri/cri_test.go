@@ -23,7 +23,8 @@ type fakeRuntime struct {
 	images map[string]string
 }
 
-func (f *fakeRuntime) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (f *fakeRuntime) ContainerStatus(_ context.Context,
+	req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	image, ok := strings.CutPrefix(req.GetContainerId(), "container-of-")
 	if !ok {
 		return nil, errors.New("not found")
@@ -31,15 +32,20 @@ func (f *fakeRuntime) ContainerStatus(_ context.Context, req *runtimeapi.Contain
 	if image == "old" {
 		return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{ImageRef: image}}, nil
 	}
-	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{ImageId: image, ImageRef: "something else"}}, nil
+	return &runtimeapi.ContainerStatusResponse{
+		Status: &runtimeapi.ContainerStatus{ImageId: image, ImageRef: "something else"},
+	}, nil
 }
 
-func (f *fakeRuntime) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+func (f *fakeRuntime) ImageStatus(_ context.Context,
+	req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
 	info, ok := f.images[req.GetImage().GetImage()]
 	if !ok || !req.GetVerbose() {
 		return &runtimeapi.ImageStatusResponse{}, nil
 	}
-	return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: req.GetImage().GetImage()}, Info: map[string]string{"info": info}}, nil
+	return &runtimeapi.ImageStatusResponse{
+		Image: &runtimeapi.Image{Id: req.GetImage().GetImage()}, Info: map[string]string{"info": info},
+	}, nil
 }
 
 // TestImageEnv: what an image sets is found; everything that does not show it is an error, not an empty environment.
@@ -51,7 +57,8 @@ func TestImageEnv(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(root) }) //nolint:errcheck // a directory of temporary files
 	client := New(root, []string{"/run/none.sock", "/run/fake.sock"})
 	t.Cleanup(func() { client.Close() }) //nolint:errcheck // the test is over
-	if _, err := client.ImageEnv(t.Context(), "container-of-app"); err == nil || !strings.Contains(err.Error(), "/run/none.sock, /run/fake.sock") {
+	if _, err := client.ImageEnv(t.Context(), "container-of-app"); err == nil ||
+		!strings.Contains(err.Error(), "/run/none.sock, /run/fake.sock") {
 		t.Errorf("without a runtime: %v", err)
 	}
 	if err := os.Mkdir(filepath.Join(root, "run"), 0o755); err != nil {
@@ -63,7 +70,8 @@ func TestImageEnv(t *testing.T) {
 	}
 	const env = `"config":{"Env":["PATH=/bin","LD_PRELOAD=/a.so"],"Cmd":["sh"]}`
 	f := &fakeRuntime{images: map[string]string{
-		"app": `{"chainID":"sha256:1","imageSpec":{"architecture":"amd64",` + env + `}}`, "old": `{"imageSpec":{` + env + `}}`,
+		"app":  `{"chainID":"sha256:1","imageSpec":{"architecture":"amd64",` + env + `}}`,
+		"old":  `{"imageSpec":{` + env + `}}`,
 		"bare": `{"imageSpec":{"config":{}}}`, "mute": ``, "other": `{"config":{"Env":[]}}`,
 	}}
 	server := grpc.NewServer()
@@ -78,7 +86,10 @@ func TestImageEnv(t *testing.T) {
 			t.Errorf("image %s: %q, %v", image, got, err)
 		}
 	}
-	for container, says := range map[string]string{"container-of-mute": "does not show", "container-of-other": "does not show", "container-of-gone": "does not have it", "x": "not found"} {
+	for container, says := range map[string]string{
+		"container-of-mute": "does not show", "container-of-other": "does not show", "container-of-gone": "does not have it",
+		"x": "not found",
+	} {
 		if got, err := client.ImageEnv(t.Context(), container); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %q, %v", container, got, err)
 		}

@@ -13,9 +13,9 @@ import (
 
 const sectorSize = 512
 
-// BadBytes returns how many bytes of a block device, given by its numbers, the kernel knows to be unreadable. For a logical volume or a
-// partition it is what the memory below it has lost, in the volume or beside it: the kernel does not say where it falls. sysfs is the
-// directory where that is mounted.
+// BadBytes returns how many bytes of a block device, given by its numbers, the kernel knows to be unreadable. For a
+// logical volume or a partition it is what the memory below it has lost, in the volume or beside it: the kernel does
+// not say where it falls. sysfs is the directory where that is mounted.
 func BadBytes(sysfs string, major, minor uint32) (int64, error) {
 	// The link leads into the tree of devices, where a partition is below its disk.
 	dir, err := filepath.EvalSymlinks(filepath.Join(sysfs, "dev", "block", fmt.Sprintf("%d:%d", major, minor)))

@@ -34,7 +34,9 @@ func TestBadBytes(t *testing.T) {
 	link("devices/dm-0/slaves/pmem0p1", "devices/pmem0/pmem0p1")
 	link("devices/dm-0/slaves/pmem1", "devices/pmem1")
 	write("devices/strange/badblocks", "many\n")
-	for number, target := range map[string]string{"259:0": "pmem0", "259:1": "pmem0/pmem0p1", "259:2": "pmem1", "253:0": "dm-0", "1:1": "strange"} {
+	for number, target := range map[string]string{
+		"259:0": "pmem0", "259:1": "pmem0/pmem0p1", "259:2": "pmem1", "253:0": "dm-0", "1:1": "strange",
+	} {
 		link("dev/block/"+number, "devices/"+target)
 	}
 	for _, c := range []struct {

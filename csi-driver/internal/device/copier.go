@@ -10,16 +10,16 @@ import (
 // ErrNotShared: devices of this kind cannot share what they hold.
 var ErrNotShared = errors.New("storage cannot be shared")
 
-// Copier is what a Manager can implement that has a better way to copy a device, for snapshots and clones, than byte by byte from one
-// device node to another.
+// Copier is what a Manager can implement that has a better way to copy a device, for snapshots and clones, than byte by
+// byte from one device node to another.
 type Copier interface {
 	// File is where a device's bytes are, while it is attached and while it is not.
 	File(id string) string
-	// Reserve makes a device of at least size bytes for Share, in place of one that is there already, of an earlier call that was
-	// interrupted. volume.ErrExhausted when there is no room.
+	// Reserve makes a device of at least size bytes for Share, in place of one that is there already, of an earlier call
+	// that was interrupted. volume.ErrExhausted when there is no room.
 	Reserve(ctx context.Context, from, to string, size int64) error
-	// Share makes that device begin with what another one holds now, without copying. The caller sees to it that nobody writes to that one
-	// meanwhile, which is short however large it is. ErrNotShared where storage cannot be shared.
+	// Share makes that device begin with what another one holds now, without copying. The caller sees to it that nobody
+	// writes to that one meanwhile, which is short however large it is. ErrNotShared where storage cannot be shared.
 	Share(ctx context.Context, from, to string) error
 	// Unshare gives the copy storage of its own from a byte on, and says after each step how far it has come.
 	Unshare(ctx context.Context, to string, start int64, done func(at int64) error) error

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package device says what the driver needs of whatever provides block devices on a node. The emulated manager (backing files on
-// loop devices) is one implementation; LVM and fsdax namespaces fit behind the same methods.
+// Package device says what the driver needs of whatever provides block devices on a node. The emulated manager (backing
+// files on loop devices) is one implementation; LVM and fsdax namespaces fit behind the same methods.
 package device
 
 import (
@@ -14,8 +14,9 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// Manager makes and keeps the block devices of one kind on this node. All methods are idempotent, because each of them may have
-// been interrupted by a crash and is then called again. Calls for one ID never run at the same time; calls for different IDs do.
+// Manager makes and keeps the block devices of one kind on this node. All methods are idempotent, because each of them
+// may have been interrupted by a crash and is then called again. Calls for one ID never run at the same time; calls for
+// different IDs do.
 type Manager interface {
 	// Name is the value of the StorageClass parameter "device".
 	Name() string
@@ -33,14 +34,15 @@ type Manager interface {
 	Attach(ctx context.Context, id string) (string, error)
 	// Detach undoes Attach.
 	Detach(ctx context.Context, id string) error
-	// Delete detaches the device and gives its space back. That there is none is no error, that it cannot be known is one: who is told
-	// that a volume is deleted never asks again.
+	// Delete detaches the device and gives its space back. That there is none is no error, that it cannot be known is one:
+	// who is told that a volume is deleted never asks again.
 	Delete(ctx context.Context, id string) error
 }
 
 // Durable is what a Manager implements whose devices may be made of memory that is not durable.
 type Durable interface {
-	// OnlyDurable returns the manager as it is for volumes that need durable memory: others are not made, and nothing else is available.
+	// OnlyDurable returns the manager as it is for volumes that need durable memory: others are not made, and nothing else
+	// is available.
 	OnlyDurable() Manager
 }
 
@@ -88,12 +90,14 @@ func (m Managers) GetFor(name string, durability volume.Durability) (Manager, er
 	}
 	durable, ok := manager.(Durable)
 	if !ok {
-		return nil, fmt.Errorf("%w: the claim's class asks for durable memory, and %q devices are none", volume.ErrInvalid, name)
+		return nil, fmt.Errorf("%w: the claim's class asks for durable memory, and %q devices are none", volume.ErrInvalid,
+			name)
 	}
 	return durable.OnlyDurable(), nil
 }
 
 func (m Managers) noSuch(name string) error {
 	names := slices.Sorted(maps.Keys(m))
-	return fmt.Errorf("%w: this node offers no %q devices; it offers: %s", volume.ErrInvalid, name, strings.Join(names, ", "))
+	return fmt.Errorf("%w: this node offers no %q devices; it offers: %s", volume.ErrInvalid, name,
+		strings.Join(names, ", "))
 }

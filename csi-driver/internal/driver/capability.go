@@ -31,7 +31,8 @@ func parseCapability(c *csi.VolumeCapability) (capability, error) {
 		out.fsType, out.flags = m.GetFsType(), m.GetMountFlags()
 		if m.GetVolumeMountGroup() != "" {
 			// Not offered (VOLUME_MOUNT_GROUP), so no kubelet asks: it changes ownership itself (fsGroupPolicy: File).
-			return out, fmt.Errorf("%w: the driver does not mount for a group; kubelet applies fsGroup itself", volume.ErrInvalid)
+			return out, fmt.Errorf("%w: the driver does not mount for a group; kubelet applies fsGroup itself",
+				volume.ErrInvalid)
 		}
 	} else if !out.block {
 		return out, fmt.Errorf("%w: the volume capability has no access type", volume.ErrInvalid)
@@ -51,14 +52,15 @@ func parseCapability(c *csi.VolumeCapability) (capability, error) {
 	case csi.VolumeCapability_AccessMode_UNKNOWN:
 		return out, fmt.Errorf("%w: the volume capability has no access mode", volume.ErrInvalid)
 	default:
-		return out, fmt.Errorf("%w: access mode %s (ReadWriteMany) is not offered: a volume lives on one node; use ReadWriteOnce, which several pods of that node may share, ReadWriteOncePod, or ReadOnlyMany",
+		return out, fmt.Errorf("%w: access mode %s (ReadWriteMany) is not offered: a volume lives on one node; use "+
+			"ReadWriteOnce, which several pods of that node may share, ReadWriteOncePod, or ReadOnlyMany",
 			volume.ErrInvalid, mode)
 	}
 	return out, nil
 }
 
-// parseCapabilities returns what all capabilities agree on: access type, file system type ("" when none names one) and whether
-// only readers are meant; and the mount options of all of them.
+// parseCapabilities returns what all capabilities agree on: access type, file system type ("" when none names one) and
+// whether only readers are meant; and the mount options of all of them.
 func parseCapabilities(list []*csi.VolumeCapability) (capability, error) {
 	var all capability
 	if len(list) == 0 {
@@ -70,11 +72,13 @@ func parseCapabilities(list []*csi.VolumeCapability) (capability, error) {
 			return all, err
 		}
 		if i > 0 && parsed.block != all.block {
-			return all, fmt.Errorf("%w: the capabilities ask for a raw block volume and for a file system; a volume is one of them", volume.ErrInvalid)
+			return all, fmt.Errorf(
+				"%w: the capabilities ask for a raw block volume and for a file system; a volume is one of them", volume.ErrInvalid)
 		}
 		all.block = parsed.block
 		if all.fsType != "" && parsed.fsType != "" && parsed.fsType != all.fsType {
-			return all, fmt.Errorf("%w: the capabilities name two file system types, %s and %s", volume.ErrInvalid, all.fsType, parsed.fsType)
+			return all, fmt.Errorf("%w: the capabilities name two file system types, %s and %s", volume.ErrInvalid, all.fsType,
+				parsed.fsType)
 		}
 		if parsed.fsType != "" {
 			all.fsType = parsed.fsType
@@ -85,8 +89,8 @@ func parseCapabilities(list []*csi.VolumeCapability) (capability, error) {
 	return all, nil
 }
 
-// chooseFSType merges what the capabilities and the StorageClass say; XFS when neither says anything. A raw block volume has none,
-// whatever the class says: one class serves both kinds of claims.
+// chooseFSType merges what the capabilities and the StorageClass say; XFS when neither says anything. A raw block
+// volume has none, whatever the class says: one class serves both kinds of claims.
 func chooseFSType(c capability, parameter string) (string, error) {
 	switch {
 	case c.block:
@@ -96,7 +100,8 @@ func chooseFSType(c capability, parameter string) (string, error) {
 	case c.fsType == "":
 		return parameter, nil
 	case parameter != "" && parameter != c.fsType:
-		return "", fmt.Errorf("%w: the StorageClass names the file system type %s, the volume capability %s", volume.ErrInvalid, parameter, c.fsType)
+		return "", fmt.Errorf("%w: the StorageClass names the file system type %s, the volume capability %s",
+			volume.ErrInvalid, parameter, c.fsType)
 	}
 	return c.fsType, nil
 }

@@ -29,7 +29,8 @@ func NewController(n *node.Node, locks *volume.Locks, jobs *Jobs) *Controller {
 }
 
 // ControllerGetCapabilities implements csi.ControllerServer.
-func (*Controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+func (*Controller) ControllerGetCapabilities(context.Context,
+	*csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	return ControllerCapabilities(
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
 		csi.ControllerServiceCapability_RPC_GET_CAPACITY,
@@ -55,7 +56,8 @@ func ControllerCapabilities(list ...csi.ControllerServiceCapability_RPC_Type) *c
 }
 
 // CreateVolume implements csi.ControllerServer.
-func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+func (c *Controller) CreateVolume(ctx context.Context,
+	req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	create, err := c.createRequest(req)
 	if err != nil {
 		return nil, StatusOf(err)
@@ -122,7 +124,9 @@ func (c *Controller) createRequest(req *csi.CreateVolumeRequest) (node.CreateReq
 	}
 	if out.Params.Library {
 		if changes != (volume.Changes{}) {
-			return out, fmt.Errorf("%w: a volume of this StorageClass shows the library and has no mode; remove volumeAttributesClassName from the claim", volume.ErrInvalid)
+			return out, fmt.Errorf(
+				"%w: a volume of this StorageClass shows the library and has no mode; remove "+
+					"volumeAttributesClassName from the claim", volume.ErrInvalid)
 		}
 		return out, nil
 	}
@@ -148,7 +152,8 @@ func (c *Controller) checkTopology(req *csi.TopologyRequirement) error {
 			}
 		}
 	}
-	return fmt.Errorf("%w: this is node %s, and the volume is to be reachable from other nodes only", volume.ErrExhausted, c.node.Name())
+	return fmt.Errorf("%w: this is node %s, and the volume is to be reachable from other nodes only", volume.ErrExhausted,
+		c.node.Name())
 }
 
 // Topology of volumes on a node.
@@ -157,7 +162,8 @@ func Topology(nodeName string) *csi.Topology {
 }
 
 // DeleteVolume implements csi.ControllerServer.
-func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+func (c *Controller) DeleteVolume(ctx context.Context,
+	req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	id := req.GetVolumeId()
 	if id == "" {
 		return nil, StatusOf(missing("volume ID"))
@@ -175,7 +181,8 @@ func (c *Controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 }
 
 // ValidateVolumeCapabilities implements csi.ControllerServer.
-func (c *Controller) ValidateVolumeCapabilities(_ context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+func (c *Controller) ValidateVolumeCapabilities(_ context.Context,
+	req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, StatusOf(missing("volume ID"))
 	}
@@ -205,7 +212,8 @@ func (c *Controller) ValidateVolumeCapabilities(_ context.Context, req *csi.Vali
 		return refuse(err)
 	}
 	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
-		VolumeContext: req.GetVolumeContext(), VolumeCapabilities: req.GetVolumeCapabilities(), Parameters: req.GetParameters(),
+		VolumeContext: req.GetVolumeContext(), VolumeCapabilities: req.GetVolumeCapabilities(),
+		Parameters: req.GetParameters(),
 	}}, nil
 }
 
@@ -251,7 +259,8 @@ func (c *Controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 }
 
 // ControllerExpandVolume implements csi.ControllerServer. The work is the node's, while the volume is in use.
-func (c *Controller) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+func (c *Controller) ControllerExpandVolume(ctx context.Context,
+	req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	id := req.GetVolumeId()
 	if id == "" {
 		return nil, StatusOf(missing("volume ID"))
@@ -264,7 +273,8 @@ func (c *Controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 		return nil, StatusOf(err)
 	}
 	defer release()
-	size, err := c.node.CheckExpand(ctx, id, req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes())
+	size, err := c.node.CheckExpand(ctx, id, req.GetCapacityRange().GetRequiredBytes(),
+		req.GetCapacityRange().GetLimitBytes())
 	if err != nil {
 		return nil, StatusOf(err)
 	}

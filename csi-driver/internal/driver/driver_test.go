@@ -30,7 +30,8 @@ func TestStatusOf(t *testing.T) {
 		{fmt.Errorf("a: %w", volume.ErrOutOfRange), codes.OutOfRange},
 		{fmt.Errorf("a: %w", volume.ErrPrecondition), codes.FailedPrecondition},
 		{fmt.Errorf("a: %w: %w", volume.ErrUnavailable, context.DeadlineExceeded), codes.DeadlineExceeded},
-		{errors.Join(fmt.Errorf("a: %w", volume.ErrExhausted), errors.New("and the cleanup failed")), codes.ResourceExhausted},
+		{errors.Join(fmt.Errorf("a: %w", volume.ErrExhausted), errors.New("and the cleanup failed")),
+			codes.ResourceExhausted},
 		{errors.New("disk on fire"), codes.Internal},
 		{status.Error(codes.Unimplemented, "no"), codes.Unimplemented},
 	} {
@@ -56,8 +57,13 @@ func TestParseCapability(t *testing.T) {
 	}{
 		{"none", nil, false},
 		{"no access type", &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer}}, false},
-		{"no access mode", &csi.VolumeCapability{AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}}}, false},
-		{"block", &csi.VolumeCapability{AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}, AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer}}, true},
+		{"no access mode",
+			&csi.VolumeCapability{AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}}}, false},
+		{"block",
+			&csi.VolumeCapability{
+				AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+				AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer},
+			}, true},
 		{"writer", mount("", writer), true},
 		{"xfs", mount("xfs", writer), true},
 		{"btrfs", mount("btrfs", writer), false},
@@ -80,25 +86,32 @@ func TestParseCapability(t *testing.T) {
 			t.Errorf("a reader, %s: %+v, %v", mode, got, err)
 		}
 	}
-	if _, err := parseCapability(mount("", csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)); err == nil || !strings.Contains(err.Error(), "ReadWriteMany) is not offered") {
+	if _, err := parseCapability(mount("", csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)); err == nil ||
+		!strings.Contains(err.Error(), "ReadWriteMany) is not offered") {
 		t.Errorf("ReadWriteMany: %v", err)
 	}
 	block := &csi.VolumeCapability{
-		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}, AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer},
+		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer},
 	}
-	if _, err := parseCapabilities([]*csi.VolumeCapability{mount("xfs", writer), block}); !errors.Is(err, volume.ErrInvalid) {
+	if _, err := parseCapabilities([]*csi.VolumeCapability{mount("xfs", writer), block}); !errors.Is(
+		err, volume.ErrInvalid) {
 		t.Errorf("a file system and a device at once: %v", err)
 	}
-	if got, err := parseCapability(mount("", csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER)); err != nil || !got.exclusive {
+	if got, err := parseCapability(mount("", csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER)); err != nil ||
+		!got.exclusive {
 		t.Errorf("a single writer: %+v, %v", got, err)
 	}
-	if _, err := parseCapabilities([]*csi.VolumeCapability{mount("xfs", writer), mount("ext4", writer)}); !errors.Is(err, volume.ErrInvalid) {
+	if _, err := parseCapabilities([]*csi.VolumeCapability{mount("xfs", writer), mount("ext4", writer)}); !errors.Is(
+		err, volume.ErrInvalid) {
 		t.Errorf("two file system types: %v", err)
 	}
 }
 
 func TestCheckPath(t *testing.T) {
-	for path, ok := range map[string]bool{"": false, "/": false, "a/b": false, "/a/../b": false, "/a/": false, "/a/b": true} {
+	for path, ok := range map[string]bool{
+		"": false, "/": false, "a/b": false, "/a/../b": false, "/a/": false, "/a/b": true,
+	} {
 		if err := checkPath("target path", path); (err == nil) != ok {
 			t.Errorf("%q: %v", path, err)
 		}

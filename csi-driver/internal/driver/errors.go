@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package driver serves CSI. Each call is a shell: check the request, take the volume's lock, let package node do the work, and
-// turn its error into a gRPC status.
+// Package driver serves CSI. Each call is a shell: check the request, take the volume's lock, let package node do the
+// work, and turn its error into a gRPC status.
 package driver
 
 import (
@@ -15,7 +15,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// Order matters: the first match decides, and an error can wrap several (a cleanup that failed after something else did).
+// Order matters: the first match decides, and an error can wrap several (a cleanup that failed after something else
+// did).
 var codeOf = []struct {
 	err  error
 	code codes.Code

@@ -17,8 +17,9 @@ import (
 // patience is how long a call waits for work that goes on without it. Small volumes are done before it ends.
 const patience = 20 * time.Second
 
-// Jobs are the works of calls, each of which may take longer than a call does: copies, and zeros over a device. The work goes on when a
-// call's time is over, and a call that is repeated finds it. What survives the process is in the volumes' records.
+// Jobs are the works of calls, each of which may take longer than a call does: copies, and zeros over a device. The
+// work goes on when a call's time is over, and a call that is repeated finds it. What survives the process is in the
+// volumes' records.
 type Jobs struct {
 	ctx      context.Context
 	patience time.Duration
@@ -41,9 +42,11 @@ func NewJobs(ctx context.Context) *Jobs {
 	return &Jobs{ctx: ctx, patience: patience, running: map[string]*work{}, failed: map[string]error{}}
 }
 
-// do runs a work, or joins the one that an earlier call for the same ID began, and waits for a while. lock is taken before a new one
-// begins, and released when it ends; a call that cannot have it returns its error. ended says whether err is the outcome.
-func (j *Jobs) do(ctx context.Context, id string, lock func() (release func(), err error), do func(ctx context.Context) error) (ended bool, err error) {
+// do runs a work, or joins the one that an earlier call for the same ID began, and waits for a while. lock is taken
+// before a new one begins, and released when it ends; a call that cannot have it returns its error. ended says whether
+// err is the outcome.
+func (j *Jobs) do(ctx context.Context, id string, lock func() (release func(), err error),
+	do func(ctx context.Context) error) (ended bool, err error) {
 	w, err := j.join(ctx, id, lock, do)
 	if err != nil {
 		return true, err
@@ -60,7 +63,8 @@ func (j *Jobs) do(ctx context.Context, id string, lock func() (release func(), e
 	return false, nil
 }
 
-func (j *Jobs) join(ctx context.Context, id string, lock func() (release func(), err error), do func(ctx context.Context) error) (*work, error) {
+func (j *Jobs) join(ctx context.Context, id string, lock func() (release func(), err error),
+	do func(ctx context.Context) error) (*work, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if w, ok := j.running[id]; ok {

@@ -11,8 +11,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestJobs: work goes on when the call that began it has ended; calls that are repeated find it, its end and its failure, and nothing else
-// happens to the volume meanwhile.
+// TestJobs: work goes on when the call that began it has ended; calls that are repeated find it, its end and its
+// failure, and nothing else happens to the volume meanwhile.
 func TestJobs(t *testing.T) {
 	locks := &volume.Locks{}
 	j := NewJobs(t.Context())

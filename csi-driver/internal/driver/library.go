@@ -13,16 +13,18 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// A pod gets the library by an inline volume, or, where the cluster forbids those, by a generic ephemeral volume of a StorageClass
-// with splitfs.io/kind: library. The PersistentVolume of the second is a promise to show the node's library and nothing else: no
-// device, no state, no capacity. So every call for it answers from the request alone, also after the node service was restarted.
+// A pod gets the library by an inline volume, or, where the cluster forbids those, by a generic ephemeral volume of a
+// StorageClass with splitfs.io/kind: library. The PersistentVolume of the second is a promise to show the node's
+// library and nothing else: no device, no state, no capacity. So every call for it answers from the request alone, also
+// after the node service was restarted.
 
-// libraryRoom is the capacity that such a class is said to have, so that the scheduler, which compares it with the claim's size,
-// never holds a pod back.
+// libraryRoom is the capacity that such a class is said to have, so that the scheduler, which compares it with the
+// claim's size, never holds a pod back.
 const libraryRoom = volume.GiB
 
 // createLibrary answers for a claim of such a class.
-func (c *Controller) createLibrary(ctx context.Context, req *csi.CreateVolumeRequest, params volume.Params) (*csi.CreateVolumeResponse, error) {
+func (c *Controller) createLibrary(ctx context.Context, req *csi.CreateVolumeRequest,
+	params volume.Params) (*csi.CreateVolumeResponse, error) {
 	capability, err := parseCapabilities(req.GetVolumeCapabilities())
 	if err != nil {
 		return nil, err
@@ -32,9 +34,12 @@ func (c *Controller) createLibrary(ctx context.Context, req *csi.CreateVolumeReq
 	}
 	switch {
 	case len(capability.flags) > 0:
-		return nil, fmt.Errorf("%w: a volume of this StorageClass shows the library and takes no mount options; remove mountOptions from the class", volume.ErrInvalid)
+		return nil, fmt.Errorf("%w: a volume of this StorageClass shows the library and takes no mount options; remove "+
+			"mountOptions from the class", volume.ErrInvalid)
 	case req.GetVolumeContentSource() != nil:
-		return nil, fmt.Errorf("%w: a volume of this StorageClass shows the library and cannot be a copy; remove dataSource from the claim", volume.ErrInvalid)
+		return nil, fmt.Errorf(
+			"%w: a volume of this StorageClass shows the library and cannot be a copy; remove dataSource from the claim",
+			volume.ErrInvalid)
 	}
 	if err := c.checkTopology(req.GetAccessibilityRequirements()); err != nil {
 		return nil, err
@@ -50,7 +55,8 @@ func (c *Controller) createLibrary(ctx context.Context, req *csi.CreateVolumeReq
 // checkLibraryCapability refuses everything but reading files.
 func checkLibraryCapability(c capability) error {
 	if c.block || !c.readOnly {
-		return fmt.Errorf("%w: a volume of this StorageClass shows the library and can only be read; set accessModes: [ReadOnlyMany] and volumeMode: Filesystem in the claim, and use another class to store data",
+		return fmt.Errorf("%w: a volume of this StorageClass shows the library and can only be read; set accessModes: "+
+			"[ReadOnlyMany] and volumeMode: Filesystem in the claim, and use another class to store data",
 			volume.ErrInvalid)
 	}
 	return nil
@@ -58,12 +64,15 @@ func checkLibraryCapability(c capability) error {
 
 func libraryCapacity() *csi.GetCapacityResponse {
 	return &csi.GetCapacityResponse{
-		AvailableCapacity: libraryRoom, MaximumVolumeSize: wrapperspb.Int64(libraryRoom), MinimumVolumeSize: wrapperspb.Int64(1),
+		AvailableCapacity: libraryRoom, MaximumVolumeSize: wrapperspb.Int64(libraryRoom),
+		MinimumVolumeSize: wrapperspb.Int64(1),
 	}
 }
 
-// publishLibrary shows the library at a target. An inline volume is read-only by its own flag, a claim by its access mode.
-func (s *Node) publishLibrary(ctx context.Context, req *csi.NodePublishVolumeRequest, c capability, attributes volume.Attributes) error {
+// publishLibrary shows the library at a target. An inline volume is read-only by its own flag, a claim by its access
+// mode.
+func (s *Node) publishLibrary(ctx context.Context, req *csi.NodePublishVolumeRequest, c capability,
+	attributes volume.Attributes) error {
 	if !attributes.Ephemeral {
 		if err := checkLibraryCapability(c); err != nil {
 			return err

@@ -11,7 +11,8 @@ import (
 )
 
 // ControllerModifyVolume implements csi.ControllerServer.
-func (c *Controller) ControllerModifyVolume(ctx context.Context, req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
+func (c *Controller) ControllerModifyVolume(ctx context.Context,
+	req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
 	id := req.GetVolumeId()
 	if id == "" {
 		return nil, StatusOf(missing("volume ID"))

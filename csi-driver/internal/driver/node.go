@@ -27,7 +27,8 @@ func NewNode(n *node.Node, locks *volume.Locks, jobs *Jobs) *Node {
 }
 
 // NodeGetCapabilities implements csi.NodeServer.
-func (*Node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+func (*Node) NodeGetCapabilities(context.Context,
+	*csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	resp := &csi.NodeGetCapabilitiesResponse{}
 	for _, t := range []csi.NodeServiceCapability_RPC_Type{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
@@ -52,7 +53,8 @@ func (s *Node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeG
 }
 
 // NodeStageVolume implements csi.NodeServer.
-func (s *Node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+func (s *Node) NodeStageVolume(ctx context.Context,
+	req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	id, path := req.GetVolumeId(), req.GetStagingTargetPath()
 	if err := checkIDAndPath(id, "staging target path", path); err != nil {
 		return nil, StatusOf(err)
@@ -97,7 +99,8 @@ func (s *Node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 }
 
 // NodeUnstageVolume implements csi.NodeServer.
-func (s *Node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+func (s *Node) NodeUnstageVolume(ctx context.Context,
+	req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	id, path := req.GetVolumeId(), req.GetStagingTargetPath()
 	if err := checkIDAndPath(id, "staging target path", path); err != nil {
 		return nil, StatusOf(err)
@@ -115,7 +118,8 @@ func (s *Node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolume
 }
 
 // NodePublishVolume implements csi.NodeServer.
-func (s *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+func (s *Node) NodePublishVolume(ctx context.Context,
+	req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	id, target := req.GetVolumeId(), req.GetTargetPath()
 	if err := checkIDAndPath(id, "target path", target); err != nil {
 		return nil, StatusOf(err)
@@ -148,7 +152,8 @@ func (s *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 }
 
 // NodeUnpublishVolume implements csi.NodeServer.
-func (s *Node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+func (s *Node) NodeUnpublishVolume(ctx context.Context,
+	req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	id, target := req.GetVolumeId(), req.GetTargetPath()
 	if err := checkIDAndPath(id, "target path", target); err != nil {
 		return nil, StatusOf(err)
@@ -165,7 +170,8 @@ func (s *Node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVo
 }
 
 // NodeGetVolumeStats implements csi.NodeServer. It takes no lock: it changes nothing, and kubelet asks often.
-func (s *Node) NodeGetVolumeStats(_ context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+func (s *Node) NodeGetVolumeStats(_ context.Context,
+	req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	// The path is only looked at: any that is not where the volume is mounted is "not found".
 	if req.GetVolumeId() == "" || req.GetVolumePath() == "" {
 		return nil, StatusOf(missing("volume ID or volume path"))
@@ -174,7 +180,9 @@ func (s *Node) NodeGetVolumeStats(_ context.Context, req *csi.NodeGetVolumeStats
 	if err != nil {
 		return nil, StatusOf(err)
 	}
-	usage := []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: stats.Total, Used: stats.Used, Available: stats.Available}}
+	usage := []*csi.VolumeUsage{
+		{Unit: csi.VolumeUsage_BYTES, Total: stats.Total, Used: stats.Used, Available: stats.Available},
+	}
 	if stats.InodesTotal > 0 { // a raw block volume has none
 		usage = append(usage, &csi.VolumeUsage{
 			Unit: csi.VolumeUsage_INODES, Total: stats.InodesTotal, Used: stats.InodesUsed, Available: stats.InodesAvailable,
@@ -190,7 +198,8 @@ var healthStatus = map[node.Severity]csi.VolumeHealthErrorType{
 }
 
 // NodeGetVolumeHealth implements csi.NodeServer.
-func (s *Node) NodeGetVolumeHealth(_ context.Context, req *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
+func (s *Node) NodeGetVolumeHealth(_ context.Context,
+	req *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, StatusOf(missing("volume ID"))
 	}
@@ -208,7 +217,8 @@ func (s *Node) NodeGetVolumeHealth(_ context.Context, req *csi.NodeGetVolumeHeal
 }
 
 // NodeGetStorageHealth implements csi.NodeServer.
-func (s *Node) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorageHealthRequest) (*csi.NodeGetStorageHealthResponse, error) {
+func (s *Node) NodeGetStorageHealth(ctx context.Context,
+	_ *csi.NodeGetStorageHealthRequest) (*csi.NodeGetStorageHealthResponse, error) {
 	resp := &csi.NodeGetStorageHealthResponse{}
 	if err := s.node.Check(ctx); err != nil {
 		resp.BackendHealth = append(resp.BackendHealth, &csi.NodeGetStorageHealthResponse_StorageBackendHealth{
@@ -219,7 +229,8 @@ func (s *Node) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorageHe
 }
 
 // NodeExpandVolume implements csi.NodeServer.
-func (s *Node) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+func (s *Node) NodeExpandVolume(ctx context.Context,
+	req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	id := req.GetVolumeId()
 	if id == "" || req.GetVolumePath() == "" {
 		return nil, StatusOf(missing("volume ID or volume path"))
@@ -234,7 +245,8 @@ func (s *Node) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRe
 		return nil, StatusOf(err)
 	}
 	defer release()
-	size, err := s.node.Expand(ctx, id, req.GetVolumePath(), req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes())
+	size, err := s.node.Expand(ctx, id, req.GetVolumePath(), req.GetCapacityRange().GetRequiredBytes(),
+		req.GetCapacityRange().GetLimitBytes())
 	if err != nil {
 		return nil, StatusOf(err)
 	}

@@ -18,10 +18,11 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// snapshotKeys are what csi-snapshotter adds to the parameters of a VolumeSnapshotClass (--extra-create-metadata). The class has none
-// of its own.
+// snapshotKeys are what csi-snapshotter adds to the parameters of a VolumeSnapshotClass (--extra-create-metadata). The
+// class has none of its own.
 var snapshotKeys = []string{
-	"csi.storage.k8s.io/volumesnapshot/name", "csi.storage.k8s.io/volumesnapshot/namespace", "csi.storage.k8s.io/volumesnapshotcontent/name",
+	"csi.storage.k8s.io/volumesnapshot/name", "csi.storage.k8s.io/volumesnapshot/namespace",
+	"csi.storage.k8s.io/volumesnapshotcontent/name",
 }
 
 // contentSource reads what a new volume is to be a copy of.
@@ -74,7 +75,8 @@ func sourceID(s *volume.Source) string {
 }
 
 // CreateSnapshot implements csi.ControllerServer.
-func (c *Controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
+func (c *Controller) CreateSnapshot(ctx context.Context,
+	req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
 	name, source := req.GetName(), req.GetSourceVolumeId()
 	if err := volume.CheckName("snapshot", name); err != nil {
 		return nil, StatusOf(err)
@@ -84,7 +86,8 @@ func (c *Controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 	}
 	for key := range req.GetParameters() {
 		if !slices.Contains(snapshotKeys, key) {
-			return nil, StatusOf(fmt.Errorf("%w: unknown VolumeSnapshotClass parameter %q; there are none", volume.ErrInvalid, key))
+			return nil, StatusOf(fmt.Errorf("%w: unknown VolumeSnapshotClass parameter %q; there are none", volume.ErrInvalid,
+				key))
 		}
 	}
 	id := volume.SnapshotID(name, c.node.Name())
@@ -101,8 +104,8 @@ func (c *Controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 	if ended && made != nil {
 		return &csi.CreateSnapshotResponse{Snapshot: snapshotOf(made)}, nil
 	}
-	// The work goes on, or another call began it. Until it is cut the snapshot is of no moment yet, and whoever stopped an application for
-	// it has to wait.
+	// The work goes on, or another call began it. Until it is cut the snapshot is of no moment yet, and whoever stopped an
+	// application for it has to wait.
 	rec := c.node.Working(id)
 	if rec == nil || rec.Phase != volume.PhaseReady && !rec.Cut {
 		return nil, StatusOf(stillAtWork(c.node, id))
@@ -121,7 +124,8 @@ func snapshotOf(rec *volume.Record) *csi.Snapshot {
 }
 
 // DeleteSnapshot implements csi.ControllerServer.
-func (c *Controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
+func (c *Controller) DeleteSnapshot(ctx context.Context,
+	req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
 	id := req.GetSnapshotId()
 	if id == "" {
 		return nil, StatusOf(missing("snapshot ID"))
@@ -155,7 +159,8 @@ func (c *Controller) GetSnapshot(_ context.Context, req *csi.GetSnapshotRequest)
 }
 
 // ListSnapshots implements csi.ControllerServer. A page begins after the ID that is its token.
-func (c *Controller) ListSnapshots(_ context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
+func (c *Controller) ListSnapshots(_ context.Context,
+	req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
 	if req.GetMaxEntries() < 0 {
 		return nil, StatusOf(fmt.Errorf("%w: at most %d entries are asked for", volume.ErrInvalid, req.GetMaxEntries()))
 	}
@@ -167,7 +172,9 @@ func (c *Controller) ListSnapshots(_ context.Context, req *csi.ListSnapshotsRequ
 	if err != nil {
 		return nil, StatusOf(err)
 	}
-	start, found := slices.BinarySearchFunc(all, token, func(r *volume.Record, id string) int { return strings.Compare(r.ID, id) })
+	start, found := slices.BinarySearchFunc(all, token, func(r *volume.Record, id string) int {
+		return strings.Compare(r.ID, id)
+	})
 	if found {
 		start++
 	}

@@ -19,11 +19,13 @@ var _ device.Copier = (*Manager)(nil)
 // File implements device.Copier.
 func (m *Manager) File(id string) string { return m.path(id) }
 
-// unshareStep is how much of a file gets blocks of its own at once: so long it takes at most until an interrupted call ends.
+// unshareStep is how much of a file gets blocks of its own at once: so long it takes at most until an interrupted call
+// ends.
 const unshareStep = 64 * volume.MiB
 
-// Reserve implements device.Copier. The space is taken before anything is shared: two copies at a time must not both believe in the same
-// room. What the original's pages hold that its file does not have yet is written now, while its users go on.
+// Reserve implements device.Copier. The space is taken before anything is shared: two copies at a time must not both
+// believe in the same room. What the original's pages hold that its file does not have yet is written now, while its
+// users go on.
 func (m *Manager) Reserve(_ context.Context, from, to string, size int64) error {
 	return m.withBoth(from, to, os.O_CREATE|os.O_TRUNC, func(source, target *os.File) error {
 		info, err := source.Stat()
@@ -46,7 +48,8 @@ func (m *Manager) Share(_ context.Context, from, to string) error {
 		}
 		err = unix.IoctlFileClone(int(target.Fd()), int(source.Fd()))
 		switch {
-		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOTTY), errors.Is(err, unix.EXDEV):
+		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOTTY),
+			errors.Is(err, unix.EXDEV):
 			return fmt.Errorf("clone %s: %w: %w", source.Name(), device.ErrNotShared, err)
 		case err != nil:
 			return fmt.Errorf("clone %s: %w", source.Name(), err)
@@ -70,8 +73,8 @@ func (m *Manager) withBoth(from, to string, flags int, do func(source, target *o
 	return errors.Join(do(source, target), target.Close())
 }
 
-// Unshare implements device.Copier. A block that is shared becomes two when it is written to, and the second one has to be there then, as
-// all space of a volume has.
+// Unshare implements device.Copier. A block that is shared becomes two when it is written to, and the second one has to
+// be there then, as all space of a volume has.
 func (m *Manager) Unshare(ctx context.Context, to string, start int64, done func(at int64) error) error {
 	target, err := os.OpenFile(m.path(to), os.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -59,7 +59,8 @@ func mountXFS(t *testing.T) string {
 	t.Helper()
 	ctx, dir := context.Background(), t.TempDir()
 	image, mountPath := filepath.Join(dir, "xfs.img"), filepath.Join(dir, "mount")
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 400*volume.MiB), os.Mkdir(mountPath, 0o700)); err != nil {
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 400*volume.MiB),
+		os.Mkdir(mountPath, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("mkfs.xfs", "-q", "-m", "reflink=1", image).CombinedOutput(); err != nil {

@@ -2,9 +2,9 @@
 
 // Package emulated provides devices that stand in for persistent memory: a backing file on a loop device.
 //
-// The file's space is allocated when the volume is made (fallocate), not when it is written. A sparse file would allow a node to
-// promise more than it has, and the bill would be an I/O error below a mounted file system, which the file system answers by
-// shutting down. So capacity is honest: what is promised is there.
+// The file's space is allocated when the volume is made (fallocate), not when it is written. A sparse file would allow
+// a node to promise more than it has, and the bill would be an I/O error below a mounted file system, which the file
+// system answers by shutting down. So capacity is honest: what is promised is there.
 package emulated
 
 import (
@@ -158,8 +158,8 @@ func (m *Manager) Grow(_ context.Context, id string, size int64) error {
 	return loop.Resize(dev)
 }
 
-// allocate takes the space of a file up to size and makes that durable. A file that is larger keeps its size, and allocating a
-// range again is harmless, so a call that was interrupted can be repeated.
+// allocate takes the space of a file up to size and makes that durable. A file that is larger keeps its size, and
+// allocating a range again is harmless, so a call that was interrupted can be repeated.
 func (m *Manager) allocate(f *os.File, size int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,15 +174,19 @@ func (m *Manager) allocate(f *os.File, size int64) error {
 			return err
 		}
 		if missing > available {
-			return fmt.Errorf("%w for an emulated device on this node: %s more are needed, %s are available (capacity %s, %s kept free in %s)",
-				volume.ErrExhausted, human(missing), human(available), human(m.config.Capacity), human(m.config.MinFree), m.config.Dir)
+			return fmt.Errorf(
+				"%w for an emulated device on this node: %s more are needed, %s are available (capacity %s, %s kept free in %s)",
+				volume.ErrExhausted, human(missing), human(available), human(m.config.Capacity), human(m.config.MinFree),
+				m.config.Dir)
 		}
 	}
 	switch err := unix.Fallocate(int(f.Fd()), 0, 0, size); {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return errors.Join(fmt.Errorf("%w in %s: %w", volume.ErrExhausted, m.config.Dir, err), f.Truncate(old))
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return fmt.Errorf("the file system of %s cannot reserve space (fallocate): put emulated devices on ext4, xfs, btrfs or tmpfs", m.config.Dir)
+		return fmt.Errorf(
+			"the file system of %s cannot reserve space (fallocate): put emulated devices on ext4, xfs, btrfs or tmpfs",
+			m.config.Dir)
 	case err != nil:
 		return fmt.Errorf("allocate %d bytes for %s: %w", size, f.Name(), err)
 	}

@@ -21,7 +21,8 @@ var _ device.Eraser = (*Manager)(nil)
 // eraseStep is how much is erased between two looks at the context, and what is written to disk at once.
 const eraseStep = 64 * volume.MiB
 
-// inPlace are file systems that write over a file's blocks where they are. Others (btrfs) write elsewhere and leave the old ones.
+// inPlace are file systems that write over a file's blocks where they are. Others (btrfs) write elsewhere and leave the
+// old ones.
 var inPlace = map[int64]bool{unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.TMPFS_MAGIC: true}
 
 // CheckErase implements device.Eraser.
@@ -34,14 +35,16 @@ func (m *Manager) CheckErase(how volume.Erase) error {
 		return fmt.Errorf("file system of %s: %w", m.config.Dir, err)
 	}
 	if !inPlace[st.Type] {
-		return fmt.Errorf("%w: volumes of this node cannot be overwritten when they are deleted: the file system of %s (type %#x) is not known to write over blocks where they are; put emulated devices on ext4, xfs or tmpfs, or set erase to %q",
+		return fmt.Errorf("%w: volumes of this node cannot be overwritten when they are deleted: the file system of %s "+
+			"(type %#x) is not known to write over blocks where they are; put emulated devices on ext4, xfs or tmpfs, or "+
+			"set erase to %q",
 			volume.ErrInvalid, m.config.Dir, st.Type, volume.EraseNone)
 	}
 	return nil
 }
 
-// Erase implements device.Eraser, on the backing file: a loop device makes of zeros that are written to all of it a call by which the file
-// system gives the file other blocks, or marks these as never written.
+// Erase implements device.Eraser, on the backing file: a loop device makes of zeros that are written to all of it a
+// call by which the file system gives the file other blocks, or marks these as never written.
 func (m *Manager) Erase(ctx context.Context, id string, how volume.Erase) error {
 	path := m.path(id)
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_CLOEXEC, 0)

@@ -16,8 +16,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestOverwriteReachesTheBlocks looks below the file system that the backing files are on: what was stored is not there any more, also
-// where a file had shared its blocks; a file that is only removed leaves everything.
+// TestOverwriteReachesTheBlocks looks below the file system that the backing files are on: what was stored is not there
+// any more, also where a file had shared its blocks; a file that is only removed leaves everything.
 func TestOverwriteReachesTheBlocks(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: mounts a file system")
@@ -81,11 +81,13 @@ func TestOverwriteReachesTheBlocks(t *testing.T) {
 	}
 }
 
-// TestErase: a discarded file keeps its size, for its space is counted until it is gone; a caller that has gone is not worked for.
+// TestErase: a discarded file keeps its size, for its space is counted until it is gone; a caller that has gone is not
+// worked for.
 func TestErase(t *testing.T) {
 	m := newManager(t, 100*volume.MiB)
 	ctx, cancel := context.WithCancel(context.Background())
-	if err := errors.Join(m.Create(ctx, "a", 8*volume.MiB), os.WriteFile(m.path("a"), bytes.Repeat([]byte{1}, 8<<20), 0o600)); err != nil {
+	if err := errors.Join(m.Create(ctx, "a", 8*volume.MiB),
+		os.WriteFile(m.path("a"), bytes.Repeat([]byte{1}, 8<<20), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Erase(ctx, "a", volume.EraseDiscard); err != nil {

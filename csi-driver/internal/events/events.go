@@ -28,7 +28,8 @@ const (
 	ReasonRecovered   = "RecoveryReplayed"
 	ReasonAgentDied   = "AgentDied"
 	ReasonNodeGone    = "VolumeNodeGone"
-	// ReasonSnapshotNodeUnknown: nobody serves a VolumeSnapshotContent that was made by hand, because its snapshot is on no node.
+	// ReasonSnapshotNodeUnknown: nobody serves a VolumeSnapshotContent that was made by hand, because its snapshot is on
+	// no node.
 	ReasonSnapshotNodeUnknown = "SnapshotNodeUnknown"
 	// ReasonLongWork: something takes as long as a volume is large, which its user waits for.
 	ReasonLongWork = "LongWork"
@@ -40,8 +41,8 @@ const (
 	ReasonLibraryMissing  = "LibraryMissing"
 	// ReasonLibraryNotLoaded: a process of the pod runs without the library.
 	ReasonLibraryNotLoaded = "LibraryNotLoaded"
-	// ReasonUnservedRefused: a program of the pod that runs without the library was kept from writing; ReasonUnservedDurable: it makes files
-	// synchronous; ReasonUnservedNotRefused: the agent cannot keep it from writing.
+	// ReasonUnservedRefused: a program of the pod that runs without the library was kept from writing;
+	// ReasonUnservedDurable: it makes files synchronous; ReasonUnservedNotRefused: the agent cannot keep it from writing.
 	ReasonUnservedRefused    = "UnservedRefused"
 	ReasonUnservedDurable    = "UnservedDurable"
 	ReasonUnservedNotRefused = "UnservedNotRefused"
@@ -73,12 +74,14 @@ type Discard struct{}
 
 // OnPVC implements Recorder.
 func (Discard) OnPVC(ctx context.Context, pvc volume.PVC, _ bool, reason, message string) {
-	klog.FromContext(ctx).V(3).Info("Event", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason, "message", message)
+	klog.FromContext(ctx).V(3).Info("Event", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason,
+		"message", message)
 }
 
 // OnPod implements Recorder.
 func (Discard) OnPod(ctx context.Context, pod volume.Pod, _ bool, reason, message string) {
-	klog.FromContext(ctx).V(3).Info("Event", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", reason, "message", message)
+	klog.FromContext(ctx).V(3).Info("Event", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", reason,
+		"message", message)
 }
 
 // OnNode implements Recorder.
@@ -124,8 +127,8 @@ func (c *Cluster) work(ctx context.Context) {
 	}
 }
 
-// OnPVC implements Recorder. `kubectl describe pvc` selects events by the claim's UID, which csi-provisioner does not pass on, so
-// the claim is looked up first, in the background.
+// OnPVC implements Recorder. `kubectl describe pvc` selects events by the claim's UID, which csi-provisioner does not
+// pass on, so the claim is looked up first, in the background.
 func (c *Cluster) OnPVC(ctx context.Context, pvc volume.PVC, warning bool, reason, message string) {
 	if pvc.Name == "" {
 		Discard{}.OnPVC(ctx, pvc, warning, reason, message)
@@ -137,7 +140,8 @@ func (c *Cluster) OnPVC(ctx context.Context, pvc volume.PVC, warning bool, reaso
 		defer cancel()
 		claim, err := c.client.CoreV1().PersistentVolumeClaims(pvc.Namespace).Get(ctx, pvc.Name, metav1.GetOptions{})
 		if err != nil {
-			logger.Error(err, "Cannot send an event", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason, "message", message)
+			logger.Error(err, "Cannot send an event", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason,
+				"message", message)
 			return
 		}
 		c.recorder.Event(claim, eventType(warning), reason, message)
@@ -145,7 +149,8 @@ func (c *Cluster) OnPVC(ctx context.Context, pvc volume.PVC, warning bool, reaso
 	select {
 	case c.queue <- job:
 	default:
-		logger.Info("Too many events, dropped one", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason, "message", message)
+		logger.Info("Too many events, dropped one", "pvc", klog.KRef(pvc.Namespace, pvc.Name), "reason", reason,
+			"message", message)
 	}
 }
 
@@ -160,9 +165,11 @@ func (c *Cluster) OnPod(ctx context.Context, pod volume.Pod, warning bool, reaso
 	}, eventType(warning), reason, message)
 }
 
-// OnNode implements Recorder. `kubectl describe node` looks for events by the node's name in place of its UID, as kubelet sends them.
+// OnNode implements Recorder. `kubectl describe node` looks for events by the node's name in place of its UID, as
+// kubelet sends them.
 func (c *Cluster) OnNode(_ context.Context, node string, warning bool, reason, message string) {
-	c.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}, eventType(warning), reason, message)
+	c.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)},
+		eventType(warning), reason, message)
 }
 
 func eventType(warning bool) string {

@@ -18,7 +18,9 @@ import (
 func TestCluster(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	client := fake.NewClientset(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "claim", UID: "claim-uid"}})
+	client := fake.NewClientset(&corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "claim", UID: "claim-uid"},
+	})
 	r := NewCluster(ctx, client, "test", "node-1")
 	r.OnPVC(ctx, volume.PVC{Namespace: "ns", Name: "gone"}, true, "Ignored", "nobody is there to be told")
 	r.OnPVC(ctx, volume.PVC{}, true, "Ignored", "created without csi-provisioner's metadata")

@@ -21,8 +21,8 @@ const (
 	ioctlThaw   = 0xc0045878
 )
 
-// Freeze makes a mounted file system whole on its device and holds up everybody who writes to it, stores to mapped files included,
-// until Thaw.
+// Freeze makes a mounted file system whole on its device and holds up everybody who writes to it, stores to mapped
+// files included, until Thaw.
 func Freeze(root string) error {
 	if err := onRoot(root, ioctlFreeze); err != nil && !errors.Is(err, unix.EBUSY) { // EBUSY: it is frozen
 		return fmt.Errorf("freeze the file system at %s: %w", root, err)
@@ -101,7 +101,8 @@ func uuid(ctx context.Context, device string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// GrowUnmounted grows an ext4 file system to the size of its device while it is not mounted. XFS grows mounted only, see Grow.
+// GrowUnmounted grows an ext4 file system to the size of its device while it is not mounted. XFS grows mounted only,
+// see Grow.
 func GrowUnmounted(ctx context.Context, device string) error {
 	if err := repair(ctx, device, "-f"); err != nil {
 		return err

@@ -13,8 +13,9 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// CheckDAX says whether files below a mounted root are mapped directly, by asking the kernel of a file that is made there and
-// has no name. A mount option that was accepted proves nothing: XFS goes on without direct access when the device has none.
+// CheckDAX says whether files below a mounted root are mapped directly, by asking the kernel of a file that is made
+// there and has no name. A mount option that was accepted proves nothing: XFS goes on without direct access when the
+// device has none.
 func CheckDAX(root string) error {
 	fd, err := unix.Open(root, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -26,7 +27,9 @@ func CheckDAX(root string) error {
 		return fmt.Errorf("statx of a file at %s: %w", root, err)
 	}
 	if st.Attributes_mask&unix.STATX_ATTR_DAX == 0 || st.Attributes&unix.STATX_ATTR_DAX == 0 {
-		return fmt.Errorf("%w: files of the volume are not mapped directly (no DAX), although its device is persistent memory", volume.ErrPrecondition)
+		return fmt.Errorf(
+			"%w: files of the volume are not mapped directly (no DAX), although its device is persistent memory",
+			volume.ErrPrecondition)
 	}
 	return nil
 }
@@ -54,8 +57,8 @@ func (l *KernelLog) Close() {
 	}
 }
 
-// About returns what the kernel said of a device, "" when it said nothing. Names of devices are short, so a line counts only when
-// the name stands alone in it.
+// About returns what the kernel said of a device, "" when it said nothing. Names of devices are short, so a line counts
+// only when the name stands alone in it.
 func (l *KernelLog) About(device string) string {
 	if l.fd < 0 {
 		return ""

@@ -17,10 +17,10 @@ import (
 // copyStep is how much of a device is copied at once, and between two looks at the context.
 const copyStep = 4 * volume.MiB
 
-// DeviceCopy copies a block device to the beginning of another one, which nobody else uses and which is not smaller, and writes zeros over
-// the rest of that. Neither is read or written through the page cache, which may hold something else than the medium of a device that a
-// file system is mounted on. Both can also be the files behind loop devices: their page cache is what the devices hold, and what was never
-// written is passed over.
+// DeviceCopy copies a block device to the beginning of another one, which nobody else uses and which is not smaller,
+// and writes zeros over the rest of that. Neither is read or written through the page cache, which may hold something
+// else than the medium of a device that a file system is mounted on. Both can also be the files behind loop devices:
+// their page cache is what the devices hold, and what was never written is passed over.
 type DeviceCopy struct {
 	source, target *os.File
 	files          bool
@@ -28,7 +28,8 @@ type DeviceCopy struct {
 	piece, other   []byte
 }
 
-// OpenCopy opens both. A device as target is opened exclusively: the kernel refuses one that is mounted, or that somebody else holds.
+// OpenCopy opens both. A device as target is opened exclusively: the kernel refuses one that is mounted, or that
+// somebody else holds.
 func OpenCopy(from, to string) (_ *DeviceCopy, err error) {
 	c := &DeviceCopy{}
 	defer func() {
@@ -88,7 +89,8 @@ func (c *DeviceCopy) Size() int64 { return c.size }
 // Sync returns when all that was written is on the medium.
 func (c *DeviceCopy) Sync() error { return c.target.Sync() }
 
-// Write copies all of it from a byte on, and says after each step how far it has come; what it says is not on the medium yet.
+// Write copies all of it from a byte on, and says after each step how far it has come; what it says is not on the
+// medium yet.
 func (c *DeviceCopy) Write(ctx context.Context, start int64, done func(at int64) error) error {
 	return c.pass(ctx, start, done, func(piece []byte, at int64) error {
 		_, err := c.target.WriteAt(piece, at)
@@ -112,7 +114,8 @@ func (c *DeviceCopy) Update(ctx context.Context) error {
 }
 
 // pass calls a function for each piece of the target, with what it is to hold.
-func (c *DeviceCopy) pass(ctx context.Context, start int64, done func(at int64) error, each func(piece []byte, at int64) error) error {
+func (c *DeviceCopy) pass(ctx context.Context, start int64, done func(at int64) error, each func(piece []byte,
+	at int64) error) error {
 	for at := start; at < c.size; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -141,7 +144,8 @@ func (c *DeviceCopy) pass(ctx context.Context, start int64, done func(at int64) 
 	return nil
 }
 
-// nextData returns the first byte from one on that either file may have been written at. A device may be written anywhere.
+// nextData returns the first byte from one on that either file may have been written at. A device may be written
+// anywhere.
 func (c *DeviceCopy) nextData(at int64) (int64, error) {
 	if !c.files {
 		return at, nil

@@ -19,8 +19,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// Both file systems are laid out in units of 2 MiB, the size of a huge page: on persistent memory a file's extents can then be
-// mapped with huge pages, and emulated volumes run the same layout.
+// Both file systems are laid out in units of 2 MiB, the size of a huge page: on persistent memory a file's extents can
+// then be mapped with huge pages, and emulated volumes run the same layout.
 
 // Format makes a new file system on a device, over whatever is there: the caller knows that it holds nobody's data.
 // Blocks are not discarded: that would give the space back that the backing file reserved.
@@ -53,7 +53,8 @@ func formatXFS(ctx context.Context, device string) error {
 	if size < xfsSmall {
 		layout += ",agcount=2"
 	}
-	args := slices.Concat([]string{"-q", "-f", "-K", "-m", "crc=1,reflink=1", "-d", layout, "-l", "su=32k"}, xfsFeatures(ctx), []string{device})
+	args := slices.Concat([]string{"-q", "-f", "-K", "-m", "crc=1,reflink=1", "-d", layout, "-l", "su=32k"},
+		xfsFeatures(ctx), []string{device})
 	_, err = command.Run(ctx, "mkfs.xfs", args...)
 	return err
 }
@@ -68,8 +69,8 @@ func DeviceLength(device string) (int64, error) {
 	return f.Seek(0, io.SeekEnd)
 }
 
-// xfsFeatures picks the inode features by what both sides can do: mkfs of the image, and the kernel of the node, which may be
-// older and would refuse to mount features it does not know.
+// xfsFeatures picks the inode features by what both sides can do: mkfs of the image, and the kernel of the node, which
+// may be older and would refuse to mount features it does not know.
 func xfsFeatures(ctx context.Context) []string {
 	var features []string
 	for _, f := range []struct {
@@ -140,8 +141,8 @@ func Type(ctx context.Context, device string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Check prepares a file system for mounting. XFS replays its log when it is mounted; ext4 is checked here, which also does what
-// can be done without asking anybody.
+// Check prepares a file system for mounting. XFS replays its log when it is mounted; ext4 is checked here, which also
+// does what can be done without asking anybody.
 func Check(ctx context.Context, device, fsType string) error {
 	if fsType != volume.Ext4 {
 		return nil
@@ -167,7 +168,8 @@ func Grow(ctx context.Context, device, mountPath, fsType string) error {
 		_, err = command.Run(ctx, "xfs_growfs", "-d", mountPath)
 	}
 	if err != nil && fsType == volume.Ext4 {
-		return fmt.Errorf("grow the file system on %s (ext4 in use grows only for a process with CAP_SYS_RESOURCE): %w", device, err)
+		return fmt.Errorf("grow the file system on %s (ext4 in use grows only for a process with CAP_SYS_RESOURCE): %w",
+			device, err)
 	}
 	if err != nil {
 		return fmt.Errorf("grow the file system on %s: %w", device, err)
@@ -188,7 +190,8 @@ func Measure(path string) (Usage, error) {
 		return Usage{}, fmt.Errorf("file system at %s: %w", path, err)
 	}
 	return Usage{
-		Total: int64(st.Blocks) * st.Bsize, Used: int64(st.Blocks-st.Bfree) * st.Bsize, Available: int64(st.Bavail) * st.Bsize,
+		Total: int64(st.Blocks) * st.Bsize, Used: int64(st.Blocks-st.Bfree) * st.Bsize,
+		Available:   int64(st.Bavail) * st.Bsize,
 		InodesTotal: int64(st.Files), InodesUsed: int64(st.Files - st.Ffree), InodesAvailable: int64(st.Ffree),
 	}, nil
 }

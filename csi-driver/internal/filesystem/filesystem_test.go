@@ -15,7 +15,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestDeviceSizeHoldsWhatItPromises formats devices (sparse files: nothing is stored) and measures what is left of them.
+// TestDeviceSizeHoldsWhatItPromises formats devices (sparse files: nothing is stored) and measures what is left of
+// them.
 func TestDeviceSizeHoldsWhatItPromises(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: attaches loop devices and mounts file systems")
@@ -66,7 +67,8 @@ func measure(t *testing.T, fsType string, size int64) {
 	usage, err := Measure(mountPath)
 	must(err)
 	if usage.Available < size {
-		t.Errorf("a device of %d MiB has room for %d MiB, promised are %d MiB", deviceSize/volume.MiB, usage.Available/volume.MiB, size/volume.MiB)
+		t.Errorf("a device of %d MiB has room for %d MiB, promised are %d MiB", deviceSize/volume.MiB,
+			usage.Available/volume.MiB, size/volume.MiB)
 	}
 	if waste := usage.Available - size; waste > max(350*volume.MiB, size/40) {
 		t.Errorf("%d MiB more than promised: the estimate is far off", waste/volume.MiB)

@@ -10,8 +10,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// Mount options a StorageClass or a PersistentVolume may name. The list says what is known to keep every promise of a volume; an
-// option that is on no list is refused, because what it would do to them is not known.
+// Mount options a StorageClass or a PersistentVolume may name. The list says what is known to keep every promise of a
+// volume; an option that is on no list is refused, because what it would do to them is not known.
 var (
 	commonOptions = []string{
 		"rw", "defaults", "noatime", "relatime", "strictatime", "nodiratime", "lazytime", "nolazytime",
@@ -19,21 +19,26 @@ var (
 	}
 	commonKeys = []string{"context", "fscontext", "defcontext", "rootcontext"} // SELinux
 
-	xfsOptions  = []string{"inode64", "largeio", "nolargeio", "swalloc", "noalign", "ikeep", "noikeep", "wsync", "noquota", "prjquota", "pquota"}
+	xfsOptions = []string{"inode64", "largeio", "nolargeio", "swalloc", "noalign", "ikeep", "noikeep", "wsync", "noquota",
+		"prjquota", "pquota"}
 	xfsKeys     = []string{"allocsize", "logbufs", "logbsize"}
 	ext4Options = []string{
-		"user_xattr", "acl", "noacl", "delalloc", "nodelalloc", "barrier", "barrier=1", "data=ordered", "errors=remount-ro", "errors=panic",
-		"journal_checksum", "noauto_da_alloc", "auto_da_alloc", "i_version", "noquota", "prjquota", "block_validity", "init_itable", "noinit_itable",
+		"user_xattr", "acl", "noacl", "delalloc", "nodelalloc", "barrier", "barrier=1", "data=ordered", "errors=remount-ro",
+		"errors=panic",
+		"journal_checksum", "noauto_da_alloc", "auto_da_alloc", "i_version", "noquota", "prjquota", "block_validity",
+		"init_itable", "noinit_itable",
 	}
 	ext4Keys = []string{"commit", "max_batch_time", "min_batch_time", "journal_ioprio"}
 )
 
-// onErrors keeps a damaged ext4 from being written to; what mkfs stores as the default is to go on. XFS shuts down by itself.
+// onErrors keeps a damaged ext4 from being written to; what mkfs stores as the default is to go on. XFS shuts down by
+// itself.
 const onErrors = "errors=remount-ro"
 
 // refused says of options that people do use what each would break.
 var refused = map[string]string{
-	"ro":                   "recovery has to write to the volume before anybody reads it; make the claim ReadOnlyMany or set readOnly: true on the pod's volume",
+	"ro": "recovery has to write to the volume before anybody reads it; make the claim ReadOnlyMany " +
+		"or set readOnly: true on the pod's volume",
 	"nobarrier":            "a write that was reported durable could be lost with the power",
 	"barrier=0":            "a write that was reported durable could be lost with the power",
 	"data=writeback":       "after a crash a file could show what others had stored in its blocks before",
@@ -48,8 +53,8 @@ var refused = map[string]string{
 	"nodax":                "volumes on persistent memory are always mapped directly",
 }
 
-// MountOptions checks the mount options that were asked for and returns those to mount with. With dax the file system is mounted
-// with direct access for every file; without it a request for that is refused, because it could not be met.
+// MountOptions checks the mount options that were asked for and returns those to mount with. With dax the file system
+// is mounted with direct access for every file; without it a request for that is refused, because it could not be met.
 func MountOptions(fsType string, asked []string, dax bool) ([]string, error) {
 	options, keys := append(slices.Clone(commonOptions), xfsOptions...), append(slices.Clone(commonKeys), xfsKeys...)
 	if fsType == volume.Ext4 {
@@ -63,13 +68,16 @@ func MountOptions(fsType string, asked []string, dax bool) ([]string, error) {
 			return nil, fmt.Errorf("%w: mount option %q is not allowed: %s", volume.ErrInvalid, option, why)
 		case option == "dax", option == "dax=always":
 			if !dax {
-				return nil, fmt.Errorf("%w: mount option %q cannot be met: the volume is emulated, and its device has no direct access", volume.ErrInvalid, option)
+				return nil, fmt.Errorf(
+					"%w: mount option %q cannot be met: the volume is emulated, and its device has no direct access",
+					volume.ErrInvalid, option)
 			}
 			continue // added below
 		case slices.Contains(options, option), hasValue && value != "" && slices.Contains(keys, key):
 			out = append(out, option)
 		default:
-			return nil, fmt.Errorf("%w: mount option %q is not known to keep what a volume promises on %s; allowed: %s, and with a value: %s",
+			return nil, fmt.Errorf(
+				"%w: mount option %q is not known to keep what a volume promises on %s; allowed: %s, and with a value: %s",
 				volume.ErrInvalid, option, fsType, strings.Join(options, ", "), strings.Join(keys, ", "))
 		}
 	}

@@ -4,14 +4,15 @@ package filesystem
 
 import "splitfs.io/splitfs/csi-driver/internal/volume"
 
-// What a file system takes of its device before the first byte is stored. Upper estimates, held true by a test that runs the
-// real mkfs; what is still missing after mkfs is added by growing (see the node's stage).
+// What a file system takes of its device before the first byte is stored. Upper estimates, held true by a test that
+// runs the real mkfs; what is still missing after mkfs is added by growing (see the node's stage).
 const (
 	// mkfs.xfs refuses devices below 300 MiB.
 	minXFS = 320 * volume.MiB
 	// 64 MiB log and 32 MiB that the kernel keeps back for metadata when space runs out.
 	xfsFixed = 100 * volume.MiB
-	// Reservations of each allocation group for its reflink and inode trees, and the log of large file systems: together 0.75 %.
+	// Reservations of each allocation group for its reflink and inode trees, and the log of large file systems: together
+	// 0.75 %.
 	xfsShare = 80
 
 	minExt4 = 64 * volume.MiB
@@ -43,7 +44,8 @@ func LargestSize(fsType string, deviceSize int64) int64 {
 	return low * volume.MiB
 }
 
-// LargestGrowth is how many more bytes a file system is sure to have room for when its device gets more of them, 0 when none.
+// LargestGrowth is how many more bytes a file system is sure to have room for when its device gets more of them, 0 when
+// none.
 func LargestGrowth(fsType string, more int64) int64 {
 	share := int64(xfsShare)
 	if fsType == volume.Ext4 {

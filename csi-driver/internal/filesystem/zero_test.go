@@ -16,8 +16,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestZero overwrites a device that holds a file system, to its last byte, but not one that somebody holds, and not for a caller that
-// has gone.
+// TestZero overwrites a device that holds a file system, to its last byte, but not one that somebody holds, and not for
+// a caller that has gone.
 func TestZero(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: attaches loop devices")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inspect answers who of a node's pods is served by the library. It looks when it is asked, and changes nothing.
+// Package inspect answers who of a node's pods is served by the library. It looks when it is asked, and changes
+// nothing.
 package inspect
 
 import (
@@ -57,7 +58,8 @@ func New(volumes Volumes, processes Processes) *Inspector {
 	return &Inspector{volumes: volumes, processes: processes, now: time.Now}
 }
 
-// CheckEndpoint refuses an address that others than the pod itself could reach: what is said there of processes is not for everybody.
+// CheckEndpoint refuses an address that others than the pod itself could reach: what is said there of processes is not
+// for everybody.
 func CheckEndpoint(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -96,7 +98,9 @@ func (i *Inspector) Look(ctx context.Context) *coverage.Node {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	answer := &coverage.Node{Node: i.volumes.Name(), Driver: driverinfo.Version, Time: i.now(), Volumes: []coverage.Volume{}}
+	answer := &coverage.Node{
+		Node: i.volumes.Name(), Driver: driverinfo.Version, Time: i.now(), Volumes: []coverage.Volume{},
+	}
 	reports, reportErr := i.volumes.Reports(ctx)
 	findings, findErr := i.processes.Look()
 	for _, r := range reports {
@@ -108,7 +112,8 @@ func (i *Inspector) Look(ctx context.Context) *coverage.Node {
 	jobs, jobErr := i.volumes.Jobs(reports)
 	for _, rec := range jobs {
 		answer.Jobs = append(answer.Jobs, coverage.Job{
-			ID: rec.ID, Namespace: rec.PVC.Namespace, Claim: rec.PVC.Name, Kind: string(rec.Job.Kind), DoneBytes: rec.Job.Done, TotalBytes: rec.Job.Total,
+			ID: rec.ID, Namespace: rec.PVC.Namespace, Claim: rec.PVC.Name, Kind: string(rec.Job.Kind), DoneBytes: rec.Job.Done,
+			TotalBytes: rec.Job.Total,
 		})
 	}
 	if err := errors.Join(reportErr, findErr, jobErr); err != nil {
@@ -120,10 +125,23 @@ func (i *Inspector) Look(ctx context.Context) *coverage.Node {
 	return answer
 }
 
+// process is one that was found to have the volume, before its lease is looked for.
+func process(f attach.Finding) coverage.Process {
+	p := coverage.Process{
+		PID: f.PID, Command: f.Command, Namespace: f.Pod.Namespace, Pod: f.Pod.Name, PodUID: f.Pod.UID,
+		Container: f.Container, State: string(f.State), Open: f.Open,
+	}
+	if f.State != attach.Loaded {
+		p.Cause = f.State.Explain()
+	}
+	return p
+}
+
 func describe(r *node.Report, findings []attach.Finding) coverage.Volume {
 	v := coverage.Volume{
-		ID: r.Record.ID, Namespace: r.Record.PVC.Namespace, Claim: r.Record.PVC.Name, Mode: string(r.Record.Mode), Device: r.Record.Device,
-		FSType: r.Record.FSType, Emulated: r.Emulated, Root: r.Record.Staged.Path, AgentReady: r.Agent.Ready, Processes: []coverage.Process{},
+		ID: r.Record.ID, Namespace: r.Record.PVC.Namespace, Claim: r.Record.PVC.Name, Mode: string(r.Record.Mode),
+		Device: r.Record.Device, FSType: r.Record.FSType, Emulated: r.Emulated, Root: r.Record.Staged.Path,
+		AgentReady: r.Agent.Ready, Processes: []coverage.Process{},
 	}
 	for _, p := range r.Problems {
 		v.Problems = append(v.Problems, p.Reason+": "+p.Message)
@@ -135,12 +153,16 @@ func describe(r *node.Report, findings []attach.Finding) coverage.Volume {
 	if s := r.Status; s != nil {
 		v.Provider, v.Totals = s.Provider, s.Totals
 		v.Pool = coverage.Pool{Bytes: s.Pool.Bytes, FreeBytes: s.Pool.FreeBytes}
-		v.Recovery = coverage.Recovery{Runs: s.Recovery.Runs, Replayed: s.Recovery.Replayed, Quarantined: s.Recovery.Quarantined}
+		v.Recovery = coverage.Recovery{
+			Runs: s.Recovery.Runs, Replayed: s.Recovery.Replayed, Quarantined: s.Recovery.Quarantined,
+		}
 		for _, b := range s.Blocked.Now {
 			v.Blocked = append(v.Blocked, coverage.Blocked(b))
 		}
 		for _, p := range s.Unserved.Processes {
-			v.Unserved = append(v.Unserved, coverage.Unserved{PodUID: p.Pod, PID: p.PID, Did: p.Did, Opens: p.Opens, Seconds: p.Seconds, Program: p.Program, Path: p.Path})
+			v.Unserved = append(v.Unserved, coverage.Unserved{
+				PodUID: p.Pod, PID: p.PID, Did: p.Did, Opens: p.Opens, Seconds: p.Seconds, Program: p.Program, Path: p.Path,
+			})
 		}
 		for _, p := range s.Processes {
 			if p.Alive {
@@ -154,13 +176,7 @@ func describe(r *node.Report, findings []attach.Finding) coverage.Volume {
 		if f.Volume.ID != v.ID {
 			continue
 		}
-		p := coverage.Process{
-			PID: f.PID, Command: f.Command, Namespace: f.Pod.Namespace, Pod: f.Pod.Name, PodUID: f.Pod.UID, Container: f.Container,
-			State: string(f.State), Open: f.Open,
-		}
-		if f.State != attach.Loaded {
-			p.Cause = f.State.Explain()
-		}
+		p := process(f)
 		if lease, ok := served[f.PID]; ok {
 			p.Mode, p.Counters = lease.Mode, lease.Counters
 			delete(served, f.PID)

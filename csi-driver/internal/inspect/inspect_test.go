@@ -35,7 +35,10 @@ func (f *fakeNode) Reports(context.Context) ([]node.Report, error) {
 	return f.reports, f.err
 }
 func (f *fakeNode) Jobs([]node.Report) ([]*volume.Record, error) {
-	return []*volume.Record{{ID: "snapshot-1", PVC: volume.PVC{Namespace: "shop", Name: "data"}, Job: &volume.Job{Kind: volume.JobCopy, Done: 5, Total: 10}}}, nil
+	return []*volume.Record{
+		{ID: "snapshot-1", PVC: volume.PVC{Namespace: "shop", Name: "data"},
+			Job: &volume.Job{Kind: volume.JobCopy, Done: 5, Total: 10}},
+	}, nil
 }
 func (f *fakeNode) Look() ([]attach.Finding, error) { return f.findings, nil }
 
@@ -46,7 +49,8 @@ const statusText = `{"provider":"reflink","agent_pid":5,"pool":{"bytes":1000,"fr
 {"pid":99,"comm":"un\u001bknown","mode":"sync","alive":true,"counters":{"read_ops":1}}],
 "totals":{"append_ops":7},"recovery":{"runs":2,"records":9,"replayed":4,"quarantined":1},
 "blocked":{"total":1,"now":[{"pid":10,"held_by":12,"inode":5,"seconds":40}]},
-"unserved":{"enforcement":"on","refused":3,"durable":0,"processes":[{"pid":12,"did":"refuse","opens":3,"seconds":9,"pod":"u","program":"/static","path":"/data/f"}]}}`
+"unserved":{"enforcement":"on","refused":3,"durable":0,
+"processes":[{"pid":12,"did":"refuse","opens":3,"seconds":9,"pod":"u","program":"/static","path":"/data/f"}]}}`
 
 func bench(t *testing.T) *fakeNode {
 	t.Helper()
@@ -56,7 +60,10 @@ func bench(t *testing.T) *fakeNode {
 	}
 	pod := volume.Pod{Namespace: "shop", Name: "web", UID: "u"}
 	found := func(pid int, command string, state attach.State, id string) attach.Finding {
-		return attach.Finding{Volume: attach.Volume{ID: id}, Pod: pod, Container: "app", PID: pid, Command: command, State: state, Open: state != attach.Loaded}
+		return attach.Finding{
+			Volume: attach.Volume{ID: id}, Pod: pod, Container: "app", PID: pid, Command: command, State: state,
+			Open: state != attach.Loaded,
+		}
 	}
 	return &fakeNode{
 		err: errors.New("a volume has no state"),
@@ -64,16 +71,22 @@ func bench(t *testing.T) *fakeNode {
 			{Record: &volume.Record{ID: "idle", Mode: contract.Posix}},
 			{Record: &volume.Record{ID: "block", Block: true, Staged: &volume.Staging{Path: "/b"}}},
 			{
-				Record:   &volume.Record{ID: "v", Mode: contract.Strict, Device: "emulated", FSType: "xfs", PVC: volume.PVC{Namespace: "shop", Name: "data"}, Staged: &volume.Staging{Path: "/v"}},
-				Emulated: true, Agent: agent.State{Ready: true}, Status: &status, Problems: []node.Problem{{Reason: "R", Message: "m"}},
+				Record: &volume.Record{
+					ID: "v", Mode: contract.Strict, Device: "emulated", FSType: "xfs",
+					PVC: volume.PVC{Namespace: "shop", Name: "data"}, Staged: &volume.Staging{Path: "/v"},
+				},
+				Emulated: true, Agent: agent.State{Ready: true}, Status: &status,
+				Problems: []node.Problem{{Reason: "R", Message: "m"}},
 			},
 			{Record: &volume.Record{ID: "sick", Staged: &volume.Staging{Path: "/s"}}, StatusErr: errors.New("no answer")},
 		},
-		findings: []attach.Finding{found(12, "static", attach.Static, "v"), found(10, "redis-server", attach.Loaded, "v"), found(10, "redis-server", attach.Loaded, "other"), found(13, "sleep", attach.Loaded, "v")},
+		findings: []attach.Finding{found(12, "static", attach.Static, "v"), found(10, "redis-server", attach.Loaded, "v"),
+			found(10, "redis-server", attach.Loaded, "other"), found(13, "sleep", attach.Loaded, "v")},
 	}
 }
 
-// TestLook: processes of pods and those that have a lease are one list, each process once, and what cannot be seen is said.
+// TestLook: processes of pods and those that have a lease are one list, each process once, and what cannot be seen is
+// said.
 func TestLook(t *testing.T) {
 	server := httptest.NewServer(New(bench(t), bench(t)).Handler(http.NotFoundHandler()))
 	defer server.Close()
@@ -90,19 +103,25 @@ func TestLook(t *testing.T) {
 	if err := json.NewDecoder(response.Body).Decode(&got); err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %v", response.Status, err)
 	}
-	if got.Node != "n1" || got.Incomplete != "a volume has no state" || time.Since(got.Time) > time.Minute || len(got.Volumes) != 2 {
+	if got.Node != "n1" || got.Incomplete != "a volume has no state" || time.Since(got.Time) > time.Minute ||
+		len(got.Volumes) != 2 {
 		t.Fatalf("got %+v", got)
 	}
-	if len(got.Jobs) != 1 || got.Jobs[0] != (coverage.Job{ID: "snapshot-1", Namespace: "shop", Claim: "data", Kind: "copy", DoneBytes: 5, TotalBytes: 10}) {
+	if len(got.Jobs) != 1 ||
+		got.Jobs[0] !=
+			(coverage.Job{ID: "snapshot-1", Namespace: "shop", Claim: "data", Kind: "copy", DoneBytes: 5, TotalBytes: 10}) {
 		t.Errorf("jobs %+v", got.Jobs)
 	}
 	v := got.Volumes[0]
-	if v.ID != "v" || v.Claim != "data" || v.Mode != "strict" || !v.AgentReady || v.Root != "/v" || v.Provider != "reflink" || v.Pool != (coverage.Pool{Bytes: 1000, FreeBytes: 400}) ||
-		v.Recovery != (coverage.Recovery{Runs: 2, Replayed: 4, Quarantined: 1, Pending: 1}) || v.Totals["append_ops"] != 7 || strings.Join(v.Problems, ";") != "R: m" ||
+	if v.ID != "v" || v.Claim != "data" || v.Mode != "strict" || !v.AgentReady || v.Root != "/v" ||
+		v.Provider != "reflink" || v.Pool != (coverage.Pool{Bytes: 1000, FreeBytes: 400}) ||
+		v.Recovery != (coverage.Recovery{Runs: 2, Replayed: 4, Quarantined: 1, Pending: 1}) || v.Totals["append_ops"] != 7 ||
+		strings.Join(v.Problems, ";") != "R: m" ||
 		len(v.Blocked) != 1 || v.Blocked[0] != (coverage.Blocked{PID: 10, HeldBy: 12, Seconds: 40}) {
 		t.Errorf("volume is %+v", v)
 	}
-	if unserved := (coverage.Unserved{PodUID: "u", PID: 12, Did: "refuse", Opens: 3, Seconds: 9, Program: "/static", Path: "/data/f"}); len(v.Unserved) != 1 || v.Unserved[0] != unserved {
+	if unserved := (coverage.Unserved{PodUID: "u", PID: 12, Did: "refuse", Opens: 3, Seconds: 9, Program: "/static",
+		Path: "/data/f"}); len(v.Unserved) != 1 || v.Unserved[0] != unserved {
 		t.Errorf("refused: %+v", v.Unserved)
 	}
 	want := []struct {
@@ -111,14 +130,16 @@ func TestLook(t *testing.T) {
 		mode           string
 		served, open   bool
 	}{
-		{10, "redis-server", "loaded", "strict", true, false}, {12, "static", "static", "", false, true}, {13, "sleep", "loaded", "", false, false}, {99, "un?known", "loaded", "sync", true, false},
+		{10, "redis-server", "loaded", "strict", true, false}, {12, "static", "static", "", false, true},
+		{13, "sleep", "loaded", "", false, false}, {99, "un?known", "loaded", "sync", true, false},
 	}
 	if len(v.Processes) != len(want) {
 		t.Fatalf("processes are %+v", v.Processes)
 	}
 	for i, w := range want {
 		p := v.Processes[i]
-		if p.PID != w.pid || p.Command != w.command || p.State != w.state || p.Mode != w.mode || p.Served() != w.served || p.Open != w.open || (p.Cause == "") != (p.State == "loaded") {
+		if p.PID != w.pid || p.Command != w.command || p.State != w.state || p.Mode != w.mode || p.Served() != w.served ||
+			p.Open != w.open || (p.Cause == "") != (p.State == "loaded") {
 			t.Errorf("process %d is %+v", i, p)
 		}
 	}
@@ -152,7 +173,10 @@ func TestLookCached(t *testing.T) {
 
 // TestCheckEndpoint: processes of all pods are not told to the network.
 func TestCheckEndpoint(t *testing.T) {
-	for address, ok := range map[string]bool{"127.0.0.1:9815": true, "[::1]:1": true, ":9815": false, "0.0.0.0:9815": false, "10.0.0.1:1": false, "localhost:1": false, "127.0.0.1": false} {
+	for address, ok := range map[string]bool{
+		"127.0.0.1:9815": true, "[::1]:1": true, ":9815": false, "0.0.0.0:9815": false, "10.0.0.1:1": false,
+		"localhost:1": false, "127.0.0.1": false,
+	} {
 		if err := CheckEndpoint(address); (err == nil) != ok {
 			t.Errorf("%s: %v", address, err)
 		}

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package killtest runs a program and kills it, with everything it has started, just before one of the system calls by which it
-// changes the machine: a mount, a loop device, a file that is made, renamed, synced or removed, a program that is run. The calls are
-// seen from outside, by a seccomp filter whose notifications the test answers, so the program needs no hooks and any call of any of its
-// children counts. A test that goes through all numbers has killed the program at every step.
+// Package killtest runs a program and kills it, with everything it has started, just before one of the system calls by
+// which it changes the machine: a mount, a loop device, a file that is made, renamed, synced or removed, a program that
+// is run. The calls are seen from outside, by a seccomp filter whose notifications the test answers, so the program
+// needs no hooks and any call of any of its children counts. A test that goes through all numbers has killed the
+// program at every step.
 package killtest
 
 import (
@@ -91,7 +92,8 @@ func filter() []unix.SockFilter {
 	return append(program, allow)
 }
 
-// runFiltered puts the filter on this thread, hands its listener to the test through descriptor 3, and executes the program.
+// runFiltered puts the filter on this thread, hands its listener to the test through descriptor 3, and executes the
+// program.
 func runFiltered(path string, args []string) error {
 	runtime.LockOSThread()
 	code := filter()
@@ -121,8 +123,8 @@ type Process struct {
 	err    error
 }
 
-// Start runs a program whose calls are counted; the one with the number killAt is not made any more, because the program is
-// dead. 0 kills at none. path is executed as args[0].
+// Start runs a program whose calls are counted; the one with the number killAt is not made any more, because the
+// program is dead. 0 kills at none. path is executed as args[0].
 func Start(dir string, killAt int, log *os.File, path string, args ...string) (*Process, error) {
 	// The kernel gives orphans of the program to this process, which can then see that they are gone.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -222,7 +224,8 @@ func (p *Process) answer() {
 			return // the last process under the filter is gone
 		}
 		var n notification
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.listener), notifyReceive, uintptr(unsafe.Pointer(&n))); errno != 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.listener), notifyReceive,
+			uintptr(unsafe.Pointer(&n))); errno != 0 {
 			if errno == unix.ENOENT || errno == unix.EINTR {
 				continue // the caller died meanwhile
 			}
@@ -233,7 +236,8 @@ func (p *Process) answer() {
 			continue // it will never be answered: its caller is dead
 		}
 		a := answer{id: n.id, flags: continueCall}
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.listener), notifySend, uintptr(unsafe.Pointer(&a))); errno != 0 && errno != unix.ENOENT {
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.listener), notifySend,
+			uintptr(unsafe.Pointer(&a))); errno != 0 && errno != unix.ENOENT {
 			p.fail(fmt.Errorf("answer a call: %w", errno))
 			return
 		}
@@ -252,7 +256,8 @@ func (p *Process) count(n notification) (killed bool) {
 	if err != nil {
 		name = []byte(strconv.Itoa(int(n.pid)) + "\n")
 	}
-	p.killed = fmt.Sprintf("call %d of %s: system call %d(%#x, %#x)", p.calls, name[:len(name)-1], n.number, n.arguments[0], n.arguments[1])
+	p.killed = fmt.Sprintf("call %d of %s: system call %d(%#x, %#x)", p.calls, name[:len(name)-1], n.number,
+		n.arguments[0], n.arguments[1])
 	if err := unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL); err != nil {
 		p.err = fmt.Errorf("kill: %w", err)
 	}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loop attaches files to loop devices. Loop devices belong to the whole machine, also to containers and namespaces that
-// know nothing of us, so a device is found by the file behind it (file system and inode), never by a remembered number.
+// Package loop attaches files to loop devices. Loop devices belong to the whole machine, also to containers and
+// namespaces that know nothing of us, so a device is found by the file behind it (file system and inode), never by a
+// remembered number.
 package loop
 
 import (
@@ -25,7 +26,8 @@ const (
 
 	// Another user of loop devices can take the free device we were just told about.
 	attachAttempts = 32
-	// Detaching is asynchronous while somebody else holds the device; most (a scan by udev or blkid) do so for a moment only.
+	// Detaching is asynchronous while somebody else holds the device; most (a scan by udev or blkid) do so for a moment
+	// only.
 	detachTimeout = 3 * time.Second
 	detachPoll    = 20 * time.Millisecond
 )
@@ -50,7 +52,8 @@ func Attach(ctx context.Context, file string) (string, error) {
 		}
 		return dev, nil
 	}
-	return "", fmt.Errorf("attach %s to a loop device: every free device was taken by somebody else, %d times", file, attachAttempts)
+	return "", fmt.Errorf("attach %s to a loop device: every free device was taken by somebody else, %d times", file,
+		attachAttempts)
 }
 
 func attachFree(ctx context.Context, backing *os.File) (string, error) {
@@ -79,7 +82,8 @@ func attachFree(ctx context.Context, backing *os.File) (string, error) {
 	}
 	// Direct I/O saves the second copy in the page cache. Not every file system can do it, and without it all is well too.
 	if err := unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_DIRECT_IO, 1); err != nil {
-		klog.FromContext(ctx).V(4).Info("No direct I/O to the backing file", "device", path, "file", backing.Name(), "err", err)
+		klog.FromContext(ctx).V(4).Info("No direct I/O to the backing file", "device", path, "file", backing.Name(),
+			"err", err)
 	}
 	return path, nil
 }
@@ -148,9 +152,9 @@ func status(path string) (*unix.LoopInfo64, error) {
 	return info, nil
 }
 
-// Detach detaches file's loop device and waits a little until it is free. It is no error when there is none. A device that stays
-// in use, because another mount namespace got a copy of the mount, is left to the kernel, which was told to detach it as soon as its
-// last user is gone; an Attach before that finds it and goes on with it.
+// Detach detaches file's loop device and waits a little until it is free. It is no error when there is none. A device
+// that stays in use, because another mount namespace got a copy of the mount, is left to the kernel, which was told to
+// detach it as soon as its last user is gone; an Attach before that finds it and goes on with it.
 func Detach(ctx context.Context, file string) error {
 	deadline := time.Now().Add(detachTimeout)
 	for {
@@ -162,7 +166,9 @@ func Detach(ctx context.Context, file string) error {
 			return fmt.Errorf("detach %s from %s: %w", dev, file, err)
 		}
 		if time.Now().After(deadline) {
-			klog.FromContext(ctx).Info("A loop device is still in use by somebody else; the kernel detaches it when they are done", "device", dev, "file", file)
+			klog.FromContext(ctx).Info(
+				"A loop device is still in use by somebody else; the kernel detaches it when they are done", "device", dev,
+				"file", file)
 			return nil
 		}
 		select {

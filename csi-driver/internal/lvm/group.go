@@ -45,8 +45,8 @@ type group struct {
 	own bool
 }
 
-// groupName names a volume group after the namespace that it is on, not after the region, whose name may change at a boot. So a
-// group that an earlier namespace left in the same memory is never taken for this one's.
+// groupName names a volume group after the namespace that it is on, not after the region, whose name may change at a
+// boot. So a group that an earlier namespace left in the same memory is never taken for this one's.
 func groupName(ns nvdimm.Namespace) (string, error) {
 	if len(ns.UUID) < 8 {
 		return "", fmt.Errorf("namespace %s has no UUID", ns.Dev)
@@ -63,9 +63,9 @@ type unreadable struct {
 
 func (u unreadable) Unwrap() error { return u.error }
 
-// groups returns the volume groups of ours. With create only regions count that the operator gives to the driver, and groups that are
-// missing there are made. Without, all are looked at: an operator can take a region back, and what is there stays usable. Why a region
-// has none to offer is in problems; unreadable are those that could not be looked at.
+// groups returns the volume groups of ours. With create only regions count that the operator gives to the driver, and
+// groups that are missing there are made. Without, all are looked at: an operator can take a region back, and what is
+// there stays usable. Why a region has none to offer is in problems; unreadable are those that could not be looked at.
 func (m *Manager) groups(ctx context.Context, create bool) (found []group, problems nvdimm.Problems, err error) {
 	inventory, err := m.tool.List(ctx)
 	if err != nil {
@@ -99,9 +99,11 @@ func (m *Manager) groupIn(ctx context.Context, region nvdimm.Region, selected, c
 	return m.groupOn(ctx, region, *ns, create, fresh)
 }
 
-// namespaceOf returns the namespace of a region that a volume group is on, or may be made on. A region with labels has one of ours,
-// made from free space. One without labels is a single namespace that nobody can mark as ours: making it fsdax is the operator's.
-func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region, selected, create bool) (ns *nvdimm.Namespace, fresh bool, err error) {
+// namespaceOf returns the namespace of a region that a volume group is on, or may be made on. A region with labels has
+// one of ours, made from free space. One without labels is a single namespace that nobody can mark as ours: making it
+// fsdax is the operator's.
+func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region,
+	selected, create bool) (ns *nvdimm.Namespace, fresh bool, err error) {
 	for _, candidate := range region.Used() {
 		if region.Labeled() && candidate.Name != namespaceName {
 			continue
@@ -109,7 +111,11 @@ func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region, selecte
 		if !candidate.Enabled() {
 			if !region.Labeled() {
 				if selected {
-					err = unreadable{fmt.Errorf("its namespace %s is disabled, so nothing says what is on it; enable it on the node: ndctl enable-namespace %s", candidate.Dev, candidate.Dev), false}
+					err = unreadable{
+						fmt.Errorf(
+							"its namespace %s is disabled, so nothing says what is on it; enable it on the node: ndctl enable-namespace %s",
+							candidate.Dev, candidate.Dev), false,
+					}
 				}
 				continue // not known to be ours
 			}
@@ -122,11 +128,12 @@ func (m *Manager) namespaceOf(ctx context.Context, region nvdimm.Region, selecte
 			return &candidate, false, nil
 		}
 		if !region.Labeled() {
-			return nil, false, fmt.Errorf("it has no labels and its namespace %s has mode %q, UUID %q; if nobody needs what is on it, make it usable on the node: ndctl create-namespace --force --reconfig=%s --mode=fsdax --align=2M",
+			return nil, false, fmt.Errorf("it has no labels and its namespace %s has mode %q, UUID %q; if nobody needs what "+
+				"is on it, make it usable on the node: ndctl create-namespace --force --reconfig=%s --mode=fsdax --align=2M",
 				candidate.Dev, candidate.Mode, candidate.UUID, candidate.Dev)
 		}
-		// Enabled, and no info block of an fsdax namespace: making it was interrupted, before there could be a volume group. Where that
-		// block cannot be read the kernel says the same.
+		// Enabled, and no info block of an fsdax namespace: making it was interrupted, before there could be a volume group.
+		// Where that block cannot be read the kernel says the same.
 		if candidate.BlockDev != "" {
 			if err := readable("/dev/" + candidate.BlockDev); err != nil {
 				return nil, false, unreadable{err, true}
@@ -160,7 +167,8 @@ func (m *Manager) makeNamespace(ctx context.Context, region nvdimm.Region) (*nvd
 	}
 	raw := min(region.LargestRoom(), region.Budget(m.config.Percent, m.config.Map))
 	if raw < minGroup {
-		return nil, fmt.Errorf("it has no room for a volume group: %d MiB of %d are free in one piece, the driver's share is %d percent",
+		return nil, fmt.Errorf(
+			"it has no room for a volume group: %d MiB of %d are free in one piece, the driver's share is %d percent",
 			int64(region.MaxAvailableExtent)>>20, int64(region.Size)>>20, m.config.Percent)
 	}
 	made, err := m.tool.Create(ctx, region, namespaceName, raw, m.config.Map)
@@ -168,7 +176,8 @@ func (m *Manager) makeNamespace(ctx context.Context, region nvdimm.Region) (*nvd
 }
 
 // groupOn returns the volume group on a namespace, nil when there is none.
-func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.Namespace, create, fresh bool) (*group, error) {
+func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.Namespace,
+	create, fresh bool) (*group, error) {
 	unreadableError := func(err error) error { return unreadable{err, region.Labeled()} }
 	device, err := ns.Path()
 	if err != nil {
@@ -182,8 +191,7 @@ func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.N
 	if err := readable(device); err != nil {
 		return nil, unreadableError(err)
 	}
-	if fresh {
-		// Whatever shows here was left by a namespace that is gone.
+	if fresh { // whatever shows here was left by a namespace that is gone
 		if err := blank.Wipe(ctx, device); err != nil {
 			return nil, err
 		}
@@ -195,13 +203,17 @@ func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.N
 	for _, pv := range physical {
 		if pv.Group == name && pv.GroupTags.has(ownTag) {
 			if int64(pv.Start)%extentSize != 0 || int64(pv.ExtentSize)%extentSize != 0 {
-				return nil, unreadableError(fmt.Errorf("volume group %s begins at byte %d with extents of %d bytes: not multiples of 2 MiB, so huge pages would never be mapped",
-					name, pv.Start, pv.ExtentSize))
+				return nil, unreadableError(fmt.Errorf("volume group %s begins at byte %d with extents of %d bytes: "+
+					"not multiples of 2 MiB, so huge pages would never be mapped", name, pv.Start, pv.ExtentSize))
 			}
-			return &group{name: name, device: device, region: region.Dev, kind: region.Kind(), memory: region.Memory, less: region.Less(), size: int64(pv.Size), free: int64(pv.Free), own: region.Labeled()}, nil
+			return &group{
+				name: name, device: device, region: region.Dev, kind: region.Kind(), memory: region.Memory, less: region.Less(),
+				size: int64(pv.Size), free: int64(pv.Free), own: region.Labeled(),
+			}, nil
 		}
 		if pv.Group == unreadableGroup {
-			return nil, unreadableError(fmt.Errorf("the metadata of the volume group on %s is damaged; see `vgck` and `vgcfgrestore`", device))
+			return nil, unreadableError(
+				fmt.Errorf("the metadata of the volume group on %s is damaged; see `vgck` and `vgcfgrestore`", device))
 		}
 		if pv.Group != "" {
 			if !create {
@@ -216,8 +228,9 @@ func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.N
 	if err := m.mayInitialize(ctx, region, device, len(physical) > 0); err != nil {
 		return nil, err
 	}
-	if _, err := run(ctx, []string{device}, "vgcreate", "--yes", "--dataalignment", bytesArg(extentSize), "--physicalextentsize", bytesArg(extentSize),
-		"--alloc", "normal", "--setautoactivation", "n", "--addtag", ownTag, name, device); err != nil {
+	if _, err := run(ctx, []string{device}, "vgcreate", "--yes", "--alloc", "normal", "--setautoactivation", "n",
+		"--dataalignment", bytesArg(extentSize), "--physicalextentsize", bytesArg(extentSize), "--addtag", ownTag,
+		name, device); err != nil {
 		return nil, fmt.Errorf("make volume group %s on %s: %w", name, device, err)
 	}
 	klog.FromContext(ctx).Info("Made a volume group", "volume-group", name, "device", device, "region", region.Dev)
@@ -240,12 +253,13 @@ func readable(device string) error {
 	return nil
 }
 
-// mayInitialize says whether a device may become a physical volume. With our own namespace name on it, one that is a physical volume
-// of no group was begun by us and interrupted; anywhere else nothing but a blank device will do.
+// mayInitialize says whether a device may become a physical volume. With our own namespace name on it, one that is a
+// physical volume of no group was begun by us and interrupted; anywhere else nothing but a blank device will do.
 func (m *Manager) mayInitialize(ctx context.Context, region nvdimm.Region, device string, orphan bool) error {
 	if !region.Labeled() {
 		if err := blank.Check(ctx, device); err != nil {
-			return fmt.Errorf("%w; if nobody needs that, remove it on the node: wipefs --all %s && blkdiscard --zeroout %s", err, device, device)
+			return fmt.Errorf("%w; if nobody needs that, remove it on the node: wipefs --all %s && blkdiscard --zeroout %s", err,
+				device, device)
 		}
 		return nil
 	}
@@ -255,7 +269,9 @@ func (m *Manager) mayInitialize(ctx context.Context, region nvdimm.Region, devic
 	}
 	for _, t := range types {
 		if t != lvmMember || !orphan {
-			return fmt.Errorf("%s holds %s and no volume group of this driver; if nobody needs that, remove it on the node: wipefs --all %s", device, t, device)
+			return fmt.Errorf(
+				"%s holds %s and no volume group of this driver; if nobody needs that, remove it on the node: wipefs --all %s",
+				device, t, device)
 		}
 	}
 	return nil

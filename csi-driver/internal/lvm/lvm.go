@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lvm provides devices that are logical volumes on persistent memory. Each region that the operator gives to the driver gets
-// one namespace and on it one volume group, both marked as the driver's; volumes are linear, and device mapper passes DAX through.
-// Every extent begins at a multiple of 2 MiB, so huge pages are mapped as on the namespace itself, and volumes grow in use.
+// Package lvm provides devices that are logical volumes on persistent memory. Each region that the operator gives to
+// the driver gets one namespace and on it one volume group, both marked as the driver's; volumes are linear, and device
+// mapper passes DAX through. Every extent begins at a multiple of 2 MiB, so huge pages are mapped as on the namespace
+// itself, and volumes grow in use.
 package lvm
 
 import (
@@ -70,8 +71,8 @@ func (m *Manager) Name() string { return volume.DeviceLVM }
 // Emulated implements device.Manager.
 func (m *Manager) Emulated() bool { return false }
 
-// Check implements device.Manager. A region that cannot be used makes the node smaller, not unusable, and a node without any region
-// is one among others in a cluster.
+// Check implements device.Manager. A region that cannot be used makes the node smaller, not unusable, and a node
+// without any region is one among others in a cluster.
 func (m *Manager) Check(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,7 +143,8 @@ func fitting(groups []group, durability volume.Durability) (fit []group, less nv
 	return fit, less
 }
 
-// roomiest returns the group with the most free space, which keeps regions evenly filled; the zero group when there is none.
+// roomiest returns the group with the most free space, which keeps regions evenly filled; the zero group when there is
+// none.
 func roomiest(groups []group) group {
 	var best group
 	for _, g := range groups {
@@ -185,7 +187,8 @@ func (f *found) run(ctx context.Context, args ...string) error {
 	return err
 }
 
-// volumes returns the logical volumes of all groups, and of which regions nothing is known (unreadable): there may be more.
+// volumes returns the logical volumes of all groups, and of which regions nothing is known (unreadable): there may be
+// more.
 func (m *Manager) volumes(ctx context.Context) (all []found, unknown nvdimm.Problems, err error) {
 	groups, problems, err := m.groups(ctx, false)
 	if err != nil {
@@ -212,7 +215,8 @@ func (m *Manager) volumes(ctx context.Context) (all []found, unknown nvdimm.Prob
 	return all, unknown, nil
 }
 
-// find returns the logical volume of a volume, nil when it is nowhere. That some place could not be looked at is an error.
+// find returns the logical volume of a volume, nil when it is nowhere. That some place could not be looked at is an
+// error.
 func (m *Manager) find(ctx context.Context, id string) (*found, error) {
 	lv, unknown, err := m.findSeen(ctx, id)
 	if err == nil && lv == nil {
@@ -240,7 +244,8 @@ func notEverywhere(id string, unknown nvdimm.Problems) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: whether there is a logical volume of volume %s is not known, because not every region could be looked at: %w",
+	return fmt.Errorf(
+		"%w: whether there is a logical volume of volume %s is not known, because not every region could be looked at: %w",
 		volume.ErrUnavailable, id, unknown.Err())
 }
 
@@ -284,7 +289,8 @@ func (m *Manager) create(ctx context.Context, id string, size int64, durability 
 	g := roomiest(fit)
 	size = roundUp(size)
 	if g.free < size {
-		err := fmt.Errorf("%w in the volume groups of this node: %d MiB are needed, the roomiest has %d MiB", volume.ErrExhausted, size/volume.MiB, g.free/volume.MiB)
+		err := fmt.Errorf("%w in the volume groups of this node: %d MiB are needed, the roomiest has %d MiB",
+			volume.ErrExhausted, size/volume.MiB, g.free/volume.MiB)
 		if told := m.reporter.Current(); told != "" {
 			err = fmt.Errorf("%w; not usable: %s", err, told)
 		}
@@ -293,11 +299,12 @@ func (m *Manager) create(ctx context.Context, id string, size int64, durability 
 		}
 		return err
 	}
-	if _, err := run(ctx, []string{g.device}, "lvcreate", "--yes", "--type", "linear", "--wipesignatures", "y", "--zero", "y",
-		"--size", bytesArg(size), "--addtag", ownTag, "--name", logicalName(id), g.name); err != nil {
+	if _, err := run(ctx, []string{g.device}, "lvcreate", "--yes", "--type", "linear", "--wipesignatures", "y",
+		"--zero", "y", "--size", bytesArg(size), "--addtag", ownTag, "--name", logicalName(id), g.name); err != nil {
 		return fmt.Errorf("make logical volume %s in %s: %w", id, g.name, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Made a logical volume", "volume-id", id, "volume-group", g.name, "region", g.region, "size", size)
+	klog.FromContext(ctx).V(2).Info("Made a logical volume", "volume-id", id, "volume-group", g.name, "region", g.region,
+		"size", size)
 	// It had to be active to lose old signatures; nobody has attached it.
 	made := &found{logicalVolume{Name: logicalName(id), Group: g.name}, g}
 	return made.deactivate(ctx)
@@ -310,7 +317,8 @@ func (f *found) deactivate(ctx context.Context) error {
 	return nil
 }
 
-// node is the path of the kernel's own device node, which is there whether udev is or not; "" when the volume is not active.
+// node is the path of the kernel's own device node, which is there whether udev is or not; "" when the volume is not
+// active.
 func (f *found) node() string {
 	if f.Minor < 0 {
 		return ""
@@ -425,7 +433,9 @@ func (m *Manager) Regions(ctx context.Context) ([]device.Region, error) {
 	}
 	var regions []device.Region
 	for _, g := range groups {
-		regions = append(regions, device.Region{Name: g.region, Type: g.kind, Memory: g.memory, Capacity: g.size, Available: g.free})
+		regions = append(regions, device.Region{
+			Name: g.region, Type: g.kind, Memory: g.memory, Capacity: g.size, Available: g.free,
+		})
 	}
 	return regions, nil
 }

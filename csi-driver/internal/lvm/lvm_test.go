@@ -22,10 +22,13 @@ func TestParseReport(t *testing.T) {
 	if err != nil || len(physical) != 1 || len(logical) != 0 {
 		t.Fatalf("%+v, %+v, %v", physical, logical, err)
 	}
-	if pv := physical[0]; pv.Device != "/dev/pmem0" || pv.Start != 2<<20 || pv.Group != "splitfs-8b4e0a5b" || !pv.GroupTags.has(ownTag) || pv.Free != 396361728 {
+	if pv := physical[0]; pv.Device != "/dev/pmem0" || pv.Start != 2<<20 || pv.Group != "splitfs-8b4e0a5b" ||
+		!pv.GroupTags.has(ownTag) || pv.Free != 396361728 {
 		t.Errorf("%+v", pv)
 	}
-	_, logical, err = parseReport([]byte(`{"report":[{"lv":[{"lv_name":"a","vg_name":"g","lv_tags":"x,splitfs.io","lv_size":"2097152","lv_kernel_minor":"3"},
+	_, logical, err = parseReport(
+		[]byte(
+			`{"report":[{"lv":[{"lv_name":"a","vg_name":"g","lv_tags":"x,splitfs.io","lv_size":"2097152","lv_kernel_minor":"3"},
 		{"lv_name":"b","vg_name":"g","lv_tags":"","lv_size":"","lv_kernel_minor":"-1"}]}],"log":[]}`))
 	if err != nil || len(logical) != 2 {
 		t.Fatalf("%+v, %v", logical, err)
@@ -36,7 +39,10 @@ func TestParseReport(t *testing.T) {
 	if lv := (found{logicalVolume: logical[1]}); lv.node() != "" || lv.Tags.has("") || lv.Size != 0 {
 		t.Errorf("%+v", lv)
 	}
-	for _, bad := range []string{``, `{`, `[]`, `{}`, `{"report":[]}`, `{"report":[{"lv":[{"lv_size":"2 GiB"}]}]}`, `{"report":[{"lv":[{"lv_tags":["a"]}]}]}`} {
+	for _, bad := range []string{
+		``, `{`, `[]`, `{}`, `{"report":[]}`, `{"report":[{"lv":[{"lv_size":"2 GiB"}]}]}`,
+		`{"report":[{"lv":[{"lv_tags":["a"]}]}]}`,
+	} {
 		if _, _, err := parseReport([]byte(bad)); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}
@@ -73,7 +79,8 @@ func TestNoDeviceNoCommand(t *testing.T) {
 	if out, err := run(context.Background(), nil, "lvs"); err == nil || !strings.Contains(err.Error(), "no device") {
 		t.Errorf("lvm was run for no device: %s, %v", out, err)
 	}
-	if physical, logical, err := list(context.Background(), nil, "pvs", physicalFields); physical != nil || logical != nil || err != nil {
+	if physical, logical, err := list(context.Background(), nil, "pvs", physicalFields); physical != nil ||
+		logical != nil || err != nil {
 		t.Errorf("no devices have %v, %v, %v", physical, logical, err)
 	}
 }
@@ -88,7 +95,9 @@ func TestRoomiest(t *testing.T) {
 }
 
 func TestGroupName(t *testing.T) {
-	if name, err := groupName(nvdimm.Namespace{UUID: "8b4e0a5b-cb25-46ee-a9ea-e1a692b47f3e"}); name != "splitfs-8b4e0a5b" || err != nil {
+	if name, err := groupName(nvdimm.Namespace{
+		UUID: "8b4e0a5b-cb25-46ee-a9ea-e1a692b47f3e",
+	}); name != "splitfs-8b4e0a5b" || err != nil {
 		t.Errorf("%q, %v", name, err)
 	}
 	if name, err := groupName(nvdimm.Namespace{Dev: "namespace0.0"}); err == nil {
@@ -101,7 +110,9 @@ func TestNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]Config{"no region": {Percent: 100}, "no share": {Regions: all}, "too much": {Regions: all, Percent: 101}} {
+	for name, c := range map[string]Config{
+		"no region": {Percent: 100}, "no share": {Regions: all}, "too much": {Regions: all, Percent: 101},
+	} {
 		if _, err := New(c, &nvdimm.Tool{}); err == nil {
 			t.Errorf("%s was accepted", name)
 		}
@@ -123,9 +134,12 @@ func TestNamespaceWithoutLabels(t *testing.T) {
 		mode, uuid string
 		usable     bool
 	}{{"raw", "", false}, {"sector", "8b4e0a5b", false}, {"fsdax", "", false}, {"fsdax", "8b4e0a5b", true}} {
-		region := nvdimm.Region{Dev: "region0", Namespaces: []nvdimm.Namespace{{Dev: "namespace0.0", Mode: c.mode, UUID: c.uuid, Size: 1 << 30}}}
+		region := nvdimm.Region{
+			Dev: "region0", Namespaces: []nvdimm.Namespace{{Dev: "namespace0.0", Mode: c.mode, UUID: c.uuid, Size: 1 << 30}},
+		}
 		ns, fresh, err := m.namespaceOf(context.Background(), region, true, true)
-		if fresh || (ns != nil) != c.usable || (err == nil) != c.usable || err != nil && !strings.Contains(err.Error(), advice) {
+		if fresh || (ns != nil) != c.usable || (err == nil) != c.usable ||
+			err != nil && !strings.Contains(err.Error(), advice) {
 			t.Errorf("%s, UUID %q: %+v, %t, %v", c.mode, c.uuid, ns, fresh, err)
 		}
 	}
@@ -134,10 +148,13 @@ func TestNamespaceWithoutLabels(t *testing.T) {
 // TestFitting: a volume that needs durable memory goes to no other group, however roomy that is.
 func TestFitting(t *testing.T) {
 	groups := []group{
-		{name: "large", region: "region0", free: 100, less: nvdimm.Region{Memory: volume.MemoryVolatile, MemoryWhy: "memmap="}.Less()},
+		{name: "large", region: "region0", free: 100,
+			less: nvdimm.Region{Memory: volume.MemoryVolatile, MemoryWhy: "memmap="}.Less()},
 		{name: "small", region: "region1", free: 10, less: nvdimm.Region{Memory: volume.MemoryGPF}.Less()},
 	}
-	for durability, want := range map[volume.Durability]string{volume.DurabilityAny: "large", volume.DurabilityRequired: "small"} {
+	for durability, want := range map[volume.Durability]string{
+		volume.DurabilityAny: "large", volume.DurabilityRequired: "small",
+	} {
 		if fit, _ := fitting(groups, durability); roomiest(fit).name != want {
 			t.Errorf("%s goes to %v", durability, roomiest(fit))
 		}

@@ -14,13 +14,16 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/command"
 )
 
-// settings make lvm independent of the node's and the image's configuration. Inside a container there is no udev to wait for: lvm
-// makes its device nodes itself, and takes no device from udev's list. Nothing is kept beside the metadata on the devices.
-const settings = `devices{external_device_info_source="none" obtain_device_list_from_udev=0 use_devicesfile=0 hints="none"} ` +
+// settings make lvm independent of the node's and the image's configuration. Inside a container there is no udev to
+// wait for: lvm makes its device nodes itself, and takes no device from udev's list. Nothing is kept beside the
+// metadata on the devices.
+const settings = `devices{external_device_info_source="none" obtain_device_list_from_udev=0 ` +
+	`use_devicesfile=0 hints="none"} ` +
 	`activation{udev_sync=0 udev_rules=0 verify_udev_operations=0 monitoring=0} ` +
 	`backup{backup=0 archive=0} global{event_activation=0}`
 
-// run runs one of lvm's commands. It sees the given devices and no other: whatever it does, it cannot do to a foreign volume group.
+// run runs one of lvm's commands. It sees the given devices and no other: whatever it does, it cannot do to a foreign
+// volume group.
 func run(ctx context.Context, devices []string, args ...string) ([]byte, error) {
 	if len(devices) == 0 {
 		return nil, fmt.Errorf("lvm %s: there is no device to run it for", args[0]) // without --devices lvm would see all
@@ -112,12 +115,14 @@ func parseReport(out []byte) (physical []physicalVolume, logical []logicalVolume
 }
 
 // list runs pvs or lvs, for all or for those that names say.
-func list(ctx context.Context, devices []string, what, fields string, names ...string) ([]physicalVolume, []logicalVolume, error) {
+func list(ctx context.Context, devices []string, what, fields string,
+	names ...string) ([]physicalVolume, []logicalVolume, error) {
 	if len(devices) == 0 {
 		return nil, nil, nil
 	}
 	args := append([]string{what}, names...)
-	out, err := run(ctx, devices, append(args, "--options", fields, "--units", "b", "--nosuffix", "--reportformat", "json")...)
+	out, err := run(ctx, devices,
+		append(args, "--options", fields, "--units", "b", "--nosuffix", "--reportformat", "json")...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -19,8 +19,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// memory is what ndctl lists in these tests. The namespaces are loop devices; what is on them is lvm's own, which needs no device
-// mapper for anything that is done here.
+// memory is what ndctl lists in these tests. The namespaces are loop devices; what is on them is lvm's own, which needs
+// no device mapper for anything that is done here.
 type memory struct {
 	t       *testing.T
 	dir     string
@@ -38,7 +38,8 @@ func newMemory(t *testing.T) *memory {
 	}
 	dir := t.TempDir()
 	// It can list, and nothing else works.
-	ndctl := "#!/bin/sh\n[ \"$1\" = list ] || { echo \"$1: no such device\" >&2; exit 1; }\nexec cat " + filepath.Join(dir, "list") + "\n"
+	ndctl := "#!/bin/sh\n[ \"$1\" = list ] || { echo \"$1: no such device\" >&2; exit 1; }\nexec cat " +
+		filepath.Join(dir, "list") + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "ndctl"), []byte(ndctl), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +99,8 @@ func (m *memory) add(labels bool) *nvdimm.Namespace {
 	return &m.regions[i].Namespaces[0]
 }
 
-// vg makes a volume group as the driver does, and in it the volume with that ID. Making volumes, unlike removing them, needs device
-// mapper: it is put into the metadata.
+// vg makes a volume group as the driver does, and in it the volume with that ID. Making volumes, unlike removing them,
+// needs device mapper: it is put into the metadata.
 func (m *memory) vg(ns *nvdimm.Namespace, id string) {
 	m.t.Helper()
 	ctx := context.Background()
@@ -108,7 +109,8 @@ func (m *memory) vg(ns *nvdimm.Namespace, id string) {
 	name, err := groupName(*ns)
 	must(m.t, err)
 	devices := []string{device}
-	_, err = run(ctx, devices, "vgcreate", "--yes", "--dataalignment", bytesArg(extentSize), "--physicalextentsize", bytesArg(extentSize), "--addtag", ownTag, name, device)
+	_, err = run(ctx, devices, "vgcreate", "--yes", "--dataalignment", bytesArg(extentSize),
+		"--physicalextentsize", bytesArg(extentSize), "--addtag", ownTag, name, device)
 	must(m.t, err)
 	file := filepath.Join(m.dir, name)
 	_, err = run(ctx, devices, "vgcfgbackup", "--file", file, name)
@@ -193,13 +195,16 @@ func TestHidden(t *testing.T) {
 				ns := m.add(labels)
 				m.vg(ns, awayID)
 				m.vg(m.add(true), hereID)
-				hiddenVolume(t, m.manager(nvdimm.All), m.regions[0].Dev, trouble.says, name != "no ndctl", labels, func() func() { return trouble.make(m, &m.regions[0].Namespaces[0]) })
+				hiddenVolume(t, m.manager(nvdimm.All), m.regions[0].Dev, trouble.says, name != "no ndctl", labels, func() func() {
+					return trouble.make(m, &m.regions[0].Namespaces[0])
+				})
 			})
 		}
 	}
 }
 
-// hiddenVolume: as long as a region cannot be looked at, what is said of a volume that may be there is an error; others are served.
+// hiddenVolume: as long as a region cannot be looked at, what is said of a volume that may be there is an error; others
+// are served.
 func hiddenVolume(t *testing.T, m *Manager, region, says string, others, labels bool, unreadableError func() func()) {
 	t.Helper()
 	ctx := context.Background()
@@ -251,7 +256,8 @@ func hiddenVolume(t *testing.T, m *Manager, region, says string, others, labels 
 	}
 }
 
-// TestTakenBack: a region that the operator has taken back keeps its volumes, labels or not, and what is somebody else's is nobody's trouble.
+// TestTakenBack: a region that the operator has taken back keeps its volumes, labels or not, and what is somebody
+// else's is nobody's trouble.
 func TestTakenBack(t *testing.T) {
 	for _, labels := range []bool{true, false} {
 		m := newMemory(t)
@@ -274,8 +280,8 @@ func TestTakenBack(t *testing.T) {
 	}
 }
 
-// TestHalfMade: a namespace whose making was interrupted has nothing on it; one whose info block cannot be read looks the same to the kernel, and
-// is kept.
+// TestHalfMade: a namespace whose making was interrupted has nothing on it; one whose info block cannot be read looks
+// the same to the kernel, and is kept.
 func TestHalfMade(t *testing.T) {
 	ctx := context.Background()
 	m := newMemory(t)
@@ -297,7 +303,8 @@ func TestHalfMade(t *testing.T) {
 	}
 	manager.checked = manager.checked.Add(-checkInterval)
 	must(t, manager.Check(ctx))
-	if told := manager.reporter.Current(); strings.Contains(told, "destroy") || !strings.Contains(told, "input/output error") {
+	if told := manager.reporter.Current(); strings.Contains(told, "destroy") ||
+		!strings.Contains(told, "input/output error") {
 		t.Errorf("a namespace that cannot be read: %q", told)
 	}
 }

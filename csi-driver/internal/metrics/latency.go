@@ -17,13 +17,16 @@ const (
 	lastBoundNS  = 1 << 28
 )
 
-var callSeconds = desc("call_seconds", "How long served calls took, of those that were timed: one of 128 reads and writes, one of 4 fsyncs.", "mode", "call")
+var callSeconds = desc("call_seconds",
+	"How long served calls took, of those that were timed: one of 128 reads and writes, one of 4 fsyncs.", "mode", "call")
 
-func collectLatency(ch chan<- prometheus.Metric, latency map[string]map[string]splitfs.Latency, with func(...string) []string) {
+func collectLatency(ch chan<- prometheus.Metric, latency map[string]map[string]splitfs.Latency,
+	with func(...string) []string) {
 	for _, mode := range slices.Sorted(maps.Keys(latency)) {
 		for _, call := range slices.Sorted(maps.Keys(latency[mode])) {
 			l := latency[mode][call]
-			ch <- prometheus.MustNewConstHistogram(callSeconds, l.Timed, float64(l.SumNS)/1e9, cumulative(l), with(mode, call)...)
+			ch <- prometheus.MustNewConstHistogram(callSeconds, l.Timed, float64(l.SumNS)/1e9, cumulative(l),
+				with(mode, call)...)
 		}
 	}
 }

@@ -21,11 +21,14 @@ func moduleDesc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	moduleState = moduleDesc("module_state", "State of the kernel module ext4_splitfs: 1 for the one it is in, 0 for all others.", "state")
-	moduleInfo  = moduleDesc("module_info", "The kernel and the module's versions, on disk and loaded; always 1.", "release", "version", "loaded", "signed", "why")
+	moduleState = moduleDesc("module_state",
+		"State of the kernel module ext4_splitfs: 1 for the one it is in, 0 for all others.", "state")
+	moduleInfo = moduleDesc("module_info", "The kernel and the module's versions, on disk and loaded; always 1.",
+		"release", "version", "loaded", "signed", "why")
 	moduleUsers = moduleDesc("module_users", "Mounted file systems that use the kernel module.")
 	moduleSince = moduleDesc("module_state_since_seconds", "When the module came into its state, in seconds since 1970.")
-	provider    = moduleDesc("node_relink_provider", "What volumes of a file system type that are staged now relink with; always 1.", "fstype", "provider")
+	provider    = moduleDesc("node_relink_provider",
+		"What volumes of a file system type that are staged now relink with; always 1.", "fstype", "provider")
 )
 
 // ModuleCollector is a prometheus.Collector over the kernel module of a node.

@@ -51,14 +51,20 @@ func (fixedNode) Capacity(context.Context, volume.Params, bool) (node.Capacity, 
 	return node.Capacity{Largest: 8 * volume.GiB}, nil
 }
 func (fixedNode) Status() module.Status {
-	return module.Status{State: module.LoadRefused, Why: module.WhyLockdown, Release: "6.1.0-1-amd64", Version: "1", Since: time.Unix(1700000000, 0)}
+	return module.Status{
+		State: module.LoadRefused, Why: module.WhyLockdown, Release: "6.1.0-1-amd64", Version: "1",
+		Since: time.Unix(1700000000, 0),
+	}
 }
 func (fixedNode) Providers() map[string]string { return map[string]string{"xfs": "reflink"} }
 
 func record(id, claim string, mode contract.Mode) *volume.Record {
 	return &volume.Record{
-		ID: id, Mode: mode, Device: volume.DeviceEmulated, FSType: volume.XFS, PVC: volume.PVC{Namespace: "shop", Name: claim},
-		Memory: volume.MemoryEmulated, Size: volume.GiB, DeviceSize: 2 * volume.GiB, Staged: &volume.Staging{Path: "/staging"},
+		ID: id, Mode: mode, Device: volume.DeviceEmulated, FSType: volume.XFS,
+		PVC:    volume.PVC{Namespace: "shop", Name: claim},
+		Memory: volume.MemoryEmulated, Size: volume.GiB, DeviceSize: 2 * volume.GiB, Staged: &volume.Staging{
+			Path: "/staging",
+		},
 	}
 }
 
@@ -74,18 +80,25 @@ func served() node.Report {
 	s.Latency = map[string]map[string]splitfs.Latency{"strict": {}}
 	for i, call := range []string{"append", "overwrite", "read", "fsync"} {
 		ns := uint64(256) << i
-		s.Latency["strict"][call] = splitfs.Latency{Timed: 101, SumNS: 101 * ns, Buckets: [][2]uint64{{ns, 100}, {ns * 64, 1}}}
+		s.Latency["strict"][call] = splitfs.Latency{
+			Timed: 101, SumNS: 101 * ns, Buckets: [][2]uint64{{ns, 100}, {ns * 64, 1}},
+		}
 	}
 	s.Recovery.Runs, s.Recovery.Records, s.Recovery.Replayed = 1, 10, 5
-	return node.Report{Record: record("splitfs-1", "data", contract.Strict), Emulated: true, Agent: agent.State{Ready: true, Restarts: 1}, Status: s}
+	return node.Report{
+		Record: record("splitfs-1", "data", contract.Strict), Emulated: true, Agent: agent.State{Ready: true, Restarts: 1},
+		Status: s,
+	}
 }
 
 // sick has a problem of each severity, no agent and no answer.
 func sick() node.Report {
 	return node.Report{
-		Record: record("splitfs-2", "cache", contract.Sync), Emulated: true, StatusErr: errors.New("no answer"), Agent: agent.State{Restarts: 4},
+		Record: record("splitfs-2", "cache", contract.Sync), Emulated: true, StatusErr: errors.New("no answer"),
+		Agent: agent.State{Restarts: 4},
 		Problems: []node.Problem{
-			{Severity: node.Degraded, Reason: "NoAgent"}, {Severity: node.Inaccessible, Reason: "NotMounted"}, {Severity: node.DataLoss, Reason: "RecoveryQuarantined"},
+			{Severity: node.Degraded, Reason: "NoAgent"}, {Severity: node.Inaccessible, Reason: "NotMounted"},
+			{Severity: node.DataLoss, Reason: "RecoveryQuarantined"},
 		},
 	}
 }

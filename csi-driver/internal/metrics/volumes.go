@@ -69,35 +69,47 @@ func nodeDesc(name, help string) *prometheus.Desc {
 }
 
 var (
-	volumeInfo      = desc("volume_info", "Properties of a volume; always 1.", "mode", "device", "fstype", "emulated", "provider", "memory", "durability")
-	volumeSize      = desc("volume_size_bytes", "What the volume was promised to hold.")
-	volumeDevice    = desc("volume_device_bytes", "What the volume takes of the node: size, pool, logs and file system.")
-	volumeStaged    = desc("volume_staged", "1 when the volume is staged on this node.")
-	volumeProblem   = desc("volume_problem", "1 for each thing that is wrong with the volume.", "severity", "reason")
-	volumeStatusUp  = desc("volume_status_up", "1 when the volume answered to splitfs status.")
-	agentUp         = desc("agent_up", "1 when the volume's agent serves.")
-	agentRestarts   = desc("agent_restarts_total", "How often the volume's agent died since the node service started.")
-	poolBytes       = desc("volume_pool_bytes", "Size of the staging pool.")
-	poolFreeBytes   = desc("volume_pool_free_bytes", "Bytes of the staging pool that are not in use.")
-	processes       = desc("volume_processes", "Live processes that use the volume through the library.", "mode")
-	unservedOpens   = desc("volume_unserved_opens_total", "Opens for writing by programs without the library that were refused, or made the file durable, since the agent started.", "did")
-	unservedState   = desc("volume_unserved_enforced", "1 when the agent sees all opens of programs without the library, 0 when it is to and cannot; absent when nobody asks for it.")
+	volumeInfo = desc("volume_info", "Properties of a volume; always 1.", "mode", "device", "fstype", "emulated",
+		"provider", "memory", "durability")
+	volumeSize     = desc("volume_size_bytes", "What the volume was promised to hold.")
+	volumeDevice   = desc("volume_device_bytes", "What the volume takes of the node: size, pool, logs and file system.")
+	volumeStaged   = desc("volume_staged", "1 when the volume is staged on this node.")
+	volumeProblem  = desc("volume_problem", "1 for each thing that is wrong with the volume.", "severity", "reason")
+	volumeStatusUp = desc("volume_status_up", "1 when the volume answered to splitfs status.")
+	agentUp        = desc("agent_up", "1 when the volume's agent serves.")
+	agentRestarts  = desc("agent_restarts_total", "How often the volume's agent died since the node service started.")
+	poolBytes      = desc("volume_pool_bytes", "Size of the staging pool.")
+	poolFreeBytes  = desc("volume_pool_free_bytes", "Bytes of the staging pool that are not in use.")
+	processes      = desc("volume_processes", "Live processes that use the volume through the library.", "mode")
+	unservedOpens  = desc("volume_unserved_opens_total",
+		"Opens for writing by programs without the library that were refused, or made the file durable, since "+
+			"the agent started.", "did")
+	unservedState = desc("volume_unserved_enforced",
+		"1 when the agent sees all opens of programs without the library, 0 when it is to and cannot; absent when "+
+			"nobody asks for it.")
 	recoveryRuns    = desc("recovery_runs_total", "Recoveries of the volume.")
 	recoveryRecords = desc("recovery_records_total", "Log records that recoveries read.")
 	recoveryReplays = desc("recovery_replayed_total", "Log records that recoveries replayed.")
 	recoveryAside   = desc("recovery_quarantined_total", "Damaged or foreign log files that recoveries set aside.")
-	protocolRefused = desc("protocol_refused_total", "How often the agent refused a process whose library speaks no version of the protocol that it knows.")
+	protocolRefused = desc("protocol_refused_total",
+		"How often the agent refused a process whose library speaks no version of the protocol that it knows.")
 
 	libraryInstalled = nodeDesc("node_library_installed", "1 when pods on this node find libsplit.so.")
-	availableBytes   = prometheus.NewDesc(prefix+"node_available_bytes", "The most that one more volume of a device could hold.", []string{"device"}, nil)
-	memoryBytes      = prometheus.NewDesc(prefix+"node_memory_bytes", "Persistent memory of the node, and volatile memory that shows itself like it, by what it promises when the power fails.", []string{"range", "provider", "memory", "durable"}, nil)
-	jobBytes         = desc("job_bytes", "Size of the work that a volume or snapshot waits for; kind says what it is.", "kind")
-	jobDoneBytes     = desc("job_done_bytes", "How much of it is done.", "kind")
-	orphans          = prometheus.NewDesc(prefix+"node_orphans", "Things found on the node that no volume accounts for, by kind.", []string{"kind"}, nil)
-	erasing          = nodeDesc("node_erasing", "Deleted volumes and snapshots whose bytes are being erased, or wait for it.")
-	erasingBytes     = nodeDesc("node_erasing_bytes", "The space that these still take.")
-	eraseFailed      = nodeDesc("node_erase_failed", "How many of these could not be erased so far.")
-	reportErrors     = nodeDesc("node_report_errors", "1 when the last collection could not report on everything.")
+	availableBytes   = prometheus.NewDesc(prefix+"node_available_bytes",
+		"The most that one more volume of a device could hold.", []string{"device"}, nil)
+	memoryBytes = prometheus.NewDesc(prefix+"node_memory_bytes",
+		"Persistent memory of the node, and volatile memory that shows itself like it, by what it promises when "+
+			"the power fails.", []string{"range", "provider", "memory", "durable"}, nil)
+	jobBytes = desc("job_bytes", "Size of the work that a volume or snapshot waits for; kind says what it is.",
+		"kind")
+	jobDoneBytes = desc("job_done_bytes", "How much of it is done.", "kind")
+	orphans      = prometheus.NewDesc(prefix+"node_orphans",
+		"Things found on the node that no volume accounts for, by kind.", []string{"kind"}, nil)
+	erasing = nodeDesc("node_erasing",
+		"Deleted volumes and snapshots whose bytes are being erased, or wait for it.")
+	erasingBytes = nodeDesc("node_erasing_bytes", "The space that these still take.")
+	eraseFailed  = nodeDesc("node_erase_failed", "How many of these could not be erased so far.")
+	reportErrors = nodeDesc("node_report_errors", "1 when the last collection could not report on everything.")
 
 	counterDescs = func() []*prometheus.Desc {
 		list := make([]*prometheus.Desc, 0, len(counters))
@@ -127,9 +139,12 @@ func NewCollector(logger klog.Logger, source Source) *Collector {
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range append([]*prometheus.Desc{
-		volumeInfo, volumeSize, volumeDevice, volumeStaged, volumeProblem, volumeStatusUp, agentUp, agentRestarts, poolBytes, poolFreeBytes,
-		processes, unservedOpens, unservedState, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside, protocolRefused, libraryInstalled,
-		availableBytes, memoryBytes, callSeconds, jobBytes, jobDoneBytes, orphans, erasing, erasingBytes, eraseFailed, reportErrors,
+		volumeInfo, volumeSize, volumeDevice, volumeStaged, volumeProblem, volumeStatusUp, agentUp, agentRestarts, poolBytes,
+		poolFreeBytes,
+		processes, unservedOpens, unservedState, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside,
+		protocolRefused, libraryInstalled,
+		availableBytes, memoryBytes, callSeconds, jobBytes, jobDoneBytes, orphans, erasing, erasingBytes, eraseFailed,
+		reportErrors,
 	}, counterDescs...) {
 		ch <- d
 	}
@@ -146,7 +161,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- gauge(reportErrors, boolean(err != nil))
 	ch <- gauge(libraryInstalled, boolean(c.source.LibraryReady() == nil))
 	for _, device := range c.source.DeviceNames() {
-		if capacity, err := c.source.Capacity(ctx, volume.Params{Device: device, Durability: volume.DurabilityAny}, false); err != nil {
+		if capacity, err := c.source.Capacity(ctx, volume.Params{Device: device, Durability: volume.DurabilityAny},
+			false); err != nil {
 			c.logger.Error(err, "Cannot report the capacity", "device", device)
 		} else {
 			ch <- gauge(availableBytes, float64(capacity.Largest), device)
@@ -167,7 +183,8 @@ func (c *Collector) collectMemory(ctx context.Context, ch chan<- prometheus.Metr
 		c.logger.Error(err, "Cannot report the node's memory")
 	}
 	for _, r := range ranges {
-		ch <- gauge(memoryBytes, float64(r.Bytes), r.Name, r.Provider, string(r.Memory), strconv.FormatBool(r.Memory.Durable()))
+		ch <- gauge(memoryBytes, float64(r.Bytes), r.Name, r.Provider, string(r.Memory),
+			strconv.FormatBool(r.Memory.Durable()))
 	}
 }
 
@@ -228,7 +245,9 @@ func (c *Collector) collectVolume(ch chan<- prometheus.Metric, r node.Report) {
 	if r.Status != nil {
 		provider = r.Status.Provider
 	}
-	ch <- gauge(volumeInfo, 1, with(string(r.Record.Mode), r.Record.Device, r.Record.FSType, strconv.FormatBool(r.Emulated), provider, string(r.Record.Memory), string(r.Record.Durability.OrAny()))...)
+	ch <- gauge(volumeInfo, 1,
+		with(string(r.Record.Mode), r.Record.Device, r.Record.FSType, strconv.FormatBool(r.Emulated), provider,
+			string(r.Record.Memory), string(r.Record.Durability.OrAny()))...)
 	ch <- gauge(volumeSize, float64(r.Record.Size), labels...)
 	ch <- gauge(volumeDevice, float64(r.Record.DeviceSize), labels...)
 	ch <- gauge(volumeStaged, boolean(r.Record.Staged != nil), labels...)

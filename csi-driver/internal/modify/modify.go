@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package modify carries changes of a volume, which csi-resizer asks the controller for, to the node that has the volume, and the
-// answer back. Both are on the PersistentVolume, so nothing is lost when one of the two is away, and nobody has to reach a node by
-// network.
+// Package modify carries changes of a volume, which csi-resizer asks the controller for, to the node that has the
+// volume, and the answer back. Both are on the PersistentVolume, so nothing is lost when one of the two is away, and
+// nobody has to reach a node by network.
 package modify
 
 import (
@@ -76,15 +76,21 @@ func Ask(node string, changes volume.Changes) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return patch(metadata{Labels: map[string]any{Label: LabelValue(node)}, Annotations: map[string]any{requestAnnotation: string(text), answerAnnotation: nil}})
+	return patch(metadata{
+		Labels:      map[string]any{Label: LabelValue(node)},
+		Annotations: map[string]any{requestAnnotation: string(text), answerAnnotation: nil},
+	})
 }
 
 // Forget returns the patch that ends a request which was refused: the next one is asked anew.
 func Forget() ([]byte, error) {
-	return patch(metadata{Labels: map[string]any{Label: nil}, Annotations: map[string]any{requestAnnotation: nil, answerAnnotation: nil}})
+	return patch(metadata{
+		Labels: map[string]any{Label: nil}, Annotations: map[string]any{requestAnnotation: nil, answerAnnotation: nil},
+	})
 }
 
-// reply returns the patch by which the node answers what it read on pv; it fails when something else is asked for since.
+// reply returns the patch by which the node answers what it read on pv; it fails when something else is asked for
+// since.
 func reply(pv *corev1.PersistentVolume, answer Answer, mode contract.Mode) ([]byte, error) {
 	text, err := json.Marshal(answer)
 	if err != nil {
@@ -94,5 +100,7 @@ func reply(pv *corev1.PersistentVolume, answer Answer, mode contract.Mode) ([]by
 	if mode != "" {
 		annotations[contract.AnnotationVolumeMode] = string(mode)
 	}
-	return patch(metadata{ResourceVersion: pv.ResourceVersion, Labels: map[string]any{Label: nil}, Annotations: annotations})
+	return patch(metadata{
+		ResourceVersion: pv.ResourceVersion, Labels: map[string]any{Label: nil}, Annotations: annotations,
+	})
 }

@@ -36,8 +36,8 @@ type Node interface {
 	Modify(ctx context.Context, id string, changes volume.Changes) (*volume.Record, error)
 }
 
-// Worker makes the changes that the controller asks one node for. It watches nothing but PersistentVolumes of its node that wait for
-// an answer.
+// Worker makes the changes that the controller asks one node for. It watches nothing but PersistentVolumes of its node
+// that wait for an answer.
 type Worker struct {
 	client kubernetes.Interface
 	node   Node
@@ -53,8 +53,10 @@ func NewWorker(client kubernetes.Interface, node Node, locks *volume.Locks) (*Wo
 	selector := labels.Set{Label: LabelValue(node.Name())}.String()
 	w := &Worker{
 		client: client, node: node, locks: locks,
-		factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector })),
-		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryMax)),
+		factory: informers.NewSharedInformerFactoryWithOptions(client, 0,
+			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector })),
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst,
+			retryMax)),
 	}
 	volumes := w.factory.Core().V1().PersistentVolumes()
 	w.volumes = volumes.Lister()
@@ -63,7 +65,9 @@ func NewWorker(client kubernetes.Interface, node Node, locks *volume.Locks) (*Wo
 			w.queue.Add(pv.Name)
 		}
 	}
-	_, err := volumes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }})
+	_, err := volumes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) },
+	})
 	if err != nil {
 		return nil, fmt.Errorf("watch for changes of volumes: %w", err)
 	}
@@ -124,7 +128,8 @@ func (w *Worker) answer(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("answer on PersistentVolume %s: %w", name, err)
 	}
-	if _, err := w.client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, content, metav1.PatchOptions{}); err != nil {
+	if _, err := w.client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, content,
+		metav1.PatchOptions{}); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

@@ -59,7 +59,8 @@ func persistentVolume(id string) *corev1.PersistentVolume {
 	}
 }
 
-// TestWorker: a node does what it is asked for, once it can, and says so; it refuses what cannot be, and leaves other nodes' volumes alone.
+// TestWorker: a node does what it is asked for, once it can, and says so; it refuses what cannot be, and leaves other
+// nodes' volumes alone.
 func TestWorker(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -115,7 +116,8 @@ func TestWorker(t *testing.T) {
 		t.Error("a volume was changed while somebody else was at it")
 	}
 	release()
-	if answer := answered("pv-one", sync); answer.Refused != "" || get("pv-one").Annotations["csi.splitfs.io/mode"] != "sync" {
+	if answer := answered("pv-one", sync); answer.Refused != "" ||
+		get("pv-one").Annotations["csi.splitfs.io/mode"] != "sync" {
 		t.Errorf("%+v; %v", answer, get("pv-one").Annotations)
 	}
 
@@ -123,13 +125,15 @@ func TestWorker(t *testing.T) {
 	strict := volume.Changes{Mode: contract.Strict, Erase: volume.EraseOverwrite}
 	for _, changes := range []volume.Changes{strict, sync} {
 		ask("pv-one", "node-1", changes)
-		if answer := answered("pv-one", changes); answer.Refused != "" || get("pv-one").Annotations["csi.splitfs.io/mode"] != string(changes.Mode) {
+		if answer := answered("pv-one", changes); answer.Refused != "" ||
+			get("pv-one").Annotations["csi.splitfs.io/mode"] != string(changes.Mode) {
 			t.Errorf("%+v; %v", answer, get("pv-one").Annotations)
 		}
 	}
 	discard := volume.Changes{Erase: volume.EraseDiscard}
 	ask("pv-one", "node-1", discard)
-	if answer := answered("pv-one", discard); answer.Refused == "" || get("pv-one").Annotations["csi.splitfs.io/mode"] != "sync" {
+	if answer := answered("pv-one", discard); answer.Refused == "" ||
+		get("pv-one").Annotations["csi.splitfs.io/mode"] != "sync" {
 		t.Errorf("%+v; %v", answer, get("pv-one").Annotations)
 	}
 	ask("pv-gone", "node-1", sync)
@@ -144,8 +148,8 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-// TestAPIServer: with a real API server the node's watch shows what it is asked for and nothing else, and an answer to what is not asked for
-// any more is not written.
+// TestAPIServer: with a real API server the node's watch shows what it is asked for and nothing else, and an answer to
+// what is not asked for any more is not written.
 func TestAPIServer(t *testing.T) {
 	env := charttest.StartAPIServer(t)
 	client, err := kubernetes.NewForConfig(env.Config)

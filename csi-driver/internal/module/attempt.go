@@ -13,8 +13,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// attempt remembers, across a crash of the machine, that a module is being loaded. Without it a module that brings the kernel
-// down would do so again after each boot, as soon as the node service starts.
+// attempt remembers, across a crash of the machine, that a module is being loaded. Without it a module that brings the
+// kernel down would do so again after each boot, as soon as the node service starts.
 type attempt struct {
 	path string
 	boot string
@@ -48,8 +48,8 @@ func (a attempt) end() error {
 	return nil
 }
 
-// died returns the hash of the module whose loading an earlier boot did not survive, "" when there is none. An attempt of this
-// boot tells nothing: the node service was restarted, not the machine.
+// died returns the hash of the module whose loading an earlier boot did not survive, "" when there is none. An attempt
+// of this boot tells nothing: the node service was restarted, not the machine.
 func (a attempt) died() (string, error) {
 	raw, err := os.ReadFile(a.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,7 +60,9 @@ func (a attempt) died() (string, error) {
 	}
 	var r attemptRecord
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return "", fmt.Errorf("the note of an attempt, %s, is damaged; look into the machine's log for a crash, then remove the file: %w", a.path, err)
+		return "", fmt.Errorf(
+			"the note of an attempt, %s, is damaged; look into the machine's log for a crash, then remove the file: %w", a.path,
+			err)
 	}
 	if r.BootID == a.boot {
 		return "", nil

@@ -41,7 +41,8 @@ type BuildConfig struct {
 	Again bool
 }
 
-// buildRecord is what a build leaves beside its module: nodes report it, and the next build knows whether it has anything to do.
+// buildRecord is what a build leaves beside its module: nodes report it, and the next build knows whether it has
+// anything to do.
 type buildRecord struct {
 	Release string    `json:"release"`
 	Inputs  string    `json:"inputs"`
@@ -51,7 +52,8 @@ type buildRecord struct {
 
 func recordPath(dir, release string) string { return filepath.Join(dir, release+".build.json") }
 
-// Build builds a module for one kernel release and puts it in place as a whole. It says whether there was anything to build.
+// Build builds a module for one kernel release and puts it in place as a whole. It says whether there was anything to
+// build.
 func Build(ctx context.Context, config BuildConfig) (built bool, err error) {
 	if err := config.check(); err != nil {
 		return false, err
@@ -169,8 +171,8 @@ func (c BuildConfig) build(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("the build succeeded, its result is unusable: %w", err)
 	}
-	klog.FromContext(ctx).Info("Built the kernel module", "release", c.Release, "version", fresh.info.Version, "signed", fresh.info.Signed,
-		"sha256", fresh.sha256, "duration", time.Since(start).Round(time.Second))
+	klog.FromContext(ctx).Info("Built the kernel module", "release", c.Release, "version", fresh.info.Version,
+		"signed", fresh.info.Signed, "sha256", fresh.sha256, "duration", time.Since(start).Round(time.Second))
 	if err := fresh.close(); err != nil {
 		return err
 	}
@@ -186,7 +188,8 @@ func (c BuildConfig) keepLog(path string) error {
 	return err
 }
 
-// replaceDir puts a directory in the place of another in one step, so that no reader sees half of both. What was there is removed.
+// replaceDir puts a directory in the place of another in one step, so that no reader sees half of both. What was there
+// is removed.
 func replaceDir(fresh, place string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, place, unix.RENAME_EXCHANGE)
 	if errors.Is(err, unix.ENOENT) {
@@ -233,10 +236,12 @@ func buildExplains(err error, dirs []string, release string) error {
 	return err
 }
 
-// linkHeaders makes a node's kernel headers appear in a container at the paths they have on the node, for they name each other by
-// absolute paths. Parts of the node's root are mounted below hostRoot. What exists is not touched.
+// linkHeaders makes a node's kernel headers appear in a container at the paths they have on the node, for they name
+// each other by absolute paths. Parts of the node's root are mounted below hostRoot. What exists is not touched.
 func linkHeaders(hostRoot, release string) error {
-	for _, pattern := range []string{"/lib/modules/" + release, "/usr/src/linux-*", "/usr/src/kernels", "/usr/lib/linux-kbuild-*"} {
+	for _, pattern := range []string{
+		"/lib/modules/" + release, "/usr/src/linux-*", "/usr/src/kernels", "/usr/lib/linux-kbuild-*",
+	} {
 		found, err := filepath.Glob(filepath.Join(hostRoot, pattern))
 		if err != nil {
 			return fmt.Errorf("link the node's kernel headers: %w", err)

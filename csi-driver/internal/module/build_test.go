@@ -19,10 +19,15 @@ const script = `#!/bin/sh
 echo "$@" >>"%[1]s/runs"
 while [ $# -gt 0 ]; do case $1 in --out) out=$2 ;; --release) release=$2 ;; esac; shift; done
 mkdir -p "$out"
-if [ -f "%[1]s/fail" ]; then echo "build: no headers for $release" >&2; echo "a compiler's output" >"$out/make.log"; exit 1; fi
+if [ -f "%[1]s/fail" ]; then
+	echo "build: no headers for $release" >&2
+	echo "a compiler's output" >"$out/make.log"
+	exit 1
+fi
 cp "%[1]s/good.ko" "$out/ext4_splitfs.ko"
 [ ! -f "%[1]s/damage" ] || echo more >>"$out/ext4_splitfs.ko"
-printf '{"module":"ext4_splitfs","release":"%%s","sha256":"%%s"}' "$release" "$(sha256sum <"%[1]s/good.ko" | cut -d' ' -f1)" >"$out/ext4_splitfs.json"
+printf '{"module":"ext4_splitfs","release":"%%s","sha256":"%%s"}' "$release" \
+	"$(sha256sum <"%[1]s/good.ko" | cut -d' ' -f1)" >"$out/ext4_splitfs.json"
 `
 
 type builder struct {
@@ -39,7 +44,10 @@ func newBuilder(t *testing.T) *builder {
 	}
 	dir := t.TempDir()
 	logger, _ := ktesting.NewTestContext(t)
-	tree(t, dir, map[string]string{"patch/build": fmt.Sprintf(script, dir), "patch/6.1/0001.patch": "one", "good.ko": string(makeModule(machines["amd64"], goodEntries()...))})
+	tree(t, dir, map[string]string{
+		"patch/build": fmt.Sprintf(script, dir), "patch/6.1/0001.patch": "one",
+		"good.ko": string(makeModule(machines["amd64"], goodEntries()...)),
+	})
 	must(os.Chmod(filepath.Join(dir, "patch/build"), 0o755))
 	return &builder{t, klog.NewContext(context.Background(), logger), dir,
 		BuildConfig{Script: filepath.Join(dir, "patch/build"), Release: testRelease, Out: filepath.Join(dir, "out")}}
@@ -81,7 +89,8 @@ func TestBuild(t *testing.T) {
 	must(os.WriteFile(filepath.Join(b.dir, "fail"), nil, 0o644))
 	b.build(false, "no headers for "+testRelease)
 	usable(false, "no headers for "+testRelease)
-	if log, err := os.ReadFile(filepath.Join(b.config.Out, testRelease+".make.log")); err != nil || string(log) != "a compiler's output\n" {
+	if log, err := os.ReadFile(filepath.Join(b.config.Out, testRelease+".make.log")); err != nil ||
+		string(log) != "a compiler's output\n" {
 		t.Errorf("the compiler's output: %q, %v", log, err)
 	}
 	must(os.Remove(filepath.Join(b.dir, "fail")))
@@ -101,7 +110,8 @@ func TestBuild(t *testing.T) {
 	b.build(false, "no such file")
 	tree(t, b.dir, map[string]string{"key": "k", "cert": "c"})
 	b.build(true, "")
-	if last := b.runs()[len(b.runs())-1]; !strings.Contains(last, "--sign-key "+b.config.SignKey+" --sign-cert "+b.config.SignCert) {
+	if last := b.runs()[len(b.runs())-1]; !strings.Contains(last, "--sign-key "+b.config.SignKey+" --sign-cert "+
+		b.config.SignCert) {
 		t.Errorf("the script was called with %q", last)
 	}
 	b.build(false, "")
@@ -153,7 +163,8 @@ func TestCopy(t *testing.T) {
 	install(t, image, testRelease, []byte("no module"))
 	check(false, "not a kernel module")
 	_, err := find([]string{node}, testRelease)
-	if err = buildExplains(err, []string{node}, testRelease); err == nil || !strings.Contains(err.Error(), "not a kernel module") {
+	if err = buildExplains(err, []string{node}, testRelease); err == nil ||
+		!strings.Contains(err.Error(), "not a kernel module") {
 		t.Errorf("the node service would report %v", err)
 	}
 	for _, build := range []string{"first", "second"} {
@@ -161,7 +172,8 @@ func TestCopy(t *testing.T) {
 		install(t, image, testRelease, module)
 		for range 2 {
 			check(true, "")
-			if content, err := os.ReadFile(filepath.Join(node, testRelease, FileName)); err != nil || string(content) != string(module) {
+			if content, err := os.ReadFile(filepath.Join(node, testRelease, FileName)); err != nil ||
+				string(content) != string(module) {
 				t.Errorf("%s: the node has another module, %v", build, err)
 			}
 		}
@@ -171,7 +183,8 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestLinkHeaders: what a container sees of the node appears where the node has it, and nothing that exists is replaced.
+// TestLinkHeaders: what a container sees of the node appears where the node has it, and nothing that exists is
+// replaced.
 func TestLinkHeaders(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: links into /usr/src")

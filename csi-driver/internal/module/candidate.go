@@ -30,8 +30,8 @@ func (c *candidate) close() error { return c.file.Close() }
 // machines says what modules of this processor are built for.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// find returns the module for a kernel release from the first of the directories that has one. A file that is there and must not
-// be loaded does not hide a good one in a later directory, and is what the error is about when there is none.
+// find returns the module for a kernel release from the first of the directories that has one. A file that is there and
+// must not be loaded does not hide a good one in a later directory, and is what the error is about when there is none.
 func find(dirs []string, release string) (*candidate, error) {
 	var bad []error
 	for _, dir := range dirs {
@@ -46,11 +46,13 @@ func find(dirs []string, release string) (*candidate, error) {
 	if len(bad) > 0 {
 		return nil, &outcome{state: Invalid, err: errors.Join(bad...)}
 	}
-	return nil, &outcome{state: NoModuleForKernel, err: fmt.Errorf("there is no module for kernel %s in %v", release, dirs)}
+	return nil, &outcome{
+		state: NoModuleForKernel, err: fmt.Errorf("there is no module for kernel %s in %v", release, dirs),
+	}
 }
 
-// open checks the module in a directory against its manifest, itself, and the kernel it is meant for. The kernel checks some of
-// this too; what is found here can be said in plain words, and before anything is loaded.
+// open checks the module in a directory against its manifest, itself, and the kernel it is meant for. The kernel checks
+// some of this too; what is found here can be said in plain words, and before anything is loaded.
 func open(dir, release string) (_ *candidate, err error) {
 	path := filepath.Join(dir, FileName)
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
@@ -70,11 +72,14 @@ func open(dir, release string) (_ *candidate, err error) {
 		return refused("%w", err)
 	}
 	if owner := stat.Sys().(*syscall.Stat_t).Uid; !stat.Mode().IsRegular() || stat.Mode().Perm()&0o022 != 0 || owner != 0 {
-		return refused("only a regular file that belongs to root and that nobody else can write is trusted; it has mode %s and owner %d", stat.Mode(), owner)
+		return refused(
+			"only a regular file that belongs to root and that nobody else can write is trusted; it has mode %s and owner %d",
+			stat.Mode(), owner)
 	}
 	m, err := readManifest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return refused("its manifest is missing: %v; build it again with kernel-patch/build, or copy the whole directory", err)
+		return refused("its manifest is missing: %v; build it again with kernel-patch/build, or copy the whole directory",
+			err)
 	}
 	if err != nil {
 		return refused("%w", err)
@@ -105,7 +110,9 @@ func (i Info) fits(release string) error {
 	case i.Name != Name:
 		return fmt.Errorf("it is module %q, not %s", i.Name, Name)
 	case i.Release() != release:
-		return fmt.Errorf("it was built for kernel %s, this is %s; a module is loaded only into the very kernel it was built for", i.Release(), release)
+		return fmt.Errorf(
+			"it was built for kernel %s, this is %s; a module is loaded only into the very kernel it was built for", i.Release(),
+			release)
 	case i.Machine != machines[runtime.GOARCH]:
 		return fmt.Errorf("it was built for processor %s, this is %s", i.Machine, runtime.GOARCH)
 	}

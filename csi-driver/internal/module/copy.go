@@ -13,8 +13,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// Copy takes the module of one kernel release out of an image into the node's directory of prebuilt modules. An image without one
-// for this release is no error: it says so, and the node service reports it.
+// Copy takes the module of one kernel release out of an image into the node's directory of prebuilt modules. An image
+// without one for this release is no error: it says so, and the node service reports it.
 func Copy(from, to, release string) (found bool, err error) {
 	if found, err = copyModule(from, to, release); err == nil {
 		return found, nil

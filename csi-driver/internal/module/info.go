@@ -57,7 +57,8 @@ func ReadInfo(r io.ReaderAt, size int64) (Info, error) {
 		return info, errors.New("not a kernel module: it has no section .modinfo")
 	}
 	if section.Type != elf.SHT_PROGBITS || section.Flags&elf.SHF_COMPRESSED != 0 || section.Size > maxModinfo {
-		return info, fmt.Errorf("not a kernel module: section .modinfo has type %s, flags %s, %d bytes", section.Type, section.Flags, section.Size)
+		return info, fmt.Errorf("not a kernel module: section .modinfo has type %s, flags %s, %d bytes", section.Type,
+			section.Flags, section.Size)
 	}
 	content, err := section.Data()
 	if err != nil {
@@ -70,8 +71,8 @@ func ReadInfo(r io.ReaderAt, size int64) (Info, error) {
 	return info, err
 }
 
-// parse reads NUL-terminated "key=value" strings. Repeated keys are normal for some (alias, parm) and an error for those used here:
-// a file that says two things is not to be guessed about.
+// parse reads NUL-terminated "key=value" strings. Repeated keys are normal for some (alias, parm) and an error for
+// those used here: a file that says two things is not to be guessed about.
 func (i *Info) parse(content []byte) error {
 	seen := map[string]string{}
 	for entry := range bytes.SplitSeq(content, []byte{0}) {

@@ -19,8 +19,8 @@ import (
 type Kernel struct {
 	// Proc and Sys are where they are mounted.
 	Proc, Sys string
-	// HostRoot is where the node's own root directory is seen. A container has its own /sys, in which securityfs and efivarfs are
-	// not mounted; with the node's process namespace its root is below /proc/1.
+	// HostRoot is where the node's own root directory is seen. A container has its own /sys, in which securityfs and
+	// efivarfs are not mounted; with the node's process namespace its root is below /proc/1.
 	HostRoot string
 	// Release is `uname -r`.
 	Release string
@@ -32,7 +32,9 @@ func Running() (Kernel, error) {
 	if err := unix.Uname(&uts); err != nil {
 		return Kernel{}, fmt.Errorf("ask for the kernel's release: %w", err)
 	}
-	return Kernel{Proc: "/proc", Sys: "/sys", HostRoot: "/proc/1/root", Release: unix.ByteSliceToString(uts.Release[:])}, nil
+	return Kernel{
+		Proc: "/proc", Sys: "/sys", HostRoot: "/proc/1/root", Release: unix.ByteSliceToString(uts.Release[:]),
+	}, nil
 }
 
 // policy is what the node allows.

@@ -36,10 +36,14 @@ func tree(t *testing.T, dir string, files map[string]string) {
 func fakeKernel(t *testing.T, files map[string]string) Kernel {
 	t.Helper()
 	dir := t.TempDir()
-	tree(t, dir, map[string]string{"proc/filesystems": "nodev\tsysfs\n\text4\n", "proc/sys/kernel/random/boot_id": "boot-1\n",
-		"proc/1/mountinfo": "", "proc/self/mountinfo": "", "sys/": "", "root/": ""})
+	tree(t, dir,
+		map[string]string{"proc/filesystems": "nodev\tsysfs\n\text4\n", "proc/sys/kernel/random/boot_id": "boot-1\n",
+			"proc/1/mountinfo": "", "proc/self/mountinfo": "", "sys/": "", "root/": ""})
 	tree(t, dir, files)
-	return Kernel{Proc: filepath.Join(dir, "proc"), Sys: filepath.Join(dir, "sys"), HostRoot: filepath.Join(dir, "root"), Release: testRelease}
+	return Kernel{
+		Proc: filepath.Join(dir, "proc"), Sys: filepath.Join(dir, "sys"), HostRoot: filepath.Join(dir, "root"),
+		Release: testRelease,
+	}
 }
 
 func TestPolicy(t *testing.T) {
@@ -50,14 +54,26 @@ func TestPolicy(t *testing.T) {
 		needs string
 	}{
 		"no modules at all": {nil, policy{}, ""},
-		"a plain node":      {map[string]string{"proc/modules": "", "proc/sys/kernel/modules_disabled": "0\n", "sys/module/module/parameters/sig_enforce": "N\n", "sys/kernel/security/lockdown": "[none] integrity confidentiality\n"}, policy{Supported: true, Lockdown: "none"}, ""},
-		"modules disabled":  {map[string]string{"proc/modules": "", "proc/sys/kernel/modules_disabled": "1\n"}, policy{Supported: true, Disabled: true}, ""},
-		"signatures":        {map[string]string{"proc/modules": "", "sys/module/module/parameters/sig_enforce": "Y\n"}, policy{Supported: true, Enforced: true}, "sig_enforce"},
-		"lockdown":          {map[string]string{"proc/modules": "", "sys/kernel/security/lockdown": "none [integrity] confidentiality\n"}, policy{Supported: true, Lockdown: "integrity"}, "locked down (integrity)"},
+		"a plain node": {map[string]string{
+			"proc/modules": "", "proc/sys/kernel/modules_disabled": "0\n", "sys/module/module/parameters/sig_enforce": "N\n",
+			"sys/kernel/security/lockdown": "[none] integrity confidentiality\n",
+		}, policy{Supported: true, Lockdown: "none"}, ""},
+		"modules disabled": {map[string]string{"proc/modules": "", "proc/sys/kernel/modules_disabled": "1\n"},
+			policy{Supported: true, Disabled: true}, ""},
+		"signatures": {map[string]string{"proc/modules": "", "sys/module/module/parameters/sig_enforce": "Y\n"},
+			policy{Supported: true, Enforced: true}, "sig_enforce"},
+		"lockdown": {map[string]string{
+			"proc/modules": "", "sys/kernel/security/lockdown": "none [integrity] confidentiality\n",
+		}, policy{Supported: true, Lockdown: "integrity"}, "locked down (integrity)"},
 		// A container's own /sys does not show what the node's shows.
-		"lockdown of the node": {map[string]string{"proc/modules": "", "root/sys/kernel/security/lockdown": "none integrity [confidentiality]\n", "sys/kernel/security/": ""}, policy{Supported: true, Lockdown: "confidentiality"}, "locked down (confidentiality)"},
-		"secure boot":          {map[string]string{"proc/modules": "", "root/sys/" + secureBoot: "\x06\x00\x00\x00\x01"}, policy{Supported: true, SecureBoot: true}, ""},
-		"secure boot is off":   {map[string]string{"proc/modules": "", "sys/" + secureBoot: "\x06\x00\x00\x00\x00"}, policy{Supported: true}, ""},
+		"lockdown of the node": {map[string]string{
+			"proc/modules": "", "root/sys/kernel/security/lockdown": "none integrity [confidentiality]\n",
+			"sys/kernel/security/": "",
+		}, policy{Supported: true, Lockdown: "confidentiality"}, "locked down (confidentiality)"},
+		"secure boot": {map[string]string{"proc/modules": "", "root/sys/" + secureBoot: "\x06\x00\x00\x00\x01"},
+			policy{Supported: true, SecureBoot: true}, ""},
+		"secure boot is off": {map[string]string{"proc/modules": "", "sys/" + secureBoot: "\x06\x00\x00\x00\x00"},
+			policy{Supported: true}, ""},
 	} {
 		got, err := fakeKernel(t, c.files).policy()
 		if err != nil || got != c.want {
@@ -68,7 +84,8 @@ func TestPolicy(t *testing.T) {
 		}
 	}
 	// What cannot be understood is not taken for "allowed".
-	if p, err := fakeKernel(t, map[string]string{"proc/modules": "", "sys/kernel/security/lockdown": "some thing new"}).policy(); err == nil {
+	if p, err := fakeKernel(t, map[string]string{"proc/modules": "", "sys/kernel/security/lockdown": "some thing new"}).
+		policy(); err == nil {
 		t.Errorf("an unknown lockdown level: %+v", p)
 	}
 }
@@ -88,7 +105,8 @@ func TestParseFileSystems(t *testing.T) {
 
 func TestParseLockdown(t *testing.T) {
 	for content, want := range map[string]string{
-		"": "", "[none] integrity confidentiality": "none", "none [integrity] confidentiality\n": "integrity", "none integrity [confidentiality]": "confidentiality",
+		"": "", "[none] integrity confidentiality": "none", "none [integrity] confidentiality\n": "integrity",
+		"none integrity [confidentiality]": "confidentiality",
 	} {
 		if got, err := parseLockdown(content); err != nil || got != want {
 			t.Errorf("%q: %q, %v; wanted %q", content, got, err, want)

@@ -24,8 +24,8 @@ type system interface {
 
 type realSystem struct{}
 
-// need loads the kernel's own ext4 and with it jbd2, mbcache and whatever else ours uses: asking for a file system type makes
-// the kernel itself run the node's modprobe, so no modprobe and no /lib/modules are needed in the container.
+// need loads the kernel's own ext4 and with it jbd2, mbcache and whatever else ours uses: asking for a file system type
+// makes the kernel itself run the node's modprobe, so no modprobe and no /lib/modules are needed in the container.
 func (realSystem) need() error {
 	fd, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -49,7 +49,9 @@ func (realSystem) unload() error { return unix.DeleteModule(Name, unix.O_NONBLOC
 // load brings a checked module into the kernel. Errors are outcomes.
 func (m *Manager) load(ctx context.Context, c *candidate, p policy) error {
 	if err := m.system.need(); err != nil {
-		return &outcome{state: LoadFailed, err: fmt.Errorf("load the kernel's own ext4, whose journal the module uses: %w", err)}
+		return &outcome{
+			state: LoadFailed, err: fmt.Errorf("load the kernel's own ext4, whose journal the module uses: %w", err),
+		}
 	}
 	if err := m.attempt.begin(c.sha256); err != nil {
 		return err
@@ -59,7 +61,8 @@ func (m *Manager) load(ctx context.Context, c *candidate, p policy) error {
 	err := m.system.load(int(c.file.Fd()))
 	runtime.UnlockOSThread()
 	if err == nil || errors.Is(err, unix.EEXIST) { // EEXIST: somebody else was faster; it is verified in any case
-		klog.FromContext(ctx).Info("Loaded the kernel module", "path", c.file.Name(), "version", c.info.Version, "sha256", c.sha256)
+		klog.FromContext(ctx).Info("Loaded the kernel module", "path", c.file.Name(), "version", c.info.Version,
+			"sha256", c.sha256)
 		return nil
 	}
 	o := m.explainLoad(err, c)
@@ -75,17 +78,22 @@ func (m *Manager) explainLoad(err error, c *candidate) *outcome {
 	var say string
 	switch {
 	case errors.Is(err, unix.EKEYREJECTED), errors.Is(err, unix.ENOKEY):
-		o.why, say = WhySignature, "the kernel does not trust the key it was signed with; enrol the certificate (mokutil --import) or sign with an enrolled key"
+		o.why, say = WhySignature, "the kernel does not trust the key it was signed with; enrol the certificate (mokutil "+
+			"--import) or sign with an enrolled key"
 	case errors.Is(err, unix.EBADMSG), errors.Is(err, unix.ENOPKG):
-		o.why, say = WhySignature, "the kernel cannot check its signature; sign it again with scripts/sign-file of this kernel and a hash that the kernel has"
+		o.why, say = WhySignature, "the kernel cannot check its signature; sign it again with scripts/sign-file of this "+
+			"kernel and a hash that the kernel has"
 	case errors.Is(err, unix.EPERM) && !m.system.capable():
 		o.why, say = WhyCapability, "this process lacks CAP_SYS_MODULE; the node service must run privileged"
 	case errors.Is(err, unix.EPERM) && !c.info.Signed: // where securityfs is not mounted nothing said so before
-		o.why, say = WhyLockdown, "the kernel is locked down and the module is not signed; sign it with a key that the node trusts (module.signing, docs/module.md)"
+		o.why, say = WhyLockdown, "the kernel is locked down and the module is not signed; sign it with a key that the "+
+			"node trusts (module.signing, docs/module.md)"
 	case errors.Is(err, unix.EPERM):
-		o.why, say = WhyLockdown, "the kernel is locked down and does not trust the key it was signed with (enrol the certificate: mokutil --import), or a security module forbids it; the kernel log says which (dmesg)"
+		o.why, say = WhyLockdown, "the kernel is locked down and does not trust the key it was signed with (enrol the "+
+			"certificate: mokutil --import), or a security module forbids it; the kernel log says which (dmesg)"
 	case errors.Is(err, unix.ENOEXEC):
-		o.state, say = LoadFailed, "the kernel does not accept it for this release (vermagic or symbol versions differ); build it from the headers of the very kernel package"
+		o.state, say = LoadFailed, "the kernel does not accept it for this release (vermagic or symbol versions differ); "+
+			"build it from the headers of the very kernel package"
 	case errors.Is(err, unix.ENOENT):
 		o.state, say = LoadFailed, "it needs symbols that the kernel does not have; the kernel log names them"
 	default:

@@ -25,8 +25,8 @@ type Config struct {
 	// StateDir keeps the note of an attempt, and the file system of the trial while it runs.
 	StateDir string
 	Kernel   Kernel
-	// OnChange is told of every new status that says something else than the one before; a restart within the same boot is no
-	// change. It must not call the manager.
+	// OnChange is told of every new status that says something else than the one before; a restart within the same boot is
+	// no change. It must not call the manager.
 	OnChange func(ctx context.Context, before, now Status)
 
 	system system
@@ -51,7 +51,8 @@ type Manager struct {
 	told   Status // what OnChange knows
 }
 
-// failure is how the kernel refused one module's file. Trying the same again cannot end otherwise, but fills the kernel's log.
+// failure is how the kernel refused one module's file. Trying the same again cannot end otherwise, but fills the
+// kernel's log.
 type failure struct {
 	sha256 string
 	policy policy
@@ -93,8 +94,8 @@ func (m *Manager) Status() Status {
 	return m.status
 }
 
-// MountType returns the type that a file system made as fsType is to be mounted with: the module's for ext4 when the module is
-// ready, else the same. What is on the device is ext4 in both cases.
+// MountType returns the type that a file system made as fsType is to be mounted with: the module's for ext4 when the
+// module is ready, else the same. What is on the device is ext4 in both cases.
 func (m *Manager) MountType(fsType string) string {
 	if fsType == volume.Ext4 && m.Status().State == Ready {
 		return FileSystemType
@@ -102,8 +103,8 @@ func (m *Manager) MountType(fsType string) string {
 	return fsType
 }
 
-// Run keeps the status true until ctx is done: a module that was put there meanwhile is loaded, one that was unloaded by hand is
-// noticed.
+// Run keeps the status true until ctx is done: a module that was put there meanwhile is loaded, one that was unloaded
+// by hand is noticed.
 func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 	for {
 		select {
@@ -115,7 +116,8 @@ func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// Ensure goes as far towards Ready as this node allows, and returns where it ended. It is called before volumes are served.
+// Ensure goes as far towards Ready as this node allows, and returns where it ended. It is called before volumes are
+// served.
 func (m *Manager) Ensure(ctx context.Context) Status {
 	m.run.Lock()
 	defer m.run.Unlock()
@@ -137,7 +139,10 @@ func (m *Manager) Ensure(ctx context.Context) Status {
 func (m *Manager) ensure(ctx context.Context, s *Status) error {
 	k := m.config.Kernel
 	if !m.config.Enabled {
-		return &outcome{state: NotConfigured, err: errors.New("the kernel module is not configured (module.enabled); volumes use what the kernel has itself")}
+		return &outcome{
+			state: NotConfigured,
+			err:   errors.New("the kernel module is not configured (module.enabled); volumes use what the kernel has itself"),
+		}
 	}
 	present, err := k.registered()
 	if err != nil {
@@ -160,7 +165,9 @@ func (m *Manager) choose(s *Status) (_ *candidate, p policy, err error) {
 		return nil, p, err
 	}
 	if !p.Supported {
-		return nil, p, &outcome{state: Unsupported, err: errors.New("this kernel cannot load modules (it was built without CONFIG_MODULES)")}
+		return nil, p, &outcome{
+			state: Unsupported, err: errors.New("this kernel cannot load modules (it was built without CONFIG_MODULES)"),
+		}
 	}
 	c, err := find(m.config.Dirs, s.Release)
 	if err != nil {
@@ -176,11 +183,15 @@ func (m *Manager) choose(s *Status) (_ *candidate, p policy, err error) {
 // allowed says why a module is not loaded here, although it is a good one.
 func (m *Manager) allowed(c *candidate, p policy) error {
 	if p.Disabled {
-		return &outcome{state: LoadRefused, why: WhyModulesDisabled, err: errors.New("kernel.modules_disabled is set: no module can be loaded before the next boot")}
+		return &outcome{
+			state: LoadRefused, why: WhyModulesDisabled,
+			err: errors.New("kernel.modules_disabled is set: no module can be loaded before the next boot"),
+		}
 	}
 	if why := p.signatureNeeded(); why != "" && !c.info.Signed {
 		o := &outcome{state: LoadRefused, why: WhySignature, err: fmt.Errorf(
-			"%s, and %s is not signed; sign it with a key that the node trusts (module.signing, docs/module.md)", why, c.file.Name())}
+			"%s, and %s is not signed; sign it with a key that the node trusts (module.signing, docs/module.md)", why,
+			c.file.Name())}
 		if p.lockedDown() {
 			o.why = WhyLockdown
 		}
@@ -192,7 +203,8 @@ func (m *Manager) allowed(c *candidate, p policy) error {
 	}
 	if died == c.sha256 {
 		return &outcome{state: Suspended, err: fmt.Errorf(
-			"the machine went down while %s was being loaded, so it is not loaded again by itself; look into the machine's log, then run `splitfs-csi module load --again` or install another build", c.file.Name())}
+			"the machine went down while %s was being loaded, so it is not loaded again by itself; look into the machine's "+
+				"log, then run `splitfs-csi module load --again` or install another build", c.file.Name())}
 	}
 	return nil
 }
@@ -211,11 +223,15 @@ func (m *Manager) bringIn(ctx context.Context, s *Status) error {
 	return m.load(ctx, c, p)
 }
 
-// verify makes sure that what is loaded works. A module that fails stays loaded, for unloading it is the operator's decision, and
-// no volume uses it.
+// verify makes sure that what is loaded works. A module that fails stays loaded, for unloading it is the operator's
+// decision, and no volume uses it.
 func (m *Manager) verify(ctx context.Context, s *Status) error {
 	fail := func(err error) error {
-		return &outcome{state: VerifyFailed, err: fmt.Errorf("%w; volumes use the kernel's own ext4. The module stays loaded: `splitfs-csi module unload` or the next boot removes it", err)}
+		return &outcome{
+			state: VerifyFailed,
+			err: fmt.Errorf("%w; volumes use the kernel's own ext4. The module stays loaded: `splitfs-csi module unload` or "+
+				"the next boot removes it", err),
+		}
 	}
 	present, err := m.config.Kernel.registered()
 	if err != nil {
@@ -242,7 +258,8 @@ func (m *Manager) verify(ctx context.Context, s *Status) error {
 	if m.untried {
 		answered = "not tried for want of a loop device (each volume is asked when it is mounted)"
 	}
-	s.Message = fmt.Sprintf("version %s is loaded and %s; ext4 volumes that are staged from now on use it", s.Loaded, answered)
+	s.Message = fmt.Sprintf("version %s is loaded and %s; ext4 volumes that are staged from now on use it", s.Loaded,
+		answered)
 	if newer, err := find(m.config.Dirs, s.Release); err == nil {
 		s.Path, s.Version, s.Signed = newer.file.Name(), newer.info.Version, newer.info.Signed
 		if newer.info.Version != s.Loaded && newer.info.Version != "" && s.Loaded != "unknown" {

@@ -20,8 +20,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
-// fakeSystem stands for the kernel's loader: no test of this package may load anything into the machine it runs on. The real one is
-// at work in test/vm-module.
+// fakeSystem stands for the kernel's loader: no test of this package may load anything into the machine it runs on. The
+// real one is at work in test/vm-module.
 type fakeSystem struct {
 	kernel    Kernel
 	loads     int
@@ -76,8 +76,9 @@ func install(t *testing.T, dir, release string, content []byte) {
 	t.Helper()
 	hash := sha256.Sum256(content)
 	tree(t, filepath.Join(dir, release), map[string]string{
-		FileName:     string(content),
-		manifestName: fmt.Sprintf(`{"module":"ext4_splitfs","release":%q,"sha256":%q,"version":"1.2"}`, release, hex.EncodeToString(hash[:])),
+		FileName: string(content),
+		manifestName: fmt.Sprintf(`{"module":"ext4_splitfs","release":%q,"sha256":%q,"version":"1.2"}`, release,
+			hex.EncodeToString(hash[:])),
 	})
 }
 
@@ -107,7 +108,8 @@ func newBench(t *testing.T, files map[string]string) *bench {
 	b.ctx = klog.NewContext(context.Background(), logger)
 	b.system = &fakeSystem{kernel: b.kernel}
 	b.config = Config{
-		Enabled: true, Dirs: []string{filepath.Join(b.dir, "built"), filepath.Join(b.dir, "image")}, StateDir: filepath.Join(b.dir, "state"), Kernel: b.kernel,
+		Enabled: true, Dirs: []string{filepath.Join(b.dir, "built"), filepath.Join(b.dir, "image")},
+		StateDir: filepath.Join(b.dir, "state"), Kernel: b.kernel,
 		OnChange: func(_ context.Context, _, now Status) { b.changes = append(b.changes, now.State) },
 		system:   b.system, trial: func(context.Context, string) error { b.trials++; return b.trial },
 	}
@@ -127,7 +129,8 @@ func (b *bench) installGood() {
 	install(b.t, b.config.Dirs[1], testRelease, makeModule(machines["amd64"], goodEntries()...))
 }
 
-// TestStates: each thing that can stand in the way ends in its own state, with words that say what it is, and ext4 stays ext4.
+// TestStates: each thing that can stand in the way ends in its own state, with words that say what it is, and ext4
+// stays ext4.
 func TestStates(t *testing.T) {
 	signed := append(makeModule(machines["amd64"], goodEntries()...), signatureMagic...)
 	installSigned := func(b *bench) { install(b.t, b.config.Dirs[0], testRelease, signed) }
@@ -143,15 +146,21 @@ func TestStates(t *testing.T) {
 		why     Why
 		says    string
 	}{
-		"ready":           {nil, (*bench).installGood, Ready, "", "version 1.2 is loaded"},
-		"not wanted":      {nil, func(b *bench) { b.installGood(); b.config.Enabled = false }, NotConfigured, "", "module.enabled"},
-		"no modules":      {nil, func(b *bench) { b.installGood(); must(os.Remove(filepath.Join(b.kernel.Proc, "modules"))) }, Unsupported, "", "CONFIG_MODULES"},
-		"nothing there":   {nil, func(*bench) {}, NoModuleForKernel, "", testRelease},
-		"another release": {nil, func(b *bench) { install(b.t, b.config.Dirs[0], "6.1.0-98-amd64", signed) }, NoModuleForKernel, "", testRelease},
+		"ready": {nil, (*bench).installGood, Ready, "", "version 1.2 is loaded"},
+		"not wanted": {nil, func(b *bench) { b.installGood(); b.config.Enabled = false }, NotConfigured, "",
+			"module.enabled"},
+		"no modules": {nil, func(b *bench) { b.installGood(); must(os.Remove(filepath.Join(b.kernel.Proc, "modules"))) },
+			Unsupported, "", "CONFIG_MODULES"},
+		"nothing there": {nil, func(*bench) {}, NoModuleForKernel, "", testRelease},
+		"another release": {nil, func(b *bench) { install(b.t, b.config.Dirs[0], "6.1.0-98-amd64", signed) },
+			NoModuleForKernel, "", testRelease},
 		"another release in our directory": {nil, func(b *bench) {
-			install(b.t, b.config.Dirs[0], testRelease, makeModule(machines["amd64"], "name=ext4_splitfs", "vermagic=6.1.0-98-amd64 SMP"))
+			install(b.t, b.config.Dirs[0], testRelease,
+				makeModule(machines["amd64"], "name=ext4_splitfs", "vermagic=6.1.0-98-amd64 SMP"))
 		}, Invalid, "", "built for kernel 6.1.0-98-amd64"},
-		"damaged": {nil, func(b *bench) { b.installGood(); appendTo(filepath.Join(b.config.Dirs[1], testRelease, FileName), "x") }, Invalid, "", "damaged"},
+		"damaged": {nil,
+			func(b *bench) { b.installGood(); appendTo(filepath.Join(b.config.Dirs[1], testRelease, FileName), "x") }, Invalid,
+			"", "damaged"},
 		"no manifest": {nil, func(b *bench) {
 			b.installGood()
 			must(os.Remove(filepath.Join(b.config.Dirs[1], testRelease, manifestName)))
@@ -173,33 +182,47 @@ func TestStates(t *testing.T) {
 			path := filepath.Join(b.config.Dirs[1], testRelease, FileName)
 			must(errors.Join(os.Rename(path, path+".real"), os.Symlink(path+".real", path)))
 		}, Invalid, "", "too many levels of symbolic links"},
-		"bad beside good": {nil, func(b *bench) { b.installGood(); install(b.t, b.config.Dirs[0], testRelease, []byte("no module")) }, Ready, "", "loaded"},
+		"bad beside good": {nil,
+			func(b *bench) { b.installGood(); install(b.t, b.config.Dirs[0], testRelease, []byte("no module")) }, Ready, "",
+			"loaded"},
 		"the build failed": {nil, func(b *bench) {
-			tree(b.t, b.config.Dirs[0], map[string]string{testRelease + ".build.json": `{"release":"` + testRelease + `","error":"no headers for this kernel"}`})
+			tree(b.t, b.config.Dirs[0], map[string]string{
+				testRelease + ".build.json": `{"release":"` + testRelease + `","error":"no headers for this kernel"}`,
+			})
 		}, BuildFailed, "", "no headers for this kernel"},
-		"modules disabled":            {map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, (*bench).installGood, LoadRefused, WhyModulesDisabled, "modules_disabled"},
-		"lockdown, unsigned":          {locked, (*bench).installGood, LoadRefused, WhyLockdown, "locked down (integrity)"},
-		"lockdown, signed":            {locked, installSigned, Ready, "", "loaded"},
-		"signatures, unsigned":        {enforced, (*bench).installGood, LoadRefused, WhySignature, "sig_enforce"},
-		"an unknown key":              {enforced, fails(unix.EKEYREJECTED), LoadRefused, WhySignature, "mokutil"},
-		"no key":                      {enforced, fails(unix.ENOKEY), LoadRefused, WhySignature, "does not trust the key"},
-		"a broken signature":          {enforced, fails(unix.EBADMSG), LoadRefused, WhySignature, "cannot check its signature"},
-		"lockdown refuses":            {locked, fails(unix.EPERM), LoadRefused, WhyLockdown, "does not trust the key"},
-		"lockdown that nothing shows": {nil, func(b *bench) { b.installGood(); b.system.loadError = unix.EPERM }, LoadRefused, WhyLockdown, "locked down"},
-		"no capability":               {nil, func(b *bench) { b.installGood(); b.system.loadError, b.system.incapable = unix.EPERM, true }, LoadRefused, WhyCapability, "CAP_SYS_MODULE"},
-		"symbol versions differ":      {nil, fails(unix.ENOEXEC), LoadFailed, "", "symbol versions"},
-		"symbols missing":             {nil, fails(unix.ENOENT), LoadFailed, "", "symbols"},
-		"no memory":                   {nil, fails(unix.ENOMEM), LoadFailed, "", "kernel log"},
+		"modules disabled": {map[string]string{"proc/sys/kernel/modules_disabled": "1\n"}, (*bench).installGood,
+			LoadRefused, WhyModulesDisabled, "modules_disabled"},
+		"lockdown, unsigned":   {locked, (*bench).installGood, LoadRefused, WhyLockdown, "locked down (integrity)"},
+		"lockdown, signed":     {locked, installSigned, Ready, "", "loaded"},
+		"signatures, unsigned": {enforced, (*bench).installGood, LoadRefused, WhySignature, "sig_enforce"},
+		"an unknown key":       {enforced, fails(unix.EKEYREJECTED), LoadRefused, WhySignature, "mokutil"},
+		"no key":               {enforced, fails(unix.ENOKEY), LoadRefused, WhySignature, "does not trust the key"},
+		"a broken signature": {enforced, fails(unix.EBADMSG), LoadRefused, WhySignature,
+			"cannot check its signature"},
+		"lockdown refuses": {locked, fails(unix.EPERM), LoadRefused, WhyLockdown, "does not trust the key"},
+		"lockdown that nothing shows": {nil, func(b *bench) { b.installGood(); b.system.loadError = unix.EPERM }, LoadRefused,
+			WhyLockdown, "locked down"},
+		"no capability": {nil,
+			func(b *bench) { b.installGood(); b.system.loadError, b.system.incapable = unix.EPERM, true }, LoadRefused,
+			WhyCapability, "CAP_SYS_MODULE"},
+		"symbol versions differ": {nil, fails(unix.ENOEXEC), LoadFailed, "", "symbol versions"},
+		"symbols missing":        {nil, fails(unix.ENOENT), LoadFailed, "", "symbols"},
+		"no memory":              {nil, fails(unix.ENOMEM), LoadFailed, "", "kernel log"},
 		"somebody else was faster": {nil, func(b *bench) {
 			b.installGood()
 			b.system.atLoad = func() { appendTo(filepath.Join(b.kernel.Proc, "filesystems"), "\text4_splitfs\n") }
 			b.system.loadError = unix.EEXIST
 		}, Ready, "", "loaded"},
-		"no journal in the kernel":               {nil, func(b *bench) { b.installGood(); b.system.needError = unix.ENODEV }, LoadFailed, "", "whose journal"},
-		"it registers nothing":                   {nil, func(b *bench) { b.installGood(); b.system.silent = true }, VerifyFailed, "", "did not register"},
-		"no loop device":                         {nil, func(b *bench) { b.installGood(); b.trial = fmt.Errorf("attach: %w", errNoLoop) }, Ready, "", "not tried"},
-		"it does not answer":                     {nil, func(b *bench) { b.installGood(); b.trial = errors.New("no relink") }, VerifyFailed, "", "no relink"},
-		"it was loaded before, its file is gone": {nil, func(b *bench) { must(b.system.load(-1)); b.system.loadError = unix.EIO }, Ready, "", "version 1.2"},
+		"no journal in the kernel": {nil, func(b *bench) { b.installGood(); b.system.needError = unix.ENODEV },
+			LoadFailed, "", "whose journal"},
+		"it registers nothing": {nil, func(b *bench) { b.installGood(); b.system.silent = true },
+			VerifyFailed, "", "did not register"},
+		"no loop device": {nil,
+			func(b *bench) { b.installGood(); b.trial = fmt.Errorf("attach: %w", errNoLoop) }, Ready, "", "not tried"},
+		"it does not answer": {nil, func(b *bench) { b.installGood(); b.trial = errors.New("no relink") },
+			VerifyFailed, "", "no relink"},
+		"it was loaded before, its file is gone": {nil,
+			func(b *bench) { must(b.system.load(-1)); b.system.loadError = unix.EIO }, Ready, "", "version 1.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, c.files)
@@ -209,7 +232,9 @@ func TestStates(t *testing.T) {
 			if s.State != c.state || s.Why != c.why || !strings.Contains(s.Message, c.says) || s.Release != testRelease {
 				t.Errorf("status %+v, wanted %s (%s) that says %q", s, c.state, c.why, c.says)
 			}
-			for fsType, want := range map[string]string{"xfs": "xfs", "ext4": map[bool]string{true: "ext4_splitfs", false: "ext4"}[c.state == Ready]} {
+			for fsType, want := range map[string]string{
+				"xfs": "xfs", "ext4": map[bool]string{true: "ext4_splitfs", false: "ext4"}[c.state == Ready],
+			} {
 				if got := m.MountType(fsType); got != want {
 					t.Errorf("%s is mounted as %s, wanted %s", fsType, got, want)
 				}
@@ -255,7 +280,8 @@ func TestRepeated(t *testing.T) {
 	if b.system.loads != 1 {
 		t.Errorf("the kernel was asked %d times to load what it refuses", b.system.loads)
 	}
-	install(t, b.config.Dirs[0], testRelease, makeModule(machines["amd64"], append(goodEntries(), "description=another build")...))
+	install(t, b.config.Dirs[0], testRelease,
+		makeModule(machines["amd64"], append(goodEntries(), "description=another build")...))
 	b.system.loadError = nil
 	for range 3 {
 		if s := m.Ensure(b.ctx); s.State != Ready {
@@ -282,8 +308,8 @@ func TestUnloadedByHand(t *testing.T) {
 	}
 }
 
-// TestMachineWentDown: a module whose loading took the machine down is not loaded at the next boot; another build is, and so is the
-// same one within the same boot, where only the node service had gone.
+// TestMachineWentDown: a module whose loading took the machine down is not loaded at the next boot; another build is,
+// and so is the same one within the same boot, where only the node service had gone.
 func TestMachineWentDown(t *testing.T) {
 	b := newBench(t, nil)
 	b.installGood()
@@ -325,14 +351,15 @@ func TestMachineWentDown(t *testing.T) {
 		t.Errorf("after the operator's word: %+v", s)
 	}
 	reset("boot-3")
-	install(t, b.config.Dirs[0], testRelease, makeModule(machines["amd64"], append(goodEntries(), "description=repaired")...))
+	install(t, b.config.Dirs[0], testRelease,
+		makeModule(machines["amd64"], append(goodEntries(), "description=repaired")...))
 	if s := b.manager().Ensure(b.ctx); s.State != Ready {
 		t.Errorf("another build: %+v", s)
 	}
 }
 
-// TestRestart: another service in the same boot finds the same and tells nobody; in another boot, or when something has changed, it
-// does. What was found is there for `module status`.
+// TestRestart: another service in the same boot finds the same and tells nobody; in another boot, or when something has
+// changed, it does. What was found is there for `module status`.
 func TestRestart(t *testing.T) {
 	b := newBench(t, nil)
 	report, err := b.manager().Inspect(b.ctx)
@@ -349,11 +376,13 @@ func TestRestart(t *testing.T) {
 		t.Errorf("what the service found last: %+v, %v", report, err)
 	}
 	b.manager().Ensure(b.ctx)
-	if report, err = b.manager().Inspect(b.ctx); err != nil || report.State != Ready || report.Providers["ext4"] != "ext4-relink" || report.Loaded != "1.2" {
+	if report, err = b.manager().Inspect(b.ctx); err != nil || report.State != Ready ||
+		report.Providers["ext4"] != "ext4-relink" || report.Loaded != "1.2" {
 		t.Errorf("after loading: %+v, %v", report, err)
 	}
 	must(os.WriteFile(filepath.Join(b.kernel.Proc, "sys/kernel/random/boot_id"), []byte("boot-2"), 0o644))
-	if report, err = b.manager().Inspect(b.ctx); err != nil || report.State != Pending || !strings.Contains(report.Message, "module load") {
+	if report, err = b.manager().Inspect(b.ctx); err != nil || report.State != Pending ||
+		!strings.Contains(report.Message, "module load") {
 		t.Errorf("in another boot: %+v, %v", report, err)
 	}
 	b.manager().Ensure(b.ctx)
@@ -395,11 +424,18 @@ func TestUnload(t *testing.T) {
 		files map[string]string
 		says  string
 	}{
-		"not loaded":            {nil, "not loaded"},
-		"in use":                {map[string]string{"sys/module/ext4_splitfs/refcnt": "2\n", "proc/1/mountinfo": fmt.Sprintf(mounted, "/mnt/a") + fmt.Sprintf(mounted, "/mnt/b")}, "2 file systems, mounted at /mnt/a, /mnt/b"},
+		"not loaded": {nil, "not loaded"},
+		"in use": {map[string]string{
+			"sys/module/ext4_splitfs/refcnt": "2\n",
+			"proc/1/mountinfo":               fmt.Sprintf(mounted, "/mnt/a") + fmt.Sprintf(mounted, "/mnt/b"),
+		}, "2 file systems, mounted at /mnt/a, /mnt/b"},
 		"in use somewhere else": {map[string]string{"sys/module/ext4_splitfs/refcnt": "1\n"}, "in other mount namespaces"},
-		"only a mount is seen":  {map[string]string{"sys/module/ext4_splitfs/refcnt": "0\n", "proc/self/mountinfo": fmt.Sprintf(mounted, "/mnt")}, "mounted at /mnt"},
-		"free":                  {map[string]string{"sys/module/ext4_splitfs/refcnt": "0\n", "proc/1/mountinfo": "36 35 7:0 / / rw - ext4 /dev/vda rw\n"}, ""},
+		"only a mount is seen": {map[string]string{
+			"sys/module/ext4_splitfs/refcnt": "0\n", "proc/self/mountinfo": fmt.Sprintf(mounted, "/mnt"),
+		}, "mounted at /mnt"},
+		"free": {map[string]string{
+			"sys/module/ext4_splitfs/refcnt": "0\n", "proc/1/mountinfo": "36 35 7:0 / / rw - ext4 /dev/vda rw\n",
+		}, ""},
 	} {
 		k := fakeKernel(t, c.files)
 		err := unload(k, &fakeSystem{kernel: k})
@@ -422,7 +458,8 @@ func TestAskStock(t *testing.T) {
 	}
 }
 
-// TestTrialStock runs the real trial on this machine. Without the module it fails at the mount, says so, and leaves nothing behind.
+// TestTrialStock runs the real trial on this machine. Without the module it fails at the mount, says so, and leaves
+// nothing behind.
 func TestTrialStock(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: attaches a loop device and mounts a file system")

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package module brings the kernel module ext4_splitfs into use on a node: ext4 with relink, beside the kernel's own ext4. It finds
-// or builds a module for exactly the running kernel, checks it, loads it, and asks it whether it works. Whatever stands in the way
-// ends in a State with a sentence for the operator; volumes are served without the module then. Nothing is written where a boot
-// would find it (/lib/modules, the initramfs, modprobe.d), so a node always boots as it did before.
+// Package module brings the kernel module ext4_splitfs into use on a node: ext4 with relink, beside the kernel's own
+// ext4. It finds or builds a module for exactly the running kernel, checks it, loads it, and asks it whether it works.
+// Whatever stands in the way ends in a State with a sentence for the operator; volumes are served without the module
+// then. Nothing is written where a boot would find it (/lib/modules, the initramfs, modprobe.d), so a node always boots
+// as it did before.
 package module
 
 import (
@@ -50,7 +51,10 @@ const (
 
 // States returns all states, for metrics.
 func States() []State {
-	return []State{Pending, NotConfigured, Unsupported, NoModuleForKernel, BuildFailed, Invalid, LoadRefused, LoadFailed, Suspended, VerifyFailed, Ready}
+	return []State{
+		Pending, NotConfigured, Unsupported, NoModuleForKernel, BuildFailed, Invalid, LoadRefused, LoadFailed, Suspended,
+		VerifyFailed, Ready,
+	}
 }
 
 // Why details LoadRefused, for programs.
@@ -86,7 +90,8 @@ type Status struct {
 
 // Same says whether two statuses tell an operator the same.
 func (s Status) Same(other Status) bool {
-	return s.State == other.State && s.Why == other.Why && s.Message == other.Message && s.Release == other.Release && s.Loaded == other.Loaded
+	return s.State == other.State && s.Why == other.Why && s.Message == other.Message && s.Release == other.Release &&
+		s.Loaded == other.Loaded
 }
 
 // Trouble says whether somebody who asked for the module should look into it.

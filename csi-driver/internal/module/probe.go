@@ -37,7 +37,8 @@ type relinkArgs struct {
 	Reserved                                   [2]uint64
 }
 
-// Ask asks the file system mounted at path for the relink interface. A nil error means that it is there, in a version we know.
+// Ask asks the file system mounted at path for the relink interface. A nil error means that it is there, in a version
+// we know.
 func Ask(path string) error {
 	// A file without a name: nothing is left behind, whatever happens.
 	fd, err := unix.Open(path, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -53,7 +54,8 @@ func Ask(path string) error {
 		return fmt.Errorf("ask %s for relink: %w", path, errno)
 	}
 	if args.Version != relinkVersion {
-		return fmt.Errorf("the file system at %s has version %d of relink, this driver knows version %d", path, args.Version, relinkVersion)
+		return fmt.Errorf("the file system at %s has version %d of relink, this driver knows version %d", path, args.Version,
+			relinkVersion)
 	}
 	return nil
 }
@@ -64,8 +66,8 @@ var errNoLoop = errors.New("no loop devices")
 // trialSize is the smallest file system that gets a journal.
 const trialSize = 16 * volume.MiB
 
-// Trial mounts a small file system of the module's type, made in dir for this purpose, and asks it. No user's volume is the first
-// to meet a module.
+// Trial mounts a small file system of the module's type, made in dir for this purpose, and asks it. No user's volume is
+// the first to meet a module.
 func Trial(ctx context.Context, dir string) (err error) {
 	fail := func(step string, err error) error {
 		return fmt.Errorf("try the module on a file system of its own: %s: %w", step, err)
@@ -81,7 +83,8 @@ func Trial(ctx context.Context, dir string) (err error) {
 		}
 	}()
 	image, mount := filepath.Join(work, "image"), filepath.Join(work, "mount")
-	if err := errors.Join(os.Mkdir(mount, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, trialSize)); err != nil {
+	if err := errors.Join(os.Mkdir(mount, 0o700), os.WriteFile(image, nil, 0o600),
+		os.Truncate(image, trialSize)); err != nil {
 		return fail("make a device", err)
 	}
 	device, err := loop.Attach(ctx, image)

@@ -24,8 +24,8 @@ type Report struct {
 	Providers map[string]string `json:"providers"`
 }
 
-// Providers returns, for each file system type, what volumes that are staged on this node now relink with. Names are those of
-// `splitfs status`.
+// Providers returns, for each file system type, what volumes that are staged on this node now relink with. Names are
+// those of `splitfs status`.
 func (m *Manager) Providers() map[string]string { return providers(m.Status().State) }
 
 // providers: XFS volumes are made with reflink, which the library takes before exchange-range.

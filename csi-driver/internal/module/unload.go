@@ -12,8 +12,9 @@ import (
 	mountutils "k8s.io/mount-utils"
 )
 
-// Unload removes the module from the kernel, for an operator who asks for it. Nothing else in the driver calls it. It refuses while
-// anything uses the module, and names the mounts it can see; the kernel's reference count also knows those of other namespaces.
+// Unload removes the module from the kernel, for an operator who asks for it. Nothing else in the driver calls it. It
+// refuses while anything uses the module, and names the mounts it can see; the kernel's reference count also knows
+// those of other namespaces.
 func Unload(k Kernel) error { return unload(k, realSystem{}) }
 
 func unload(k Kernel, s system) error {
@@ -37,7 +38,9 @@ func unload(k Kernel, s system) error {
 		if len(mounts) > 0 {
 			where = "at " + strings.Join(mounts, ", ")
 		}
-		return fmt.Errorf("module %s is in use by %d file systems, mounted %s; it is not unloaded. Delete the pods that use them first", Name, max(users, 1), where)
+		return fmt.Errorf(
+			"module %s is in use by %d file systems, mounted %s; it is not unloaded. Delete the pods that use them first", Name,
+			max(users, 1), where)
 	}
 	err = s.unload()
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EBUSY) {

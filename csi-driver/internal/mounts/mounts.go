@@ -22,7 +22,8 @@ const mountInfo = "/proc/self/mountinfo"
 // Mounter mounts. The zero value is not usable.
 type Mounter struct{ mounter mountutils.Interface }
 
-// New returns a Mounter. It runs mount(8) directly: inside a container there is no systemd to put a mount into a scope of.
+// New returns a Mounter. It runs mount(8) directly: inside a container there is no systemd to put a mount into a scope
+// of.
 func New() *Mounter { return &Mounter{mounter: mountutils.NewWithoutSystemd("")} }
 
 // At returns what is mounted on top at path, or nil when path is no mount point.
@@ -73,7 +74,8 @@ func DeviceNumbers(device string) (major, minor uint32, err error) {
 	return unix.Major(st.Rdev), unix.Minor(st.Rdev), nil
 }
 
-// Device mounts a block device. A path where it is mounted already is left alone; one with something else on it is an error.
+// Device mounts a block device. A path where it is mounted already is left alone; one with something else on it is an
+// error.
 func (m *Mounter) Device(ctx context.Context, device, path, fsType string, options []string) error {
 	major, minor, err := DeviceNumbers(device)
 	if err != nil {
@@ -99,8 +101,8 @@ func (m *Mounter) Device(ctx context.Context, device, path, fsType string, optio
 	return nil
 }
 
-// Bind shows source, a directory or a device node, at target with the given per-mount options ("ro", "nosuid", ...). A bind mount takes its options in a second step; this one
-// fails, and unmounts, unless they are in force in the end.
+// Bind shows source, a directory or a device node, at target with the given per-mount options ("ro", "nosuid", ...). A
+// bind mount takes its options in a second step; this one fails, and unmounts, unless they are in force in the end.
 func (m *Mounter) Bind(ctx context.Context, source, target string, options []string) error {
 	if mounted, err := At(target); err != nil {
 		return err
@@ -172,8 +174,8 @@ func checkBind(source, target string, options []string) error {
 	return nil
 }
 
-// Cleanup unmounts path and removes the empty directory that is left. It never removes anything inside: when the unmount failed
-// that would be the user's data. It is no error when path does not exist or is not mounted.
+// Cleanup unmounts path and removes the empty directory that is left. It never removes anything inside: when the
+// unmount failed that would be the user's data. It is no error when path does not exist or is not mounted.
 func (m *Mounter) Cleanup(path string) error {
 	if err := mountutils.CleanupMountPoint(path, m.mounter, true); err != nil {
 		return fmt.Errorf("unmount %s: %w", path, err)

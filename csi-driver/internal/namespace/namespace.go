@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package namespace provides devices that are fsdax namespaces: each volume has one of its own, named by the volume's ID, and nothing
-// lies between it and the persistent memory. Namespaces are contiguous and do not grow.
+// Package namespace provides devices that are fsdax namespaces: each volume has one of its own, named by the volume's
+// ID, and nothing lies between it and the persistent memory. Namespaces are contiguous and do not grow.
 package namespace
 
 import (
@@ -91,7 +91,8 @@ func unusable(region nvdimm.Region) error {
 		return err
 	}
 	if !region.Labeled() {
-		return fmt.Errorf("it has no labels, so it is one namespace that cannot be divided; make labels on the node, as docs/devices.md says, or use it for %s", volume.DeviceLVM)
+		return fmt.Errorf("it has no labels, so it is one namespace that cannot be divided; make labels on the node, as "+
+			"docs/devices.md says, or use it for %s", volume.DeviceLVM)
 	}
 	return nil
 }
@@ -129,7 +130,8 @@ func (m *Manager) available(ctx context.Context, durability volume.Durability) (
 	return largest, nil
 }
 
-// room is how large a namespace can be that is made in the region now for a volume of this durability, as it is counted there.
+// room is how large a namespace can be that is made in the region now for a volume of this durability, as it is counted
+// there.
 func (m *Manager) room(region nvdimm.Region, durability volume.Durability) int64 {
 	if unusable(region) != nil || durability.Required() && region.Less() != nil {
 		return 0
@@ -137,8 +139,10 @@ func (m *Manager) room(region nvdimm.Region, durability volume.Durability) int64
 	return min(region.LargestRoom(), region.Budget(m.config.Percent, m.config.Map))
 }
 
-// choose returns the region whose room a new namespace of size bytes leaves least of, so that large ones still fit elsewhere.
-func (m *Manager) choose(inventory nvdimm.Inventory, size int64, durability volume.Durability) (region nvdimm.Region, raw int64, err error) {
+// choose returns the region whose room a new namespace of size bytes leaves least of, so that large ones still fit
+// elsewhere.
+func (m *Manager) choose(inventory nvdimm.Inventory, size int64,
+	durability volume.Durability) (region nvdimm.Region, raw int64, err error) {
 	best := int64(-1)
 	var largest int64
 	for _, candidate := range m.config.Regions.Of(inventory) {
@@ -150,7 +154,8 @@ func (m *Manager) choose(inventory nvdimm.Inventory, size int64, durability volu
 		}
 	}
 	if best < 0 {
-		err := fmt.Errorf("%w in the regions of this node: a namespace of %d MiB is needed, the largest that can be made has %d MiB",
+		err := fmt.Errorf(
+			"%w in the regions of this node: a namespace of %d MiB is needed, the largest that can be made has %d MiB",
 			volume.ErrExhausted, size/volume.MiB, largest/volume.MiB)
 		unfit := m.problems(inventory)
 		if durability.Required() {
@@ -179,7 +184,8 @@ func (m *Manager) create(ctx context.Context, id string, size int64, durability 
 	if ns != nil {
 		if ns.Mode == nvdimm.ModeFSDAX {
 			if int64(ns.Size) < size {
-				return fmt.Errorf("namespace %s (%q) %w: it has %d bytes, %d are needed", ns.Dev, id, volume.ErrExists, ns.Size, size)
+				return fmt.Errorf("namespace %s (%q) %w: it has %d bytes, %d are needed", ns.Dev, id, volume.ErrExists, ns.Size,
+					size)
 			}
 			return nil
 		}
@@ -200,8 +206,10 @@ func (m *Manager) create(ctx context.Context, id string, size int64, durability 
 		return err
 	}
 	if int64(made.Size) < size {
-		return errors.Join(fmt.Errorf("namespace %s (%q) has %d bytes, %d are needed: this kernel keeps more for itself than expected; set the page map to %q",
-			made.Dev, id, made.Size, size, nvdimm.MapMem), m.tool.Destroy(ctx, made))
+		return errors.Join(
+			fmt.Errorf("namespace %s (%q) has %d bytes, %d are needed: this kernel keeps more for itself than expected; set "+
+				"the page map to %q",
+				made.Dev, id, made.Size, size, nvdimm.MapMem), m.tool.Destroy(ctx, made))
 	}
 	return nil
 }
@@ -234,7 +242,8 @@ func (m *Manager) Grow(ctx context.Context, id string, size int64) error {
 	if int64(ns.Size) >= size {
 		return nil
 	}
-	return fmt.Errorf("%w: volume %s is a namespace of %d MiB, and namespaces do not grow; make a larger claim and copy the data, or use a StorageClass with device: %s",
+	return fmt.Errorf("%w: volume %s is a namespace of %d MiB, and namespaces do not grow; make a larger claim and copy "+
+		"the data, or use a StorageClass with device: %s",
 		volume.ErrPrecondition, id, int64(ns.Size)/volume.MiB, volume.DeviceLVM)
 }
 

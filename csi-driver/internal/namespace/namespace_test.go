@@ -38,7 +38,9 @@ var regions = nvdimm.Inventory{{Regions: []nvdimm.Region{
 
 func TestChoose(t *testing.T) {
 	all := newManager(t, 100, nvdimm.All)
-	for size, want := range map[int64]string{1: "region1", 126 << 20: "region1", 127 << 20: "region0", 510 << 20: "region0"} {
+	for size, want := range map[int64]string{
+		1: "region1", 126 << 20: "region1", 127 << 20: "region0", 510 << 20: "region0",
+	} {
 		region, raw, err := all.choose(regions, size, volume.DurabilityAny)
 		if err != nil || region.Dev != want || nvdimm.UsableSize(raw, nvdimm.MapMem) < size {
 			t.Errorf("%d bytes go to %s with %d, %v; wanted %s", size, region.Dev, raw, err, want)
@@ -47,34 +49,46 @@ func TestChoose(t *testing.T) {
 	if region, _, err := all.choose(regions, 511<<20, volume.DurabilityAny); !errors.Is(err, volume.ErrExhausted) {
 		t.Errorf("what does not fit goes to %s, %v", region.Dev, err)
 	}
-	if region, _, err := newManager(t, 10, nvdimm.All).choose(regions, 100<<20, volume.DurabilityAny); !errors.Is(err, volume.ErrExhausted) {
+	if region, _, err := newManager(t, 10, nvdimm.All).choose(regions, 100<<20,
+		volume.DurabilityAny); !errors.Is(err, volume.ErrExhausted) {
 		t.Errorf("more than the driver's share goes to %s, %v", region.Dev, err)
 	}
-	if region, _, err := newManager(t, 100, "0x1").choose(regions, 1, volume.DurabilityAny); err != nil || region.Dev != "region0" {
+	if region, _, err := newManager(t, 100, "0x1").choose(regions, 1, volume.DurabilityAny); err != nil ||
+		region.Dev != "region0" {
 		t.Errorf("only region0 was given, chosen was %s, %v", region.Dev, err)
 	}
-	for name, why := range map[string]string{"region2": "region2: it has no labels", "region3": "region3: it is of virtio-pmem"} {
-		if region, _, err := newManager(t, 100, name).choose(regions, 1, volume.DurabilityAny); !errors.Is(err, volume.ErrExhausted) || !strings.Contains(err.Error(), why) {
+	for name, why := range map[string]string{
+		"region2": "region2: it has no labels", "region3": "region3: it is of virtio-pmem",
+	} {
+		if region, _, err := newManager(t, 100, name).choose(regions, 1,
+			volume.DurabilityAny); !errors.Is(err, volume.ErrExhausted) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s was chosen, or nothing says why not: %v", region.Dev, err)
 		}
 	}
 }
 
-// TestChooseDurable: what needs durable memory is made where somebody says that it is, and the error says what the rest is.
+// TestChooseDurable: what needs durable memory is made where somebody says that it is, and the error says what the rest
+// is.
 func TestChooseDurable(t *testing.T) {
 	inventory := nvdimm.Inventory{{Regions: []nvdimm.Region{
-		{Dev: "region0", ISetID: "0x1", Size: 1 << 30, Align: 16 << 20, MaxAvailableExtent: 512 << 20, Memory: volume.MemoryUnstated, MemoryWhy: "nobody says it"},
-		{Dev: "region1", ISetID: "0x2", Size: 1 << 30, Align: 16 << 20, MaxAvailableExtent: 1 << 30, Memory: volume.MemoryADR},
+		{Dev: "region0", ISetID: "0x1", Size: 1 << 30, Align: 16 << 20, MaxAvailableExtent: 512 << 20,
+			Memory: volume.MemoryUnstated, MemoryWhy: "nobody says it"},
+		{Dev: "region1", ISetID: "0x2", Size: 1 << 30, Align: 16 << 20, MaxAvailableExtent: 1 << 30,
+			Memory: volume.MemoryADR},
 	}}}
 	m := newManager(t, 100, nvdimm.All)
-	for durability, want := range map[volume.Durability]string{volume.DurabilityAny: "region0", volume.DurabilityRequired: "region1"} {
+	for durability, want := range map[volume.Durability]string{
+		volume.DurabilityAny: "region0", volume.DurabilityRequired: "region1",
+	} {
 		if region, _, err := m.choose(inventory, 1, durability); err != nil || region.Dev != want {
 			t.Errorf("%s: %s, %v; wanted %s", durability, region.Dev, err, want)
 		}
 	}
 	inventory[0].Regions[1].Memory = volume.MemoryVolatile
 	_, _, err := m.choose(inventory, 1, volume.DurabilityRequired)
-	if !errors.Is(err, volume.ErrExhausted) || !strings.Contains(err.Error(), `region0: its memory is "unstated" (nobody says it)`) || !strings.Contains(err.Error(), `region1: its memory is "volatile"`) {
+	if !errors.Is(err, volume.ErrExhausted) ||
+		!strings.Contains(err.Error(), `region0: its memory is "unstated" (nobody says it)`) ||
+		!strings.Contains(err.Error(), `region1: its memory is "volatile"`) {
 		t.Errorf("nothing durable is there: %v", err)
 	}
 	if room := m.room(inventory[0].Regions[1], volume.DurabilityRequired); room != 0 {
@@ -93,7 +107,8 @@ func TestHidden(t *testing.T) {
 	ctx, id, m := context.Background(), volume.IDFromName("hidden"), newManager(t, 100, nvdimm.All)
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	disabled := `[{"provider":"ACPI.NFIT","regions":[{"dev":"region0","iset_id":1,"namespaces":[{"dev":"namespace0.0","mode":"fsdax","state":"disabled","name":"` + id + `"}]}]}]`
+	disabled := `[{"provider":"ACPI.NFIT","regions":[{"dev":"region0","iset_id":1,"namespaces":[{"dev":"namespace0.0",` +
+		`"mode":"fsdax","state":"disabled","name":"` + id + `"}]}]}]`
 	for script, wrong := range map[string]string{
 		"exit 0":                                 "",
 		"echo broken memory >&2; exit 1":         "broken memory",

@@ -33,8 +33,9 @@ func (n *Node) stageBlock(ctx context.Context, manager device.Manager, rec *volu
 	return nil
 }
 
-// clear writes zeros over a new device of persistent memory, once: it holds what its extents held before, which may be another user's.
-// (An emulated device is a file, which reads as zeros.) An interrupted call is gone on with: nobody has seen the device yet.
+// clear writes zeros over a new device of persistent memory, once: it holds what its extents held before, which may be
+// another user's. (An emulated device is a file, which reads as zeros.) An interrupted call is gone on with: nobody has
+// seen the device yet.
 func (n *Node) clear(ctx context.Context, dev string, rec *volume.Record) error {
 	if rec.Cleared {
 		return nil
@@ -44,7 +45,9 @@ func (n *Node) clear(ctx context.Context, dev string, rec *volume.Record) error 
 	if err != nil {
 		return err
 	}
-	if err := filesystem.Zero(ctx, dev, rec.Job.Done, func(at int64) error { return j.at(ctx, at, max(at, rec.DeviceSize)) }); err != nil {
+	if err := filesystem.Zero(ctx, dev, rec.Job.Done, func(at int64) error {
+		return j.at(ctx, at, max(at, rec.DeviceSize))
+	}); err != nil {
 		return err
 	}
 	j.end(ctx)
@@ -62,25 +65,27 @@ func (n *Node) StagesLong(id string) bool {
 	return err == nil && !manager.Emulated()
 }
 
-// growsRaw refuses to grow a raw block volume on persistent memory: its user would see what the new extents held before anybody could
-// clear them.
+// growsRaw refuses to grow a raw block volume on persistent memory: its user would see what the new extents held before
+// anybody could clear them.
 func growsRaw(manager device.Manager, rec *volume.Record, size int64) error {
 	if rec.Block && size > rec.Size && !manager.Emulated() {
-		return fmt.Errorf("volume %s: %w: raw block volumes on persistent memory do not grow; copy it to a new, larger claim", rec.ID, volume.ErrInvalid)
+		return fmt.Errorf("volume %s: %w: raw block volumes on persistent memory do not grow; copy it to a new, larger claim",
+			rec.ID, volume.ErrInvalid)
 	}
 	return nil
 }
 
-// publishBlock shows the device at a target. Whether a device can be written to is a property of the device, not of a path that
-// leads to it: a mount that is read-only does not keep anybody from writing to the device behind it. So all targets of a device
-// are read-only or none is.
+// publishBlock shows the device at a target. Whether a device can be written to is a property of the device, not of a
+// path that leads to it: a mount that is read-only does not keep anybody from writing to the device behind it. So all
+// targets of a device are read-only or none is.
 func (n *Node) publishBlock(ctx context.Context, rec *volume.Record, req PublishRequest) error {
 	if err := n.forgetUnmounted(rec); err != nil {
 		return err
 	}
 	for target, p := range rec.Published {
 		if target != req.Target && p.ReadOnly != req.ReadOnly {
-			return fmt.Errorf("volume %s: %w: it is published at %s already, where read-only is %t; a raw block volume is read-only for all pods or for none",
+			return fmt.Errorf("volume %s: %w: it is published at %s already, where read-only is %t; a raw block volume is "+
+				"read-only for all pods or for none",
 				rec.ID, volume.ErrPrecondition, target, p.ReadOnly)
 		}
 	}
@@ -115,7 +120,8 @@ func setReadOnly(dev string, readOnly bool) error {
 	return nil
 }
 
-// allowWrites undoes what a read-only target set: the mark belongs to the device's number, which the next user of a loop device gets.
+// allowWrites undoes what a read-only target set: the mark belongs to the device's number, which the next user of a
+// loop device gets.
 func allowWrites(ctx context.Context, manager device.Manager, id string) error {
 	dev, err := manager.Attach(ctx, id) // the one that is attached, except after a reboot
 	if err != nil {
@@ -136,6 +142,7 @@ func refuseWhileBlockPublished(rec *volume.Record) error {
 }
 
 func rawBlockMessage(rec *volume.Record) string {
-	return fmt.Sprintf("volume %s is a raw block device: the SplitFS library works on files and does not serve it, so the mode %q means nothing for it; its writes are durable by the rules of block devices (fsync, O_DSYNC)",
+	return fmt.Sprintf("volume %s is a raw block device: the SplitFS library works on files and does not serve it, so "+
+		"the mode %q means nothing for it; its writes are durable by the rules of block devices (fsync, O_DSYNC)",
 		rec.ID, rec.Mode)
 }

@@ -16,8 +16,9 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// A container finds two files of its pod's directory mounted elsewhere: the one that makes glibc's dynamic linker load the library into
-// programs that LD_PRELOAD does not reach, and the configuration for those whose environment says nothing.
+// A container finds two files of its pod's directory mounted elsewhere: the one that makes glibc's dynamic linker load
+// the library into programs that LD_PRELOAD does not reach, and the configuration for those whose environment says
+// nothing.
 
 // Pods knows how the containers of pods are configured.
 type Pods interface {
@@ -25,9 +26,12 @@ type Pods interface {
 	Configurations(ctx context.Context, pod volume.Pod) (map[string]string, error)
 }
 
-// offerPreload makes what is the same in all pods: the dynamic linker's file, and the place where a container's configuration is mounted.
+// offerPreload makes what is the same in all pods: the dynamic linker's file, and the place where a container's
+// configuration is mounted.
 func offerPreload(dir string) error {
-	for name, content := range map[string]string{contract.PreloadSubPath: contract.LibraryPath + "\n", filepath.Base(contract.ConfigFile): ""} {
+	for name, content := range map[string]string{
+		contract.PreloadSubPath: contract.LibraryPath + "\n", filepath.Base(contract.ConfigFile): "",
+	} {
 		if err := writeIfOther(filepath.Join(dir, name), content); err != nil {
 			return fmt.Errorf("offer the library to a pod: %w", err)
 		}
@@ -64,7 +68,8 @@ func (n *Node) configurePod(ctx context.Context, dir string, pod volume.Pod) err
 	return nil
 }
 
-// configurePods does the same for pods whose directory a driver made that knew nothing of it, and that wait for it to start.
+// configurePods does the same for pods whose directory a driver made that knew nothing of it, and that wait for it to
+// start.
 func (n *Node) configurePods(ctx context.Context, records []*volume.Record) {
 	for _, rec := range records {
 		for _, p := range rec.Published {
@@ -80,7 +85,8 @@ func (n *Node) configurePods(ctx context.Context, records []*volume.Record) {
 			}
 			call, cancel := context.WithTimeout(ctx, statusTimeout)
 			if err := n.configurePod(call, dir, p.Pod); err != nil {
-				klog.FromContext(ctx).Error(err, "A pod is not configured for programs without an environment", "pod", klog.KRef(p.Pod.Namespace, p.Pod.Name))
+				klog.FromContext(ctx).Error(err, "A pod is not configured for programs without an environment",
+					"pod", klog.KRef(p.Pod.Namespace, p.Pod.Name))
 			}
 			cancel()
 		}

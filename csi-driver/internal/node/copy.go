@@ -22,8 +22,9 @@ import (
 // controlDir is the directory of a volume's root that the library's logs are in.
 const controlDir = ".splitfs"
 
-// copyDevice makes the device of rec out of that of source, as it is at one moment. Nobody can use rec yet. Until it is cut it can be
-// made anew; from then on source is nil after an interruption, and not needed. released is called when the original is not needed any more.
+// copyDevice makes the device of rec out of that of source, as it is at one moment. Nobody can use rec yet. Until it is
+// cut it can be made anew; from then on source is nil after an interruption, and not needed. released is called when
+// the original is not needed any more.
 func (n *Node) copyDevice(ctx context.Context, store *volume.Store, source, rec *volume.Record, released func()) error {
 	manager, err := n.config.Managers.GetFor(rec.Device, rec.Durability)
 	if err != nil {
@@ -107,10 +108,11 @@ func (n *Node) unshare(ctx context.Context, manager device.Manager, store *volum
 	return err
 }
 
-// copyBytes copies from one device node to the other. What is behind the original's bytes is zero afterwards. Both stay attached only
-// if they are used otherwise. The original is copied while it is used; then its writers wait while what they changed meanwhile is
-// looked for and copied.
-func (n *Node) copyBytes(ctx context.Context, manager device.Manager, store *volume.Store, source, rec *volume.Record) (err error) {
+// copyBytes copies from one device node to the other. What is behind the original's bytes is zero afterwards. Both stay
+// attached only if they are used otherwise. The original is copied while it is used; then its writers wait while what
+// they changed meanwhile is looked for and copied.
+func (n *Node) copyBytes(ctx context.Context, manager device.Manager, store *volume.Store,
+	source, rec *volume.Record) (err error) {
 	if err := refuseRawInUse(source); err != nil {
 		return err
 	}
@@ -144,8 +146,10 @@ func (n *Node) copyBytes(ctx context.Context, manager device.Manager, store *vol
 	return n.copyPair(ctx, store, pair, source, rec)
 }
 
-// content returns where the bytes of a volume are: a file, or its device, which stays attached only if it is used otherwise.
-func (n *Node) content(ctx context.Context, manager device.Manager, rec *volume.Record) (path string, let func() error, err error) {
+// content returns where the bytes of a volume are: a file, or its device, which stays attached only if it is used
+// otherwise.
+func (n *Node) content(ctx context.Context, manager device.Manager,
+	rec *volume.Record) (path string, let func() error, err error) {
 	if copier, ok := manager.(device.Copier); ok {
 		return copier.File(rec.ID), func() error { return nil }, nil
 	}
@@ -163,7 +167,8 @@ func (n *Node) content(ctx context.Context, manager device.Manager, rec *volume.
 	}, nil
 }
 
-func (n *Node) copyPair(ctx context.Context, store *volume.Store, pair *filesystem.DeviceCopy, source, rec *volume.Record) error {
+func (n *Node) copyPair(ctx context.Context, store *volume.Store, pair *filesystem.DeviceCopy,
+	source, rec *volume.Record) error {
 	used, err := inUse(source)
 	if err != nil {
 		return err
@@ -174,7 +179,8 @@ func (n *Node) copyPair(ctx context.Context, store *volume.Store, pair *filesyst
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).V(2).Info("Copying a device byte by byte", "from", source.ID, "to", rec.ID, "bytes", pair.Size(), "done", rec.Job.Done, "in-use", used != "")
+	klog.FromContext(ctx).V(2).Info("Copying a device byte by byte", "from", source.ID, "to", rec.ID, "bytes", pair.Size(),
+		"done", rec.Job.Done, "in-use", used != "")
 	saved := func(at int64) error {
 		if time.Since(j.saved) < jobSave {
 			return nil
@@ -199,8 +205,8 @@ func (n *Node) copyPair(ctx context.Context, store *volume.Store, pair *filesyst
 // catchUps is how often it is tried to find all changes in the time for which writers may wait.
 const catchUps = 3
 
-// catchUp copies what changed in the original while it was copied. Its writers wait for no longer than they may: each time that this
-// was not enough more of the changes are copied already.
+// catchUp copies what changed in the original while it was copied. Its writers wait for no longer than they may: each
+// time that this was not enough more of the changes are copied already.
 func (n *Node) catchUp(ctx context.Context, pair *filesystem.DeviceCopy, source, rec *volume.Record, used bool) error {
 	if !used {
 		return pair.Update(ctx)
@@ -221,14 +227,17 @@ func (n *Node) catchUp(ctx context.Context, pair *filesystem.DeviceCopy, source,
 			return err
 		}
 	}
-	return fmt.Errorf("volume %s: %w: it is in use, and looking for changes in its %d MiB takes %v, longer than the %v for which its writers may wait (--freeze-limit, node.freezeLimit of the chart); stop its pods first, or raise the limit",
+	return fmt.Errorf("volume %s: %w: it is in use, and looking for changes in its %d MiB takes %v, longer than the %v "+
+		"for which its writers may wait (--freeze-limit, node.freezeLimit of the chart); stop its pods first, or "+
+		"raise the limit",
 		source.ID, volume.ErrPrecondition, pair.Size()/volume.MiB, looking.Round(time.Millisecond), n.config.FreezeLimit)
 }
 
 // refuseRawInUse: nobody but its user can tell when what is on a raw block volume is whole.
 func refuseRawInUse(rec *volume.Record) error {
 	if rec.Block && len(rec.Published) > 0 {
-		return fmt.Errorf("volume %s: %w: it is a raw block volume in use, and nobody but its user can tell when what is on it is whole; stop its pods first", rec.ID, volume.ErrPrecondition)
+		return fmt.Errorf("volume %s: %w: it is a raw block volume in use, and nobody but its user can tell when what is "+
+			"on it is whole; stop its pods first", rec.ID, volume.ErrPrecondition)
 	}
 	return nil
 }
@@ -246,8 +255,8 @@ func (n *Node) settlePath(id string) string { return filepath.Join(n.config.Stat
 // settleDir is below the state directory, where nobody but us looks.
 const settleDir = "settle"
 
-// whileFrozen does something while nobody can write to a volume. That the file system is frozen is on disk before it is: when this
-// process dies meanwhile, the next one lets the volume's users go on.
+// whileFrozen does something while nobody can write to a volume. That the file system is frozen is on disk before it
+// is: when this process dies meanwhile, the next one lets the volume's users go on.
 func (n *Node) whileFrozen(ctx context.Context, rec *volume.Record, do func() error) error {
 	if err := refuseRawInUse(rec); err != nil {
 		return err
@@ -275,7 +284,8 @@ func (n *Node) whileFrozen(ctx context.Context, rec *volume.Record, do func() er
 		return errors.Join(err, n.thaw(rec))
 	}
 	err = errors.Join(do(), n.thaw(rec))
-	klog.FromContext(ctx).V(2).Info("The writers of a volume waited while it was copied", "volume-id", rec.ID, "waited", time.Since(started))
+	klog.FromContext(ctx).V(2).Info("The writers of a volume waited while it was copied", "volume-id", rec.ID,
+		"waited", time.Since(started))
 	return err
 }
 
@@ -294,8 +304,8 @@ func (n *Node) thaw(rec *volume.Record) error {
 	return n.store.Put(rec)
 }
 
-// settle makes a copy of a file system in use one that was never in use: journal and operation logs are replayed now, while it is
-// known that the memory they were written in was not lost, and it gets an identity and the size of its own.
+// settle makes a copy of a file system in use one that was never in use: journal and operation logs are replayed now,
+// while it is known that the memory they were written in was not lost, and it gets an identity and the size of its own.
 func (n *Node) settle(ctx context.Context, manager device.Manager, rec *volume.Record) error {
 	dev, err := manager.Attach(ctx, rec.ID)
 	if err != nil {
@@ -337,7 +347,8 @@ func (n *Node) settleMounted(ctx context.Context, dev, root string, rec *volume.
 			return err
 		}
 		rec.Recovery = result
-		klog.FromContext(ctx).V(2).Info("Recovered a copy", "volume-id", rec.ID, "replayed", result.Replayed, "quarantined", result.Quarantined)
+		klog.FromContext(ctx).V(2).Info("Recovered a copy", "volume-id", rec.ID, "replayed", result.Replayed,
+			"quarantined", result.Quarantined)
 	}
 	if rec.FSType == volume.XFS { // to the size of its device, if that is larger than its original's
 		return filesystem.Grow(ctx, dev, root, rec.FSType)

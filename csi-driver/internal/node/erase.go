@@ -20,17 +20,18 @@ import (
 )
 
 const (
-	// How long a volume whose bytes could not be erased waits until it is tried again, after the first failure and at most.
+	// How long a volume whose bytes could not be erased waits until it is tried again, after the first failure and at
+	// most.
 	eraseRetry    = time.Second
 	eraseRetryMax = 5 * time.Minute
 	lockPoll      = 20 * time.Millisecond
 )
 
-// eraser erases what volumes and snapshots that were deleted had stored, one at a time. Which ones is in their records (PhaseErasing); what
-// is kept here is only when to try again.
+// eraser erases what volumes and snapshots that were deleted had stored, one at a time. Which ones is in their records
+// (PhaseErasing); what is kept here is only when to try again.
 //
-// It does not hold a volume's lock while it erases, which takes as long as the device is large: nobody else touches the device of a
-// volume in PhaseErasing, and calls for it are answered at once.
+// It does not hold a volume's lock while it erases, which takes as long as the device is large: nobody else touches the
+// device of a volume in PhaseErasing, and calls for it are answered at once.
 type eraser struct {
 	queue workqueue.TypedRateLimitingInterface[string]
 
@@ -40,7 +41,8 @@ type eraser struct {
 
 func newEraser() *eraser {
 	return &eraser{
-		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](eraseRetry, eraseRetryMax)),
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](eraseRetry,
+			eraseRetryMax)),
 		failed: map[string]error{},
 	}
 }
@@ -96,7 +98,8 @@ func (n *Node) beginErasing(ctx context.Context, store *volume.Store, rec *volum
 		if err := store.Put(rec); err != nil {
 			return err
 		}
-		klog.FromContext(ctx).V(2).Info("The bytes of a deleted volume will be erased", "volume-id", rec.ID, "erase", rec.Erase, "device-size", rec.DeviceSize)
+		klog.FromContext(ctx).V(2).Info("The bytes of a deleted volume will be erased", "volume-id", rec.ID,
+			"erase", rec.Erase, "device-size", rec.DeviceSize)
 	}
 	n.eraser.queue.Add(rec.ID)
 	return nil
@@ -107,7 +110,8 @@ func beingErased(id string) error {
 	return fmt.Errorf("%s: %w: it was deleted, and its bytes are being erased", id, volume.ErrBusy)
 }
 
-// EraseDeleted erases what was deleted, until ctx is done. It takes the volumes' locks itself, for the moment in which it forgets them.
+// EraseDeleted erases what was deleted, until ctx is done. It takes the volumes' locks itself, for the moment in which
+// it forgets them.
 func (n *Node) EraseDeleted(ctx context.Context, locks *volume.Locks) {
 	stop := context.AfterFunc(ctx, n.eraser.queue.ShutDown)
 	defer stop()
@@ -139,7 +143,8 @@ func (n *Node) reportEraseFailed(ctx context.Context, id string, err error) {
 }
 
 func eraseFailedMessage(id, node string, err error) string {
-	return fmt.Sprintf("%s was deleted, and its bytes cannot be erased on node %s: %v; its space stays taken, and it is tried again until it works", id, node, err)
+	return fmt.Sprintf("%s was deleted, and its bytes cannot be erased on node %s: %v; its space stays taken, and it is "+
+		"tried again until it works", id, node, err)
 }
 
 // eraseDeleted erases a volume's bytes, gives its space back, and forgets it.

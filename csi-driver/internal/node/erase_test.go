@@ -59,8 +59,8 @@ func (f *fixture) nothingLeft() bool {
 	return len(volumes)+len(snapshots)+len(files) == 0
 }
 
-// TestErased: deleting does not wait until the bytes are gone; until then the volume takes its space and cannot be had, and a
-// service that is started again goes on.
+// TestErased: deleting does not wait until the bytes are gone; until then the volume takes its space and cannot be had,
+// and a service that is started again goes on.
 func TestErased(t *testing.T) {
 	const secret = "what nobody may find"
 	for _, how := range []volume.Erase{volume.EraseOverwrite, volume.EraseDiscard} {
@@ -74,7 +74,9 @@ func TestErased(t *testing.T) {
 			f.must(os.WriteFile(filepath.Join(f.target("one"), "file"), []byte(secret), 0o644))
 			snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil)
 			f.must(err)
-			if _, err := f.createErased("clone", volume.EraseNone, &volume.Source{SnapshotID: snapshot.ID}); !errors.Is(err, volume.ErrInvalid) {
+			if _, err := f.createErased("clone", volume.EraseNone, &volume.Source{
+				SnapshotID: snapshot.ID,
+			}); !errors.Is(err, volume.ErrInvalid) {
 				t.Errorf("a copy that leaves the bytes: %v", err)
 			}
 			var files []*os.File
@@ -82,7 +84,8 @@ func TestErased(t *testing.T) {
 				file, err := os.Open(f.image(id))
 				f.must(err)
 				defer file.Close()
-				if content, err := os.ReadFile(file.Name()); id == snapshot.ID && (err != nil || !bytes.Contains(content, []byte(secret))) {
+				if content, err := os.ReadFile(file.Name()); id == snapshot.ID &&
+					(err != nil || !bytes.Contains(content, []byte(secret))) {
 					t.Fatalf("the device of %s does not hold what was stored: %v", id, err)
 				}
 				files = append(files, file)
@@ -181,7 +184,8 @@ func (b badEraser) Erase(ctx context.Context, id string, how volume.Erase) error
 	return b.Manager.(device.Eraser).Erase(ctx, id, how)
 }
 
-// TestEraseFails: a failure is told and tried again; nothing is forgotten before it is erased, also not when the service ends.
+// TestEraseFails: a failure is told and tried again; nothing is forgotten before it is erased, also not when the
+// service ends.
 func TestEraseFails(t *testing.T) {
 	f := newFixture(t, "")
 	bad := badEraser{f.configs.Managers[volume.DeviceEmulated], make(chan error), make(chan struct{}, 1)}
@@ -222,7 +226,8 @@ func TestEraseFails(t *testing.T) {
 	}
 }
 
-// TestMissingDeviceIsNotErased: a device that cannot be found is not taken for one that was erased, except when it may never have been.
+// TestMissingDeviceIsNotErased: a device that cannot be found is not taken for one that was erased, except when it may
+// never have been.
 func TestMissingDeviceIsNotErased(t *testing.T) {
 	f := newFixture(t, "")
 	rec, err := f.createErased("one", volume.EraseOverwrite, nil)
@@ -238,7 +243,8 @@ func TestMissingDeviceIsNotErased(t *testing.T) {
 	eventually(t, "everything is gone", f.nothingLeft)
 }
 
-// TestHalfMadeCopyIsErased: what an interrupted copy holds of its original is erased before it is made anew, or given up.
+// TestHalfMadeCopyIsErased: what an interrupted copy holds of its original is erased before it is made anew, or given
+// up.
 func TestHalfMadeCopyIsErased(t *testing.T) {
 	f := newFixture(t, "")
 	stop := f.eraser()
@@ -292,7 +298,8 @@ func TestErasePersistentMemory(t *testing.T) {
 		Name: "raw", Block: true, Required: volume.MiB,
 		Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated, Erase: volume.EraseDiscard},
 	}
-	if _, err := f.Create(f.ctx, request); !errors.Is(err, volume.ErrInvalid) || !strings.Contains(err.Error(), "overwrite") {
+	if _, err := f.Create(f.ctx, request); !errors.Is(err, volume.ErrInvalid) ||
+		!strings.Contains(err.Error(), "overwrite") {
 		t.Errorf("discard: %v", err)
 	}
 	request.Params.Erase = volume.EraseOverwrite

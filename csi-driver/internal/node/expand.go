@@ -58,8 +58,8 @@ func (n *Node) Expand(ctx context.Context, id, path string, required, limit int6
 	return rec.Size, nil
 }
 
-// shownAt says whether something is mounted at a path where a volume is said to be. Kubelet's path of a raw block volume may be
-// that of the device as kubelet maps it, which is none of ours.
+// shownAt says whether something is mounted at a path where a volume is said to be. Kubelet's path of a raw block
+// volume may be that of the device as kubelet maps it, which is none of ours.
 func shownAt(rec *volume.Record, path string) error {
 	if rec.Block {
 		return nil

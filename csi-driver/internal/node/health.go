@@ -40,7 +40,8 @@ func (n *Node) Stats(id, path string) (filesystem.Usage, error) {
 		return filesystem.Usage{}, err
 	}
 	if mounted == nil {
-		return filesystem.Usage{}, fmt.Errorf("volume %s: %w at %s: nothing is mounted there", rec.ID, volume.ErrNotFound, path)
+		return filesystem.Usage{}, fmt.Errorf("volume %s: %w at %s: nothing is mounted there", rec.ID, volume.ErrNotFound,
+			path)
 	}
 	if rec.Block {
 		return filesystem.Usage{Total: rec.Size}, nil

@@ -27,7 +27,8 @@ type job struct {
 	long           bool
 }
 
-// beginJob writes down that a job is to be done, unless an earlier process began it: then its record says from where it goes on.
+// beginJob writes down that a job is to be done, unless an earlier process began it: then its record says from where it
+// goes on.
 func (n *Node) beginJob(store *volume.Store, rec *volume.Record, kind volume.JobKind, total int64) (*job, error) {
 	j := &job{node: n, store: store, rec: rec, started: time.Now()}
 	if rec.Job != nil && rec.Job.Kind == kind {
@@ -47,8 +48,9 @@ func (j *job) at(ctx context.Context, done, total int64) error {
 	j.rec.Job.Done, j.rec.Job.Total = done, total
 	if !j.long && now.Sub(j.started) >= jobLong {
 		j.long = true
-		j.node.config.Events.OnPVC(ctx, j.rec.PVC, false, events.ReasonLongWork, fmt.Sprintf("%s on node %s: %d of %d MiB are done",
-			jobText(j.rec), j.node.config.Name, done/volume.MiB, total/volume.MiB))
+		j.node.config.Events.OnPVC(ctx, j.rec.PVC, false, events.ReasonLongWork,
+			fmt.Sprintf("%s on node %s: %d of %d MiB are done",
+				jobText(j.rec), j.node.config.Name, done/volume.MiB, total/volume.MiB))
 	}
 	return j.store.Put(j.rec)
 }

@@ -34,7 +34,8 @@ func (m *stoppedCopy) Unshare(ctx context.Context, to string, start int64, done 
 	return m.Copier.Unshare(ctx, to, start, done)
 }
 
-// TestCutCopy: a snapshot that was cut when the service ended holds what was there then, whatever becomes of the volume.
+// TestCutCopy: a snapshot that was cut when the service ended holds what was there then, whatever becomes of the
+// volume.
 func TestCutCopy(t *testing.T) {
 	f := newFixture(t, "")
 	inner := f.configs.Managers[volume.DeviceEmulated]
@@ -49,7 +50,8 @@ func TestCutCopy(t *testing.T) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	manager.stop = cancel
 	released := 0
-	if _, err := f.CreateSnapshot(ctx, "snap", rec.ID, func() { released++ }); !errors.Is(err, context.Canceled) || released != 1 {
+	if _, err := f.CreateSnapshot(ctx, "snap", rec.ID, func() { released++ }); !errors.Is(err, context.Canceled) ||
+		released != 1 {
 		t.Fatalf("the interrupted call: %v, the volume was released %d times", err, released)
 	}
 	listed, err := f.Snapshots(rec.ID, "")
@@ -80,7 +82,8 @@ func TestCutCopy(t *testing.T) {
 	f.must(f.DeleteSnapshot(f.ctx, snapshot.ID))
 }
 
-// TestCopyGoesOn: a copy byte by byte that was interrupted goes on where it was, and holds what the volume holds when it is cut.
+// TestCopyGoesOn: a copy byte by byte that was interrupted goes on where it was, and holds what the volume holds when
+// it is cut.
 func TestCopyGoesOn(t *testing.T) {
 	f := newFixture(t, "")
 	f.use(plainManager{f.configs.Managers[volume.DeviceEmulated]})
@@ -119,7 +122,8 @@ func TestCopyGoesOn(t *testing.T) {
 	f.must(f.DeleteSnapshot(f.ctx, snapshot.ID))
 }
 
-// TestFreezeLimit: where writers would have to wait for longer than they may there is no snapshot, nothing is left of it, and they go on.
+// TestFreezeLimit: where writers would have to wait for longer than they may there is no snapshot, nothing is left of
+// it, and they go on.
 func TestFreezeLimit(t *testing.T) {
 	f := newFixture(t, "")
 	f.configs.FreezeLimit = time.Nanosecond
@@ -140,7 +144,8 @@ func TestFreezeLimit(t *testing.T) {
 	}
 }
 
-// TestShortFreeze: where files share blocks, the writers of a volume of 64 GiB wait for less than a second while a snapshot is made of it.
+// TestShortFreeze: where files share blocks, the writers of a volume of 64 GiB wait for less than a second while a
+// snapshot is made of it.
 func TestShortFreeze(t *testing.T) {
 	f := newFixture(t, "")
 	const size = 64 * volume.GiB
@@ -201,13 +206,16 @@ func (f *fixture) reflinks(size int64) string {
 	return dir
 }
 
-// TestClearGoesOn: zeros over a new raw block volume on persistent memory are written from where an earlier call had come to.
+// TestClearGoesOn: zeros over a new raw block volume on persistent memory are written from where an earlier call had
+// come to.
 func TestClearGoesOn(t *testing.T) {
 	const size = 8 * volume.MiB
 	f := newFixture(t, "")
 	inner := f.configs.Managers[volume.DeviceEmulated]
 	f.use(claimsPM{inner})
-	rec, err := f.Create(f.ctx, CreateRequest{Name: "raw", Block: true, Required: size, Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated}})
+	rec, err := f.Create(f.ctx, CreateRequest{
+		Name: "raw", Block: true, Required: size, Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated},
+	})
 	f.must(err)
 	if !f.StagesLong(rec.ID) {
 		t.Error("staging a raw block volume that has to be cleared is not long")

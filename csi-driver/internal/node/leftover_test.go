@@ -15,7 +15,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestDeleteLeftover: what this node has no state of is deleted when nothing is left of it anywhere, not when nobody could look.
+// TestDeleteLeftover: what this node has no state of is deleted when nothing is left of it anywhere, not when nobody
+// could look.
 func TestDeleteLeftover(t *testing.T) {
 	f := newFixture(t, "")
 	selector, err := nvdimm.ParseSelector([]string{nvdimm.All})
@@ -36,7 +37,8 @@ func TestDeleteLeftover(t *testing.T) {
 		f.must(os.WriteFile(image, nil, 0o600))
 		ndctl("echo broken memory >&2; exit 1")
 		for range 2 {
-			if err := remove(); err == nil || !strings.Contains(err.Error(), "broken memory") || !strings.Contains(err.Error(), id) {
+			if err := remove(); err == nil || !strings.Contains(err.Error(), "broken memory") ||
+				!strings.Contains(err.Error(), id) {
 				t.Errorf("%s is deleted, and nobody could look: %v", id, err)
 			}
 		}

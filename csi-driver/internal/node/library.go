@@ -29,8 +29,8 @@ const (
 	libraryGrace = 10 * time.Minute
 )
 
-// library is what pods see at /opt/splitfs: the preload library, and the sockets of the agents of their volumes. Each pod has a directory
-// of its own; the library in it is the same file as in dir.
+// library is what pods see at /opt/splitfs: the preload library, and the sockets of the agents of their volumes. Each
+// pod has a directory of its own; the library in it is the same file as in dir.
 type library struct {
 	source string
 	dir    string
@@ -68,9 +68,9 @@ func makeReadable(dir string) error {
 	return nil
 }
 
-// install copies the library out of the image, into a directory named by its content, and makes the name that pods preload a link
-// to it. A process that is just starting sees the old version or the new one, never a part; the file that a running process has
-// mapped is neither changed nor removed (removeUnused).
+// install copies the library out of the image, into a directory named by its content, and makes the name that pods
+// preload a link to it. A process that is just starting sees the old version or the new one, never a part; the file
+// that a running process has mapped is neither changed nor removed (removeUnused).
 func (l library) install() error {
 	content, err := os.ReadFile(l.source)
 	if err != nil {
@@ -96,8 +96,8 @@ func digest(content []byte) string { return fmt.Sprintf("%x", sha256.Sum256(cont
 
 var versionName = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// removeUnused removes versions that are not the current one and that no process has mapped. A program that was about to load the
-// version before when the link changed is long done: the link must be older than grace.
+// removeUnused removes versions that are not the current one and that no process has mapped. A program that was about
+// to load the version before when the link changed is long done: the link must be older than grace.
 func (l library) removeUnused(proc string, grace time.Duration) (removed []string, err error) {
 	pods, err := l.podDirs()
 	if err != nil {
@@ -113,7 +113,8 @@ func (l library) removeUnused(proc string, grace time.Duration) (removed []strin
 
 func (l library) removeUnusedHere(proc string, grace time.Duration) (removed []string, err error) {
 	link, err := os.Lstat(l.path())
-	if errors.Is(err, fs.ErrNotExist) || err == nil && (link.Mode()&fs.ModeSymlink == 0 || time.Since(link.ModTime()) < grace) {
+	if errors.Is(err, fs.ErrNotExist) ||
+		err == nil && (link.Mode()&fs.ModeSymlink == 0 || time.Since(link.ModTime()) < grace) {
 		return nil, nil
 	}
 	if err != nil {
@@ -188,7 +189,8 @@ func (l library) ready() (restored bool, err error) {
 	return true, l.install()
 }
 
-// removeStaleSockets removes sockets of file systems that are not mounted any more, which a supervisor left that was killed.
+// removeStaleSockets removes sockets of file systems that are not mounted any more, which a supervisor left that was
+// killed.
 func (l library) removeStaleSockets() error {
 	sockets, err := filepath.Glob(filepath.Join(l.agentsDir(), "*.sock"))
 	if err != nil {
@@ -242,8 +244,9 @@ func (n *Node) PublishLibrary(ctx context.Context, target string, readOnly bool,
 		return err
 	}
 	if mounted != nil && slices.Contains(mounted.MountOptions, "noexec") {
-		return errors.Join(fmt.Errorf("%w: %s of node %s is mounted noexec, so no program could load the library; put --data-dir elsewhere",
-			volume.ErrPrecondition, n.library.dir, n.config.Name), n.mounter.Cleanup(target))
+		return errors.Join(
+			fmt.Errorf("%w: %s of node %s is mounted noexec, so no program could load the library; put --data-dir elsewhere",
+				volume.ErrPrecondition, n.library.dir, n.config.Name), n.mounter.Cleanup(target))
 	}
 	klog.FromContext(ctx).V(2).Info("Published the library", "target", target)
 	return nil

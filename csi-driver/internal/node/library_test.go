@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestLibraryVersions: an upgrade changes what programs load from now on, not what a running process has mapped; the old version
-// goes when that process has ended.
+// TestLibraryVersions: an upgrade changes what programs load from now on, not what a running process has mapped; the
+// old version goes when that process has ended.
 func TestLibraryVersions(t *testing.T) {
 	dir := t.TempDir()
 	l := library{source: filepath.Join(dir, "image.so"), dir: filepath.Join(dir, "inject")}

@@ -115,7 +115,8 @@ func testExpand(t *testing.T, f *fixture, rec *volume.Record, target string, siz
 	}
 }
 
-// hasSysResource says whether this process may grow an ext4 file system in use; some containers and virtual machines may not.
+// hasSysResource says whether this process may grow an ext4 file system in use; some containers and virtual machines
+// may not.
 func hasSysResource(t *testing.T) bool {
 	t.Helper()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -204,7 +205,8 @@ func TestRestartOfTheService(t *testing.T) {
 	f.remove(rec, f.target("one"))
 }
 
-// TestStageFails: whatever fails inside NodeStage, nothing stays mounted or attached, and the device is not formatted again.
+// TestStageFails: whatever fails inside NodeStage, nothing stays mounted or attached, and the device is not formatted
+// again.
 func TestStageFails(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, volume.MiB)
@@ -262,8 +264,11 @@ func TestCapacity(t *testing.T) {
 	offered, err := f.Capacity(f.ctx, params, false)
 	f.must(err)
 	capacity := offered.Largest
-	_, err = f.Create(f.ctx, CreateRequest{Name: "large", FSType: volume.XFS, Required: capacity + volume.MiB, Params: params})
-	if !errors.Is(err, volume.ErrExhausted) || !strings.Contains(err.Error(), fmt.Sprintf("holds %d MiB", capacity/volume.MiB)) {
+	_, err = f.Create(f.ctx, CreateRequest{
+		Name: "large", FSType: volume.XFS, Required: capacity + volume.MiB, Params: params,
+	})
+	if !errors.Is(err, volume.ErrExhausted) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("holds %d MiB", capacity/volume.MiB)) {
 		t.Errorf("a volume larger than the node: %v", err)
 	}
 	if left, err := f.store.List(); err != nil || len(left) != 0 {
@@ -284,8 +289,9 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// TestPodsSeeTheirOwn: a pod finds the agents of the volumes that it has, from its first to its last moment with them, and none besides; so it
-// is after a restart of the service and an upgrade of the library. A pod of a driver that showed all sockets to all keeps its own.
+// TestPodsSeeTheirOwn: a pod finds the agents of the volumes that it has, from its first to its last moment with them,
+// and none besides; so it is after a restart of the service and an upgrade of the library. A pod of a driver that
+// showed all sockets to all keeps its own.
 func TestPodsSeeTheirOwn(t *testing.T) {
 	f := newFixture(t, "")
 	one, two := f.create("one", volume.XFS, volume.MiB), f.create("two", volume.XFS, volume.MiB)
@@ -295,7 +301,8 @@ func TestPodsSeeTheirOwn(t *testing.T) {
 	publish := func(rec *volume.Record, uid string) {
 		t.Helper()
 		f.must(f.Publish(f.ctx, PublishRequest{
-			ID: rec.ID, StagingPath: f.staging(rec.Name), Target: f.target(rec.Name + uid), Pod: volume.Pod{Namespace: "default", Name: "pod-" + uid, UID: uid},
+			ID: rec.ID, StagingPath: f.staging(rec.Name), Target: f.target(rec.Name + uid),
+			Pod: volume.Pod{Namespace: "default", Name: "pod-" + uid, UID: uid},
 		}))
 	}
 	check := func(uid string, want ...*volume.Record) {
@@ -338,10 +345,13 @@ func TestPodsSeeTheirOwn(t *testing.T) {
 	}
 	check("a", one)
 	check("b", two)
-	if content, err := os.ReadFile(filepath.Join(library("a"), "libsplit.so")); err != nil || string(content) != "library, version 2" {
+	if content, err := os.ReadFile(filepath.Join(library("a"), "libsplit.so")); err != nil ||
+		string(content) != "library, version 2" {
 		t.Errorf("after an upgrade the pod sees %q, %v", content, err)
 	}
-	if err := f.PublishLibrary(f.ctx, library("c"), true, volume.Pod{UID: "../a"}); !errors.Is(err, volume.ErrPrecondition) {
+	if err := f.PublishLibrary(f.ctx, library("c"), true, volume.Pod{
+		UID: "../a",
+	}); !errors.Is(err, volume.ErrPrecondition) {
 		t.Errorf("a path for a UID: %v", err)
 	}
 	if err := f.PublishLibrary(f.ctx, library("c"), true, volume.Pod{}); !errors.Is(err, volume.ErrPrecondition) {
@@ -375,7 +385,8 @@ func TestLibrary(t *testing.T) {
 	}
 	f.must(f.PublishLibrary(f.ctx, target, true, volume.Pod{UID: "1"}))
 	f.must(f.PublishLibrary(f.ctx, target, true, volume.Pod{UID: "1"}))
-	if content, err := os.ReadFile(filepath.Join(target, "libsplit.so")); err != nil || string(content) != "library, version 1" {
+	if content, err := os.ReadFile(filepath.Join(target, "libsplit.so")); err != nil ||
+		string(content) != "library, version 1" {
 		t.Errorf("the pod sees %q, %v", content, err)
 	}
 	if err := os.WriteFile(filepath.Join(target, "x"), nil, 0o644); !errors.Is(err, syscall.EROFS) {
@@ -386,7 +397,8 @@ func TestLibrary(t *testing.T) {
 	}
 	f.must(os.WriteFile(f.library.source, []byte("library, version 2"), 0o644))
 	f.start() // an upgrade: pods that are there see the new file
-	if content, err := os.ReadFile(filepath.Join(target, "libsplit.so")); err != nil || string(content) != "library, version 2" {
+	if content, err := os.ReadFile(filepath.Join(target, "libsplit.so")); err != nil ||
+		string(content) != "library, version 2" {
 		t.Errorf("after an upgrade the pod sees %q, %v", content, err)
 	}
 	f.must(f.Unpublish(f.ctx, "csi-0123", target))

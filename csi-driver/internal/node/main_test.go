@@ -116,7 +116,9 @@ func newFixture(t *testing.T, binary string) *fixture {
 	if err := os.WriteFile(library, []byte("library, version 1"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	devices, err := emulated.New(emulated.Config{Dir: filepath.Join(dir, "emulated"), Capacity: 3 * volume.GiB, MinFree: 0})
+	devices, err := emulated.New(emulated.Config{
+		Dir: filepath.Join(dir, "emulated"), Capacity: 3 * volume.GiB, MinFree: 0,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,10 +127,13 @@ func newFixture(t *testing.T, binary string) *fixture {
 	f.ctx = klog.NewContext(context.Background(), logger)
 	const pool, logs = 32 * volume.MiB, 16 * volume.MiB
 	f.configs = Config{
-		Name: "node-1", StateDir: filepath.Join(dir, "volumes"), InjectDir: filepath.Join(dir, "inject"), AgentsDir: filepath.Join(dir, "agents"), Library: library,
+		Name: "node-1", StateDir: filepath.Join(dir, "volumes"), InjectDir: filepath.Join(dir, "inject"),
+		AgentsDir: filepath.Join(dir, "agents"), Library: library,
 		CLI: splitfs.CLI{Binary: binary}, Pool: pool, LogReserve: logs, MaxVolumes: 8,
-		FreezeLimit: time.Minute, Managers: device.NewManagers(devices), Events: f.events, // tests run beside others, on slow machines
-		Agent: agent.Config{ReadyTimeout: 30 * time.Second, StopTimeout: 5 * time.Second, MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second},
+		// tests run beside others, on slow machines
+		FreezeLimit: time.Minute, Managers: device.NewManagers(devices), Events: f.events,
+		Agent: agent.Config{ReadyTimeout: 30 * time.Second, StopTimeout: 5 * time.Second, MinBackoff: 100 * time.Millisecond,
+			MaxBackoff: time.Second},
 	}
 	f.start()
 	return f
@@ -152,7 +157,9 @@ func (f *fixture) create(name, fsType string, size int64) *volume.Record {
 	f.t.Helper()
 	rec, err := f.Create(f.ctx, CreateRequest{
 		Name: name, FSType: fsType, Required: size,
-		Params: volume.Params{Mode: contract.Strict, Device: volume.DeviceEmulated, PVC: volume.PVC{Namespace: "default", Name: name}},
+		Params: volume.Params{
+			Mode: contract.Strict, Device: volume.DeviceEmulated, PVC: volume.PVC{Namespace: "default", Name: name},
+		},
 	})
 	if err != nil {
 		f.t.Fatal(err)

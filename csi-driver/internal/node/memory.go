@@ -13,7 +13,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// learnMemory asks what the memory of a volume that has just been staged is. That nobody can say it is no reason to keep it from its pods.
+// learnMemory asks what the memory of a volume that has just been staged is. That nobody can say it is no reason to
+// keep it from its pods.
 func (n *Node) learnMemory(ctx context.Context, rec *volume.Record) error {
 	status, err := n.config.CLI.Status(ctx, n.root(rec))
 	if err != nil {
@@ -27,13 +28,14 @@ func (n *Node) learnMemory(ctx context.Context, rec *volume.Record) error {
 	return n.store.Put(rec)
 }
 
-// lessDurableMessage says what a volume's owner has to know of its memory: "" where it is durable, where nothing is known of it, and of emulated
-// volumes, which have a message of their own.
+// lessDurableMessage says what a volume's owner has to know of its memory: "" where it is durable, where nothing is
+// known of it, and of emulated volumes, which have a message of their own.
 func (n *Node) lessDurableMessage(rec *volume.Record) string {
 	if rec.Device == volume.DeviceEmulated || rec.Memory == "" || rec.Memory.Durable() {
 		return ""
 	}
-	return fmt.Sprintf("the memory of volume %s on node %s is %q: nobody says that what was stored there, and not fsynced, outlives a power failure; docs/durability.md says what each kind promises",
+	return fmt.Sprintf("the memory of volume %s on node %s is %q: nobody says that what was stored there, and not "+
+		"fsynced, outlives a power failure; docs/durability.md says what each kind promises",
 		rec.ID, n.config.Name, rec.Memory)
 }
 

@@ -30,11 +30,14 @@ func (f *fixture) onMemory(rec *volume.Record, memory volume.Memory) *volume.Rec
 	return now
 }
 
-// TestLessDurable: what a volume's memory is found to be when it is staged is told to its pods, and is a problem where its class wanted more.
+// TestLessDurable: what a volume's memory is found to be when it is staged is told to its pods, and is a problem where
+// its class wanted more.
 func TestLessDurable(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, volume.MiB)
-	for memory, less := range map[volume.Memory]bool{volume.MemoryVolatile: true, volume.MemoryUnstated: true, volume.MemoryEADR: false} {
+	for memory, less := range map[volume.Memory]bool{
+		volume.MemoryVolatile: true, volume.MemoryUnstated: true, volume.MemoryEADR: false,
+	} {
 		now := f.onMemory(rec, memory)
 		message := f.lessDurableMessage(now)
 		if (message != "") != less || less && !strings.Contains(message, `"`+string(memory)+`"`) {
@@ -54,15 +57,21 @@ func TestLessDurable(t *testing.T) {
 		}
 		f.must(f.Unstage(f.ctx, rec.ID, f.staging("one")))
 	}
-	if message := f.lessDurableMessage(&volume.Record{Device: volume.DeviceEmulated, Memory: volume.MemoryEmulated}); message != "" {
+	if message := f.lessDurableMessage(&volume.Record{
+		Device: volume.DeviceEmulated, Memory: volume.MemoryEmulated,
+	}); message != "" {
 		t.Errorf("emulated volumes have a message of their own, and not %q", message)
 	}
 }
 
-// TestRequiredRefused: no emulated volume for who needs durable memory, and a volume that is there is not one with another durability.
+// TestRequiredRefused: no emulated volume for who needs durable memory, and a volume that is there is not one with
+// another durability.
 func TestRequiredRefused(t *testing.T) {
 	f := newFixture(t, "")
-	req := CreateRequest{Name: "one", FSType: volume.XFS, Required: volume.MiB, Params: volume.Params{Mode: contract.Strict, Device: volume.DeviceEmulated, Durability: volume.DurabilityRequired}}
+	req := CreateRequest{
+		Name: "one", FSType: volume.XFS, Required: volume.MiB,
+		Params: volume.Params{Mode: contract.Strict, Device: volume.DeviceEmulated, Durability: volume.DurabilityRequired},
+	}
 	if _, err := f.Create(f.ctx, req); !errors.Is(err, volume.ErrInvalid) {
 		t.Errorf("made: %v", err)
 	}
@@ -80,7 +89,9 @@ func TestRequiredRefused(t *testing.T) {
 	if err := compatible(rec, req); err != nil {
 		t.Errorf("a volume of an earlier driver, asked for again: %v", err)
 	}
-	if got := strongest(f.config.Managers[volume.DeviceEmulated], []device.Region{{Memory: ""}}); got != volume.MemoryEmulated {
+	if got := strongest(f.config.Managers[volume.DeviceEmulated], []device.Region{
+		{Memory: ""},
+	}); got != volume.MemoryEmulated {
 		t.Errorf("emulated devices are %q", got)
 	}
 }

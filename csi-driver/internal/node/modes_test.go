@@ -24,8 +24,8 @@ type claimsPM struct{ device.Manager }
 
 func (claimsPM) Emulated() bool { return false }
 
-// TestNoDAX: a volume on persistent memory whose files the kernel does not map directly is not staged, and the error says what the
-// kernel said.
+// TestNoDAX: a volume on persistent memory whose files the kernel does not map directly is not staged, and the error
+// says what the kernel said.
 func TestNoDAX(t *testing.T) {
 	for _, fsType := range []string{volume.XFS, volume.Ext4} {
 		t.Run(fsType, func(t *testing.T) {
@@ -49,8 +49,8 @@ func TestNoDAX(t *testing.T) {
 	}
 }
 
-// TestRawBlockIsCleared: a raw block volume on persistent memory shows nothing of who had its extents before, keeps what is written
-// then, and does not grow.
+// TestRawBlockIsCleared: a raw block volume on persistent memory shows nothing of who had its extents before, keeps
+// what is written then, and does not grow.
 func TestRawBlockIsCleared(t *testing.T) {
 	const size = 8 * volume.MiB
 	f := newFixture(t, "")
@@ -121,21 +121,25 @@ func TestMountOptionsReachTheMount(t *testing.T) {
 	f.remove(rec, f.target("one"))
 }
 
-// TestRawBlock walks a raw block volume through its life: the device is shown, grows in use, keeps its bytes, and is read-only for
-// all pods or for none.
+// TestRawBlock walks a raw block volume through its life: the device is shown, grows in use, keeps its bytes, and is
+// read-only for all pods or for none.
 func TestRawBlock(t *testing.T) {
 	const size = 8 * volume.MiB
 	f := newFixture(t, "")
 	request := CreateRequest{
 		Name: "raw", Block: true, Required: size,
-		Params: volume.Params{Mode: contract.Strict, Device: volume.DeviceEmulated, PVC: volume.PVC{Namespace: "default", Name: "raw"}},
+		Params: volume.Params{
+			Mode: contract.Strict, Device: volume.DeviceEmulated, PVC: volume.PVC{Namespace: "default", Name: "raw"},
+		},
 	}
 	rec, err := f.Create(f.ctx, request)
 	f.must(err)
 	if rec.DeviceSize != size || !f.events.has("pvc/default/raw RawBlockVolume") {
 		t.Errorf("made %+v; events %v", rec, f.events.list)
 	}
-	if _, err := f.Create(f.ctx, CreateRequest{Name: "raw", FSType: volume.XFS, Required: size, Params: request.Params}); !errors.Is(err, volume.ErrExists) {
+	if _, err := f.Create(f.ctx, CreateRequest{
+		Name: "raw", FSType: volume.XFS, Required: size, Params: request.Params,
+	}); !errors.Is(err, volume.ErrExists) {
 		t.Errorf("the same name with a file system: %v", err)
 	}
 	staging, first, second := f.staging("raw"), f.target("raw-1"), f.target("raw-2")
@@ -143,7 +147,9 @@ func TestRawBlock(t *testing.T) {
 		t.Errorf("staging it as a file system: %v", err)
 	}
 	publish := func(target string, readOnly bool) error {
-		return f.Publish(f.ctx, PublishRequest{ID: rec.ID, StagingPath: staging, Target: target, Block: true, ReadOnly: readOnly})
+		return f.Publish(f.ctx, PublishRequest{
+			ID: rec.ID, StagingPath: staging, Target: target, Block: true, ReadOnly: readOnly,
+		})
 	}
 	for range 2 {
 		f.must(f.Stage(f.ctx, StageRequest{ID: rec.ID, Path: staging, Block: true}))
@@ -188,7 +194,8 @@ func TestRawBlock(t *testing.T) {
 	}
 	f.must(f.Unpublish(f.ctx, rec.ID, first))
 	f.must(publish(second, true))
-	if err := write(second); !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EROFS) {
+	if err := write(second); !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EACCES) &&
+		!errors.Is(err, syscall.EROFS) {
 		t.Errorf("writing to a read-only device: %v", err)
 	}
 	f.must(f.Unpublish(f.ctx, rec.ID, second))
@@ -229,7 +236,8 @@ func deviceBytes(t *testing.T, path string) int64 {
 	return size
 }
 
-// TestManyReaders: several pods read a volume that none of them can write to, and one claim for a single pod stays with it.
+// TestManyReaders: several pods read a volume that none of them can write to, and one claim for a single pod stays with
+// it.
 func TestManyReaders(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, volume.MiB)
@@ -245,7 +253,9 @@ func TestManyReaders(t *testing.T) {
 			t.Errorf("a reader wrote: %v", err)
 		}
 	}
-	err := f.Publish(f.ctx, PublishRequest{ID: rec.ID, StagingPath: f.staging("one"), Target: f.target("only"), Exclusive: true})
+	err := f.Publish(f.ctx, PublishRequest{
+		ID: rec.ID, StagingPath: f.staging("one"), Target: f.target("only"), Exclusive: true,
+	})
 	if !errors.Is(err, volume.ErrPrecondition) {
 		t.Errorf("ReadWriteOncePod beside others: %v", err)
 	}

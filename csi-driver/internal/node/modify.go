@@ -10,8 +10,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// Modify changes what can be changed of a volume, in use or not, and returns its record. The mode is what pods that start afterwards get;
-// how it is deleted follows the record as it is then.
+// Modify changes what can be changed of a volume, in use or not, and returns its record. The mode is what pods that
+// start afterwards get; how it is deleted follows the record as it is then.
 func (n *Node) Modify(ctx context.Context, id string, changes volume.Changes) (*volume.Record, error) {
 	rec, err := n.get(id)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestRealModule loads the real module and takes a volume through its life on it, growing included. It needs a kernel that has one:
-// csi-driver/test/vm-module runs it in a virtual machine.
+// TestRealModule loads the real module and takes a volume through its life on it, growing included. It needs a kernel
+// that has one: csi-driver/test/vm-module runs it in a virtual machine.
 func TestRealModule(t *testing.T) {
 	dir := os.Getenv("SPLITFS_TEST_MODULES")
 	if dir == "" {

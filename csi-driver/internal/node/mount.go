@@ -26,9 +26,11 @@ func mountOptions(manager device.Manager, rec *volume.Record, asked []string) ([
 	return options, nil
 }
 
-// mount mounts a volume's file system and makes sure that a volume on persistent memory has its files mapped directly. One that
-// has not would be slow, and its writes would be durable only by the page cache's rules: it is refused, with what the kernel said.
-func (n *Node) mount(ctx context.Context, manager device.Manager, dev string, rec *volume.Record, req StageRequest) error {
+// mount mounts a volume's file system and makes sure that a volume on persistent memory has its files mapped directly.
+// One that has not would be slow, and its writes would be durable only by the page cache's rules: it is refused, with
+// what the kernel said.
+func (n *Node) mount(ctx context.Context, manager device.Manager, dev string, rec *volume.Record,
+	req StageRequest) error {
 	options, err := mountOptions(manager, rec, req.MountFlags)
 	if err != nil {
 		return err
@@ -44,9 +46,10 @@ func (n *Node) mount(ctx context.Context, manager device.Manager, dev string, re
 	return said.Explain(filesystem.CheckDAX(req.Path), dev)
 }
 
-// mountFileSystem mounts a volume's file system, an ext4 one with the kernel module's ext4 when that is ready. What is on the device is the
-// same for both, so a module that does not do what it should is no reason not to serve the volume.
-func (n *Node) mountFileSystem(ctx context.Context, dev string, rec *volume.Record, path string, options []string) error {
+// mountFileSystem mounts a volume's file system, an ext4 one with the kernel module's ext4 when that is ready. What is
+// on the device is the same for both, so a module that does not do what it should is no reason not to serve the volume.
+func (n *Node) mountFileSystem(ctx context.Context, dev string, rec *volume.Record, path string,
+	options []string) error {
 	before, err := mounts.At(path)
 	if err != nil {
 		return err
@@ -64,7 +67,8 @@ func (n *Node) mountFileSystem(ctx context.Context, dev string, rec *volume.Reco
 	if cleanupErr := n.mounter.Cleanup(path); cleanupErr != nil {
 		return errors.Join(err, cleanupErr)
 	}
-	klog.FromContext(ctx).Error(err, "The kernel module's ext4 cannot be used for a volume, using the kernel's own", "volume-id", rec.ID)
+	klog.FromContext(ctx).Error(err, "The kernel module's ext4 cannot be used for a volume, using the kernel's own",
+		"volume-id", rec.ID)
 	n.notifyUsers(ctx, rec, true, events.ReasonStockExt4,
 		fmt.Sprintf("volume %s is served by the kernel's own ext4, where relink is a copy: %v", rec.ID, err))
 	return n.mounter.Device(ctx, dev, path, rec.FSType, options)
@@ -79,7 +83,8 @@ func (n *Node) stockExt4(rec *volume.Record, mountedAs string) string {
 	case s.Trouble():
 		return fmt.Sprintf("relink is a copy: kernel module %s: %s", s.State, s.Message)
 	case s.State == module.Ready:
-		return "relink is a copy: the volume was staged before the kernel module was ready; it uses it when all its pods have gone and one comes back"
+		return "relink is a copy: the volume was staged before the kernel module was ready; it uses it when all its pods " +
+			"have gone and one comes back"
 	}
 	return ""
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node does the work behind the CSI calls on one node. It knows nothing of gRPC and takes no per-volume locks: package
-// driver holds the volume's lock around every call.
+// Package node does the work behind the CSI calls on one node. It knows nothing of gRPC and takes no per-volume locks:
+// package driver holds the volume's lock around every call.
 package node
 
 import (
@@ -26,7 +26,8 @@ import (
 )
 
 const (
-	// podsName and ownName are below the directory of the agents' supervisor: what each pod sees, and where every socket is shown.
+	// podsName and ownName are below the directory of the agents' supervisor: what each pod sees, and where every socket
+	// is shown.
 	podsName, ownName = "pods", "own"
 	// snapshotsDir is below the state directory.
 	snapshotsDir = "snapshots"
@@ -49,11 +50,12 @@ type Config struct {
 	InjectDir string
 	Library   string
 	CLI       splitfs.CLI
-	// Pool is the size of the staging pool of volumes whose class does not say it; LogReserve is the room for operation logs of each.
-	// Both come on top of the promised size.
+	// Pool is the size of the staging pool of volumes whose class does not say it; LogReserve is the room for operation
+	// logs of each. Both come on top of the promised size.
 	Pool, LogReserve int64
 
-	// FreezeLimit is how long the writers of a volume may wait while it is copied where its storage cannot be shared; 0: a second.
+	// FreezeLimit is how long the writers of a volume may wait while it is copied where its storage cannot be shared; 0: a
+	// second.
 	FreezeLimit time.Duration
 
 	MaxVolumes int64
@@ -71,7 +73,8 @@ type Config struct {
 	Promises Promises
 	// AgentsDir is the directory of the agents' supervisor; on the same file system as InjectDir.
 	AgentsDir string
-	// AgentsSocket is where a supervisor in another process is asked for agents, which outlive the node service; "": they end with it.
+	// AgentsSocket is where a supervisor in another process is asked for agents, which outlive the node service; "": they
+	// end with it.
 	AgentsSocket string
 	// Agent overrides timeouts of a supervisor in this process; Dir and OnDeath are set here.
 	Agent agent.Config
@@ -147,7 +150,8 @@ func New(ctx context.Context, config Config) (*Node, error) {
 	}
 	n := &Node{
 		config: config, store: store, snapshots: snapshots, mounter: mounts.New(),
-		library: library{source: config.Library, dir: config.InjectDir, pods: filepath.Join(config.AgentsDir, podsName), lock: &sync.Mutex{}}, eraser: newEraser(),
+		library: library{source: config.Library, dir: config.InjectDir, pods: filepath.Join(config.AgentsDir, podsName),
+			lock: &sync.Mutex{}}, eraser: newEraser(),
 	}
 	if err := n.library.prepareDirs(); err != nil {
 		return nil, err
@@ -191,8 +195,8 @@ func (n *Node) Check(ctx context.Context) error {
 	return errs
 }
 
-// Resume finishes what a crash interrupted and starts the agents of all staged volumes. It is called once, before any request.
-// A volume that cannot be resumed does not keep the others from being served.
+// Resume finishes what a crash interrupted and starts the agents of all staged volumes. It is called once, before any
+// request. A volume that cannot be resumed does not keep the others from being served.
 func (n *Node) Resume(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	if err := n.library.removeStaleSockets(); err != nil {
@@ -220,7 +224,8 @@ func (n *Node) Resume(ctx context.Context) error {
 		}
 	}
 	n.waitForAgents(ctx, records)
-	// After the agents: they know the library before this one, which programs that run have, and those before them may not know this one.
+	// After the agents: they know the library before this one, which programs that run have, and those before them may not
+	// know this one.
 	if err := n.library.install(); err != nil {
 		// Volumes work without it; publishing the library tries again and tells the pod.
 		logger.Error(err, "The library cannot be offered to pods")
@@ -294,7 +299,8 @@ func (n *Node) forgetUnmounted(rec *volume.Record) error {
 	return n.store.Put(rec)
 }
 
-// Shutdown stops the eraser, and agents that are supervised here. Volumes stay mounted and applications keep the leases they have.
+// Shutdown stops the eraser, and agents that are supervised here. Volumes stay mounted and applications keep the leases
+// they have.
 func (n *Node) Shutdown() {
 	n.eraser.queue.ShutDown()
 	n.agents.Shutdown()
@@ -307,7 +313,9 @@ func (n *Node) agentDied(ctx context.Context, id string, cause error) {
 		klog.FromContext(ctx).Error(err, "Cannot tell a volume's users that its agent died")
 		return
 	}
-	message := fmt.Sprintf("the agent of volume %s on node %s died and is being restarted: %v; applications keep what they leased", id, n.config.Name, cause)
+	message := fmt.Sprintf(
+		"the agent of volume %s on node %s died and is being restarted: %v; applications keep what they leased", id,
+		n.config.Name, cause)
 	n.notifyUsers(ctx, rec, true, events.ReasonAgentDied, message)
 }
 
@@ -342,12 +350,13 @@ func (n *Node) ownDir() string { return filepath.Join(n.config.AgentsDir, ownNam
 // served is what the agent of a staged volume needs to know of it.
 func (n *Node) served(rec *volume.Record) agent.Volume {
 	return agent.Volume{
-		Root: n.root(rec), AgentsDir: n.ownDir(), Shown: n.shownTo(rec), Program: n.program.path(), Options: n.config.CLI.AgentOptions(n.poolServed(rec), n.policiesFile(rec)),
+		Root: n.root(rec), AgentsDir: n.ownDir(), Shown: n.shownTo(rec), Program: n.program.path(),
+		Options: n.config.CLI.AgentOptions(n.poolServed(rec), n.policiesFile(rec)),
 	}
 }
 
-// poolServed returns the size of a volume's staging pool. Of one whose record does not say it, what was promised for pool and logs together
-// bounds it: a node's pool that was raised since must not take the room of the volume's user.
+// poolServed returns the size of a volume's staging pool. Of one whose record does not say it, what was promised for
+// pool and logs together bounds it: a node's pool that was raised since must not take the room of the volume's user.
 func (n *Node) poolServed(rec *volume.Record) int64 {
 	if rec.Pool != 0 {
 		return rec.Pool

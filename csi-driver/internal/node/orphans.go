@@ -31,8 +31,8 @@ const (
 // OrphanKinds are all kinds.
 var OrphanKinds = []OrphanKind{OrphanDevice, OrphanAttachment, OrphanMount, OrphanState}
 
-// Orphan is something that was left behind, or whose owner's memory was lost. It is reported and never removed: it may be all that
-// is left of somebody's data.
+// Orphan is something that was left behind, or whose owner's memory was lost. It is reported and never removed: it may
+// be all that is left of somebody's data.
 type Orphan struct {
 	Kind    OrphanKind
 	ID      string
@@ -97,14 +97,18 @@ func orphansOfDevice(manager string, d device.Found, rec *volume.Record) ([]Orph
 		orphans = append(orphans, Orphan{Kind: kind, ID: d.ID, Message: fmt.Sprintf(format, args...)})
 	}
 	if rec == nil {
-		add(OrphanDevice, "%s device %s (%s) belongs to volume %s, of which this node has no state; its space stays taken. Restore the state file, or delete the volume through its PersistentVolume",
+		add(OrphanDevice,
+			"%s device %s (%s) belongs to volume %s, of which this node has no state; its space stays taken. Restore the "+
+				"state file, or delete the volume through its PersistentVolume",
 			manager, d.Where, orNotAttached(d.Node), d.ID)
 	}
 	if d.Node == "" {
 		return orphans, nil
 	}
 	if rec != nil && rec.Staged == nil && rec.Phase == volume.PhaseReady {
-		add(OrphanAttachment, "%s is attached for volume %s, which is not staged; it is used again when the volume is staged, and goes when the volume is unstaged or deleted", d.Node, d.ID)
+		add(OrphanAttachment,
+			"%s is attached for volume %s, which is not staged; it is used again when the volume is staged, and goes when the "+
+				"volume is unstaged or deleted", d.Node, d.ID)
 	}
 	major, minor, err := mounts.DeviceNumbers(d.Node)
 	if err != nil {
@@ -120,7 +124,8 @@ func orphansOfDevice(manager string, d device.Found, rec *volume.Record) ([]Orph
 				continue
 			}
 		}
-		add(OrphanMount, "volume %s is mounted at %s, where no pod was promised it; unmount it there when nothing uses it", d.ID, m.MountPoint)
+		add(OrphanMount, "volume %s is mounted at %s, where no pod was promised it; unmount it there when nothing uses it",
+			d.ID, m.MountPoint)
 	}
 	return orphans, nil
 }
@@ -132,7 +137,8 @@ func orNotAttached(node string) string {
 	return "attached as " + node
 }
 
-// volumesWithoutPV finds volumes that no PersistentVolume leads to. csi-provisioner names the PersistentVolume as it names the volume.
+// volumesWithoutPV finds volumes that no PersistentVolume leads to. csi-provisioner names the PersistentVolume as it
+// names the volume.
 func (n *Node) volumesWithoutPV(ctx context.Context, records []*volume.Record) ([]Orphan, error) {
 	if n.config.Claims == nil {
 		return nil, nil
@@ -152,17 +158,20 @@ func (n *Node) volumesWithoutPV(ctx context.Context, records []*volume.Record) (
 		switch {
 		case err != nil:
 			// The next one would fail as well, after as long a wait.
-			return orphans, errors.Join(append(errs, fmt.Errorf("look for the PersistentVolume of volume %s: %w", rec.ID, err))...)
+			return orphans, errors.Join(
+				append(errs, fmt.Errorf("look for the PersistentVolume of volume %s: %w", rec.ID, err))...)
 		case !has:
 			orphans = append(orphans, Orphan{Kind: OrphanState, ID: rec.ID, Message: fmt.Sprintf(
-				"volume %s (%d MiB, made for the claim %s/%s) is here, and the cluster has no PersistentVolume %s for it; make one with this name and volumeHandle to use or delete the volume",
+				"volume %s (%d MiB, made for the claim %s/%s) is here, and the cluster has no PersistentVolume %s for it; make "+
+					"one with this name and volumeHandle to use or delete the volume",
 				rec.ID, rec.Size/volume.MiB, rec.PVC.Namespace, rec.PVC.Name, rec.Name)})
 		}
 	}
 	return orphans, errors.Join(errs...)
 }
 
-// reportOrphans looks for orphans and tells of those that were not known yet. Metrics show them as long as they are there.
+// reportOrphans looks for orphans and tells of those that were not known yet. Metrics show them as long as they are
+// there.
 func (n *Node) reportOrphans(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, orphanLimit)
 	defer cancel()
@@ -178,7 +187,8 @@ func (n *Node) reportOrphans(ctx context.Context) {
 		if slices.Contains(before, o) {
 			continue
 		}
-		klog.FromContext(ctx).Info("Found something that was left behind; it is not removed", "kind", o.Kind, "volume-id", o.ID, "what", o.Message)
+		klog.FromContext(ctx).Info("Found something that was left behind; it is not removed", "kind", o.Kind,
+			"volume-id", o.ID, "what", o.Message)
 		n.config.Events.OnNode(ctx, n.config.Name, true, events.ReasonOrphan, o.Message)
 	}
 }

@@ -19,18 +19,21 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// Each pod sees a directory of its own at /opt/splitfs, with the sockets of the agents of its own volumes: those of others it cannot even
-// connect to.
+// Each pod sees a directory of its own at /opt/splitfs, with the sockets of the agents of its own volumes: those of
+// others it cannot even connect to.
 
 // podUID is what Kubernetes makes; it becomes the name of a directory.
 var podUID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z-]{0,63}$`)
 
 func (l library) podDir(uid string) string { return filepath.Join(l.pods, uid) }
 
-// prepareForPod makes the directory of a pod. That it is there says that the pod sees this one, and no other pod's sockets.
+// prepareForPod makes the directory of a pod. That it is there says that the pod sees this one, and no other pod's
+// sockets.
 func (l library) prepareForPod(uid string) (string, error) {
 	if !podUID.MatchString(uid) {
-		return "", fmt.Errorf("%w: kubelet does not say which pod the library is for (UID %q); the CSIDriver object needs podInfoOnMount: true", volume.ErrPrecondition, uid)
+		return "", fmt.Errorf(
+			"%w: kubelet does not say which pod the library is for (UID %q); the CSIDriver object needs podInfoOnMount: true",
+			volume.ErrPrecondition, uid)
 	}
 	defer l.changePods()()
 	dir := l.podDir(uid)
@@ -157,8 +160,8 @@ func (l library) removePods(using map[string]bool) error {
 	return nil
 }
 
-// shownTo are the directories that show the socket of a volume's agent: those of the pods that have it. A pod without one was started by
-// a driver that showed all sockets to all pods.
+// shownTo are the directories that show the socket of a volume's agent: those of the pods that have it. A pod without
+// one was started by a driver that showed all sockets to all pods.
 func (n *Node) shownTo(rec *volume.Record) []string {
 	dirs := []string{}
 	before := false

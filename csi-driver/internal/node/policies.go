@@ -13,8 +13,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// policiesName is below the directory of the agents' supervisor. The agent of a volume reads there what becomes of programs without the
-// library, by pod; it follows each change at once.
+// policiesName is below the directory of the agents' supervisor. The agent of a volume reads there what becomes of
+// programs without the library, by pod; it follows each change at once.
 const policiesName = "unserved"
 
 func (n *Node) policiesDir() string { return filepath.Join(n.config.AgentsDir, policiesName) }

@@ -11,7 +11,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// TestPoolOfVolume: a class's pool comes on top of the promised size, in what a node offers too, and a volume keeps what it was made with.
+// TestPoolOfVolume: a class's pool comes on top of the promised size, in what a node offers too, and a volume keeps
+// what it was made with.
 func TestPoolOfVolume(t *testing.T) {
 	f := newFixture(t, "")
 	const size, pool = 128 * volume.MiB, 512 * volume.MiB
@@ -22,7 +23,8 @@ func TestPoolOfVolume(t *testing.T) {
 	large, err := f.Capacity(f.ctx, params, false)
 	f.must(err)
 	if small.Largest-large.Largest != pool-f.configs.Pool {
-		t.Errorf("the node offers %d with a pool of %d, %d with one of %d", small.Largest, f.configs.Pool, large.Largest, pool)
+		t.Errorf("the node offers %d with a pool of %d, %d with one of %d", small.Largest, f.configs.Pool, large.Largest,
+			pool)
 	}
 	if block, err := f.Capacity(f.ctx, params, true); err != nil || block.Largest <= small.Largest {
 		t.Errorf("the node offers %d as a raw block volume, which has no pool, %v", block.Largest, err)
@@ -48,11 +50,13 @@ func TestPoolOfVolume(t *testing.T) {
 	for _, v := range []struct {
 		rec  *volume.Record
 		pool int64
-	}{{rec, pool}, {usual, f.configs.Pool / 2}, {f.create("usual", volume.XFS, size), f.configs.Pool / 2}, {f.create("new", volume.XFS, size), f.configs.Pool}} {
+	}{{rec, pool}, {usual, f.configs.Pool / 2}, {f.create("usual", volume.XFS, size), f.configs.Pool / 2},
+		{f.create("new", volume.XFS, size), f.configs.Pool}} {
 		now, err := f.Volume(v.rec.ID)
 		f.must(err)
 		if now.Pool != v.pool || now.Overhead != v.pool+f.configs.LogReserve {
-			t.Errorf("%s has a pool of %d and an overhead of %d, wanted a pool of %d", v.rec.Name, now.Pool, now.Overhead, v.pool)
+			t.Errorf("%s has a pool of %d and an overhead of %d, wanted a pool of %d", v.rec.Name, now.Pool, now.Overhead,
+				v.pool)
 		}
 	}
 	f.remove(rec)
@@ -101,7 +105,9 @@ func TestPoolOfCopy(t *testing.T) {
 				pool int64
 			}{{"larger", small, pool}, {"smaller", large, 0}} {
 				params.Pool = c.pool
-				rec, err := f.Create(f.ctx, CreateRequest{Name: c.name, FSType: fsType, Required: size, Params: params, Source: &volume.Source{VolumeID: c.of.ID}})
+				rec, err := f.Create(f.ctx, CreateRequest{
+					Name: c.name, FSType: fsType, Required: size, Params: params, Source: &volume.Source{VolumeID: c.of.ID},
+				})
 				f.must(err)
 				usage, err := filesystem.Measure(f.stageAt(rec))
 				f.must(err)

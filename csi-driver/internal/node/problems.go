@@ -45,8 +45,9 @@ const (
 	reasonAgentStarting = "AgentStarting"
 )
 
-// stageRetried is how long a failure to stage a volume is a problem. While a pod waits kubelet tries again, every two minutes at the
-// latest; a failure that is older is one that nobody waits for any more, and nobody would ever take it back.
+// stageRetried is how long a failure to stage a volume is a problem. While a pod waits kubelet tries again, every two
+// minutes at the latest; a failure that is older is one that nobody waits for any more, and nobody would ever take it
+// back.
 const stageRetried = 10 * time.Minute
 
 // problems returns everything that is wrong with a volume.
@@ -103,7 +104,8 @@ func agentProblem(state agent.State, watched bool) (reason, message string) {
 	case !watched:
 		return reasonNoAgent, "the volume has no agent"
 	case !state.Ready && state.LastError != nil:
-		return events.ReasonAgentDied, fmt.Sprintf("the agent is being restarted (%d times so far): %v", state.Restarts, state.LastError)
+		return events.ReasonAgentDied, fmt.Sprintf("the agent is being restarted (%d times so far): %v", state.Restarts,
+			state.LastError)
 	case !state.Ready:
 		return reasonAgentStarting, "the agent is starting"
 	}
@@ -116,7 +118,8 @@ func (n *Node) badBlocks(major, minor uint32) (string, error) {
 	if err != nil || bad == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("%d bytes of the memory below the volume cannot be read any more (bad blocks); restore the files that fail with an I/O error from a backup, and have the memory module looked at", bad), nil
+	return fmt.Sprintf("%d bytes of the memory below the volume cannot be read any more (bad blocks); restore the files "+
+		"that fail with an I/O error from a backup, and have the memory module looked at", bad), nil
 }
 
 func (n *Node) badBlocksOfTargets(rec *volume.Record) (string, error) {
@@ -134,14 +137,19 @@ func (n *Node) badBlocksOfTargets(rec *volume.Record) (string, error) {
 	return "", nil
 }
 
-// fileSystemFailed says why a mounted file system takes no writes any more: XFS shuts down after an error in its journal, ext4
-// becomes read-only.
+// fileSystemFailed says why a mounted file system takes no writes any more: XFS shuts down after an error in its
+// journal, ext4 becomes read-only.
 func (n *Node) fileSystemFailed(rec *volume.Record, mounted *mountutils.MountInfo) string {
 	if _, err := os.Stat(n.data(rec)); err != nil {
-		return fmt.Sprintf("the file system does not answer: %v; when its device is well, delete the volume's pods so that it is mounted anew", errors.Unwrap(err))
+		return fmt.Sprintf(
+			"the file system does not answer: %v; when its device is well, delete the volume's pods so that it is mounted anew",
+			errors.Unwrap(err))
 	}
-	if slices.ContainsFunc(mounted.SuperOptions, func(o string) bool { return o == "ro" || o == "emergency_ro" || o == "shutdown" }) {
-		return "the file system became read-only after an error; look at the node's kernel log, then delete the volume's pods so that it is checked and mounted anew"
+	if slices.ContainsFunc(mounted.SuperOptions, func(o string) bool {
+		return o == "ro" || o == "emergency_ro" || o == "shutdown"
+	}) {
+		return "the file system became read-only after an error; look at the node's kernel log, then delete the volume's " +
+			"pods so that it is checked and mounted anew"
 	}
 	return ""
 }

@@ -45,7 +45,8 @@ func (f *fixture) shutDown(root string) {
 	f.must(unix.IoctlSetPointerInt(int(dir.Fd()), xfsGoingDown, withoutFlush))
 }
 
-// TestProblems: what the kernel knows of a volume's memory and file system, and why it could not be staged, is its health.
+// TestProblems: what the kernel knows of a volume's memory and file system, and why it could not be staged, is its
+// health.
 func TestProblems(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, volume.MiB)

@@ -19,14 +19,15 @@ const (
 // program is the splitfs program of this image, as agents run it.
 type program struct {
 	source string
-	// dir: the program is copied there, into a directory named by its content, for a supervisor in another container, whose image is older or
-	// newer; "": agents run source.
+	// dir: the program is copied there, into a directory named by its content, for a supervisor in another container,
+	// whose image is older or newer; "": agents run source.
 	dir string
 	// installed is the copy.
 	installed string
 }
 
-// path is what agents are to be run with. Until the copy is there it is the program at the same place in the supervisor's image.
+// path is what agents are to be run with. Until the copy is there it is the program at the same place in the
+// supervisor's image.
 func (p *program) path() string {
 	if p.installed == "" {
 		return p.source

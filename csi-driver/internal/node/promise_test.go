@@ -23,13 +23,17 @@ func (b *broken) Check(_ context.Context, use promise.Use) (contract.Unserved, e
 	return "", fmt.Errorf("%w: no library", volume.ErrPrecondition)
 }
 
-// TestPublishKeepsPromises: a writer is looked at before it gets the volume, and not again once it has it; readers never are.
+// TestPublishKeepsPromises: a writer is looked at before it gets the volume, and not again once it has it; readers
+// never are.
 func TestPublishKeepsPromises(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, volume.MiB)
 	f.stageAt(rec)
 	target := filepath.Join(f.dir, "pv-one", "mount")
-	writer := PublishRequest{ID: rec.ID, StagingPath: f.staging("one"), Target: target, Pod: volume.Pod{Namespace: "default", Name: "pod", UID: "1"}}
+	writer := PublishRequest{
+		ID: rec.ID, StagingPath: f.staging("one"), Target: target,
+		Pod: volume.Pod{Namespace: "default", Name: "pod", UID: "1"},
+	}
 	restart := func(promises Promises) {
 		f.Shutdown()
 		f.configs.Promises = promises
@@ -41,7 +45,8 @@ func TestPublishKeepsPromises(t *testing.T) {
 	if err := f.Publish(f.ctx, writer); err == nil {
 		t.Fatal("published without the library")
 	}
-	if len(refuser.asked) != 1 || refuser.asked[0] != (promise.Use{VolumeID: rec.ID, Mode: contract.Strict, PV: "pv-one", Pod: writer.Pod}) {
+	if len(refuser.asked) != 1 ||
+		refuser.asked[0] != (promise.Use{VolumeID: rec.ID, Mode: contract.Strict, PV: "pv-one", Pod: writer.Pod}) {
 		t.Errorf("asked %+v", refuser.asked)
 	}
 	if mounted, err := mounts.At(target); err != nil || mounted != nil {
@@ -76,7 +81,8 @@ func (p policy) Configurations(_ context.Context, pod volume.Pod) (map[string]st
 	return map[string]string{"app": "SPLITFS_CONFIG=of " + pod.Name + "\n"}, nil
 }
 
-// TestPublishTellsPolicies: the agent is told what becomes of a pod's programs before the pod has the volume, until it has it no more.
+// TestPublishTellsPolicies: the agent is told what becomes of a pod's programs before the pod has the volume, until it
+// has it no more.
 func TestPublishTellsPolicies(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, volume.MiB)
@@ -87,7 +93,10 @@ func TestPublishTellsPolicies(t *testing.T) {
 	f.must(f.agents.WaitReady(f.ctx, rec.ID))
 	file := f.policiesFile(rec)
 	request := func(pod string) PublishRequest {
-		return PublishRequest{ID: rec.ID, StagingPath: f.staging("one"), Target: filepath.Join(f.dir, "pv-"+pod, "mount"), Pod: volume.Pod{Namespace: "default", Name: pod, UID: "uid-" + pod}}
+		return PublishRequest{
+			ID: rec.ID, StagingPath: f.staging("one"), Target: filepath.Join(f.dir, "pv-"+pod, "mount"),
+			Pod: volume.Pod{Namespace: "default", Name: pod, UID: "uid-" + pod},
+		}
 	}
 	for _, step := range []struct {
 		publish, unpublish, want string
@@ -120,7 +129,9 @@ func TestLibraryHasConfigurations(t *testing.T) {
 	f.start()
 	target := f.target("library")
 	f.must(f.PublishLibrary(f.ctx, target, true, volume.Pod{Namespace: "default", Name: "web", UID: "uid-web"}))
-	for name, want := range map[string]string{"containers/app": "SPLITFS_CONFIG=of web\n", "ld.so.preload": "/opt/splitfs/libsplit.so\n", "config": ""} {
+	for name, want := range map[string]string{
+		"containers/app": "SPLITFS_CONFIG=of web\n", "ld.so.preload": "/opt/splitfs/libsplit.so\n", "config": "",
+	} {
 		if got, err := os.ReadFile(filepath.Join(target, name)); err != nil || string(got) != want {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}

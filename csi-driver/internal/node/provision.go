@@ -83,7 +83,8 @@ func (n *Node) made(ctx context.Context, manager device.Manager, rec *volume.Rec
 	if err := n.store.Put(rec); err != nil {
 		return err
 	}
-	klog.FromContext(ctx).V(2).Info("Created a volume", "volume-id", rec.ID, "size", rec.Size, "device-size", rec.DeviceSize, "device", rec.Device)
+	klog.FromContext(ctx).V(2).Info("Created a volume", "volume-id", rec.ID, "size", rec.Size,
+		"device-size", rec.DeviceSize, "device", rec.Device)
 	if manager.Emulated() {
 		n.config.Events.OnPVC(ctx, rec.PVC, false, events.ReasonEmulated, n.emulatedMessage(rec))
 	}
@@ -128,8 +129,8 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 	}
 	rec := &volume.Record{
 		ID: id, Name: req.Name, Phase: volume.PhaseCreating,
-		Mode: req.Params.Mode, Device: req.Params.Device, Block: req.Block, FSType: req.FSType, PVC: req.Params.PVC, Size: size,
-		Unserved: req.Params.Unserved,
+		Mode: req.Params.Mode, Device: req.Params.Device, Block: req.Block, FSType: req.FSType, PVC: req.Params.PVC,
+		Size: size, Unserved: req.Params.Unserved,
 	}
 	rec.SetErase(req.Params.Erase)
 	rec.SetDurability(req.Params.WantedDurability())
@@ -155,10 +156,12 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 
 // tooLarge says in the user's terms, the size of a claim, what would have fitted.
 func (n *Node) tooLarge(rec *volume.Record, available int64) error {
-	err := fmt.Errorf("%w on node %s: the volume would hold %d MiB, the largest that fits now holds %d MiB; ask for less, delete volumes, or raise the node's capacity",
+	err := fmt.Errorf("%w on node %s: the volume would hold %d MiB, the largest that fits now holds %d MiB; ask for "+
+		"less, delete volumes, or raise the node's capacity",
 		volume.ErrExhausted, n.config.Name, rec.Size/volume.MiB, largest(rec, available)/volume.MiB)
 	if rec.Durability.Required() {
-		err = fmt.Errorf("%w. The claim's class wants durable memory, so other regions do not count (durability: any would take them; `kubectl splitfs status` shows what memory nodes have)", err)
+		err = fmt.Errorf("%w. The claim's class wants durable memory, so other regions do not count (durability: any would "+
+			"take them; `kubectl splitfs status` shows what memory nodes have)", err)
 	}
 	return err
 }
@@ -202,7 +205,8 @@ func compatible(rec *volume.Record, req CreateRequest) error {
 		return differs("erase policy", rec.Erase.OrNone(), req.Params.Erase.OrNone())
 	case rec.Durability.Required() && !req.Params.WantedDurability().Required():
 		return differs("durability", rec.Durability, req.Params.WantedDurability())
-	case rec.Pool != 0 && req.Params.Pool != 0 && rec.Pool != req.Params.Pool: // what the node chose may be another after a restart
+	case rec.Pool != 0 && req.Params.Pool != 0 && rec.Pool != req.Params.Pool:
+		// what the node chose may be another after a restart
 		return differs("staging pool", rec.Pool, req.Params.Pool)
 	case rec.Unserved != req.Params.Unserved:
 		return differs("policy for programs without the library", rec.Unserved, req.Params.Unserved)
@@ -222,8 +226,8 @@ func sameSource(a, b *volume.Source) bool {
 	return a == b || a != nil && b != nil && *a == *b
 }
 
-// Delete removes a volume and its data, or leaves it to the eraser. A volume that is in use is not deleted; one that is not known is
-// deleted already.
+// Delete removes a volume and its data, or leaves it to the eraser. A volume that is in use is not deleted; one that is
+// not known is deleted already.
 func (n *Node) Delete(ctx context.Context, id string) error {
 	if !volume.ValidID(id) {
 		return nil // none of ours: there is nothing to delete
@@ -267,8 +271,8 @@ func (n *Node) Delete(ctx context.Context, id string) error {
 	return nil
 }
 
-// deleteLeftover removes a device whose state is lost; the caller has asked for exactly this ID to be deleted. Nothing says what kind of
-// device it would be: only when no kind has one there is none.
+// deleteLeftover removes a device whose state is lost; the caller has asked for exactly this ID to be deleted. Nothing
+// says what kind of device it would be: only when no kind has one there is none.
 func (n *Node) deleteLeftover(ctx context.Context, id string) error {
 	if err := n.mounter.Cleanup(n.settlePath(id)); err != nil {
 		return err
@@ -311,10 +315,12 @@ func inUse(rec *volume.Record) (string, error) {
 // CheckUse says whether a volume can be used in a way that a request asks for.
 func (n *Node) CheckUse(rec *volume.Record, block bool, fsType string, mountFlags []string) error {
 	if rec.Block != block {
-		return fmt.Errorf("%w: volume %s has the volume mode %s, the request wants %s", volume.ErrInvalid, rec.ID, volumeMode(rec.Block), volumeMode(block))
+		return fmt.Errorf("%w: volume %s has the volume mode %s, the request wants %s", volume.ErrInvalid, rec.ID,
+			volumeMode(rec.Block), volumeMode(block))
 	}
 	if fsType != "" && fsType != rec.FSType {
-		return fmt.Errorf("%w: volume %s was made for %s, the request wants %s", volume.ErrInvalid, rec.ID, rec.FSType, fsType)
+		return fmt.Errorf("%w: volume %s was made for %s, the request wants %s", volume.ErrInvalid, rec.ID, rec.FSType,
+			fsType)
 	}
 	if block {
 		return nil
@@ -356,7 +362,9 @@ func (n *Node) Capacity(ctx context.Context, params volume.Params, block bool) (
 	if err != nil {
 		return Capacity{}, err
 	}
-	rec := &volume.Record{Block: block, FSType: cmp.Or(params.FSType, volume.XFS), Overhead: n.poolOf(params) + n.config.LogReserve}
+	rec := &volume.Record{
+		Block: block, FSType: cmp.Or(params.FSType, volume.XFS), Overhead: n.poolOf(params) + n.config.LogReserve,
+	}
 	c := Capacity{Largest: largest(rec, available)}
 	c.Growth = c.Largest
 	if !block {
@@ -392,8 +400,10 @@ func (n *Node) roomToGrow(ctx context.Context, manager device.Manager, rec *volu
 		return err
 	}
 	if missing > available {
-		return fmt.Errorf("volume %s cannot grow from %d to %d MiB: %w on node %s: %d MiB more are needed, %d MiB are available",
-			rec.ID, rec.Size/volume.MiB, size/volume.MiB, volume.ErrOutOfRange, n.config.Name, missing/volume.MiB, available/volume.MiB)
+		return fmt.Errorf(
+			"volume %s cannot grow from %d to %d MiB: %w on node %s: %d MiB more are needed, %d MiB are available",
+			rec.ID, rec.Size/volume.MiB, size/volume.MiB, volume.ErrOutOfRange, n.config.Name, missing/volume.MiB,
+			available/volume.MiB)
 	}
 	return nil
 }
@@ -404,7 +414,8 @@ func expandedSize(rec *volume.Record, required, limit int64) (int64, error) {
 		return 0, fmt.Errorf("%w: no size to expand volume %s to", volume.ErrInvalid, rec.ID)
 	}
 	if limit > 0 && rec.Size > limit {
-		return 0, fmt.Errorf("volume %s: %w: it holds %d bytes already and must not hold more than %d; volumes do not shrink", rec.ID, volume.ErrOutOfRange, rec.Size, limit)
+		return 0, fmt.Errorf("volume %s: %w: it holds %d bytes already and must not hold more than %d; volumes do not shrink",
+			rec.ID, volume.ErrOutOfRange, rec.Size, limit)
 	}
 	if required <= rec.Size {
 		return rec.Size, nil
@@ -413,6 +424,7 @@ func expandedSize(rec *volume.Record, required, limit int64) (int64, error) {
 }
 
 func (n *Node) emulatedMessage(rec *volume.Record) string {
-	return fmt.Sprintf("volume %s is emulated: a file on a loop device of node %s, not persistent memory; it behaves like the real one, its speed does not tell anything about it",
+	return fmt.Sprintf("volume %s is emulated: a file on a loop device of node %s, not persistent memory; it behaves "+
+		"like the real one, its speed does not tell anything about it",
 		rec.ID, n.config.Name)
 }

@@ -31,11 +31,13 @@ type PublishRequest struct {
 
 // Promises knows whether a pod has what it needs for what a volume's mode promises.
 type Promises interface {
-	// Check returns an error that says what to do when it has not, and else what becomes of the pod's programs without the library.
+	// Check returns an error that says what to do when it has not, and else what becomes of the pod's programs without the
+	// library.
 	Check(ctx context.Context, use promise.Use) (contract.Unserved, error)
 }
 
-// Publish bind-mounts the data directory of a staged volume. Ownership and modes are kubelet's business (fsGroupPolicy).
+// Publish bind-mounts the data directory of a staged volume. Ownership and modes are kubelet's business
+// (fsGroupPolicy).
 func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 	rec, err := n.get(req.ID)
 	if err != nil {
@@ -57,8 +59,9 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 	if err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
-	// Without its agent the application would run with its guarantee kept by slower means, or, in strict mode, could not write.
-	// An agent that was just restarted is worth waiting for; for a longer trouble kubelet calls again and the pod shows why.
+	// Without its agent the application would run with its guarantee kept by slower means, or, in strict mode, could not
+	// write. An agent that was just restarted is worth waiting for; for a longer trouble kubelet calls again and the pod
+	// shows why.
 	wait, cancel := context.WithTimeout(ctx, publishWait)
 	defer cancel()
 	if err := n.agents.WaitReady(wait, rec.ID); err != nil {
@@ -75,8 +78,8 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 	return n.showAgent(ctx, rec)
 }
 
-// checkPromise refuses a writer without the library where the volume's mode needs it. A pod that has the volume keeps it: kubelet
-// repeats its calls when it was restarted.
+// checkPromise refuses a writer without the library where the volume's mode needs it. A pod that has the volume keeps
+// it: kubelet repeats its calls when it was restarted.
 func (n *Node) checkPromise(ctx context.Context, rec *volume.Record, req PublishRequest) (contract.Unserved, error) {
 	if n.config.Promises == nil || req.ReadOnly {
 		return "", nil
@@ -88,11 +91,14 @@ func (n *Node) checkPromise(ctx context.Context, rec *volume.Record, req Publish
 	}
 	// Kubelet's target path is .../<name of the PersistentVolume>/mount.
 	pv := filepath.Base(filepath.Dir(req.Target))
-	return n.config.Promises.Check(ctx, promise.Use{VolumeID: rec.ID, Mode: rec.Mode, Unserved: rec.Unserved, PV: pv, Pod: req.Pod})
+	return n.config.Promises.Check(ctx, promise.Use{
+		VolumeID: rec.ID, Mode: rec.Mode, Unserved: rec.Unserved, PV: pv, Pod: req.Pod,
+	})
 }
 
 // show records a target, with what becomes of programs without the library, and mounts source there.
-func (n *Node) show(ctx context.Context, rec *volume.Record, req PublishRequest, source string, unserved contract.Unserved) error {
+func (n *Node) show(ctx context.Context, rec *volume.Record, req PublishRequest, source string,
+	unserved contract.Unserved) error {
 	if rec.Published == nil {
 		rec.Published = map[string]volume.Publish{}
 	}
@@ -115,7 +121,8 @@ func (n *Node) show(ctx context.Context, rec *volume.Record, req PublishRequest,
 	if !again {
 		n.notifyPod(ctx, rec, req.Pod)
 	}
-	klog.FromContext(ctx).V(2).Info("Published a volume", "target", req.Target, "read-only", req.ReadOnly, "pod", klog.KRef(req.Pod.Namespace, req.Pod.Name))
+	klog.FromContext(ctx).V(2).Info("Published a volume", "target", req.Target, "read-only", req.ReadOnly,
+		"pod", klog.KRef(req.Pod.Namespace, req.Pod.Name))
 	return nil
 }
 
@@ -129,7 +136,8 @@ func (n *Node) refuseSecondTarget(rec *volume.Record, req PublishRequest) error 
 	}
 	for target := range rec.Published {
 		if target != req.Target {
-			return fmt.Errorf("volume %s: %w: it is for one pod at a time and published at %s already", rec.ID, volume.ErrPrecondition, target)
+			return fmt.Errorf("volume %s: %w: it is for one pod at a time and published at %s already", rec.ID,
+				volume.ErrPrecondition, target)
 		}
 	}
 	return nil

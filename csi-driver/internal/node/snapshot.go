@@ -14,9 +14,9 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// CreateSnapshot makes a snapshot of a volume, or finds the one that an earlier call for the same name made. Like a volume it is in
-// its phase "creating" until it is whole; one that an earlier call began is gone on with. released, which can be nil, is called when
-// the volume is not needed any more.
+// CreateSnapshot makes a snapshot of a volume, or finds the one that an earlier call for the same name made. Like a
+// volume it is in its phase "creating" until it is whole; one that an earlier call began is gone on with. released,
+// which can be nil, is called when the volume is not needed any more.
 func (n *Node) CreateSnapshot(ctx context.Context, name, sourceID string, released func()) (*volume.Record, error) {
 	id := volume.SnapshotID(name, n.config.Name)
 	rec, err := n.snapshots.Get(id)
@@ -52,7 +52,8 @@ func (n *Node) CreateSnapshot(ctx context.Context, name, sourceID string, releas
 	if err := n.snapshots.Put(rec); err != nil {
 		return nil, err
 	}
-	klog.FromContext(ctx).V(2).Info("Made a snapshot", "snapshot-id", id, "volume-id", sourceID, "device-size", rec.DeviceSize)
+	klog.FromContext(ctx).V(2).Info("Made a snapshot", "snapshot-id", id, "volume-id", sourceID,
+		"device-size", rec.DeviceSize)
 	return rec, nil
 }
 
@@ -61,7 +62,8 @@ func snapshotRecord(id, name string, source *volume.Record) *volume.Record {
 		ID: id, Name: name, Phase: volume.PhaseCreating, Source: &volume.Source{VolumeID: source.ID},
 		Mode: source.Mode, Erase: source.Erase, Unserved: source.Unserved, Durability: source.Durability,
 		Device: source.Device, FSType: source.FSType, Block: source.Block, PVC: source.PVC,
-		Size: source.Size, DeviceSize: source.DeviceSize, Overhead: source.Overhead, Formatted: source.Formatted, Cleared: source.Cleared, Measured: source.Measured,
+		Size: source.Size, DeviceSize: source.DeviceSize, Overhead: source.Overhead, Formatted: source.Formatted,
+		Cleared: source.Cleared, Measured: source.Measured,
 	}
 }
 
@@ -86,8 +88,8 @@ func (n *Node) beginAnew(ctx context.Context, store *volume.Store, rec *volume.R
 	return nil
 }
 
-// copyFailed takes back a copy that could not be made: nobody has its ID yet, so nobody would ever delete it. One that was interrupted is
-// gone on with, and so is one that is cut, of which somebody may have been told.
+// copyFailed takes back a copy that could not be made: nobody has its ID yet, so nobody would ever delete it. One that
+// was interrupted is gone on with, and so is one that is cut, of which somebody may have been told.
 func (n *Node) copyFailed(ctx context.Context, store *volume.Store, rec *volume.Record, err error) error {
 	if rec.Source != nil && (ctx.Err() != nil || rec.Cut) {
 		return err
@@ -104,13 +106,15 @@ func (n *Node) copyFailed(ctx context.Context, store *volume.Store, rec *volume.
 	return errors.Join(err, n.clearHalfMade(cleanup, manager, rec.ID), store.Remove(rec.ID))
 }
 
-// DeleteSnapshot removes a snapshot, or leaves it to the eraser. One that is not known is deleted already; one of another node is refused.
+// DeleteSnapshot removes a snapshot, or leaves it to the eraser. One that is not known is deleted already; one of
+// another node is refused.
 func (n *Node) DeleteSnapshot(ctx context.Context, id string) error {
 	if !volume.ValidSnapshotID(id) {
 		return nil
 	}
 	if !volume.SnapshotOnNode(id, n.config.Name) {
-		return fmt.Errorf("snapshot %s: %w: it is on another node than %s, which has to be asked", id, volume.ErrPrecondition, n.config.Name)
+		return fmt.Errorf("snapshot %s: %w: it is on another node than %s, which has to be asked", id, volume.ErrPrecondition,
+			n.config.Name)
 	}
 	rec, err := n.snapshots.Get(id)
 	if errors.Is(err, volume.ErrNotFound) {
@@ -140,23 +144,27 @@ func (n *Node) DeleteSnapshot(ctx context.Context, id string) error {
 	return nil
 }
 
-// Snapshots returns the snapshots of this node that are cut, whole or not yet, by ID; sourceID and id choose, "" is any.
+// Snapshots returns the snapshots of this node that are cut, whole or not yet, by ID; sourceID and id choose, "" is
+// any.
 func (n *Node) Snapshots(sourceID, id string) ([]*volume.Record, error) {
 	all, err := n.snapshots.List()
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(r *volume.Record) bool {
-		return r.Phase != volume.PhaseReady && (!r.Cut || r.Phase != volume.PhaseCreating) || id != "" && r.ID != id || sourceID != "" && r.Source.VolumeID != sourceID
+		return r.Phase != volume.PhaseReady && (!r.Cut || r.Phase != volume.PhaseCreating) || id != "" && r.ID != id ||
+			sourceID != "" && r.Source.VolumeID != sourceID
 	})
 	slices.SortFunc(all, func(a, b *volume.Record) int { return strings.Compare(a.ID, b.ID) })
 	return all, nil
 }
 
-// source returns what a new volume is to be a copy of. One of another node is no final error: the scheduler chooses again.
+// source returns what a new volume is to be a copy of. One of another node is no final error: the scheduler chooses
+// again.
 func (n *Node) source(s *volume.Source) (*volume.Record, error) {
 	elsewhere := func(what, id string) error {
-		return fmt.Errorf("%w: %s %s is not on node %s, and a copy can be made only where its original is", volume.ErrExhausted, what, id, n.config.Name)
+		return fmt.Errorf("%w: %s %s is not on node %s, and a copy can be made only where its original is",
+			volume.ErrExhausted, what, id, n.config.Name)
 	}
 	if s.SnapshotID != "" {
 		if volume.ValidSnapshotID(s.SnapshotID) && !volume.SnapshotOnNode(s.SnapshotID, n.config.Name) {
@@ -182,7 +190,8 @@ func (n *Node) planCopy(rec *volume.Record, req CreateRequest) error {
 		return err
 	}
 	refuse := func(what string, have, want any) error {
-		return fmt.Errorf("%w: the original, %s, has the %s %v, the copy is to have %v; a copy has what its original has: use a StorageClass that says so", volume.ErrInvalid, source.ID, what, have, want)
+		return fmt.Errorf("%w: the original, %s, has the %s %v, the copy is to have %v; a copy has what its original has: "+
+			"use a StorageClass that says so", volume.ErrInvalid, source.ID, what, have, want)
 	}
 	switch {
 	case source.Device != rec.Device:
@@ -196,7 +205,8 @@ func (n *Node) planCopy(rec *volume.Record, req CreateRequest) error {
 	}
 	if req.Required == 0 || rec.Size < source.Size {
 		if rec.Size = source.Size; req.Limit > 0 && rec.Size > req.Limit {
-			return fmt.Errorf("%w: the original, %s, holds %d bytes, the copy must not hold more than %d", volume.ErrOutOfRange, source.ID, source.Size, req.Limit)
+			return fmt.Errorf("%w: the original, %s, holds %d bytes, the copy must not hold more than %d", volume.ErrOutOfRange,
+				source.ID, source.Size, req.Limit)
 		}
 	}
 	rec.Source, rec.Formatted, rec.Cleared = req.Source, source.Formatted, source.Cleared
@@ -209,8 +219,8 @@ func (n *Node) planCopy(rec *volume.Record, req CreateRequest) error {
 	return nil
 }
 
-// resumeSnapshots finishes deletions that were interrupted. A snapshot that was being made is gone on with by the call that is
-// repeated, and by whoever asks for what is Unfinished.
+// resumeSnapshots finishes deletions that were interrupted. A snapshot that was being made is gone on with by the call
+// that is repeated, and by whoever asks for what is Unfinished.
 func (n *Node) resumeSnapshots(ctx context.Context) error {
 	all, err := n.snapshots.List()
 	errs := []error{err}

@@ -19,8 +19,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// TestSnapshots: a snapshot of a volume in use holds what was there, whatever happens to the volume afterwards; volumes made of
-// it, and of the volume, can be used beside it at the same time, and may be larger.
+// TestSnapshots: a snapshot of a volume in use holds what was there, whatever happens to the volume afterwards; volumes
+// made of it, and of the volume, can be used beside it at the same time, and may be larger.
 func TestSnapshots(t *testing.T) {
 	for _, fsType := range []string{volume.XFS, volume.Ext4} {
 		t.Run(fsType, func(t *testing.T) { snapshots(t, newFixture(t, ""), fsType) })
@@ -61,7 +61,8 @@ func snapshots(t *testing.T, f *fixture, fsType string) {
 	f.must(os.WriteFile(file, []byte("before"), 0o644))
 	snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil)
 	f.must(err)
-	if again, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil); err != nil || again.ID != snapshot.ID || !again.Taken.Equal(snapshot.Taken) {
+	if again, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil); err != nil || again.ID != snapshot.ID ||
+		!again.Taken.Equal(snapshot.Taken) {
 		t.Errorf("a second call made %+v, %v", again, err)
 	}
 	f.must(os.WriteFile(file, []byte("after"), 0o644)) // it is not frozen any more
@@ -120,12 +121,21 @@ func TestCopiesRefused(t *testing.T) {
 		req  CreateRequest
 		want error
 	}{
-		"another file system": {CreateRequest{FSType: volume.Ext4, Source: &volume.Source{SnapshotID: snapshot.ID}}, volume.ErrInvalid},
-		"a device":            {CreateRequest{Block: true, Source: &volume.Source{SnapshotID: snapshot.ID}}, volume.ErrInvalid},
-		"too small":           {CreateRequest{FSType: volume.XFS, Limit: 4 * volume.MiB, Source: &volume.Source{SnapshotID: snapshot.ID}}, volume.ErrOutOfRange},
-		"another node's":      {CreateRequest{FSType: volume.XFS, Source: &volume.Source{SnapshotID: elsewhere}}, volume.ErrExhausted},
-		"a volume elsewhere":  {CreateRequest{FSType: volume.XFS, Source: &volume.Source{VolumeID: volume.IDFromName("none")}}, volume.ErrExhausted},
-		"one that is gone":    {CreateRequest{FSType: volume.XFS, Source: &volume.Source{SnapshotID: volume.SnapshotID("gone", "node-1")}}, volume.ErrNotFound},
+		"another file system": {CreateRequest{FSType: volume.Ext4, Source: &volume.Source{SnapshotID: snapshot.ID}},
+			volume.ErrInvalid},
+		"a device": {CreateRequest{Block: true, Source: &volume.Source{SnapshotID: snapshot.ID}},
+			volume.ErrInvalid},
+		"too small": {CreateRequest{FSType: volume.XFS, Limit: 4 * volume.MiB, Source: &volume.Source{
+			SnapshotID: snapshot.ID,
+		}}, volume.ErrOutOfRange},
+		"another node's": {CreateRequest{FSType: volume.XFS, Source: &volume.Source{SnapshotID: elsewhere}},
+			volume.ErrExhausted},
+		"a volume elsewhere": {CreateRequest{FSType: volume.XFS, Source: &volume.Source{
+			VolumeID: volume.IDFromName("none"),
+		}}, volume.ErrExhausted},
+		"one that is gone": {CreateRequest{FSType: volume.XFS, Source: &volume.Source{
+			SnapshotID: volume.SnapshotID("gone", "node-1"),
+		}}, volume.ErrNotFound},
 	} {
 		c.req.Name, c.req.Params = name, params
 		if _, err := f.Create(f.ctx, c.req); !errors.Is(err, c.want) {
@@ -158,14 +168,16 @@ func (f *fixture) use(m device.Manager) {
 	f.start()
 }
 
-// TestCopiesOfRawMemory: a copy of a raw block volume on persistent memory holds what its original was written to, and behind it nothing;
-// a copy of one that nobody has seen shows nothing of what was in the memory before.
+// TestCopiesOfRawMemory: a copy of a raw block volume on persistent memory holds what its original was written to, and
+// behind it nothing; a copy of one that nobody has seen shows nothing of what was in the memory before.
 func TestCopiesOfRawMemory(t *testing.T) {
 	const size = 5 * volume.MiB // no multiple of what is copied at once
 	f := newFixture(t, "")
 	emulated := f.configs.Managers[volume.DeviceEmulated]
 	f.use(claimsPM{emulated})
-	request := CreateRequest{Name: "raw", Block: true, Required: size, Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated}}
+	request := CreateRequest{
+		Name: "raw", Block: true, Required: size, Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated},
+	}
 	rec, err := f.Create(f.ctx, request)
 	f.must(err)
 	fill := func(id string, c byte) {
@@ -179,7 +191,8 @@ func TestCopiesOfRawMemory(t *testing.T) {
 		made, err := f.Create(f.ctx, request)
 		f.must(err)
 		f.must(f.Stage(f.ctx, StageRequest{ID: made.ID, Path: f.staging(name), Block: true}))
-		f.must(f.Publish(f.ctx, PublishRequest{ID: made.ID, StagingPath: f.staging(name), Target: f.target(name), Block: true}))
+		f.must(
+			f.Publish(f.ctx, PublishRequest{ID: made.ID, StagingPath: f.staging(name), Target: f.target(name), Block: true}))
 		got, err := os.ReadFile(f.target(name))
 		f.must(err)
 		f.remove(made, f.target(name))
@@ -207,14 +220,16 @@ func TestCopiesOfRawMemory(t *testing.T) {
 	}
 }
 
-// TestInterruptedCopyErased: a copy byte by byte that ends half way is erased as its class says, whether its device was made or not.
+// TestInterruptedCopyErased: a copy byte by byte that ends half way is erased as its class says, whether its device was
+// made or not.
 func TestInterruptedCopyErased(t *testing.T) {
 	f := newFixture(t, "")
 	f.use(plainManager{f.configs.Managers[volume.DeviceEmulated]})
 	rec := f.create("one", volume.XFS, volume.MiB)
 	for _, made := range []bool{false, true} {
 		half := &volume.Record{
-			ID: volume.IDFromName("half"), Name: "half", Phase: volume.PhaseCreating, Mode: contract.Posix, Device: volume.DeviceEmulated, FSType: volume.XFS,
+			ID: volume.IDFromName("half"), Name: "half", Phase: volume.PhaseCreating, Mode: contract.Posix,
+			Device: volume.DeviceEmulated, FSType: volume.XFS,
 			Source: &volume.Source{VolumeID: rec.ID}, Erase: volume.EraseOverwrite, DeviceSize: rec.DeviceSize,
 		}
 		f.must(f.store.Put(half))

@@ -24,14 +24,15 @@ import (
 type StageRequest struct {
 	ID   string
 	Path string
-	// Block asks for a raw block volume. FSType is what the PersistentVolume says; empty: whatever the volume was made for.
+	// Block asks for a raw block volume. FSType is what the PersistentVolume says; empty: whatever the volume was made
+	// for.
 	Block      bool
 	FSType     string
 	MountFlags []string
 }
 
-// Stage attaches, formats (once), mounts, prepares and recovers a volume and starts its agent. Only when all of that is done may
-// a pod see the volume.
+// Stage attaches, formats (once), mounts, prepares and recovers a volume and starts its agent. Only when all of that is
+// done may a pod see the volume.
 func (n *Node) Stage(ctx context.Context, req StageRequest) error {
 	rec, err := n.get(req.ID)
 	if err != nil {
@@ -63,7 +64,8 @@ func (n *Node) Stage(ctx context.Context, req StageRequest) error {
 		return fmt.Errorf("stage volume %s: %w: %w", rec.ID, volume.ErrUnavailable, err)
 	}
 	if ready && before != nil && rec.Staged != nil && rec.Staged.Path == req.Path {
-		return n.makeData(rec) // a service that ended in the middle may have come no further than to a mount, which has an agent now
+		// a service that ended in the middle may have come no further than to a mount, which has an agent now
+		return n.makeData(rec)
 	}
 	rec.Staged = &volume.Staging{Path: req.Path}
 	if err := n.store.Put(rec); err != nil {
@@ -119,8 +121,8 @@ func (n *Node) makeData(rec *volume.Record) error {
 	return nil
 }
 
-// makeFileSystem formats a device that never was, and makes sure that one that was still carries its file system. A device that
-// lost it is an accident to be looked at; formatting it would end all hope.
+// makeFileSystem formats a device that never was, and makes sure that one that was still carries its file system. A
+// device that lost it is an accident to be looked at; formatting it would end all hope.
 func (n *Node) makeFileSystem(ctx context.Context, dev string, rec *volume.Record) error {
 	if rec.Formatted {
 		fsType, err := filesystem.Type(ctx, dev)
@@ -128,7 +130,8 @@ func (n *Node) makeFileSystem(ctx context.Context, dev string, rec *volume.Recor
 			return err
 		}
 		if fsType != rec.FSType {
-			return fmt.Errorf("%w: %s was formatted as %s and now shows %q; it is not formatted again, because that would destroy what is left",
+			return fmt.Errorf(
+				"%w: %s was formatted as %s and now shows %q; it is not formatted again, because that would destroy what is left",
 				volume.ErrPrecondition, dev, rec.FSType, fsType)
 		}
 		return nil
@@ -164,7 +167,8 @@ func (n *Node) ensureRoom(ctx context.Context, manager device.Manager, dev strin
 	return fmt.Errorf("the file system on %s stays smaller than the %d bytes that were promised", dev, rec.Size)
 }
 
-func (n *Node) growDevice(ctx context.Context, manager device.Manager, dev string, rec *volume.Record, size int64) error {
+func (n *Node) growDevice(ctx context.Context, manager device.Manager, dev string, rec *volume.Record,
+	size int64) error {
 	if size > rec.DeviceSize {
 		rec.DeviceSize = size
 		if err := n.store.Put(rec); err != nil {
@@ -180,8 +184,8 @@ func (n *Node) growDevice(ctx context.Context, manager device.Manager, dev strin
 	return filesystem.Grow(ctx, dev, n.root(rec), rec.FSType)
 }
 
-// serve prepares and recovers a mounted volume and starts its agent. With an agent that is up there is nothing to do, and
-// recovery would rightly refuse.
+// serve prepares and recovers a mounted volume and starts its agent. With an agent that is up there is nothing to do,
+// and recovery would rightly refuse.
 func (n *Node) serve(ctx context.Context, rec *volume.Record) error {
 	if ready, err := n.agents.Ready(ctx, rec.ID); err != nil || ready {
 		return err
@@ -221,12 +225,14 @@ func (n *Node) reportRecovery(ctx context.Context, rec *volume.Record) {
 		n.notifyUsers(ctx, rec, true, events.ReasonQuarantined, quarantineMessage(rec))
 	case r.Replayed > 0:
 		n.notifyUsers(ctx, rec, false, events.ReasonRecovered,
-			fmt.Sprintf("recovery of volume %s replayed %d writes (%d bytes) into %d files", rec.ID, r.Replayed, r.Bytes, r.Files))
+			fmt.Sprintf("recovery of volume %s replayed %d writes (%d bytes) into %d files", rec.ID, r.Replayed, r.Bytes,
+				r.Files))
 	}
 }
 
 func quarantineMessage(rec *volume.Record) string {
-	return fmt.Sprintf("recovery of volume %s set %d damaged or foreign log files aside; what they held is not in the files. Everything else was replayed. Look at them with `splitfs status`",
+	return fmt.Sprintf("recovery of volume %s set %d damaged or foreign log files aside; what they held is not in the "+
+		"files. Everything else was replayed. Look at them with `splitfs status`",
 		rec.ID, rec.Recovery.Quarantined)
 }
 

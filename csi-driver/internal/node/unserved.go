@@ -35,8 +35,8 @@ type unservedWatch struct {
 // unservedEvent is what a pod is told once.
 type unservedEvent struct{ volume, pod, did, program string }
 
-// WatchUnserved tells pods of their programs without the library that were kept from writing, or whose files became synchronous, until ctx is
-// done.
+// WatchUnserved tells pods of their programs without the library that were kept from writing, or whose files became
+// synchronous, until ctx is done.
 func (n *Node) WatchUnserved(ctx context.Context) {
 	w := &unservedWatch{looked: map[string]time.Time{}, told: map[unservedEvent]bool{}}
 	for {
@@ -81,7 +81,8 @@ func podsEnforced(rec *volume.Record) map[string]volume.Pod {
 	return pods
 }
 
-func (n *Node) tellUnserved(ctx context.Context, w *unservedWatch, rec *volume.Record, pods map[string]volume.Pod) error {
+func (n *Node) tellUnserved(ctx context.Context, w *unservedWatch, rec *volume.Record,
+	pods map[string]volume.Pod) error {
 	info, err := os.Stat(filepath.Join(rec.Staged.Path, unservedFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -102,7 +103,8 @@ func (n *Node) tellUnserved(ctx context.Context, w *unservedWatch, rec *volume.R
 	if status.Unserved.Enforcement == splitfs.EnforcementCannot {
 		for _, pod := range pods {
 			n.tellOnce(ctx, w, unservedEvent{volume: rec.ID, pod: pod.UID}, pod, events.ReasonUnservedNotRefused,
-				fmt.Sprintf("programs of the pod that run without libsplit.so are to be kept from writing to volume %s, and its agent on node %s cannot: its log says why", rec.ID, n.config.Name))
+				fmt.Sprintf("programs of the pod that run without libsplit.so are to be kept from writing to volume %s, and its "+
+					"agent on node %s cannot: its log says why", rec.ID, n.config.Name))
 		}
 	}
 	for _, p := range status.Unserved.Processes {
@@ -116,7 +118,8 @@ func (n *Node) tellUnserved(ctx context.Context, w *unservedWatch, rec *volume.R
 	return nil
 }
 
-func (n *Node) tellOnce(ctx context.Context, w *unservedWatch, e unservedEvent, pod volume.Pod, reason, message string) {
+func (n *Node) tellOnce(ctx context.Context, w *unservedWatch, e unservedEvent, pod volume.Pod,
+	reason, message string) {
 	if w.told[e] {
 		return
 	}
@@ -127,12 +130,18 @@ func (n *Node) tellOnce(ctx context.Context, w *unservedWatch, e unservedEvent, 
 // unservedMessage names the program and the remedy.
 func unservedMessage(rec *volume.Record, p splitfs.UnservedProcess) (reason, message string) {
 	who := fmt.Sprintf("program %s (PID %d on the node)", p.Program, p.PID)
-	remedy := fmt.Sprintf("Start it so that its dynamic linker loads the library (`kubectl splitfs why` says what keeps it out: static linking, Go's own system calls, a libc without /etc/ld.so.preload), "+
-		"or set the pod's annotation %s to %s or %s", contract.AnnotationUnserved, contract.Durable, contract.Allow)
+	remedy := fmt.Sprintf(
+		"Start it so that its dynamic linker loads the library (`kubectl splitfs why` says what keeps it out: static "+
+			"linking, Go's own system calls, a libc without /etc/ld.so.preload), "+
+			"or set the pod's annotation %s to %s or %s", contract.AnnotationUnserved, contract.Durable, contract.Allow)
 	if p.Did == string(contract.Durable) {
-		return events.ReasonUnservedDurable, fmt.Sprintf("%s runs without libsplit.so and has opened %s of volume %s for writing: the file is synchronous from now on (chattr +S), which makes each of its writes durable, and none atomic",
+		return events.ReasonUnservedDurable, fmt.Sprintf(
+			"%s runs without libsplit.so and has opened %s of volume %s for writing: the file is synchronous from now on "+
+				"(chattr +S), which makes each of its writes durable, and none atomic",
 			who, p.Path, rec.ID)
 	}
-	return events.ReasonUnservedRefused, fmt.Sprintf("%s runs without libsplit.so and was refused to open %s of volume %s for writing (EPERM), because its writes would not have what the volume's mode promises. %s",
+	return events.ReasonUnservedRefused, fmt.Sprintf(
+		"%s runs without libsplit.so and was refused to open %s of volume %s for writing (EPERM), because its writes would "+
+			"not have what the volume's mode promises. %s",
 		who, p.Path, rec.ID, remedy)
 }

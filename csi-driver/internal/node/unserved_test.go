@@ -15,7 +15,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// TestTellUnserved: a pod is told once of each of its programs, and not of those of others; what the agent wrote is read when it changes.
+// TestTellUnserved: a pod is told once of each of its programs, and not of those of others; what the agent wrote is
+// read when it changes.
 func TestTellUnserved(t *testing.T) {
 	dir := t.TempDir()
 	program, answer, calls := filepath.Join(dir, "splitfs"), filepath.Join(dir, "answer"), filepath.Join(dir, "calls")
@@ -31,7 +32,8 @@ func TestTellUnserved(t *testing.T) {
 	n := &Node{config: Config{Name: "n1", CLI: splitfs.CLI{Binary: program}, Events: told}}
 	pod := func(name string) volume.Pod { return volume.Pod{Namespace: "shop", Name: name, UID: "uid-" + name} }
 	rec := &volume.Record{ID: "v", Staged: &volume.Staging{Path: dir}, Published: map[string]volume.Publish{
-		"/a": {Pod: pod("a"), Unserved: contract.Refuse}, "/b": {Pod: pod("b"), Unserved: contract.Durable}, "/c": {Pod: pod("c"), Unserved: contract.Allow},
+		"/a": {Pod: pod("a"), Unserved: contract.Refuse}, "/b": {Pod: pod("b"), Unserved: contract.Durable},
+		"/c": {Pod: pod("c"), Unserved: contract.Allow},
 	}}
 	w := &unservedWatch{looked: map[string]time.Time{}, told: map[unservedEvent]bool{}}
 	when := time.Now()
@@ -39,7 +41,8 @@ func TestTellUnserved(t *testing.T) {
 	step := func(enforcement, processes string, want ...string) {
 		t.Helper()
 		told.list = nil
-		must(os.WriteFile(answer, []byte(`{"unserved":{"enforcement":"`+enforcement+`","refused":1,"durable":1,"processes":[`+processes+`]}}`), 0o600))
+		must(os.WriteFile(answer,
+			[]byte(`{"unserved":{"enforcement":"`+enforcement+`","refused":1,"durable":1,"processes":[`+processes+`]}}`), 0o600))
 		file := filepath.Join(dir, unservedFile)
 		must(os.WriteFile(file, nil, 0o600))
 		when = when.Add(time.Second)
@@ -54,9 +57,12 @@ func TestTellUnserved(t *testing.T) {
 	}
 	must(n.tellUnserved(t.Context(), w, rec, podsEnforced(rec))) // nothing is written yet
 	process := func(pod, did, program string) string {
-		return `{"pid":5,"did":"` + did + `","opens":1,"seconds":0,"pod":"uid-` + pod + `","program":"` + program + `","path":"/data/f"}`
+		return `{"pid":5,"did":"` + did + `","opens":1,"seconds":0,"pod":"uid-` + pod + `","program":"` + program +
+			`","path":"/data/f"}`
 	}
-	step("on", process("a", "refuse", "/bin/x")+","+process("b", "durable", "/bin/x")+","+process("c", "refuse", "/bin/x")+","+process("gone", "refuse", "/bin/x"),
+	step("on",
+		process("a", "refuse", "/bin/x")+","+process("b", "durable", "/bin/x")+","+process("c", "refuse", "/bin/x")+","+
+			process("gone", "refuse", "/bin/x"),
 		"pod/shop/a UnservedRefused", "pod/shop/b UnservedDurable")
 	step("on", process("a", "refuse", "/bin/x")+","+process("a", "refuse", "/bin/y"), "pod/shop/a UnservedRefused")
 	step("cannot", "", "pod/shop/a UnservedNotRefused", "pod/shop/b UnservedNotRefused")
@@ -64,7 +70,10 @@ func TestTellUnserved(t *testing.T) {
 	if text, err := os.ReadFile(calls); err != nil || len(text) != 4 {
 		t.Errorf("the volume was asked %d times for 4 changes, %v", len(text), err)
 	}
-	for did, says := range map[string][]string{"refuse": {"/bin/x (PID 5 on the node)", "/data/f", "EPERM", "splitfs.io/unserved to durable or allow"}, "durable": {"/bin/x", "/data/f", "synchronous"}} {
+	for did, says := range map[string][]string{
+		"refuse":  {"/bin/x (PID 5 on the node)", "/data/f", "EPERM", "splitfs.io/unserved to durable or allow"},
+		"durable": {"/bin/x", "/data/f", "synchronous"},
+	} {
 		_, message := unservedMessage(rec, splitfs.UnservedProcess{PID: 5, Did: did, Program: "/bin/x", Path: "/data/f"})
 		for _, words := range says {
 			if !strings.Contains(message, words) {

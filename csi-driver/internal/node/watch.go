@@ -17,8 +17,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// Watch looks after what no call of kubelet's would notice, until ctx is done. It takes the volumes' locks itself and leaves them to
-// whoever calls; a volume that is busy is looked at the next time.
+// Watch looks after what no call of kubelet's would notice, until ctx is done. It takes the volumes' locks itself and
+// leaves them to whoever calls; a volume that is busy is looked at the next time.
 func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Duration) {
 	libraryFailed := false
 	n.reportOrphans(ctx)
@@ -55,15 +55,18 @@ func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Dur
 	}
 }
 
-// watchLibrary puts the library back when it has gone or changed: a program that is started without it runs with a weaker guarantee
-// than its claim promises. Running programs keep the one they have mapped. A failure is told once, until it is over.
+// watchLibrary puts the library back when it has gone or changed: a program that is started without it runs with a
+// weaker guarantee than its claim promises. Running programs keep the one they have mapped. A failure is told once,
+// until it is over.
 func (n *Node) watchLibrary(ctx context.Context, failedBefore bool) (failed bool) {
 	why, err := n.library.restore()
 	switch {
 	case err != nil && !failedBefore:
 		klog.FromContext(ctx).Error(err, "The library cannot be put back")
 		n.config.Events.OnNode(ctx, n.config.Name, true, events.ReasonLibraryMissing,
-			fmt.Sprintf("libsplit.so is not there for pods of node %s and cannot be put back: %v; programs that start now run without it", n.config.Name, err))
+			fmt.Sprintf(
+				"libsplit.so is not there for pods of node %s and cannot be put back: %v; programs that start now run without it",
+				n.config.Name, err))
 	case err == nil && why != "":
 		n.reportRestored(ctx, why)
 	}
@@ -110,10 +113,12 @@ func (n *Node) removeUnusedLibraries(ctx context.Context) {
 func (n *Node) reportRestored(ctx context.Context, why string) {
 	klog.FromContext(ctx).Info("Put the library back", "why", why)
 	n.config.Events.OnNode(ctx, n.config.Name, true, events.ReasonLibraryRestored,
-		fmt.Sprintf("libsplit.so of node %s %s and was put back; programs that started meanwhile may run without it: restart their pods", n.config.Name, why))
+		fmt.Sprintf("libsplit.so of node %s %s and was put back; programs that started meanwhile may run without it: "+
+			"restart their pods", n.config.Name, why))
 }
 
-// restore compares what pods see with what the image holds, and puts it back. It says what was wrong, "" when nothing was.
+// restore compares what pods see with what the image holds, and puts it back. It says what was wrong, "" when nothing
+// was.
 func (l library) restore() (why string, err error) {
 	want, err := os.ReadFile(l.source)
 	if err != nil {
@@ -178,6 +183,7 @@ func (n *Node) watchQuarantine(ctx context.Context, locks *volume.Locks, id stri
 }
 
 func (n *Node) agentQuarantineMessage(rec *volume.Record) string {
-	return fmt.Sprintf("the agent of volume %s set aside %d damaged or foreign log entries of programs that died since the volume was staged on node %s; what they held is not in the files. Look at them with `splitfs status`",
+	return fmt.Sprintf("the agent of volume %s set aside %d damaged or foreign log entries of programs that died since "+
+		"the volume was staged on node %s; what they held is not in the files. Look at them with `splitfs status`",
 		rec.ID, rec.Quarantined.SinceStaged, n.config.Name)
 }

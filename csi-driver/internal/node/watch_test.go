@@ -25,7 +25,8 @@ func (f *fixture) watch(locks *volume.Locks) {
 	f.t.Cleanup(func() { cancel(); <-done })
 }
 
-// TestLibraryVanishes: a library that goes or changes after pods were given it comes back, and the node's readers are told.
+// TestLibraryVanishes: a library that goes or changes after pods were given it comes back, and the node's readers are
+// told.
 func TestLibraryVanishes(t *testing.T) {
 	f := newFixture(t, "")
 	target := f.target("library")
@@ -48,7 +49,9 @@ func TestLibraryVanishes(t *testing.T) {
 	}
 
 	f.must(os.Rename(f.library.source, f.library.source+".away"))
-	eventually(t, "a library that cannot be put back is told", func() bool { return f.events.has("node/node-1 LibraryMissing") })
+	eventually(t, "a library that cannot be put back is told", func() bool {
+		return f.events.has("node/node-1 LibraryMissing")
+	})
 	time.Sleep(200 * time.Millisecond)
 	if n := f.events.count("node/node-1 LibraryMissing"); n != 1 {
 		t.Errorf("told %d times", n)
@@ -59,8 +62,8 @@ func TestLibraryVanishes(t *testing.T) {
 	f.must(f.Unpublish(f.ctx, "csi-0123", target))
 }
 
-// TestQuarantineWhileInUse: what a running agent sets aside is told once on claim and pod, and stays the volume's health until it is
-// staged again; a volume whose lock is held waits.
+// TestQuarantineWhileInUse: what a running agent sets aside is told once on claim and pod, and stays the volume's
+// health until it is staged again; a volume whose lock is held waits.
 func TestQuarantineWhileInUse(t *testing.T) {
 	f := newFixture(t, "")
 	rec := f.create("one", volume.XFS, volume.MiB)
@@ -77,7 +80,9 @@ func TestQuarantineWhileInUse(t *testing.T) {
 	}
 	release()
 	const onClaim, onPod = "pvc/default/one RecoveryQuarantined", "pod/default/pod RecoveryQuarantined"
-	eventually(t, "two entries are told on claim and pod", func() bool { return f.events.has(onClaim) && f.events.has(onPod) })
+	eventually(t, "two entries are told on claim and pod", func() bool {
+		return f.events.has(onClaim) && f.events.has(onPod)
+	})
 	f.must(splitfstest.Quarantine(staging, 5))
 	eventually(t, "three more are told", func() bool { return f.events.count(onClaim) == 2 })
 	time.Sleep(200 * time.Millisecond)
@@ -119,8 +124,8 @@ func (m fakeModule) MountType(fsType string) string {
 }
 func (m fakeModule) Status() module.Status { return module.Status{State: m.state, Message: "because"} }
 
-// TestModuleThatDoesNotMount: a module that claims to be ready and cannot mount a volume, or mounts it without relink, does not keep
-// the volume from being served; the claim says so.
+// TestModuleThatDoesNotMount: a module that claims to be ready and cannot mount a volume, or mounts it without relink,
+// does not keep the volume from being served; the claim says so.
 func TestModuleThatDoesNotMount(t *testing.T) {
 	for name, as := range map[string]string{
 		"a type the kernel does not have":  "ext4_gone",
@@ -137,7 +142,8 @@ func TestModuleThatDoesNotMount(t *testing.T) {
 			if mounted == nil || mounted.FsType != volume.Ext4 {
 				t.Fatalf("mounted: %+v", mounted)
 			}
-			if !f.events.has("pvc/default/one "+events.ReasonStockExt4) || f.events.has("pvc/default/other "+events.ReasonStockExt4) {
+			if !f.events.has("pvc/default/one "+events.ReasonStockExt4) ||
+				f.events.has("pvc/default/other "+events.ReasonStockExt4) {
 				t.Errorf("events: %v", f.events.list)
 			}
 			for _, c := range []struct {
@@ -150,7 +156,8 @@ func TestModuleThatDoesNotMount(t *testing.T) {
 				if c.says == "" && len(problems) == 0 {
 					continue
 				}
-				if len(problems) != 1 || problems[0].Severity != Degraded || !strings.Contains(problems[0].Message, c.says) || c.says == "" {
+				if len(problems) != 1 || problems[0].Severity != Degraded || !strings.Contains(problems[0].Message, c.says) ||
+					c.says == "" {
 					t.Errorf("health with a module that is %s: %+v", c.state, problems)
 				}
 			}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvdimm finds and divides the persistent memory of a node: regions and the namespaces in them, whatever brought them
-// (NVDIMMs, CXL memory, virtio-pmem, memory reserved on the kernel's command line). It speaks to ndctl, whose JSON is stable; the
-// library behind it is not safe to use concurrently, and neither are two ndctl that change one region, so a Tool runs one at a time.
+// Package nvdimm finds and divides the persistent memory of a node: regions and the namespaces in them, whatever
+// brought them (NVDIMMs, CXL memory, virtio-pmem, memory reserved on the kernel's command line). It speaks to ndctl,
+// whose JSON is stable; the library behind it is not safe to use concurrently, and neither are two ndctl that change
+// one region, so a Tool runs one at a time.
 package nvdimm
 
 import (
@@ -60,12 +61,13 @@ type Namespace struct {
 	BlockDev string `json:"blockdev"`
 	State    string `json:"state"`
 	Name     string `json:"name"`
-	// Claimed: it holds space, and how much is not listed, because a mode has been chosen whose driver is not there. Making it was
-	// interrupted, or its driver gave up: it may hold data.
+	// Claimed: it holds space, and how much is not listed, because a mode has been chosen whose driver is not there.
+	// Making it was interrupted, or its driver gave up: it may hold data.
 	Claimed bool `json:"-"`
 }
 
-// UnmarshalJSON implements json.Unmarshaler. ndctl leaves out the size of a namespace that is claimed and says 0 for one that has none.
+// UnmarshalJSON implements json.Unmarshaler. ndctl leaves out the size of a namespace that is claimed and says 0 for
+// one that has none.
 func (n *Namespace) UnmarshalJSON(in []byte) error {
 	type plain Namespace
 	var sized struct {
@@ -110,7 +112,8 @@ func (b *Bytes) UnmarshalJSON(in []byte) error {
 	return nil
 }
 
-// InterleaveSet identifies a region for ever: the modules it is made of, and their order. Only regions with labels have one.
+// InterleaveSet identifies a region for ever: the modules it is made of, and their order. Only regions with labels have
+// one.
 type InterleaveSet string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -130,8 +133,8 @@ func (s *InterleaveSet) UnmarshalJSON(in []byte) error {
 	return nil
 }
 
-// Parse reads what `ndctl list --buses --regions --namespaces --idle` prints: nothing where there is no persistent memory, else one
-// array.
+// Parse reads what `ndctl list --buses --regions --namespaces --idle` prints: nothing where there is no persistent
+// memory, else one array.
 func Parse(out []byte) (Inventory, error) {
 	if len(bytes.TrimSpace(out)) == 0 {
 		return nil, nil
@@ -161,7 +164,8 @@ func Parse(out []byte) (Inventory, error) {
 
 // deviceName says whether a name can be a kernel's: it becomes a path and a program's argument.
 func deviceName(name string) bool {
-	return name != "" && !strings.HasPrefix(name, "-") && !strings.HasPrefix(name, ".") && !strings.ContainsAny(name, "/ \t\r\n\x00")
+	return name != "" && !strings.HasPrefix(name, "-") && !strings.HasPrefix(name, ".") &&
+		!strings.ContainsAny(name, "/ \t\r\n\x00")
 }
 
 // Regions returns all regions of persistent memory.
@@ -202,8 +206,8 @@ func (r Region) Kind() string {
 // Labeled says whether the region has labels: only then can it be divided, and its namespaces have names.
 func (r Region) Labeled() bool { return r.ISetID != "" }
 
-// Used returns the namespaces that hold space. A region always shows one more, the seed of the next one; a namespace that could not
-// be made leaves its name there.
+// Used returns the namespaces that hold space. A region always shows one more, the seed of the next one; a namespace
+// that could not be made leaves its name there.
 func (r Region) Used() []Namespace {
 	var used []Namespace
 	for _, ns := range r.Namespaces {
@@ -217,14 +221,15 @@ func (r Region) Used() []Namespace {
 // Step is what sizes of namespaces are multiples of, such that 2 MiB mappings work too.
 func (r Region) Step() int64 { return max(int64(r.Align), HugePage) }
 
-// Enabled says whether the namespace has a driver, so that its device can be used. Nothing else that is listed of one that has none
-// can be relied on but its name.
+// Enabled says whether the namespace has a driver, so that its device can be used. Nothing else that is listed of one
+// that has none can be relied on but its name.
 func (n Namespace) Enabled() bool { return n.State != "disabled" }
 
 // Path is the namespace's block device; only an enabled namespace has one.
 func (n Namespace) Path() (string, error) {
 	if n.Mode != ModeFSDAX || !n.Enabled() || n.BlockDev == "" {
-		return "", fmt.Errorf("namespace %s (%q) has no block device with DAX: its mode is %q, state %q", n.Dev, n.Name, n.Mode, n.State)
+		return "", fmt.Errorf("namespace %s (%q) has no block device with DAX: its mode is %q, state %q", n.Dev, n.Name,
+			n.Mode, n.State)
 	}
 	return "/dev/" + n.BlockDev, nil
 }

@@ -24,11 +24,13 @@ func (r Region) Less() error {
 	if r.Memory.Durable() {
 		return nil
 	}
-	return fmt.Errorf("its memory is %q (%s), and the volume's class needs memory that is durable; docs/durability.md says what helps, durability: any in the class takes it as it is",
+	return fmt.Errorf("its memory is %q (%s), and the volume's class needs memory that is durable; docs/durability.md "+
+		"says what helps, durability: any in the class takes it as it is",
 		r.Memory, r.MemoryWhy)
 }
 
-// LessDurable are the regions that a volume which needs durable memory must not be made in, of those that could hold one.
+// LessDurable are the regions that a volume which needs durable memory must not be made in, of those that could hold
+// one.
 func LessDurable(regions []Region) (problems Problems) {
 	for _, region := range regions {
 		if region.Unfit() != nil {

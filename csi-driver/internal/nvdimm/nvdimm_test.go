@@ -26,18 +26,22 @@ func read(t *testing.T, name string) Inventory {
 
 func TestParse(t *testing.T) {
 	regions := read(t, "labels-mixed.json").Regions()
-	if len(regions) != 2 || regions[1].Dev != "region0" || regions[1].ISetID != "0x2468ac00123456" || !regions[1].Labeled() {
+	if len(regions) != 2 || regions[1].Dev != "region0" || regions[1].ISetID != "0x2468ac00123456" ||
+		!regions[1].Labeled() {
 		t.Fatalf("regions: %+v", regions)
 	}
 	region := regions[1]
-	if region.Size != 1<<30 || region.Step() != 16<<20 || region.LargestRoom() != 603979776 || region.Provider != "ACPI.NFIT" || region.Kind() != "pmem" {
+	if region.Size != 1<<30 || region.Step() != 16<<20 || region.LargestRoom() != 603979776 ||
+		region.Provider != "ACPI.NFIT" || region.Kind() != "pmem" {
 		t.Errorf("region: %+v", region)
 	}
 	var used []string
 	for _, ns := range region.Used() {
 		used = append(used, ns.Name+" "+ns.Mode)
 	}
-	if want := []string{"sector1 sector", "other fsdax", "splitfs-0123456789abcdef0123456789abcdef fsdax"}; !reflect.DeepEqual(used, want) {
+	if want := []string{
+		"sector1 sector", "other fsdax", "splitfs-0123456789abcdef0123456789abcdef fsdax",
+	}; !reflect.DeepEqual(used, want) {
 		t.Errorf("namespaces that hold space: %v, wanted %v (the seed is none)", used, want)
 	}
 	for name, want := range map[string]string{"other": "/dev/pmem0.1", "sector1": "", "pmem-csi": "", "devdax1": ""} {
@@ -79,19 +83,26 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, bad := range []string{
-		`{`, `{}`, `[] []`, `[{"regions":[{"dev":"../../x"}]}]`, `[{"regions":[{"dev":"region0","size":"1 GiB"}]}]`, `[{"regions":[{}]}]`,
-		`[{"regions":[{"dev":"region0","namespaces":[{"dev":"--force"}]}]}]`, `[{"regions":[{"dev":"region0","namespaces":[{"dev":"n","blockdev":"a/b"}]}]}]`,
+		`{`, `{}`, `[] []`, `[{"regions":[{"dev":"../../x"}]}]`, `[{"regions":[{"dev":"region0","size":"1 GiB"}]}]`,
+		`[{"regions":[{}]}]`,
+		`[{"regions":[{"dev":"region0","namespaces":[{"dev":"--force"}]}]}]`,
+		`[{"regions":[{"dev":"region0","namespaces":[{"dev":"n","blockdev":"a/b"}]}]}]`,
 	} {
 		if inventory, err := Parse([]byte(bad)); err == nil {
 			t.Errorf("%s is %+v", bad, inventory)
 		}
 	}
 	// What ndctl prints for a size that it cannot know.
-	inventory, err := Parse([]byte(`[{"regions":[{"dev":"region0","namespaces":[{"dev":"namespace0.0","size":18446744073709551615},{"dev":"namespace0.1","size":-1}]}]}]`))
+	inventory, err := Parse(
+		[]byte(
+			`[{"regions":[{"dev":"region0","namespaces":[{"dev":"namespace0.0","size":18446744073709551615},` +
+				`{"dev":"namespace0.1","size":-1}]}]}]`))
 	if err != nil || len(inventory.Regions()[0].Used()) != 0 {
 		t.Errorf("unknown sizes: %+v, %v", inventory, err)
 	}
-	if _, err := (Inventory{{Regions: []Region{{Namespaces: []Namespace{{Dev: "a", Name: "x", Size: 1}, {Dev: "b", Name: "x", Size: 1}}}}}}).Find("x"); err == nil {
+	if _, err := (Inventory{
+		{Regions: []Region{{Namespaces: []Namespace{{Dev: "a", Name: "x", Size: 1}, {Dev: "b", Name: "x", Size: 1}}}}},
+	}).Find("x"); err == nil {
 		t.Error("two namespaces of one name were no error")
 	}
 }
@@ -114,7 +125,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, region := range inventory.Regions() {
-			if strings.ContainsAny(region.Dev, "/ ") || strings.HasPrefix(region.Dev, "-") || region.Step() < HugePage || region.LargestRoom()%region.Step() != 0 {
+			if strings.ContainsAny(region.Dev, "/ ") || strings.HasPrefix(region.Dev, "-") || region.Step() < HugePage ||
+				region.LargestRoom()%region.Step() != 0 {
 				t.Errorf("region %+v", region)
 			}
 			for _, ns := range region.Used() {
@@ -132,7 +144,8 @@ func TestSizes(t *testing.T) {
 		raw, usable int64
 		where       Map
 	}{
-		{256 << 20, 262144000, MapDev}, {128 << 20, 132120576, MapMem}, {896 << 20, 922746880, MapDev}, {448 << 20, 461373440, MapDev},
+		{256 << 20, 262144000, MapDev}, {128 << 20, 132120576, MapMem}, {896 << 20, 922746880, MapDev},
+		{448 << 20, 461373440, MapDev},
 		{64 << 20, 65011712, MapDev}, {512 << 20, 526385152, MapDev}, {0, 0, MapDev}, {2 << 20, 0, MapMem},
 	} {
 		if got := UsableSize(c.raw, c.where); got != c.usable {
@@ -144,7 +157,8 @@ func TestSizes(t *testing.T) {
 			for _, size := range []int64{1, HugePage, 300 << 20, 511<<20 + 1, 100 << 30, 6 << 40} {
 				raw := RawSize(size, where, step)
 				if raw%step != 0 || UsableSize(raw, where) < size || UsableSize(raw-step, where) >= size {
-					t.Errorf("%d bytes take %d (map %s, step %d), of which %d are usable", size, raw, where, step, UsableSize(raw, where))
+					t.Errorf("%d bytes take %d (map %s, step %d), of which %d are usable", size, raw, where, step,
+						UsableSize(raw, where))
 				}
 			}
 		}
@@ -159,7 +173,8 @@ func TestSizes(t *testing.T) {
 func TestSelector(t *testing.T) {
 	regions := read(t, "labels-mixed.json")
 	for list, want := range map[string][]string{
-		"all": {"region1", "region0"}, "region0": {"region0"}, "0x2468AC00123456": {"region0"}, "region7": nil, "region0,0x2468ae00123457": {"region1", "region0"},
+		"all": {"region1", "region0"}, "region0": {"region0"}, "0x2468AC00123456": {"region0"}, "region7": nil,
+		"region0,0x2468ae00123457": {"region1", "region0"},
 	} {
 		s, err := ParseSelector(strings.Split(list, ","))
 		if err != nil || s.Empty() {

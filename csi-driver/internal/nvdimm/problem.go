@@ -11,13 +11,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Unfit says why nothing may be kept in the region, whatever is made there; nil when it may. On virtio-pmem what a program stored and
-// flushed is durable only when the host has been asked to write it, which no program can do for a mapping: the kernel refuses MAP_SYNC.
+// Unfit says why nothing may be kept in the region, whatever is made there; nil when it may. On virtio-pmem what a
+// program stored and flushed is durable only when the host has been asked to write it, which no program can do for a
+// mapping: the kernel refuses MAP_SYNC.
 func (r Region) Unfit() error {
 	if r.Provider != providerVirtio {
 		return nil
 	}
-	return fmt.Errorf("it is of %s, where a store is durable only after fsync (no MAP_SYNC): no mode could keep its promise there", r.Provider)
+	return fmt.Errorf(
+		"it is of %s, where a store is durable only after fsync (no MAP_SYNC): no mode could keep its promise there",
+		r.Provider)
 }
 
 // Problem is why a region that the operator gave to the driver cannot be used.

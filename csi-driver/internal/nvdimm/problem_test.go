@@ -17,7 +17,9 @@ func TestTeller(t *testing.T) {
 	for _, now := range []Problems{nil, {one}, {one}, {one, two}, nil, nil, {one}} {
 		teller.Report(context.Background(), "lvm", now)
 	}
-	if want := []string{"region0: no labels", "region0: no labels\nregion1: no room", "region0: no labels"}; !reflect.DeepEqual(told, want) {
+	if want := []string{
+		"region0: no labels", "region0: no labels\nregion1: no room", "region0: no labels",
+	}; !reflect.DeepEqual(told, want) {
 		t.Errorf("told %q, wanted %q", told, want)
 	}
 	if Problems(nil).Err() != nil {

@@ -15,8 +15,8 @@ const All = "all"
 
 var regionName = regexp.MustCompile(`^region[0-9]+$`)
 
-// Selector says which regions an operator has given to the driver: all of them, some by name, or some by interleave set, which
-// unlike a name never changes.
+// Selector says which regions an operator has given to the driver: all of them, some by name, or some by interleave
+// set, which unlike a name never changes.
 type Selector struct {
 	all   bool
 	names []string
@@ -36,11 +36,13 @@ func ParseSelector(list []string) (Selector, error) {
 		case isSet:
 			n, err := strconv.ParseUint(number, 16, 64)
 			if err != nil || n == 0 {
-				return Selector{}, fmt.Errorf("%q is not an interleave set (like 0x2468ac00123456; `splitfs-csi devices` shows them)", word)
+				return Selector{}, fmt.Errorf(
+					"%q is not an interleave set (like 0x2468ac00123456; `splitfs-csi devices` shows them)", word)
 			}
 			s.sets = append(s.sets, InterleaveSet(fmt.Sprintf("0x%x", n)))
 		default:
-			return Selector{}, fmt.Errorf("%q selects no region; allowed: %s, a region's name (region0) or its interleave set (0x2468ac00123456)", word, All)
+			return Selector{}, fmt.Errorf(
+				"%q selects no region; allowed: %s, a region's name (region0) or its interleave set (0x2468ac00123456)", word, All)
 		}
 	}
 	return s, nil

@@ -42,7 +42,8 @@ func UsableSize(raw int64, where Map) int64 {
 	return max(0, roundDown(raw-roundUp(overhead, HugePage), HugePage))
 }
 
-// RawSize returns how much of a region an fsdax namespace takes whose device has at least size bytes; a multiple of step.
+// RawSize returns how much of a region an fsdax namespace takes whose device has at least size bytes; a multiple of
+// step.
 func RawSize(size int64, where Map, step int64) int64 {
 	raw := roundUp(size, step)
 	for UsableSize(raw, where) < size {

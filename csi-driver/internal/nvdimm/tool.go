@@ -53,7 +53,8 @@ func list(ctx context.Context) (Inventory, error) {
 // Create makes an fsdax namespace of raw bytes in a region and gives it a name.
 func (t *Tool) Create(ctx context.Context, region Region, name string, raw int64, where Map) (Namespace, error) {
 	if name == "" || len(name) > MaxNameLength {
-		return Namespace{}, fmt.Errorf("%q cannot be a namespace's name: it has %d bytes, allowed are 1 to %d", name, len(name), MaxNameLength)
+		return Namespace{}, fmt.Errorf("%q cannot be a namespace's name: it has %d bytes, allowed are 1 to %d", name,
+			len(name), MaxNameLength)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,18 +62,20 @@ func (t *Tool) Create(ctx context.Context, region Region, name string, raw int64
 		return Namespace{}, err
 	}
 	var made Namespace
-	err := command.RunJSON(ctx, &made, "ndctl", "create-namespace", "--region="+region.Dev, "--mode="+ModeFSDAX, "--map="+string(where),
+	err := command.RunJSON(ctx, &made, "ndctl", "create-namespace", "--region="+region.Dev, "--mode="+ModeFSDAX,
+		"--map="+string(where),
 		"--align="+strconv.FormatInt(HugePage, 10), "--size="+strconv.FormatInt(raw, 10), "--name="+name)
 	if err != nil {
 		return Namespace{}, fmt.Errorf("make namespace %q of %d bytes in %s: %w", name, raw, region.Dev, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Made a namespace", "namespace", made.Dev, "name", name, "region", region.Dev, "size", int64(made.Size))
+	klog.FromContext(ctx).V(2).Info("Made a namespace", "namespace", made.Dev, "name", name, "region", region.Dev,
+		"size", int64(made.Size))
 	return made, nil
 }
 
-// makeRoom makes sure that the region has the seed that a new namespace grows from. The kernel makes the next seed when the
-// namespace of the last one is enabled: one that was interrupted before that keeps all others from being made. Ours are enabled;
-// what is not ours is left alone, and the error of ndctl (no space) would mislead.
+// makeRoom makes sure that the region has the seed that a new namespace grows from. The kernel makes the next seed when
+// the namespace of the last one is enabled: one that was interrupted before that keeps all others from being made. Ours
+// are enabled; what is not ours is left alone, and the error of ndctl (no space) would mislead.
 func makeRoom(ctx context.Context, region Region) error {
 	released := false
 	for _, ns := range region.Used() {
@@ -96,12 +99,13 @@ func makeRoom(ctx context.Context, region Region) error {
 			return enable(ctx, ns)
 		}
 	}
-	return fmt.Errorf("%s can have no new namespace as long as these, which are not of this driver, are disabled: %s; enable or destroy them with ndctl",
+	return fmt.Errorf("%s can have no new namespace as long as these, which are not of this driver, are disabled: %s; "+
+		"enable or destroy them with ndctl",
 		region.Dev, strings.Join(foreign, ", "))
 }
 
-// Destroy gives a namespace's space back. It makes sure once more that the namespace still is the one that was meant: the kernel's
-// names of namespaces are given anew.
+// Destroy gives a namespace's space back. It makes sure once more that the namespace still is the one that was meant:
+// the kernel's names of namespaces are given anew.
 func (t *Tool) Destroy(ctx context.Context, ns Namespace) error {
 	if ns.Name == "" || ns.UUID == "" {
 		return fmt.Errorf("namespace %s has no name and UUID, so nothing says whose it is; it is not destroyed", ns.Dev)
@@ -117,9 +121,11 @@ func (t *Tool) Destroy(ctx context.Context, ns Namespace) error {
 			continue
 		}
 		if now.Name != ns.Name || now.UUID != ns.UUID {
-			return fmt.Errorf("namespace %s was %q (%s) and is %q (%s) now; it is not destroyed", ns.Dev, ns.Name, ns.UUID, now.Name, now.UUID)
+			return fmt.Errorf("namespace %s was %q (%s) and is %q (%s) now; it is not destroyed", ns.Dev, ns.Name, ns.UUID,
+				now.Name, now.UUID)
 		}
-		// --force is ndctl's word for a namespace that is enabled; one that is mounted or otherwise in use it refuses all the same.
+		// --force is ndctl's word for a namespace that is enabled; one that is mounted or otherwise in use it refuses all the
+		// same.
 		if _, err := command.Run(ctx, "ndctl", "destroy-namespace", "--force", "--region="+region.Dev, ns.Dev); err != nil {
 			return fmt.Errorf("destroy namespace %s (%q): %w", ns.Dev, ns.Name, err)
 		}
@@ -129,8 +135,8 @@ func (t *Tool) Destroy(ctx context.Context, ns Namespace) error {
 	return nil
 }
 
-// Enable gives a namespace its driver, and returns it as it then is. Only then the kernel looks at what is in it: before, each
-// namespace shows as raw, with another size and UUID.
+// Enable gives a namespace its driver, and returns it as it then is. Only then the kernel looks at what is in it:
+// before, each namespace shows as raw, with another size and UUID.
 func (t *Tool) Enable(ctx context.Context, ns Namespace) (Namespace, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,7 +175,8 @@ type Named struct {
 	Region Region
 }
 
-// Find returns the namespace with a name, nil when there is none. Two with one name are an error: nobody knows which is meant.
+// Find returns the namespace with a name, nil when there is none. Two with one name are an error: nobody knows which is
+// meant.
 func (i Inventory) Find(name string) (*Named, error) {
 	var found *Named
 	for region, ns := range i.Used() {

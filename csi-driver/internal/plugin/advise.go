@@ -23,8 +23,10 @@ func newAdviseCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "advise POD",
 		Short: "Watch a running pod for a while and say whether SplitFS would help it; it needs no volume of SplitFS",
-		Long: "Has the pod's node look at the processes of the pod in /proc for some seconds, without stopping or tracing them, and says what of their reads and\n" +
-			"writes goes to files of volumes, what the kernel would go on serving and why, which mode they need for what they do, and about how much CPU time\n" +
+		Long: "Has the pod's node look at the processes of the pod in /proc for some seconds, without stopping or tracing " +
+			"them, and says what of their reads and\n" +
+			"writes goes to files of volumes, what the kernel would go on serving and why, which mode they need for what they " +
+			"do, and about how much CPU time\n" +
 			"that would save. What a program does is counted exactly by `splitfs advise -- COMMAND` where it can be started.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
@@ -133,7 +135,8 @@ func (c *conclusion) decide(p *coverage.Watched) {
 	case has(func(f *coverage.WatchedFile) bool { return f.Sync }):
 		c.Mode, c.Why = contract.Sync, "it opens files with O_SYNC or O_DSYNC"
 	case forced(p)*10 > p.Looks:
-		c.Mode, c.Why = contract.Sync, fmt.Sprintf("its threads waited for fsync in %s of the looks", share(forced(p), p.Looks))
+		c.Mode, c.Why = contract.Sync, fmt.Sprintf("its threads waited for fsync in %s of the looks",
+			share(forced(p), p.Looks))
 	default:
 		c.Mode, c.Why = contract.Posix, "it was seldom seen waiting for fsync, and opens no file with O_SYNC"
 	}
@@ -177,7 +180,8 @@ func saved(kernel, ours map[string]int64, kind string, calls, bytes int64) float
 func (r *podAdvice) print(out io.Writer) error {
 	p := &printer{out: out}
 	a := r.Advice
-	p.printf("Pod %s/%s, on node %s, watched for %.0f s\n", printable(r.Namespace), printable(r.Pod), printable(a.Node), a.Seconds)
+	p.printf("Pod %s/%s, on node %s, watched for %.0f s\n", printable(r.Namespace), printable(r.Pod), printable(a.Node),
+		a.Seconds)
 	if a.Incomplete != "" {
 		p.printf("Not all processes could be watched: %s\n", printable(a.Incomplete))
 	}
@@ -191,7 +195,8 @@ func (r *podAdvice) print(out io.Writer) error {
 	case a.CostsUnknown != "":
 		p.printf("\nWhat calls cost on the node is not known, so no time is estimated: %s\n", printable(a.CostsUnknown))
 	case a.Costs != nil:
-		p.printf("\nTime is CPU time, from what calls cost in %s of the node (%s), as if all calls were on files: it can't be more.\n",
+		p.printf("\nTime is CPU time, from what calls cost in %s of the node (%s), as if all calls were on files: it "+
+			"can't be more.\n",
 			printable(a.Costs.Directory), emulatedText(a.Costs.Emulated))
 	}
 	return p.err
@@ -206,8 +211,10 @@ func emulatedText(emulated bool) string {
 
 func (r *podAdvice) printProcess(p *printer, w *coverage.Watched, c *conclusion) {
 	p.printf("\n%s (%d)\n", printable(w.Command), w.PID)
-	p.printf("  reads   %s/s, %s/s   of it from files of volumes %s/s or more\n", timesRate(w.Reads, r.Advice.Seconds), bytesRate(w.ReadBytes, r.Advice.Seconds), bytesRate(w.FileRead, r.Advice.Seconds))
-	p.printf("  writes  %s/s, %s/s   of it to files of volumes %s/s or more\n", timesRate(w.Writes, r.Advice.Seconds), bytesRate(w.WrittenBytes, r.Advice.Seconds), bytesRate(w.FileWritten, r.Advice.Seconds))
+	p.printf("  reads   %s/s, %s/s   of it from files of volumes %s/s or more\n", timesRate(w.Reads, r.Advice.Seconds),
+		bytesRate(w.ReadBytes, r.Advice.Seconds), bytesRate(w.FileRead, r.Advice.Seconds))
+	p.printf("  writes  %s/s, %s/s   of it to files of volumes %s/s or more\n", timesRate(w.Writes, r.Advice.Seconds),
+		bytesRate(w.WrittenBytes, r.Advice.Seconds), bytesRate(w.FileWritten, r.Advice.Seconds))
 	if n := forced(w); n > 0 {
 		p.printf("  fsync   waited for in %s of the looks\n", share(n, w.Looks))
 	}

@@ -32,7 +32,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/coverage"
 )
 
-// bench is an API server with the chart's objects and those of testdata/cluster.yaml, and node services that are played.
+// bench is an API server with the chart's objects and those of testdata/cluster.yaml, and node services that are
+// played.
 type bench struct {
 	admin client.Client
 	nodes *fakeNodes
@@ -50,7 +51,9 @@ func newBench(t *testing.T) *bench {
 	}
 	b := &bench{admin: c, nodes: &fakeNodes{answers: lookedTwice()}}
 	// The webhook comes last: it would be asked about the pods of the test.
-	last := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "MutatingWebhookConfiguration" })
+	last := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "MutatingWebhookConfiguration"
+	})
 	webhook := objects[last]
 	objects = slices.Delete(objects, last, last+1)
 	charttest.CreateNamespace(t, c, charttest.Namespace)
@@ -76,7 +79,9 @@ func newBench(t *testing.T) *bench {
 func (b *bench) apply(t *testing.T, o *unstructured.Unstructured) {
 	t.Helper()
 	status, hasStatus := o.Object["status"]
-	charttest.Eventually(t, "apply "+o.GetKind()+" "+o.GetName(), func() error { return charttest.Apply(t.Context(), b.admin, o) })
+	charttest.Eventually(t, "apply "+o.GetKind()+" "+o.GetName(), func() error {
+		return charttest.Apply(t.Context(), b.admin, o)
+	})
 	if !hasStatus {
 		return
 	}
@@ -96,7 +101,10 @@ func (b *bench) startParts(t *testing.T) {
 	for _, name := range []string{"splitfs-node", "splitfs-agents", "splitfs-provisioner"} {
 		set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: charttest.Namespace, Name: name}}
 		b.status(t, set, func() {
-			set.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, CurrentNumberScheduled: 2, NumberReady: 2, UpdatedNumberScheduled: 2, ObservedGeneration: set.Generation}
+			set.Status = appsv1.DaemonSetStatus{
+				DesiredNumberScheduled: 2, CurrentNumberScheduled: 2, NumberReady: 2, UpdatedNumberScheduled: 2,
+				ObservedGeneration: set.Generation,
+			}
 			if name == "splitfs-agents" {
 				set.Status.NumberReady = 1
 			}
@@ -106,7 +114,9 @@ func (b *bench) startParts(t *testing.T) {
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: charttest.Namespace, Name: name}}
 		b.status(t, deployment, func() {
 			n := *deployment.Spec.Replicas
-			deployment.Status = appsv1.DeploymentStatus{Replicas: n, ReadyReplicas: n, UpdatedReplicas: n, ObservedGeneration: deployment.Generation}
+			deployment.Status = appsv1.DeploymentStatus{
+				Replicas: n, ReadyReplicas: n, UpdatedReplicas: n, ObservedGeneration: deployment.Generation,
+			}
 		})
 	}
 }
@@ -120,7 +130,8 @@ func (b *bench) looked(t *testing.T) map[string][]*coverage.Node {
 		for j := range n.Volumes[i].Processes {
 			var pod corev1.Pod
 			p := &n.Volumes[i].Processes[j]
-			if err := b.admin.Get(t.Context(), client.ObjectKey{Namespace: p.Namespace, Name: p.Pod}, &pod); err == nil { // else it has gone
+			// else it has gone
+			if err := b.admin.Get(t.Context(), client.ObjectKey{Namespace: p.Namespace, Name: p.Pod}, &pod); err == nil {
 				uids[p.PodUID] = string(pod.UID)
 				p.PodUID = string(pod.UID)
 			}
@@ -174,15 +185,18 @@ func inject(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	kind := admissionv1.PatchTypeJSONPatch
-	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true, PatchType: &kind, Patch: []byte(`[
+	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true, PatchType: &kind,
+		Patch: []byte(`[
 		{"op":"add","path":"/spec/volumes/-","value":{"name":"splitfs-library","emptyDir":{}}},
 		{"op":"add","path":"/spec/containers/0/volumeMounts/-","value":{"name":"splitfs-library","mountPath":"/opt/splitfs"}},
-		{"op":"add","path":"/spec/containers/0/env","value":[{"name":"LD_PRELOAD","value":"/opt/splitfs/libsplit.so"},{"name":"SPLITFS_CONFIG","value":"posix:/data:/opt/splitfs/agents"}]}]`)}
+		{"op":"add","path":"/spec/containers/0/env","value":[{"name":"LD_PRELOAD","value":"/opt/splitfs/libsplit.so"},
+		{"name":"SPLITFS_CONFIG","value":"posix:/data:/opt/splitfs/agents"}]}]`)}
 	review.Request = nil
 	json.NewEncoder(w).Encode(review) //nolint:errcheck // the API server says so
 }
 
-// userConfig makes a user with the rights of the chart's roles, the right to make pods (doctor), and that to act as somebody who has none.
+// userConfig makes a user with the rights of the chart's roles, the right to make pods (doctor), and that to act as
+// somebody who has none.
 func (b *bench) userConfig(t *testing.T, env *envtest.Environment) string {
 	t.Helper()
 	user, err := env.AddUser(envtest.User{Name: "viewer"}, nil)
@@ -208,12 +222,16 @@ func (b *bench) heal(t *testing.T) {
 	node := &v1alpha1.SplitFSNode{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
 	b.status(t, node, func() {
 		node.Status.HeartbeatTime, node.Status.DriverVersion = metav1.NewTime(clock), "v1"
-		meta.SetStatusCondition(&node.Status.Conditions, metav1.Condition{Type: v1alpha1.NodeReady, Status: metav1.ConditionTrue, Reason: "Ready"})
+		meta.SetStatusCondition(&node.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.NodeReady, Status: metav1.ConditionTrue, Reason: "Ready",
+		})
 	})
 	volume := &v1alpha1.SplitFSVolume{ObjectMeta: metav1.ObjectMeta{Name: "splitfs-00000000000000000000000000000003"}}
 	b.status(t, volume, func() {
 		volume.Status.Health = v1alpha1.HealthHealthy
-		meta.SetStatusCondition(&volume.Status.Conditions, metav1.Condition{Type: v1alpha1.VolumeHealthy, Status: metav1.ConditionTrue, Reason: "Healthy"})
+		meta.SetStatusCondition(&volume.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.VolumeHealthy, Status: metav1.ConditionTrue, Reason: "Healthy",
+		})
 	})
 	csi := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
 	if err := b.admin.Get(t.Context(), client.ObjectKeyFromObject(csi), csi); err != nil {
@@ -256,7 +274,8 @@ func fakeCluster(t *testing.T, nodes *fakeNodes) *cluster {
 			Spec:       corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod("splitfs-node-1", "n1"), pod("splitfs-node-2", "n2")).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod("splitfs-node-1", "n1"), pod("splitfs-node-2", "n2")).
+		Build()
 	return &cluster{client: c, nodes: nodes, namespace: "shop", release: charttest.Namespace}
 }
 

@@ -76,7 +76,9 @@ func connect(s *settings) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	return &cluster{client: c, config: config, nodes: newForwarder(config), namespace: namespace, asked: asked, release: s.release}, nil
+	return &cluster{
+		client: c, config: config, nodes: newForwarder(config), namespace: namespace, asked: asked, release: s.release,
+	}, nil
 }
 
 // explain adds to an error what to do about it.
@@ -85,7 +87,8 @@ func explain(err error) error {
 	case meta.IsNoMatchError(err):
 		return fmt.Errorf("%w: SplitFS is not installed in this cluster, or with status.enabled=false", err)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w: docs/kubectl-splitfs.md says which rights the command needs; the chart's value plugin.viewerRole makes roles with them", err)
+		return fmt.Errorf("%w: docs/kubectl-splitfs.md says which rights the command needs; the chart's value "+
+			"plugin.viewerRole makes roles with them", err)
 	}
 	return err
 }
@@ -97,7 +100,8 @@ func (c *cluster) nodePods(ctx context.Context) (map[string]client.ObjectKey, er
 		return nil, fmt.Errorf("list the node services in namespace %s: %w", c.release, err)
 	}
 	if len(list.Items) == 0 {
-		return nil, fmt.Errorf("no node service of SplitFS runs in namespace %s; --splitfs-namespace names another", c.release)
+		return nil, fmt.Errorf("no node service of SplitFS runs in namespace %s; --splitfs-namespace names another",
+			c.release)
 	}
 	pods := map[string]client.ObjectKey{}
 	for i := range list.Items {

@@ -112,8 +112,8 @@ func (b *bench) want(t *testing.T, name string, wantErr error, arguments ...stri
 	golden(t, name, text)
 }
 
-// TestCommands runs the commands against a real API server that has the chart's objects, as a user with the rights of the chart's roles and no
-// others.
+// TestCommands runs the commands against a real API server that has the chart's objects, as a user with the rights of
+// the chart's roles and no others.
 func TestCommands(t *testing.T) {
 	b := newBench(t)
 	t.Run("status", func(t *testing.T) {
@@ -130,7 +130,8 @@ func TestCommands(t *testing.T) {
 		b.want(t, "why-early", nil, "-n", "shop", "why", "early")
 		b.want(t, "why-exempt", nil, "-n", "kube-system", "why", "backup")
 		b.want(t, "why-foreign", nil, "-n", "shop", "why", "foreign")
-		if _, err := b.run(t, "-n", "shop", "why", "nobody"); err == nil || !strings.Contains(err.Error(), "get pod shop/nobody") {
+		if _, err := b.run(t, "-n", "shop", "why", "nobody"); err == nil ||
+			!strings.Contains(err.Error(), "get pod shop/nobody") {
 			t.Errorf("a pod that is not there: %v", err)
 		}
 	})
@@ -140,14 +141,18 @@ func TestCommands(t *testing.T) {
 		b.nodes.answers = lookedTwice()
 		b.want(t, "top-namespace", nil, "top", "-n", "bank", "--once", "--interval", "1s")
 		b.nodes.answers = lookedTwice()
-		if text, err := b.run(t, "top", "-n", "shop", "web", "--once", "--interval", "1s", "-o", "json"); err != nil || strings.Count(text, "\n") != 1 || !strings.Contains(text, `"append_bytes":4096000`) {
+		if text, err := b.run(t, "top", "-n", "shop", "web", "--once", "--interval", "1s", "-o", "json"); err != nil ||
+			strings.Count(text, "\n") != 1 || !strings.Contains(text, `"append_bytes":4096000`) {
 			t.Errorf("as JSON: %v, %s", err, text)
 		}
 		b.nodes.answers = nil
-		if _, err := b.run(t, "top", "-A", "--once", "--interval", "1s"); err == nil || !strings.Contains(err.Error(), "node n1: connection refused") {
+		if _, err := b.run(t, "top", "-A", "--once", "--interval", "1s"); err == nil ||
+			!strings.Contains(err.Error(), "node n1: connection refused") {
 			t.Errorf("no node answers: %v", err)
 		}
-		for _, arguments := range [][]string{{"top", "-A", "web"}, {"top", "--interval", "1ms"}, {"top", "-o", "yaml"}, {"top", "-n", "shop", "pending"}} {
+		for _, arguments := range [][]string{
+			{"top", "-A", "web"}, {"top", "--interval", "1ms"}, {"top", "-o", "yaml"}, {"top", "-n", "shop", "pending"},
+		} {
 			if text, err := b.run(t, arguments...); err == nil {
 				t.Errorf("%q is accepted: %s", arguments, text)
 			}
@@ -159,7 +164,8 @@ func TestCommands(t *testing.T) {
 		b.heal(t)
 		b.want(t, "doctor-well", nil, "doctor", "-n", "shop")
 		b.breakWebhook(t)
-		if text, err := b.run(t, "doctor", "-n", "shop"); !errors.Is(err, errFound) || !strings.Contains(text, "would not get the library") {
+		if text, err := b.run(t, "doctor", "-n", "shop"); !errors.Is(err, errFound) ||
+			!strings.Contains(text, "would not get the library") {
 			t.Errorf("no injector: %v, %s", err, text)
 		}
 	})
@@ -177,14 +183,22 @@ func (b *bench) checkAdvise(t *testing.T) {
 	b.nodes.advice = &coverage.Advice{
 		Node: "n1", Seconds: 10,
 		Costs: &coverage.Costs{Directory: "/var/lib/splitfs", Emulated: true, CPUNs: map[string]map[string]int64{
-			"kernel": {"append64": 1000, "read4096": 1000}, "posix": {"append64": 100, "read4096": 200}, "sync": {"append64": 300, "read4096": 200}, "strict": {"append64": 2000, "read4096": 200},
+			"kernel": {"append64": 1000, "read4096": 1000}, "posix": {"append64": 100, "read4096": 200},
+			"sync": {"append64": 300, "read4096": 200}, "strict": {"append64": 2000, "read4096": 200},
 		}},
 		Processes: []coverage.Watched{
-			{PID: 7, Command: "writer", Reads: 100, ReadBytes: 500000, Writes: 100000, WrittenBytes: 10000000, FileWritten: 9000000, Looks: 200, Waited: map[string]int64{"fdatasync": 150}, Files: []coverage.WatchedFile{file("log", coverage.WatchedFile{Writable: true}), file("out", coverage.WatchedFile{Stream: true})}},
+			{PID: 7, Command: "writer", Reads: 100, ReadBytes: 500000, Writes: 100000, WrittenBytes: 10000000,
+				FileWritten: 9000000, Looks: 200, Waited: map[string]int64{"fdatasync": 150},
+				Files: []coverage.WatchedFile{
+					file("log", coverage.WatchedFile{Writable: true}), file("out", coverage.WatchedFile{Stream: true}),
+				}},
 			{PID: 8, Command: "syncer", Looks: 200, Files: []coverage.WatchedFile{file("s", coverage.WatchedFile{Sync: true})}},
-			{PID: 9, Command: "lazy", Looks: 200, Files: []coverage.WatchedFile{file("l", coverage.WatchedFile{Writable: true})}},
-			{PID: 10, Command: "go\x1bprogram", State: "static-go", Cause: "it is a Go program", Looks: 200, Files: []coverage.WatchedFile{file("g", coverage.WatchedFile{})}},
-			{PID: 11, Command: "mapper", Looks: 200, Files: []coverage.WatchedFile{file("m", coverage.WatchedFile{Mapped: true})}},
+			{PID: 9, Command: "lazy", Looks: 200,
+				Files: []coverage.WatchedFile{file("l", coverage.WatchedFile{Writable: true})}},
+			{PID: 10, Command: "go\x1bprogram", State: "static-go", Cause: "it is a Go program", Looks: 200,
+				Files: []coverage.WatchedFile{file("g", coverage.WatchedFile{})}},
+			{PID: 11, Command: "mapper", Looks: 200,
+				Files: []coverage.WatchedFile{file("m", coverage.WatchedFile{Mapped: true})}},
 			{PID: 12, Command: "ring", Ring: true, Looks: 200, Files: []coverage.WatchedFile{file("r", coverage.WatchedFile{})}},
 			{PID: 13, Command: "idle", Looks: 200},
 			{PID: 14, Command: "served", State: coverage.StateLoaded, Looks: 200},
@@ -192,13 +206,17 @@ func (b *bench) checkAdvise(t *testing.T) {
 	}
 	b.nodes.ran = nil
 	b.want(t, "advise", nil, "-n", "shop", "advise", "web", "--seconds", "3")
-	if len(b.nodes.ran) != 1 || !strings.HasPrefix(b.nodes.ran[0], "splitfs-node-1: watch ") || !strings.HasSuffix(b.nodes.ran[0], " for 3 s") {
+	if len(b.nodes.ran) != 1 || !strings.HasPrefix(b.nodes.ran[0], "splitfs-node-1: watch ") ||
+		!strings.HasSuffix(b.nodes.ran[0], " for 3 s") {
 		t.Errorf("ran %q", b.nodes.ran)
 	}
-	if text, err := b.run(t, "-n", "shop", "advise", "web", "-o", "json"); err != nil || !strings.Contains(text, `"mode": "sync"`) {
+	if text, err := b.run(t, "-n", "shop", "advise", "web", "-o", "json"); err != nil ||
+		!strings.Contains(text, `"mode": "sync"`) {
 		t.Errorf("as JSON: %v, %s", err, text)
 	}
-	for _, arguments := range [][]string{{"advise", "web", "--seconds", "0"}, {"advise", "web", "--seconds", "61"}, {"advise", "nobody"}, {"advise"}} {
+	for _, arguments := range [][]string{
+		{"advise", "web", "--seconds", "0"}, {"advise", "web", "--seconds", "61"}, {"advise", "nobody"}, {"advise"},
+	} {
 		if text, err := b.run(t, append([]string{"-n", "shop"}, arguments...)...); err == nil {
 			t.Errorf("%q is accepted: %s", arguments, text)
 		}
@@ -208,7 +226,10 @@ func (b *bench) checkAdvise(t *testing.T) {
 
 // checkForbidden: who has no rights is told which he needs, and doctor leaves out what he may not look at.
 func (b *bench) checkForbidden(t *testing.T) {
-	for _, arguments := range [][]string{{"status"}, {"why", "web", "-n", "shop"}, {"top", "-A"}, {"recover", "data", "-n", "shop"}, {"advise", "web", "-n", "shop"}} {
+	for _, arguments := range [][]string{
+		{"status"}, {"why", "web", "-n", "shop"}, {"top", "-A"}, {"recover", "data", "-n", "shop"},
+		{"advise", "web", "-n", "shop"},
+	} {
 		_, err := b.run(t, append([]string{"--as", "nobody"}, arguments...)...)
 		if err == nil || !strings.Contains(explain(err).Error(), "plugin.viewerRole") {
 			t.Errorf("%q: %v", arguments, err)
@@ -236,7 +257,9 @@ func (b *bench) checkRecover(t *testing.T) {
 	if _, err := b.run(t, "-n", "shop", "recover", "data"); err == nil || !strings.Contains(err.Error(), "exit code 1") {
 		t.Errorf("the program fails: %v", err)
 	}
-	for claim, says := range map[string]string{"nothing": "not found", "foreign": "has no volume of SplitFS", "unbound": "no volume yet", "block": "raw block"} {
+	for claim, says := range map[string]string{
+		"nothing": "not found", "foreign": "has no volume of SplitFS", "unbound": "no volume yet", "block": "raw block",
+	} {
 		if _, err := b.run(t, "-n", "shop", "recover", claim); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("claim %s: %v", claim, err)
 		}
@@ -248,12 +271,20 @@ func TestRecoverWaits(t *testing.T) {
 	pending, done := lookedTwice()["splitfs-node-1"][1], lookedTwice()["splitfs-node-1"][1]
 	pending.Volumes[0].Recovery.Pending = 2
 	var out bytes.Buffer
-	r := &recovery{cluster: fakeCluster(t, &fakeNodes{answers: map[string][]*coverage.Node{"splitfs-node-1": {pending, done}}}), wait: time.Minute}
-	if err := r.await(t.Context(), &printer{out: &out}, "n1", &pending.Volumes[0]); err != nil || !strings.Contains(out.String(), "2 logs of ended processes waited") {
+	r := &recovery{
+		cluster: fakeCluster(t, &fakeNodes{answers: map[string][]*coverage.Node{"splitfs-node-1": {pending, done}}}),
+		wait:    time.Minute,
+	}
+	if err := r.await(t.Context(), &printer{out: &out}, "n1", &pending.Volumes[0]); err != nil ||
+		!strings.Contains(out.String(), "2 logs of ended processes waited") {
 		t.Errorf("%v: %s", err, out.String())
 	}
-	r = &recovery{cluster: fakeCluster(t, &fakeNodes{answers: map[string][]*coverage.Node{"splitfs-node-1": {pending}}}), wait: time.Millisecond}
-	if err := r.await(t.Context(), &printer{out: &out}, "n1", &pending.Volumes[0]); err == nil || !strings.Contains(err.Error(), "has not recovered 2 logs") {
+	r = &recovery{
+		cluster: fakeCluster(t, &fakeNodes{answers: map[string][]*coverage.Node{"splitfs-node-1": {pending}}}),
+		wait:    time.Millisecond,
+	}
+	if err := r.await(t.Context(), &printer{out: &out}, "n1", &pending.Volumes[0]); err == nil ||
+		!strings.Contains(err.Error(), "has not recovered 2 logs") {
 		t.Errorf("an agent that does not: %v", err)
 	}
 }

@@ -103,7 +103,8 @@ func compare(before, after []*coverage.Node, failed []unanswered, wanted filter)
 		}
 	}
 	slices.SortFunc(table.Pods, func(a, b *topPod) int {
-		return cmp.Or(cmp.Compare(traffic(b.Counters)/b.Seconds, traffic(a.Counters)/a.Seconds), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Node, b.Node))
+		return cmp.Or(cmp.Compare(traffic(b.Counters)/b.Seconds, traffic(a.Counters)/a.Seconds),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Node, b.Node))
 	})
 	return table
 }
@@ -116,11 +117,15 @@ func (t *topTable) addJobs(n *coverage.Node, wanted filter) {
 	}
 }
 
-// podOf finds or makes a pod. Processes of pods that their node does not know, such as those that are just ending, have one for all.
+// podOf finds or makes a pod. Processes of pods that their node does not know, such as those that are just ending, have
+// one for all.
 func podOf(pods map[string]*topPod, node string, seconds float64, p *coverage.Process) *topPod {
 	pod, ok := pods[p.PodUID]
 	if !ok {
-		pod = &topPod{Namespace: p.Namespace, Pod: p.Pod, Node: node, Seconds: seconds, Counters: coverage.Counters{}, volumes: map[string]bool{}}
+		pod = &topPod{
+			Namespace: p.Namespace, Pod: p.Pod, Node: node, Seconds: seconds, Counters: coverage.Counters{},
+			volumes: map[string]bool{},
+		}
 		pods[p.PodUID] = pod
 	}
 	return pod
@@ -138,7 +143,9 @@ func (t *topPod) add(p *coverage.Process, difference coverage.Counters) {
 	i := slices.IndexFunc(t.Processes, func(known *topProcess) bool { return known.PID == p.PID })
 	if i < 0 {
 		i = len(t.Processes)
-		t.Processes = append(t.Processes, &topProcess{PID: p.PID, Command: p.Command, Container: p.Container, State: p.State, Counters: coverage.Counters{}})
+		t.Processes = append(t.Processes, &topProcess{
+			PID: p.PID, Command: p.Command, Container: p.Container, State: p.State, Counters: coverage.Counters{},
+		})
 	}
 	process := t.Processes[i]
 	if p.Served() && !slices.Contains(process.Modes, p.Mode) {
@@ -152,14 +159,16 @@ func (t *topPod) add(p *coverage.Process, difference coverage.Counters) {
 func traffic(c coverage.Counters) float64 { return float64(c["read_bytes"] + c.Written()) }
 
 func busiest(a, b *topProcess) int {
-	return cmp.Or(cmp.Compare(traffic(b.Counters), traffic(a.Counters)), cmp.Compare(b.Counters.Calls(), a.Counters.Calls()), cmp.Compare(a.PID, b.PID))
+	return cmp.Or(cmp.Compare(traffic(b.Counters), traffic(a.Counters)),
+		cmp.Compare(b.Counters.Calls(), a.Counters.Calls()), cmp.Compare(a.PID, b.PID))
 }
 
 // lines are those of the table. What one looks for stands first: a narrow terminal cuts the lines off.
 func (t *topTable) lines() []string {
 	var buffer bytes.Buffer
 	table := tabwriter.NewWriter(&buffer, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "NAMESPACE\tPOD / PROCESS\tMODE\tSERVED\tCALLS/s\tREAD/s\tWRITE/s\tFSYNC/s\tRELINK/s\tCKPT/s\tPOOL\tCONTAINER")
+	fmt.Fprintln(table,
+		"NAMESPACE\tPOD / PROCESS\tMODE\tSERVED\tCALLS/s\tREAD/s\tWRITE/s\tFSYNC/s\tRELINK/s\tCKPT/s\tPOOL\tCONTAINER")
 	for _, pod := range t.Pods {
 		name := pod.Pod
 		if name == "" {
@@ -173,7 +182,8 @@ func (t *topTable) lines() []string {
 				fmt.Fprintf(table, "\t%s\t-\tno: %s\t-\t-\t-\t-\t-\t-\t\t%s\n", command, p.State, orDash(p.Container))
 				continue
 			}
-			fmt.Fprintf(table, "\t%s\t%s\t%s\t\t%s\n", command, strings.Join(p.Modes, ","), rates(p.Counters, pod.Seconds), orDash(p.Container))
+			fmt.Fprintf(table, "\t%s\t%s\t%s\t\t%s\n", command, strings.Join(p.Modes, ","), rates(p.Counters, pod.Seconds),
+				orDash(p.Container))
 		}
 	}
 	table.Flush() //nolint:errcheck // a buffer takes everything
@@ -185,8 +195,9 @@ func (t *topTable) lines() []string {
 		lines = []string{fmt.Sprintf("No process uses a volume (%s looked at).", count(t.nodes, "node"))}
 	}
 	for _, j := range t.Jobs {
-		lines = append(lines, fmt.Sprintf("node %s: %s, claim %s/%s: %s, %s of %s", j.Node, j.ID, orDash(j.Namespace), orDash(j.Claim), j.Kind,
-			amount(float64(j.DoneBytes), 1024), amount(float64(j.TotalBytes), 1024)))
+		lines = append(lines,
+			fmt.Sprintf("node %s: %s, claim %s/%s: %s, %s of %s", j.Node, j.ID, orDash(j.Namespace), orDash(j.Claim), j.Kind,
+				amount(float64(j.DoneBytes), 1024), amount(float64(j.TotalBytes), 1024)))
 	}
 	for _, u := range t.Unanswered {
 		lines = append(lines, fmt.Sprintf("node %s does not answer: %s", u.Node, printable(u.Why)))
@@ -196,7 +207,8 @@ func (t *topTable) lines() []string {
 
 func rates(c coverage.Counters, seconds float64) string {
 	return strings.Join([]string{
-		share(c.Served(), c.Calls()), timesRate(c.Calls(), seconds), bytesRate(c["read_bytes"], seconds), bytesRate(c.Written(), seconds),
+		share(c.Served(), c.Calls()), timesRate(c.Calls(), seconds), bytesRate(c["read_bytes"], seconds),
+		bytesRate(c.Written(), seconds),
 		timesRate(c["fsync_ops"], seconds), timesRate(c["relink_ops"], seconds), timesRate(c["checkpoints"], seconds),
 	}, "\t")
 }

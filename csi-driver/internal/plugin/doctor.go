@@ -54,7 +54,8 @@ func newDoctorCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check an installation",
-		Long: "Checks versions, the driver's parts, the webhook (a pod is sent through it without being made), StorageClasses, nodes, the kernel module, what memory\n" +
+		Long: "Checks versions, the driver's parts, the webhook (a pod is sent through it without being made), " +
+			"StorageClasses, nodes, the kernel module, what memory\n" +
 			"volumes are on, volumes, and whether processes run without the library. Exits with 1 when something does not work.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -83,7 +84,8 @@ func newDoctorCommand(s *settings) *cobra.Command {
 
 // checks are made in this order: what comes later rests on what comes before.
 var checks = []func(*doctor, context.Context){
-	(*doctor).checkServer, (*doctor).checkDriver, (*doctor).checkParts, (*doctor).checkWebhook, (*doctor).checkClasses, (*doctor).checkInjection,
+	(*doctor).checkServer, (*doctor).checkDriver, (*doctor).checkParts, (*doctor).checkWebhook, (*doctor).checkClasses,
+	(*doctor).checkInjection,
 	(*doctor).checkNodes, (*doctor).checkRegistration, (*doctor).checkVolumes, (*doctor).checkProcesses,
 }
 
@@ -103,6 +105,7 @@ func (d *doctor) print(out io.Writer) error {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", f.Verdict, f.What, printable(f.Says))
 	}
 	p := &printer{out: out, err: table.Flush()}
-	p.printf("\n%d checks are good, %s, %s, %d skipped.\n", d.count(good), count(d.count(warning), "warning"), count(d.count(failure), "failure"), d.count(skipped))
+	p.printf("\n%d checks are good, %s, %s, %d skipped.\n", d.count(good), count(d.count(warning), "warning"),
+		count(d.count(failure), "failure"), d.count(skipped))
 	return p.err
 }

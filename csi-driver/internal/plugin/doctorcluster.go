@@ -64,7 +64,8 @@ func (d *doctor) checkDriver(ctx context.Context) {
 		return
 	}
 	if pod := driver.Spec.PodInfoOnMount; pod == nil || !*pod {
-		d.add(failure, what, "%s has podInfoOnMount: false, so nodes are not told for which pod they mount; upgrade the release", contract.Driver)
+		d.add(failure, what,
+			"%s has podInfoOnMount: false, so nodes are not told for which pod they mount; upgrade the release", contract.Driver)
 		return
 	}
 	d.add(good, what, "%s, lifecycle modes %v", contract.Driver, driver.Spec.VolumeLifecycleModes)
@@ -88,7 +89,8 @@ func (d *doctor) checkParts(ctx context.Context) {
 		}
 		s := set.Status
 		parts = append(parts, part{"DaemonSet", name, s.DesiredNumberScheduled, s.NumberReady,
-			s.ObservedGeneration >= set.Generation && s.UpdatedNumberScheduled >= s.DesiredNumberScheduled, images(&set.Spec.Template)})
+			s.ObservedGeneration >= set.Generation && s.UpdatedNumberScheduled >= s.DesiredNumberScheduled,
+			images(&set.Spec.Template)})
 	}
 	for _, name := range []string{"splitfs-controller", injectorName} {
 		var deployment appsv1.Deployment
@@ -100,7 +102,10 @@ func (d *doctor) checkParts(ctx context.Context) {
 			wanted = *deployment.Spec.Replicas
 		}
 		s := deployment.Status
-		parts = append(parts, part{"Deployment", name, wanted, s.ReadyReplicas, s.ObservedGeneration >= deployment.Generation && s.UpdatedReplicas >= wanted, images(&deployment.Spec.Template)})
+		parts = append(parts, part{
+			"Deployment", name, wanted, s.ReadyReplicas,
+			s.ObservedGeneration >= deployment.Generation && s.UpdatedReplicas >= wanted, images(&deployment.Spec.Template),
+		})
 	}
 	tags := map[string][]string{}
 	for _, p := range parts {
@@ -110,14 +115,17 @@ func (d *doctor) checkParts(ctx context.Context) {
 		}
 	}
 	if len(tags) > 1 {
-		d.add(warning, "versions", "the parts have images of different versions: %s; an upgrade that has not ended, or values that name single tags", whoHas(tags))
+		d.add(warning, "versions",
+			"the parts have images of different versions: %s; an upgrade that has not ended, or values that name single tags",
+			whoHas(tags))
 	}
 }
 
 func (d *doctor) getPart(ctx context.Context, kind, name string, object client.Object) bool {
 	err := d.cluster.client.Get(ctx, client.ObjectKey{Namespace: d.cluster.release, Name: name}, object)
 	if apierrors.IsNotFound(err) {
-		d.add(failure, name, "%s %s does not exist in namespace %s; --splitfs-namespace names another", kind, name, d.cluster.release)
+		d.add(failure, name, "%s %s does not exist in namespace %s; --splitfs-namespace names another", kind, name,
+			d.cluster.release)
 	} else if err != nil {
 		d.failed(name, err)
 	}
@@ -125,7 +133,8 @@ func (d *doctor) getPart(ctx context.Context, kind, name string, object client.O
 }
 
 func (d *doctor) judge(p *part) {
-	look := fmt.Sprintf("kubectl -n %s get pods -l app.kubernetes.io/component=%s", d.cluster.release, strings.TrimPrefix(p.name, "splitfs-"))
+	look := fmt.Sprintf("kubectl -n %s get pods -l app.kubernetes.io/component=%s", d.cluster.release,
+		strings.TrimPrefix(p.name, "splitfs-"))
 	switch {
 	case p.wanted == 0 && p.kind == "Deployment":
 		d.add(failure, p.name, "is scaled to no replica")
@@ -160,7 +169,8 @@ func tag(image string) string {
 	return "latest"
 }
 
-// certificateMargin is when an end of a CA certificate that comes near is worth a warning: it is renewed 90 days before.
+// certificateMargin is when an end of a CA certificate that comes near is worth a warning: it is renewed 90 days
+// before.
 const certificateMargin = 30 * 24 * time.Hour
 
 func (d *doctor) checkWebhook(ctx context.Context) {
@@ -195,7 +205,9 @@ func (d *doctor) checkWebhook(ctx context.Context) {
 		d.add(good, what, "certificates are valid; pods that need the library wait for it")
 		return
 	}
-	d.add(warning, what, "injector.failurePolicy is Ignore: while no injector answers, pods get volumes without the library that keeps their mode's promise")
+	d.add(warning, what,
+		"injector.failurePolicy is Ignore: while no injector answers, pods get volumes without the library that keeps "+
+			"their mode's promise")
 }
 
 // caEnd is when the first of the certificates ends.
@@ -250,7 +262,8 @@ func (d *doctor) classes(ctx context.Context) ([]storagev1.StorageClass, error) 
 		return nil, fmt.Errorf("list StorageClasses: %w", err)
 	}
 	return slices.DeleteFunc(list.Items, func(class storagev1.StorageClass) bool {
-		return class.Provisioner != contract.Driver || class.Parameters[contract.VolumeKindAttribute] == contract.VolumeKindLibrary
+		return class.Provisioner != contract.Driver ||
+			class.Parameters[contract.VolumeKindAttribute] == contract.VolumeKindLibrary
 	}), nil
 }
 
@@ -266,13 +279,17 @@ func (d *doctor) checkInjection(ctx context.Context) {
 	case apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "SplitFS"):
 		d.add(skipped, what, "a pod in namespace %s: %v", d.cluster.namespace, err)
 	case err != nil:
-		d.add(failure, what, "a pod with a volume of class %s in namespace %s is refused: %v", classes[0].Name, d.cluster.namespace, err)
+		d.add(failure, what, "a pod with a volume of class %s in namespace %s is refused: %v", classes[0].Name,
+			d.cluster.namespace, err)
 	default:
 		if mode, ok := promise.GivenMode(&pod.Spec.Containers[0], where); ok {
-			d.add(good, what, "a pod in namespace %s would get the library, and mode %s for class %s", d.cluster.namespace, mode, classes[0].Name)
+			d.add(good, what, "a pod in namespace %s would get the library, and mode %s for class %s", d.cluster.namespace, mode,
+				classes[0].Name)
 			return
 		}
-		d.add(failure, what, "a pod in namespace %s would not get the library: no injector answers, or it does not look into this namespace (-n names another)", d.cluster.namespace)
+		d.add(failure, what,
+			"a pod in namespace %s would not get the library: no injector answers, or it does not look into this namespace "+
+				"(-n names another)", d.cluster.namespace)
 	}
 }
 
@@ -281,16 +298,28 @@ func trial(namespace, class, where string) *corev1.Pod {
 	no, yes, user := false, true, int64(65534)
 	claim := &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{
 		StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: *quantityOf(1 << 30)}},
+		Resources: corev1.VolumeResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceStorage: *quantityOf(1 << 30)},
+		},
 	}}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "splitfs-doctor-"},
 		Spec: corev1.PodSpec{
-			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
-			Volumes:         []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: claim}}}},
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: &yes, RunAsUser: &user, SeccompProfile: &corev1.SeccompProfile{
+					Type: corev1.SeccompProfileTypeRuntimeDefault,
+				},
+			},
+			Volumes: []corev1.Volume{
+				{Name: "data",
+					VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: claim}}},
+			},
 			Containers: []corev1.Container{{
-				Name: "doctor", Image: "splitfs.invalid/doctor", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: where}},
-				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+				Name: "doctor", Image: "splitfs.invalid/doctor",
+				VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: where}},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
 			}},
 		},
 	}

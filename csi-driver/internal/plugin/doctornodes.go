@@ -37,7 +37,8 @@ func (d *doctor) checkNodes(ctx context.Context) {
 		return
 	}
 	if len(list.Items) == 0 {
-		d.add(failure, "nodes", "none has reported yet; kubectl -n %s logs -l app.kubernetes.io/component=node -c splitfs", d.cluster.release)
+		d.add(failure, "nodes", "none has reported yet; kubectl -n %s logs -l app.kubernetes.io/component=node -c splitfs",
+			d.cluster.release)
 		return
 	}
 	slices.SortFunc(list.Items, func(a, b v1alpha1.SplitFSNode) int { return strings.Compare(a.Name, b.Name) })
@@ -55,9 +56,11 @@ func (d *doctor) checkNodes(ctx context.Context) {
 	}
 	switch {
 	case len(drivers) > 1:
-		d.add(warning, "versions", "node services differ: %s; an upgrade that has not ended, or failed on a node", whoHas(drivers))
+		d.add(warning, "versions", "node services differ: %s; an upgrade that has not ended, or failed on a node",
+			whoHas(drivers))
 	case len(libraries) > 1:
-		d.add(warning, "versions", "libraries differ: %s; an upgrade that has not ended, or failed on a node", whoHas(libraries))
+		d.add(warning, "versions", "libraries differ: %s; an upgrade that has not ended, or failed on a node",
+			whoHas(libraries))
 	case heard != nil:
 		d.add(good, "versions", "%s with driver %s and library %s", count(len(drivers[heard.Status.DriverVersion]), "node"),
 			orDash(heard.Status.DriverVersion), orDash(shortDigest(heard.Status.Library.SHA256)))
@@ -81,7 +84,8 @@ func (d *doctor) judgeNode(n *v1alpha1.SplitFSNode) {
 		return
 	}
 	if age := d.settings.now().Sub(n.Status.HeartbeatTime.Time); age > silence {
-		d.add(failure, what, "has not been heard of for %s; its node service does not run, or cannot write SplitFSNodes", duration.HumanDuration(age))
+		d.add(failure, what, "has not been heard of for %s; its node service does not run, or cannot write SplitFSNodes",
+			duration.HumanDuration(age))
 		return
 	}
 	for _, kind := range nodeConditions {
@@ -99,7 +103,8 @@ func (d *doctor) judgeNode(n *v1alpha1.SplitFSNode) {
 	switch {
 	case module == nil:
 	case module.Status == metav1.ConditionTrue:
-		d.add(good, "kernel module", "node %s: ext4_splitfs %s on kernel %s", n.Name, n.Status.Module.LoadedVersion, n.Status.Module.Kernel)
+		d.add(good, "kernel module", "node %s: ext4_splitfs %s on kernel %s", n.Name, n.Status.Module.LoadedVersion,
+			n.Status.Module.Kernel)
 	case module.Reason == "NotConfigured":
 		d.add(good, "kernel module", "node %s: not asked for; volumes use what the kernel has itself", n.Name)
 	default:
@@ -122,11 +127,14 @@ func (d *doctor) checkDurability(nodes []v1alpha1.SplitFSNode) {
 		d.checkRegions(n)
 	}
 	if len(emulated) > 0 {
-		d.add(warning, "durability", "volumes of device emulated, on %s (%s), keep over a power loss what was fsynced, as any file system does, and not what mode sync or strict promises on persistent memory",
+		d.add(warning, "durability",
+			"volumes of device emulated, on %s (%s), keep over a power loss what was fsynced, as any file system does, and "+
+				"not what mode sync or strict promises on persistent memory",
 			count(len(emulated), "node"), strings.Join(emulated, ", "))
 	}
 	if len(persistent) > 0 {
-		d.add(good, "durability", "persistent memory on %s (%s)", count(len(persistent), "node"), strings.Join(persistent, ", "))
+		d.add(good, "durability", "persistent memory on %s (%s)", count(len(persistent), "node"),
+			strings.Join(persistent, ", "))
 	}
 }
 
@@ -143,7 +151,9 @@ func (d *doctor) checkRegions(n *v1alpha1.SplitFSNode) {
 				continue
 			}
 			told[r.Name] = true
-			d.add(warning, "durability", "node %s: the memory of %s is %q (%s); volumes whose class says durability: required, the default of sync and strict, are not made there",
+			d.add(warning, "durability",
+				"node %s: the memory of %s is %q (%s); volumes whose class says durability: required, the default of sync and "+
+					"strict, are not made there",
 				n.Name, r.Name, r.Memory, orDash(reasons[r.Name]))
 		}
 	}
@@ -164,13 +174,16 @@ func (d *doctor) checkRegistration(ctx context.Context) {
 			d.failed(what, fmt.Errorf("get CSINode %s: %w", node, err))
 			return
 		}
-		if !slices.ContainsFunc(csi.Spec.Drivers, func(driver storagev1.CSINodeDriver) bool { return driver.Name == contract.Driver }) {
+		if !slices.ContainsFunc(csi.Spec.Drivers, func(driver storagev1.CSINodeDriver) bool {
+			return driver.Name == contract.Driver
+		}) {
 			missing = append(missing, node)
 		}
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		d.add(failure, what, "kubelet of %s does not know the driver; is the chart's kubeletDir kubelet's root directory?", strings.Join(missing, ", "))
+		d.add(failure, what, "kubelet of %s does not know the driver; is the chart's kubeletDir kubelet's root directory?",
+			strings.Join(missing, ", "))
 		return
 	}
 	d.add(good, what, "kubelet knows the driver on %s", count(len(pods), "node"))
@@ -221,13 +234,17 @@ func (d *doctor) checkProcesses(ctx context.Context) {
 		for i := range n.Volumes {
 			v := &n.Volumes[i]
 			if v.Unknown != "" {
-				d.add(warning, what, "claim %s/%s on node %s does not say who is served: %s", v.Namespace, v.Claim, n.Node, v.Unknown)
+				d.add(warning, what, "claim %s/%s on node %s does not say who is served: %s", v.Namespace, v.Claim, n.Node,
+					v.Unknown)
 			}
 			if !v.AgentReady {
-				d.add(failure, what, "no agent serves claim %s/%s on node %s; kubectl -n %s logs -l app.kubernetes.io/component=agents", v.Namespace, v.Claim, n.Node, d.cluster.release)
+				d.add(failure, what,
+					"no agent serves claim %s/%s on node %s; kubectl -n %s logs -l app.kubernetes.io/component=agents", v.Namespace,
+					v.Claim, n.Node, d.cluster.release)
 			}
 			for _, b := range v.Blocked {
-				d.add(warning, what, "process %d on node %s has waited %d s for a file that process %d does not give up", b.PID, n.Node, b.Seconds, b.HeldBy)
+				d.add(warning, what, "process %d on node %s has waited %d s for a file that process %d does not give up", b.PID,
+					n.Node, b.Seconds, b.HeldBy)
 			}
 			for _, p := range v.Processes {
 				switch {
@@ -241,7 +258,8 @@ func (d *doctor) checkProcesses(ctx context.Context) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(unserved)) {
 		namespace, pod, _ := strings.Cut(name, "/")
-		d.add(warning, what, "pod %s works on a volume without the library, %s; kubectl splitfs -n %s why %s", name, unserved[name], namespace, pod)
+		d.add(warning, what, "pod %s works on a volume without the library, %s; kubectl splitfs -n %s why %s", name,
+			unserved[name], namespace, pod)
 	}
 	if len(answers) > 0 && len(unserved) == 0 {
 		d.add(good, what, "%s served, none works on a volume without the library", count(served, "process"))

@@ -30,15 +30,21 @@ func (e *execs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	streams := make(chan httpstream.Stream, 3)
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error { streams <- s; return nil })
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error {
+		streams <- s
+		return nil
+	})
 	if conn == nil {
 		return
 	}
 	defer conn.Close()
 	status := metav1.Status{Status: metav1.StatusSuccess}
 	if e.code != 0 {
-		status = metav1.Status{Status: metav1.StatusFailure, Reason: remotecommand.NonZeroExitCodeReason, Message: fmt.Sprintf("exit code %d", e.code),
-			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: remotecommand.ExitCodeCauseType, Message: fmt.Sprint(e.code)}}}}
+		status = metav1.Status{Status: metav1.StatusFailure, Reason: remotecommand.NonZeroExitCodeReason,
+			Message: fmt.Sprintf("exit code %d", e.code),
+			Details: &metav1.StatusDetails{
+				Causes: []metav1.StatusCause{{Type: remotecommand.ExitCodeCauseType, Message: fmt.Sprint(e.code)}},
+			}}
 	}
 	says := map[string]string{
 		corev1.StreamTypeStdout: fmt.Sprint(r.URL.Path, " ", r.URL.Query()["container"], r.URL.Query()["command"]),
@@ -59,17 +65,21 @@ func (e *execs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	<-conn.CloseChan()
 }
 
-// TestRun: a command runs in the node service's container, with each argument as it is; what it says on both streams comes back, and that
-// it failed.
+// TestRun: a command runs in the node service's container, with each argument as it is; what it says on both streams
+// comes back, and that it failed.
 func TestRun(t *testing.T) {
 	for _, code := range []int{0, 1} {
 		server := httptest.NewServer(&execs{code: code})
 		defer server.Close()
-		stdout, stderr, err := newForwarder(&rest.Config{Host: server.URL}).Run(t.Context(), nodePod, "splitfs", "recover", "/a b", "--json")
-		if stdout != "/api/v1/namespaces/splitfs-system/pods/splitfs-node.1/exec [splitfs] [splitfs recover /a b --json]" || stderr != "splitfs: something" {
+		stdout, stderr, err := newForwarder(&rest.Config{Host: server.URL}).Run(t.Context(), nodePod, "splitfs", "recover",
+			"/a b", "--json")
+		if stdout != "/api/v1/namespaces/splitfs-system/pods/splitfs-node.1/exec [splitfs] [splitfs recover /a b --json]" ||
+			stderr != "splitfs: something" {
 			t.Errorf("said %q and %q", stdout, stderr)
 		}
-		if (err != nil) != (code != 0) || err != nil && !strings.Contains(err.Error(), "pod splitfs-system/splitfs-node.1: command terminated with exit code 1") {
+		if (err != nil) != (code != 0) ||
+			err != nil && !strings.Contains(
+				err.Error(), "pod splitfs-system/splitfs-node.1: command terminated with exit code 1") {
 			t.Errorf("exit code %d: %v", code, err)
 		}
 	}

@@ -34,8 +34,9 @@ const maxAnswer = 64 << 20
 // nodeContainer is the node service's container in its pod.
 const nodeContainer = "splitfs"
 
-// forwarder reaches node services through the API server and kubelet, as `kubectl port-forward` does: no address of a pod has to be
-// reachable from here, and the service listens to nobody else. A connection is kept for the next question.
+// forwarder reaches node services through the API server and kubelet, as `kubectl port-forward` does: no address of a
+// pod has to be reachable from here, and the service listens to nobody else. A connection is kept for the next
+// question.
 type forwarder struct {
 	config *rest.Config
 	http   *http.Client
@@ -45,7 +46,11 @@ var _ asker = (*forwarder)(nil)
 
 func newForwarder(config *rest.Config) *forwarder {
 	f := &forwarder{config: config}
-	f.http = &http.Client{Transport: &http.Transport{DialContext: f.dial, DisableCompression: true, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute}}
+	f.http = &http.Client{
+		Transport: &http.Transport{
+			DialContext: f.dial, DisableCompression: true, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute,
+		},
+	}
 	return f
 }
 
@@ -56,7 +61,8 @@ func (f *forwarder) Coverage(ctx context.Context, pod client.ObjectKey) (*covera
 }
 
 // Advice implements asker.
-func (f *forwarder) Advice(ctx context.Context, pod client.ObjectKey, uid string, seconds int) (*coverage.Advice, error) {
+func (f *forwarder) Advice(ctx context.Context, pod client.ObjectKey, uid string,
+	seconds int) (*coverage.Advice, error) {
 	answer := &coverage.Advice{}
 	return answer, f.get(ctx, pod, fmt.Sprintf("%s?pod=%s&seconds=%d", coverage.AdvicePath, uid, seconds), answer)
 }
@@ -137,7 +143,8 @@ func (f *forwarder) dialer(pod client.ObjectKey) (httpstream.Dialer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	url := core.RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	url := core.RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").
+		URL()
 	transport, upgrader, err := spdy.RoundTripperFor(f.config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
@@ -146,7 +153,8 @@ func (f *forwarder) dialer(pod client.ObjectKey) (httpstream.Dialer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	return portforward.NewFallbackDialerForStreaming(webSocket, spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url), fallBack), nil
+	return portforward.NewFallbackDialerForStreaming(webSocket,
+		spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url), fallBack), nil
 }
 
 func fallBack(err error) bool {
@@ -217,13 +225,15 @@ func (f *forwarded) SetReadDeadline(time.Time) error  { return nil }
 func (f *forwarded) SetWriteDeadline(time.Time) error { return nil }
 
 // Run implements asker.
-func (f *forwarder) Run(ctx context.Context, pod client.ObjectKey, command ...string) (stdout, stderr string, err error) {
+func (f *forwarder) Run(ctx context.Context, pod client.ObjectKey,
+	command ...string) (stdout, stderr string, err error) {
 	core, err := corev1client.NewForConfig(f.config)
 	if err != nil {
 		return "", "", fmt.Errorf("connect to the API server: %w", err)
 	}
 	url := core.RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: nodeContainer, Command: command, Stdout: true, Stderr: true}, clientgoscheme.ParameterCodec).URL()
+		VersionedParams(&corev1.PodExecOptions{Container: nodeContainer, Command: command, Stdout: true, Stderr: true},
+			clientgoscheme.ParameterCodec).URL()
 	overSPDY, err := remotecommand.NewSPDYExecutor(f.config, http.MethodPost, url)
 	if err != nil {
 		return "", "", fmt.Errorf("connect to the API server: %w", err)

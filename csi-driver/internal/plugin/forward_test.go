@@ -48,13 +48,17 @@ func (f *forwards) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.connections.Add(1)
 	streams := make(chan httpstream.Stream, 2)
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error { streams <- s; return nil })
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error {
+		streams <- s
+		return nil
+	})
 	if conn == nil {
 		return
 	}
 	defer conn.Close()
 	errorStream, data := <-streams, <-streams
-	if errorStream.Headers().Get(corev1.StreamType) != corev1.StreamTypeError || data.Headers().Get(corev1.PortHeader) != fmt.Sprint(coverage.Port) {
+	if errorStream.Headers().Get(corev1.StreamType) != corev1.StreamTypeError ||
+		data.Headers().Get(corev1.PortHeader) != fmt.Sprint(coverage.Port) {
 		return
 	}
 	if f.refuse != "" {
@@ -104,16 +108,20 @@ func TestForward(t *testing.T) {
 
 // TestForwardFailures: what is wrong comes from who knows it.
 func TestForwardFailures(t *testing.T) {
-	f, forwarder := newForwards(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not today", http.StatusTeapot) })
+	f, forwarder := newForwards(t, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "not today", http.StatusTeapot)
+	})
 	if _, err := forwarder.Coverage(t.Context(), nodePod); err == nil || !strings.Contains(err.Error(), "not today") {
 		t.Errorf("an error of the service: %v", err)
 	}
-	if _, err := forwarder.Coverage(t.Context(), client.ObjectKey{Namespace: "other", Name: "pod"}); err == nil || !strings.Contains(err.Error(), "pod other/pod") {
+	if _, err := forwarder.Coverage(t.Context(), client.ObjectKey{Namespace: "other", Name: "pod"}); err == nil ||
+		!strings.Contains(err.Error(), "pod other/pod") {
 		t.Errorf("a pod that is not there: %v", err)
 	}
 	forwarder.http.CloseIdleConnections()
 	f.refuse = "dial tcp4 127.0.0.1:9815: connect: connection refused"
-	if _, err := forwarder.Coverage(t.Context(), nodePod); err == nil || !strings.Contains(err.Error(), "connection refused") || !strings.Contains(err.Error(), "plugin.inspect") {
+	if _, err := forwarder.Coverage(t.Context(), nodePod); err == nil ||
+		!strings.Contains(err.Error(), "connection refused") || !strings.Contains(err.Error(), "plugin.inspect") {
 		t.Errorf("nobody listens: %v", err)
 	}
 }
@@ -126,7 +134,8 @@ func TestForwardHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	if _, err := forwarder.Coverage(ctx, nodePod); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+	if _, err := forwarder.Coverage(ctx, nodePod); !errors.Is(err, context.DeadlineExceeded) ||
+		time.Since(start) > 5*time.Second {
 		t.Errorf("after %v: %v", time.Since(start), err)
 	}
 }

@@ -19,15 +19,18 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// recoverWait is how long an agent gets for what has just died. It recovers logs one after the other, each within a fraction of a second.
+// recoverWait is how long an agent gets for what has just died. It recovers logs one after the other, each within a
+// fraction of a second.
 const recoverWait = 30 * time.Second
 
 func newRecoverCommand(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "recover CLAIM",
 		Short: "Bring what ended processes left of a volume into its files, and show what recoveries did",
-		Long: "An agent that serves a volume recovers what a process leaves that has ended: recover waits for it and shows what was done. Where no agent serves a\n" +
-			"volume that is mounted, recover runs `splitfs recover` in the node service's pod, which needs the right to exec there (root on the node). A volume\n" +
+		Long: "An agent that serves a volume recovers what a process leaves that has ended: recover waits for it and shows " +
+			"what was done. Where no agent serves a\n" +
+			"volume that is mounted, recover runs `splitfs recover` in the node service's pod, which needs the right to exec " +
+			"there (root on the node). A volume\n" +
 			"that is not mounted is recovered when a pod uses it next.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
@@ -73,7 +76,8 @@ func (r *recovery) run(ctx context.Context, p *printer) error {
 	case seen == nil:
 		p.printf("The volume is not mounted on node %s: it is recovered when a pod uses it next.\n", v.Status.NodeName)
 		if last := v.Status.LastRecovery; last != nil {
-			p.printf("When it was mounted last, at %s: %d writes replayed, %d logs set aside.\n", last.Time.Format(time.RFC3339), last.Replayed, last.Quarantined)
+			p.printf("When it was mounted last, at %s: %d writes replayed, %d logs set aside.\n", last.Time.Format(time.RFC3339),
+				last.Replayed, last.Quarantined)
 		}
 		return nil
 	case seen.AgentReady:
@@ -100,7 +104,8 @@ func (r *recovery) await(ctx context.Context, p *printer, node string, v *covera
 	pending := v.Recovery.Pending
 	for deadline := time.Now().Add(r.wait); v.Recovery.Pending > 0; {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the agent of the volume has not recovered %s after %s; look at its log: kubectl -n %s logs -l app.kubernetes.io/component=agents",
+			return fmt.Errorf("the agent of the volume has not recovered %s after %s; look at its log: kubectl -n %s logs -l "+
+				"app.kubernetes.io/component=agents",
 				count(v.Recovery.Pending, "log"), r.wait, r.cluster.release)
 		}
 		select {
@@ -123,7 +128,8 @@ func (r *recovery) await(ctx context.Context, p *printer, node string, v *covera
 	} else {
 		p.printf("No log of an ended process waits for it.\n")
 	}
-	p.printf("So far: %s with something to do, %d records replayed, %d set aside.\n", count(int(v.Recovery.Runs), "recovery run"), v.Recovery.Replayed, v.Recovery.Quarantined)
+	p.printf("So far: %s with something to do, %d records replayed, %d set aside.\n",
+		count(int(v.Recovery.Runs), "recovery run"), v.Recovery.Replayed, v.Recovery.Quarantined)
 	return aside(p, v.Recovery.Quarantined)
 }
 
@@ -132,7 +138,8 @@ func aside(p *printer, quarantined int64) error {
 	if quarantined == 0 {
 		return nil
 	}
-	p.printf("What was set aside was damaged, or did not belong to the volume, and is not in the files: docs/recovery.md\n")
+	p.printf(
+		"What was set aside was damaged, or did not belong to the volume, and is not in the files: docs/recovery.md\n")
 	return errFound
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugin is the kubectl plugin: what a cluster's users and operators ask of SplitFS. It reads objects of the API server, asks
-// node services through forwarded ports, and changes nothing but by the command recover.
+// Package plugin is the kubectl plugin: what a cluster's users and operators ask of SplitFS. It reads objects of the
+// API server, asks node services through forwarded ports, and changes nothing but by the command recover.
 package plugin
 
 import (
@@ -51,7 +51,10 @@ type settings struct {
 }
 
 func newSettings(streams genericiooptions.IOStreams) *settings {
-	return &settings{streams: streams, flags: genericclioptions.NewConfigFlags(true), release: "splitfs-system", connect: connect, now: time.Now}
+	return &settings{
+		streams: streams, flags: genericclioptions.NewConfigFlags(true), release: "splitfs-system", connect: connect,
+		now: time.Now,
+	}
 }
 
 func newRoot(s *settings) *cobra.Command {
@@ -69,7 +72,8 @@ func newRoot(s *settings) *cobra.Command {
 	root.PersistentFlags().StringVar(&s.release, "splitfs-namespace", s.release, "namespace that SplitFS is installed in")
 	root.SetOut(s.streams.Out)
 	root.SetErr(s.streams.ErrOut)
-	root.AddCommand(newStatusCommand(s), newTopCommand(s), newWhyCommand(s), newDoctorCommand(s), newRecoverCommand(s), newAdviseCommand(s))
+	root.AddCommand(newStatusCommand(s), newTopCommand(s), newWhyCommand(s), newDoctorCommand(s), newRecoverCommand(s),
+		newAdviseCommand(s))
 	return root
 }
 

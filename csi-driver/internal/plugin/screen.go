@@ -11,8 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is where tables are drawn: on a terminal each over the one before, elsewhere one after another. What was on the terminal before
-// stays above, and the last table stays when the command ends.
+// screen is where tables are drawn: on a terminal each over the one before, elsewhere one after another. What was on
+// the terminal before stays above, and the last table stays when the command ends.
 type screen struct {
 	out io.Writer
 	// size is that of the terminal; ok is false where there is none.

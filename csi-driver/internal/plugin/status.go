@@ -24,7 +24,8 @@ func newStatusCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show nodes and volumes, and what is wrong with them",
-		Long: "Shows the nodes of SplitFS and its volumes, and below them what is wrong. With -n only volumes whose claims are in that namespace.\n" +
+		Long: "Shows the nodes of SplitFS and its volumes, and below them what is wrong. With -n only volumes whose claims " +
+			"are in that namespace.\n" +
 			"It reads SplitFSNodes and SplitFSVolumes, which nodes write when something changes and every few minutes.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,7 +63,9 @@ func readState(ctx context.Context, c *cluster) (*state, error) {
 		return nil, fmt.Errorf("list SplitFSVolumes: %w", err)
 	}
 	if c.asked {
-		volumes.Items = slices.DeleteFunc(volumes.Items, func(v v1alpha1.SplitFSVolume) bool { return !strings.HasPrefix(v.Status.Claim, c.namespace+"/") })
+		volumes.Items = slices.DeleteFunc(volumes.Items, func(v v1alpha1.SplitFSVolume) bool {
+			return !strings.HasPrefix(v.Status.Claim, c.namespace+"/")
+		})
 	}
 	slices.SortFunc(nodes.Items, func(a, b v1alpha1.SplitFSNode) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(volumes.Items, func(a, b v1alpha1.SplitFSVolume) int {
@@ -106,8 +109,10 @@ func (s *state) printNodes(out io.Writer, now time.Time) error {
 	fmt.Fprintln(table, "NODE\tREADY\tMEMORY\tRELINK\tMODULE\tLIBRARY\tCAPACITY\tAVAILABLE\tVOLUMES\tHEARD OF")
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", n.Name, orDash(conditionStatus(n.Status.Conditions, v1alpha1.NodeReady)), memory(n),
-			orDash(n.Status.Relink), orDash(n.Status.Module.State), orDash(shortDigest(n.Status.Library.SHA256)), quantity(n.Status.Capacity), quantity(n.Status.Available),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", n.Name,
+			orDash(conditionStatus(n.Status.Conditions, v1alpha1.NodeReady)), memory(n),
+			orDash(n.Status.Relink), orDash(n.Status.Module.State), orDash(shortDigest(n.Status.Library.SHA256)),
+			quantity(n.Status.Capacity), quantity(n.Status.Available),
 			n.Status.VolumeCount, ago(now, n.Status.HeartbeatTime.Time))
 	}
 	return table.Flush()
@@ -122,7 +127,8 @@ func (s *state) printVolumes(out io.Writer) error {
 		if claim == "" {
 			claim = s.Volumes[i].Name
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", claim, orDash(v.Mode), quantity(v.Size), orDash(v.Device), volumeMemory(v), orDash(v.Provider),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", claim, orDash(v.Mode), quantity(v.Size),
+			orDash(v.Device), volumeMemory(v), orDash(v.Provider),
 			orDash(v.NodeName), orDash(string(v.Phase)), orDash(string(v.Health)), podNames(v.Pods))
 	}
 	return table.Flush()
@@ -196,8 +202,8 @@ func volumeProblem(v *v1alpha1.SplitFSVolume, c *metav1.Condition) string {
 	return fmt.Sprintf("claim %s (%s): %s: %s", orDash(v.Status.Claim), v.Name, c.Reason, c.Message)
 }
 
-// problems are the conditions that are not as they should be. A kernel module that nobody asked for, an emulated device and a volume that
-// nobody uses are none.
+// problems are the conditions that are not as they should be. A kernel module that nobody asked for, an emulated device
+// and a volume that nobody uses are none.
 func (s *state) problems() []string {
 	var list []string
 	for i := range s.Nodes {
@@ -207,17 +213,20 @@ func (s *state) problems() []string {
 				list = append(list, fmt.Sprintf("node %s: %s is %s (%s): %s", n.Name, kind, c.Status, c.Reason, c.Message))
 			}
 		}
-		if c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeModuleReady); c != nil && c.Status != metav1.ConditionTrue && c.Reason != "NotConfigured" {
+		if c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeModuleReady); c != nil &&
+			c.Status != metav1.ConditionTrue && c.Reason != "NotConfigured" {
 			list = append(list, fmt.Sprintf("node %s: kernel module %s: %s", n.Name, c.Reason, c.Message))
 		}
 	}
 	for i := range s.Volumes {
 		v := &s.Volumes[i]
-		if c := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.VolumeHealthy); c != nil && c.Status != metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.VolumeHealthy); c != nil &&
+			c.Status != metav1.ConditionTrue {
 			list = append(list, volumeProblem(v, c))
 			continue // it is why the volume is not served, where it is not
 		}
-		if c := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.VolumeServed); c != nil && (c.Reason == "AgentNotReady" || c.Reason == "NoAnswer") {
+		if c := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.VolumeServed); c != nil &&
+			(c.Reason == "AgentNotReady" || c.Reason == "NoAnswer") {
 			list = append(list, volumeProblem(v, c))
 		}
 	}

@@ -16,8 +16,10 @@ func TestAmounts(t *testing.T) {
 		v, base float64
 		want    string
 	}{
-		{0, 1024, "0"}, {999, 1000, "999"}, {1000, 1000, "1.0K"}, {1023, 1024, "1023"}, {1024, 1024, "1.0K"}, {10189, 1024, "10K"}, {9999, 1000, "10K"},
-		{999499, 1000, "999K"}, {999999, 1000, "1.0M"}, {1 << 20, 1024, "1.0M"}, {1<<30 - 1, 1024, "1.0G"}, {1 << 62, 1024, "4.0E"},
+		{0, 1024, "0"}, {999, 1000, "999"}, {1000, 1000, "1.0K"}, {1023, 1024, "1023"}, {1024, 1024, "1.0K"},
+		{10189, 1024, "10K"}, {9999, 1000, "10K"},
+		{999499, 1000, "999K"}, {999999, 1000, "1.0M"}, {1 << 20, 1024, "1.0M"}, {1<<30 - 1, 1024, "1.0G"},
+		{1 << 62, 1024, "4.0E"},
 	} {
 		if got := amount(c.v, c.base); got != c.want {
 			t.Errorf("amount(%v, %v) is %s, want %s", c.v, c.base, got, c.want)
@@ -71,8 +73,8 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestCompare: a process that came in between has done all that it counted; what a pod shows is what its processes did; a node that did not
-// answer before has nothing to compare with.
+// TestCompare: a process that came in between has done all that it counted; what a pod shows is what its processes did;
+// a node that did not answer before has nothing to compare with.
 func TestCompare(t *testing.T) {
 	nodes := lookedTwice()["splitfs-node-1"]
 	table := compare(nodes[:1], append(nodes[1:], &coverage.Node{Node: "n2", Volumes: nodes[1].Volumes}), nil, filter{})
@@ -94,11 +96,16 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	web := table.Pods[0]
-	if web.Pod != "web" || web.Counters["append_ops"] != 1000 || web.Counters["read_ops"] != 203 || web.PoolUsed != 32<<20 || len(web.Processes) != 3 {
+	if web.Pod != "web" || web.Counters["append_ops"] != 1000 || web.Counters["read_ops"] != 203 ||
+		web.PoolUsed != 32<<20 || len(web.Processes) != 3 {
 		t.Errorf("pod web is %+v", web)
 	}
 	// A counter that went back has not moved.
-	busy := &coverage.Node{Node: "n3", Jobs: []coverage.Job{{ID: "snapshot-1", Namespace: "shop", Claim: "data", Kind: "copy", DoneBytes: 1 << 30, TotalBytes: 4 << 30}}}
+	busy := &coverage.Node{
+		Node: "n3",
+		Jobs: []coverage.Job{{ID: "snapshot-1", Namespace: "shop", Claim: "data", Kind: "copy", DoneBytes: 1 << 30,
+			TotalBytes: 4 << 30}},
+	}
 	for wanted, shown := range map[filter]string{
 		{namespace: "shop"}:             "node n3: snapshot-1, claim shop/data: copy, 1.0G of 4.0G",
 		{namespace: "other"}:            "",
@@ -112,7 +119,8 @@ func TestCompare(t *testing.T) {
 	if len(back.Pods) != 1 || back.Pods[0].Counters.Calls() != 0 {
 		t.Errorf("backwards: %+v", back.Pods)
 	}
-	if got := strings.Join(compare(nodes, nil, nil, filter{}).lines(), ""); got != "No process uses a volume (0 nodes looked at)." {
+	if got := strings.Join(compare(nodes, nil, nil, filter{}).lines(),
+		""); got != "No process uses a volume (0 nodes looked at)." {
 		t.Errorf("nobody: %q", got)
 	}
 }

@@ -29,8 +29,10 @@ func newTopCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [POD]",
 		Short: "Show what pods and their processes do on volumes now",
-		Long: "Shows reads and writes a second, how many of them the library served, fsyncs, relinks, checkpoints and the use of staging pools, by pod and\n" +
-			"process. A process without the library is listed when it has files of a volume open. On a terminal the table is drawn again in its place until it\n" +
+		Long: "Shows reads and writes a second, how many of them the library served, fsyncs, relinks, checkpoints and the " +
+			"use of staging pools, by pod and\n" +
+			"process. A process without the library is listed when it has files of a volume open. On a terminal the table is " +
+			"drawn again in its place until it\n" +
 			"is interrupted. With -o json each table is one line.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
@@ -76,11 +78,13 @@ func (t *top) run(ctx context.Context) error {
 			return errors.New("a pod's name needs a namespace: -A cannot be used with it")
 		}
 		var pod corev1.Pod
-		if err := t.cluster.client.Get(ctx, client.ObjectKey{Namespace: t.filter.namespace, Name: t.filter.pod}, &pod); err != nil {
+		if err := t.cluster.client.Get(ctx, client.ObjectKey{Namespace: t.filter.namespace, Name: t.filter.pod},
+			&pod); err != nil {
 			return fmt.Errorf("get pod %s/%s: %w", t.filter.namespace, t.filter.pod, err)
 		}
 		if t.only = pod.Spec.NodeName; t.only == "" {
-			return fmt.Errorf("pod %s/%s is not on a node yet; `kubectl splitfs why %s` may know more", t.filter.namespace, t.filter.pod, t.filter.pod)
+			return fmt.Errorf("pod %s/%s is not on a node yet; `kubectl splitfs why %s` may know more", t.filter.namespace,
+				t.filter.pod, t.filter.pod)
 		}
 	}
 	before, _, err := t.look(ctx)

@@ -24,7 +24,8 @@ type podVolume struct {
 }
 
 // podVolumes finds the volumes of a pod that are ours, by their names in it; missing are claims that do not exist.
-func (c *cluster) podVolumes(ctx context.Context, pod *corev1.Pod) (ours map[string]podVolume, missing []string, err error) {
+func (c *cluster) podVolumes(ctx context.Context,
+	pod *corev1.Pod) (ours map[string]podVolume, missing []string, err error) {
 	ours = map[string]podVolume{}
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -58,7 +59,10 @@ func (c *cluster) claimVolume(ctx context.Context, name client.ObjectKey) (*podV
 	if err := c.client.Get(ctx, name, &claim); err != nil {
 		return nil, fmt.Errorf("get claim %s: %w", name, err)
 	}
-	found := &podVolume{claim: name.Name, mode: contract.Posix, block: claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock}
+	found := &podVolume{
+		claim: name.Name, mode: contract.Posix,
+		block: claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock,
+	}
 	if claim.Spec.VolumeName == "" {
 		return c.unboundVolume(ctx, &claim, found)
 	}
@@ -67,11 +71,14 @@ func (c *cluster) claimVolume(ctx context.Context, name client.ObjectKey) (*podV
 		return nil, fmt.Errorf("get PersistentVolume %s of claim %s: %w", claim.Spec.VolumeName, name, err)
 	}
 	source := pv.Spec.CSI
-	if source == nil || source.Driver != contract.Driver || source.VolumeAttributes[contract.VolumeKindAttribute] == contract.VolumeKindLibrary {
+	if source == nil || source.Driver != contract.Driver ||
+		source.VolumeAttributes[contract.VolumeKindAttribute] == contract.VolumeKindLibrary {
 		return nil, nil //nolint:nilnil // somebody else's volume is no error
 	}
 	found.id = source.VolumeHandle
-	for _, mode := range []string{source.VolumeAttributes[contract.ParameterMode], pv.Annotations[contract.AnnotationVolumeMode]} {
+	for _, mode := range []string{
+		source.VolumeAttributes[contract.ParameterMode], pv.Annotations[contract.AnnotationVolumeMode],
+	} {
 		if mode != "" {
 			found.mode = contract.Mode(mode)
 		}
@@ -80,7 +87,8 @@ func (c *cluster) claimVolume(ctx context.Context, name client.ObjectKey) (*podV
 }
 
 // unboundVolume goes by the claim's class, which may have been removed.
-func (c *cluster) unboundVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim, found *podVolume) (*podVolume, error) {
+func (c *cluster) unboundVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim,
+	found *podVolume) (*podVolume, error) {
 	if claim.Spec.StorageClassName == nil {
 		return nil, nil //nolint:nilnil // nobody will make a volume for it
 	}
@@ -92,7 +100,8 @@ func (c *cluster) unboundVolume(ctx context.Context, claim *corev1.PersistentVol
 	if err != nil {
 		return nil, fmt.Errorf("get StorageClass %s of claim %s: %w", *claim.Spec.StorageClassName, claim.Name, err)
 	}
-	if class.Provisioner != contract.Driver || class.Parameters[contract.VolumeKindAttribute] == contract.VolumeKindLibrary {
+	if class.Provisioner != contract.Driver ||
+		class.Parameters[contract.VolumeKindAttribute] == contract.VolumeKindLibrary {
 		return nil, nil //nolint:nilnil // somebody else's
 	}
 	if mode := class.Parameters[contract.ParameterMode]; mode != "" {

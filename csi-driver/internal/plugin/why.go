@@ -23,7 +23,8 @@ func newWhyCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why POD",
 		Short: "Show which containers and processes of a pod are served, in which mode, and why others are not",
-		Long: "Shows for each container of a pod where it has SplitFS volumes, in which mode the library serves them, and what was promised; for each of its\n" +
+		Long: "Shows for each container of a pod where it has SplitFS volumes, in which mode the library serves them, and " +
+			"what was promised; for each of its\n" +
 			"processes whether it has the library, and otherwise the cause; and what the node and kubelet said about it.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
@@ -72,7 +73,8 @@ type mountReport struct {
 	Path     string `json:"path"`
 	Claim    string `json:"claim"`
 	VolumeID string `json:"volumeID,omitempty"`
-	// Promised is the mode by annotations and class, Given the one in which the library serves the path; empty: it does not.
+	// Promised is the mode by annotations and class, Given the one in which the library serves the path; empty: it does
+	// not.
 	Promised string `json:"promised,omitempty"`
 	Given    string `json:"given,omitempty"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
@@ -84,7 +86,10 @@ func whyPod(ctx context.Context, c *cluster, name client.ObjectKey) (*podReport,
 	if err := c.client.Get(ctx, name, &pod); err != nil {
 		return nil, fmt.Errorf("get pod %s: %w", name, err)
 	}
-	r := &podReport{Namespace: pod.Namespace, Pod: pod.Name, Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase), Containers: []containerReport{}}
+	r := &podReport{
+		Namespace: pod.Namespace, Pod: pod.Name, Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase),
+		Containers: []containerReport{},
+	}
 	ours, missing, err := c.podVolumes(ctx, &pod)
 	if err != nil {
 		return nil, err
@@ -116,7 +121,10 @@ func (r *podReport) addContainers(pod *corev1.Pod, ours map[string]podVolume) (g
 				if !ok {
 					continue
 				}
-				mount := mountReport{Path: m.MountPath, Claim: v.claim, VolumeID: v.id, ReadOnly: m.ReadOnly, Promised: string(promise.PromisedMode(pod, c.Name, v.mode))}
+				mount := mountReport{
+					Path: m.MountPath, Claim: v.claim, VolumeID: v.id, ReadOnly: m.ReadOnly,
+					Promised: string(promise.PromisedMode(pod, c.Name, v.mode)),
+				}
 				if mode, ok := promise.GivenMode(c, path.Clean("/"+m.MountPath)); ok {
 					mount.Given, given = string(mode), true
 				}
@@ -133,7 +141,8 @@ func (r *podReport) addContainers(pod *corev1.Pod, ours map[string]podVolume) (g
 	return given
 }
 
-// addProcesses asks the pod's node. Processes of ephemeral containers, which no template of the pod names, get a container of their own.
+// addProcesses asks the pod's node. Processes of ephemeral containers, which no template of the pod names, get a
+// container of their own.
 func (r *podReport) addProcesses(ctx context.Context, c *cluster, pod *corev1.Pod) {
 	node, err := c.coverageOn(ctx, pod.Spec.NodeName)
 	if err != nil {
@@ -174,7 +183,8 @@ func (r *podReport) mounts(volumeID string) bool {
 // told are the reasons of events that say something of a pod's volumes.
 var told = []string{
 	"FailedMount", "FailedAttachVolume", "FailedScheduling", events.ReasonLibraryNotLoaded, events.ReasonUnservedRefused,
-	events.ReasonUnservedDurable, events.ReasonUnservedNotRefused, events.ReasonImagePreload, events.ReasonEmulated, events.ReasonStockExt4,
+	events.ReasonUnservedDurable, events.ReasonUnservedNotRefused, events.ReasonImagePreload, events.ReasonEmulated,
+	events.ReasonStockExt4,
 	events.ReasonAgentDied, events.ReasonRecovered, events.ReasonQuarantined, events.ReasonRawBlock,
 }
 
@@ -182,7 +192,9 @@ const mostEvents = 10
 
 func (r *podReport) addEvents(ctx context.Context, c *cluster, pod *corev1.Pod) error {
 	var list corev1.EventList
-	if err := c.client.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingFields{"involvedObject.uid": string(pod.UID)}); err != nil {
+	if err := c.client.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingFields{
+		"involvedObject.uid": string(pod.UID),
+	}); err != nil {
 		return fmt.Errorf("list events of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })

@@ -46,7 +46,8 @@ func (c *cluster) notInjected(ctx context.Context, pod *corev1.Pod) (string, err
 		err := c.client.Get(ctx, client.ObjectKey{Name: name}, object)
 		switch {
 		case apierrors.IsForbidden(err):
-			return "it was created while the injector was away, or in a namespace where it does not look (you may not read " + name + " to tell)", nil
+			return "it was created while the injector was away, or in a namespace where it does not look (you may not read " +
+				name + " to tell)", nil
 		case apierrors.IsNotFound(err) && object == client.Object(&webhook):
 			return "there is no injector: MutatingWebhookConfiguration " + injectorName + " does not exist", nil
 		case err != nil:
@@ -56,11 +57,13 @@ func (c *cluster) notInjected(ctx context.Context, pod *corev1.Pod) (string, err
 	for i := range webhook.Webhooks {
 		selector, err := metav1.LabelSelectorAsSelector(webhook.Webhooks[i].NamespaceSelector)
 		if err == nil && !selector.Matches(labels.Set(namespace.Labels)) {
-			return fmt.Sprintf("the injector does not look into namespace %s: it has the label %s: \"false\", or lacks \"true\", or is exempt (the chart's injector.namespaces and injector.exemptNamespaces)",
+			return fmt.Sprintf("the injector does not look into namespace %s: it has the label %s: \"false\", or lacks "+
+				"\"true\", or is exempt (the chart's injector.namespaces and injector.exemptNamespaces)",
 				pod.Namespace, contract.AnnotationInject), nil
 		}
 	}
-	return "it was created while no injector answered, or before its claim existed. Delete it, so that it is created anew with the injector", nil
+	return "it was created while no injector answered, or before its claim existed. Delete it, so that it is created " +
+		"anew with the injector", nil
 }
 
 // print shows the report as text.
@@ -128,7 +131,8 @@ func (m *mountReport) text() string {
 	case m.Given == "":
 		return at + "not served: the container was not given the library" + shortfall(m.Promised)
 	case m.Given != m.Promised:
-		return at + fmt.Sprintf("served in mode %s; annotations and volume say %s, which a pod that is created anew gets", m.Given, m.Promised)
+		return at + fmt.Sprintf("served in mode %s; annotations and volume say %s, which a pod that is created anew gets",
+			m.Given, m.Promised)
 	}
 	return at + "served in mode " + m.Given
 }
@@ -146,7 +150,8 @@ func processText(p *coverage.Process, r *podReport) string {
 	switch {
 	case p.Served():
 		c := p.Counters
-		return name + fmt.Sprintf("served in mode %s, %s of %s reads and writes, %s read and %s written so far", p.Mode, share(c.Served(), c.Calls()),
+		return name + fmt.Sprintf("served in mode %s, %s of %s reads and writes, %s read and %s written so far", p.Mode,
+			share(c.Served(), c.Calls()),
 			amount(float64(c.Calls()), 1000), amount(float64(c["read_bytes"]), 1024), amount(float64(c.Written()), 1024))
 	case p.State == coverage.StateLoaded:
 		return name + "has the library, and has not used the volume yet"
@@ -168,7 +173,8 @@ func unservedText(u *coverage.Unserved) string {
 	if u.Opens != 1 {
 		times = fmt.Sprintf("%d times", u.Opens)
 	}
-	return fmt.Sprintf("%s (%d): %s %s, last %d s ago with %s. Let the dynamic linker load the library into it, or set annotation %s: %s or %s", printable(u.Program), u.PID, did, times, u.Seconds,
+	return fmt.Sprintf("%s (%d): %s %s, last %d s ago with %s. Let the dynamic linker load the library into it, or set "+
+		"annotation %s: %s or %s", printable(u.Program), u.PID, did, times, u.Seconds,
 		printable(u.Path), contract.AnnotationUnserved, contract.Durable, contract.Allow)
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pmemcsi knows what the driver pmem-csi.intel.com, which is not developed any more, leaves on a node, so that its users can
-// see what there is to bring over. It only looks: names are all it needs. docs/migrate-pmem-csi.md says how to go on.
+// Package pmemcsi knows what the driver pmem-csi.intel.com, which is not developed any more, leaves on a node, so that
+// its users can see what there is to bring over. It only looks: names are all it needs. docs/migrate-pmem-csi.md says
+// how to go on.
 package pmemcsi
 
 import (
@@ -17,7 +18,8 @@ const NamespaceName = "pmem-csi"
 var (
 	// groupName is how it names volume groups: bus, region, and the mode of the namespaces in it.
 	groupName = regexp.MustCompile(`^ndbus[0-9]+region[0-9]+(fsdax|sector)?$`)
-	// volumeID is how it names volumes: up to six characters of their own name and a digest. Early versions had the digest alone.
+	// volumeID is how it names volumes: up to six characters of their own name and a digest. Early versions had the digest
+	// alone.
 	volumeID = regexp.MustCompile(`^(.{1,6}-[0-9a-f]{56}|[0-9a-f]{40})$`)
 )
 
@@ -34,7 +36,8 @@ type Finding struct {
 	Name      string `json:"name"`
 	Size      int64  `json:"size"`
 	Device    string `json:"device,omitempty"`
-	// Volume: the namespace is a volume itself (mode "direct"). Else it carries, or was made for, a volume group (mode "LVM").
+	// Volume: the namespace is a volume itself (mode "direct"). Else it carries, or was made for, a volume group (mode
+	// "LVM").
 	Volume bool `json:"volume"`
 }
 
@@ -53,7 +56,9 @@ func Find(inventory nvdimm.Inventory) []Finding {
 		if ns.Name != NamespaceName && !IsVolume(ns.Name) {
 			continue
 		}
-		f := Finding{Region: region.Dev, Namespace: ns.Dev, Name: ns.Name, Size: int64(ns.Size), Volume: ns.Name != NamespaceName}
+		f := Finding{
+			Region: region.Dev, Namespace: ns.Dev, Name: ns.Name, Size: int64(ns.Size), Volume: ns.Name != NamespaceName,
+		}
 		if ns.BlockDev != "" {
 			f.Device = "/dev/" + ns.BlockDev
 		}

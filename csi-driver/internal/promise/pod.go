@@ -21,7 +21,8 @@ type missing struct {
 	mode            contract.Mode
 }
 
-// shortfall looks at each place where a container can write into a claim's volume of a mode; nil: all of them have what they need.
+// shortfall looks at each place where a container can write into a claim's volume of a mode; nil: all of them have what
+// they need.
 func shortfall(pod *corev1.Pod, claim string, mode contract.Mode) *missing {
 	volumes := volumesOf(pod, claim)
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -50,7 +51,8 @@ func volumesOf(pod *corev1.Pod, claim string) []string {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		switch {
-		case v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim && !v.PersistentVolumeClaim.ReadOnly,
+		case v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim &&
+			!v.PersistentVolumeClaim.ReadOnly,
 			v.Ephemeral != nil && pod.Name+"-"+v.Name == claim: // Kubernetes names the claim so
 			names = append(names, v.Name)
 		}
@@ -58,7 +60,8 @@ func volumesOf(pod *corev1.Pod, claim string) []string {
 	return names
 }
 
-// PromisedMode is what the annotations say for a container, else the volume's own mode. What is no mode is the injector's to refuse.
+// PromisedMode is what the annotations say for a container, else the volume's own mode. What is no mode is the
+// injector's to refuse.
 func PromisedMode(pod *corev1.Pod, container string, mode contract.Mode) contract.Mode {
 	for _, key := range []string{contract.AnnotationMode + "." + container, contract.AnnotationMode} {
 		if asked, err := contract.ParseMode(pod.Annotations[key]); err == nil {
@@ -68,9 +71,12 @@ func PromisedMode(pod *corev1.Pod, container string, mode contract.Mode) contrac
 	return mode
 }
 
-// GivenMode is the mode in which the library would serve a path of a container; not ok: it would not be there, or not serve it.
+// GivenMode is the mode in which the library would serve a path of a container; not ok: it would not be there, or not
+// serve it.
 func GivenMode(c *corev1.Container, mountPath string) (contract.Mode, bool) {
-	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean("/"+m.MountPath) == contract.LibraryDir })
+	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return path.Clean("/"+m.MountPath) == contract.LibraryDir
+	})
 	if !mounted || !slices.Contains(contract.PreloadElements(variable(c, contract.EnvPreload)), contract.LibraryPath) {
 		return "", false
 	}
@@ -82,8 +88,8 @@ func GivenMode(c *corev1.Container, mountPath string) (contract.Mode, bool) {
 	return "", false
 }
 
-// unserved is what becomes of the pod's programs without the library: what the pod says, else what the class says, else they are refused
-// where a container is promised strict.
+// unserved is what becomes of the pod's programs without the library: what the pod says, else what the class says, else
+// they are refused where a container is promised strict.
 func unserved(pod *corev1.Pod, claim string, use Use) contract.Unserved {
 	if asked, err := contract.ParseUnserved(pod.Annotations[contract.AnnotationUnserved]); err == nil {
 		return asked
@@ -95,7 +101,8 @@ func unserved(pod *corev1.Pod, claim string, use Use) contract.Unserved {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			uses := func(m corev1.VolumeMount) bool { return !m.ReadOnly && slices.Contains(volumes, m.Name) }
-			if PromisedMode(pod, containers[i].Name, use.Mode) == contract.Strict && slices.ContainsFunc(containers[i].VolumeMounts, uses) {
+			if PromisedMode(pod, containers[i].Name, use.Mode) == contract.Strict &&
+				slices.ContainsFunc(containers[i].VolumeMounts, uses) {
 				return contract.Refuse
 			}
 		}

@@ -19,12 +19,14 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-const given = `env: [{name: LD_PRELOAD, value: /opt/splitfs/libsplit.so}, {name: SPLITFS_CONFIG, value: "strict:/data:/opt/splitfs/agents"}]`
+const given = `env: [{name: LD_PRELOAD, value: /opt/splitfs/libsplit.so}, {name: SPLITFS_CONFIG, value: ` +
+	`"strict:/data:/opt/splitfs/agents"}]`
 
 func decode(t *testing.T, metadata, spec string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict([]byte("metadata: {namespace: shop, name: web, uid: u, "+metadata+"}\nspec:\n"+spec), pod); err != nil {
+	if err := yaml.UnmarshalStrict([]byte("metadata: {namespace: shop, name: web, uid: u, "+metadata+"}\nspec:\n"+spec),
+		pod); err != nil {
 		t.Fatal(err)
 	}
 	return pod
@@ -47,7 +49,9 @@ func oneContainer(mount, more string) string {
 }
 
 const withoutLibrary = `
-  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}, {name: other, persistentVolumeClaim: {claimName: other}}]
+  volumes:
+  - {name: data, persistentVolumeClaim: {claimName: data}}
+  - {name: other, persistentVolumeClaim: {claimName: other}}
   initContainers: [{name: setup, volumeMounts: [{name: other, mountPath: /data}]}]
   containers: [{name: app, volumeMounts: [{name: data, mountPath: /data}]}]
 `
@@ -63,45 +67,84 @@ func TestCheck(t *testing.T) {
 		says           string
 	}{
 		{name: "injected", spec: oneContainer("", given), mode: strict},
-		{name: "injected, in plain sight of another preload", spec: oneContainer("", strings.ReplaceAll(given, "value: /opt/splitfs/libsplit.so", "value: '$(SPLITFS_LD_PRELOAD):/opt/splitfs/libsplit.so'")), mode: strict},
-		{name: "not injected", spec: withoutLibrary, mode: strict, says: "container app of pod shop/web is promised mode strict at /data and was not given the library"},
+		{name: "injected, in plain sight of another preload",
+			spec: oneContainer("",
+				strings.ReplaceAll(given, "value: /opt/splitfs/libsplit.so",
+					"value: '$(SPLITFS_LD_PRELOAD):/opt/splitfs/libsplit.so'")), mode: strict},
+		{name: "not injected", spec: withoutLibrary, mode: strict,
+			says: "container app of pod shop/web is promised mode strict at /data and was not given the library"},
 		{name: "not injected, sync", spec: withoutLibrary, mode: contract.Sync, says: "mode sync"},
 		{name: "not injected, posix", spec: withoutLibrary, mode: contract.Posix},
-		{name: "not injected, posix, but the pod asks for strict", metadata: "annotations: {splitfs.io/mode: strict}", spec: withoutLibrary, mode: contract.Posix, says: "mode strict"},
-		{name: "not injected, strict, but the pod asks for posix", metadata: "annotations: {splitfs.io/mode: posix}", spec: withoutLibrary, mode: strict},
-		{name: "a container asks for more than its pod", metadata: "annotations: {splitfs.io/mode: posix, splitfs.io/mode.app: sync}", spec: withoutLibrary, mode: strict, says: "mode sync"},
-		{name: "an annotation that is no mode", metadata: "annotations: {splitfs.io/mode: fast}", spec: withoutLibrary, mode: strict, says: "mode strict"},
-		{name: "the reason is repeated", metadata: `annotations: {splitfs.io/status: '{"injected":false,"reason":"claim shop/data does not exist"}'}`, spec: withoutLibrary, mode: strict, says: "claim shop/data does not exist"},
+		{name: "not injected, posix, but the pod asks for strict", metadata: "annotations: {splitfs.io/mode: strict}",
+			spec: withoutLibrary, mode: contract.Posix, says: "mode strict"},
+		{name: "not injected, strict, but the pod asks for posix", metadata: "annotations: {splitfs.io/mode: posix}",
+			spec: withoutLibrary, mode: strict},
+		{name: "a container asks for more than its pod",
+			metadata: "annotations: {splitfs.io/mode: posix, splitfs.io/mode.app: sync}", spec: withoutLibrary, mode: strict,
+			says: "mode sync"},
+		{name: "an annotation that is no mode", metadata: "annotations: {splitfs.io/mode: fast}", spec: withoutLibrary,
+			mode: strict, says: "mode strict"},
+		{name: "the reason is repeated",
+			metadata: `annotations: {splitfs.io/status: '{"injected":false,"reason":"claim shop/data does not exist"}'}`,
+			spec:     withoutLibrary, mode: strict, says: "claim shop/data does not exist"},
 		{name: "opted out by a label", metadata: `labels: {splitfs.io/inject: "false"}`, spec: withoutLibrary, mode: strict},
-		{name: "opted out by an annotation", metadata: `annotations: {splitfs.io/inject: "false"}`, spec: withoutLibrary, mode: strict},
-		{name: "the namespace opted out", spec: withoutLibrary, mode: strict, namespace: map[string]string{"splitfs.io/inject": "false"}},
-		{name: "the namespace opted in", spec: withoutLibrary, mode: strict, namespace: map[string]string{"splitfs.io/inject": "true"}, says: "Delete the pod"},
-		{name: "injected for another path", spec: oneContainer("{name: data, mountPath: /more}", given), mode: strict, says: "at /more"},
-		{name: "injected for one of two paths", spec: oneContainer("{name: data, mountPath: /data/}, {name: data, mountPath: /more, subPath: x}", given), mode: strict, says: "at /more"},
-		{name: "injected for a weaker mode", spec: oneContainer("", strings.ReplaceAll(given, "strict:", "sync:")), mode: strict, says: "mode strict"},
+		{name: "opted out by an annotation", metadata: `annotations: {splitfs.io/inject: "false"}`, spec: withoutLibrary,
+			mode: strict},
+		{name: "the namespace opted out", spec: withoutLibrary, mode: strict,
+			namespace: map[string]string{"splitfs.io/inject": "false"}},
+		{name: "the namespace opted in", spec: withoutLibrary, mode: strict,
+			namespace: map[string]string{"splitfs.io/inject": "true"}, says: "Delete the pod"},
+		{name: "injected for another path", spec: oneContainer("{name: data, mountPath: /more}", given), mode: strict,
+			says: "at /more"},
+		{name: "injected for one of two paths",
+			spec: oneContainer("{name: data, mountPath: /data/}, {name: data, mountPath: /more, subPath: x}", given),
+			mode: strict, says: "at /more"},
+		{name: "injected for a weaker mode", spec: oneContainer("", strings.ReplaceAll(given, "strict:", "sync:")),
+			mode: strict, says: "mode strict"},
 		{name: "injected for a stronger mode", spec: oneContainer("", given), mode: contract.Sync},
-		{name: "a mode that nobody knows was given", spec: oneContainer("", strings.ReplaceAll(given, "strict:", "stricter:")), mode: contract.Sync, says: "mode sync"},
-		{name: "LD_PRELOAD replaced", spec: oneContainer("", strings.ReplaceAll(given, "value: /opt/splitfs/libsplit.so", "value: /a.so")), mode: strict, says: "container app"},
-		{name: "LD_PRELOAD of a file that is called alike", spec: oneContainer("", strings.ReplaceAll(given, "libsplit.so", "libsplit.so.old")), mode: strict, says: "container app"},
-		{name: "no library mounted", spec: strings.ReplaceAll(oneContainer("", given), "mountPath: /opt/splitfs,", "mountPath: /elsewhere,"), mode: strict, says: "container app"},
-		{name: "a path with a dollar sign", spec: oneContainer("{name: data, mountPath: '/data/$x'}", strings.ReplaceAll(given, "/data", "/data/$$x")), mode: strict},
-		{name: "only reads", spec: strings.ReplaceAll(withoutLibrary, "mountPath: /data}]}]\n", "mountPath: /data, readOnly: true}]}]\n"), mode: strict},
-		{name: "the claim is read-only", spec: strings.ReplaceAll(withoutLibrary, "claimName: data}", "claimName: data, readOnly: true}"), mode: strict},
-		{name: "nobody mounts it", spec: strings.ReplaceAll(withoutLibrary, "{name: data, mountPath", "{name: other, mountPath"), mode: strict},
-		{name: "an init container", spec: strings.ReplaceAll(oneContainer("", given), "  containers:", "  initContainers: [{name: setup, volumeMounts: [{name: data, mountPath: /data}]}]\n  containers:"), mode: strict, says: "container setup"},
-		{name: "a generic ephemeral volume", spec: "\n  volumes: [{name: x, ephemeral: {}}]\n  containers: [{name: app, volumeMounts: [{name: x, mountPath: /data}]}]\n", mode: strict, says: "container app"},
+		{name: "a mode that nobody knows was given",
+			spec: oneContainer("", strings.ReplaceAll(given, "strict:", "stricter:")), mode: contract.Sync, says: "mode sync"},
+		{name: "LD_PRELOAD replaced",
+			spec: oneContainer("", strings.ReplaceAll(given, "value: /opt/splitfs/libsplit.so", "value: /a.so")), mode: strict,
+			says: "container app"},
+		{name: "LD_PRELOAD of a file that is called alike",
+			spec: oneContainer("", strings.ReplaceAll(given, "libsplit.so", "libsplit.so.old")), mode: strict,
+			says: "container app"},
+		{name: "no library mounted",
+			spec: strings.ReplaceAll(oneContainer("", given), "mountPath: /opt/splitfs,", "mountPath: /elsewhere,"),
+			mode: strict, says: "container app"},
+		{name: "a path with a dollar sign",
+			spec: oneContainer("{name: data, mountPath: '/data/$x'}", strings.ReplaceAll(given, "/data", "/data/$$x")),
+			mode: strict},
+		{name: "only reads",
+			spec: strings.ReplaceAll(withoutLibrary, "mountPath: /data}]}]\n", "mountPath: /data, readOnly: true}]}]\n"),
+			mode: strict},
+		{name: "the claim is read-only",
+			spec: strings.ReplaceAll(withoutLibrary, "claimName: data}", "claimName: data, readOnly: true}"), mode: strict},
+		{name: "nobody mounts it",
+			spec: strings.ReplaceAll(withoutLibrary, "{name: data, mountPath", "{name: other, mountPath"), mode: strict},
+		{name: "an init container",
+			spec: strings.ReplaceAll(oneContainer("", given), "  containers:",
+				"  initContainers: [{name: setup, volumeMounts: [{name: data, mountPath: /data}]}]\n  containers:"), mode: strict,
+			says: "container setup"},
+		{name: "a generic ephemeral volume",
+			spec: "\n  volumes: [{name: x, ephemeral: {}}]\n  containers: [{name: app, volumeMounts: [{name: x, " +
+				"mountPath: /data}]}]\n", mode: strict, says: "container app"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			claim := "data"
 			if strings.Contains(c.spec, "ephemeral") {
 				claim = "web-x"
 			}
-			client := fake.NewClientset(decode(t, c.metadata, c.spec), boundTo(claim), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: c.namespace}})
+			client := fake.NewClientset(decode(t, c.metadata, c.spec), boundTo(claim), &corev1.Namespace{
+				ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: c.namespace},
+			})
 			_, err := NewChecker(client, nil).Check(t.Context(), use(c.mode))
 			switch {
 			case c.says == "" && err != nil:
 				t.Errorf("refused: %v", err)
-			case c.says != "" && (!errors.Is(err, volume.ErrPrecondition) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "splitfs.io/inject")):
+			case c.says != "" && (!errors.Is(err, volume.ErrPrecondition) || !strings.Contains(err.Error(), c.says) ||
+				!strings.Contains(err.Error(), "splitfs.io/inject")):
 				t.Errorf("got %v, want a refusal that says %q", err, c.says)
 			}
 		})
@@ -113,18 +156,23 @@ func use(mode contract.Mode) Use {
 }
 
 func boundTo(claim string) *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: claim}}}
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv"},
+		Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: claim}},
+	}
 }
 
 // TestCheckExempt: in an exempt namespace nobody is even asked.
 func TestCheckExempt(t *testing.T) {
 	client := fake.NewClientset()
-	if unserved, err := NewChecker(client, []string{"kube-system", "shop"}).Check(t.Context(), use(contract.Strict)); err != nil || unserved != contract.Allow || len(client.Actions()) != 0 {
+	if unserved, err := NewChecker(client, []string{"kube-system", "shop"}).Check(t.Context(),
+		use(contract.Strict)); err != nil || unserved != contract.Allow || len(client.Actions()) != 0 {
 		t.Errorf("%q, %v, after %d questions", unserved, err, len(client.Actions()))
 	}
 }
 
-// TestCheckUnknown: what cannot be found out is not assumed. It can pass (Unavailable), or kubelet's call is out of date.
+// TestCheckUnknown: what cannot be found out is not assumed. It can pass (Unavailable), or kubelet's call is out of
+// date.
 func TestCheckUnknown(t *testing.T) {
 	pod := decode(t, "", withoutLibrary)
 	away := func(resource string) *fake.Clientset {
@@ -163,8 +211,8 @@ func TestCheckUnknown(t *testing.T) {
 	}
 }
 
-// TestUnserved: what the pod says of programs without the library goes before what the class says, and that before the mode. Who gave up the
-// promise is not kept from anything.
+// TestUnserved: what the pod says of programs without the library goes before what the class says, and that before the
+// mode. Who gave up the promise is not kept from anything.
 func TestUnserved(t *testing.T) {
 	readOnly := strings.ReplaceAll(oneContainer("", given), "mountPath: /data}", "mountPath: /data, readOnly: true}")
 	for _, c := range []struct {
@@ -175,20 +223,27 @@ func TestUnserved(t *testing.T) {
 		{name: "strict", mode: contract.Strict, want: contract.Refuse},
 		{name: "sync", mode: contract.Sync, want: contract.Allow},
 		{name: "posix", mode: contract.Posix, want: contract.Allow},
-		{name: "the pod asks for strict", metadata: "annotations: {splitfs.io/mode: strict}", mode: contract.Posix, want: contract.Refuse},
-		{name: "a container asks for posix", metadata: "annotations: {splitfs.io/mode.app: posix}", mode: contract.Strict, want: contract.Allow},
+		{name: "the pod asks for strict", metadata: "annotations: {splitfs.io/mode: strict}", mode: contract.Posix,
+			want: contract.Refuse},
+		{name: "a container asks for posix", metadata: "annotations: {splitfs.io/mode.app: posix}", mode: contract.Strict,
+			want: contract.Allow},
 		{name: "only reads", spec: readOnly, mode: contract.Strict, want: contract.Allow},
 		{name: "the class allows", mode: contract.Strict, class: contract.Allow, want: contract.Allow},
 		{name: "the class refuses", mode: contract.Posix, class: contract.Refuse, want: contract.Refuse},
-		{name: "the pod before the class", metadata: "annotations: {splitfs.io/unserved: durable}", mode: contract.Strict, class: contract.Allow, want: contract.Durable},
-		{name: "no policy", metadata: "annotations: {splitfs.io/unserved: perhaps}", mode: contract.Strict, want: contract.Refuse},
-		{name: "opted out", metadata: `annotations: {splitfs.io/inject: "false"}`, mode: contract.Strict, class: contract.Refuse, want: contract.Allow},
+		{name: "the pod before the class", metadata: "annotations: {splitfs.io/unserved: durable}", mode: contract.Strict,
+			class: contract.Allow, want: contract.Durable},
+		{name: "no policy", metadata: "annotations: {splitfs.io/unserved: perhaps}", mode: contract.Strict,
+			want: contract.Refuse},
+		{name: "opted out", metadata: `annotations: {splitfs.io/inject: "false"}`, mode: contract.Strict,
+			class: contract.Refuse, want: contract.Allow},
 	} {
 		spec := c.spec
 		if spec == "" {
 			spec = oneContainer("", given)
 		}
-		client := fake.NewClientset(decode(t, c.metadata, spec), boundTo("data"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+		client := fake.NewClientset(decode(t, c.metadata, spec), boundTo("data"), &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: "shop"},
+		})
 		asked := use(c.mode)
 		asked.Unserved = c.class
 		if got, err := NewChecker(client, nil).Check(t.Context(), asked); err != nil || got != c.want {
@@ -205,7 +260,9 @@ func TestConfigurations(t *testing.T) {
 	if err != nil || len(files) != 1 || files["app"] != "SPLITFS_CONFIG=strict:/data/$x:/opt/splitfs/agents\n" {
 		t.Errorf("%q, %v", files, err)
 	}
-	if _, err := NewChecker(client, nil).Configurations(t.Context(), volume.Pod{Namespace: "shop", Name: "web", UID: "other"}); !errors.Is(err, volume.ErrPrecondition) {
+	if _, err := NewChecker(client, nil).Configurations(t.Context(), volume.Pod{
+		Namespace: "shop", Name: "web", UID: "other",
+	}); !errors.Is(err, volume.ErrPrecondition) {
 		t.Errorf("another pod of the name: %v", err)
 	}
 }

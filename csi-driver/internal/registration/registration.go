@@ -40,7 +40,8 @@ func SocketPath(kubeletDir string) string {
 	return filepath.Join(kubeletDir, "plugins_registry", contract.Driver+"-reg.sock")
 }
 
-// Serve serves until ctx is done, or until kubelet refuses the driver: then only a new start (kubelet looks again) can help.
+// Serve serves until ctx is done, or until kubelet refuses the driver: then only a new start (kubelet looks again) can
+// help.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	grpcServer := grpc.NewServer()
 	registerapi.RegisterRegistrationServer(grpcServer, s)
@@ -69,7 +70,8 @@ func (s *Server) GetInfo(ctx context.Context, _ *registerapi.InfoRequest) (*regi
 }
 
 // NotifyRegistrationStatus implements registerapi.RegistrationServer.
-func (s *Server) NotifyRegistrationStatus(ctx context.Context, st *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+func (s *Server) NotifyRegistrationStatus(ctx context.Context,
+	st *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.registered = st.GetPluginRegistered()

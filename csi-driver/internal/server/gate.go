@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Gate holds calls back while what they need is being prepared: the sockets are there first, so that kubelet and probes find a service
-// that starts, not none. Calls that need nothing pass.
+// Gate holds calls back while what they need is being prepared: the sockets are there first, so that kubelet and probes
+// find a service that starts, not none. Calls that need nothing pass.
 type Gate struct {
 	once sync.Once
 	open chan struct{}
@@ -49,7 +49,8 @@ var passing = map[string]bool{
 }
 
 // Interceptor is the Gate as a part of a gRPC server.
-func (g *Gate) Interceptor(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (g *Gate) Interceptor(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	if _, method := filepath.Split(info.FullMethod); !passing[method] {
 		patience := time.NewTimer(g.patience)
 		defer patience.Stop()

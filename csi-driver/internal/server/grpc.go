@@ -70,8 +70,10 @@ func removeSocket(path string) error {
 	return nil
 }
 
-// NewGRPC returns a server whose calls are measured, logged and kept from taking the process down. Further interceptors come last.
-func NewGRPC(logger klog.Logger, metrics csimetrics.CSIMetricsManager, more ...grpc.UnaryServerInterceptor) *grpc.Server {
+// NewGRPC returns a server whose calls are measured, logged and kept from taking the process down. Further interceptors
+// come last.
+func NewGRPC(logger klog.Logger, metrics csimetrics.CSIMetricsManager,
+	more ...grpc.UnaryServerInterceptor) *grpc.Server {
 	extended := connection.ExtendedCSIMetricsManager{CSIMetricsManager: metrics}
 	return grpc.NewServer(grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{
 		extended.RecordMetricsServerInterceptor,
@@ -104,8 +106,8 @@ func Serve(ctx context.Context, s *grpc.Server, listener net.Listener) error {
 
 var requests atomic.Uint64
 
-// logging gives each call a logger that says which call and which volume it belongs to, and logs its outcome. Payloads are logged
-// at level 5, without their secrets.
+// logging gives each call a logger that says which call and which volume it belongs to, and logs its outcome. Payloads
+// are logged at level 5, without their secrets.
 func logging(base klog.Logger) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		_, method := filepath.Split(info.FullMethod)
@@ -140,7 +142,8 @@ var quiet = map[string]bool{
 }
 
 // recovering turns a panic in one call into that call's error: agents and other volumes must not suffer from it.
-func recovering(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+func recovering(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			klog.FromContext(ctx).Error(nil, "Call panicked", "panic", r, "stack", string(debug.Stack()))

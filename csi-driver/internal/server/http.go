@@ -31,7 +31,8 @@ type Prober struct {
 	conn *grpc.ClientConn
 }
 
-// Alive connects, when that was not done yet, and asks for the driver's name: it answers, whether it can do its work or not.
+// Alive connects, when that was not done yet, and asks for the driver's name: it answers, whether it can do its work or
+// not.
 func (p *Prober) Alive(ctx context.Context) error {
 	conn, err := p.connect(ctx)
 	if err != nil {

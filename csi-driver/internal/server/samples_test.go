@@ -19,7 +19,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// TestSamples keeps charts/splitfs/testdata/metrics/csi.prom what the service counts: a call that it serves, and one that fails.
+// TestSamples keeps charts/splitfs/testdata/metrics/csi.prom what the service counts: a call that it serves, and one
+// that fails.
 func TestSamples(t *testing.T) {
 	manager := csimetrics.NewCSIMetricsManagerForPlugin(contract.Driver)
 	socket := filepath.Join(t.TempDir(), "csi.sock")
@@ -37,10 +38,14 @@ func TestSamples(t *testing.T) {
 	}
 	defer conn.Close()
 	client := csi.NewNodeClient(conn)
-	if _, err := client.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "v", TargetPath: "/t"}); err != nil {
+	if _, err := client.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{
+		VolumeId: "v", TargetPath: "/t",
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{VolumeId: "v"}); status.Code(err) != codes.Internal {
+	if _, err := client.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
+		VolumeId: "v",
+	}); status.Code(err) != codes.Internal {
 		t.Fatalf("a call that fails: %v", err)
 	}
 	charttest.CheckSamples(t, "csi", manager.GetRegistry(), "csi_")
@@ -48,7 +53,8 @@ func TestSamples(t *testing.T) {
 
 type failingNode struct{ csi.UnimplementedNodeServer }
 
-func (failingNode) NodeUnpublishVolume(context.Context, *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+func (failingNode) NodeUnpublishVolume(context.Context,
+	*csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 

@@ -22,7 +22,9 @@ import (
 )
 
 func TestSocketPath(t *testing.T) {
-	for endpoint, want := range map[string]string{"unix:///a/b.sock": "/a/b.sock", "/a/b.sock": "/a/b.sock", "tcp://1.2.3.4:5": "", "a.sock": "", "unix://a": ""} {
+	for endpoint, want := range map[string]string{
+		"unix:///a/b.sock": "/a/b.sock", "/a/b.sock": "/a/b.sock", "tcp://1.2.3.4:5": "", "a.sock": "", "unix://a": "",
+	} {
 		if got, err := SocketPath(endpoint); want != "" && (err != nil || got != want) || want == "" && err == nil {
 			t.Errorf("%q: %q, %v", endpoint, got, err)
 		}
@@ -59,12 +61,15 @@ func TestListen(t *testing.T) {
 // TestLoggingStripsSecrets: method, volume and payload are in the log, secrets are not.
 func TestLoggingStripsSecrets(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(5), ktesting.BufferLogs(true)))
-	req := &csi.NodeStageVolumeRequest{VolumeId: "vol-1", StagingTargetPath: "/s", Secrets: map[string]string{"key": "hunter2"}}
+	req := &csi.NodeStageVolumeRequest{
+		VolumeId: "vol-1", StagingTargetPath: "/s", Secrets: map[string]string{"key": "hunter2"},
+	}
 	handler := func(ctx context.Context, _ any) (any, error) {
 		klog.FromContext(ctx).Info("Inside")
 		return nil, status.Error(codes.Internal, "broken")
 	}
-	_, err := logging(logger)(context.Background(), req, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Node/NodeStageVolume"}, handler)
+	_, err := logging(logger)(context.Background(), req, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Node/NodeStageVolume"},
+		handler)
 	if status.Code(err) != codes.Internal {
 		t.Errorf("the error did not come through: %v", err)
 	}

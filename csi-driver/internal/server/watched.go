@@ -15,8 +15,8 @@ import (
 // ErrNotYet: nobody has looked yet.
 var ErrNotYet = errors.New("not looked at yet")
 
-// WatchedCheck is a Check that answers at once, with what was found the last time: the programs that it takes may hang, and a probe that
-// waits for them would fail although the driver works.
+// WatchedCheck is a Check that answers at once, with what was found the last time: the programs that it takes may hang,
+// and a probe that waits for them would fail although the driver works.
 type WatchedCheck struct {
 	check Check
 	// Interval is between two looks, limit is how long one may take.
@@ -63,7 +63,8 @@ func (w *WatchedCheck) Check(context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.begun.IsZero() && time.Since(w.begun) > w.limit {
-		return fmt.Errorf("the programs that show the node's devices have not answered for %s", time.Since(w.begun).Round(time.Second))
+		return fmt.Errorf("the programs that show the node's devices have not answered for %s",
+			time.Since(w.begun).Round(time.Second))
 	}
 	return w.err
 }

@@ -51,7 +51,8 @@ func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(10 * time.Second)
 		call := func(method string) error {
-			_, err := g.Interceptor(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.X/" + method}, func(context.Context, any) (any, error) { return nil, nil })
+			_, err := g.Interceptor(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.X/" + method},
+				func(context.Context, any) (any, error) { return nil, nil })
 			return err
 		}
 		for method := range passing {

@@ -20,7 +20,8 @@ import (
 type CLI struct {
 	// Binary is its path.
 	Binary string
-	// FillPercent of one processor is what filling pools may take on the node while nobody runs short; zero: the program's default.
+	// FillPercent of one processor is what filling pools may take on the node while nobody runs short; zero: the program's
+	// default.
 	FillPercent int
 	// FillLock is the file by which the node's agents share that; pods must not be able to open it.
 	FillLock string
@@ -47,7 +48,8 @@ func (c CLI) Recover(ctx context.Context, root string) (*volume.Recovery, error)
 	return c.replay(ctx, root, "--json")
 }
 
-// RecoverCopy does the same in a copy of a volume that was in use: the processes its logs name are those of the original.
+// RecoverCopy does the same in a copy of a volume that was in use: the processes its logs name are those of the
+// original.
 func (c CLI) RecoverCopy(ctx context.Context, root string) (*volume.Recovery, error) {
 	return c.replay(ctx, root, "--copy", "--json")
 }
@@ -169,8 +171,8 @@ func (c CLI) Memory(ctx context.Context) ([]nvdimm.Range, error) {
 	return list.Ranges, nil
 }
 
-// AgentOptions are the options of an agent that serves a volume with a pool of so many bytes, and does with programs of pods that have not
-// the library what a file says.
+// AgentOptions are the options of an agent that serves a volume with a pool of so many bytes, and does with programs of
+// pods that have not the library what a file says.
 func (c CLI) AgentOptions(pool int64, unservedBy string) []string {
 	options := []string{"--pool-bytes", strconv.FormatInt(pool, 10), "--unserved-by", unservedBy}
 	if c.FillPercent != 0 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package splitfstest is a test double of the splitfs program: it honours the command-line contract in docs/architecture.md with
-// real locks, sockets and exit codes, but moves no data. A test binary becomes the double when it is called by the name "splitfs".
+// Package splitfstest is a test double of the splitfs program: it honours the command-line contract in
+// docs/architecture.md with real locks, sockets and exit codes, but moves no data. A test binary becomes the double
+// when it is called by the name "splitfs".
 package splitfstest
 
 import (
@@ -21,7 +22,8 @@ import (
 const (
 	name       = "splitfs"
 	controlDir = ".splitfs"
-	// Faults are switched on by files in the control directory, so that they need no channel to a process a test did not start.
+	// Faults are switched on by files in the control directory, so that they need no channel to a process a test did not
+	// start.
 	quarantinedFile = "double-quarantined" // holds the number recover reports
 	agentFailsFile  = "double-agent-fails" // the agent refuses to start while it is there
 	memoryFile      = "double-memory"      // holds what status says that the volume's memory is
@@ -148,8 +150,8 @@ func status(root string) error {
 		memory = string(content)
 	}
 	return json.NewEncoder(os.Stdout).Encode(map[string]any{
-		"root": root, "uuid": "00000000-0000-0000-0000-000000000001", "format": 1, "device": "7:0", "dax": false, "emulated": true,
-		"memory": memory, "provider": "reflink", "agent_pid": 1,
+		"root": root, "uuid": "00000000-0000-0000-0000-000000000001", "format": 1, "device": "7:0", "dax": false,
+		"emulated": true, "memory": memory, "provider": "reflink", "agent_pid": 1,
 		"pool":      map[string]int{"bytes": 4096, "free_bytes": 1024, "files": 2},
 		"processes": []map[string]any{{"pid": 1, "comm": "init", "mode": "strict", "alive": true}},
 		"totals":    map[string]int{"append_ops": 5, "append_bytes": 20480, "fsync_ops": 7},

@@ -14,7 +14,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
 )
 
-// merged returns the conditions that hold now, with the time of transition of those whose status is the one they had before.
+// merged returns the conditions that hold now, with the time of transition of those whose status is the one they had
+// before.
 func merged(before, now []metav1.Condition, at time.Time) []metav1.Condition {
 	result := make([]metav1.Condition, 0, len(now))
 	for _, c := range now {
@@ -27,8 +28,8 @@ func merged(before, now []metav1.Condition, at time.Time) []metav1.Condition {
 	return result
 }
 
-// nodeFingerprint is the same for two statuses that are not worth a write of their own: numbers that drift all the time, as free
-// space does, are refreshed with the next one.
+// nodeFingerprint is the same for two statuses that are not worth a write of their own: numbers that drift all the
+// time, as free space does, are refreshed with the next one.
 func nodeFingerprint(s v1alpha1.SplitFSNodeStatus) (string, error) {
 	s.HeartbeatTime = metav1.Time{}
 	s.Available = nil

@@ -112,7 +112,8 @@ func (c *Cluster) writeVolume(ctx context.Context, id string, status v1alpha1.Sp
 	return c.writeStatus(ctx, v1alpha1.VolumeResource, newObject(v1alpha1.VolumeKind, id), &status)
 }
 
-func (c *Cluster) writeStatus(ctx context.Context, resource schema.GroupVersionResource, object *unstructured.Unstructured, status any) error {
+func (c *Cluster) writeStatus(ctx context.Context, resource schema.GroupVersionResource,
+	object *unstructured.Unstructured, status any) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
 		return fmt.Errorf("encode the status of %s: %w", object.GetName(), err)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status shows a node and its volumes as Kubernetes objects, SplitFSNode and SplitFSVolume. It only reports: nothing waits
-// for it, and nothing acts on what it wrote.
+// Package status shows a node and its volumes as Kubernetes objects, SplitFSNode and SplitFSVolume. It only reports:
+// nothing waits for it, and nothing acts on what it wrote.
 package status
 
 import (
@@ -109,7 +109,10 @@ func addDevices(s *v1alpha1.SplitFSNodeStatus, devices []node.DeviceReport) {
 		available += d.Available
 		var sum int64
 		for _, r := range d.Regions {
-			m.Regions = append(m.Regions, v1alpha1.Region{Name: r.Name, Type: r.Type, Memory: string(r.Memory), Capacity: quantity(r.Capacity), Available: quantity(r.Available)})
+			m.Regions = append(m.Regions, v1alpha1.Region{
+				Name: r.Name, Type: r.Type, Memory: string(r.Memory), Capacity: quantity(r.Capacity),
+				Available: quantity(r.Available),
+			})
 			sum += r.Capacity
 		}
 		if len(d.Regions) > 0 {
@@ -142,7 +145,8 @@ func addMemory(ctx context.Context, s *v1alpha1.SplitFSNodeStatus, n Node, devic
 	}
 	for _, r := range ranges[:min(len(ranges), maxRanges)] {
 		s.MemoryRanges = append(s.MemoryRanges, v1alpha1.MemoryRange{
-			Name: r.Name, Provider: r.Provider, Size: quantity(r.Bytes), Memory: string(r.Memory), Durable: r.Memory.Durable(), Reason: r.Why,
+			Name: r.Name, Provider: r.Provider, Size: quantity(r.Bytes), Memory: string(r.Memory), Durable: r.Memory.Durable(),
+			Reason: r.Why,
 		})
 	}
 }
@@ -178,7 +182,9 @@ func addLibrary(s *v1alpha1.SplitFSNodeStatus, n Node) {
 	s.Library = v1alpha1.Library{Installed: err == nil, SHA256: digest}
 	if err != nil {
 		set(&s.Conditions, v1alpha1.NodeLibraryInstalled, false, "Missing",
-			err.Error()+"; programs that start now run without it. The node service puts it back by itself: its log and the events of the node say what hinders it")
+			err.Error()+
+				"; programs that start now run without it. The node service puts it back by itself: its log and the events of "+
+				"the node say what hinders it")
 		return
 	}
 	set(&s.Conditions, v1alpha1.NodeLibraryInstalled, true, "Installed", "pods of the node find libsplit.so")
@@ -218,7 +224,8 @@ func setVolumesHealthy(s *v1alpha1.SplitFSNodeStatus, volumes map[string]v1alpha
 		set(&s.Conditions, v1alpha1.NodeVolumesHealthy, false, "NoReport", listErr.Error())
 	case len(sick) > 0:
 		set(&s.Conditions, v1alpha1.NodeVolumesHealthy, false, "Problems",
-			fmt.Sprintf("something is wrong with %d of %d volumes, see their SplitFSVolume: %s", len(sick), len(volumes), strings.Join(sick, ", ")))
+			fmt.Sprintf("something is wrong with %d of %d volumes, see their SplitFSVolume: %s", len(sick), len(volumes),
+				strings.Join(sick, ", ")))
 	default:
 		set(&s.Conditions, v1alpha1.NodeVolumesHealthy, true, "Healthy", "nothing is wrong with any volume")
 	}
@@ -267,27 +274,35 @@ func summaries(volumes map[string]v1alpha1.SplitFSVolumeStatus) []v1alpha1.Volum
 func volumeStatus(nodeName string, r node.Report) v1alpha1.SplitFSVolumeStatus {
 	rec := r.Record
 	s := v1alpha1.SplitFSVolumeStatus{
-		NodeName: nodeName, VolumeName: rec.Name, Mode: string(rec.Mode), Device: rec.Device, Memory: string(rec.Memory), FSType: rec.FSType,
-		Size: quantity(rec.Size), DeviceSize: quantity(rec.DeviceSize), Phase: phase(rec), Pods: pods(rec),
+		NodeName: nodeName, VolumeName: rec.Name, Mode: string(rec.Mode), Device: rec.Device, Memory: string(rec.Memory),
+		FSType: rec.FSType,
+		Size:   quantity(rec.Size), DeviceSize: quantity(rec.DeviceSize), Phase: phase(rec), Pods: pods(rec),
 	}
 	if rec.PVC.Name != "" {
 		s.Claim = rec.PVC.Namespace + "/" + rec.PVC.Name
 	}
 	if r.Status != nil {
 		s.Provider = r.Status.Provider
-		s.Pool = &v1alpha1.Pool{Size: quantity(r.Status.Pool.Bytes), Used: quantity(r.Status.Pool.Bytes - r.Status.Pool.FreeBytes)}
+		s.Pool = &v1alpha1.Pool{
+			Size: quantity(r.Status.Pool.Bytes), Used: quantity(r.Status.Pool.Bytes - r.Status.Pool.FreeBytes),
+		}
 	}
 	if last := rec.Recovery; last != nil {
-		s.LastRecovery = &v1alpha1.Recovery{Time: metav1.NewTime(last.Time), Replayed: last.Replayed, Quarantined: last.Quarantined}
+		s.LastRecovery = &v1alpha1.Recovery{
+			Time: metav1.NewTime(last.Time), Replayed: last.Replayed, Quarantined: last.Quarantined,
+		}
 	}
 	setHealth(&s, r.Problems)
 	setServed(&s, r)
 	switch {
 	case r.Emulated:
-		set(&s.Conditions, v1alpha1.VolumePersistentMemory, false, "Emulated", "the volume is emulated: it behaves like persistent memory, its speed does not tell anything about it")
+		set(&s.Conditions, v1alpha1.VolumePersistentMemory, false, "Emulated",
+			"the volume is emulated: it behaves like persistent memory, its speed does not tell anything about it")
 	case rec.Memory != "" && !rec.Memory.Durable():
 		set(&s.Conditions, v1alpha1.VolumePersistentMemory, false, events.ReasonLessDurable,
-			fmt.Sprintf("the volume's memory is %q: nobody says that what was stored there, and not fsynced, outlives a power failure", rec.Memory))
+			fmt.Sprintf(
+				"the volume's memory is %q: nobody says that what was stored there, and not fsynced, outlives a power failure",
+				rec.Memory))
 	default:
 		set(&s.Conditions, v1alpha1.VolumePersistentMemory, true, "PersistentMemory", "the volume is on persistent memory")
 	}
@@ -354,9 +369,11 @@ func setHealth(s *v1alpha1.SplitFSVolumeStatus, problems []node.Problem) {
 func setServed(s *v1alpha1.SplitFSVolumeStatus, r node.Report) {
 	switch {
 	case r.Record.Phase == volume.PhaseErasing:
-		set(&s.Conditions, v1alpha1.VolumeServed, false, "Erasing", "the volume was deleted; its space is given back when its bytes are erased")
+		set(&s.Conditions, v1alpha1.VolumeServed, false, "Erasing",
+			"the volume was deleted; its space is given back when its bytes are erased")
 	case r.Record.Block:
-		set(&s.Conditions, v1alpha1.VolumeServed, false, "RawBlock", "a raw block volume has no file system: the library does not serve it, and it has no agent")
+		set(&s.Conditions, v1alpha1.VolumeServed, false, "RawBlock",
+			"a raw block volume has no file system: the library does not serve it, and it has no agent")
 	case r.Record.Staged == nil:
 		set(&s.Conditions, v1alpha1.VolumeServed, false, "NotStaged", "no pod uses the volume")
 	case !r.Agent.Ready:

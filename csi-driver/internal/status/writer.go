@@ -84,7 +84,8 @@ func NewWriter(config Config) *Writer {
 			Name: "splitfs_status_writes_total", Help: "Requests to write or remove the status objects of this node.",
 		}, []string{"kind", "result"}),
 		success: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "splitfs_status_last_success_seconds", Help: "When the status objects were last known to be right, in seconds since 1970.",
+			Name: "splitfs_status_last_success_seconds",
+			Help: "When the status objects were last known to be right, in seconds since 1970.",
 		}),
 	}
 }
@@ -96,11 +97,13 @@ func (w *Writer) Metrics() []prometheus.Collector { return []prometheus.Collecto
 var changing = map[string]bool{
 	"/csi.v1.Controller/CreateVolume": true, "/csi.v1.Controller/DeleteVolume": true,
 	"/csi.v1.Node/NodeStageVolume": true, "/csi.v1.Node/NodeUnstageVolume": true,
-	"/csi.v1.Node/NodePublishVolume": true, "/csi.v1.Node/NodeUnpublishVolume": true, "/csi.v1.Node/NodeExpandVolume": true,
+	"/csi.v1.Node/NodePublishVolume": true, "/csi.v1.Node/NodeUnpublishVolume": true,
+	"/csi.v1.Node/NodeExpandVolume": true,
 }
 
 // Interceptor has the writer look at the node soon after a call that may have changed it. The call does not wait.
-func (w *Writer) Interceptor(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (w *Writer) Interceptor(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(ctx, req)
 	if changing[info.FullMethod] {
 		w.Poke()
@@ -116,7 +119,8 @@ func (w *Writer) Poke() {
 	}
 }
 
-// Run writes until ctx is done. What goes wrong with the API server is told in the log and tried again, ever more slowly.
+// Run writes until ctx is done. What goes wrong with the API server is told in the log and tried again, ever more
+// slowly.
 func (w *Writer) Run(ctx context.Context) {
 	failures := 0
 	for {
@@ -134,7 +138,8 @@ func (w *Writer) Run(ctx context.Context) {
 			}
 			continue
 		}
-		klog.FromContext(ctx).Error(err, "Cannot write the status of the node and its volumes; volumes are served all the same")
+		klog.FromContext(ctx).Error(err,
+			"Cannot write the status of the node and its volumes; volumes are served all the same")
 		failures++
 		// The cluster's control plane is in trouble: no CSI call shortens the wait.
 		if !w.wait(ctx, jitter(backoff(failures)), false) {
@@ -175,7 +180,8 @@ func (w *Writer) wait(ctx context.Context, d time.Duration, poked bool) bool {
 	}
 }
 
-// sync brings the objects to what the node is now. What cannot be written now does not keep the rest from being written.
+// sync brings the objects to what the node is now. What cannot be written now does not keep the rest from being
+// written.
 func (w *Writer) sync(ctx context.Context) error {
 	if !w.adopted {
 		if err := w.adopt(ctx); err != nil {

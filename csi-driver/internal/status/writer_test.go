@@ -39,7 +39,8 @@ import (
 
 const nodeName = "node-1"
 
-// state is a node whose every property the test decides. What the real node reports is tested with the real one in package app.
+// state is a node whose every property the test decides. What the real node reports is tested with the real one in
+// package app.
 type state struct {
 	mu        sync.Mutex
 	reports   []node.Report
@@ -91,8 +92,10 @@ func (s *state) change(f func(*state)) {
 
 func report(n int, staged bool, used int64) node.Report {
 	rec := &volume.Record{
-		ID: volume.IDFromName(fmt.Sprint(n)), Name: fmt.Sprintf("pvc-%d", n), Phase: volume.PhaseReady, Mode: contract.Strict, Device: "emulated",
-		FSType: volume.XFS, PVC: volume.PVC{Namespace: "shop", Name: fmt.Sprintf("data-%d", n)}, Size: volume.GiB, DeviceSize: 2 * volume.GiB,
+		ID: volume.IDFromName(fmt.Sprint(n)), Name: fmt.Sprintf("pvc-%d", n), Phase: volume.PhaseReady, Mode: contract.Strict,
+		Device: "emulated",
+		FSType: volume.XFS, PVC: volume.PVC{Namespace: "shop", Name: fmt.Sprintf("data-%d", n)}, Size: volume.GiB,
+		DeviceSize: 2 * volume.GiB,
 	}
 	r := node.Report{Record: rec, Emulated: true}
 	if staged {
@@ -124,7 +127,8 @@ func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// fixture is a real API server with the chart's custom resources and rights, and a Writer that acts with the rights of the node service.
+// fixture is a real API server with the chart's custom resources and rights, and a Writer that acts with the rights of
+// the node service.
 type fixture struct {
 	t      *testing.T
 	ctx    context.Context
@@ -153,12 +157,16 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{
 		t: t, ctx: klog.NewContext(t.Context(), logger), client: c, http: &counting{},
 		clock: testclock.NewFakePassiveClock(time.Now().Truncate(time.Second)),
-		state: &state{available: 8 * volume.GiB, module: module.Status{State: module.NotConfigured, Message: "nobody asked for it", Release: "6.1.0"}},
+		state: &state{
+			available: 8 * volume.GiB,
+			module:    module.Status{State: module.NotConfigured, Message: "nobody asked for it", Release: "6.1.0"},
+		},
 	}
 	charttest.CreateNamespace(t, c, charttest.Namespace)
 	for _, object := range charttest.Render(t) {
 		switch object.GetKind() {
-		case "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+		case "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy",
+			"ValidatingAdmissionPolicyBinding":
 			if err := charttest.Apply(t.Context(), c, object); err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +195,8 @@ func (f *fixture) restart() {
 	cluster, err := NewCluster(f.config)
 	f.must(err)
 	f.writer = NewWriter(Config{
-		NodeName: nodeName, Node: f.state, Module: f.state, Cluster: cluster, Interval: 50 * time.Millisecond, Heartbeat: 5 * time.Minute, Clock: f.clock,
+		NodeName: nodeName, Node: f.state, Module: f.state, Cluster: cluster, Interval: 50 * time.Millisecond,
+		Heartbeat: 5 * time.Minute, Clock: f.clock,
 	})
 }
 
@@ -243,22 +252,28 @@ func TestWriter(t *testing.T) {
 	}
 	started := f.clock.Now()
 	n := f.node()
-	if n.Status.VolumeCount != 2 || n.Status.Capacity.String() != "10Gi" || n.Status.Available.String() != "8Gi" || n.Status.Allocated.String() != "4Gi" ||
-		n.Status.Relink != "ext4:copy,xfs:reflink" || n.Status.Module.State != "NotConfigured" || n.Status.Library.SHA256 != "abc" ||
-		n.Status.Pool.Size.String() != "128Mi" || !n.Status.HeartbeatTime.Time.Equal(started) || len(n.OwnerReferences) != 1 || n.OwnerReferences[0].Kind != "Node" {
+	if n.Status.VolumeCount != 2 || n.Status.Capacity.String() != "10Gi" || n.Status.Available.String() != "8Gi" ||
+		n.Status.Allocated.String() != "4Gi" ||
+		n.Status.Relink != "ext4:copy,xfs:reflink" || n.Status.Module.State != "NotConfigured" ||
+		n.Status.Library.SHA256 != "abc" ||
+		n.Status.Pool.Size.String() != "128Mi" || !n.Status.HeartbeatTime.Time.Equal(started) ||
+		len(n.OwnerReferences) != 1 || n.OwnerReferences[0].Kind != "Node" {
 		t.Errorf("SplitFSNode: %+v", n)
 	}
 	for kind, want := range map[string]metav1.ConditionStatus{
-		v1alpha1.NodeReady: metav1.ConditionTrue, v1alpha1.NodeModuleReady: metav1.ConditionFalse, v1alpha1.NodeLibraryInstalled: metav1.ConditionTrue,
-		v1alpha1.NodeDevicesReady: metav1.ConditionTrue, v1alpha1.NodeVolumesHealthy: metav1.ConditionTrue,
+		v1alpha1.NodeReady: metav1.ConditionTrue, v1alpha1.NodeModuleReady: metav1.ConditionFalse,
+		v1alpha1.NodeLibraryInstalled: metav1.ConditionTrue,
+		v1alpha1.NodeDevicesReady:     metav1.ConditionTrue, v1alpha1.NodeVolumesHealthy: metav1.ConditionTrue,
 	} {
 		if c := meta.FindStatusCondition(n.Status.Conditions, kind); c == nil || c.Status != want || c.Message == "" {
 			t.Errorf("condition %s is %+v, wanted %s", kind, c, want)
 		}
 	}
 	v := f.volumes()["pvc-1"]
-	if v.Name != volume.IDFromName("1") || v.Status.Claim != "shop/data-1" || v.Status.Phase != v1alpha1.VolumePublished || v.Status.Health != v1alpha1.HealthHealthy ||
-		v.Status.Provider != "reflink" || fmt.Sprint(v.Status.Pods) != "[shop/db-0]" || v.OwnerReferences[0].UID != n.UID || v.Labels["csi.splitfs.io/node"] != nodeName ||
+	if v.Name != volume.IDFromName("1") || v.Status.Claim != "shop/data-1" || v.Status.Phase != v1alpha1.VolumePublished ||
+		v.Status.Health != v1alpha1.HealthHealthy ||
+		v.Status.Provider != "reflink" || fmt.Sprint(v.Status.Pods) != "[shop/db-0]" || v.OwnerReferences[0].UID != n.UID ||
+		v.Labels["csi.splitfs.io/node"] != nodeName ||
 		!meta.IsStatusConditionFalse(v.Status.Conditions, v1alpha1.VolumePersistentMemory) {
 		t.Errorf("SplitFSVolume: %+v", v)
 	}
@@ -289,16 +304,21 @@ func TestWriter(t *testing.T) {
 	})
 	t.Run("a problem", func(t *testing.T) {
 		f.state.change(func(s *state) {
-			s.reports[1].Problems = []node.Problem{{Severity: node.Degraded, Reason: "StockExt4", Message: "slower"}, {Severity: node.DataLoss, Reason: "RecoveryQuarantined", Message: "lost"}}
+			s.reports[1].Problems = []node.Problem{
+				{Severity: node.Degraded, Reason: "StockExt4", Message: "slower"},
+				{Severity: node.DataLoss, Reason: "RecoveryQuarantined", Message: "lost"},
+			}
 		})
 		f.sync()
 		v := f.volumes()["pvc-2"]
 		healthy := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.VolumeHealthy)
-		if v.Status.Health != v1alpha1.HealthDataLoss || healthy.Reason != "RecoveryQuarantined" || healthy.Message != "slower; lost" || !healthy.LastTransitionTime.Time.Equal(f.clock.Now()) {
+		if v.Status.Health != v1alpha1.HealthDataLoss || healthy.Reason != "RecoveryQuarantined" ||
+			healthy.Message != "slower; lost" || !healthy.LastTransitionTime.Time.Equal(f.clock.Now()) {
 			t.Errorf("volume: %s %+v", v.Status.Health, healthy)
 		}
 		n := f.node()
-		if c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeVolumesHealthy); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, v.Name) {
+		if c := meta.FindStatusCondition(n.Status.Conditions,
+			v1alpha1.NodeVolumesHealthy); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, v.Name) {
 			t.Errorf("node: %+v", c)
 		}
 		if c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeReady); !c.LastTransitionTime.Time.Equal(started) {
@@ -322,7 +342,8 @@ func TestWriter(t *testing.T) {
 			s.reports = append(s.reports, block)
 		})
 		f.sync()
-		if c := meta.FindStatusCondition(f.volumes()["pvc-3"].Status.Conditions, v1alpha1.VolumeServed); c == nil || c.Reason != "RawBlock" {
+		if c := meta.FindStatusCondition(f.volumes()["pvc-3"].Status.Conditions, v1alpha1.VolumeServed); c == nil ||
+			c.Reason != "RawBlock" {
 			t.Errorf("condition Served: %+v", c)
 		}
 	})
@@ -334,7 +355,8 @@ func TestWriter(t *testing.T) {
 		})
 		f.sync()
 		status := f.volumes()["pvc-4"].Status
-		if c := meta.FindStatusCondition(status.Conditions, v1alpha1.VolumeServed); status.Phase != v1alpha1.VolumeErasing || c == nil || c.Reason != "Erasing" {
+		if c := meta.FindStatusCondition(status.Conditions, v1alpha1.VolumeServed); status.Phase != v1alpha1.VolumeErasing ||
+			c == nil || c.Reason != "Erasing" {
 			t.Errorf("status: %+v", status)
 		}
 		if got := f.node().Status.Erasing; got == nil || got.String() != "2Gi" {
@@ -349,7 +371,8 @@ func TestWriter(t *testing.T) {
 		if volumes := f.volumes(); len(volumes) != 1 || volumes["pvc-1"].Name == "" {
 			t.Errorf("volumes: %v", volumes)
 		}
-		if c := meta.FindStatusCondition(f.node().Status.Conditions, v1alpha1.NodeReady); !c.LastTransitionTime.Time.Equal(started) {
+		if c := meta.FindStatusCondition(f.node().Status.Conditions, v1alpha1.NodeReady); !c.LastTransitionTime.Time.Equal(
+			started) {
 			t.Errorf("time of transition after a restart: %+v", c)
 		}
 	})
@@ -361,12 +384,15 @@ func TestWriter(t *testing.T) {
 		if f.volumes()["pvc-1"].OwnerReferences[0].UID != n.UID {
 			t.Error("the volume belongs to the object that is gone, and would be removed after it")
 		}
-		if c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeReady); c.Status != metav1.ConditionFalse || c.Reason != "LibraryMissing" {
+		if c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeReady); c.Status != metav1.ConditionFalse ||
+			c.Reason != "LibraryMissing" {
 			t.Errorf("node: %+v", c)
 		}
 	})
 	t.Run("other nodes' objects are not touched", func(t *testing.T) {
-		other := &v1alpha1.SplitFSVolume{ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{"csi.splitfs.io/node": "node-2"}}}
+		other := &v1alpha1.SplitFSVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{"csi.splitfs.io/node": "node-2"}},
+		}
 		f.must(f.client.Create(f.ctx, other))
 		f.restart()
 		f.sync()
@@ -374,7 +400,8 @@ func TestWriter(t *testing.T) {
 	})
 }
 
-// TestOutage: while the API server is away the writer tries ever more slowly and blocks nobody, and afterwards the objects are right.
+// TestOutage: while the API server is away the writer tries ever more slowly and blocks nobody, and afterwards the
+// objects are right.
 func TestOutage(t *testing.T) {
 	f := newFixture(t)
 	f.http.down.Store(true)
@@ -427,7 +454,8 @@ func TestRights(t *testing.T) {
 			}
 		}
 		want := map[string]string{
-			"splitfsnodes": "get create patch", "splitfsvolumes": "list create patch delete", "splitfsnodes/status": "patch", "splitfsvolumes/status": "patch",
+			"splitfsnodes": "get create patch", "splitfsvolumes": "list create patch delete", "splitfsnodes/status": "patch",
+			"splitfsvolumes/status": "patch",
 		}
 		if fmt.Sprint(have) != fmt.Sprint(want) {
 			t.Errorf("rights are %v, wanted %v", have, want)

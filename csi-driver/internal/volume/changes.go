@@ -10,7 +10,8 @@ type Changes struct {
 	Erase Erase         `json:"erase,omitempty"`
 }
 
-// ParseChanges reads the parameters of a VolumeAttributesClass: what can be changed while a volume exists, and nothing else.
+// ParseChanges reads the parameters of a VolumeAttributesClass: what can be changed while a volume exists, and nothing
+// else.
 func ParseChanges(in map[string]string) (Changes, error) {
 	c := Changes{Mode: contract.Mode(in[contract.ParameterMode]), Erase: Erase(in[keyErase])}
 	const what = "VolumeAttributesClass parameter"

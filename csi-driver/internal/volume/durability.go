@@ -21,14 +21,15 @@ const (
 
 var durabilities = []string{string(DurabilityRequired), string(DurabilityAny)}
 
-// Required says whether only durable memory will do. A volume of a driver that did not know the parameter may be on any.
+// Required says whether only durable memory will do. A volume of a driver that did not know the parameter may be on
+// any.
 func (d Durability) Required() bool { return d == DurabilityRequired }
 
 // OrAny returns d with its default filled in.
 func (d Durability) OrAny() Durability { return cmp.Or(d, DurabilityAny) }
 
-// WantedDurability is what the class says or, where it does not, this: a mode that promises more than fsync does wants memory that can keep it,
-// where there is a choice. An emulated volume has none.
+// WantedDurability is what the class says or, where it does not, this: a mode that promises more than fsync does wants
+// memory that can keep it, where there is a choice. An emulated volume has none.
 func (p Params) WantedDurability() Durability {
 	switch {
 	case p.Durability != "":

@@ -54,13 +54,15 @@ func TestDurability(t *testing.T) {
 func TestMemory(t *testing.T) {
 	for memory, want := range map[Memory]bool{
 		MemoryEADR: true, MemoryADR: true, MemoryGPF: true,
-		MemoryUnstated: false, MemoryVirtio: false, MemoryVolatile: false, MemoryEmulated: false, "": false, "unheard of": false,
+		MemoryUnstated: false, MemoryVirtio: false, MemoryVolatile: false, MemoryEmulated: false, "": false,
+		"unheard of": false,
 	} {
 		if memory.Durable() != want {
 			t.Errorf("%q is durable: %t", memory, !want)
 		}
 	}
-	if Stronger(MemoryADR, MemoryVolatile) != MemoryADR || Stronger("", MemoryVirtio) != MemoryVirtio || Stronger(MemoryGPF, MemoryEADR) != MemoryEADR {
+	if Stronger(MemoryADR, MemoryVolatile) != MemoryADR || Stronger("", MemoryVirtio) != MemoryVirtio ||
+		Stronger(MemoryGPF, MemoryEADR) != MemoryEADR {
 		t.Error("the stronger of two kinds is the other one")
 	}
 }

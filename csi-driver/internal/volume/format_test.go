@@ -11,8 +11,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// TestOtherVersions reads the state files of the first versions and of one to come, and writes them back: an upgrade understands what
-// was there, and a downgrade loses nothing of what a newer driver had added.
+// TestOtherVersions reads the state files of the first versions and of one to come, and writes them back: an upgrade
+// understands what was there, and a downgrade loses nothing of what a newer driver had added.
 func TestOtherVersions(t *testing.T) {
 	id := IDFromName("pvc-1")
 	for _, name := range []string{"state-first", "state-second", "state-next"} {
@@ -32,7 +32,8 @@ func TestOtherVersions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Mode != contract.Strict || r.FSType != XFS || !r.Formatted || r.Size != 256*MiB || r.Staged == nil || len(r.Published) != 1 ||
+			if r.Mode != contract.Strict || r.FSType != XFS || !r.Formatted || r.Size != 256*MiB || r.Staged == nil ||
+				len(r.Published) != 1 ||
 				r.Recovery.Replayed != 2 || r.PVC.Name != "data" || r.Block {
 				t.Errorf("understood as %+v", r)
 			}
@@ -79,7 +80,8 @@ func TestUnknownFieldsOfWhatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	tree, ok := mustTree(t, after).(map[string]any)
-	if !ok || tree["fromTheFuture"] == nil || tree["published"] != nil || tree["staged"] != nil || tree["quarantined"] != nil {
+	if !ok || tree["fromTheFuture"] == nil || tree["published"] != nil || tree["staged"] != nil ||
+		tree["quarantined"] != nil {
 		t.Errorf("left: %s", after)
 	}
 }

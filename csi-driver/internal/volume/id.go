@@ -14,26 +14,26 @@ const (
 	idPrefix       = "splitfs-"
 	snapshotPrefix = "snapshot-"
 	libraryPrefix  = "library-"
-	// 128 bits of the name's digest: far beyond any chance of a collision, and short enough that "<id>.img" fits the 64 bytes
-	// the kernel keeps of a loop device's backing file name.
+	// 128 bits of the name's digest: far beyond any chance of a collision, and short enough that "<id>.img" fits the 64
+	// bytes the kernel keeps of a loop device's backing file name.
 	idHexLen = 32
 )
 
 var (
 	idPattern = regexp.MustCompile(`^` + idPrefix + `[0-9a-f]{32}$`)
-	// A snapshot's ID also has part of the digest of its node's name: another node that is asked for it can tell that it is
-	// elsewhere from that it is gone.
+	// A snapshot's ID also has part of the digest of its node's name: another node that is asked for it can tell that it
+	// is elsewhere from that it is gone.
 	snapshotIDPattern = regexp.MustCompile(`^` + snapshotPrefix + `[0-9a-f]{32}-[0-9a-f]{8}$`)
 )
 
-// IDFromName derives a volume's ID from the name in the request, so that a repeated CreateVolume finds the volume of the first
-// one without a table of names.
+// IDFromName derives a volume's ID from the name in the request, so that a repeated CreateVolume finds the volume of
+// the first one without a table of names.
 func IDFromName(name string) string {
 	return idPrefix + digest(name, idHexLen)
 }
 
-// LibraryID derives the ID of a volume that shows the library from the name in the request. It is no ID of a volume (ValidID): the
-// node has neither state nor device for it.
+// LibraryID derives the ID of a volume that shows the library from the name in the request. It is no ID of a volume
+// (ValidID): the node has neither state nor device for it.
 func LibraryID(name string) string { return libraryPrefix + digest(name, idHexLen) }
 
 func digest(s string, length int) string {

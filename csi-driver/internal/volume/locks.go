@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Locks gives each volume one lock, for every kind of operation on it. Nobody waits for a call: a caller that repeats one while the
-// first is still at work is told so (gRPC Aborted) and comes back, instead of piling up behind it. For a look that nobody asked for a
-// call waits, for seconds at most.
+// Locks gives each volume one lock, for every kind of operation on it. Nobody waits for a call: a caller that repeats
+// one while the first is still at work is told so (gRPC Aborted) and comes back, instead of piling up behind it. For a
+// look that nobody asked for a call waits, for seconds at most.
 //
 // Lock order: a volume's lock, then a device manager's own.
 type Locks struct {
@@ -33,9 +33,10 @@ func (l *Locks) TryLock(id, operation string) (release func(), err error) {
 	return l.take(id, &holder{operation: operation})
 }
 
-// TryLockYielding is TryLock for a look at a volume that nobody asked for: ctx is done as soon as somebody calls TryLock, who waits a
-// moment for the release.
-func (l *Locks) TryLockYielding(parent context.Context, id, operation string) (ctx context.Context, release func(), err error) {
+// TryLockYielding is TryLock for a look at a volume that nobody asked for: ctx is done as soon as somebody calls
+// TryLock, who waits a moment for the release.
+func (l *Locks) TryLockYielding(parent context.Context,
+	id, operation string) (ctx context.Context, release func(), err error) {
 	ctx, cancel := context.WithCancel(parent)
 	unlock, err := l.take(id, &holder{operation: operation, giveUp: cancel})
 	if err != nil {

@@ -20,7 +20,8 @@ const (
 
 var memories = []Memory{MemoryEmulated, MemoryVolatile, MemoryVirtio, MemoryUnstated, MemoryGPF, MemoryADR, MemoryEADR}
 
-// Durable says whether what was stored there, and flushed where that is needed, survives a power failure. Words that are not known do not.
+// Durable says whether what was stored there, and flushed where that is needed, survives a power failure. Words that
+// are not known do not.
 func (m Memory) Durable() bool { return slices.Index(memories, m) >= slices.Index(memories, MemoryGPF) }
 
 // Stronger returns the one of two kinds that promises more.

@@ -79,12 +79,13 @@ type Params struct {
 	Unserved contract.Unserved
 	PVC      PVC
 	PV       string
-	// Library: no volume of anybody's data, but one that shows the library to a pod. Mode, device and file system are empty.
+	// Library: no volume of anybody's data, but one that shows the library to a pod. Mode, device and file system are
+	// empty.
 	Library bool
 }
 
-// ParseParams reads the parameters of a StorageClass. Every key that is not known is an error: a misspelt "mode" must not
-// silently become the default.
+// ParseParams reads the parameters of a StorageClass. Every key that is not known is an error: a misspelt "mode" must
+// not silently become the default.
 func ParseParams(in map[string]string) (Params, error) {
 	p := Params{Mode: contract.Posix, Device: DeviceEmulated, Erase: EraseNone}
 	internal := []string{keyPVName, keyPVCName, keyPVCNamespace}
@@ -95,7 +96,9 @@ func ParseParams(in map[string]string) (Params, error) {
 	if err != nil {
 		return p, err
 	}
-	if err := checkKeys("StorageClass parameter", in, []string{contract.ParameterMode, keyDevice, keyErase, keyDurability, keyPool, keyUnserved, keyFSType}, internal); err != nil {
+	if err := checkKeys("StorageClass parameter", in,
+		[]string{contract.ParameterMode, keyDevice, keyErase, keyDurability, keyPool, keyUnserved, keyFSType},
+		internal); err != nil {
 		return p, err
 	}
 	if v, ok := in[contract.ParameterMode]; ok {
@@ -140,7 +143,8 @@ func (p Params) check() error {
 		return err
 	}
 	if p.Durability.Required() && p.Device == DeviceEmulated {
-		return fmt.Errorf("%w: StorageClass parameter %s is %s, and %s volumes are no persistent memory; leave it out, or set %s to %s or %s",
+		return fmt.Errorf(
+			"%w: StorageClass parameter %s is %s, and %s volumes are no persistent memory; leave it out, or set %s to %s or %s",
 			ErrInvalid, keyDurability, p.Durability, DeviceEmulated, keyDevice, DeviceLVM, DeviceNamespace)
 	}
 	if p.FSType != "" {
@@ -176,7 +180,8 @@ func ParseAttributes(in map[string]string) (Attributes, error) {
 	_, hasKind := in[contract.VolumeKindAttribute]
 	switch {
 	case a.Ephemeral && !hasKind:
-		return a, fmt.Errorf("%w: an inline volume of %s needs the attribute %s: %s; use a PersistentVolumeClaim to store data",
+		return a, fmt.Errorf(
+			"%w: an inline volume of %s needs the attribute %s: %s; use a PersistentVolumeClaim to store data",
 			ErrInvalid, contract.Driver, contract.VolumeKindAttribute, contract.VolumeKindLibrary)
 	case a.Ephemeral:
 		a.Library = true
@@ -185,7 +190,8 @@ func ParseAttributes(in map[string]string) (Attributes, error) {
 		a.Library = true
 		return a, checkKind("volume attribute", in, append([]string{keyProvisioner}, podKeys...))
 	}
-	if err := checkKeys("volume attribute", in, []string{contract.ParameterMode, keyDevice}, append([]string{keyProvisioner}, podKeys...)); err != nil {
+	if err := checkKeys("volume attribute", in, []string{contract.ParameterMode, keyDevice},
+		append([]string{keyProvisioner}, podKeys...)); err != nil {
 		return a, err
 	}
 	if a.Mode != "" {
@@ -199,12 +205,15 @@ func ParseAttributes(in map[string]string) (Attributes, error) {
 	return a, nil
 }
 
-// checkKind checks what names a kind of volume. There is one kind besides volumes for data: the one that carries the library.
+// checkKind checks what names a kind of volume. There is one kind besides volumes for data: the one that carries the
+// library.
 func checkKind(what string, in map[string]string, internal []string) error {
 	if err := checkKeys(what, in, []string{contract.VolumeKindAttribute}, internal); err != nil {
 		return err
 	}
-	return oneOf(what+" "+contract.VolumeKindAttribute, in[contract.VolumeKindAttribute], []string{contract.VolumeKindLibrary})
+	return oneOf(what+" "+contract.VolumeKindAttribute, in[contract.VolumeKindAttribute], []string{
+		contract.VolumeKindLibrary,
+	})
 }
 
 // CheckFSType refuses a file system type that volumes cannot be formatted with.

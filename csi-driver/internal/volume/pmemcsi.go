@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// pmemCSIParameter is a parameter that StorageClasses of pmem-csi.intel.com have. A class that is taken over says by it what it
-// wants; what we give anyway is accepted and nothing else is passed over in silence.
+// pmemCSIParameter is a parameter that StorageClasses of pmem-csi.intel.com have. A class that is taken over says by it
+// what it wants; what we give anyway is accepted and nothing else is passed over in silence.
 type pmemCSIParameter struct {
 	name string
 	// accept says whether the value asks for what every volume has here.
@@ -23,13 +23,17 @@ type pmemCSIParameter struct {
 
 var pmemCSIParameters = []pmemCSIParameter{
 	{"persistencyModel", func(v string) bool { return v == "normal" || v == "none" },
-		`only "normal" is known here; for volumes that live as long as their pod use ephemeral.volumeClaimTemplate in the pod`, nil},
+		`only "normal" is known here; for volumes that live as long as their pod use ` +
+			`ephemeral.volumeClaimTemplate in the pod`, nil},
 	{"eraseAfter", func(v string) bool { return isTrue(v) || isFalse(v) },
-		`it is "true" or "false"; the parameter here is ` + keyErase + `: ` + string(EraseOverwrite) + ` or ` + string(EraseNone), eraseOf},
-	{"kataContainers", isFalse, `volumes inside virtual machines of Kata Containers are not offered; set "false" or remove it`, nil},
+		`it is "true" or "false"; the parameter here is ` + keyErase + `: ` + string(EraseOverwrite) + ` or ` +
+			string(EraseNone), eraseOf},
+	{"kataContainers", isFalse,
+		`volumes inside virtual machines of Kata Containers are not offered; set "false" or remove it`, nil},
 	{"usage", func(v string) bool { return strings.EqualFold(v, "AppDirect") },
 		`only "AppDirect" is known here; sector mode ("FileIO") has no DAX, use another driver for it`, nil},
-	{"nsmode", func(v string) bool { return v == "fsdax" }, `only "fsdax" is known here; sector mode has no DAX, use another driver for it`, nil},
+	{"nsmode", func(v string) bool { return v == "fsdax" },
+		`only "fsdax" is known here; sector mode has no DAX, use another driver for it`, nil},
 }
 
 func eraseOf(eraseAfter string) (key, is string) {
@@ -49,8 +53,8 @@ func isFalse(v string) bool {
 	return err == nil && !b
 }
 
-// withoutPMEMCSI returns parameters without those of pmem-csi that ask for what every volume has, with ours in place of those that ask for
-// something we offer under another name, and refuses all others.
+// withoutPMEMCSI returns parameters without those of pmem-csi that ask for what every volume has, with ours in place of
+// those that ask for something we offer under another name, and refuses all others.
 func withoutPMEMCSI(in map[string]string) (map[string]string, error) {
 	out := maps.Clone(in)
 	for _, key := range slices.Sorted(maps.Keys(in)) {
@@ -60,7 +64,9 @@ func withoutPMEMCSI(in map[string]string) (map[string]string, error) {
 		}
 		p := pmemCSIParameters[i]
 		if !p.accept(in[key]) {
-			return nil, fmt.Errorf("%w: StorageClass parameter %s is %q, which is of pmem-csi: %s; docs/migrate-pmem-csi.md has all of them", ErrInvalid, key, in[key], p.advice)
+			return nil, fmt.Errorf(
+				"%w: StorageClass parameter %s is %q, which is of pmem-csi: %s; docs/migrate-pmem-csi.md has all of them",
+				ErrInvalid, key, in[key], p.advice)
 		}
 		delete(out, key)
 		if p.ours == nil {
@@ -68,7 +74,8 @@ func withoutPMEMCSI(in map[string]string) (map[string]string, error) {
 		}
 		name, is := p.ours(in[key])
 		if said, ok := out[name]; ok && said != is {
-			return nil, fmt.Errorf("%w: StorageClass parameters %s: %q and %s: %q contradict each other; remove one of them", ErrInvalid, key, in[key], name, said)
+			return nil, fmt.Errorf("%w: StorageClass parameters %s: %q and %s: %q contradict each other; remove one of them",
+				ErrInvalid, key, in[key], name, said)
 		}
 		out[name] = is
 	}

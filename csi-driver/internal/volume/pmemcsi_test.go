@@ -13,7 +13,8 @@ import (
 // TestPMEMCSIParameters: classes of pmem-csi are read; what cannot be given is refused with advice, never passed over.
 func TestPMEMCSIParameters(t *testing.T) {
 	for _, in := range []map[string]string{
-		{"persistencyModel": "normal", "eraseAfter": "false", "kataContainers": "false", "usage": "AppDirect", "mode": "strict"},
+		{"persistencyModel": "normal", "eraseAfter": "false", "kataContainers": "false", "usage": "AppDirect",
+			"mode": "strict"},
 		{"persistencyModel": "none", "eraseafter": "0", "nsmode": "fsdax", "mode": "strict"},
 	} {
 		before := len(in)

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Bounds of a staging pool. A process is leased at least two staging files, of 16 MiB each, and nobody waits for more than is here to be
-// zeroed before a volume is shown.
+// Bounds of a staging pool. A process is leased at least two staging files, of 16 MiB each, and nobody waits for more
+// than is here to be zeroed before a volume is shown.
 const (
 	MinPool = 32 * MiB
 	maxPool = 1024 * GiB

@@ -8,8 +8,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// Phase is how far a volume's life has come. It is on disk before the device is touched, so that after a crash it says what may
-// exist: in PhaseCreating or PhaseDeleting the device may be there, half there or absent.
+// Phase is how far a volume's life has come. It is on disk before the device is touched, so that after a crash it says
+// what may exist: in PhaseCreating or PhaseDeleting the device may be there, half there or absent.
 type Phase string
 
 // Phases of a volume.
@@ -21,13 +21,13 @@ const (
 	PhaseDeleting Phase = "deleting"
 )
 
-// recordVersion is the format of a state file. It changes only when an older driver would do harm by not knowing a field; other
-// fields are added without. A driver refuses a version above its own, and keeps fields it does not know.
+// recordVersion is the format of a state file. It changes only when an older driver would do harm by not knowing a
+// field; other fields are added without. A driver refuses a version above its own, and keeps fields it does not know.
 const (
 	recordVersion = cutVersion
 	firstVersion  = 1
-	// eraseVersion is that of a volume which is to be erased: an older driver would delete it and leave its bytes. All others keep the
-	// first version, so that an older driver serves them.
+	// eraseVersion is that of a volume which is to be erased: an older driver would delete it and leave its bytes. All
+	// others keep the first version, so that an older driver serves them.
 	eraseVersion = 2
 	// cutVersion is that of a copy that is cut and not ready: an older driver would make it anew, of a later moment.
 	cutVersion = 3
@@ -44,7 +44,8 @@ type Record struct {
 	Device string        `json:"device"`
 	// FSType is empty for a raw block volume.
 	FSType string `json:"fsType"`
-	// Block: a raw block volume. It has no file system, so no pool, no logs and no agent, and the library does not serve it.
+	// Block: a raw block volume. It has no file system, so no pool, no logs and no agent, and the library does not serve
+	// it.
 	Block bool `json:"block,omitempty"`
 	PVC   PVC  `json:"pvc,omitzero"`
 
@@ -56,16 +57,19 @@ type Record struct {
 	// Pool is the pool alone; 0 for raw block volumes, and for those of drivers that had one size for all.
 	Pool int64 `json:"pool,omitempty"`
 
-	// Unserved is what becomes of programs without the library that open a file for writing, as the class says; empty: by mode.
+	// Unserved is what becomes of programs without the library that open a file for writing, as the class says; empty: by
+	// mode.
 	Unserved contract.Unserved `json:"unserved,omitempty"`
 
 	// Erase is what becomes of its bytes when it is deleted; empty: nothing.
 	Erase Erase `json:"erase,omitempty"`
-	// Durability is what the volume's memory had to be when it was made; empty: anything, as for drivers that did not know it.
+	// Durability is what the volume's memory had to be when it was made; empty: anything, as for drivers that did not know
+	// it.
 	Durability Durability `json:"durability,omitempty"`
 	// Memory is what its memory was found to be when it was staged the last time; empty: not known.
 	Memory Memory `json:"memory,omitempty"`
-	// HalfMade: it is to be a copy whose making failed, so its device may hold a part of what the original holds, or not be there.
+	// HalfMade: it is to be a copy whose making failed, so its device may hold a part of what the original holds, or not
+	// be there.
 	HalfMade bool `json:"halfMade,omitempty"`
 
 	// Source is what the volume is a copy of; nil: it began empty. A snapshot has it too.
@@ -74,12 +78,14 @@ type Record struct {
 	Taken time.Time `json:"taken,omitzero"`
 	// Job is long work that the volume or snapshot waits for; nil: there is none.
 	Job *Job `json:"job,omitempty"`
-	// Cut: a copy that is being made has all that it needs of its original: what it holds was chosen, and does not change any more.
+	// Cut: a copy that is being made has all that it needs of its original: what it holds was chosen, and does not change
+	// any more.
 	Cut bool `json:"cut,omitempty"`
 	// Frozen: the file system may be frozen, because a copy of it is being made.
 	Frozen bool `json:"frozen,omitempty"`
 
-	// Formatted is set once, after mkfs succeeded. A volume that has it is never formatted again, whatever its device looks like.
+	// Formatted is set once, after mkfs succeeded. A volume that has it is never formatted again, whatever its device
+	// looks like.
 	Formatted bool `json:"formatted,omitempty"`
 	// Cleared: zeros were written over the device of a raw block volume on persistent memory before anybody saw it.
 	Cleared bool `json:"cleared,omitempty"`
@@ -127,7 +133,8 @@ const (
 	JobClear JobKind = "clear"
 )
 
-// Job is how far work has come that takes as long as a device is large. The next start of the node service goes on from there.
+// Job is how far work has come that takes as long as a device is large. The next start of the node service goes on from
+// there.
 type Job struct {
 	Kind  JobKind `json:"kind"`
 	Done  int64   `json:"done"`

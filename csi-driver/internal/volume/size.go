@@ -38,7 +38,8 @@ func Size(required, limit int64) (int64, error) {
 		}
 	}
 	if size == 0 || limit > 0 && size > limit {
-		return 0, fmt.Errorf("%w: volume sizes are multiples of 1 MiB and none lies between %d and %d", ErrOutOfRange, required, limit)
+		return 0, fmt.Errorf("%w: volume sizes are multiples of 1 MiB and none lies between %d and %d", ErrOutOfRange,
+			required, limit)
 	}
 	return size, nil
 }

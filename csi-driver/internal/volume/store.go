@@ -10,14 +10,17 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"time"
+
+	"github.com/google/renameio/v2"
 )
 
 const recordSuffix = ".json"
 
-// Store keeps one state file per volume in a directory. A write that returned is on the medium; a reader sees the old or the new
-// record, never half of one. Callers hold the volume's lock.
+// Store keeps one state file per volume in a directory. A write that returned is on the medium; a reader sees the old
+// or the new record, never half of one. Callers hold the volume's lock.
 type Store struct {
 	dir   string
 	what  string
@@ -59,7 +62,8 @@ func (s *Store) Get(id string) (*Record, error) {
 		return nil, fmt.Errorf("state file %s is damaged: %w", s.path(id), err)
 	}
 	if r.Version < 1 || r.Version > recordVersion {
-		return nil, fmt.Errorf("%w: state file %s has the format version %d, this driver knows 1 to %d; the volume is left alone until the driver that wrote it, or a newer one, runs again",
+		return nil, fmt.Errorf("%w: state file %s has the format version %d, this driver knows 1 to %d; the volume is left "+
+			"alone until the driver that wrote it, or a newer one, runs again",
 			ErrPrecondition, s.path(id), r.Version, recordVersion)
 	}
 	if r.ID != id {
@@ -85,7 +89,8 @@ func encode(r *Record) ([]byte, error) {
 	return json.MarshalIndent(tree, "", "  ")
 }
 
-// Put makes r durable: a temporary file is written and synced, renamed over the old record, and the directory is synced.
+// Put makes r durable: a temporary file is written and synced, renamed over the old record, and the directory is
+// synced.
 func (s *Store) Put(r *Record) error {
 	r.Version = firstVersion
 	if r.Erase.Wanted() {
@@ -164,18 +169,22 @@ func (s *Store) List() ([]*Record, error) {
 	return records, errors.Join(errs...)
 }
 
-// unfinishedSuffix marks a file that WriteFileDurable has not put into its place yet.
-const unfinishedSuffix = ".tmp"
+// unfinished are the names of files that are not in their place yet: what renameio calls those of WriteFileDurable, and
+// SetSymlink and older drivers theirs.
+var unfinished = regexp.MustCompile(`^\..*(\D\d+|\.tmp)$`)
 
-// RemoveUnfinished removes from a directory what WriteFileDurable left when its process was killed. Called before anything is
-// written there.
+// RemoveUnfinished removes from a directory what WriteFileDurable and SetSymlink left when their process was killed.
+// Called before anything is written there.
 func RemoveUnfinished(dir string) error {
-	left, err := filepath.Glob(filepath.Join(dir, ".*"+unfinishedSuffix))
-	if err != nil {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for unfinished files in %s: %w", dir, err)
 	}
-	for _, path := range left {
-		if err := RemoveIfThere(path); err != nil {
+	for _, entry := range entries {
+		if entry.IsDir() || !unfinished.MatchString(entry.Name()) {
+			continue
+		}
+		if err := RemoveIfThere(filepath.Join(dir, entry.Name())); err != nil {
 			return fmt.Errorf("remove an unfinished file: %w", err)
 		}
 	}
@@ -193,24 +202,24 @@ func RemoveIfThere(path string) error {
 // WriteFileDurable replaces a file as a whole; when it returns the new content survives a power loss.
 func WriteFileDurable(path string, content []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
-	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*"+unfinishedSuffix)
+	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(mode))
 	if err != nil {
 		return err
 	}
-	err = writeAndClose(tmp, content, mode)
+	_, err = file.Write(content)
 	if err == nil {
-		err = os.Rename(tmp.Name(), path)
+		err = file.CloseAtomicallyReplace()
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
+		return errors.Join(err, file.Cleanup())
 	}
-	return SyncDir(dir)
+	return SyncDir(dir) // renameio syncs the file alone
 }
 
 // SetSymlink makes path a symbolic link to target, in place of what was there, durably and at once.
 func SetSymlink(target, path string) error {
 	dir := filepath.Dir(path)
-	tmp := filepath.Join(dir, "."+filepath.Base(path)+".link"+unfinishedSuffix)
+	tmp := filepath.Join(dir, "."+filepath.Base(path)+".link.tmp")
 	if err := RemoveIfThere(tmp); err != nil {
 		return err
 	}
@@ -221,17 +230,6 @@ func SetSymlink(target, path string) error {
 		return errors.Join(err, os.Remove(tmp))
 	}
 	return SyncDir(dir)
-}
-
-func writeAndClose(f *os.File, content []byte, mode fs.FileMode) error {
-	_, err := f.Write(content)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
 }
 
 // SyncDir makes renames and removals in a directory durable.

@@ -18,8 +18,8 @@ func decodeTree(raw []byte) (any, error) {
 	return tree, err
 }
 
-// carryUnknown puts into now what read has and a value of type t cannot hold: the fields of a newer driver, which an older one that
-// runs after it must not drop. A field that is known and was left out on purpose stays out.
+// carryUnknown puts into now what read has and a value of type t cannot hold: the fields of a newer driver, which an
+// older one that runs after it must not drop. A field that is known and was left out on purpose stays out.
 func carryUnknown(read, now any, t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -7,10 +7,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/renameio/v2"
 
 	"splitfs.io/splitfs/internal/contract"
 )
@@ -26,25 +29,32 @@ func TestParseParams(t *testing.T) {
 		{
 			name: "all",
 			in: map[string]string{
-				"mode": "strict", "device": "emulated", "erase": "overwrite", "pool": "1Gi", "csi.storage.k8s.io/fstype": "ext4", "csi.storage.k8s.io/pv/name": "pv",
+				"mode": "strict", "device": "emulated", "erase": "overwrite", "pool": "1Gi", "csi.storage.k8s.io/fstype": "ext4",
+				"csi.storage.k8s.io/pv/name":  "pv",
 				"csi.storage.k8s.io/pvc/name": "claim", "csi.storage.k8s.io/pvc/namespace": "ns",
 			},
-			want: Params{Mode: contract.Strict, Device: DeviceEmulated, Erase: EraseOverwrite, Pool: GiB, FSType: Ext4, PV: "pv", PVC: PVC{Namespace: "ns", Name: "claim"}},
+			want: Params{Mode: contract.Strict, Device: DeviceEmulated, Erase: EraseOverwrite, Pool: GiB, FSType: Ext4, PV: "pv",
+				PVC: PVC{Namespace: "ns", Name: "claim"}},
 		},
-		{name: "unknown", in: map[string]string{"moed": "strict", "zz": ""}, message: `unknown StorageClass parameter "moed"; allowed: mode, device, erase, durability, pool, unserved, csi.storage.k8s.io/fstype`},
+		{name: "unknown", in: map[string]string{"moed": "strict", "zz": ""},
+			message: `unknown StorageClass parameter "moed"; allowed: mode, device, erase, durability, pool, unserved, ` +
+				`csi.storage.k8s.io/fstype`},
 		{name: "case matters", in: map[string]string{"Mode": "strict"}, message: `unknown StorageClass parameter "Mode"`},
 		{name: "mode", in: map[string]string{"mode": "fast"}, message: `mode is "fast"; allowed: posix, sync, strict`},
 		{name: "empty mode", in: map[string]string{"mode": ""}, message: `mode is ""`},
-		{name: "device", in: map[string]string{"device": "nvdimm"}, message: `device is "nvdimm"; allowed: emulated, lvm, namespace`},
+		{name: "device", in: map[string]string{"device": "nvdimm"},
+			message: `device is "nvdimm"; allowed: emulated, lvm, namespace`},
 		{name: "erase", in: map[string]string{"erase": "yes"}, message: `erase is "yes"; allowed: none, discard, overwrite`},
 		{name: "empty erase", in: map[string]string{"erase": ""}, message: `erase is ""`},
 		{name: "pool", in: map[string]string{"pool": "large"}, message: `pool is "large", which is no quantity`},
-		{name: "pool that is no MiB", in: map[string]string{"pool": "33554433"}, want: Params{Mode: contract.Posix, Device: DeviceEmulated, Erase: EraseNone, Pool: 33 * MiB}},
+		{name: "pool that is no MiB", in: map[string]string{"pool": "33554433"},
+			want: Params{Mode: contract.Posix, Device: DeviceEmulated, Erase: EraseNone, Pool: 33 * MiB}},
 		{name: "small pool", in: map[string]string{"pool": "16Mi"}, message: `pool is "16Mi"; allowed: 32Mi to 1Ti`},
 		{name: "large pool", in: map[string]string{"pool": "99Ei"}, message: `pool is "99Ei"; allowed: 32Mi to 1Ti`},
 		{name: "negative pool", in: map[string]string{"pool": "-1Gi"}, message: `allowed: 32Mi to 1Ti`},
 		{name: "empty pool", in: map[string]string{"pool": ""}, message: `pool is ""`},
-		{name: "file system", in: map[string]string{"csi.storage.k8s.io/fstype": "btrfs"}, message: `is "btrfs"; allowed: xfs, ext4`},
+		{name: "file system", in: map[string]string{"csi.storage.k8s.io/fstype": "btrfs"},
+			message: `is "btrfs"; allowed: xfs, ext4`},
 	} {
 		got, err := ParseParams(c.in)
 		switch {
@@ -56,7 +66,8 @@ func TestParseParams(t *testing.T) {
 	}
 }
 
-// TestAttributesRoundTrip: what CreateVolume returns is what the later calls understand, with what Kubernetes adds on the way.
+// TestAttributesRoundTrip: what CreateVolume returns is what the later calls understand, with what Kubernetes adds on
+// the way.
 func TestAttributesRoundTrip(t *testing.T) {
 	p := Params{Mode: contract.Sync, Device: DeviceEmulated}
 	in := p.Attributes()
@@ -127,7 +138,9 @@ func TestID(t *testing.T) {
 	if library := LibraryID("pvc-1"); library != LibraryID("pvc-1") || library == LibraryID("pvc-2") {
 		t.Errorf("ID %s is not a function of the name", library)
 	}
-	for _, id := range []string{"", "splitfs-", LibraryID("pvc-1"), one + "0", "../" + one, one[:len(one)-1] + "G", "csi-0123"} {
+	for _, id := range []string{
+		"", "splitfs-", LibraryID("pvc-1"), one + "0", "../" + one, one[:len(one)-1] + "G", "csi-0123",
+	} {
 		if ValidID(id) {
 			t.Errorf("%q is taken for an ID", id)
 		}
@@ -140,7 +153,10 @@ func TestStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := &Record{ID: IDFromName("a"), Name: "a", Phase: PhaseReady, Size: 5, Staged: &Staging{Path: "/s"}, Published: map[string]Publish{"/t": {ReadOnly: true}}}
+	rec := &Record{
+		ID: IDFromName("a"), Name: "a", Phase: PhaseReady, Size: 5, Staged: &Staging{Path: "/s"},
+		Published: map[string]Publish{"/t": {ReadOnly: true}},
+	}
 	for range 2 {
 		if err := s.Put(rec); err != nil {
 			t.Fatal(err)
@@ -182,9 +198,15 @@ func TestStore(t *testing.T) {
 		}
 	}
 	write("."+rec.ID, "the beginning of")
-	if err := os.Rename(filepath.Join(dir, "volumes", "."+rec.ID+".json"), filepath.Join(dir, "volumes", "."+rec.ID+".json.17.tmp")); err != nil {
+	if err := os.Rename(filepath.Join(dir, "volumes", "."+rec.ID+".json"),
+		filepath.Join(dir, "volumes", "."+rec.ID+".json.17.tmp")); err != nil {
 		t.Fatal(err)
 	}
+	begun, err := renameio.NewPendingFile(s.path(rec.ID), renameio.WithTempDir(filepath.Join(dir, "volumes")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer begun.Close()
 	if s, err = OpenStore(filepath.Join(dir, "volumes")); err != nil { // removes what a killed process had begun to write
 		t.Fatal(err)
 	}
@@ -224,7 +246,8 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// TestLocksYielding: a call gets the lock from who only looks, when that has let go of it; two that only look do not push each other away.
+// TestLocksYielding: a call gets the lock from who only looks, when that has let go of it; two that only look do not
+// push each other away.
 func TestLocksYielding(t *testing.T) {
 	var l Locks
 	looking, release, err := l.TryLockYielding(t.Context(), "a", "look")
@@ -261,7 +284,8 @@ func TestLocksYielding(t *testing.T) {
 	}
 }
 
-// TestParseChanges: what a VolumeAttributesClass may say goes before the StorageClass, and everything else is refused by name.
+// TestParseChanges: what a VolumeAttributesClass may say goes before the StorageClass, and everything else is refused
+// by name.
 func TestParseChanges(t *testing.T) {
 	class := Params{Mode: contract.Posix, Device: DeviceLVM, Erase: EraseOverwrite}
 	for _, c := range []struct {
@@ -270,11 +294,14 @@ func TestParseChanges(t *testing.T) {
 		message string
 	}{
 		{in: nil, want: class},
-		{in: map[string]string{"mode": "strict"}, want: Params{Mode: contract.Strict, Device: DeviceLVM, Erase: EraseOverwrite}},
-		{in: map[string]string{"mode": "sync", "erase": "none"}, want: Params{Mode: contract.Sync, Device: DeviceLVM, Erase: EraseNone}},
+		{in: map[string]string{"mode": "strict"},
+			want: Params{Mode: contract.Strict, Device: DeviceLVM, Erase: EraseOverwrite}},
+		{in: map[string]string{"mode": "sync", "erase": "none"},
+			want: Params{Mode: contract.Sync, Device: DeviceLVM, Erase: EraseNone}},
 		{in: map[string]string{"mode": ""}, message: `parameter mode is ""; allowed: posix, sync, strict`},
 		{in: map[string]string{"erase": "true"}, message: `parameter erase is "true"; allowed: none, discard, overwrite`},
-		{in: map[string]string{"erase": "none", "device": "lvm"}, message: `unknown VolumeAttributesClass parameter "device"; allowed: mode, erase`},
+		{in: map[string]string{"erase": "none", "device": "lvm"},
+			message: `unknown VolumeAttributesClass parameter "device"; allowed: mode, erase`},
 	} {
 		changes, err := ParseChanges(c.in)
 		switch {
@@ -283,5 +310,39 @@ func TestParseChanges(t *testing.T) {
 		case c.message != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.message)):
 			t.Errorf("%v: error %v", c.in, err)
 		}
+	}
+}
+
+// TestRemoveUnfinished: what is not the beginning of a file stays.
+func TestRemoveUnfinished(t *testing.T) {
+	dir := t.TempDir()
+	kept := []string{".hidden", ".v17", "v.json", "v.json17", "v.tmp"}
+	for _, name := range append([]string{".v.json.17.tmp", ".v.link.tmp", ".v.json5577006791947779410"}, kept...) {
+		var err error
+		if name == ".v17" {
+			err = os.Mkdir(filepath.Join(dir, name), 0o700)
+		} else {
+			err = os.WriteFile(filepath.Join(dir, name), nil, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := RemoveUnfinished(dir); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, entry := range entries {
+		left = append(left, entry.Name())
+	}
+	if !slices.Equal(left, kept) {
+		t.Errorf("left: %v, wanted %v", left, kept)
+	}
+	if err := RemoveUnfinished(filepath.Join(dir, "none")); err != nil {
+		t.Errorf("a directory that is not there: %v", err)
 	}
 }

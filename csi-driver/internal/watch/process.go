@@ -12,7 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
+	mountutils "k8s.io/mount-utils"
 
 	"splitfs.io/splitfs/csi-driver/internal/attach"
 	"splitfs.io/splitfs/csi-driver/internal/coverage"
@@ -33,60 +35,46 @@ type place struct {
 // process is one that is watched.
 type process struct {
 	found  attach.PodProcess
-	start  map[string]int64
-	mounts map[string]string
+	start  procfs.ProcIO
+	mounts map[int]string
 	places map[string]place
 	files  map[string]*coverage.WatchedFile
 	seen   coverage.Watched
 }
 
 func begin(found attach.PodProcess) (*process, error) {
-	start, err := readCounters(filepath.Join(found.Dir, "io"))
+	start, err := found.IO()
 	if err != nil {
 		return nil, fmt.Errorf("process %d: %w", found.PID, err)
 	}
 	return &process{
-		found: found, start: start, mounts: volumes(found.Dir), places: map[string]place{}, files: map[string]*coverage.WatchedFile{},
-		seen: coverage.Watched{PID: found.PID, Command: found.Command, Container: found.Container, State: string(found.State), Waited: map[string]int64{}},
+		found: found, start: start, mounts: volumes(found.Dir), places: map[string]place{},
+		files: map[string]*coverage.WatchedFile{},
+		seen: coverage.Watched{PID: found.PID, Command: found.Command, Container: found.Container, State: string(found.State),
+			Waited: map[string]int64{}},
 	}, nil
 }
 
-// readCounters reads lines "name: number".
-func readCounters(file string) (map[string]int64, error) {
-	info, err := readInfo(file)
-	if err != nil {
-		return nil, err
-	}
-	counters := map[string]int64{}
-	for name, value := range info {
-		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-			counters[name] = n
-		}
-	}
-	return counters, nil
-}
-
 // noVolume are file systems that hold no files of volumes.
-var noVolume = []string{"proc", "sysfs", "cgroup", "cgroup2", "devpts", "devtmpfs", "mqueue", "overlay", "securityfs", "debugfs", "tracefs", "bpf"}
+var noVolume = []string{"proc", "sysfs", "cgroup", "cgroup2", "devpts", "devtmpfs", "mqueue", "overlay", "securityfs",
+	"debugfs", "tracefs", "bpf"}
 
 // volumes are the mounts of a process, by number, that may be volumes: not its image, nor what the kernel shows.
-func volumes(dir string) map[string]string {
-	mounts := map[string]string{}
-	text, err := os.ReadFile(filepath.Join(dir, "mountinfo"))
+func volumes(dir string) map[int]string {
+	mounts := map[int]string{}
+	list, err := mountutils.ParseMountInfo(filepath.Join(dir, "mountinfo"))
 	if err != nil {
 		return mounts
 	}
-	for line := range strings.Lines(string(text)) {
-		head, tail, found := strings.Cut(line, " - ")
-		fields, kind := strings.Fields(head), strings.Fields(tail)
-		const number, point = 0, 4
-		if !found || len(fields) <= point || len(kind) == 0 || fields[point] == "/" || slices.Contains(noVolume, kind[0]) {
+	for _, m := range list {
+		if m.MountPoint == "/" || slices.Contains(noVolume, m.FsType) {
 			continue
 		}
-		if base := fields[point]; strings.HasPrefix(base, "/etc/") || base == "/dev" || strings.HasPrefix(base, "/opt/splitfs") {
+		if strings.HasPrefix(m.MountPoint, "/etc/") || m.MountPoint == "/dev" ||
+			strings.HasPrefix(m.MountPoint, "/opt/splitfs") {
 			continue // files that kubelet puts there, devices, and our own
 		}
-		mounts[fields[number]] = fields[point]
+		mounts[m.ID] = m.MountPoint
 	}
 	return mounts
 }
@@ -118,8 +106,10 @@ func (p *process) lookAtThreads() {
 
 // callNames are the calls that are about files.
 var callNames = map[int]string{
-	unix.SYS_FSYNC: "fsync", unix.SYS_FDATASYNC: "fdatasync", unix.SYS_SYNC_FILE_RANGE: "sync_file_range", unix.SYS_MSYNC: "msync",
-	unix.SYS_PREAD64: "pread", unix.SYS_PWRITE64: "pwrite", unix.SYS_IO_URING_ENTER: "io_uring_enter", unix.SYS_IO_GETEVENTS: "io_getevents",
+	unix.SYS_FSYNC: "fsync", unix.SYS_FDATASYNC: "fdatasync", unix.SYS_SYNC_FILE_RANGE: "sync_file_range",
+	unix.SYS_MSYNC:   "msync",
+	unix.SYS_PREAD64: "pread", unix.SYS_PWRITE64: "pwrite", unix.SYS_IO_URING_ENTER: "io_uring_enter",
+	unix.SYS_IO_GETEVENTS:    "io_getevents",
 	unix.SYS_COPY_FILE_RANGE: "copy_file_range", unix.SYS_RENAMEAT2: "renameat2", unix.SYS_FLOCK: "flock",
 }
 
@@ -144,13 +134,17 @@ func (p *process) lookAtFiles() {
 }
 
 func (p *process) lookAtFile(fd, target string) {
-	info, err := readInfo(filepath.Join(p.found.Dir, "fdinfo", fd))
-	mount, ours := p.mounts[info["mnt_id"]]
+	info, err := p.found.FDInfo(fd)
+	if err != nil {
+		return // closed meanwhile
+	}
+	id, err := strconv.Atoi(info.MntID)
+	mount, ours := p.mounts[id]
 	if err != nil || !ours {
 		return
 	}
-	flags, _ := strconv.ParseInt(info["flags"], 8, 64) //nolint:errcheck // 0 then
-	offset, _ := strconv.ParseInt(info["pos"], 10, 64) //nolint:errcheck // 0 then
+	flags, _ := strconv.ParseInt(info.Flags, 8, 64) //nolint:errcheck // 0 then
+	offset, _ := strconv.ParseInt(info.Pos, 10, 64) //nolint:errcheck // 0 then
 	// Its size is not asked for: on FUSE, or over the network, that may hang. The offset of who appends is the size.
 	before, known := p.places[fd]
 	p.places[fd] = place{target: target, offset: offset}
@@ -173,28 +167,14 @@ func (p *process) lookAtFile(fd, target string) {
 	f.Stream = f.Stream || fd == "0" || fd == "1" || fd == "2"
 }
 
-// readInfo reads lines "name: value".
-func readInfo(file string) (map[string]string, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	info := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		info[name] = strings.TrimSpace(value)
-	}
-	return info, nil
-}
-
 // end returns what was seen; false: the process has ended meanwhile, and nobody knows what it did last.
 func (p *process) end() (coverage.Watched, bool) {
-	now, err := readCounters(filepath.Join(p.found.Dir, "io"))
+	now, err := p.found.IO()
 	if err != nil {
 		return p.seen, false
 	}
-	p.seen.Reads, p.seen.Writes = now["syscr"]-p.start["syscr"], now["syscw"]-p.start["syscw"]
-	p.seen.ReadBytes, p.seen.WrittenBytes = now["rchar"]-p.start["rchar"], now["wchar"]-p.start["wchar"]
+	p.seen.Reads, p.seen.Writes = int64(now.SyscR-p.start.SyscR), int64(now.SyscW-p.start.SyscW)
+	p.seen.ReadBytes, p.seen.WrittenBytes = int64(now.RChar-p.start.RChar), int64(now.WChar-p.start.WChar)
 	if p.found.State != "" && p.found.State != attach.Loaded {
 		p.seen.Cause = p.found.State.Explain()
 	}

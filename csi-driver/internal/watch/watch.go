@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package watch looks at the processes of one pod in procfs for a while, to tell whether SplitFS would help them. Nobody is stopped or traced.
+// Package watch looks at the processes of one pod in procfs for a while, to tell whether SplitFS would help them.
+// Nobody is stopped or traced.
 package watch
 
 import (

@@ -40,12 +40,16 @@ func startPod(t *testing.T, dir, script string) *Watcher {
 	binary := filepath.Join(dir, "splitfs")
 	text := `#!/bin/sh
 echo "$@" >` + filepath.Join(dir, "asked") + `
-echo '{"directory":"/d","emulated":true,"provider":"copy","costsCpuNs":{"kernel":{"append64":800},"posix":{"append64":50}}}'
+echo '{"directory":"/d","emulated":true,"provider":"copy",
+"costsCpuNs":{"kernel":{"append64":800},"posix":{"append64":50}}}'
 `
 	if err := os.WriteFile(binary, []byte(text), 0o755); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
-	return &Watcher{Node: "n1", Processes: attach.New(attach.Config{Proc: "/proc", Library: "/opt/splitfs/libsplit.so", Owner: owner}), Binary: binary, Directory: "/d"}
+	return &Watcher{
+		Node: "n1", Processes: attach.New(attach.Config{Proc: "/proc", Library: "/opt/splitfs/libsplit.so", Owner: owner}),
+		Binary: binary, Directory: "/d",
+	}
 }
 
 // memoryDir is a directory on a mount of its own, as volumes of pods are.
@@ -62,7 +66,8 @@ func memoryDir(t *testing.T) string {
 // TestWatch: what a process writes to a file of a volume is seen, and what it does elsewhere is not taken for that.
 func TestWatch(t *testing.T) {
 	dir := memoryDir(t)
-	w := startPod(t, dir, `exec 5>>file 6>/dev/null; while :; do echo twelve-bytes >&5; echo elsewhere >&6; sleep 0.01; done`)
+	w := startPod(t, dir,
+		`exec 5>>file 6>/dev/null; while :; do echo twelve-bytes >&5; echo elsewhere >&6; sleep 0.01; done`)
 	time.Sleep(100 * time.Millisecond)
 	advice, err := w.Watch(t.Context(), uid, 500*time.Millisecond)
 	if err != nil {
@@ -78,7 +83,8 @@ func TestWatch(t *testing.T) {
 	if p.FileWritten < 13 || p.FileWritten >= p.WrittenBytes || p.Writes < 2*p.FileWritten/13 {
 		t.Errorf("%d bytes seen to go to the file, of %d in %d writes", p.FileWritten, p.WrittenBytes, p.Writes)
 	}
-	if len(p.Files) != 1 || p.Files[0].Path != filepath.Join(dir, "file") || p.Files[0].Mount != "/dev/shm" || !p.Files[0].Append || !p.Files[0].Writable || p.Files[0].Stream {
+	if len(p.Files) != 1 || p.Files[0].Path != filepath.Join(dir, "file") || p.Files[0].Mount != "/dev/shm" ||
+		!p.Files[0].Append || !p.Files[0].Writable || p.Files[0].Stream {
 		t.Errorf("files: %+v", p.Files)
 	}
 	if advice.Costs == nil || advice.Costs.CPUNs["kernel"]["append64"] != 800 {
@@ -128,7 +134,8 @@ func TestServeHTTP(t *testing.T) {
 	server := httptest.NewServer(w)
 	defer server.Close()
 	for query, want := range map[string]int{
-		"pod=" + uid + "&seconds=1": http.StatusOK, "pod=" + uid: http.StatusBadRequest, "pod=..%2F1&seconds=1": http.StatusBadRequest,
+		"pod=" + uid + "&seconds=1": http.StatusOK, "pod=" + uid: http.StatusBadRequest,
+		"pod=..%2F1&seconds=1": http.StatusBadRequest,
 		"pod=" + uid + "&seconds=" + strconv.Itoa(coverage.MaxWatchSeconds+1): http.StatusBadRequest,
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"?"+query, nil)
@@ -140,7 +147,8 @@ func TestServeHTTP(t *testing.T) {
 			t.Fatal(err)
 		}
 		var advice coverage.Advice
-		if want == http.StatusOK && (json.NewDecoder(response.Body).Decode(&advice) != nil || advice.Node != "n1" || advice.Seconds < 1) {
+		if want == http.StatusOK &&
+			(json.NewDecoder(response.Body).Decode(&advice) != nil || advice.Node != "n1" || advice.Seconds < 1) {
 			t.Errorf("%s: %+v", query, advice)
 		}
 		response.Body.Close() //nolint:errcheck // it was only read

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
@@ -84,10 +85,12 @@ func startCluster(ctx context.Context, o options) (*cluster, error) {
 		return nil, err
 	}
 	server := &envtest.APIServer{Path: filepath.Join(o.kubernetes, "kube-apiserver")}
-	server.Configure().Append("audit-policy-file", policy).Append("audit-log-path", c.audit).Append("audit-log-mode", "blocking").
-		Append("audit-log-maxsize", "100000")
+	server.Configure().Append("audit-policy-file", policy).Append("audit-log-path", c.audit).
+		Append("audit-log-mode", "blocking").Append("audit-log-maxsize", "100000")
 	c.env = &envtest.Environment{
-		ControlPlane:            envtest.ControlPlane{APIServer: server, Etcd: &envtest.Etcd{Path: filepath.Join(o.etcd, "etcd")}},
+		ControlPlane: envtest.ControlPlane{APIServer: server, Etcd: &envtest.Etcd{
+			Path: filepath.Join(o.etcd, "etcd"),
+		}},
 		ControlPlaneStopTimeout: 2 * time.Minute,
 	}
 	config, err := c.env.Start()
@@ -116,7 +119,8 @@ func (c *cluster) startPrograms(ctx context.Context, o options) error {
 	}
 	files := map[string]string{}
 	for _, u := range users {
-		user, err := c.env.AddUser(envtest.User{Name: account(u), Groups: []string{"system:serviceaccounts", "system:authenticated"}}, nil)
+		user, err := c.env.AddUser(
+			envtest.User{Name: account(u), Groups: []string{"system:serviceaccounts", "system:authenticated"}}, nil)
 		if err != nil {
 			return fmt.Errorf("make user %s: %w", u, err)
 		}
@@ -141,17 +145,22 @@ func (c *cluster) startPrograms(ctx context.Context, o options) error {
 		args []string
 	}{
 		{filepath.Join(o.kubernetes, "kube-controller-manager"), []string{
-			"--kubeconfig=" + adminFile, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000",
-			"--controllers=persistentvolume-binder-controller,persistentvolumeclaim-protection-controller,garbage-collector-controller",
+			"--kubeconfig=" + adminFile, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500",
+			"--kube-api-burst=1000",
+			"--controllers=persistentvolume-binder-controller,persistentvolumeclaim-protection-controller," +
+				"garbage-collector-controller",
 		}},
-		{filepath.Join(o.kubernetes, "kube-scheduler"), []string{"--kubeconfig=" + adminFile, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000"}},
+		{filepath.Join(o.kubernetes, "kube-scheduler"),
+			[]string{"--kubeconfig=" + adminFile, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500",
+				"--kube-api-burst=1000"}},
 		{o.controller, []string{
-			"controller", "--kubeconfig=" + files["splitfs-controller"], "--namespace=" + namespace, "--csi-endpoint=unix://" + filepath.Join(o.dir, "csi.sock"),
+			"controller", "--kubeconfig=" + files["splitfs-controller"], "--namespace=" + namespace,
+			"--csi-endpoint=unix://" + filepath.Join(o.dir, "csi.sock"),
 			"--http-endpoint=127.0.0.1:" + ports[0],
 		}},
 		{o.injector, []string{
-			"--kubeconfig=" + files["splitfs-injector"], "--namespace=" + namespace, "--host=127.0.0.1", "--port=" + ports[1], "--extra-dns-name=localhost",
-			"--health-address=127.0.0.1:" + ports[2], "--metrics-address=127.0.0.1:" + ports[3],
+			"--kubeconfig=" + files["splitfs-injector"], "--namespace=" + namespace, "--host=127.0.0.1", "--port=" + ports[1],
+			"--extra-dns-name=localhost", "--health-address=127.0.0.1:" + ports[2], "--metrics-address=127.0.0.1:" + ports[3],
 		}},
 	} {
 		if err := c.start(ctx, o, p.name, p.args...); err != nil {
@@ -200,7 +209,9 @@ func (c *cluster) apply(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}}}
+	object := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}},
+	}
 	if err := direct.Create(ctx, object); err != nil {
 		return fmt.Errorf("create the namespace: %w", err)
 	}
@@ -270,52 +281,46 @@ func ready(ctx context.Context, port string) error {
 // memory returns the resident set of each program.
 func (c *cluster) memory() (map[string]int64, error) {
 	used := map[string]int64{}
-	pids := map[string]int{"controller": c.programs["splitfs-csi"].Process.Pid, "injector": c.programs["splitfs-injector"].Process.Pid}
+	pids := map[string]int{
+		"controller": c.programs["splitfs-csi"].Process.Pid, "injector": c.programs["splitfs-injector"].Process.Pid,
+	}
 	pid, err := childNamed("kube-apiserver")
 	if err != nil {
 		return nil, err
 	}
 	pids["kube-apiserver"] = pid
 	for name, pid := range pids {
-		kb, err := statusField(pid, "VmRSS:")
+		bytes, err := resident(pid)
 		if err != nil {
 			return nil, fmt.Errorf("memory of %s: %w", name, err)
 		}
-		used[name] = kb << 10
+		used[name] = bytes
 	}
 	return used, nil
 }
 
-func statusField(pid int, field string) (int64, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// resident is the resident set of a process.
+func resident(pid int) (int64, error) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(raw)) {
-		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == field {
-			return strconv.ParseInt(fields[1], 10, 64)
-		}
+	status, err := p.NewStatus()
+	if err != nil {
+		return 0, err
 	}
-	return 0, fmt.Errorf("/proc/%d/status has no %s", pid, field)
+	return int64(status.VmRSS), nil
 }
 
 // childNamed finds a process of that name that this one started.
 func childNamed(name string) (int, error) {
-	dirs, err := filepath.Glob("/proc/[0-9]*")
+	all, err := procfs.AllProcs()
 	if err != nil {
 		return 0, err
 	}
-	for _, dir := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil {
-			continue
-		}
-		comm, err := os.ReadFile(filepath.Join(dir, "comm"))
-		if err != nil || strings.TrimSpace(string(comm)) != name {
-			continue
-		}
-		if parent, err := statusField(pid, "PPid:"); err == nil && int(parent) == os.Getpid() {
-			return pid, nil
+	for _, p := range all {
+		if stat, err := p.Stat(); err == nil && stat.Comm == name && stat.PPID == os.Getpid() {
+			return p.PID, nil
 		}
 	}
 	return 0, fmt.Errorf("no process %s", name)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command scale measures what a large cluster costs: a real API server, scheduler and controller manager, the real controller,
-// injector and status writers, and nodes that are objects only. hack/scale runs it.
+// Command scale measures what a large cluster costs: a real API server, scheduler and controller manager, the real
+// controller, injector and status writers, and nodes that are objects only. hack/scale runs it.
 package main
 
 import (
@@ -40,11 +40,13 @@ func main() {
 	var steps string
 	flag.IntVar(&o.nodes, "nodes", 1000, "simulated nodes")
 	flag.StringVar(&steps, "steps", "100,1000,10000", "numbers of volumes at which is measured, separated by commas")
-	flag.IntVar(&o.sample, "sample", 50, "volumes that are provisioned one after another, and measured, at the end of each step")
+	flag.IntVar(&o.sample, "sample", 50,
+		"volumes that are provisioned one after another, and measured, at the end of each step")
 	flag.Float64Var(&o.rate, "rate", 0.5, "volumes a second while measuring")
 	flag.IntVar(&o.concurrency, "concurrency", 32, "requests at a time while filling up")
 	flag.DurationVar(&o.idle, "idle", 30*time.Second, "how long an idle cluster is watched after each step")
-	flag.StringVar(&o.kubernetes, "kubernetes", "", "directory of kube-apiserver, kube-controller-manager and kube-scheduler")
+	flag.StringVar(&o.kubernetes, "kubernetes", "",
+		"directory of kube-apiserver, kube-controller-manager and kube-scheduler")
 	flag.StringVar(&o.etcd, "etcd", "", "directory of etcd")
 	flag.StringVar(&o.controller, "controller", "", "the program splitfs-csi")
 	flag.StringVar(&o.injector, "injector", "", "the program splitfs-injector")

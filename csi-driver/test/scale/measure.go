@@ -22,7 +22,8 @@ import (
 // row is one column of the table: what was measured with so many volumes.
 type row struct {
 	volumes int
-	// How long it took: the scheduler to choose a node, then the claim to be bound, and then the SplitFSVolume to be there.
+	// How long it took: the scheduler to choose a node, then the claim to be bound, and then the SplitFSVolume to be
+	// there.
 	selected, bound, shown latency
 	requests               map[asker]float64 // per volume
 	total                  float64
@@ -73,7 +74,9 @@ func (s *simulation) claim(ctx context.Context, i int, node string) (name string
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: new(className), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(claimSize, resource.BinarySI)}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(claimSize, resource.BinarySI)},
+			},
 		},
 	}, createOptions); err != nil {
 		return "", fmt.Errorf("create claim %s: %w", name, err)
@@ -90,8 +93,15 @@ func (s *simulation) use(ctx context.Context, i int) (claim string, err error) {
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("app-%05d", i)},
 		Spec: corev1.PodSpec{
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, AutomountServiceAccountToken: new(false),
-			Containers: []corev1.Container{{Name: "app", Image: "app", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
-			Volumes:    []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}},
+			Containers: []corev1.Container{
+				{Name: "app", Image: "app", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}},
+			},
+			Volumes: []corev1.Volume{
+				{Name: "data",
+					VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+						ClaimName: claim,
+					}}},
+			},
 		},
 	}
 	made, err := s.cluster.clients.CoreV1().Pods("default").Create(ctx, pod, createOptions)

@@ -117,7 +117,9 @@ func startNodes(ctx context.Context, c *cluster, o options) (*simulation, error)
 		if err != nil {
 			return nil, err
 		}
-		n.writer = status.NewWriter(status.Config{NodeName: n.name, Node: n, Module: n, Cluster: writerCluster, Interval: 30 * time.Second, Heartbeat: 5 * time.Minute})
+		n.writer = status.NewWriter(status.Config{
+			NodeName: n.name, Node: n, Module: n, Cluster: writerCluster, Interval: 30 * time.Second, Heartbeat: 5 * time.Minute,
+		})
 		go n.writer.Run(klog.NewContext(ctx, klog.LoggerWithValues(klog.Background(), "node", n.name)))
 	}
 	for range o.concurrency {
@@ -135,7 +137,8 @@ func (s *simulation) createNode(ctx context.Context, name string) error {
 		return fmt.Errorf("create node %s: %w", name, err)
 	}
 	made.Status.Capacity = corev1.ResourceList{
-		corev1.ResourcePods: resource.MustParse("250"), corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("128Gi"),
+		corev1.ResourcePods: resource.MustParse("250"), corev1.ResourceCPU: resource.MustParse("32"),
+		corev1.ResourceMemory: resource.MustParse("128Gi"),
 	}
 	made.Status.Allocatable = made.Status.Capacity
 	if _, err := clients.CoreV1().Nodes().UpdateStatus(ctx, made, updateOptions); err != nil {
@@ -144,13 +147,15 @@ func (s *simulation) createNode(ctx context.Context, name string) error {
 	if _, err := clients.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{
-			Name: contract.Driver, NodeID: name, TopologyKeys: []string{contract.TopologyKey}, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(volumesPerNode))},
+			Name: contract.Driver, NodeID: name, TopologyKeys: []string{contract.TopologyKey},
+			Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(volumesPerNode))},
 		}}},
 	}, createOptions); err != nil {
 		return fmt.Errorf("create CSINode %s: %w", name, err)
 	}
 	if _, err := clients.StorageV1().CSIStorageCapacities(namespace).Create(ctx, &storagev1.CSIStorageCapacity{
-		ObjectMeta: metav1.ObjectMeta{Name: "csisc-" + name}, StorageClassName: className, Capacity: resource.NewQuantity(nodeCapacity, resource.BinarySI),
+		ObjectMeta: metav1.ObjectMeta{Name: "csisc-" + name}, StorageClassName: className,
+		Capacity:     resource.NewQuantity(nodeCapacity, resource.BinarySI),
 		NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{contract.TopologyKey: name}},
 	}, createOptions); err != nil {
 		return fmt.Errorf("create the capacity of node %s: %w", name, err)
@@ -173,14 +178,17 @@ func (s *simulation) watch(ctx context.Context) error {
 			s.queue.Add(claim.Namespace + "/" + claim.Name)
 		}
 	}
-	if _, err := s.claims.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, object any) { see(object) }}); err != nil {
+	if _, err := s.claims.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: see, UpdateFunc: func(_, object any) { see(object) },
+	}); err != nil {
 		return err
 	}
 	objects, err := metadata.NewForConfig(s.cluster.admin)
 	if err != nil {
 		return err
 	}
-	volumes := metadatainformer.NewFilteredMetadataInformer(objects, v1alpha1.VolumeResource, "", 0, cache.Indexers{}, nil).Informer()
+	volumes := metadatainformer.NewFilteredMetadataInformer(objects, v1alpha1.VolumeResource, "", 0, cache.Indexers{},
+		nil).Informer()
 	if _, err := volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(object any) {
 		if v, ok := object.(*metav1.PartialObjectMetadata); ok {
 			s.note(s.shown, v.Name)
@@ -235,8 +243,9 @@ func (s *simulation) provisionClaim(ctx context.Context, key string) error {
 	n := s.nodes[claim.Annotations[selectedNode]]
 	id := volume.IDFromName(name)
 	rec := &volume.Record{
-		ID: id, Name: name, Phase: volume.PhaseReady, Mode: contract.Strict, Device: volume.DeviceEmulated, FSType: volume.XFS,
-		PVC: volume.PVC{Namespace: claim.Namespace, Name: claim.Name}, Size: claimSize, DeviceSize: 4 * claimSize,
+		ID: id, Name: name, Phase: volume.PhaseReady, Mode: contract.Strict, Device: volume.DeviceEmulated,
+		FSType: volume.XFS,
+		PVC:    volume.PVC{Namespace: claim.Namespace, Name: claim.Name}, Size: claimSize, DeviceSize: 4 * claimSize,
 	}
 	n.mu.Lock()
 	known := false
@@ -249,17 +258,26 @@ func (s *simulation) provisionClaim(ctx context.Context, key string) error {
 	n.mu.Unlock()
 	n.writer.Poke()
 	_, err = s.cluster.clients.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": contract.Driver}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": contract.Driver},
+		},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes, StorageClassName: className,
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-			ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+			ClaimRef: &corev1.ObjectReference{
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+			},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: contract.Driver, VolumeHandle: id, FSType: volume.XFS, VolumeAttributes: map[string]string{"mode": string(contract.Strict), "device": volume.DeviceEmulated},
+				Driver: contract.Driver, VolumeHandle: id, FSType: volume.XFS,
+				VolumeAttributes: map[string]string{"mode": string(contract.Strict), "device": volume.DeviceEmulated},
 			}},
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: contract.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{n.name}}},
-			}}}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{
+						{Key: contract.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{n.name}},
+					},
+				}},
+			}},
 		},
 	}, createOptions)
 	return ignoreExists(err)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Prints the chart's README: what a reader of a chart repository sees, and every value with its default and its comment in values.yaml.
-// hack/generate runs it. (helm-docs would leave out the values of a section that has a comment of its own.)
+// Prints the chart's README: what a reader of a chart repository sees, and every value with its default and its comment
+// in values.yaml. hack/generate runs it. (helm-docs would leave out the values of a section that has a comment of its
+// own.)
 package main
 
 import (

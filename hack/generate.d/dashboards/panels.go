@@ -32,7 +32,9 @@ func board(name, uid, description string) *boardBuilder {
 	return dashboard.NewDashboardBuilder("SplitFS / "+name).Uid(uid).Description(description).Tags([]string{"splitfs"}).
 		Refresh("1m").Time("now-3h", "now").Timezone("browser").Readonly().Tooltip(dashboard.DashboardCursorSyncCrosshair).
 		WithVariable(dashboard.NewDatasourceVariableBuilder("datasource").Label("Prometheus").Type("prometheus")).
-		Link(dashboard.NewDashboardLinkBuilder("SplitFS").Type(dashboard.DashboardLinkTypeDashboards).Tags([]string{"splitfs"}).
+		Link(dashboard.NewDashboardLinkBuilder("SplitFS").Type(dashboard.DashboardLinkTypeDashboards).Tags([]string{
+			"splitfs",
+		}).
 			AsDropdown(true).IncludeVars(true).KeepTime(true))
 }
 
@@ -42,7 +44,9 @@ func choice(name, label, query string) *dashboard.QueryVariableBuilder {
 		Selected: cog.ToPtr(true), Text: dashboard.StringOrArrayOfString{String: cog.ToPtr("All")},
 		Value: dashboard.StringOrArrayOfString{String: cog.ToPtr("$__all")},
 	}
-	return dashboard.NewQueryVariableBuilder(name).Label(label).Datasource(source()).Query(dashboard.StringOrMap{String: cog.ToPtr(query)}).
+	return dashboard.NewQueryVariableBuilder(name).Label(label).Datasource(source()).Query(dashboard.StringOrMap{
+		String: cog.ToPtr(query),
+	}).
 		Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortAlphabeticalAsc).
 		Multi(true).IncludeAll(true).AllValue(".*").Current(all)
 }
@@ -65,13 +69,18 @@ func number(title, unit, description, expr string, bad bool) cog.Builder[dashboa
 
 // graph shows values over time, two beside each other.
 func graph(title, unit, description string, queries ...query) *timeseries.PanelBuilder {
-	panel := timeseries.NewPanelBuilder().Title(title).Description(description).Unit(unit).Span(halfWidth).Height(graphHeight).
+	panel := timeseries.NewPanelBuilder().Title(title).Description(description).Unit(unit).Span(halfWidth).Height(
+		graphHeight).
 		Datasource(source()).Min(0).FillOpacity(10).ShowPoints(common.VisibilityModeNever).
 		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending)).
-		Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeTable).Placement(common.LegendPlacementBottom).
-			ShowLegend(true).Calcs([]string{"lastNotNull", "max"}))
+		Legend(
+			common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeTable).Placement(
+				common.LegendPlacementBottom).
+				ShowLegend(true).Calcs([]string{"lastNotNull", "max"}))
 	for i, q := range queries {
-		panel.WithTarget(prometheus.NewDataqueryBuilder().Datasource(source()).RefId(string(rune('A' + i))).Expr(q.expr).LegendFormat(q.legend).Range())
+		panel.WithTarget(
+			prometheus.NewDataqueryBuilder().Datasource(source()).RefId(string(rune('A' + i))).Expr(q.expr).LegendFormat(
+				q.legend).Range())
 	}
 	return panel
 }
@@ -87,10 +96,13 @@ func list(title, description, expr, value string, columns ...string) cog.Builder
 	if value == "" {
 		hidden["Value"] = true
 	}
-	return table.NewPanelBuilder().Title(title).Description(description).Span(fullWidth).Height(graphHeight).Datasource(source()).
+	return table.NewPanelBuilder().Title(title).Description(description).Span(fullWidth).Height(graphHeight).Datasource(
+		source()).
 		Footer(common.NewTableFooterOptionsBuilder().Show(false).Reducer([]string{"sum"})).
 		WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{
 			"excludeByName": hidden, "indexByName": order, "renameByName": names,
 		}}).
-		WithTarget(prometheus.NewDataqueryBuilder().Datasource(source()).RefId("A").Expr(expr).Format(prometheus.PromQueryFormatTable).Instant())
+		WithTarget(
+			prometheus.NewDataqueryBuilder().Datasource(source()).RefId("A").Expr(expr).Format(prometheus.PromQueryFormatTable).
+				Instant())
 }

@@ -66,7 +66,8 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "splitfs-injector",
 		Short: "Mutating webhook that gives pods with SplitFS volumes the preload library",
-		Long: "splitfs-injector answers the API server's admission requests for pods. A container that mounts a volume of the CSI driver\n" +
+		Long: "splitfs-injector answers the API server's admission requests for pods. A container that mounts a volume of " +
+			"the CSI driver\n" +
 			"csi.splitfs.io gets the library, LD_PRELOAD and SPLITFS_CONFIG; everything else is left as it is.",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -84,18 +85,26 @@ func NewCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("NAMESPACE"), "namespace of the release, default $NAMESPACE")
-	flags.StringVar(&o.WebhookName, "webhook-name", "splitfs-injector", "name of the MutatingWebhookConfiguration whose caBundle is kept up to date")
+	flags.StringVar(&o.WebhookName, "webhook-name", "splitfs-injector",
+		"name of the MutatingWebhookConfiguration whose caBundle is kept up to date")
 	flags.StringVar(&o.ServiceName, "service-name", "splitfs-injector", "name of the Service the API server calls")
-	flags.StringVar(&o.SecretName, "secret-name", "splitfs-injector-certs", "name of the Secret that holds the certificates; it must exist, it may be empty")
-	flags.BoolVar(&o.IssueCerts, "issue-certificates", true, "issue and renew the certificates in the Secret and keep the caBundle right; false: cert-manager or somebody else does")
+	flags.StringVar(&o.SecretName, "secret-name", "splitfs-injector-certs",
+		"name of the Secret that holds the certificates; it must exist, it may be empty")
+	flags.BoolVar(&o.IssueCerts, "issue-certificates", true,
+		"issue and renew the certificates in the Secret and keep the caBundle right; false: cert-manager or "+
+			"somebody else does")
 	flags.StringSliceVar(&o.ExtraDNSNames, "extra-dns-name", nil, "further name in the server's certificate")
-	flags.StringSliceVar(&o.ExemptNamespaces, "exempt-namespace", []string{metav1.NamespaceSystem}, "namespace whose pods are never touched; the release's own is always one of them")
+	flags.StringSliceVar(&o.ExemptNamespaces, "exempt-namespace", []string{metav1.NamespaceSystem},
+		"namespace whose pods are never touched; the release's own is always one of them")
 	flags.StringVar(&o.Host, "host", "", "address the webhook listens on, default all")
 	flags.IntVar(&o.Port, "port", 9443, "port the webhook listens on")
 	flags.StringVar(&o.HealthAddress, "health-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", ":8080", "address of /metrics, 0 turns it off")
-	flags.DurationVar(&o.LookupTimeout, "lookup-timeout", 3*time.Second, "time for reading claims and classes of one pod; must be shorter than the webhook's timeoutSeconds")
-	flags.StringVar(&o.LibraryDelivery, "library-delivery", string(inject.CSI), "volume that brings the library into a pod: csi (an inline volume) or ephemeral (a generic ephemeral volume of class "+contract.LibraryClass+", for clusters that forbid inline volumes)")
+	flags.DurationVar(&o.LookupTimeout, "lookup-timeout", 3*time.Second,
+		"time for reading claims and classes of one pod; must be shorter than the webhook's timeoutSeconds")
+	flags.StringVar(&o.LibraryDelivery, "library-delivery", string(inject.CSI),
+		"volume that brings the library into a pod: csi (an inline volume) or ephemeral (a generic ephemeral "+
+			"volume of class "+contract.LibraryClass+", for clusters that forbid inline volumes)")
 	klogFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(klogFlags)
 	if err := klogFlags.Set("v", "2"); err != nil {
@@ -108,7 +117,9 @@ func NewCommand() *cobra.Command {
 }
 
 func (o *Options) validate() error {
-	for flag, value := range map[string]string{"namespace": o.Namespace, "webhook-name": o.WebhookName, "service-name": o.ServiceName, "secret-name": o.SecretName} {
+	for flag, value := range map[string]string{
+		"namespace": o.Namespace, "webhook-name": o.WebhookName, "service-name": o.ServiceName, "secret-name": o.SecretName,
+	} {
 		if value == "" {
 			return fmt.Errorf("--%s must not be empty", flag)
 		}
@@ -143,10 +154,11 @@ func (o *Options) Run(ctx context.Context, cluster *rest.Config) error {
 	}
 	// The server asks for its certificate at each handshake; the source exists only once the manager does.
 	var source *certs.Source
-	server := webhook.NewServer(webhook.Options{Host: o.Host, Port: o.Port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-		c.MinVersion = tls.VersionTLS12
-		c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return source.GetCertificate(hello) }
-	}}})
+	server := webhook.NewServer(webhook.Options{Host: o.Host, Port: o.Port,
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+			c.MinVersion = tls.VersionTLS12
+			c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return source.GetCertificate(hello) }
+		}}})
 	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme:                 scheme,
 		Logger:                 klog.FromContext(ctx),
@@ -184,12 +196,15 @@ func (o *Options) Run(ctx context.Context, cluster *rest.Config) error {
 
 func (o *Options) addWebhook(ctx context.Context, mgr manager.Manager) error {
 	// Asking for the informers now starts them with the manager, not at the first pod.
-	for _, object := range []client.Object{&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}, &storagev1.StorageClass{}} {
+	for _, object := range []client.Object{
+		&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}, &storagev1.StorageClass{},
+	} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
 	}
-	if err := mgr.GetCache().IndexField(ctx, &corev1.PersistentVolume{}, claims.ReservedIndex, claims.ReservedFor); err != nil {
+	if err := mgr.GetCache().IndexField(ctx, &corev1.PersistentVolume{}, claims.ReservedIndex,
+		claims.ReservedFor); err != nil {
 		return fmt.Errorf("index PersistentVolumes: %w", err)
 	}
 	counters, err := podhook.NewMetrics(metrics.Registry)

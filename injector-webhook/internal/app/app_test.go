@@ -44,10 +44,14 @@ func kubeconfig(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://" + strings.TrimPrefix(config.Host, "https://"), CertificateAuthorityData: config.CAData}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
-			Impersonate:       "system:serviceaccount:" + charttest.Namespace + ":splitfs-injector",
-			ImpersonateGroups: []string{"system:serviceaccounts", "system:serviceaccounts:" + charttest.Namespace, "system:authenticated"}}},
+		Clusters: map[string]*clientcmdapi.Cluster{
+			"c": {Server: "https://" + strings.TrimPrefix(config.Host, "https://"), CertificateAuthorityData: config.CAData},
+		},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {ClientCertificateData: config.CertData,
+			ClientKeyData: config.KeyData,
+			Impersonate:   "system:serviceaccount:" + charttest.Namespace + ":splitfs-injector",
+			ImpersonateGroups: []string{"system:serviceaccounts", "system:serviceaccounts:" + charttest.Namespace,
+				"system:authenticated"}}},
 		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
 		CurrentContext: "x",
 	}, path)
@@ -101,8 +105,11 @@ func startReplica(t *testing.T, path, config string, arguments ...string) *repli
 	t.Helper()
 	ports := freePorts(t, 3)
 	r := &replica{log: &lockedBuffer{}, webhook: ports[0], health: ports[1], meter: ports[2]}
-	r.cmd = exec.Command(path, append(arguments, "--kubeconfig="+config, "--namespace="+charttest.Namespace, "--host=127.0.0.1", "--extra-dns-name=localhost",
-		fmt.Sprintf("--port=%d", r.webhook), fmt.Sprintf("--health-address=127.0.0.1:%d", r.health), fmt.Sprintf("--metrics-address=127.0.0.1:%d", r.meter), "--v=4")...)
+	r.cmd = exec.Command(path,
+		append(arguments, "--kubeconfig="+config, "--namespace="+charttest.Namespace, "--host=127.0.0.1",
+			"--extra-dns-name=localhost",
+			fmt.Sprintf("--port=%d", r.webhook), fmt.Sprintf("--health-address=127.0.0.1:%d", r.health),
+			fmt.Sprintf("--metrics-address=127.0.0.1:%d", r.meter), "--v=4")...)
 	r.cmd.Stdout, r.cmd.Stderr = r.log, r.log
 	if err := r.cmd.Start(); err != nil {
 		t.Fatalf("start injector: %v", err)

@@ -65,7 +65,9 @@ func (c *cluster) point(t *testing.T, r *replica) {
 		}
 		// The old caBundle goes too: the injector has to put it back.
 		for i := range webhooks {
-			webhooks[i].(map[string]any)["clientConfig"] = map[string]any{"url": fmt.Sprintf("https://localhost:%d/mutate-pods", r.webhook)}
+			webhooks[i].(map[string]any)["clientConfig"] = map[string]any{
+				"url": fmt.Sprintf("https://localhost:%d/mutate-pods", r.webhook),
+			}
 		}
 		if err := unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks"); err != nil {
 			return err
@@ -113,17 +115,27 @@ func podWith(name, claim string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "app", Image: "i", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
-			Volumes:    []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}},
+			Containers: []corev1.Container{
+				{Name: "app", Image: "i", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}},
+			},
+			Volumes: []corev1.Volume{
+				{Name: "data",
+					VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+						ClaimName: claim,
+					}}},
+			},
 		},
 	}
 }
 
 func claimWith(name string, class *string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
-		StorageClassName: class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-	}}
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
+		}}
 }
 
 func newCluster(t *testing.T, objects []*unstructured.Unstructured) (*cluster, *rest.Config) {
@@ -145,7 +157,9 @@ func newCluster(t *testing.T, objects []*unstructured.Unstructured) (*cluster, *
 			t.Fatal(err)
 		}
 	}
-	for _, claim := range []*corev1.PersistentVolumeClaim{claimWith("ours", new("splitfs-strict")), claimWith("by-default", nil), claimWith("foreign", new("manual"))} {
+	for _, claim := range []*corev1.PersistentVolumeClaim{
+		claimWith("ours", new("splitfs-strict")), claimWith("by-default", nil), claimWith("foreign", new("manual")),
+	} {
 		if err := c.client.Create(t.Context(), claim); err != nil {
 			t.Fatalf("create claim %s: %v", claim.Name, err)
 		}
@@ -155,7 +169,8 @@ func newCluster(t *testing.T, objects []*unstructured.Unstructured) (*cluster, *
 
 // TestCluster runs the real program, with the rights of the chart, against a real API server, from an empty Secret on.
 func TestCluster(t *testing.T) {
-	objects := charttest.Render(t, "--set", "storageClasses.sync.default=true", "--set", "injector.requiredClasses={my-strict}")
+	objects := charttest.Render(t, "--set", "storageClasses.sync.default=true",
+		"--set", "injector.requiredClasses={my-strict}")
 	c, config := newCluster(t, objects)
 	path, file := program(t), kubeconfig(t, config)
 
@@ -176,7 +191,10 @@ func TestCluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, line := range []string{`splitfs_injector_pods_total{reason="",result="injected"}`, `splitfs_injector_pods_total{reason="annotation",result="denied"}`, `splitfs_injector_mounts_total{mode="strict"}`} {
+		for _, line := range []string{
+			`splitfs_injector_pods_total{reason="",result="injected"}`,
+			`splitfs_injector_pods_total{reason="annotation",result="denied"}`, `splitfs_injector_mounts_total{mode="strict"}`,
+		} {
 			if !strings.Contains(body, line) {
 				t.Errorf("metrics lack %s", line)
 			}
@@ -217,7 +235,9 @@ func TestCluster(t *testing.T) {
 }
 
 func testInjection(t *testing.T, c *cluster) {
-	for name, want := range map[string]string{"ours": "strict:/data:/opt/splitfs/agents", "by-default": "sync:/data:/opt/splitfs/agents"} {
+	for name, want := range map[string]string{
+		"ours": "strict:/data:/opt/splitfs/agents", "by-default": "sync:/data:/opt/splitfs/agents",
+	} {
 		pod := podWith("inject-"+name, name)
 		if err := c.client.Create(t.Context(), pod); err != nil {
 			t.Fatalf("create pod: %v", err)
@@ -230,7 +250,8 @@ func testInjection(t *testing.T, c *cluster) {
 			t.Errorf("claim %s: env is %v", name, env)
 		}
 		mounts := pod.Spec.Containers[0].VolumeMounts
-		if len(mounts) != 4 || mounts[1].MountPath != "/opt/splitfs" || !mounts[1].ReadOnly || len(pod.Spec.Volumes) != 2 || pod.Spec.Volumes[1].CSI.Driver != "csi.splitfs.io" {
+		if len(mounts) != 4 || mounts[1].MountPath != "/opt/splitfs" || !mounts[1].ReadOnly || len(pod.Spec.Volumes) != 2 ||
+			pod.Spec.Volumes[1].CSI.Driver != "csi.splitfs.io" {
 			t.Errorf("claim %s: mounts %+v, volumes %+v", name, mounts, pod.Spec.Volumes)
 		}
 		if text := c.warnings.take(); text != "" {
@@ -243,7 +264,8 @@ func testInjection(t *testing.T, c *cluster) {
 	if err := c.client.Create(t.Context(), ephemeral); err != nil {
 		t.Fatalf("create pod: %v", err)
 	}
-	if status := ephemeral.Annotations["splitfs.io/status"]; status != `{"injected":true,"containers":{"app":{"/data":"posix"}}}` {
+	if status := ephemeral.Annotations["splitfs.io/status"]; status !=
+		`{"injected":true,"containers":{"app":{"/data":"posix"}}}` {
 		t.Errorf("ephemeral volume: status %s", status)
 	}
 	plain := podWith("inject-plain", "")
@@ -256,8 +278,8 @@ func testInjection(t *testing.T, c *cluster) {
 	}
 }
 
-// testLibraryByClaim: a restricted namespace admits a pod that gets the library by a claim, and the claim is not taken for a volume of
-// the pod's own, also when the pod is made anew from its own text.
+// testLibraryByClaim: a restricted namespace admits a pod that gets the library by a claim, and the claim is not taken
+// for a volume of the pod's own, also when the pod is made anew from its own text.
 func testLibraryByClaim(t *testing.T, c *cluster) {
 	for _, object := range charttest.Render(t, "--set", "injector.library.delivery=ephemeral") {
 		if object.GetKind() == "StorageClass" && object.GetName() == "splitfs-library" {
@@ -278,8 +300,12 @@ func testLibraryByClaim(t *testing.T, c *cluster) {
 	}
 	pod := podWith("first", "ours")
 	pod.Namespace = namespace
-	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
-	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{
+		RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
 	for _, name := range []string{"first", "again"} {
 		pod.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: name}
 		if err := c.client.Create(t.Context(), pod); err != nil {
@@ -288,20 +314,24 @@ func testLibraryByClaim(t *testing.T, c *cluster) {
 		if text := c.warnings.take(); text != "" {
 			t.Errorf("pod %s: warnings %s", name, text)
 		}
-		if len(pod.Spec.Volumes) != 2 || pod.Spec.Volumes[1].Ephemeral == nil || *pod.Spec.Volumes[1].Ephemeral.VolumeClaimTemplate.Spec.StorageClassName != "splitfs-library" {
+		if len(pod.Spec.Volumes) != 2 || pod.Spec.Volumes[1].Ephemeral == nil ||
+			*pod.Spec.Volumes[1].Ephemeral.VolumeClaimTemplate.Spec.StorageClassName != "splitfs-library" {
 			t.Fatalf("pod %s: volumes %+v", name, pod.Spec.Volumes)
 		}
-		if status := pod.Annotations["splitfs.io/status"]; status != `{"injected":true,"containers":{"app":{"/data":"strict"}}}` {
+		if status := pod.Annotations["splitfs.io/status"]; status !=
+			`{"injected":true,"containers":{"app":{"/data":"strict"}}}` {
 			t.Errorf("pod %s: status %s", name, status)
 		}
-		if mounts := pod.Spec.Containers[0].VolumeMounts; len(mounts) != 4 || mounts[1].MountPath != "/opt/splitfs" || !mounts[1].ReadOnly {
+		if mounts := pod.Spec.Containers[0].VolumeMounts; len(mounts) != 4 || mounts[1].MountPath != "/opt/splitfs" ||
+			!mounts[1].ReadOnly {
 			t.Errorf("pod %s: mounts %+v", name, mounts)
 		}
 	}
 }
 
-// testPreloadSources: what the mutator writes for valueFrom and envFrom is valid for the API server. A pod whose own entries were
-// not changed can also be applied a second time by its owner, although SPLITFS_LD_PRELOAD is there several times.
+// testPreloadSources: what the mutator writes for valueFrom and envFrom is valid for the API server. A pod whose own
+// entries were not changed can also be applied a second time by its owner, although SPLITFS_LD_PRELOAD is there several
+// times.
 func testPreloadSources(t *testing.T, c *cluster) {
 	const pod = `
 apiVersion: v1
@@ -321,7 +351,9 @@ spec:
 	}{
 		{name: "none", times: 2, want: 2},
 		{name: "env-from", source: `envFrom: [{configMapRef: {name: a}}, {secretRef: {name: b}}]`, times: 2, want: 5},
-		{name: "value-from", source: `env: [{name: LD_PRELOAD, valueFrom: {configMapKeyRef: {name: a, key: lib, optional: true}}}, {name: OTHER, value: x}]`, times: 1, want: 5},
+		{name: "value-from",
+			source: `env: [{name: LD_PRELOAD, valueFrom: {configMapKeyRef: {name: a, key: lib, optional: true}}}, {name: ` +
+				`OTHER, value: x}]`, times: 1, want: 5},
 	}
 	for _, test := range tests {
 		object := charttest.Objects(t, fmt.Appendf(nil, pod, "preload-"+test.name, test.source))[0]
@@ -342,7 +374,10 @@ spec:
 }
 
 func testRefusals(t *testing.T, c *cluster) {
-	for value, says := range map[string]string{"fast": `annotation splitfs.io/mode: "fast" is not a mode; allowed are posix, sync, strict`, strings.Repeat("x", 1000): "a value of 1000 bytes"} {
+	for value, says := range map[string]string{
+		"fast":                    `annotation splitfs.io/mode: "fast" is not a mode; allowed are posix, sync, strict`,
+		strings.Repeat("x", 1000): "a value of 1000 bytes",
+	} {
 		pod := podWith("refused", "ours")
 		pod.Annotations = map[string]string{"splitfs.io/mode": value}
 		if err := c.client.Create(t.Context(), pod); err == nil || !strings.Contains(err.Error(), says) {
@@ -351,7 +386,8 @@ func testRefusals(t *testing.T, c *cluster) {
 	}
 	pod := podWith("refused", "ours")
 	pod.Spec.Containers[0].VolumeMounts[0].MountPath = "/a;b"
-	if err := c.client.Create(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "choose a path without them") {
+	if err := c.client.Create(t.Context(), pod); err == nil ||
+		!strings.Contains(err.Error(), "choose a path without them") {
 		t.Errorf("mount path with a semicolon: %v", err)
 	}
 }
@@ -363,7 +399,10 @@ func testMissingClaim(t *testing.T, c *cluster) {
 		t.Errorf("a mode is asked for: %v", err)
 	}
 	pod = podWith("missing", "later")
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "11111111-1111-1111-1111-111111111111", Controller: new(true)}}
+	pod.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "11111111-1111-1111-1111-111111111111",
+			Controller: new(true)},
+	}
 	if err := c.client.Create(t.Context(), pod); err != nil {
 		t.Fatalf("create pod: %v", err)
 	}
@@ -379,7 +418,8 @@ func testMissingClaim(t *testing.T, c *cluster) {
 			return err
 		}
 		for _, event := range list.Items {
-			if event.Reason == "SplitFSNotInjected" && event.Regarding.Kind == "ReplicaSet" && event.Regarding.Name == "web" && strings.Contains(event.Note, "default/later") {
+			if event.Reason == "SplitFSNotInjected" && event.Regarding.Kind == "ReplicaSet" && event.Regarding.Name == "web" &&
+				strings.Contains(event.Note, "default/later") {
 				return nil
 			}
 		}
@@ -440,7 +480,9 @@ func testForeignCertificate(t *testing.T, c *cluster, r *replica) {
 	if !roots.AppendCertsFromPEM(secret.Data["ca.crt"]) {
 		t.Fatal("the Secret holds no CA")
 	}
-	connection, err := tls.Dial("tcp", fmt.Sprintf("localhost:%d", r.webhook), &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+	connection, err := tls.Dial("tcp", fmt.Sprintf("localhost:%d", r.webhook), &tls.Config{
+		RootCAs: roots, MinVersion: tls.VersionTLS12,
+	})
 	if err != nil {
 		t.Fatalf("connect to the webhook: %v", err)
 	}
@@ -456,7 +498,11 @@ func testForeignCertificate(t *testing.T, c *cluster, r *replica) {
 // testOutage: what needs us waits, everything else does not notice.
 func testOutage(t *testing.T, c *cluster) {
 	ephemeral := func(class *string) corev1.VolumeSource {
-		return corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: claimWith("", class).Spec}}}
+		return corev1.VolumeSource{
+			Ephemeral: &corev1.EphemeralVolumeSource{
+				VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: claimWith("", class).Spec},
+			},
+		}
 	}
 	annotated := func(name, claim string, annotations map[string]string) *corev1.Pod {
 		pod := podWith("outage-"+name, claim)
@@ -469,7 +515,9 @@ func testOutage(t *testing.T, c *cluster) {
 	}
 	block := claimWith("block", new("splitfs-strict"))
 	block.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
-	for _, claim := range []*corev1.PersistentVolumeClaim{claimWith("posix", new("splitfs-posix")), claimWith("mine", new("my-strict")), block} {
+	for _, claim := range []*corev1.PersistentVolumeClaim{
+		claimWith("posix", new("splitfs-posix")), claimWith("mine", new("my-strict")), block,
+	} {
 		if err := c.client.Create(t.Context(), claim); err != nil {
 			t.Fatalf("create claim: %v", err)
 		}
@@ -489,18 +537,25 @@ func testOutage(t *testing.T, c *cluster) {
 	}{
 		{annotated("strict", "posix", strict), webhook},
 		{annotated("unknown-mode", "posix", map[string]string{"splitfs.io/mode": "fast"}), webhook},
-		{annotated("container", "posix", map[string]string{"splitfs.io/mode": "posix", "splitfs.io/mode.app": "sync"}), webhook},
+		{annotated("container", "posix", map[string]string{"splitfs.io/mode": "posix", "splitfs.io/mode.app": "sync"}),
+			webhook},
 		{annotated("missing", "nowhere", strict), webhook},
-		{with(podWith("outage-ephemeral", ""), func(p *corev1.Pod) { p.Spec.Volumes[0].VolumeSource = ephemeral(new("splitfs-sync")) }), webhook},
+		{with(podWith("outage-ephemeral", ""), func(p *corev1.Pod) {
+			p.Spec.Volumes[0].VolumeSource = ephemeral(new("splitfs-sync"))
+		}), webhook},
 		// The default class of this cluster is splitfs-sync.
-		{with(podWith("outage-ephemeral-default", ""), func(p *corev1.Pod) { p.Spec.Volumes[0].VolumeSource = ephemeral(nil) }), webhook},
+		{with(podWith("outage-ephemeral-default", ""), func(p *corev1.Pod) {
+			p.Spec.Volumes[0].VolumeSource = ephemeral(nil)
+		}), webhook},
 		{podWith("outage-class", "ours"), policy},
 		{podWith("outage-default-class", "by-default"), policy},
 		{podWith("outage-own-class", "mine"), policy},
 		{annotated("other-container", "ours", map[string]string{"splitfs.io/mode.app": "posix"}), policy},
 		{annotated("forged", "ours", map[string]string{"splitfs.io/status": `{"injected":false}`}), policy},
 		{with(podWith("outage-init", "ours"), func(p *corev1.Pod) {
-			p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "i", VolumeMounts: p.Spec.Containers[0].VolumeMounts}}
+			p.Spec.InitContainers = []corev1.Container{
+				{Name: "init", Image: "i", VolumeMounts: p.Spec.Containers[0].VolumeMounts},
+			}
 			p.Spec.Containers[0].VolumeMounts = nil
 		}), policy},
 	} {
@@ -516,17 +571,26 @@ func testOutage(t *testing.T, c *cluster) {
 		podWith("outage-posix", "posix"), podWith("outage-foreign", "foreign"), podWith("outage-nowhere", "nowhere"),
 		annotated("weaker", "ours", map[string]string{"splitfs.io/mode": "posix"}),
 		annotated("annotation", "ours", map[string]string{"splitfs.io/inject": "false"}),
-		with(podWith("outage-label", "ours"), func(p *corev1.Pod) { p.Labels = map[string]string{"splitfs.io/inject": "false"} }),
+		with(podWith("outage-label", "ours"), func(p *corev1.Pod) {
+			p.Labels = map[string]string{"splitfs.io/inject": "false"}
+		}),
 		with(podWith("outage-plain", ""), func(p *corev1.Pod) {
 			p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 		}),
-		with(podWith("outage-none", ""), func(p *corev1.Pod) { p.Spec.Volumes, p.Spec.Containers[0].VolumeMounts = nil, nil }),
+		with(podWith("outage-none", ""), func(p *corev1.Pod) {
+			p.Spec.Volumes, p.Spec.Containers[0].VolumeMounts = nil, nil
+		}),
 		with(podWith("outage-not-mounted", "ours"), func(p *corev1.Pod) { p.Spec.Containers[0].VolumeMounts = nil }),
 		with(podWith("outage-block", "block"), func(p *corev1.Pod) {
-			p.Spec.Containers[0].VolumeMounts, p.Spec.Containers[0].VolumeDevices = nil, []corev1.VolumeDevice{{Name: "data", DevicePath: "/dev/x"}}
+			p.Spec.Containers[0].VolumeMounts, p.Spec.Containers[0].VolumeDevices = nil, []corev1.VolumeDevice{
+				{Name: "data", DevicePath: "/dev/x"},
+			}
 		}),
-		with(podWith("outage-ephemeral-posix", ""), func(p *corev1.Pod) { p.Spec.Volumes[0].VolumeSource = ephemeral(new("splitfs-posix")) }),
-		with(podWith("outage-own", "ours"), inNamespace(charttest.Namespace)), with(podWith("outage-system", "ours"), inNamespace("kube-system")),
+		with(podWith("outage-ephemeral-posix", ""), func(p *corev1.Pod) {
+			p.Spec.Volumes[0].VolumeSource = ephemeral(new("splitfs-posix"))
+		}),
+		with(podWith("outage-own", "ours"), inNamespace(charttest.Namespace)),
+		with(podWith("outage-system", "ours"), inNamespace("kube-system")),
 		with(podWith("outage-namespace", "ours"), inNamespace("outage-out")),
 	} {
 		if err := c.client.Create(t.Context(), pod); err != nil {
@@ -535,10 +599,12 @@ func testOutage(t *testing.T, c *cluster) {
 	}
 }
 
-// testRecovery: every pod is gone, the injector's too. Its own start again, then all others, and none runs without what it needs.
+// testRecovery: every pod is gone, the injector's too. Its own start again, then all others, and none runs without what
+// it needs.
 func testRecovery(t *testing.T, c *cluster, start func() *replica) {
 	for _, namespace := range []string{"default", charttest.Namespace, "kube-system"} {
-		if err := c.client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace), client.GracePeriodSeconds(0)); err != nil {
+		if err := c.client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace),
+			client.GracePeriodSeconds(0)); err != nil {
 			t.Fatalf("delete all pods: %v", err)
 		}
 	}
@@ -554,7 +620,9 @@ func testRecovery(t *testing.T, c *cluster, start func() *replica) {
 	r.waitReady(t)
 	c.point(t, r)
 	pod := podWith("recovered", "ours")
-	eventually(t, "the pod is created by its controller's next attempt", func() error { return c.client.Create(t.Context(), pod) })
+	eventually(t, "the pod is created by its controller's next attempt", func() error {
+		return c.client.Create(t.Context(), pod)
+	})
 	if !strings.Contains(pod.Annotations["splitfs.io/status"], "strict") {
 		t.Errorf("status: %v", pod.Annotations)
 	}

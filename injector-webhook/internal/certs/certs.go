@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certs gives the webhook its certificate. cert-controller issues and renews a CA and a server certificate in a Secret
-// and writes the CA into the webhook's configuration; this package serves what is in the Secret.
+// Package certs gives the webhook its certificate. cert-controller issues and renews a CA and a server certificate in a
+// Secret and writes the CA into the webhook's configuration; this package serves what is in the Secret.
 //
-// The Secret is read from the API server and the key is kept in memory. A Secret volume would follow only within kubelet's sync
-// period, a minute and more, in which a new installation would not become ready and a renewed certificate would not be used.
+// The Secret is read from the API server and the key is kept in memory. A Secret volume would follow only within
+// kubelet's sync period, a minute and more, in which a new installation would not become ready and a renewed
+// certificate would not be used.
 package certs
 
 import (
@@ -106,12 +107,14 @@ func (s *Source) NeedLeaderElection() bool { return false }
 
 // Start follows the Secret until the context ends.
 func (s *Source) Start(ctx context.Context) error {
-	defer os.RemoveAll(s.markerDir) //nolint:errcheck // a left-over public certificate in a temporary directory harms nobody
+	// A left-over public certificate in a temporary directory harms nobody.
+	defer os.RemoveAll(s.markerDir) //nolint:errcheck // see above
 	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
 	for {
 		if err := s.refresh(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Certificate cannot be refreshed, will try again", "secret", klog.KRef(s.options.Secret.Namespace, s.options.Secret.Name))
+			klog.FromContext(ctx).Error(err, "Certificate cannot be refreshed, will try again",
+				"secret", klog.KRef(s.options.Secret.Namespace, s.options.Secret.Name))
 		}
 		select {
 		case <-ctx.Done():

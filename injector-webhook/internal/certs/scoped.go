@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// cert-controller watches all Secrets of a namespace for the sake of one, and the namespace has others, such as the key that signs kernel
-// modules. Its requests are narrowed to the one, so that the injector needs no right to the others.
+// cert-controller watches all Secrets of a namespace for the sake of one, and the namespace has others, such as the key
+// that signs kernel modules. Its requests are narrowed to the one, so that the injector needs no right to the others.
 
 // scopedManager is a manager whose users see one Secret only.
 type scopedManager struct {

@@ -21,16 +21,19 @@ var snapshotGroup = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Versio
 // labelManagedBy has on a VolumeSnapshotContent of ours the node that the snapshot is on.
 const labelManagedBy = "snapshot.storage.kubernetes.io/managed-by"
 
-// Place returns the node on which the pod of a volume has to run, "" when the volume leaves the choice or makes it itself. A volume that
-// is to be a copy is made where its original is, which the scheduler does not know: it would try the roomiest node again and again.
+// Place returns the node on which the pod of a volume has to run, "" when the volume leaves the choice or makes it
+// itself. A volume that is to be a copy is made where its original is, which the scheduler does not know: it would try
+// the roomiest node again and again.
 //
-// It looks up nothing unless the claim is a copy and not bound. What cannot be found leaves the choice to the scheduler.
+// It looks up nothing unless the claim is a copy and not bound. What cannot be found leaves the choice to the
+// scheduler.
 func (r *Resolver) Place(ctx context.Context, namespace string, volume *corev1.Volume) (string, error) {
 	var spec *corev1.PersistentVolumeClaimSpec
 	switch {
 	case volume.PersistentVolumeClaim != nil && canExist(volume.PersistentVolumeClaim.ClaimName):
 		claim := &corev1.PersistentVolumeClaim{}
-		if _, err := r.get(ctx, client.ObjectKey{Namespace: namespace, Name: volume.PersistentVolumeClaim.ClaimName}, claim); err != nil {
+		if _, err := r.get(ctx, client.ObjectKey{Namespace: namespace, Name: volume.PersistentVolumeClaim.ClaimName},
+			claim); err != nil {
 			return "", ignoreUnknown(err)
 		}
 		spec = &claim.Spec
@@ -53,7 +56,8 @@ func (r *Resolver) Place(ctx context.Context, namespace string, volume *corev1.V
 		node, err = r.nodeOfSnapshot(ctx, client.ObjectKey{Namespace: namespace, Name: spec.DataSource.Name})
 	}
 	if err = ignoreUnknown(err); err != nil {
-		return "", fmt.Errorf("where the original of volume %q is, %s %q: %w", volume.Name, spec.DataSource.Kind, spec.DataSource.Name, err)
+		return "", fmt.Errorf("where the original of volume %q is, %s %q: %w", volume.Name, spec.DataSource.Kind,
+			spec.DataSource.Name, err)
 	}
 	return node, nil
 }
@@ -75,7 +79,8 @@ func (r *Resolver) nodeOfClaim(ctx context.Context, key client.ObjectKey) (strin
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume); err != nil {
 		return "", err
 	}
-	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != contract.Driver || volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
+	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != contract.Driver || volume.Spec.NodeAffinity == nil ||
+		volume.Spec.NodeAffinity.Required == nil {
 		return "", nil
 	}
 	for _, term := range volume.Spec.NodeAffinity.Required.NodeSelectorTerms {
@@ -102,7 +107,8 @@ func (r *Resolver) nodeOfSnapshot(ctx context.Context, key client.ObjectKey) (st
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, content); err != nil {
 		return "", err
 	}
-	if driver, _, err := unstructured.NestedString(content.Object, "spec", "driver"); err != nil || driver != contract.Driver {
+	if driver, _, err := unstructured.NestedString(content.Object, "spec", "driver"); err != nil ||
+		driver != contract.Driver {
 		return "", err
 	}
 	return content.GetLabels()[labelManagedBy], nil

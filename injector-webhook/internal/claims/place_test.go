@@ -36,7 +36,9 @@ func snapshotObject(kind, name string, fields map[string]any) *unstructured.Unst
 func TestPlace(t *testing.T) {
 	const group = "snapshot.storage.k8s.io"
 	taken := func() client.Object {
-		return snapshotObject("VolumeSnapshot", "snap", map[string]any{"status": map[string]any{"boundVolumeSnapshotContentName": "content"}})
+		return snapshotObject("VolumeSnapshot", "snap", map[string]any{
+			"status": map[string]any{"boundVolumeSnapshotContentName": "content"},
+		})
 	}
 	content := func(driver string) client.Object {
 		u := snapshotObject("VolumeSnapshotContent", "content", map[string]any{"spec": map[string]any{"driver": driver}})
@@ -47,8 +49,13 @@ func TestPlace(t *testing.T) {
 		source := claim(to("fast"), "pv")
 		source.Name = "source"
 		volume := pv(driver, "fast", nil)
-		volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "csi.splitfs.io/node", Operator: corev1.NodeSelectorOpIn, Values: []string{"n2"}}}}}}}
+		volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: "csi.splitfs.io/node", Operator: corev1.NodeSelectorOpIn, Values: []string{"n2"}},
+				},
+			}},
+		}}
 		return []client.Object{source, volume}
 	}
 	ephemeral := ephemeralVolume(to("fast"))
@@ -59,15 +66,22 @@ func TestPlace(t *testing.T) {
 		volume  *corev1.Volume
 		want    string
 	}{
-		{name: "of a snapshot", objects: []client.Object{copyOf(group, "VolumeSnapshot", "snap", ""), taken(), content(ours)}, want: "n1"},
+		{name: "of a snapshot", objects: []client.Object{copyOf(group, "VolumeSnapshot", "snap", ""), taken(), content(ours)},
+			want: "n1"},
 		{name: "of a claim", objects: append(original(ours), copyOf("", "PersistentVolumeClaim", "source", "")), want: "n2"},
 		{name: "ephemeral, of a snapshot", objects: []client.Object{taken(), content(ours)}, volume: ephemeral, want: "n1"},
-		{name: "bound already", objects: []client.Object{copyOf(group, "VolumeSnapshot", "snap", "pv"), taken(), content(ours)}},
+		{name: "bound already",
+			objects: []client.Object{copyOf(group, "VolumeSnapshot", "snap", "pv"), taken(), content(ours)}},
 		{name: "no copy", objects: []client.Object{claim(to("fast"), "")}},
-		{name: "of another driver's snapshot", objects: []client.Object{copyOf(group, "VolumeSnapshot", "snap", ""), taken(), content("other")}},
-		{name: "of another driver's claim", objects: append(original("other"), copyOf("", "PersistentVolumeClaim", "source", ""))},
+		{name: "of another driver's snapshot",
+			objects: []client.Object{copyOf(group, "VolumeSnapshot", "snap", ""), taken(), content("other")}},
+		{name: "of another driver's claim",
+			objects: append(original("other"), copyOf("", "PersistentVolumeClaim", "source", ""))},
 		{name: "of a snapshot that does not exist", objects: []client.Object{copyOf(group, "VolumeSnapshot", "snap", "")}},
-		{name: "of a snapshot that is not taken yet", objects: []client.Object{copyOf(group, "VolumeSnapshot", "snap", ""), snapshotObject("VolumeSnapshot", "snap", map[string]any{})}},
+		{name: "of a snapshot that is not taken yet",
+			objects: []client.Object{
+				copyOf(group, "VolumeSnapshot", "snap", ""), snapshotObject("VolumeSnapshot", "snap", map[string]any{}),
+			}},
 		{name: "of something else", objects: []client.Object{copyOf("populators.example.com", "Dump", "snap", "")}},
 		{name: "no claim", objects: nil},
 	} {
@@ -82,7 +96,8 @@ func TestPlace(t *testing.T) {
 			if volume == nil {
 				volume = claimVolume()
 			}
-			got, err := (&Resolver{Cached: indexed(trimmed(t, typed)...), Live: indexed(test.objects...)}).Place(t.Context(), "ns", volume)
+			got, err := (&Resolver{Cached: indexed(trimmed(t, typed)...), Live: indexed(test.objects...)}).Place(t.Context(),
+				"ns", volume)
 			if err != nil || got != test.want {
 				t.Errorf("node %q, %v; want %q", got, err, test.want)
 			}
@@ -94,13 +109,16 @@ func TestPlace(t *testing.T) {
 	}
 	path, source := claimVolume(), ephemeralVolume(to("fast"))
 	path.PersistentVolumeClaim.ClaimName = "../secrets/x"
-	source.Ephemeral.VolumeClaimTemplate.Spec.DataSource = copyOf(group, "VolumeSnapshot", "../../secrets/x", "").Spec.DataSource
+	source.Ephemeral.VolumeClaimTemplate.Spec.DataSource = copyOf(group, "VolumeSnapshot", "../../secrets/x",
+		"").Spec.DataSource
 	for _, volume := range []*corev1.Volume{path, source} {
-		if node, err := (&Resolver{Cached: brokenReader{}, Live: brokenReader{}}).Place(t.Context(), "ns", volume); node != "" || err != nil {
+		if node, err := (&Resolver{Cached: brokenReader{}, Live: brokenReader{}}).Place(t.Context(), "ns",
+			volume); node != "" || err != nil {
 			t.Errorf("a name that is a path was asked for: %q, %v", node, err)
 		}
 	}
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: "volumesnapshots"}, "snap", errors.New("RBAC"))
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: "volumesnapshots"}, "snap",
+		errors.New("RBAC"))
 	if err := ignoreUnknown(forbidden); err != nil {
 		t.Errorf("without the right to look: %v", err)
 	}

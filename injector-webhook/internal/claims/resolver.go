@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package claims answers one question about a volume of a pod: is it one of ours, and which mode does it have by itself.
+// Package claims answers one question about a volume of a pod: is it one of ours, and which mode does it have by
+// itself.
 package claims
 
 import (
@@ -44,7 +45,8 @@ type InvalidError struct{ Message string }
 
 func (e *InvalidError) Error() string { return e.Message }
 
-// ReservedIndex is an index of PersistentVolumes that Cached must have: by the claim that each is reserved for, or bound to.
+// ReservedIndex is an index of PersistentVolumes that Cached must have: by the claim that each is reserved for, or
+// bound to.
 const ReservedIndex = "claim"
 
 // ReservedFor is what ReservedIndex has of a volume: its claim, as namespace/name.
@@ -56,8 +58,8 @@ func ReservedFor(object client.Object) []string {
 	return []string{volume.Spec.ClaimRef.Namespace + "/" + volume.Spec.ClaimRef.Name}
 }
 
-// Resolver reads claims, volumes and classes. Cached reads come from informers; Live goes to the API server and is asked at most
-// once for an object, only when the cache cannot answer.
+// Resolver reads claims, volumes and classes. Cached reads come from informers; Live goes to the API server and is
+// asked at most once for an object, only when the cache cannot answer.
 type Resolver struct {
 	Cached client.Reader
 	Live   client.Reader
@@ -75,7 +77,8 @@ func (r *Resolver) Resolve(ctx context.Context, namespace string, volume *corev1
 		return r.resolveClaim(ctx, namespace, volume.PersistentVolumeClaim.ClaimName)
 	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:
 		// The claim will be made from the template after the pod: only the template can be judged.
-		return r.resolveSpec(ctx, "the claim template of volume "+contract.Name(volume.Name), &volume.Ephemeral.VolumeClaimTemplate.Spec)
+		return r.resolveSpec(ctx, "the claim template of volume "+contract.Name(volume.Name),
+			&volume.Ephemeral.VolumeClaimTemplate.Spec)
 	}
 	return Verdict{Kind: Foreign}, nil
 }
@@ -99,8 +102,10 @@ func (r *Resolver) resolveClaim(ctx context.Context, namespace, name string) (Ve
 	if err != nil || verdict.Kind != Unknown || live {
 		return verdict, err
 	}
-	// The cache may be older than the event that decides (claim bound, default class filled in): look once at the real thing.
-	klog.FromContext(ctx).V(4).Info("Reading claim from the API server, the cached one is undecided", "claim", klog.KRef(namespace, name))
+	// The cache may be older than the event that decides (claim bound, default class filled in): look once at the real
+	// thing.
+	klog.FromContext(ctx).V(4).Info("Reading claim from the API server, the cached one is undecided",
+		"claim", klog.KRef(namespace, name))
 	if err := r.Live.Get(ctx, key, claim); err != nil {
 		if apierrors.IsNotFound(err) {
 			return Verdict{Kind: Unknown, Reason: what + " does not exist; create it before the pod"}, nil
@@ -117,14 +122,16 @@ func (r *Resolver) judge(ctx context.Context, what string, claim *corev1.Persist
 	return r.resolveSpec(ctx, what, &claim.Spec)
 }
 
-// addReserved completes a claim that is not bound yet: a volume made by hand may be reserved for it, and then nothing else will be bound
-// to it, whatever its class says. Only volumes of ours are looked for, and only in the cache.
+// addReserved completes a claim that is not bound yet: a volume made by hand may be reserved for it, and then nothing
+// else will be bound to it, whatever its class says. Only volumes of ours are looked for, and only in the cache.
 func (r *Resolver) addReserved(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	if claim.Spec.VolumeName != "" {
 		return nil
 	}
 	list := &corev1.PersistentVolumeList{}
-	if err := r.Cached.List(ctx, list, client.MatchingFields{ReservedIndex: claim.Namespace + "/" + claim.Name}); err != nil {
+	if err := r.Cached.List(ctx, list, client.MatchingFields{
+		ReservedIndex: claim.Namespace + "/" + claim.Name,
+	}); err != nil {
 		return fmt.Errorf("list the volumes reserved for PersistentVolumeClaim %q: %w", claim.Namespace+"/"+claim.Name, err)
 	}
 	for i := range list.Items {
@@ -138,7 +145,8 @@ func (r *Resolver) addReserved(ctx context.Context, claim *corev1.PersistentVolu
 }
 
 // resolveSpec judges a claim: by its volume once it is bound, by its class before.
-func (r *Resolver) resolveSpec(ctx context.Context, what string, spec *corev1.PersistentVolumeClaimSpec) (Verdict, error) {
+func (r *Resolver) resolveSpec(ctx context.Context, what string,
+	spec *corev1.PersistentVolumeClaimSpec) (Verdict, error) {
 	if spec.VolumeMode != nil && *spec.VolumeMode == corev1.PersistentVolumeBlock {
 		// A raw device has no files that could be served.
 		return Verdict{Kind: Foreign}, nil
@@ -159,7 +167,8 @@ func (r *Resolver) resolveSpec(ctx context.Context, what string, spec *corev1.Pe
 	if class.Provisioner != contract.Driver || isLibrary(class.Parameters) {
 		return Verdict{Kind: Foreign}, nil
 	}
-	mode, err := parseMode(class.Parameters, fmt.Sprintf("parameter %q of StorageClass %q", contract.ParameterMode, class.Name))
+	mode, err := parseMode(class.Parameters,
+		fmt.Sprintf("parameter %q of StorageClass %q", contract.ParameterMode, class.Name))
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -175,9 +184,9 @@ func (r *Resolver) resolveSpec(ctx context.Context, what string, spec *corev1.Pe
 	return Verdict{Kind: Ours, Mode: mode}, nil
 }
 
-// attributesClass returns the mode that a volume will be made with by its VolumeAttributesClass, "" when that says nothing, or why it
-// cannot be told. These classes are few and asked for only until a volume is bound, so they are read from the API server; one that does
-// not know them has none.
+// attributesClass returns the mode that a volume will be made with by its VolumeAttributesClass, "" when that says
+// nothing, or why it cannot be told. These classes are few and asked for only until a volume is bound, so they are read
+// from the API server; one that does not know them has none.
 func (r *Resolver) attributesClass(ctx context.Context, name *string) (mode contract.Mode, missing string, err error) {
 	if name == nil || *name == "" {
 		return "", "", nil
@@ -186,7 +195,8 @@ func (r *Resolver) attributesClass(ctx context.Context, name *string) (mode cont
 		return "", "its VolumeAttributesClass " + contract.Name(*name) + " cannot exist", nil
 	}
 	class := &storagev1.VolumeAttributesClass{}
-	if err := r.Live.Get(ctx, client.ObjectKey{Name: *name}, class); apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: *name}, class); apierrors.IsNotFound(err) ||
+		meta.IsNoMatchError(err) {
 		return "", fmt.Sprintf("its VolumeAttributesClass %q does not exist; create the class before the pod", *name), nil
 	} else if err != nil {
 		return "", "", fmt.Errorf("read VolumeAttributesClass %q: %w", *name, err)
@@ -194,12 +204,13 @@ func (r *Resolver) attributesClass(ctx context.Context, name *string) (mode cont
 	if _, says := class.Parameters[contract.ParameterMode]; !says {
 		return "", "", nil
 	}
-	mode, err = parseMode(class.Parameters, fmt.Sprintf("parameter %q of VolumeAttributesClass %q", contract.ParameterMode, class.Name))
+	mode, err = parseMode(class.Parameters,
+		fmt.Sprintf("parameter %q of VolumeAttributesClass %q", contract.ParameterMode, class.Name))
 	return mode, "", err
 }
 
-// resolveVolume judges a bound PersistentVolume. What it was changed to counts, then what it was provisioned with; the class is asked
-// only when the volume does not say, and may be gone by then.
+// resolveVolume judges a bound PersistentVolume. What it was changed to counts, then what it was provisioned with; the
+// class is asked only when the volume does not say, and may be gone by then.
 func (r *Resolver) resolveVolume(ctx context.Context, name string) (verdict Verdict, found bool, err error) {
 	volume := &corev1.PersistentVolume{}
 	if _, err := r.get(ctx, client.ObjectKey{Name: name}, volume); err != nil {
@@ -212,7 +223,8 @@ func (r *Resolver) resolveVolume(ctx context.Context, name string) (verdict Verd
 		return Verdict{Kind: Foreign}, true, nil
 	}
 	if changed, ok := volume.Annotations[contract.AnnotationVolumeMode]; ok {
-		mode, err := parseMode(map[string]string{contract.ParameterMode: changed}, fmt.Sprintf("annotation %q of PersistentVolume %q", contract.AnnotationVolumeMode, name))
+		mode, err := parseMode(map[string]string{contract.ParameterMode: changed},
+			fmt.Sprintf("annotation %q of PersistentVolume %q", contract.AnnotationVolumeMode, name))
 		return Verdict{Kind: Ours, Mode: mode}, true, err
 	}
 	if _, said := volume.Spec.CSI.VolumeAttributes[contract.ParameterMode]; !said && volume.Spec.StorageClassName != "" {
@@ -221,11 +233,13 @@ func (r *Resolver) resolveVolume(ctx context.Context, name string) (verdict Verd
 			return Verdict{}, false, err
 		}
 		if class != nil && class.Provisioner == contract.Driver {
-			mode, err := parseMode(class.Parameters, fmt.Sprintf("parameter %q of StorageClass %q", contract.ParameterMode, class.Name))
+			mode, err := parseMode(class.Parameters,
+				fmt.Sprintf("parameter %q of StorageClass %q", contract.ParameterMode, class.Name))
 			return Verdict{Kind: Ours, Mode: mode}, true, err
 		}
 	}
-	mode, err := parseMode(volume.Spec.CSI.VolumeAttributes, fmt.Sprintf("volume attribute %q of PersistentVolume %q", contract.ParameterMode, name))
+	mode, err := parseMode(volume.Spec.CSI.VolumeAttributes,
+		fmt.Sprintf("volume attribute %q of PersistentVolume %q", contract.ParameterMode, name))
 	return Verdict{Kind: Ours, Mode: mode}, true, err
 }
 
@@ -250,8 +264,8 @@ func (r *Resolver) class(ctx context.Context, name *string) (*storagev1.StorageC
 	return class, "", nil
 }
 
-// defaultClass picks the class the API server would pick for a claim that names none: of several default classes the newest, of
-// equally old ones the first by name.
+// defaultClass picks the class the API server would pick for a claim that names none: of several default classes the
+// newest, of equally old ones the first by name.
 func (r *Resolver) defaultClass(ctx context.Context) (*storagev1.StorageClass, string, error) {
 	list := &storagev1.StorageClassList{}
 	if err := r.Cached.List(ctx, list); err != nil {
@@ -290,7 +304,8 @@ func (r *Resolver) get(ctx context.Context, key client.ObjectKey, object client.
 	return true, r.Live.Get(ctx, key, object)
 }
 
-// isLibrary says whether a class or volume of the driver only shows the library: nothing in it is to be served by the library.
+// isLibrary says whether a class or volume of the driver only shows the library: nothing in it is to be served by the
+// library.
 func isLibrary(values map[string]string) bool {
 	return values[contract.VolumeKindAttribute] == contract.VolumeKindLibrary
 }

@@ -12,8 +12,8 @@ import (
 
 var stripManagedFields = cache.TransformStripManagedFields()
 
-// Trim drops from claims and volumes what a Resolver does not read, before they are cached: a cluster may have tens of thousands of
-// them, most of other drivers.
+// Trim drops from claims and volumes what a Resolver does not read, before they are cached: a cluster may have tens of
+// thousands of them, most of other drivers.
 func Trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.PersistentVolumeClaim:

@@ -22,7 +22,8 @@ type Wishes struct {
 	Warnings []string
 }
 
-// wish is an annotation that stands for all containers of a pod, and with a container's name behind it for that container.
+// wish is an annotation that stands for all containers of a pod, and with a container's name behind it for that
+// container.
 type wish[T ~string] struct {
 	annotation string
 	parse      func(string) (T, error)
@@ -33,8 +34,12 @@ type wish[T ~string] struct {
 
 func newWishes() *Wishes {
 	return &Wishes{
-		mode:  wish[contract.Mode]{annotation: contract.AnnotationMode, parse: contract.ParseMode, containers: map[string]contract.Mode{}},
-		fsync: wish[contract.Fsync]{annotation: contract.AnnotationFsync, parse: contract.ParseFsync, containers: map[string]contract.Fsync{}},
+		mode: wish[contract.Mode]{
+			annotation: contract.AnnotationMode, parse: contract.ParseMode, containers: map[string]contract.Mode{},
+		},
+		fsync: wish[contract.Fsync]{
+			annotation: contract.AnnotationFsync, parse: contract.ParseFsync, containers: map[string]contract.Fsync{},
+		},
 	}
 }
 
@@ -56,7 +61,8 @@ func (w *wish[T]) read(pod *corev1.Pod, key, value string) (taken bool, err erro
 		return false, nil
 	}
 	if len(key) > maxAnnotationName {
-		return true, denied(ReasonAnnotation, "an annotation %s.CONTAINER has a name of %d bytes; Kubernetes allows %d", w.annotation, len(key), maxAnnotationName)
+		return true, denied(ReasonAnnotation, "an annotation %s.CONTAINER has a name of %d bytes; Kubernetes allows %d",
+			w.annotation, len(key), maxAnnotationName)
 	}
 	parsed, err := w.parse(value)
 	if err != nil {
@@ -67,7 +73,8 @@ func (w *wish[T]) read(pod *corev1.Pod, key, value string) (taken bool, err erro
 		return true, nil
 	}
 	if !hasContainer(pod, container) {
-		return true, denied(ReasonAnnotation, "annotation %s: the pod has no container of that name; its containers are %s", key, containerNames(pod))
+		return true, denied(ReasonAnnotation, "annotation %s: the pod has no container of that name; its containers are %s",
+			key, containerNames(pod))
 	}
 	w.containers[container] = parsed
 	return true, nil
@@ -78,18 +85,20 @@ func (w *wish[T]) withoutEffect(injected map[string]map[string]contract.Mode) []
 	var warnings []string
 	for name := range w.containers {
 		if _, ok := injected[name]; !ok {
-			warnings = append(warnings, fmt.Sprintf("annotation %s.%s has no effect: the container mounts no SplitFS volume", w.annotation, name))
+			warnings = append(warnings,
+				fmt.Sprintf("annotation %s.%s has no effect: the container mounts no SplitFS volume", w.annotation, name))
 		}
 	}
 	slices.Sort(warnings)
 	return warnings
 }
 
-// AsksForMode says that the pod's author relies on a mode: leaving the pod alone would silently weaken what was asked for.
+// AsksForMode says that the pod's author relies on a mode: leaving the pod alone would silently weaken what was asked
+// for.
 func (w *Wishes) AsksForMode() bool { return w.mode.pod != "" || len(w.mode.containers) > 0 }
 
-// ReadWishes parses the annotations of a pod. A wrong value or a container that does not exist is a DeniedError: guessing could
-// give the application less than it asked for.
+// ReadWishes parses the annotations of a pod. A wrong value or a container that does not exist is a DeniedError:
+// guessing could give the application less than it asked for.
 func ReadWishes(pod *corev1.Pod) (*Wishes, error) {
 	wishes := newWishes()
 	if value, ok := pod.Annotations[contract.AnnotationInject]; ok {
@@ -98,7 +107,8 @@ func ReadWishes(pod *corev1.Pod) (*Wishes, error) {
 			return &Wishes{OptOut: true}, nil
 		case "true":
 		default:
-			return nil, denied(ReasonAnnotation, "annotation %s: %s is not allowed; allowed are \"true\" (the default) and \"false\" (leave this pod alone)",
+			return nil, denied(ReasonAnnotation,
+				"annotation %s: %s is not allowed; allowed are \"true\" (the default) and \"false\" (leave this pod alone)",
 				contract.AnnotationInject, contract.Quote(value))
 		}
 	}
@@ -138,8 +148,10 @@ func (w *Wishes) read(pod *corev1.Pod, key, value string) error {
 	if taken, err := w.fsync.read(pod, key, value); taken {
 		return err
 	}
-	w.Warnings = append(w.Warnings, fmt.Sprintf("annotation %s has no meaning; SplitFS knows %s, %s, %s and %s, the first two also with .<container>",
-		contract.Quote(key), contract.AnnotationMode, contract.AnnotationFsync, contract.AnnotationUnserved, contract.AnnotationInject))
+	w.Warnings = append(w.Warnings,
+		fmt.Sprintf("annotation %s has no meaning; SplitFS knows %s, %s, %s and %s, the first two also with .<container>",
+			contract.Quote(key), contract.AnnotationMode, contract.AnnotationFsync, contract.AnnotationUnserved,
+			contract.AnnotationInject))
 	return nil
 }
 

@@ -13,7 +13,8 @@ const (
 	ReasonClass      = "storage-class"
 )
 
-// DeniedError is a pod that must not be admitted. Its message is for the pod's author: what is wrong, where, and what to do.
+// DeniedError is a pod that must not be admitted. Its message is for the pod's author: what is wrong, where, and what
+// to do.
 type DeniedError struct {
 	Reason  string
 	Message string

@@ -64,8 +64,8 @@ func (e *envEditor) rename(i int, name string) error {
 	return nil
 }
 
-// setFsync sets SPLITFS_FSYNC when the annotations say something of it, and returns what the container has then. What the pod's
-// author set in the container by hand counts otherwise.
+// setFsync sets SPLITFS_FSYNC when the annotations say something of it, and returns what the container has then. What
+// the pod's author set in the container by hand counts otherwise.
 func (e *envEditor) setFsync(wish contract.Fsync) (contract.Fsync, error) {
 	i := e.last(contract.EnvFsync)
 	switch {
@@ -98,11 +98,12 @@ func (e *envEditor) set(name, value string) (replaced bool, err error) {
 
 // mergePreload puts the library behind whatever LD_PRELOAD the container has already.
 //
-// A value can be extended as text. A value from a source (valueFrom, envFrom) is known to kubelet only, when it starts the
-// container: its entry is moved to SPLITFS_LD_PRELOAD, and LD_PRELOAD becomes "$(SPLITFS_LD_PRELOAD):" and the library. Kubelet
-// leaves $(NAME) as it is when NAME was never set, and the dynamic linker would then complain at each exec. So where a source may
-// turn out to be absent, an empty SPLITFS_LD_PRELOAD is set first: kubelet skips an optional source that is absent and keeps
-// what was set before it. The dynamic linkers of glibc and musl both ignore empty elements.
+// A value can be extended as text. A value from a source (valueFrom, envFrom) is known to kubelet only, when it starts
+// the container: its entry is moved to SPLITFS_LD_PRELOAD, and LD_PRELOAD becomes "$(SPLITFS_LD_PRELOAD):" and the
+// library. Kubelet leaves $(NAME) as it is when NAME was never set, and the dynamic linker would then complain at each
+// exec. So where a source may turn out to be absent, an empty SPLITFS_LD_PRELOAD is set first: kubelet skips an
+// optional source that is absent and keeps what was set before it. The dynamic linkers of glibc and musl both ignore
+// empty elements.
 func (e *envEditor) mergePreload(envFrom []corev1.EnvFromSource) error {
 	i := e.last(contract.EnvPreload)
 	if i >= 0 && (e.vars[i].ValueFrom == nil || e.vars[i].Value != "") {
@@ -144,7 +145,8 @@ func (e *envEditor) mergePreload(envFrom []corev1.EnvFromSource) error {
 	return e.insert(place, corev1.EnvVar{Name: contract.EnvPreload, Value: "$(" + original + "):" + contract.LibraryPath})
 }
 
-// extendPreload adds the library to a list in plain text. Elements are compared whole: "/opt/splitfs/libsplit.so.old" is another.
+// extendPreload adds the library to a list in plain text. Elements are compared whole: "/opt/splitfs/libsplit.so.old"
+// is another.
 func (e *envEditor) extendPreload(i int) error {
 	value := e.vars[i].Value
 	elements := contract.PreloadElements(value)
@@ -166,8 +168,9 @@ func (e *envEditor) freeName(base string) string {
 	return name
 }
 
-// preloadSources names the keys of the container's envFrom sources that would become LD_PRELOAD, in kubelet's order (the last one
-// that exists wins). They are optional: whether the key exists is not known here, and the injector needs no right to read it.
+// preloadSources names the keys of the container's envFrom sources that would become LD_PRELOAD, in kubelet's order
+// (the last one that exists wins). They are optional: whether the key exists is not known here, and the injector needs
+// no right to read it.
 func preloadSources(envFrom []corev1.EnvFromSource) []*corev1.EnvVarSource {
 	optional := true
 	var sources []*corev1.EnvVarSource
@@ -188,7 +191,8 @@ func preloadSources(envFrom []corev1.EnvFromSource) []*corev1.EnvVarSource {
 	return sources
 }
 
-// mayBeAbsent says whether kubelet may skip a variable with this source. Kinds of sources we do not know count as optional.
+// mayBeAbsent says whether kubelet may skip a variable with this source. Kinds of sources we do not know count as
+// optional.
 func mayBeAbsent(source *corev1.EnvVarSource) bool {
 	isTrue := func(b *bool) bool { return b != nil && *b }
 	switch {

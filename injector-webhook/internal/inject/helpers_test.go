@@ -61,11 +61,12 @@ func security(t *testing.T, level api.Level, pod *corev1.Pod) policy.AggregateCh
 	if err != nil {
 		t.Fatal(err)
 	}
-	return policy.AggregateCheckResults(evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec))
+	return policy.AggregateCheckResults(evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()},
+		&pod.ObjectMeta, &pod.Spec))
 }
 
-// mutated returns the pod after the patch, as text and decoded. It checks that a second run has nothing to add, and that a namespace
-// which would have admitted the pod still does.
+// mutated returns the pod after the patch, as text and decoded. It checks that a second run has nothing to add, and
+// that a namespace which would have admitted the pod still does.
 func mutated(t *testing.T, raw []byte) ([]byte, *corev1.Pod, *Result) {
 	t.Helper()
 	return mutatedWith(t, raw, CSI)
@@ -114,8 +115,9 @@ func apply(t *testing.T, raw []byte, result *Result) []byte {
 	return after
 }
 
-// kubeletEnv computes the variables kubelet would give a container, by its rules: envFrom first, then env in order, where a value
-// is expanded with what is known so far, an unknown $(NAME) stays, $$ is a '$', and an absent optional source is skipped.
+// kubeletEnv computes the variables kubelet would give a container, by its rules: envFrom first, then env in order,
+// where a value is expanded with what is known so far, an unknown $(NAME) stays, $$ is a '$', and an absent optional
+// source is skipped.
 func kubeletEnv(t *testing.T, c *corev1.Container, configMaps map[string]map[string]string) map[string]string {
 	t.Helper()
 	env := map[string]string{}

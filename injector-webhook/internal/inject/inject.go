@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inject decides what a pod needs so that its containers reach our volumes through the library, and expresses it as a
-// JSON patch. It reads a pod's Go type and writes intents over the pod's raw text; on an error the patch is thrown away whole.
+// Package inject decides what a pod needs so that its containers reach our volumes through the library, and expresses
+// it as a JSON patch. It reads a pod's Go type and writes intents over the pod's raw text; on an error the patch is
+// thrown away whole.
 package inject
 
 import (
@@ -21,9 +22,10 @@ type Result struct {
 	Warnings   []string
 }
 
-// Pod computes the patch for a pod. volumes maps the names of the pod's volumes that are ours to their own modes. Running it on
-// its own result changes nothing.
-func Pod(raw []byte, pod *corev1.Pod, wishes *Wishes, volumes map[string]contract.Mode, delivery Delivery) (*Result, error) {
+// Pod computes the patch for a pod. volumes maps the names of the pod's volumes that are ours to their own modes.
+// Running it on its own result changes nothing.
+func Pod(raw []byte, pod *corev1.Pod, wishes *Wishes, volumes map[string]contract.Mode,
+	delivery Delivery) (*Result, error) {
 	doc, err := patch.Parse(raw)
 	if err != nil {
 		return nil, err
@@ -109,7 +111,9 @@ func (m *mutation) container(at []any, c *corev1.Container) error {
 		if err != nil {
 			return err
 		}
-		served = append(served, contract.Served{Mode: m.wishes.mode.of(c.Name, volumeMode), Path: mountPath, Agents: contract.AgentsDir})
+		served = append(served, contract.Served{
+			Mode: m.wishes.mode.of(c.Name, volumeMode), Path: mountPath, Agents: contract.AgentsDir,
+		})
 	}
 	if len(served) == 0 {
 		return nil
@@ -126,8 +130,10 @@ func (m *mutation) container(at []any, c *corev1.Container) error {
 		return fmt.Errorf("container %s: %w", contract.Name(c.Name), err)
 	}
 	if replaced {
-		m.warnings = append(m.warnings, fmt.Sprintf("container %s: %s is set by the injector, the value it had was replaced; use annotation %s to choose a mode",
-			contract.Name(c.Name), contract.EnvConfig, contract.AnnotationMode))
+		m.warnings = append(m.warnings,
+			fmt.Sprintf(
+				"container %s: %s is set by the injector, the value it had was replaced; use annotation %s to choose a mode",
+				contract.Name(c.Name), contract.EnvConfig, contract.AnnotationMode))
 	}
 	fsync, err := env.setFsync(m.wishes.fsync.of(c.Name, ""))
 	if err != nil {

@@ -73,7 +73,8 @@ func TestInjectsExactlyTheContainersThatMountOurVolumes(t *testing.T) {
 		}
 	}
 	library := pod.Spec.Volumes[len(pod.Spec.Volumes)-1]
-	if len(pod.Spec.Volumes) != 4 || library.CSI == nil || library.CSI.Driver != "csi.splitfs.io" || library.CSI.ReadOnly == nil || !*library.CSI.ReadOnly ||
+	if len(pod.Spec.Volumes) != 4 || library.CSI == nil || library.CSI.Driver != "csi.splitfs.io" ||
+		library.CSI.ReadOnly == nil || !*library.CSI.ReadOnly ||
 		!reflect.DeepEqual(library.CSI.VolumeAttributes, map[string]string{"splitfs.io/kind": "library"}) {
 		t.Errorf("library volume is wrong: %+v", library)
 	}
@@ -100,7 +101,11 @@ spec:
   resources: {limits: {cpu: "2", memory: 1Gi}}
   initContainers:
   - {name: plain-sidecar, image: i, restartPolicy: Always}
-  - {name: sidecar, image: i, restartPolicy: Always, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}], volumeMounts: [{name: cache, mountPath: /c}]}
+  - name: sidecar
+    image: i
+    restartPolicy: Always
+    restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]
+    volumeMounts: [{name: cache, mountPath: /c}]
   containers: [{name: app, image: i, volumeMounts: [{name: data, mountPath: /d}]}]
   ephemeralContainers: [{name: debug, image: i, targetContainerName: app, volumeMounts: [{name: data, mountPath: /d}]}]
   volumes: [{name: data, persistentVolumeClaim: {claimName: c}}, {name: cache, persistentVolumeClaim: {claimName: d}}]
@@ -115,7 +120,8 @@ spec:
 			t.Errorf("%s changed from %v to %v", name, was, is)
 		}
 	}
-	if pod.Spec.InitContainers[1].RestartPolicy == nil || len(pod.Spec.InitContainers[1].RestartPolicyRules) != 1 || len(pod.Spec.InitContainers[0].Env) != 0 {
+	if pod.Spec.InitContainers[1].RestartPolicy == nil || len(pod.Spec.InitContainers[1].RestartPolicyRules) != 1 ||
+		len(pod.Spec.InitContainers[0].Env) != 0 {
 		t.Errorf("init containers are %+v", pod.Spec.InitContainers)
 	}
 }
@@ -156,7 +162,8 @@ func TestFsync(t *testing.T) {
 		// What the container has already counts, unless an annotation says otherwise.
 		{"", "{name: SPLITFS_FSYNC, value: visible}", ours, "visible", "visible", ""},
 		{"splitfs.io/fsync: record", "{name: SPLITFS_FSYNC, value: visible}", ours, "record", "", ""},
-		{"splitfs.io/fsync: visible", "{name: SPLITFS_FSYNC, valueFrom: {fieldRef: {fieldPath: metadata.name}}}", ours, "visible", "visible", ""},
+		{"splitfs.io/fsync: visible", "{name: SPLITFS_FSYNC, valueFrom: {fieldRef: {fieldPath: metadata.name}}}", ours,
+			"visible", "visible", ""},
 	} {
 		pod := strings.Replace(onePod(test.annotations, test.mount), "{name: app,", "{name: app, env: ["+test.env+"],", 1)
 		_, after, result := mutated(t, rawPod(t, pod))
@@ -164,10 +171,12 @@ func TestFsync(t *testing.T) {
 		if value != test.want || string(result.Status.Fsync["app"]) != test.status || len(after.Spec.Containers[1].Env) != 0 {
 			t.Errorf("%s %s: SPLITFS_FSYNC is %q, status %+v", test.annotations, test.env, value, result.Status)
 		}
-		if got := strings.Join(result.Warnings, " "); test.warning == "" && got != "" || !strings.Contains(got, test.warning) {
+		if got := strings.Join(result.Warnings, " "); test.warning == "" && got != "" ||
+			!strings.Contains(got, test.warning) {
 			t.Errorf("%s: warnings %q", test.annotations, got)
 		}
-		if stored := after.Annotations["splitfs.io/status"]; strings.Contains(stored, `"fsync":{"app":"visible"}`) != (test.status != "") {
+		stored := after.Annotations["splitfs.io/status"]
+		if strings.Contains(stored, `"fsync":{"app":"visible"}`) != (test.status != "") {
 			t.Errorf("%s: annotation %s", test.annotations, stored)
 		}
 	}
@@ -213,21 +222,36 @@ func TestDenied(t *testing.T) {
 		says                      []string
 		saysNot                   string
 	}{
-		{name: "unknown mode", annotations: `splitfs.io/mode: fast`, reason: ReasonAnnotation, says: []string{"splitfs.io/mode", `"fast"`, "posix, sync, strict"}},
-		{name: "empty mode", annotations: `splitfs.io/mode: ""`, reason: ReasonAnnotation, says: []string{"splitfs.io/mode", "empty", "posix, sync, strict"}},
-		{name: "wrong case", annotations: `splitfs.io/mode: Strict`, reason: ReasonAnnotation, says: []string{`"Strict"`, "posix, sync, strict"}},
-		{name: "long value is not repeated", annotations: `splitfs.io/mode: ` + secret, reason: ReasonAnnotation, says: []string{"600 bytes"}, saysNot: "s3cret"},
-		{name: "unknown mode of a container", annotations: `splitfs.io/mode.app: "1"`, reason: ReasonAnnotation, says: []string{"splitfs.io/mode.app", `"1"`}},
-		{name: "no such container", annotations: `splitfs.io/mode.web: sync`, reason: ReasonAnnotation, says: []string{"splitfs.io/mode.web", "no container", "app, second"}},
-		{name: "unknown inject value", annotations: `splitfs.io/inject: "no"`, reason: ReasonAnnotation, says: []string{"splitfs.io/inject", `"no"`, `"true"`, `"false"`}},
-		{name: "semicolon in path", mounts: `{name: data, mountPath: "/a;b"}`, reason: ReasonMountPath, says: []string{`"app"`, `"data"`, "';'"}},
+		{name: "unknown mode", annotations: `splitfs.io/mode: fast`, reason: ReasonAnnotation,
+			says: []string{"splitfs.io/mode", `"fast"`, "posix, sync, strict"}},
+		{name: "empty mode", annotations: `splitfs.io/mode: ""`, reason: ReasonAnnotation,
+			says: []string{"splitfs.io/mode", "empty", "posix, sync, strict"}},
+		{name: "wrong case", annotations: `splitfs.io/mode: Strict`, reason: ReasonAnnotation,
+			says: []string{`"Strict"`, "posix, sync, strict"}},
+		{name: "long value is not repeated", annotations: `splitfs.io/mode: ` + secret, reason: ReasonAnnotation,
+			says: []string{"600 bytes"}, saysNot: "s3cret"},
+		{name: "unknown mode of a container", annotations: `splitfs.io/mode.app: "1"`, reason: ReasonAnnotation,
+			says: []string{"splitfs.io/mode.app", `"1"`}},
+		{name: "no such container", annotations: `splitfs.io/mode.web: sync`, reason: ReasonAnnotation,
+			says: []string{"splitfs.io/mode.web", "no container", "app, second"}},
+		{name: "unknown inject value", annotations: `splitfs.io/inject: "no"`, reason: ReasonAnnotation,
+			says: []string{"splitfs.io/inject", `"no"`, `"true"`, `"false"`}},
+		{name: "semicolon in path", mounts: `{name: data, mountPath: "/a;b"}`, reason: ReasonMountPath,
+			says: []string{`"app"`, `"data"`, "';'"}},
 		{name: "colon in path", mounts: `{name: data, mountPath: "/a:b"}`, reason: ReasonMountPath, says: []string{"':'"}},
-		{name: "newline in path", mounts: `{name: data, mountPath: "/a\nb"}`, reason: ReasonMountPath, says: []string{"control characters"}},
-		{name: "very long path", mounts: `{name: data, mountPath: /` + strings.Repeat("x", 5000) + `}`, reason: ReasonMountPath, says: []string{"5001 bytes"}, saysNot: "xxx"},
-		{name: "another volume at our path", mounts: `{name: data, mountPath: /data}, {name: other, mountPath: /opt/splitfs/}`, reason: ReasonConflict, says: []string{`"other"`, "/opt/splitfs", "mountPath"}},
-		{name: "our volume at our path", mounts: `{name: data, mountPath: /opt/splitfs}`, reason: ReasonConflict, says: []string{"/opt/splitfs"}},
-		{name: "a mount below our path", mounts: `{name: data, mountPath: /data}, {name: other, mountPath: /opt/splitfs/x}`, reason: ReasonConflict, says: []string{"/opt/splitfs/x"}},
-		{name: "read-only parent", mounts: `{name: data, mountPath: /data}, {name: other, mountPath: /opt, readOnly: true}`, reason: ReasonConflict, says: []string{"read-only", "/opt"}},
+		{name: "newline in path", mounts: `{name: data, mountPath: "/a\nb"}`, reason: ReasonMountPath,
+			says: []string{"control characters"}},
+		{name: "very long path", mounts: `{name: data, mountPath: /` + strings.Repeat("x", 5000) + `}`,
+			reason: ReasonMountPath, says: []string{"5001 bytes"}, saysNot: "xxx"},
+		{name: "another volume at our path",
+			mounts: `{name: data, mountPath: /data}, {name: other, mountPath: /opt/splitfs/}`, reason: ReasonConflict,
+			says: []string{`"other"`, "/opt/splitfs", "mountPath"}},
+		{name: "our volume at our path", mounts: `{name: data, mountPath: /opt/splitfs}`, reason: ReasonConflict,
+			says: []string{"/opt/splitfs"}},
+		{name: "a mount below our path", mounts: `{name: data, mountPath: /data}, {name: other, mountPath: /opt/splitfs/x}`,
+			reason: ReasonConflict, says: []string{"/opt/splitfs/x"}},
+		{name: "read-only parent", mounts: `{name: data, mountPath: /data}, {name: other, mountPath: /opt, readOnly: true}`,
+			reason: ReasonConflict, says: []string{"read-only", "/opt"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -255,7 +279,8 @@ func TestDenied(t *testing.T) {
 }
 
 func TestMountNextToAndAboveOurPathIsFine(t *testing.T) {
-	_, pod, _ := mutated(t, rawPod(t, onePod(``, `{name: data, mountPath: /opt}, {name: other, mountPath: /opt/splitfs2}`)))
+	_, pod, _ := mutated(t,
+		rawPod(t, onePod(``, `{name: data, mountPath: /opt}, {name: other, mountPath: /opt/splitfs2}`)))
 	if mounts := pod.Spec.Containers[0].VolumeMounts; len(mounts) != 5 || mounts[2].MountPath != "/opt/splitfs" {
 		t.Errorf("mounts = %+v", mounts)
 	}
@@ -275,7 +300,8 @@ spec:
 	if name := pod.Spec.Volumes[2].Name; name != "splitfs-library-1" {
 		t.Errorf("added volume is named %s", name)
 	}
-	if mount := pod.Spec.Containers[0].VolumeMounts[2]; mount.Name != "splitfs-library-1" || mount.MountPath != "/opt/splitfs" {
+	if mount := pod.Spec.Containers[0].VolumeMounts[2]; mount.Name != "splitfs-library-1" ||
+		mount.MountPath != "/opt/splitfs" {
 		t.Errorf("added mount is %+v", mount)
 	}
 	if pod.Spec.Volumes[1].EmptyDir == nil {
@@ -287,8 +313,12 @@ spec:
 func TestLaterInvocation(t *testing.T) {
 	after, _, _ := mutated(t, rawPod(t, onePod(``, `{name: data, mountPath: /data}`)))
 	pod := decodePod(t, after)
-	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "late", Image: "i", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/late"}}})
-	pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/more", SubPath: "more"})
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
+		Name: "late", Image: "i", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/late"}},
+	})
+	pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{
+		Name: "data", MountPath: "/more", SubPath: "more",
+	})
 	pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: "LD_PRELOAD", Value: "/late.so"})
 	raw, err := json.Marshal(pod)
 	if err != nil {
@@ -298,7 +328,8 @@ func TestLaterInvocation(t *testing.T) {
 	if len(pod.Spec.Volumes) != 3 {
 		t.Errorf("library volume added twice: %+v", pod.Spec.Volumes)
 	}
-	if config, _ := lastEnv(&pod.Spec.Containers[0], "SPLITFS_CONFIG"); config != "strict:/data:/opt/splitfs/agents;strict:/more:/opt/splitfs/agents" {
+	if config, _ := lastEnv(&pod.Spec.Containers[0],
+		"SPLITFS_CONFIG"); config != "strict:/data:/opt/splitfs/agents;strict:/more:/opt/splitfs/agents" {
 		t.Errorf("SPLITFS_CONFIG = %q", config)
 	}
 	if preload, _ := lastEnv(&pod.Spec.Containers[0], "LD_PRELOAD"); preload != "/late.so:/opt/splitfs/libsplit.so" {
@@ -341,10 +372,14 @@ func TestMountPathIsNotExpanded(t *testing.T) {
 	}
 }
 
-// TestNewerFieldsSurvive: a pod field this program does not know, at every level, and an integer beyond a float's precision.
+// TestNewerFieldsSurvive: a pod field this program does not know, at every level, and an integer beyond a float's
+// precision.
 func TestNewerFieldsSurvive(t *testing.T) {
-	raw := []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","futureMeta":{"n":9007199254740993}},"spec":{"futureSpec":[1,{"x":null}],
-		"containers":[{"name":"app","image":"i","futureContainer":true,"env":[{"name":"LD_PRELOAD","valueFrom":{"futureSource":{"a":"b"}}}],
+	raw := []byte(
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","futureMeta":{"n":9007199254740993}},
+		"spec":{"futureSpec":[1,{"x":null}],
+		"containers":[{"name":"app","image":"i","futureContainer":true,
+		"env":[{"name":"LD_PRELOAD","valueFrom":{"futureSource":{"a":"b"}}}],
 		"volumeMounts":[{"name":"data","mountPath":"/data","futureMount":"m"}]}],
 		"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"c","futureClaim":1}}]}}`)
 	after, pod, result := mutated(t, raw)
@@ -353,13 +388,14 @@ func TestNewerFieldsSurvive(t *testing.T) {
 			t.Errorf("operation %s %s is more than needed", op.Operation, op.Path)
 		}
 	}
-	for _, text := range []string{`"n":9007199254740993`, `"futureSpec":[1,{"x":null}]`, `"futureContainer":true`, `"futureMount":"m"`, `"futureClaim":1`,
-		`{"name":"SPLITFS_LD_PRELOAD","valueFrom":{"futureSource":{"a":"b"}}}`} {
+	for _, text := range []string{`"n":9007199254740993`, `"futureSpec":[1,{"x":null}]`, `"futureContainer":true`,
+		`"futureMount":"m"`, `"futureClaim":1`, `{"name":"SPLITFS_LD_PRELOAD","valueFrom":{"futureSource":{"a":"b"}}}`} {
 		if !strings.Contains(string(after), text) {
 			t.Errorf("%s is lost in %s", text, after)
 		}
 	}
-	if preload, _ := lastEnv(&pod.Spec.Containers[0], "LD_PRELOAD"); preload != "$(SPLITFS_LD_PRELOAD):/opt/splitfs/libsplit.so" {
+	if preload, _ := lastEnv(&pod.Spec.Containers[0],
+		"LD_PRELOAD"); preload != "$(SPLITFS_LD_PRELOAD):/opt/splitfs/libsplit.so" {
 		t.Errorf("LD_PRELOAD = %q", preload)
 	}
 }
@@ -371,8 +407,8 @@ func TestShapesThatDoNotFitAreErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The text does not belong to the pod: each place an intent needs is missing or of another kind.
-	for _, raw := range []string{``, `null`, `[]`, `{}`, `{"spec":{}}`, `{"spec":{"containers":[]}}`, `{"spec":{"containers":{}}}`,
-		`{"spec":{"containers":[{"volumeMounts":[1],"env":"x"}],"volumes":[]}}`, `{} {}`} {
+	for _, raw := range []string{``, `null`, `[]`, `{}`, `{"spec":{}}`, `{"spec":{"containers":[]}}`,
+		`{"spec":{"containers":{}}}`, `{"spec":{"containers":[{"volumeMounts":[1],"env":"x"}],"volumes":[]}}`, `{} {}`} {
 		if _, err := Pod([]byte(raw), pod, wishes, ownVolumes, CSI); err == nil {
 			t.Errorf("text %s: no error", raw)
 		}

@@ -17,8 +17,8 @@ type Delivery string
 const (
 	// CSI is an inline volume: nothing but the pod is needed, and it is there as soon as the pod is on its node.
 	CSI Delivery = "csi"
-	// Ephemeral is a generic ephemeral volume of the class contract.LibraryClass, for clusters that forbid inline volumes: Kubernetes
-	// makes a claim and a PersistentVolume for each pod.
+	// Ephemeral is a generic ephemeral volume of the class contract.LibraryClass, for clusters that forbid inline volumes:
+	// Kubernetes makes a claim and a PersistentVolume for each pod.
 	Ephemeral Delivery = "ephemeral"
 )
 
@@ -27,35 +27,42 @@ func ParseDelivery(s string) (Delivery, error) {
 	if d := Delivery(s); d == CSI || d == Ephemeral {
 		return d, nil
 	}
-	return "", fmt.Errorf("%s is no way to deliver the library; allowed are %s (an inline volume) and %s (a generic ephemeral volume)", contract.Quote(s), CSI, Ephemeral)
+	return "", fmt.Errorf(
+		"%s is no way to deliver the library; allowed are %s (an inline volume) and %s (a generic ephemeral volume)",
+		contract.Quote(s), CSI, Ephemeral)
 }
 
 // source is the volume that a pod gets.
 func (d Delivery) source() corev1.VolumeSource {
 	if d == Ephemeral {
 		class := contract.LibraryClass
-		return corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
+		template := &corev1.PersistentVolumeClaimTemplate{
 			Spec: corev1.PersistentVolumeClaimSpec{
 				StorageClassName: &class,
 				AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany},
 				// A claim has to ask for something. It gets no space.
-				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}},
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")},
+				},
 			},
-		}}}
+		}
+		return corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: template}}
 	}
 	// Not read-only, kubelet would try to change ownership inside it.
 	readOnly := true
 	return corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
-		Driver: contract.Driver, ReadOnly: &readOnly, VolumeAttributes: map[string]string{contract.VolumeKindAttribute: contract.VolumeKindLibrary},
+		Driver: contract.Driver, ReadOnly: &readOnly,
+		VolumeAttributes: map[string]string{contract.VolumeKindAttribute: contract.VolumeKindLibrary},
 	}}
 }
 
-// isLibrary says whether a volume of a pod is one that shows the library, delivered in either way: a pod may have been made from the
-// text of another that was injected before the way was changed.
+// isLibrary says whether a volume of a pod is one that shows the library, delivered in either way: a pod may have been
+// made from the text of another that was injected before the way was changed.
 func isLibrary(volume *corev1.Volume) bool {
 	switch {
 	case volume.CSI != nil:
-		return volume.CSI.Driver == contract.Driver && volume.CSI.VolumeAttributes[contract.VolumeKindAttribute] == contract.VolumeKindLibrary
+		return volume.CSI.Driver == contract.Driver &&
+			volume.CSI.VolumeAttributes[contract.VolumeKindAttribute] == contract.VolumeKindLibrary
 	case volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil:
 		class := volume.Ephemeral.VolumeClaimTemplate.Spec.StorageClassName
 		return class != nil && *class == contract.LibraryClass

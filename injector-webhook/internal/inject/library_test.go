@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestDeliveryByClaim: where inline volumes are forbidden the library comes by a claim that can only be read; all else in the pod is
-// the same as with an inline volume.
+// TestDeliveryByClaim: where inline volumes are forbidden the library comes by a claim that can only be read; all else
+// in the pod is the same as with an inline volume.
 func TestDeliveryByClaim(t *testing.T) {
 	raw := rawPod(t, severalContainers)
 	_, inline, inlineResult := mutatedWith(t, raw, CSI)
@@ -25,10 +25,12 @@ func TestDeliveryByClaim(t *testing.T) {
 	}
 	spec := volume.Ephemeral.VolumeClaimTemplate.Spec
 	size := spec.Resources.Requests[corev1.ResourceStorage]
-	if *spec.StorageClassName != "splitfs-library" || len(spec.AccessModes) != 1 || spec.AccessModes[0] != corev1.ReadOnlyMany || size.String() != "1Mi" {
+	if *spec.StorageClassName != "splitfs-library" || len(spec.AccessModes) != 1 ||
+		spec.AccessModes[0] != corev1.ReadOnlyMany || size.String() != "1Mi" {
 		t.Errorf("its claim is %+v", spec)
 	}
-	if pod.Annotations["splitfs.io/status"] != inline.Annotations["splitfs.io/status"] || len(result.Operations) != len(inlineResult.Operations) {
+	if pod.Annotations["splitfs.io/status"] != inline.Annotations["splitfs.io/status"] ||
+		len(result.Operations) != len(inlineResult.Operations) {
 		t.Errorf("the pod is injected otherwise: %v", result.Operations)
 	}
 	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers[0]) {
@@ -53,7 +55,8 @@ func TestDeliveryOfAnInjectedPod(t *testing.T) {
 
 func TestParseDelivery(t *testing.T) {
 	for text, ok := range map[string]bool{"csi": true, "ephemeral": true, "": false, "CSI": false, "hostPath": false} {
-		if d, err := ParseDelivery(text); (err == nil) != ok || ok && string(d) != text || !ok && !strings.Contains(err.Error(), "csi (an inline volume) and ephemeral") {
+		if d, err := ParseDelivery(text); (err == nil) != ok || ok && string(d) != text ||
+			!ok && !strings.Contains(err.Error(), "csi (an inline volume) and ephemeral") {
 			t.Errorf("%q: %q, %v", text, d, err)
 		}
 	}
@@ -70,9 +73,14 @@ func libraryMounts(volume, container string) []corev1.VolumeMount {
 
 // TestPreloadFileOfTheContainer: what a container mounts at or around the dynamic linker's file stays, and is told.
 func TestPreloadFileOfTheContainer(t *testing.T) {
-	for where, kept := range map[string]bool{"/etc/ld.so.preload": true, "/etc": true, "/etc/": true, "/etc/ld.so.preload.d": false, "/etc/app": false} {
-		_, pod, result := mutated(t, rawPod(t, onePod(``, `{name: data, mountPath: /data}, {name: other, mountPath: `+where+`}`)))
-		ours := slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.SubPath == "ld.so.preload" })
+	for where, kept := range map[string]bool{
+		"/etc/ld.so.preload": true, "/etc": true, "/etc/": true, "/etc/ld.so.preload.d": false, "/etc/app": false,
+	} {
+		_, pod, result := mutated(t,
+			rawPod(t, onePod(``, `{name: data, mountPath: /data}, {name: other, mountPath: `+where+`}`)))
+		ours := slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.SubPath == "ld.so.preload"
+		})
 		warned := slices.ContainsFunc(result.Warnings, func(w string) bool {
 			return strings.Contains(w, "programs that lose LD_PRELOAD run without the library")
 		})
@@ -100,10 +108,13 @@ func TestInjectedByAnOlderInjector(t *testing.T) {
 
 // TestUnserved: the annotation is checked, and its value is the node's to act on.
 func TestUnserved(t *testing.T) {
-	for value, ok := range map[string]bool{"refuse": true, "durable": true, "allow": true, "": false, "deny": false, "Refuse": false} {
+	for value, ok := range map[string]bool{
+		"refuse": true, "durable": true, "allow": true, "": false, "deny": false, "Refuse": false,
+	} {
 		result, err := mutate(t, rawPod(t, onePod(`splitfs.io/unserved: "`+value+`"`, `{name: data, mountPath: /data}`)))
 		var denied *DeniedError
-		if ok && (err != nil || len(result.Warnings) != 0) || !ok && (!errors.As(err, &denied) || denied.Reason != ReasonAnnotation) {
+		if ok && (err != nil || len(result.Warnings) != 0) ||
+			!ok && (!errors.As(err, &denied) || denied.Reason != ReasonAnnotation) {
 			t.Errorf("%q: %v", value, err)
 		}
 	}

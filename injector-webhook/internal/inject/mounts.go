@@ -12,19 +12,22 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// mounts adds the mounts of the library's volume to a container, or refuses a container whose own leave no room for them: the directory with
-// the library, and, for programs that the container's variables do not reach, the files by which they find it.
+// mounts adds the mounts of the library's volume to a container, or refuses a container whose own leave no room for
+// them: the directory with the library, and, for programs that the container's variables do not reach, the files by
+// which they find it.
 func (m *mutation) mounts(at []any, c *corev1.Container) error {
 	wanted := []corev1.VolumeMount{
 		{Name: m.libraryVolume, MountPath: contract.LibraryDir, ReadOnly: true},
-		{Name: m.libraryVolume, MountPath: contract.ConfigFile, SubPath: path.Join(contract.ConfigSubPath, c.Name), ReadOnly: true},
+		{Name: m.libraryVolume, MountPath: contract.ConfigFile, SubPath: path.Join(contract.ConfigSubPath, c.Name),
+			ReadOnly: true},
 		{Name: m.libraryVolume, MountPath: contract.PreloadFile, SubPath: contract.PreloadSubPath, ReadOnly: true},
 	}
 	there := map[string]bool{}
 	for i := range c.VolumeMounts {
 		mount := &c.VolumeMounts[i]
 		where := path.Clean("/" + mount.MountPath)
-		if mount.Name == m.libraryVolume && m.libraryIndex >= 0 && (where == contract.LibraryDir || where == contract.ConfigFile || where == contract.PreloadFile) {
+		if mount.Name == m.libraryVolume && m.libraryIndex >= 0 &&
+			(where == contract.LibraryDir || where == contract.ConfigFile || where == contract.PreloadFile) {
 			there[where] = true
 			if err := m.doc.Set(true, append(at[:len(at):len(at)], "volumeMounts", i, "readOnly")...); err != nil {
 				return fmt.Errorf("container %s: change mount: %w", contract.Name(c.Name), err)
@@ -37,8 +40,10 @@ func (m *mutation) mounts(at []any, c *corev1.Container) error {
 		// What the container mounts at or around the dynamic linker's file is its own business.
 		if where == contract.PreloadFile || where == path.Dir(contract.PreloadFile) {
 			there[contract.PreloadFile] = true
-			m.warnings = append(m.warnings, fmt.Sprintf("container %s mounts volume %s at %s, so SplitFS does not put its %s there: programs that lose LD_PRELOAD run without the library",
-				contract.Name(c.Name), contract.Name(mount.Name), contract.Quote(mount.MountPath), contract.PreloadFile))
+			m.warnings = append(m.warnings,
+				fmt.Sprintf("container %s mounts volume %s at %s, so SplitFS does not put its %s there: programs that lose "+
+					"LD_PRELOAD run without the library",
+					contract.Name(c.Name), contract.Name(mount.Name), contract.Quote(mount.MountPath), contract.PreloadFile))
 		}
 	}
 	count := len(c.VolumeMounts)
@@ -58,11 +63,17 @@ func (m *mutation) mounts(at []any, c *corev1.Container) error {
 func leavesRoom(c *corev1.Container, mount *corev1.VolumeMount, where string) error {
 	switch {
 	case where == contract.LibraryDir, strings.HasPrefix(where, contract.LibraryDir+"/"):
-		return denied(ReasonConflict, "container %s mounts volume %s at %s, where SplitFS puts its library; choose a mountPath outside %s or set annotation %s: \"false\"",
-			contract.Name(c.Name), contract.Name(mount.Name), contract.Quote(mount.MountPath), contract.LibraryDir, contract.AnnotationInject)
+		return denied(ReasonConflict,
+			"container %s mounts volume %s at %s, where SplitFS puts its library; choose a mountPath outside %s or set "+
+				"annotation %s: \"false\"",
+			contract.Name(c.Name), contract.Name(mount.Name), contract.Quote(mount.MountPath), contract.LibraryDir,
+			contract.AnnotationInject)
 	case where == path.Dir(contract.LibraryDir) && mount.ReadOnly:
-		return denied(ReasonConflict, "container %s mounts volume %s read-only at %s, so that %s cannot be created in it; choose another mountPath or set annotation %s: \"false\"",
-			contract.Name(c.Name), contract.Name(mount.Name), contract.Quote(mount.MountPath), contract.LibraryDir, contract.AnnotationInject)
+		return denied(ReasonConflict,
+			"container %s mounts volume %s read-only at %s, so that %s cannot be created in it; choose another mountPath or "+
+				"set annotation %s: \"false\"",
+			contract.Name(c.Name), contract.Name(mount.Name), contract.Quote(mount.MountPath), contract.LibraryDir,
+			contract.AnnotationInject)
 	}
 	return nil
 }

@@ -18,9 +18,11 @@ func TestPlace(t *testing.T) {
 	}{
 		{name: "says nothing", spec: `{}`, want: `{"csi.splitfs.io/node":"n1"}`},
 		{name: "null", spec: `{"nodeSelector":null}`, want: `{"csi.splitfs.io/node":"n1"}`},
-		{name: "says something else", spec: `{"nodeSelector":{"disk":"fast"}}`, want: `{"disk":"fast","csi.splitfs.io/node":"n1"}`},
+		{name: "says something else", spec: `{"nodeSelector":{"disk":"fast"}}`,
+			want: `{"disk":"fast","csi.splitfs.io/node":"n1"}`},
 		{name: "says it", spec: `{"nodeSelector":{"csi.splitfs.io/node":"n1"}}`, want: `{"csi.splitfs.io/node":"n1"}`},
-		{name: "wants another node", spec: `{"nodeSelector":{"csi.splitfs.io/node":"n2"}}`, want: `{"csi.splitfs.io/node":"n2"}`, warning: "the pod asks for another node"},
+		{name: "wants another node", spec: `{"nodeSelector":{"csi.splitfs.io/node":"n2"}}`,
+			want: `{"csi.splitfs.io/node":"n2"}`, warning: "the pod asks for another node"},
 		{name: "is on it", spec: `{"nodeName":"n1"}`, want: `null`},
 		{name: "is elsewhere", spec: `{"nodeName":"n2"}`, want: `null`, warning: "the pod asks for another node"},
 	} {

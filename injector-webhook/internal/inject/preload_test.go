@@ -18,19 +18,29 @@ func TestPreloadMerge(t *testing.T) {
 		want       string
 	}{
 		{name: "nothing there", want: ours},
-		{name: "a value", env: `env: [{name: LD_PRELOAD, value: /usr/lib/libjemalloc.so}]`, want: "/usr/lib/libjemalloc.so:" + ours},
-		{name: "several elements, spaces", env: `env: [{name: LD_PRELOAD, value: "/a.so /b.so"}]`, want: "/a.so /b.so:" + ours},
+		{name: "a value", env: `env: [{name: LD_PRELOAD, value: /usr/lib/libjemalloc.so}]`,
+			want: "/usr/lib/libjemalloc.so:" + ours},
+		{name: "several elements, spaces", env: `env: [{name: LD_PRELOAD, value: "/a.so /b.so"}]`,
+			want: "/a.so /b.so:" + ours},
 		{name: "an empty value", env: `env: [{name: LD_PRELOAD, value: ""}]`, want: ours},
 		{name: "only separators", env: `env: [{name: LD_PRELOAD, value: " : "}]`, want: ours},
-		{name: "already there", env: `env: [{name: LD_PRELOAD, value: "/opt/splitfs/libsplit.so:/a.so"}]`, want: ours + ":/a.so"},
-		{name: "a longer name is another library", env: `env: [{name: LD_PRELOAD, value: /opt/splitfs/libsplit.so.bak}]`, want: "/opt/splitfs/libsplit.so.bak:" + ours},
-		{name: "a reference", env: `env: [{name: LIBS, value: /a.so}, {name: LD_PRELOAD, value: $(LIBS)}]`, want: "/a.so:" + ours},
-		{name: "duplicates, the last wins", env: `env: [{name: LD_PRELOAD, value: /lost.so}, {name: LD_PRELOAD, value: /kept.so}]`, want: "/kept.so:" + ours},
-		{name: "duplicates, ours in the lost one", env: `env: [{name: LD_PRELOAD, value: ` + ours + `}, {name: LD_PRELOAD, value: /kept.so}]`, want: "/kept.so:" + ours},
-		{name: "valueFrom field", env: `env: [{name: LD_PRELOAD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]`, want: "field:metadata.name:" + ours},
+		{name: "already there", env: `env: [{name: LD_PRELOAD, value: "/opt/splitfs/libsplit.so:/a.so"}]`,
+			want: ours + ":/a.so"},
+		{name: "a longer name is another library", env: `env: [{name: LD_PRELOAD, value: /opt/splitfs/libsplit.so.bak}]`,
+			want: "/opt/splitfs/libsplit.so.bak:" + ours},
+		{name: "a reference", env: `env: [{name: LIBS, value: /a.so}, {name: LD_PRELOAD, value: $(LIBS)}]`,
+			want: "/a.so:" + ours},
+		{name: "duplicates, the last wins",
+			env: `env: [{name: LD_PRELOAD, value: /lost.so}, {name: LD_PRELOAD, value: /kept.so}]`, want: "/kept.so:" + ours},
+		{name: "duplicates, ours in the lost one",
+			env:  `env: [{name: LD_PRELOAD, value: ` + ours + `}, {name: LD_PRELOAD, value: /kept.so}]`,
+			want: "/kept.so:" + ours},
+		{name: "valueFrom field", env: `env: [{name: LD_PRELOAD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]`,
+			want: "field:metadata.name:" + ours},
 		{
-			name:       "valueFrom key",
-			env:        `env: [{name: A, value: x}, {name: LD_PRELOAD, valueFrom: {configMapKeyRef: {name: cm, key: lib}}}, {name: B, value: z}]`,
+			name: "valueFrom key",
+			env: `env: [{name: A, value: x}, {name: LD_PRELOAD, valueFrom: {configMapKeyRef: {name: cm, key: lib}}}, ` +
+				`{name: B, value: z}]`,
 			configMaps: map[string]map[string]string{"cm": {"lib": "/cm.so"}},
 			want:       "/cm.so:" + ours,
 		},
@@ -47,12 +57,14 @@ func TestPreloadMerge(t *testing.T) {
 		},
 		{
 			name: "valueFrom optional and absent uncovers an earlier duplicate",
-			env:  `env: [{name: LD_PRELOAD, value: /first.so}, {name: LD_PRELOAD, valueFrom: {configMapKeyRef: {name: cm, key: lib, optional: true}}}]`,
+			env: `env: [{name: LD_PRELOAD, value: /first.so}, {name: LD_PRELOAD, valueFrom: {configMapKeyRef: {name: cm, ` +
+				`key: lib, optional: true}}}]`,
 			want: "/first.so:" + ours,
 		},
 		{
-			name:       "valueFrom optional and absent uncovers envFrom",
-			env:        "envFrom: [{configMapRef: {name: all}}]\n    env: [{name: LD_PRELOAD, valueFrom: {configMapKeyRef: {name: cm, key: lib, optional: true}}}]",
+			name: "valueFrom optional and absent uncovers envFrom",
+			env: "envFrom: [{configMapRef: {name: all}}]\n    env: [{name: LD_PRELOAD, valueFrom: {configMapKeyRef: " +
+				"{name: cm, key: lib, optional: true}}}]",
 			configMaps: map[string]map[string]string{"all": {"LD_PRELOAD": "/all.so"}},
 			want:       "/all.so:" + ours,
 		},
@@ -69,10 +81,12 @@ func TestPreloadMerge(t *testing.T) {
 			want:       ":" + ours,
 		},
 		{
-			name:       "of several envFrom the last that has it wins",
-			env:        `envFrom: [{configMapRef: {name: one}}, {secretRef: {name: two}}, {configMapRef: {name: three}}]`,
-			configMaps: map[string]map[string]string{"one": {"LD_PRELOAD": "/1.so"}, "two": {"LD_PRELOAD": "/2.so"}, "three": {}},
-			want:       "/2.so:" + ours,
+			name: "of several envFrom the last that has it wins",
+			env:  `envFrom: [{configMapRef: {name: one}}, {secretRef: {name: two}}, {configMapRef: {name: three}}]`,
+			configMaps: map[string]map[string]string{
+				"one": {"LD_PRELOAD": "/1.so"}, "two": {"LD_PRELOAD": "/2.so"}, "three": {},
+			},
+			want: "/2.so:" + ours,
 		},
 		{
 			name:       "envFrom with a prefix that makes the name",
@@ -94,7 +108,8 @@ func TestPreloadMerge(t *testing.T) {
 		},
 		{
 			name: "the name for the moved entry is taken",
-			env:  `env: [{name: SPLITFS_LD_PRELOAD, value: user}, {name: LD_PRELOAD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]`,
+			env: `env: [{name: SPLITFS_LD_PRELOAD, value: user}, {name: LD_PRELOAD, valueFrom: {fieldRef: {fieldPath: ` +
+				`metadata.name}}}]`,
 			want: "field:metadata.name:" + ours,
 		},
 	}
@@ -122,7 +137,8 @@ spec:
 				}
 			}
 			for name := range after {
-				if _, had := before[name]; !had && name != "LD_PRELOAD" && name != "SPLITFS_CONFIG" && !strings.HasPrefix(name, "SPLITFS_LD_PRELOAD") {
+				if _, had := before[name]; !had && name != "LD_PRELOAD" && name != "SPLITFS_CONFIG" &&
+					!strings.HasPrefix(name, "SPLITFS_LD_PRELOAD") {
 					t.Errorf("unexpected new variable %s", name)
 				}
 			}

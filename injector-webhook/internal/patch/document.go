@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package patch builds a JSON patch from single intents over an object's raw text. The object is never marshalled from a Go
-// type, so fields that are newer than the types this program was built with are not lost.
+// Package patch builds a JSON patch from single intents over an object's raw text. The object is never marshalled from
+// a Go type, so fields that are newer than the types this program was built with are not lost.
 package patch
 
 import (
@@ -20,8 +20,8 @@ import (
 // ErrPath says that the document does not have the shape an intent relies on.
 var ErrPath = errors.New("path does not fit the object")
 
-// Document is a parsed object together with the operations applied to it so far. Every intent changes both, so that later
-// intents see earlier ones.
+// Document is a parsed object together with the operations applied to it so far. Every intent changes both, so that
+// later intents see earlier ones.
 type Document struct {
 	root any
 	ops  []jsonpatch.Operation
@@ -96,7 +96,8 @@ func (d *Document) EnsureArray(path ...any) error {
 	return d.Set([]any{}, path...)
 }
 
-// Set puts value at a member of an object or at an existing index of an array. Setting what is already there is no operation.
+// Set puts value at a member of an object or at an existing index of an array. Setting what is already there is no
+// operation.
 func (d *Document) Set(value any, path ...any) error {
 	plain, raw, err := toPlain(value)
 	if err != nil {
@@ -212,8 +213,8 @@ func Pointer(path ...any) string {
 
 var pointerEscape = strings.NewReplacer("~", "~0", "/", "~1")
 
-// toPlain turns a value of ours into the same kinds of nodes that Parse makes, and into the text that goes into the patch: an
-// operation must not change when a later intent reaches into the node.
+// toPlain turns a value of ours into the same kinds of nodes that Parse makes, and into the text that goes into the
+// patch: an operation must not change when a later intent reaches into the node.
 func toPlain(value any) (any, json.RawMessage, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {

@@ -19,14 +19,22 @@ func TestIntents(t *testing.T) {
 		want       string
 		operations int
 	}{
-		{"set a new member", func(d *Document) error { return d.Set("v", "a", "new") }, `{"a":{"list":[1,{"x":"y"}],"big":12345678901234567890,"nothing":null,"new":"v"},"odd/key~":1}`, 1},
-		{"replace a member", func(d *Document) error { return d.Set("z", "a", "list", 1, "x") }, `{"a":{"list":[1,{"x":"z"}],"big":12345678901234567890,"nothing":null},"odd/key~":1}`, 1},
-		{"replace an element", func(d *Document) error { return d.Set(2, "a", "list", 0) }, `{"a":{"list":[2,{"x":"y"}],"big":12345678901234567890,"nothing":null},"odd/key~":1}`, 1},
-		{"set what is there", func(d *Document) error { return d.Set(map[string]string{"x": "y"}, "a", "list", 1) }, original, 0},
-		{"a key that needs escaping", func(d *Document) error { return d.Set(2, "odd/key~") }, `{"a":{"list":[1,{"x":"y"}],"big":12345678901234567890,"nothing":null},"odd/key~":2}`, 1},
-		{"insert first", func(d *Document) error { return d.Insert(0, "a", "list", 0) }, `{"a":{"list":[0,1,{"x":"y"}],"big":12345678901234567890,"nothing":null},"odd/key~":1}`, 1},
-		{"append", func(d *Document) error { return d.Insert(2, "a", "list", 2) }, `{"a":{"list":[1,{"x":"y"},2],"big":12345678901234567890,"nothing":null},"odd/key~":1}`, 1},
-		{"ensure what is there", func(d *Document) error { return errors.Join(d.EnsureObject("a"), d.EnsureArray("a", "list")) }, original, 0},
+		{"set a new member", func(d *Document) error { return d.Set("v", "a", "new") },
+			`{"a":{"list":[1,{"x":"y"}],"big":12345678901234567890,"nothing":null,"new":"v"},"odd/key~":1}`, 1},
+		{"replace a member", func(d *Document) error { return d.Set("z", "a", "list", 1, "x") },
+			`{"a":{"list":[1,{"x":"z"}],"big":12345678901234567890,"nothing":null},"odd/key~":1}`, 1},
+		{"replace an element", func(d *Document) error { return d.Set(2, "a", "list", 0) },
+			`{"a":{"list":[2,{"x":"y"}],"big":12345678901234567890,"nothing":null},"odd/key~":1}`, 1},
+		{"set what is there", func(d *Document) error { return d.Set(map[string]string{"x": "y"}, "a", "list", 1) }, original,
+			0},
+		{"a key that needs escaping", func(d *Document) error { return d.Set(2, "odd/key~") },
+			`{"a":{"list":[1,{"x":"y"}],"big":12345678901234567890,"nothing":null},"odd/key~":2}`, 1},
+		{"insert first", func(d *Document) error { return d.Insert(0, "a", "list", 0) },
+			`{"a":{"list":[0,1,{"x":"y"}],"big":12345678901234567890,"nothing":null},"odd/key~":1}`, 1},
+		{"append", func(d *Document) error { return d.Insert(2, "a", "list", 2) },
+			`{"a":{"list":[1,{"x":"y"},2],"big":12345678901234567890,"nothing":null},"odd/key~":1}`, 1},
+		{"ensure what is there",
+			func(d *Document) error { return errors.Join(d.EnsureObject("a"), d.EnsureArray("a", "list")) }, original, 0},
 		{"null counts as absent", func(d *Document) error {
 			return errors.Join(d.EnsureArray("a", "nothing"), d.Insert("first", "a", "nothing", 0))
 		}, `{"a":{"list":[1,{"x":"y"}],"big":12345678901234567890,"nothing":["first"]},"odd/key~":1}`, 2},

@@ -40,8 +40,8 @@ func reviewOf(tb testing.TB, pod []byte) []byte {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
 		"request": map[string]any{
-			"uid": "u", "kind": map[string]string{"version": "v1", "kind": "Pod"}, "namespace": "ns", "name": "p", "operation": "CREATE",
-			"object": json.RawMessage(pod),
+			"uid": "u", "kind": map[string]string{"version": "v1", "kind": "Pod"}, "namespace": "ns", "name": "p",
+			"operation": "CREATE", "object": json.RawMessage(pod),
 		},
 	})
 	if err != nil {
@@ -50,7 +50,8 @@ func reviewOf(tb testing.TB, pod []byte) []byte {
 	return body
 }
 
-// checkAnswer holds for every body: no panic, a well-formed answer, a reason for a refusal, and a patch that fits the object.
+// checkAnswer holds for every body: no panic, a well-formed answer, a reason for a refusal, and a patch that fits the
+// object.
 func checkAnswer(tb testing.TB, body []byte) {
 	tb.Helper()
 	handler, _ := newHandler(tb)
@@ -83,11 +84,19 @@ func checkAnswer(tb testing.TB, body []byte) {
 
 var seedPods = []string{
 	`{}`, `null`, `[]`, `"x"`, `{"spec":null}`, `{"metadata":null,"spec":{"volumes":[null],"containers":[null]}}`,
-	`{"metadata":{"annotations":null},"spec":{"containers":[{"name":"a","env":null,"volumeMounts":[{"name":"d","mountPath":"/d"}]}],"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}}]}}`,
-	`{"spec":{"initContainers":[{"name":"i","volumeMounts":[{"name":"d","mountPath":""}]}],"containers":[],"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}}]}}`,
-	`{"metadata":{"annotations":{"splitfs.io/mode":"sync","splitfs.io/mode.a":"posix","splitfs.io/fsync":"record","splitfs.io/fsync.a":"visible"}},"spec":{"containers":[{"name":"a","envFrom":[{"configMapRef":{"name":"c"}},{}],"env":[{"name":"LD_PRELOAD","valueFrom":{}}],"volumeMounts":[{"name":"d","mountPath":"$(X)"}]}],"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}},{"name":"d","ephemeral":{"volumeClaimTemplate":{"spec":{"storageClassName":"splitfs-strict"}}}}]}}`,
-	`{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"d","mountPath":"/d"}]}],"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"missing"}}]}}`,
-	`{"spec":{"Containers":[{"name":"a"}],"containers":[{"name":"b","volumeMounts":[{"name":"d","mountPath":"/d"}]}],"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}}]},"spec":{"containers":[]}}`,
+	`{"metadata":{"annotations":null},"spec":{"containers":[{"name":"a","env":null,"volumeMounts":[{"name":"d",` +
+		`"mountPath":"/d"}]}],"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}}]}}`,
+	`{"spec":{"initContainers":[{"name":"i","volumeMounts":[{"name":"d","mountPath":""}]}],"containers":[],` +
+		`"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}}]}}`,
+	`{"metadata":{"annotations":{"splitfs.io/mode":"sync","splitfs.io/mode.a":"posix","splitfs.io/fsync":"record",` +
+		`"splitfs.io/fsync.a":"visible"}},"spec":{"containers":[{"name":"a","envFrom":[{"configMapRef":{"name":"c"}},{}],` +
+		`"env":[{"name":"LD_PRELOAD","valueFrom":{}}],"volumeMounts":[{"name":"d","mountPath":"$(X)"}]}],` +
+		`"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}},{"name":"d",` +
+		`"ephemeral":{"volumeClaimTemplate":{"spec":{"storageClassName":"splitfs-strict"}}}}]}}`,
+	`{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"d","mountPath":"/d"}]}],"volumes":[{"name":"d",` +
+		`"persistentVolumeClaim":{"claimName":"missing"}}]}}`,
+	`{"spec":{"Containers":[{"name":"a"}],"containers":[{"name":"b","volumeMounts":[{"name":"d","mountPath":"/d"}]}],` +
+		`"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}}]},"spec":{"containers":[]}}`,
 }
 
 func FuzzWebhook(f *testing.F) {
@@ -118,7 +127,8 @@ func FuzzPod(f *testing.F) {
 
 func TestHugeRequests(t *testing.T) {
 	handler, _ := newHandler(t)
-	if response := serve(t, handler, bytes.Repeat([]byte(" "), 8<<20)).Response; response.Allowed || !strings.Contains(response.Result.Message, "too large") {
+	if response := serve(t, handler, bytes.Repeat([]byte(" "), 8<<20)).Response; response.Allowed ||
+		!strings.Contains(response.Result.Message, "too large") {
 		t.Errorf("8 MiB of nothing: %+v", response)
 	}
 	deep := strings.Repeat("[", 1<<20) + strings.Repeat("]", 1<<20)
@@ -130,5 +140,8 @@ func TestHugeRequests(t *testing.T) {
 		t.Errorf("a million levels: %+v", response)
 	}
 	mounts := strings.TrimSuffix(strings.Repeat(`{"name":"d","mountPath":"/d"},`, 50_000), ",")
-	checkAnswer(t, reviewOf(t, []byte(`{"spec":{"containers":[{"name":"a","volumeMounts":[`+mounts+`]}],"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}}]}}`)))
+	checkAnswer(t,
+		reviewOf(t,
+			[]byte(`{"spec":{"containers":[{"name":"a","volumeMounts":[`+mounts+
+				`]}],"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}}]}}`)))
 }

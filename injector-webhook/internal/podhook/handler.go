@@ -40,8 +40,8 @@ type Handler struct {
 	ExemptNamespaces sets.Set[string]
 	Recorder         Recorder
 	Metrics          *Metrics
-	// LookupTimeout bounds all reads for one request. It must be shorter than the webhook's timeoutSeconds, so that the pod's
-	// author gets our error and not the API server's "context deadline exceeded".
+	// LookupTimeout bounds all reads for one request. It must be shorter than the webhook's timeoutSeconds, so that the
+	// pod's author gets our error and not the API server's "context deadline exceeded".
 	LookupTimeout time.Duration
 	// Delivery is how pods get the library.
 	Delivery inject.Delivery
@@ -70,7 +70,8 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("SplitFS: %w", err))
 	}
 	logger.Error(err, "Pod could not be judged")
-	return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SplitFS: %w; the pod was not created, try again", err))
+	return admission.Errored(http.StatusInternalServerError,
+		fmt.Errorf("SplitFS: %w; the pod was not created, try again", err))
 }
 
 // badRequestError is a request that no API server would send for a pod's creation.
@@ -107,7 +108,8 @@ func (h *Handler) handle(ctx context.Context, req *admission.Request) (admission
 	}
 	if len(undecided) > 0 && wishes.AsksForMode() {
 		return admission.Response{}, &inject.DeniedError{Reason: inject.ReasonClaim, Message: fmt.Sprintf(
-			"the pod asks for a mode (annotation %s), but whether its volume is a SplitFS volume cannot be known yet: %s", contract.AnnotationMode, undecided[0])}
+			"the pod asks for a mode (annotation %s), but whether its volume is a SplitFS volume cannot be known yet: %s",
+			contract.AnnotationMode, undecided[0])}
 	}
 	result, err := h.mutate(req, pod, wishes, ours, undecided)
 	if err != nil {
@@ -123,7 +125,8 @@ func (h *Handler) handle(ctx context.Context, req *admission.Request) (admission
 		warnings = append(warnings, warning)
 	}
 	if len(ours) == 0 && wishes.AsksForMode() {
-		warnings = append(warnings, fmt.Sprintf("annotation %s has no effect: no container mounts a SplitFS volume", contract.AnnotationMode))
+		warnings = append(warnings,
+			fmt.Sprintf("annotation %s has no effect: no container mounts a SplitFS volume", contract.AnnotationMode))
 	}
 	for _, reason := range undecided {
 		warnings = append(warnings, "not served by SplitFS: "+reason)
@@ -132,10 +135,12 @@ func (h *Handler) handle(ctx context.Context, req *admission.Request) (admission
 	return admission.Patched("", result.Operations...).WithWarnings(bounded(warnings)...), nil
 }
 
-// decode reads the pod. The webhook's rules let nothing else through; whoever calls us without them gets a clear answer.
+// decode reads the pod. The webhook's rules let nothing else through; whoever calls us without them gets a clear
+// answer.
 func decode(req *admission.Request) (*corev1.Pod, error) {
 	if req.Kind != (metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}) || req.SubResource != "" {
-		return nil, badRequest("expected a v1 Pod, got %s; the webhook must be registered for pods only", contract.Quote(req.Kind.Kind))
+		return nil, badRequest("expected a v1 Pod, got %s; the webhook must be registered for pods only",
+			contract.Quote(req.Kind.Kind))
 	}
 	if req.Operation != admissionv1.Create {
 		return nil, badRequest("expected operation CREATE, got %s", contract.Quote(string(req.Operation)))
@@ -152,7 +157,8 @@ func decode(req *admission.Request) (*corev1.Pod, error) {
 }
 
 // judge looks at each volume that a container mounts: which are ours, and why some cannot be judged.
-func (h *Handler) judge(ctx context.Context, namespace string, pod *corev1.Pod) (ours map[string]contract.Mode, undecided []string, err error) {
+func (h *Handler) judge(ctx context.Context, namespace string,
+	pod *corev1.Pod) (ours map[string]contract.Mode, undecided []string, err error) {
 	mounted := mountedVolumes(pod)
 	ours = map[string]contract.Mode{}
 	for i := range pod.Spec.Volumes {
@@ -179,9 +185,10 @@ func (h *Handler) judge(ctx context.Context, namespace string, pod *corev1.Pod) 
 	return ours, undecided, nil
 }
 
-// place keeps the pod of a volume that is to be a copy on the node that the copy can be made on. Where that cannot be told, the scheduler
-// chooses as for any pod: it can be right by chance.
-func (h *Handler) place(ctx context.Context, req *admission.Request, pod *corev1.Pod) ([]jsonpatch.Operation, string, error) {
+// place keeps the pod of a volume that is to be a copy on the node that the copy can be made on. Where that cannot be
+// told, the scheduler chooses as for any pod: it can be right by chance.
+func (h *Handler) place(ctx context.Context, req *admission.Request,
+	pod *corev1.Pod) ([]jsonpatch.Operation, string, error) {
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
 		if !claims.IsCandidate(volume) {
@@ -209,7 +216,8 @@ func mountedVolumes(pod *corev1.Pod) sets.Set[string] {
 	return mounted
 }
 
-func (h *Handler) mutate(req *admission.Request, pod *corev1.Pod, wishes *inject.Wishes, ours map[string]contract.Mode, undecided []string) (*inject.Result, error) {
+func (h *Handler) mutate(req *admission.Request, pod *corev1.Pod, wishes *inject.Wishes, ours map[string]contract.Mode,
+	undecided []string) (*inject.Result, error) {
 	switch {
 	case len(ours) > 0:
 		return inject.Pod(req.Object.Raw, pod, wishes, ours, h.Delivery)
@@ -219,10 +227,11 @@ func (h *Handler) mutate(req *admission.Request, pod *corev1.Pod, wishes *inject
 	return &inject.Result{}, nil
 }
 
-// report counts and logs what was done, and sends an event when a pod was left alone although it may need us. A pod has no UID at
-// admission, so an event about it would be lost: it goes to the pod's controller. A pod without one has a user at the other end
-// of the request, who sees the warning.
-func (h *Handler) report(ctx context.Context, req *admission.Request, pod *corev1.Pod, result *inject.Result, undecided []string) {
+// report counts and logs what was done, and sends an event when a pod was left alone although it may need us. A pod has
+// no UID at admission, so an event about it would be lost: it goes to the pod's controller. A pod without one has a
+// user at the other end of the request, who sees the warning.
+func (h *Handler) report(ctx context.Context, req *admission.Request, pod *corev1.Pod, result *inject.Result,
+	undecided []string) {
 	logger := klog.FromContext(ctx)
 	switch {
 	case result.Status.Injected && len(result.Operations) > 0:
@@ -235,8 +244,11 @@ func (h *Handler) report(ctx context.Context, req *admission.Request, pod *corev
 		h.Metrics.pod(resultUndecided, "")
 		logger.Info("Pod not injected", "generate-name", pod.GenerateName, "reason", undecided[0])
 		if owner := metav1.GetControllerOf(pod); owner != nil && (req.DryRun == nil || !*req.DryRun) {
-			regarding := &corev1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: req.Namespace, Name: owner.Name, UID: owner.UID}
-			h.Recorder.Eventf(regarding, nil, corev1.EventTypeWarning, "SplitFSNotInjected", "Injecting", "A pod was created without SplitFS: %s", undecided[0])
+			regarding := &corev1.ObjectReference{
+				APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: req.Namespace, Name: owner.Name, UID: owner.UID,
+			}
+			h.Recorder.Eventf(regarding, nil, corev1.EventTypeWarning, "SplitFSNotInjected", "Injecting",
+				"A pod was created without SplitFS: %s", undecided[0])
 		}
 	default:
 		h.Metrics.pod(resultForeign, "")

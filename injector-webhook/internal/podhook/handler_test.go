@@ -37,11 +37,15 @@ func (r *recordedEvents) Eventf(regarding, _ runtime.Object, eventType, reason, 
 		r.texts = append(r.texts, fmt.Sprintf("event about a %T", regarding))
 		return
 	}
-	r.texts = append(r.texts, fmt.Sprintf("%s %s %s/%s: ", eventType, reason, ref.Kind, ref.Name)+fmt.Sprintf(note, args...))
+	r.texts = append(r.texts,
+		fmt.Sprintf("%s %s %s/%s: ", eventType, reason, ref.Kind, ref.Name)+fmt.Sprintf(note, args...))
 }
 
 func claimOf(name, class string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class}}
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &class},
+	}
 }
 
 func copyOf(name string, mode corev1.PersistentVolumeMode) *corev1.PersistentVolumeClaim {
@@ -56,25 +60,41 @@ func newHandler(tb testing.TB) (*Handler, *recordedEvents) {
 	original := claimOf("original", "splitfs-strict")
 	original.Spec.VolumeName = "pv"
 	objects := []client.Object{
-		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "splitfs-strict"}, Provisioner: "csi.splitfs.io", Parameters: map[string]string{"mode": "strict"}},
-		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "broken"}, Provisioner: "csi.splitfs.io", Parameters: map[string]string{"mode": "turbo"}},
+		&storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "splitfs-strict"}, Provisioner: "csi.splitfs.io",
+			Parameters: map[string]string{"mode": "strict"},
+		},
+		&storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "broken"}, Provisioner: "csi.splitfs.io",
+			Parameters: map[string]string{"mode": "turbo"},
+		},
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Provisioner: "other.example.com"},
 		claimOf("ours", "splitfs-strict"), claimOf("broken", "broken"), claimOf("foreign", "other"),
-		copyOf("copy", corev1.PersistentVolumeFilesystem), copyOf("block-copy", corev1.PersistentVolumeBlock), original, &corev1.PersistentVolume{
+		copyOf("copy", corev1.PersistentVolumeFilesystem), copyOf("block-copy", corev1.PersistentVolumeBlock), original,
+		&corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{
-				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.splitfs.io"}},
-				NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "csi.splitfs.io/node", Operator: corev1.NodeSelectorOpIn, Values: []string{"n3"}}}}}}},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+					Driver: "csi.splitfs.io",
+				}},
+				NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+						MatchExpressions: []corev1.NodeSelectorRequirement{
+							{Key: "csi.splitfs.io/node", Operator: corev1.NodeSelectorOpIn, Values: []string{"n3"}},
+						},
+					}},
+				}},
 			}},
 	}
-	reader := fake.NewClientBuilder().WithObjects(objects...).WithIndex(&corev1.PersistentVolume{}, claims.ReservedIndex, claims.ReservedFor).Build()
+	reader := fake.NewClientBuilder().WithObjects(objects...).WithIndex(&corev1.PersistentVolume{}, claims.ReservedIndex,
+		claims.ReservedFor).Build()
 	counters, err := NewMetrics(prometheus.NewRegistry())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	events := &recordedEvents{}
-	return &Handler{Claims: &claims.Resolver{Cached: reader, Live: reader}, ExemptNamespaces: sets.New("kube-system", "splitfs-system"),
-		Recorder: events, Metrics: counters, LookupTimeout: time.Second, Delivery: inject.CSI}, events
+	return &Handler{Claims: &claims.Resolver{Cached: reader, Live: reader},
+		ExemptNamespaces: sets.New("kube-system", "splitfs-system"),
+		Recorder:         events, Metrics: counters, LookupTimeout: time.Second, Delivery: inject.CSI}, events
 }
 
 // podText renders a pod with one claim; metadata and spec are further members in YAML flow.
@@ -97,8 +117,8 @@ spec:
 
 func request(raw []byte) admission.Request {
 	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-		UID: "u", Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Namespace: "ns", Name: "p", Operation: admissionv1.Create,
-		Object: runtime.RawExtension{Raw: raw},
+		UID: "u", Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Namespace: "ns", Name: "p",
+		Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
 	}}
 }
 
@@ -136,25 +156,44 @@ func TestHandle(t *testing.T) {
 	}{
 		{name: "our volume", claim: "ours", allowed: true, patches: true, result: resultInjected},
 		{name: "another driver's volume", claim: "foreign", allowed: true, result: resultForeign},
-		{name: "another driver's volume, mode wanted", metadata: `annotations: {splitfs.io/mode: sync}`, claim: "foreign", allowed: true, warning: "no container mounts a SplitFS volume", result: resultForeign},
-		{name: "opt-out", metadata: `annotations: {splitfs.io/inject: "false", splitfs.io/mode: nonsense}`, claim: "ours", allowed: true, result: resultOptOut},
-		{name: "wrong annotation", metadata: `annotations: {splitfs.io/mode: nonsense}`, claim: "ours", message: "splitfs.io/mode", result: resultDenied},
+		{name: "another driver's volume, mode wanted", metadata: `annotations: {splitfs.io/mode: sync}`, claim: "foreign",
+			allowed: true, warning: "no container mounts a SplitFS volume", result: resultForeign},
+		{name: "opt-out", metadata: `annotations: {splitfs.io/inject: "false", splitfs.io/mode: nonsense}`, claim: "ours",
+			allowed: true, result: resultOptOut},
+		{name: "wrong annotation", metadata: `annotations: {splitfs.io/mode: nonsense}`, claim: "ours",
+			message: "splitfs.io/mode", result: resultDenied},
 		{name: "wrong class", claim: "broken", message: `StorageClass "broken"`, result: resultDenied},
-		{name: "claim missing", claim: "later", allowed: true, patches: true, warning: "create it before the pod", result: resultUndecided},
-		{name: "claim missing, controlled pod", metadata: controlled, claim: "later", allowed: true, patches: true, warning: "later",
-			event: `Warning SplitFSNotInjected ReplicaSet/rs: A pod was created without SplitFS: PersistentVolumeClaim "ns/later" does not exist; create it before the pod`, result: resultUndecided},
-		{name: "claim missing, dry run", metadata: controlled, claim: "later", change: func(r *admission.Request) { r.DryRun = new(true) }, allowed: true, patches: true, warning: "later", result: resultUndecided},
-		{name: "claim missing, mode wanted", metadata: `annotations: {splitfs.io/mode: strict}`, claim: "later", message: "create it before the pod", result: resultDenied},
-		{name: "kube-system", claim: "ours", change: func(r *admission.Request) { r.Namespace = "kube-system" }, allowed: true, result: resultForeign},
-		{name: "our own namespace", claim: "ours", change: func(r *admission.Request) { r.Namespace = "splitfs-system" }, allowed: true, result: resultForeign},
+		{name: "claim missing", claim: "later", allowed: true, patches: true, warning: "create it before the pod",
+			result: resultUndecided},
+		{name: "claim missing, controlled pod", metadata: controlled, claim: "later", allowed: true, patches: true,
+			warning: "later",
+			event: `Warning SplitFSNotInjected ReplicaSet/rs: A pod was created without SplitFS: PersistentVolumeClaim ` +
+				`"ns/later" does not exist; create it before the pod`, result: resultUndecided},
+		{name: "claim missing, dry run", metadata: controlled, claim: "later",
+			change: func(r *admission.Request) { r.DryRun = new(true) }, allowed: true, patches: true, warning: "later",
+			result: resultUndecided},
+		{name: "claim missing, mode wanted", metadata: `annotations: {splitfs.io/mode: strict}`, claim: "later",
+			message: "create it before the pod", result: resultDenied},
+		{name: "kube-system", claim: "ours", change: func(r *admission.Request) { r.Namespace = "kube-system" },
+			allowed: true, result: resultForeign},
+		{name: "our own namespace", claim: "ours", change: func(r *admission.Request) { r.Namespace = "splitfs-system" },
+			allowed: true, result: resultForeign},
 		{name: "Windows", spec: "os: {name: windows}", claim: "ours", allowed: true, result: resultForeign},
-		{name: "another kind", change: func(r *admission.Request) { r.Kind.Kind = "Deployment" }, message: "expected a v1 Pod", result: resultError},
-		{name: "subresource", change: func(r *admission.Request) { r.SubResource = "ephemeralcontainers" }, message: "expected a v1 Pod", result: resultError},
-		{name: "another operation", change: func(r *admission.Request) { r.Operation = admissionv1.Update }, message: "CREATE", result: resultError},
-		{name: "no namespace", change: func(r *admission.Request) { r.Namespace = "" }, message: "no namespace", result: resultError},
-		{name: "no object", change: func(r *admission.Request) { r.Object.Raw = nil }, message: "no valid Pod", result: resultError},
-		{name: "no JSON", change: func(r *admission.Request) { r.Object.Raw = []byte("s3cret") }, message: "no valid Pod", result: resultError},
-		{name: "wrong types", change: func(r *admission.Request) { r.Object.Raw = []byte(`{"spec":{"containers":"s3cret"}}`) }, message: "no valid Pod", result: resultError},
+		{name: "another kind", change: func(r *admission.Request) { r.Kind.Kind = "Deployment" },
+			message: "expected a v1 Pod", result: resultError},
+		{name: "subresource", change: func(r *admission.Request) { r.SubResource = "ephemeralcontainers" },
+			message: "expected a v1 Pod", result: resultError},
+		{name: "another operation", change: func(r *admission.Request) { r.Operation = admissionv1.Update },
+			message: "CREATE", result: resultError},
+		{name: "no namespace", change: func(r *admission.Request) { r.Namespace = "" }, message: "no namespace",
+			result: resultError},
+		{name: "no object", change: func(r *admission.Request) { r.Object.Raw = nil }, message: "no valid Pod",
+			result: resultError},
+		{name: "no JSON", change: func(r *admission.Request) { r.Object.Raw = []byte("s3cret") }, message: "no valid Pod",
+			result: resultError},
+		{name: "wrong types",
+			change:  func(r *admission.Request) { r.Object.Raw = []byte(`{"spec":{"containers":"s3cret"}}`) },
+			message: "no valid Pod", result: resultError},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -168,9 +207,12 @@ func TestHandle(t *testing.T) {
 			}
 			response := handler.Handle(t.Context(), req)
 			if response.Allowed != test.allowed || (len(response.Patches) > 0) != test.patches {
-				t.Fatalf("allowed %v with %d patches, want %v and patches: %v; %+v", response.Allowed, len(response.Patches), test.allowed, test.patches, response.Result)
+				t.Fatalf("allowed %v with %d patches, want %v and patches: %v; %+v", response.Allowed, len(response.Patches),
+					test.allowed, test.patches, response.Result)
 			}
-			if !test.allowed && (!strings.HasPrefix(response.Result.Message, "SplitFS: ") || !strings.Contains(response.Result.Message, test.message)) {
+			if !test.allowed &&
+				(!strings.HasPrefix(response.Result.Message, "SplitFS: ") ||
+					!strings.Contains(response.Result.Message, test.message)) {
 				t.Errorf("message %q does not say %q", response.Result.Message, test.message)
 			}
 			if strings.Contains(response.Result.Message, "s3cret") {
@@ -236,7 +278,9 @@ func TestManyWarningsAreBounded(t *testing.T) {
 		annotations = append(annotations, fmt.Sprintf("splitfs.io/x%d: y", i))
 	}
 	handler, _ := newHandler(t)
-	response := handler.Handle(t.Context(), request(podText(t, "annotations: {"+strings.ReplaceAll(strings.Join(annotations, ", "), ": y", `: "y"`)+"}", "", "ours")))
+	response := handler.Handle(t.Context(),
+		request(podText(t, "annotations: {"+strings.ReplaceAll(strings.Join(annotations, ", "), ": y", `: "y"`)+"}", "",
+			"ours")))
 	if !response.Allowed || len(response.Warnings) != maxWarnings+1 {
 		t.Errorf("allowed %v with %d warnings", response.Allowed, len(response.Warnings))
 	}
@@ -246,13 +290,19 @@ func TestManyWarningsAreBounded(t *testing.T) {
 func TestMessagesAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for name, pod := range map[string]string{
-		"annotation name":     `{"metadata":{"annotations":{"splitfs.io/mode.LONG":"fast"}}}`,
-		"annotation value":    `{"metadata":{"annotations":{"splitfs.io/mode":"LONG"}}}`,
-		"container list":      `{"metadata":{"annotations":{"splitfs.io/mode.a":"sync"}},"spec":{"containers":[{"name":"LONG"}]}}`,
-		"container name":      `{"spec":{"containers":[{"name":"LONG","volumeMounts":[{"name":"d","mountPath":":"}]}],"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}}]}}`,
-		"volume name":         `{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"LONG","mountPath":"/opt/splitfs"}]}],"volumes":[{"name":"LONG","persistentVolumeClaim":{"claimName":"ours"}}]}}`,
-		"mount path":          `{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"d","mountPath":"/LONG"}]}],"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}}]}}`,
-		"class of a template": `{"metadata":{"annotations":{"splitfs.io/mode":"sync"}},"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"LONG","mountPath":"/d"}]}],"volumes":[{"name":"LONG","ephemeral":{"volumeClaimTemplate":{"spec":{"storageClassName":"LONG"}}}}]}}`,
+		"annotation name":  `{"metadata":{"annotations":{"splitfs.io/mode.LONG":"fast"}}}`,
+		"annotation value": `{"metadata":{"annotations":{"splitfs.io/mode":"LONG"}}}`,
+		"container list": `{"metadata":{"annotations":{"splitfs.io/mode.a":"sync"}},` +
+			`"spec":{"containers":[{"name":"LONG"}]}}`,
+		"container name": `{"spec":{"containers":[{"name":"LONG","volumeMounts":[{"name":"d","mountPath":":"}]}],` +
+			`"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}}]}}`,
+		"volume name": `{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"LONG",` +
+			`"mountPath":"/opt/splitfs"}]}],"volumes":[{"name":"LONG","persistentVolumeClaim":{"claimName":"ours"}}]}}`,
+		"mount path": `{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"d","mountPath":"/LONG"}]}],` +
+			`"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"ours"}}]}}`,
+		"class of a template": `{"metadata":{"annotations":{"splitfs.io/mode":"sync"}},"spec":{"containers":[{"name":"a",` +
+			`"volumeMounts":[{"name":"LONG","mountPath":"/d"}]}],"volumes":[{"name":"LONG",` +
+			`"ephemeral":{"volumeClaimTemplate":{"spec":{"storageClassName":"LONG"}}}}]}}`,
 	} {
 		handler, _ := newHandler(t)
 		response := handler.Handle(t.Context(), request([]byte(strings.ReplaceAll(pod, "LONG", long))))
@@ -262,7 +312,8 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// TestHandlePlaces: the pod of a claim that is to be a copy is kept where its original is, whether it is injected or not.
+// TestHandlePlaces: the pod of a claim that is to be a copy is kept where its original is, whether it is injected or
+// not.
 func TestHandlePlaces(t *testing.T) {
 	h, _ := newHandler(t)
 	for claim, injected := range map[string]bool{"copy": true, "block-copy": false} {

@@ -19,7 +19,8 @@ import (
 	"splitfs.io/splitfs/charts/charttest"
 )
 
-// TestSamples keeps charts/splitfs/testdata/metrics/injector.prom what an injector prints that has injected a pod and denied another.
+// TestSamples keeps charts/splitfs/testdata/metrics/injector.prom what an injector prints that has injected a pod and
+// denied another.
 func TestSamples(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	handler, _ := newHandler(t)
@@ -32,7 +33,8 @@ func TestSamples(t *testing.T) {
 	for _, claim := range []string{"ours", "broken"} {
 		review := request(podText(t, "", "", claim))
 		body, err := json.Marshal(admissionv1.AdmissionReview{
-			TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: &review.AdmissionRequest,
+			TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+			Request:  &review.AdmissionRequest,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -45,5 +47,6 @@ func TestSamples(t *testing.T) {
 			t.Fatalf("a pod with claim %s: %d %s", claim, answer.Code, answer.Body)
 		}
 	}
-	charttest.CheckSamples(t, "injector", prometheus.Gatherers{registry, metrics.Registry}, "splitfs_", "controller_runtime_webhook_")
+	charttest.CheckSamples(t, "injector", prometheus.Gatherers{registry, metrics.Registry}, "splitfs_",
+		"controller_runtime_webhook_")
 }
