@@ -63,9 +63,13 @@ func ParseFsync(s string) (Fsync, error) {
 	if f := Fsync(s); f == Visible || f == Record {
 		return f, nil
 	}
-	return "", fmt.Errorf("%s is not allowed; allowed are %s (the default: fsync also shows the bytes to programs without "+
-		"the library that have opened the file since this one asked for it) and %s (to all others, too, by a relink)",
-		Quote(s), Record, Visible)
+	return "", fmt.Errorf(
+		"%s is not allowed; allowed are %s (the default: fsync also shows the bytes to programs without "+
+			"the library that have opened the file since this one asked for it) and %s (to all others, too, by a relink)",
+		Quote(s),
+		Record,
+		Visible,
+	)
 }
 
 // Unserved is what becomes of programs without the library that open a file for writing.
