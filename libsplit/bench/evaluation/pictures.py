@@ -7,6 +7,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen first)
+from matplotlib import ticker  # noqa: E402
 
 from .ground import DURABLE, PLAIN, modes  # noqa: E402
 from .tables import NAMES  # noqa: E402
@@ -35,6 +36,10 @@ def one(axes, kind, found, key):
         axes.barh(at, middle, 0.25, xerr=error, capsize=2, label=mode, color=COLOURS[mode])
     axes.axvline(1, color="black", linewidth=1)
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axes.xaxis.set_minor_formatter(ticker.NullFormatter())
+    axes.margins(y=0.01)
     axes.set_title(WHAT[key], fontsize=10)
     axes.set_xlabel("times as fast as the plain kernel")
 
