@@ -9,7 +9,8 @@ import json
 
 
 class Samples:
-    def __init__(self, path, of):
+    def __init__(self, path, of=None):
+        """of: None goes on with whatever is there."""
         self.path, self.of, self.lines = path, of, []
         self.resumed = self._read()
         if not self.resumed:
@@ -20,8 +21,10 @@ class Samples:
             return False
         lines = self.path.read_text(encoding="utf-8").split("\n")
         whole = lines[:-1]  # a line without its end was being written
-        if not whole or json.loads(whole[0]) != self.of:
+        first = json.loads(whole[0]) if whole else None
+        if first is None or self.of not in (None, first):
             return False
+        self.of = first
         self.lines = [json.loads(line) for line in whole[1:]]
         if lines[-1]:
             self.path.write_text("\n".join(whole) + "\n", encoding="utf-8")

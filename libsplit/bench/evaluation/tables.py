@@ -78,8 +78,10 @@ ABOUT_TIMES = (
 )
 ABOUT_DURABLE = (
     'The columns with "durable" compare with the kernel where each write is durable when it returns (the file '
-    "attribute S), which sync and strict promise, too. Names are not durable there, and no "
-    "kernel's overwrite is atomic."
+    "attribute S). That is what sync and strict promise on persistent memory. An emulated volume keeps across a power "
+    "loss only what was fsynced, in every mode: so these columns show what the kernel would pay for the promise, and "
+    "not that the same promise is cheaper here. Names are not made durable by the attribute; in sync and strict they "
+    "are, on an emulated volume, too."
 )
 
 
