@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X splitfs.io/splitfs/csi-driver/internal/driverinfo.Version
 go_src   := $(shell find csi-driver injector-webhook internal -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-scripts test-vm test-e2e test-kind test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench images release docs lint generate format clean help
+.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-scripts test-vm test-e2e test-kind test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench bench-compare paper images release docs lint generate format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector plugin ## build the library, the command line, the CSI driver, the injector and the kubectl plugin into build/
@@ -106,6 +106,14 @@ fuzz: ## fuzz everything that reads bytes of others for two minutes each; FUZZ_A
 bench: all ## measure the data path; writes build/bench/ and prints a table
 	$(MAKE) -C libsplit bench-progs
 	libsplit/bench/bench $(BENCH_ARGS)
+bench-compare: ## make bench-compare REV=HEAD~1: another commit's library against this one's, in turns; COMPARE_ARGS="--fs xfs --only append ..."
+	@[ -n "$(REV)" ] || { echo "make bench-compare wants REV=, such as HEAD~1" >&2; exit 2; }
+	BUILD=$(BUILD) libsplit/bench/compare-rev "$(REV)" $(COMPARE_ARGS)
+paper: all ## the evaluation: the papers' workloads and programs of today beside the plain kernel; build/paper/report.html; PAPER_ARGS="--quick ..."
+	hack/install-deps bench
+	hack/build-bench-tools
+	$(MAKE) -C libsplit bench-progs
+	BUILD=$(BUILD) libsplit/bench/paper $(PAPER_ARGS)
 images: all ## build the container images
 	hack/images
 release: ## make release VERSION=0.1.0: images, chart, manifests, lists of packages and checksums in build/release/; RELEASE_ARGS="--check --output DIR"

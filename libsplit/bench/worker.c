@@ -4,7 +4,8 @@
  * standard input and answers each with a line, so that slices of several workers can be interleaved in one run:
  *
  *   make FILE BYTES               a file with content, written and closed       -> ok
- *   open FILE                     (created when missing) for what follows       -> ok
+ *   open FILE                     (created when missing) for what follows       -> ok THREAD-NS PROCESS-NS WALL-NS
+ *   unlink FILE                                                                 -> ok THREAD-NS PROCESS-NS WALL-NS
  *   do OP BLOCK COUNT SEED        COUNT operations of BLOCK bytes               -> ok THREAD-NS PROCESS-NS WALL-NS
  *   fsync | close                                                               -> ok THREAD-NS PROCESS-NS WALL-NS
  *   smaps                                                                       -> ok ANONYMOUS-KIB
@@ -100,12 +101,23 @@ static void do_open(const char *path)
 {
 	struct stat st;
 
+	begin();
 	fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-	if (fd < 0 || fstat(fd, &st))
+	if (fd < 0)
+		fail(path);
+	report();
+	if (fstat(fd, &st))
 		fail(path);
 	size = (uint64_t)st.st_size;
 	position = 0;
-	printf("ok\n");
+}
+
+static void do_unlink(const char *path)
+{
+	begin();
+	if (unlink(path))
+		fail(path);
+	report();
 }
 
 static void do_close(void)
@@ -204,6 +216,8 @@ int main(int argc, char **argv)
 			do_make(arg, a);
 		} else if (sscanf(line, "open %3499s", arg) == 1) {
 			do_open(arg);
+		} else if (sscanf(line, "unlink %3499s", arg) == 1) {
+			do_unlink(arg);
 		} else if (sscanf(line, "do %3499s %llu %llu %llu", arg, &a, &b, &c) == 4) {
 			do_ops(arg, a, b, c);
 		} else if (!strcmp(line, "fsync")) {

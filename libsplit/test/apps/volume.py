@@ -7,7 +7,7 @@ import subprocess
 import time
 
 MODES = ("posix", "sync", "strict")
-POOL = ["--pool-bytes", "48M", "--chunk-bytes", "4M", "--log-bytes", "1M"]
+POOL = ("--pool-bytes", "48M", "--chunk-bytes", "4M", "--log-bytes", "1M")
 START_SECONDS = 30
 
 
@@ -46,8 +46,8 @@ class Machine:
 class Volume:
     """A directory that an agent serves in one mode; mode "plain": a directory."""
 
-    def __init__(self, splitfs, libsplit, root, mode):
-        self.splitfs, self.libsplit, self.root, self.mode, self.agent = splitfs, libsplit, root, mode, None
+    def __init__(self, splitfs, libsplit, root, mode, pool=POOL):
+        self.splitfs, self.libsplit, self.root, self.mode, self.pool, self.agent = splitfs, libsplit, root, mode, pool, None
         os.makedirs(root)
 
     def start(self):
@@ -58,7 +58,7 @@ class Volume:
         os.chmod(self.agents, 0o711)
         with open(self.root + ".log", "a") as log:
             self.agent = subprocess.Popen(
-                [self.splitfs, "agent", self.root, "--agents-dir", self.agents, *POOL],
+                [self.splitfs, "agent", self.root, "--agents-dir", self.agents, *self.pool],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""File systems to work on, and on each a directory for each mode, whose agent runs as `splitfs run` would start it."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "test/apps"))
+import volume  # noqa: E402  (the path is set just above)
+
+KINDS = ("xfs", "tmpfs")
+PLAIN, DURABLE = "plain", "durable"
+POOL = ["--pool-bytes", "128M"]  # what `splitfs run` takes
+FILES, FILE_BYTES = 30, 1 << 20
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def modes(kind):
+    """tmpfs loses everything anyway: no write of the kernel's is durable there."""
+    return [PLAIN, *([DURABLE] if kind == "xfs" else []), *volume.MODES]
+
+
+def make_input(directory):
+    """A tree of small files, a tar of it, and larger files."""
+    inputs = pathlib.Path(directory)
+    shutil.copytree("/usr/include/linux", inputs / "tree", ignore_dangling_symlinks=True)
+    subprocess.run(["tar", "cf", inputs / "tree.tar", "-C", inputs, "tree"], check=True)
+    (inputs / "data").mkdir()
+    for i in range(FILES):
+        (inputs / "data" / f"{i}").write_bytes(os.urandom(FILE_BYTES))
+
+
+class Ground:
+    def __init__(self, kind, work, splitfs, library):
+        self.kind, self.volumes = kind, {}
+        os.mkdir(work)
+        self.machine = volume.Machine(str(work), fs=kind)
+        self.input = self.machine.input
+        try:
+            make_input(self.input)
+            for mode in modes(kind):
+                served = PLAIN if mode == DURABLE else mode
+                self.volumes[mode] = volume.Volume(
+                    str(splitfs), str(library), f"{self.machine.dir}/{mode}", served, POOL
+                )
+                self.volumes[mode].start()
+        except BaseException:
+            self.close()
+            raise
+
+    def directory(self, mode, name):
+        """A new one. In DURABLE, what is written to its files is durable when write returns: the attribute that chattr
+        calls S, which XFS gives to new files of a directory."""
+        path = pathlib.Path(self.volumes[mode].root) / name
+        path.mkdir()
+        if mode == DURABLE:
+            subprocess.run(["chattr", "+S", path], check=True)
+        return path
+
+    def flush(self):
+        """What others have left to be written is not this run's work."""
+        subprocess.run(["sync", "-f", self.machine.dir], check=True)
+
+    def agent_seconds(self, mode):
+        agent = self.volumes[mode].agent
+        if not agent:
+            return 0.0
+        fields = pathlib.Path(f"/proc/{agent.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICK
+
+    def served(self, mode):
+        """Calls that the library has served so far."""
+        if not self.volumes[mode].agent:
+            return 0
+        totals = self.volumes[mode].status()["totals"]
+        return sum(totals[f"{what}_ops"] for what in ("read", "append", "overwrite"))
+
+    def close(self):
+        for v in self.volumes.values():
+            v.stop()
+        self.machine.close()
