@@ -395,7 +395,7 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 		sfs_inodes_unpark(); /* they have descriptors */
 		fd = sys_openat(dirfd, path, how, mode);
 	}
-	while (fd == -EMFILE && sfs_numbers_over() && sfs_numbers_less(true))
+	while (sfs_numbers_back(fd))
 		fd = sys_openat(dirfd, path, how, mode);
 	if (fd < 0)
 		return fd;
@@ -521,7 +521,9 @@ int sfs_dup(int fd)
 	int copy;
 
 	sfs_ours(fd);
-	copy = (int)sys_call1(SYS_dup, fd);
+	do
+		copy = (int)sys_call1(SYS_dup, fd);
+	while (sfs_numbers_back(copy));
 	if (copy >= 0)
 		share(fd, copy);
 	return copy;
@@ -550,7 +552,9 @@ int sfs_fcntl(int fd, int cmd, long arg)
 		if (r < 0)
 			return r;
 	}
-	r = sys_fcntl(fd, cmd, arg);
+	do
+		r = sys_fcntl(fd, cmd, arg);
+	while ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && sfs_numbers_back(r));
 	if (r < 0)
 		return r;
 	switch (cmd) {

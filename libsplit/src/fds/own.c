@@ -7,8 +7,8 @@
  * Where the hard limit is not much higher, numbers are scarce: we take some that the program then lacks, high ones, but not higher than SHARED_FROM
  * (the kernel's table of descriptors reaches up to the highest number, and fork(2) copies it, close_range(2) walks through it). A few are kept
  * from the start, as copies of a descriptor that is good for nothing: one is closed for the instant in which we need a number, and a descriptor
- * of ours that is not needed any more becomes one. So the program may use up all the others. Files have a share of the numbers, and who needs
- * one more makes another file do without (files/scarce.c).
+ * of ours that is not needed any more becomes one. So the program may use up all the others: where it is refused one, we give back what we have
+ * beyond those. Files have a share of the numbers, and who needs one more makes another file do without (files/scarce.c).
  */
 #include <errno.h>
 
@@ -20,16 +20,17 @@
 #define KEPT_MAX    64
 #define ABOVE_MIN   256 /* with fewer numbers above the soft limit we do without them */
 #define FILES_MIN   8
-#define FILES_PART  128 /* of the numbers, where they are scarce, one in so many is for files */
+#define FILES_PART  8 /* of the numbers, where they are scarce, one in so many is for files until the program wants it */
 
 /* Under sfs_fdt.numbers. */
 static struct {
-	int want;  /* as many as are to be ours, in use or kept */
-	int used;  /* descriptors of ours */
-	int files; /* those of files among them; atomic */
-	int share; /* so many of them there may be; 0: nobody has asked; atomic */
-	int limit; /* the program's numbers, where they are scarce, else 0 */
-	int mould; /* what the kept ones are copies of, + 1 */
+	int want;     /* as many as are to be ours, in use or kept */
+	int used;     /* descriptors of ours */
+	int files;    /* those of files among them; atomic */
+	int share;    /* so many of them there may be; 0: nobody has asked; atomic */
+	bool refused; /* the program has used up all others */
+	int limit;    /* the program's numbers, where they are scarce, else 0 */
+	int mould;    /* what the kept ones are copies of, + 1 */
 	int kept;
 	int fd[KEPT_MAX];
 } ours;
@@ -122,14 +123,20 @@ bool sfs_number_kept(void)
 	}
 }
 
-bool sfs_numbers_over(void)
+bool sfs_numbers_back(long fd)
 {
 	bool over;
 
+	if (likely(fd != -EMFILE))
+		return false;
 	sfs_mutex_lock(&sfs_fdt.numbers);
 	over = ours.limit && ours.used > ours.want;
+	if (ours.limit) {
+		ours.refused = true;
+		__atomic_store_n(&ours.share, FILES_MIN, __ATOMIC_RELAXED);
+	}
 	sfs_mutex_unlock(&sfs_fdt.numbers);
-	return over;
+	return over && sfs_numbers_less(true);
 }
 
 bool sfs_number_give_up(int newfd)
@@ -158,7 +165,7 @@ static int at_most(rlim_t n)
 static void shares(int soft, int hard)
 {
 	const bool scarce = hard - soft < ABOVE_MIN;
-	const int share = scarce ? soft / FILES_PART : (hard - soft) / 4 * 3;
+	const int share = !scarce ? (hard - soft) / 4 * 3 : ours.refused ? FILES_MIN : soft / FILES_PART;
 
 	ours.limit = scarce ? soft : 0;
 	__atomic_store_n(&ours.share, share > FILES_MIN ? share : FILES_MIN, __ATOMIC_RELAXED);

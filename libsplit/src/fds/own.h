@@ -31,8 +31,8 @@ void sfs_private_close(int fd);
 void sfs_numbers_keep(int n);
 /* Is there one for a descriptor that is about to come from the agent? If need be, a file does without its own (sfs_numbers_less()). */
 bool sfs_number_kept(void);
-/* The program has used up its numbers: have we more than are kept for us? */
-bool sfs_numbers_over(void);
+/* What a call of the program's for a new descriptor has returned: -EMFILE, and we have given one back that is not among those that we keep? */
+bool sfs_numbers_back(long fd);
 /* The program names newfd in dup2: true, where it is one that was only kept, and is the program's now. */
 bool sfs_number_give_up(int newfd);
 

@@ -26,12 +26,15 @@ static bool locked(const struct sfs_inode *in)
 	return in->locked || sys_fcntl(in->fd, F_OFD_GETLK, (long)&any) < 0 || any.l_type != F_UNLCK;
 }
 
+/* sfs_files.lock held: is it open, and being written to? */
 static bool writes(const struct sfs_inode *in)
 {
+	if (in->park.parked)
+		return false;
 	return in->busy || in->staging.count > 0 || in->live || in->touched;
 }
 
-/* inode.lock held: is nothing under way that counts on the descriptor or on the grant? */
+/* inode.lock and sfs_files.lock held: is nothing under way that counts on the descriptor or on the grant? */
 static bool can_do_without(const struct sfs_inode *in, bool busy_too)
 {
 	const struct sfs_grant *g = &in->grant;

@@ -170,6 +170,7 @@ static void scarce(const char *self, int limit)
 int main(int argc, char **argv)
 {
 	static const int limits[] = {64, 256, 500};
+	struct rlimit most;
 	int status;
 	pid_t pid;
 
@@ -183,7 +184,8 @@ int main(int argc, char **argv)
 		scarce(argv[0], atoi(argv[2]));
 		return 0;
 	}
-	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+	CHECK(getrlimit(RLIMIT_NOFILE, &most) == 0);
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]) && (rlim_t)limits[i] <= most.rlim_max; i++) {
 		CHECK((pid = fork()) >= 0);
 		if (pid == 0) {
 			char limit[16];
