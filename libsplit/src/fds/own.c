@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Descriptors of the library itself. They stand above the numbers that the program may have (the soft limit of RLIMIT_NOFILE), so that it
- * can open as many files as without us, and out of reach of programs that close all numbers they know of. A number above the limit
- * can be had only while the limit is higher, for an instant; it stays valid afterwards.
+ * Descriptors of the library itself. They stand above the numbers that the program may have (the soft limit of
+ * RLIMIT_NOFILE), so that it can open as many files as without us, and out of reach of programs that close all
+ * numbers they know of. A number above the limit can be had only while the limit is higher, for an instant; it stays
+ * valid afterwards.
  *
- * Where the hard limit is not much higher, numbers are scarce: we take some that the program then lacks, high ones, but not higher than SHARED_FROM
- * (the kernel's table of descriptors reaches up to the highest number, and fork(2) copies it, close_range(2) walks through it). A few are kept
- * from the start, as copies of a descriptor that is good for nothing: one is closed for the instant in which we need a number, and a descriptor
- * of ours that is not needed any more becomes one. So the program may use up all the others: where it is refused one, we give back what we have
- * beyond those. Files have a share of the numbers, and who needs one more makes another file do without (files/scarce.c).
+ * Where the hard limit is not much higher, numbers are scarce: we take some that the program then lacks, high ones,
+ * but not higher than SHARED_FROM (the kernel's table of descriptors reaches up to the highest number, and fork(2)
+ * copies it, close_range(2) walks through it). A few are kept from the start, as copies of a descriptor that is good
+ * for nothing: one is closed for the instant in which we need a number, and a descriptor of ours that is not needed
+ * any more becomes one. So the program may use up all the others: where it is refused one, we give back what we have
+ * beyond those. Files have a share of the numbers, and who needs one more makes another file do without
+ * (files/scarce.c).
  */
 #include <errno.h>
 
@@ -20,7 +23,7 @@
 #define KEPT_MAX    64
 #define ABOVE_MIN   256 /* with fewer numbers above the soft limit we do without them */
 #define FILES_MIN   8
-#define FILES_PART  8 /* of the numbers, where they are scarce, one in so many is for files until the program wants it */
+#define FILES_PART  8 /* of scarce numbers, one in so many is for files until the program wants it */
 
 /* Under sfs_fdt.numbers. */
 static struct {

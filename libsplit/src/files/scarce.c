@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file needs a descriptor of our own only while something is staged of it or its window is mapped anew: the call that brings the next bytes
- * brings a descriptor of the program's, by which the file is opened once more. So where they are short another file does without: what is staged
- * of it is relinked and retired, its grant goes back and its descriptor is closed. From then on it is as a file that was just opened.
+ * A file needs a descriptor of our own only while something is staged of it or its window is mapped anew: the call
+ * that brings the next bytes brings a descriptor of the program's, by which the file is opened once more. So where
+ * they are short another file does without: what is staged of it is relinked and retired, its grant goes back and its
+ * descriptor is closed. From then on it is as a file that was just opened.
  *
  * Closing a descriptor of a file drops the process's POSIX locks on it: a file that may have one keeps its own.
  */
@@ -18,7 +19,10 @@
 
 static uint32_t hand; /* the bucket of the hash where the next one is looked for */
 
-/* Does anybody have a POSIX lock on it? This process may have had one since before an exec, and the library does not know. */
+/*
+ * Does anybody have a POSIX lock on it? This process may have had one since before an exec, and the library does not
+ * know.
+ */
 static bool locked(const struct sfs_inode *in)
 {
 	struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

@@ -6,8 +6,9 @@
 #include "files/inode.h"
 
 /*
- * inode.lock held: a descriptor of our own, opened as `flags` says, of the file that the program's fd leads to. Another file gives its own up
- * for it where that is needed; in posix and sync only one that is not being written to. -EMFILE: there is none.
+ * inode.lock held: a descriptor of our own, opened as `flags` says, of the file that the program's fd leads to.
+ * Another file gives its own up for it where that is needed; in posix and sync only one that is not being written to.
+ * -EMFILE: there is none.
  */
 int sfs_scarce_open(const struct sfs_inode *in, int fd, int flags);
 /* strict, and there is none: the call fails, and the user is told why. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the soft limit of descriptors is the hard one, a program may have as many files open as it says, but for a few; it writes, reads, locks and
- * fsyncs all of them, closes them one by one, by dup2 and by range, and gives them to the child of a fork and to another program.
+ * Where the soft limit of descriptors is the hard one, a program may have as many files open as it says, but for a
+ * few; it writes, reads, locks and fsyncs all of them, closes them one by one, by dup2 and by range, and gives them
+ * to the child of a fork and to another program.
  */
 #include "check.h"
 
