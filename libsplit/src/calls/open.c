@@ -395,6 +395,8 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 		sfs_inodes_unpark(); /* they have descriptors */
 		fd = sys_openat(dirfd, path, how, mode);
 	}
+	while (sfs_numbers_back(fd))
+		fd = sys_openat(dirfd, path, how, mode);
 	if (fd < 0)
 		return fd;
 	drop(fd);
@@ -486,19 +488,16 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags)
 
 		if (ofd > SFS_PRIVATE) {
 			sfs_close((int)fd);
-		} else if (ofd == SFS_PRIVATE) {
-			/* Ours stay open: close what is before, go on behind. */
-			if (fd > first)
-				sys_call3(SYS_close_range, first, fd - 1, 0);
-			first = fd + 1;
-		} else {
+		} else if (ofd != SFS_PRIVATE) {
 			if (sfs_fds_fresh[fd])
 				store_release(&sfs_fds_fresh[fd], 0);
+			/* It may have become one of ours meanwhile. */
 			if (ofd)
-				store_release(&sfs_fds[fd], (struct sfs_ofd *)NULL);
+				__atomic_compare_exchange_n(&sfs_fds[fd], &ofd, NULL, false, __ATOMIC_ACQ_REL,
+							    __ATOMIC_RELAXED);
 		}
 	}
-	return first <= last ? (int)sys_call3(SYS_close_range, first, last, flags) : 0;
+	return sfs_close_all_but_ours(first, last);
 }
 
 /* fd `copy` was just made a duplicate of fd by the kernel. */
@@ -522,7 +521,9 @@ int sfs_dup(int fd)
 	int copy;
 
 	sfs_ours(fd);
-	copy = (int)sys_call1(SYS_dup, fd);
+	do
+		copy = (int)sys_call1(SYS_dup, fd);
+	while (sfs_numbers_back(copy));
 	if (copy >= 0)
 		share(fd, copy);
 	return copy;
@@ -533,7 +534,7 @@ int sfs_dup3(int fd, int newfd, int flags)
 	int r;
 
 	sfs_ours(fd);
-	if (sfs_fd_is_private(newfd))
+	if (sfs_fd_is_private(newfd) && !sfs_number_give_up(newfd))
 		return -EBADF;
 	r = (int)sys_call3(SYS_dup3, fd, newfd, flags);
 	if (r >= 0)
@@ -551,7 +552,9 @@ int sfs_fcntl(int fd, int cmd, long arg)
 		if (r < 0)
 			return r;
 	}
-	r = sys_fcntl(fd, cmd, arg);
+	do
+		r = sys_fcntl(fd, cmd, arg);
+	while ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && sfs_numbers_back(r));
 	if (r < 0)
 		return r;
 	switch (cmd) {

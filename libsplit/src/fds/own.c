@@ -1,24 +1,180 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Descriptors of the library itself. They stand above the numbers that the program may have (the soft limit of RLIMIT_NOFILE), so that it
- * can open as many files as without us, and out of reach of programs that close all numbers they know of. A number above the limit
- * can be had only while the limit is higher, for an instant; it stays valid afterwards. Where the soft limit is the hard one,
- * we take numbers that the program then lacks: high ones, but not higher than SHARED_FROM. The kernel's table of descriptors
- * reaches up to the highest number, and fork(2) copies it, close_range(2) walks through it.
+ * Descriptors of the library itself. They stand above the numbers that the program may have (the soft limit of
+ * RLIMIT_NOFILE), so that it can open as many files as without us, and out of reach of programs that close all
+ * numbers they know of. A number above the limit can be had only while the limit is higher, for an instant; it stays
+ * valid afterwards.
+ *
+ * Where the hard limit is not much higher, numbers are scarce: we take some that the program then lacks, high ones,
+ * but not higher than SHARED_FROM (the kernel's table of descriptors reaches up to the highest number, and fork(2)
+ * copies it, close_range(2) walks through it). A few are kept from the start, as copies of a descriptor that is good
+ * for nothing: one is closed for the instant in which we need a number, and a descriptor of ours that is not needed
+ * any more becomes one. So the program may use up all the others: where it is refused one, we give back what we have
+ * beyond those. Files have a share of the numbers, and who needs one more makes another file do without
+ * (files/scarce.c).
  */
 #include <errno.h>
 
 #include "base/sys.h"
 #include "fds/own.h"
 
-#define SHARED_FROM 1536 /* not of those that select(2) can take, and few enough for a table of 2048 */
+#define SHARED_FROM 1536  /* not of those that select(2) can take, and few enough for a table of 2048 */
+#define PLENTY	    65536 /* nobody uses up so many: none are kept */
+#define KEPT_MAX    64
+#define ABOVE_MIN   256 /* with fewer numbers above the soft limit we do without them */
+#define FILES_MIN   8
+#define FILES_PART  8 /* of scarce numbers, one in so many is for files until the program wants it */
+
+/* Under sfs_fdt.numbers. */
+static struct {
+	int want;     /* as many as are to be ours, in use or kept */
+	int used;     /* descriptors of ours */
+	int files;    /* those of files among them; atomic */
+	int share;    /* so many of them there may be; 0: nobody has asked; atomic */
+	bool refused; /* the program has used up all others */
+	int limit;    /* the program's numbers, where they are scarce, else 0 */
+	int mould;    /* what the kept ones are copies of, + 1 */
+	int kept;
+	int fd[KEPT_MAX];
+} ours;
 
 static int prlimit_nofile(const struct rlimit *set, struct rlimit *old)
 {
 	return (int)sys_call4(SYS_prlimit64, 0, RLIMIT_NOFILE, (long)set, (long)old);
 }
 
-void sfs_limit_lift(struct sfs_limit *l)
+void sfs_numbers_keep(int n)
+{
+	ours.want = n < KEPT_MAX ? n : KEPT_MAX;
+}
+
+/* ---- numbers that are kept ---- */
+
+static void make_private(int fd)
+{
+	if (fd >= sfs_fds_len)
+		return;
+	sfs_fds_private(fd);
+	ours.used++;
+}
+
+/* The same descriptor under one of the program's numbers, a high one. */
+static int copy_of(int fd, int limit)
+{
+	const int from = limit - limit / 4 < SHARED_FROM ? limit - limit / 4 : SHARED_FROM;
+	const int high = sys_fcntl(fd, F_DUPFD_CLOEXEC, from);
+
+	return high >= 0 ? high : sys_fcntl(fd, F_DUPFD_CLOEXEC, from < limit / 2 ? from : limit / 2);
+}
+
+static void keep(int fd)
+{
+	sfs_fds_private(fd);
+	ours.fd[ours.kept++] = fd;
+}
+
+/* As many as are wanted, or as there are; at least `least`. */
+static void keep_more(int least)
+{
+	int fd;
+
+	if (!ours.limit || ours.limit > PLENTY || sfs_fds_len == 0)
+		return;
+	if (!ours.mould) {
+		fd = (int)sys_call2(SYS_eventfd2, 0, O_CLOEXEC);
+		if (fd < 0)
+			return;
+		ours.mould = copy_of(fd, ours.limit) + 1;
+		if (ours.mould > 0)
+			sys_close(fd);
+		else
+			ours.mould = fd + 1;
+		make_private(ours.mould - 1);
+	}
+	while (ours.kept < KEPT_MAX && (ours.kept < least || ours.used + ours.kept < ours.want)) {
+		fd = copy_of(ours.mould - 1, ours.limit);
+		if (fd < 0)
+			return;
+		keep(fd);
+	}
+}
+
+/* The next descriptors that are made find numbers. */
+static void make_room(int descriptors)
+{
+	for (; descriptors > 0 && ours.kept > 0; descriptors--) {
+		const int fd = ours.fd[--ours.kept];
+
+		store_release(&sfs_fds[fd], (struct sfs_ofd *)NULL);
+		sys_close(fd);
+	}
+}
+
+bool sfs_number_kept(void)
+{
+	bool scarce, have;
+
+	for (;;) {
+		sfs_mutex_lock(&sfs_fdt.numbers);
+		scarce = ours.limit > 0 && ours.limit <= PLENTY;
+		if (scarce)
+			keep_more(1);
+		have = !scarce || ours.kept > 0;
+		sfs_mutex_unlock(&sfs_fdt.numbers);
+		if (have || !sfs_numbers_less(true))
+			return have;
+	}
+}
+
+bool sfs_numbers_back(long fd)
+{
+	bool over;
+
+	if (likely(fd != -EMFILE))
+		return false;
+	sfs_mutex_lock(&sfs_fdt.numbers);
+	over = ours.limit && ours.used > ours.want;
+	if (ours.limit) {
+		ours.refused = true;
+		__atomic_store_n(&ours.share, FILES_MIN, __ATOMIC_RELAXED);
+	}
+	sfs_mutex_unlock(&sfs_fdt.numbers);
+	return over && sfs_numbers_less(true);
+}
+
+bool sfs_number_give_up(int newfd)
+{
+	bool found = false;
+
+	sfs_mutex_lock(&sfs_fdt.numbers);
+	for (int i = 0; i < ours.kept && !found; i++)
+		if (ours.fd[i] == newfd) {
+			ours.fd[i] = ours.fd[--ours.kept];
+			store_release(&sfs_fds[newfd], (struct sfs_ofd *)NULL);
+			found = true;
+		}
+	sfs_mutex_unlock(&sfs_fdt.numbers);
+	return found;
+}
+
+/* ---- the limit ---- */
+
+static int at_most(rlim_t n)
+{
+	return n < (rlim_t)sfs_fds_len ? (int)n : sfs_fds_len;
+}
+
+/* Whose numbers ours are. */
+static void shares(int soft, int hard)
+{
+	const bool scarce = hard - soft < ABOVE_MIN;
+	const int share = !scarce ? (hard - soft) / 4 * 3 : ours.refused ? FILES_MIN : soft / FILES_PART;
+
+	ours.limit = scarce ? soft : 0;
+	__atomic_store_n(&ours.share, share > FILES_MIN ? share : FILES_MIN, __ATOMIC_RELAXED);
+}
+
+void sfs_limit_lift(struct sfs_limit *l, int descriptors)
 {
 	sfs_mutex_lock(&sfs_fdt.numbers);
 	l->lifted = false;
@@ -27,9 +183,12 @@ void sfs_limit_lift(struct sfs_limit *l)
 		return;
 	}
 	l->now = l->was;
-	l->now.rlim_cur = l->was.rlim_max < (rlim_t)sfs_fds_len ? l->was.rlim_max : (rlim_t)sfs_fds_len;
-	if (l->now.rlim_cur <= l->was.rlim_cur)
+	l->now.rlim_cur = at_most(l->was.rlim_max);
+	shares(at_most(l->was.rlim_cur), (int)l->now.rlim_cur);
+	if (ours.limit) {
+		make_room(descriptors);
 		return;
+	}
 	/* For a child of a fork in another thread. */
 	sfs_fdt.soft_limit = l->was.rlim_cur;
 	l->lifted = prlimit_nofile(&l->now, NULL) == 0;
@@ -44,44 +203,74 @@ void sfs_limit_set_back(const struct sfs_limit *l)
 	    (seen.rlim_cur != l->now.rlim_cur || seen.rlim_max != l->now.rlim_max))
 		prlimit_nofile(&seen, NULL);
 	sfs_fdt.soft_limit = 0;
+	keep_more(0);
 	sfs_mutex_unlock(&sfs_fdt.numbers);
 }
 
 int sfs_limit_move(const struct sfs_limit *l, int fd)
 {
-	const long limit = l->was.rlim_cur > (rlim_t)sfs_fds_len ? sfs_fds_len : (long)l->was.rlim_cur;
-	const long shared = limit - limit / 4 < SHARED_FROM ? limit - limit / 4 : SHARED_FROM;
-	const long from[] = {l->lifted ? limit : shared, shared < limit / 2 ? shared : limit / 2};
-	int high = -EINVAL;
+	int high = -1;
 
 	if (fd < 0)
 		return fd;
-	for (int i = 0; i < 2 && high < 0; i++)
-		high = sys_fcntl(fd, F_DUPFD_CLOEXEC, from[i]);
+	if (l->lifted)
+		high = sys_fcntl(fd, F_DUPFD_CLOEXEC, (long)l->was.rlim_cur);
+	if (high < 0)
+		high = copy_of(fd, at_most(l->was.rlim_cur));
 	if (high >= 0)
 		sys_close(fd);
 	else
 		high = fd;
-	if (high < sfs_fds_len)
-		sfs_fds_private(high);
+	make_private(high);
 	return high;
 }
 
-int sfs_high_fd(int fd)
+int sfs_event_fd(void)
 {
 	struct sfs_limit l;
+	int fd;
 
-	sfs_limit_lift(&l);
-	fd = sfs_limit_move(&l, fd);
+	sfs_limit_lift(&l, 1);
+	fd = sfs_limit_move(&l, (int)sys_call2(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK));
 	sfs_limit_set_back(&l);
 	return fd;
 }
 
 void sfs_private_close(int fd)
 {
-	if (fd < sfs_fds_len)
-		store_release(&sfs_fds[fd], (struct sfs_ofd *)NULL);
-	sys_close(fd);
+	bool kept = false;
+
+	sfs_mutex_lock(&sfs_fdt.numbers);
+	if (sfs_fd_is_private(fd)) {
+		ours.used--;
+		if (ours.mould && ours.limit && ours.kept < KEPT_MAX && ours.used + ours.kept < ours.want)
+			kept = sys_call3(SYS_dup3, ours.mould - 1, fd, O_CLOEXEC) >= 0;
+		if (kept)
+			keep(fd);
+		else
+			store_release(&sfs_fds[fd], (struct sfs_ofd *)NULL);
+	}
+	if (!kept)
+		sys_close(fd);
+	sfs_mutex_unlock(&sfs_fdt.numbers);
+}
+
+int sfs_close_all_but_ours(unsigned first, unsigned last)
+{
+	int r = 0;
+
+	sfs_mutex_lock(&sfs_fdt.numbers);
+	for (unsigned fd = (unsigned)sfs_fdt.private_min; (int)fd <= sfs_fdt.private_max && fd <= last; fd++) {
+		if (fd < first || !sfs_fd_is_private((int)fd))
+			continue;
+		if (fd > first)
+			sys_call3(SYS_close_range, first, fd - 1, 0);
+		first = fd + 1;
+	}
+	if (first <= last)
+		r = (int)sys_call3(SYS_close_range, first, last, 0);
+	sfs_mutex_unlock(&sfs_fdt.numbers);
+	return r;
 }
 
 void sfs_limit_child(void)
@@ -93,4 +282,28 @@ void sfs_limit_child(void)
 		prlimit_nofile(&rl, NULL);
 	}
 	sfs_fdt.soft_limit = 0;
+}
+
+/* ---- files ---- */
+
+int sfs_file_open(const char *path, int flags, bool beyond)
+{
+	const int share = __atomic_load_n(&ours.share, __ATOMIC_RELAXED);
+	struct sfs_limit l;
+	int fd;
+
+	if (!beyond && share && __atomic_load_n(&ours.files, __ATOMIC_RELAXED) >= share)
+		return -EMFILE;
+	sfs_limit_lift(&l, 1);
+	fd = sfs_limit_move(&l, sys_openat(AT_FDCWD, path, flags | O_CLOEXEC | O_NOCTTY, 0));
+	sfs_limit_set_back(&l);
+	if (fd >= 0)
+		__atomic_add_fetch(&ours.files, 1, __ATOMIC_RELAXED);
+	return fd;
+}
+
+void sfs_file_close(int fd)
+{
+	__atomic_sub_fetch(&ours.files, 1, __ATOMIC_RELAXED);
+	sfs_private_close(fd);
 }

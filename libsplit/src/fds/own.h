@@ -13,16 +13,56 @@ struct sfs_limit {
 	bool lifted;
 };
 
-/* Around a system call that makes a descriptor for us: the program may have used up its numbers. Takes sfs_fdt.numbers. */
-void sfs_limit_lift(struct sfs_limit *l);
+/*
+ * Around a system call that makes so many descriptors for us: the program may have used up its numbers. Takes
+ * sfs_fdt.numbers.
+ */
+void sfs_limit_lift(struct sfs_limit *l, int descriptors);
 void sfs_limit_set_back(const struct sfs_limit *l);
-/* Between the two: the same file under a number of ours; closes fd. An error is passed on, without a better number fd is kept. */
+/*
+ * Between the two: the same file under a number of ours; closes fd. An error is passed on, without a better number fd
+ * is kept.
+ */
 int sfs_limit_move(const struct sfs_limit *l, int fd);
 
-/* For a descriptor that is there: the same file under a number of ours; closes fd. */
-int sfs_high_fd(int fd);
+/* An eventfd for us. */
+int sfs_event_fd(void);
 /* Close a descriptor with such a number. */
 void sfs_private_close(int fd);
+
+/*
+ * The numbers that are kept for us where soft and hard limit are the same: so many, those in use among them. Nothing
+ * is taken before the first descriptor of ours is.
+ */
+void sfs_numbers_keep(int n);
+/*
+ * Is there one for a descriptor that is about to come from the agent? If need be, a file does without its own
+ * (sfs_numbers_less()).
+ */
+bool sfs_number_kept(void);
+/*
+ * What a call of the program's for a new descriptor has returned: -EMFILE, and we have given one back that is not
+ * among those that we keep?
+ */
+bool sfs_numbers_back(long fd);
+/* The program names newfd in dup2: true, where it is one that was only kept, and is the program's now. */
+bool sfs_number_give_up(int newfd);
+
+/* close_range(2) of the program's numbers in [first, last]: none becomes ours meanwhile. */
+int sfs_close_all_but_ours(unsigned first, unsigned last);
+
+/*
+ * A descriptor of a file for us; -EMFILE: files have their share of the numbers, or the kernel gives none. beyond:
+ * more than their share.
+ */
+int sfs_file_open(const char *path, int flags, bool beyond);
+void sfs_file_close(int fd);
+
+/*
+ * files/scarce.c: some file gives up its descriptor. False: none can. No inode's lock is waited for; the caller may
+ * hold one.
+ */
+bool sfs_numbers_less(bool busy_too);
 
 /* In the child of a fork. */
 void sfs_limit_child(void);

@@ -109,23 +109,31 @@ struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t 
 	return in;
 }
 
+void sfs_inode_close_own(struct sfs_inode *in)
+{
+	const int fd = in->fd;
+
+	sfs_inode_unmap(in);
+	sfs_pins_idle(&in->pins);
+	in->ready = in->writable = false;
+	__atomic_store_n(&in->fd, -1, __ATOMIC_RELAXED);
+	if (fd >= 0)
+		sfs_file_close(fd);
+	if (in->fd_readonly >= 0)
+		sfs_file_close(in->fd_readonly);
+	in->fd_readonly = -1;
+}
+
 /* Drop what hangs on the inode. Lock held exclusively, nothing staged. */
 static void dismantle(struct sfs_inode *in)
 {
 	sfs_turn_come(in); /* closed by another thread meanwhile */
 	sfs_inode_times(in);
-	sfs_inode_unmap(in);
-	sfs_pins_idle(&in->pins);
 	if (in->staging.table)
 		sys_munmap(in->staging.table, in->staging.table_blocks * sizeof(sfs_block));
-	if (in->fd >= 0)
-		sfs_private_close(in->fd);
-	if (in->fd_readonly >= 0)
-		sfs_private_close(in->fd_readonly);
 	in->staging.table = NULL;
 	in->staging.table_blocks = 0;
-	in->fd = in->fd_readonly = -1;
-	in->ready = false;
+	sfs_inode_close_own(in);
 }
 
 bool sfs_inode_parks(const struct sfs_inode *in)

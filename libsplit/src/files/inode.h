@@ -312,8 +312,10 @@ int sfs_turn_wait(struct sfs_inode *in);
 void sfs_turn_come(struct sfs_inode *in);
 /* Service thread: the same of the inode with that name, if there is one. */
 void sfs_turn_told(dev_t dev, ino_t ino);
-/* Our own descriptor and the generation, as far as they can be had. 1: they are new; 0; a negative errno value. */
+/* Our own descriptor and the generation, as far as they can be had. 1: they are new; 0; -EMFILE: no number is left; a negative errno value. */
 int sfs_inode_own(struct sfs_inode *in, int fd, int flags);
+/* inode.lock held, nothing staged: no descriptor nor window of ours, until the file is made ready again. */
+void sfs_inode_close_own(struct sfs_inode *in);
 /* A descriptor of the file: our own, or the application's, which it may close at any time; -1. calls/open.c */
 int sfs_inode_fd(const struct sfs_inode *in);
 void sfs_inode_reload(struct sfs_inode *in);
@@ -388,6 +390,8 @@ void sfs_inode_unmap(struct sfs_inode *in);
 void sfs_grow_end(struct sfs_inode *in);
 /* io/flush.c: an inode that is about to go, what is staged of it is relinked; what is busy or fails stays. */
 void sfs_inode_settle(struct sfs_inode *in);
+/* The same with inode.lock held. True: nothing is staged of it, nor do records of it count. */
+bool sfs_inode_settled(struct sfs_inode *in);
 /* process/service.c: has the process one thread, our own not counted? In doubt it has more. */
 bool sfs_one_thread(void);
 /* process/service.c: the inode gives up what the agent asked for: say so. */

@@ -4,29 +4,11 @@
 #include <unistd.h>
 
 #include "base/sys.h"
-#include "files/inode.h"
+#include "files/scarce.h"
 #include "format/identity.h"
 #include "lease/ask.h"
 
 #define DRAIN_TRIES 2000
-
-/*
- * A descriptor of our own, with a file offset of its own: read-write where the application's is, so that we can map and relink.
- * A process that may not open the file again (its identity has changed, it has no number left) has none.
- */
-static int own_fd(int fd, int accmode)
-{
-	const int flags = (accmode == O_RDONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOCTTY;
-	struct sfs_limit l;
-	char path[32];
-	int own;
-
-	sfs_fd_path(path, fd);
-	sfs_limit_lift(&l);
-	own = sfs_limit_move(&l, sys_openat(AT_FDCWD, path, flags, 0));
-	sfs_limit_set_back(&l);
-	return own;
-}
 
 /* Size as the kernel has it; only when nothing is staged. holes: somebody may have made some; else the size has changed and nothing more. */
 static void look_at_size(struct sfs_inode *in, bool holes)
@@ -54,6 +36,18 @@ void sfs_inode_resize(struct sfs_inode *in)
 	look_at_size(in, false);
 }
 
+/* There is no number for a descriptor of our own: the kernel serves the file, where it can keep what the mode promises. As sfs_inode_own(). */
+static int without_own(struct sfs_inode *in, int fd)
+{
+	int r;
+
+	if (in->vol->mode == SFS_STRICT)
+		return sfs_scarce_refuse(in->vol);
+	in->kernel_only = true;
+	r = in->gen ? 0 : sfs_generation(fd, &in->gen);
+	return r < 0 ? r : 1;
+}
+
 /* 1: they are new. */
 int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
 {
@@ -73,13 +67,16 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
 		in->kernel_only = true;
 		return 0;
 	}
-	own = own_fd(fd, accmode);
+	/* It has a file offset of its own, and is read-write where the application's is, so that we can map and relink. */
+	own = sfs_scarce_open(in, fd, accmode == O_RDONLY ? O_RDONLY : O_RDWR);
 	if (own >= 0 && (sys_fstat(own, &st) < 0 || st.st_ino != in->ino || st.st_dev != in->dev)) {
-		sfs_private_close(own);
+		sfs_file_close(own);
 		return -EBADF; /* closed by another thread meanwhile */
 	}
+	if (own == -EMFILE)
+		return own;
 	if (own < 0) {
-		in->kernel_only = true;
+		in->kernel_only = true; /* the process may not open it again: its identity has changed */
 	} else {
 		in->fd_readonly = in->fd; /* opened read-only so far */
 		in->fd = own;
@@ -144,6 +141,8 @@ int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 	if (unlikely(in->lost))
 		return -EIO;
 	r = sfs_inode_own(in, fd, flags);
+	if (r == -EMFILE)
+		r = without_own(in, fd);
 	if (r < 0)
 		return r;
 	/* Also for a file first opened read-only: the agent must see that we may write it. */

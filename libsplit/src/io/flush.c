@@ -58,6 +58,14 @@ void sfs_inode_settle(struct sfs_inode *in)
 	sfs_inode_unlock(in);
 }
 
+bool sfs_inode_settled(struct sfs_inode *in)
+{
+	const int r = in->live || in->staging.count > 0 ? sfs_flush(in, SFS_RETIRE) : 0;
+
+	sfs_inode_times(in);
+	return r == 0 && in->staging.count == 0 && !in->live;
+}
+
 /* Is there anything between these offsets of a staging file? */
 static bool left_behind(int fd, uint64_t from, uint64_t end)
 {

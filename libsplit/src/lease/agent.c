@@ -19,6 +19,8 @@
 #define RECONNECT_TRIES	   30
 #define RECONNECT_PAUSE_NS 100000000l
 #define PAUSE_NS	   10000000l
+#define NUMBERS		   13 /* of descriptors of ours, for files and staging files and two for the process */
+#define NUMBERS_EACH	   3  /* for each volume: two sockets and the log */
 
 /* A message without a reply. Does not wait for a request that is under way. */
 static int notify(struct sfs_volume *vol, const struct sfs_msg *m)
@@ -69,6 +71,7 @@ int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
 	sfs_mutex_lock(&vol->agent.request);
 	if (vol->agent.state != VOL_READY) {
 		pm_init(); /* here and not at start: asking the processor costs microseconds in a virtual machine */
+		sfs_numbers_keep(NUMBERS + NUMBERS_EACH * sfs.nvolumes);
 		r = sfs_hello_first(vol, proof_fd);
 		vol->agent.full = r == -ENOSPC;
 		if (r == 0 && sfs_service_start() < 0)
@@ -255,8 +258,10 @@ static int agent_chunk(struct sfs_volume *vol, uint64_t wanted, bool whole, uint
 
 	if (r < 0)
 		return r;
-	if (fds[0] < 0)
-		return -EPROTO;
+	if (fds[0] < 0) { /* another thread of the program has taken the number that there was for it */
+		sfs_agent_give_back(&vol->pool, (uint32_t)m.a);
+		return -ENOSPC;
+	}
 	*fd = fds[0];
 	*id = (uint32_t)m.a;
 	*len = m.b;
@@ -274,7 +279,7 @@ int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks, bool whole)
 
 	sfs_mutex_lock(&vol->pool.lease);
 	if (!sfs_pool_room(&vol->pool, blocks))
-		r = agent_chunk(vol, blocks * SFS_BLOCK, whole, &id, &len, &fd);
+		r = sfs_number_kept() ? agent_chunk(vol, blocks * SFS_BLOCK, whole, &id, &len, &fd) : -ENOSPC;
 	if (r == 0 && fd >= 0) {
 		r = sfs_pool_add(&vol->pool, id, len, fd);
 		if (r < 0) {

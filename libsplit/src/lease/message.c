@@ -79,7 +79,7 @@ int sfs_msg_recv(int sock, uint32_t version, struct sfs_msg *m, int *fds, int nf
 		if (r < 0)
 			continue;
 		if (nfds)
-			sfs_limit_lift(&l);
+			sfs_limit_lift(&l, nfds);
 		r = sys_call3(SYS_recvmsg, sock, (long)&h, MSG_CMSG_CLOEXEC);
 		if (r > 0)
 			take_fds(&h, &l, fds, nfds);
@@ -110,7 +110,7 @@ int sfs_dial(struct sfs_volume *vol)
 	sfs_text_add(addr.sun_path, &n, sizeof(addr.sun_path), ".sock");
 	if (n + 1 >= sizeof(addr.sun_path))
 		return -ENAMETOOLONG;
-	sfs_limit_lift(&l);
+	sfs_limit_lift(&l, 1);
 	fd = sfs_limit_move(&l, (int)sys_call3(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	sfs_limit_set_back(&l);
 	if (fd < 0)

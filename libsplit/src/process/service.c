@@ -336,11 +336,10 @@ int sfs_service_start(void)
 
 	sfs_mutex_lock(&sfs_files.lock);
 	if (sfs.service_state == 0) {
-		int wake = (int)sys_call2(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK);
-
+		if (sfs.wake_fd < 0)
+			sfs.wake_fd = sfs_event_fd();
 		stack = sys_mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-		if (wake >= 0 && !sys_is_err(stack)) {
-			sfs.wake_fd = sfs_high_fd(wake);
+		if (sfs.wake_fd >= 0 && !sys_is_err(stack)) {
 			sys_sigmask(SIG_SETMASK, &all, &old);
 			if (spawn((char *)stack + STACK_BYTES, stack) > 0)
 				sfs.service_state = 1;

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A file needs a descriptor of our own only while something is staged of it or its window is mapped anew: the call
+ * that brings the next bytes brings a descriptor of the program's, by which the file is opened once more. So where
+ * they are short another file does without: what is staged of it is relinked and retired, its grant goes back and its
+ * descriptor is closed. From then on it is as a file that was just opened.
+ *
+ * Closing a descriptor of a file drops the process's POSIX locks on it: a file that may have one keeps its own.
+ */
+#include "files/scarce.h"
+
+#include <errno.h>
+
+#include "base/sys.h"
+#include "base/text.h"
+
+#define TRIES	  16
+#define TEXT_SIZE 640
+
+static uint32_t hand; /* the bucket of the hash where the next one is looked for */
+
+/*
+ * Does anybody have a POSIX lock on it? This process may have had one since before an exec, and the library does not
+ * know.
+ */
+static bool locked(const struct sfs_inode *in)
+{
+	struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	return in->locked || sys_fcntl(in->fd, F_OFD_GETLK, (long)&any) < 0 || any.l_type != F_UNLCK;
+}
+
+/* sfs_files.lock held: is it open, and being written to? */
+static bool writes(const struct sfs_inode *in)
+{
+	if (in->park.parked)
+		return false;
+	return in->busy || in->staging.count > 0 || in->live || in->touched;
+}
+
+/* inode.lock and sfs_files.lock held: is nothing under way that counts on the descriptor or on the grant? */
+static bool can_do_without(const struct sfs_inode *in, bool busy_too)
+{
+	const struct sfs_grant *g = &in->grant;
+
+	if (in->fd < 0 || in->lost || (writes(in) && !busy_too))
+		return false;
+	if (in->by_kernel > 0 || in->changing > 0 || in->flights.used || in->pins.total > 0)
+		return false;
+	if (g->state == GRANT_QUEUED || g->revoke || g->revokes > 0 || load_acquire(&g->acquiring) || load_acquire(&g->asking))
+		return false;
+	return !locked(in);
+}
+
+/* The next one that can, with its lock held; NULL. */
+static struct sfs_inode *next(bool busy_too)
+{
+	struct sfs_inode *found = NULL;
+
+	sfs_mutex_lock(&sfs_files.lock);
+	for (uint32_t n = 0; n < SFS_HASH && !found; n++) {
+		hand = (hand + 1) % SFS_HASH;
+		for (struct sfs_inode *in = sfs_files.hash[hand]; in && !found; in = in->next) {
+			/* The caller may have one of them. */
+			if (__atomic_load_n(&in->fd, __ATOMIC_RELAXED) < 0 || sfs_bias_mine(&in->lock.bias) ||
+			    !sfs_inode_trylock(in))
+				continue;
+			if (can_do_without(in, busy_too))
+				found = in;
+			else
+				sfs_inode_unlock(in);
+		}
+	}
+	sfs_mutex_unlock(&sfs_files.lock);
+	return found;
+}
+
+static bool give_up(struct sfs_inode *in)
+{
+	if (!sfs_inode_settled(in))
+		return false;
+	sfs_inode_close_own(in);
+	/* Who mapped it goes on to look at what the kernel has. */
+	if (!in->kernel_only && in->grant.state != GRANT_NONE)
+		sfs_agent_release(in->vol, &in->grant, in->ino, in->gen);
+	return true;
+}
+
+bool sfs_numbers_less(bool busy_too)
+{
+	const uint64_t signals = sfs_signals_block();
+	bool done = false;
+
+	for (int n = 0; n < TRIES && !done; n++) {
+		struct sfs_inode *in = next(busy_too);
+
+		if (!in)
+			break;
+		done = give_up(in);
+		sfs_inode_unlock(in);
+	}
+	sfs_signals_restore(signals);
+	return done;
+}
+
+int sfs_scarce_open(const struct sfs_inode *in, int fd, int flags)
+{
+	const bool strict = in->vol->mode == SFS_STRICT;
+	char path[32];
+	int own;
+
+	sfs_fd_path(path, fd);
+	own = sfs_file_open(path, flags, false);
+	for (int n = 0; own == -EMFILE && n < TRIES && sfs_numbers_less(strict); n++)
+		own = sfs_file_open(path, flags, false);
+	return own == -EMFILE && strict ? sfs_file_open(path, flags, true) : own;
+}
+
+int sfs_scarce_refuse(const struct sfs_volume *vol)
+{
+	static bool said;
+	char text[TEXT_SIZE];
+	size_t n = 0;
+
+	if (__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+		return -EIO;
+	sfs_text_add(text, &n, sizeof(text), "libsplit: no descriptor is left for a file of ");
+	sfs_text_add(text, &n, sizeof(text), vol->dir);
+	sfs_text_add(
+		text, &n, sizeof(text),
+		": calls on it fail, because strict mode can't be kept without; raise the limit of open files (ulimit -n)\n");
+	sys_write(2, text, n);
+	return -EIO;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptors of our own of files, where the program's numbers are all there are (fds/own.c). */
+#ifndef SFS_SCARCE_H
+#define SFS_SCARCE_H
+
+#include "files/inode.h"
+
+/*
+ * inode.lock held: a descriptor of our own, opened as `flags` says, of the file that the program's fd leads to.
+ * Another file gives its own up for it where that is needed; in posix and sync only one that is not being written to.
+ * -EMFILE: there is none.
+ */
+int sfs_scarce_open(const struct sfs_inode *in, int fd, int flags);
+/* strict, and there is none: the call fails, and the user is told why. */
+int sfs_scarce_refuse(const struct sfs_volume *vol);
+
+#endif
