@@ -133,6 +133,12 @@ func quarantined(root string) int {
 	return n
 }
 
+// Members of several objects.
+const (
+	bytesMember = "bytes"
+	filesMember = "files"
+)
+
 func replay(root string) error {
 	f, err := lock(root)
 	if err != nil {
@@ -140,7 +146,13 @@ func replay(root string) error {
 	}
 	defer f.Close()
 	return json.NewEncoder(os.Stdout).Encode(map[string]int{
-		"logs": 1, "records": 3, "replayed": 2, "bytes": 8192, "ignored": 1, "files": 1, "quarantined": quarantined(root),
+		"logs":        1,
+		"records":     3,
+		"replayed":    2,
+		bytesMember:   8192,
+		"ignored":     1,
+		filesMember:   1,
+		"quarantined": quarantined(root),
 	})
 }
 
@@ -152,8 +164,8 @@ func status(root string) error {
 	return json.NewEncoder(os.Stdout).Encode(map[string]any{
 		"root": root, "uuid": "00000000-0000-0000-0000-000000000001", "format": 1, "device": "7:0", "dax": false,
 		"emulated": true, "memory": memory, "provider": "reflink", "agent_pid": 1,
-		"pool":      map[string]int{"bytes": 4096, "free_bytes": 1024, "files": 2},
-		"logs":      map[string]int{"files": 3, "ready": 1, "bytes": 24576},
+		"pool":      map[string]int{bytesMember: 4096, "free_bytes": 1024, filesMember: 2},
+		"logs":      map[string]int{filesMember: 3, "ready": 1, bytesMember: 24576},
 		"processes": []map[string]any{{"pid": 1, "comm": "init", "mode": "strict", "alive": true}},
 		"totals":    map[string]int{"append_ops": 5, "append_bytes": 20480, "fsync_ops": 7},
 		"recovery":  map[string]int{"runs": 1, "records": 3, "replayed": 2, "quarantined": quarantined(root)},
