@@ -80,6 +80,8 @@ static void keep_more(int least)
 
 	if (!ours.limit || ours.limit > PLENTY || sfs_fds_len == 0)
 		return;
+	if (least == 0 && ours.used + ours.kept >= ours.want)
+		return; /* a process that is no client of the agent's keeps none */
 	if (!ours.mould) {
 		fd = (int)sys_call2(SYS_eventfd2, 0, O_CLOEXEC);
 		if (fd < 0)
