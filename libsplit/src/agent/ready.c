@@ -39,7 +39,7 @@ static bool may_be_left(const struct agent *a, const struct client *c)
 	const uint32_t tiny = c->lesser[SFS_TINY] != 0;
 
 	return !a->stopping && c->cgroups && !c->lease.head.memory && !c->growing && c->log_slots == FIRST_SLOTS &&
-	       c->lease.head.nchunks == tiny && names_nothing(&c->lease) && sfs_log_whole(&a->root, c->log_id, c->log_fd);
+	       c->lease.head.nchunks == tiny && names_nothing(&c->lease);
 }
 
 static struct client *oldest(const struct agent *a)

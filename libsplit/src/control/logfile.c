@@ -162,19 +162,6 @@ static int renew_records(int fd, off_t end)
 	return put_zeros(fd, SFS_LOG_RECORDS_OFFSET, end);
 }
 
-static bool whole(const struct sfs_root *r, uint32_t id, const struct sfs_log_header *h)
-{
-	return h->magic == SFS_LOG_MAGIC && h->format == SFS_FORMAT && h->log_id == id &&
-	       h->seed == sfs_log_seed(r->uuid, id) && memcmp(h->uuid, r->uuid, sizeof(h->uuid)) == 0;
-}
-
-bool sfs_log_whole(const struct sfs_root *r, uint32_t id, int fd)
-{
-	struct sfs_log_header h;
-
-	return pread(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h) && whole(r, id, &h);
-}
-
 int sfs_log_renew(const struct sfs_root *r, uint32_t id, uint32_t slots)
 {
 	const int fd = sfs_number_alone(r->log, id, (uint64_t)bytes_of(slots));
@@ -185,8 +172,6 @@ int sfs_log_renew(const struct sfs_root *r, uint32_t id, uint32_t slots)
 		return fd;
 	if (pread(fd, &p, sizeof(p), 0) != (ssize_t)sizeof(p))
 		err = -EIO;
-	if (!err && !whole(r, id, &p.header))
-		err = -EUCLEAN;
 	if (!err)
 		err = renew_pages(r, id, slots, &p);
 	/* In this order: whoever reads the first page before and the second one after finds `moves` changed. */

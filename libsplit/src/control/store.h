@@ -43,8 +43,6 @@ int sfs_numbers_has(const struct sfs_numbers *l, uint32_t number);
 int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, uint32_t slots_max, struct sfs_why *why);
 /* Make it longer, also while a client holds it; durable on persistent memory. A failure changes nothing that counts. */
 int sfs_log_grow(const struct sfs_root *r, int fd, uint32_t from, uint32_t slots);
-/* Is the header that of this log? What is damaged is recovery's to judge. */
-bool sfs_log_whole(const struct sfs_root *r, uint32_t id, int fd);
 /*
  * A log that its client has left with nothing in it that counts becomes as new: no record is left in it, and its epoch is
  * another. What was counted in it is kept in its header. A descriptor; -EBUSY: somebody still has the file, -EINVAL: it is

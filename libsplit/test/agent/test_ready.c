@@ -61,7 +61,7 @@ static void spoil(struct played *c, const struct world_file *f, uint32_t chunk, 
 	}
 }
 
-enum end { ENDS, KEEPS, DIES, DAMAGES };
+enum end { ENDS, KEEPS, DIES };
 
 /* The program: what it finds goes to the pipe. */
 static void program(const struct world_file *f, enum end end, int out)
@@ -90,8 +90,6 @@ static void program(const struct world_file *f, enum end end, int out)
 		CHECK_EQ(played_acquire(&c, f, SFS_ACQ_TRY), SFS_DELEG_EXCLUSIVE);
 		played_notify(&c, SFS_MSG_RELEASE, f->ino, f->gen);
 	}
-	if (end == DAMAGES)
-		CHECK_EQ(pwrite(c.log_fd, "damage", 6, 0), 6);
 	if (end == KEEPS)
 		found.child = fork();
 	if (end != KEEPS || found.child != 0)
@@ -212,17 +210,6 @@ static void other_user(const struct world_file *f)
 	CHECK(mine_again.log != other.log && mine_again.chunk != other.chunk);
 }
 
-/* A log whose header is not its own is for recovery, which sets it aside: nobody gets it, and it is told. */
-static void damaged(const struct world_file *f)
-{
-	const struct found bad = run(f, 0, DAMAGES);
-	struct sfs_totals t;
-
-	EVENTUALLY(log_gone(bad.log));
-	EVENTUALLY(sfs_totals_read(&w.root, &t) == 0 && t.recovery_quarantined == 1);
-	CHECK(run(f, 0, ENDS).log != bad.log);
-}
-
 static void killed_agent(const struct world_file *f)
 {
 	run(f, 0, ENDS);
@@ -285,7 +272,6 @@ int main(void)
 	one_after_the_other(&f);
 	kept(&f);
 	other_user(&f);
-	damaged(&f);
 	killed_agent(&f);
 	short_of_space(&f);
 	run(&f, 0, ENDS);
