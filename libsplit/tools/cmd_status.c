@@ -98,7 +98,6 @@ static void print_json(const struct report *rp)
 	json_number(&j, "agent_pid", (uint64_t)rp->agent_pid);
 	json_protocol(&j, &rp->refused);
 	report_json_pool(&j, rp);
-	report_json_logs(&j, rp);
 	json_array(&j, "processes");
 	for (size_t i = 0; i < rp->nprocesses; i++) {
 		const struct report_process *p = &rp->processes[i];
@@ -183,8 +182,6 @@ static void print_text(const struct report *rp)
 	print_protocol(&rp->refused);
 	printf("pool      %llu files, %llu MiB, %llu MiB free\n", (unsigned long long)rp->pool_files,
 	       (unsigned long long)(rp->pool_bytes >> 20), (unsigned long long)(rp->free_bytes >> 20));
-	printf("logs      %llu files, %llu KiB, %llu of programs that have ended\n", (unsigned long long)rp->log_files,
-	       (unsigned long long)(rp->log_bytes >> 10), (unsigned long long)rp->ready_logs);
 	for (size_t i = 0; i < rp->nprocesses; i++) {
 		const struct report_process *p = &rp->processes[i];
 

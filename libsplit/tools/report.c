@@ -10,22 +10,12 @@
 
 #include "relink/relink.h"
 
-static void add_usage(struct report *rp, const struct sfs_usage *now, const struct sfs_usage *former, uint8_t mode)
-{
-	sfs_counters_add(&rp->totals.counters, &now->counters);
-	sfs_counters_add(&rp->totals.counters, &former->counters);
-	if (mode >= SFS_MODES)
-		return;
-	sfs_latencies_add(&rp->totals.latency[mode], &now->latency[mode]);
-	sfs_latencies_add(&rp->totals.latency[mode], &former->latency[mode]);
-}
-
 /* One log; it may vanish while we look. */
 static int add_process(struct report *rp, uint32_t id, struct sfs_why *why)
 {
 	struct report_process *bigger, *p;
 	struct sfs_leasefile l;
-	struct sfs_usage usage, former;
+	struct sfs_usage usage;
 	int fd;
 
 	if (sfs_lease_load(&rp->root, id, &l, NULL))
@@ -45,14 +35,10 @@ static int add_process(struct report *rp, uint32_t id, struct sfs_why *why)
 		rp->nprocesses--;
 		return 0;
 	}
-	if (!sfs_log_usage(fd, p->lease.mode, &usage, &former) && id != rp->totals.settled_log)
-		add_usage(rp, &usage, &former, p->lease.mode);
-	/* A log that is ready for the next one. */
-	if (!p->lease.held && !p->lease.pid) {
-		rp->ready_logs++;
-		rp->nprocesses--;
-		close(fd);
-		return 0;
+	if (!sfs_log_usage(fd, p->lease.mode, &usage) && id != rp->totals.settled_log) {
+		sfs_counters_add(&rp->totals.counters, &usage.counters);
+		if (p->lease.mode < SFS_MODES)
+			sfs_latencies_add(&rp->totals.latency[p->lease.mode], &usage.latency[p->lease.mode]);
 	}
 	p->counters = usage.counters;
 	if (p->lease.mode < SFS_MODES)
@@ -71,19 +57,6 @@ static bool leased(const struct report *rp, uint32_t chunk)
 	return false;
 }
 
-/* What logs and leases take. */
-static void count_logs(struct report *rp, const struct sfs_numbers *l, const char *suffix)
-{
-	for (uint32_t i = 0; i < l->n; i++) {
-		char name[32];
-		struct stat st;
-
-		sfs_number_name(name, l->v[i], suffix);
-		if (fstatat(rp->root.log, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-			rp->log_bytes += (uint64_t)st.st_blocks * 512;
-	}
-}
-
 /* Logs, and what is left of those that are gone: all of it from one moment, in which the agent moved nothing from one to the other. */
 static int add_up(struct report *rp, struct sfs_why *why)
 {
@@ -94,15 +67,11 @@ static int add_up(struct report *rp, struct sfs_why *why)
 	while (!err) {
 		before = rp->totals = after;
 		rp->nprocesses = 0;
-		rp->log_files = rp->log_bytes = rp->ready_logs = 0;
 		err = sfs_log_list(&rp->root, &logs, &leases, why);
 		if (err)
 			return err;
 		for (uint32_t i = 0; !err && i < leases.n; i++)
 			err = add_process(rp, leases.v[i], why);
-		rp->log_files = logs.n;
-		count_logs(rp, &logs, "");
-		count_logs(rp, &leases, ".lease");
 		sfs_numbers_free(&logs);
 		sfs_numbers_free(&leases);
 		if (err)
@@ -210,15 +179,6 @@ void report_json_counters(struct json *j, const char *key, const struct sfs_coun
 #define PUT(name) json_number(j, #name, c->name);
 	SFS_COUNTERS(PUT)
 #undef PUT
-	json_object_end(j);
-}
-
-void report_json_logs(struct json *j, const struct report *rp)
-{
-	json_object(j, "logs");
-	json_number(j, "files", rp->log_files);
-	json_number(j, "ready", rp->ready_logs);
-	json_number(j, "bytes", rp->log_bytes);
 	json_object_end(j);
 }
 

@@ -29,9 +29,7 @@ struct report {
 	uint64_t pool_bytes, free_bytes, pool_files;
 	struct report_process *processes;
 	size_t nprocesses;
-	uint64_t log_files, log_bytes; /* bytes: with the leases */
-	uint64_t ready_logs;	       /* of processes that have ended, for the next ones */
-	struct sfs_totals totals;      /* with the counters of the processes */
+	struct sfs_totals totals; /* with the counters of the processes */
 	struct sfs_blocked_list blocked;
 	struct sfs_refused refused;
 	struct sfs_unserved_list unserved; /* what is done with programs without the library */
@@ -62,7 +60,6 @@ void report_json_latency(struct json *j, const char *key, const struct sfs_laten
 /* "append 320 ns / 1.5 us, ...": p50 and p99 of each kind. "" when nothing was timed. */
 #define REPORT_LATENCY_TEXT 160
 void report_latency_text(char out[REPORT_LATENCY_TEXT], const struct sfs_latencies *l);
-void report_json_logs(struct json *j, const struct report *rp);
 void report_json_pool(struct json *j, const struct report *rp);
 
 #endif

@@ -72,7 +72,6 @@ func record(id, claim string, mode contract.Mode) *volume.Record {
 func served() node.Report {
 	s := &splitfs.Status{Provider: "reflink", Totals: map[string]int64{}}
 	s.Pool.Bytes, s.Pool.FreeBytes = 128*volume.MiB, 32*volume.MiB
-	s.Logs.Files, s.Logs.Ready, s.Logs.Bytes = 5, 2, 120<<10
 	s.Processes = append(s.Processes, splitfs.Process{PID: 1, Mode: "strict", Alive: true})
 	for i, c := range counters {
 		s.Totals[c.name] = int64(1000 * (i + 1))

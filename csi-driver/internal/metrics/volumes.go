@@ -80,8 +80,6 @@ var (
 	agentRestarts  = desc("agent_restarts_total", "How often the volume's agent died since the node service started.")
 	poolBytes      = desc("volume_pool_bytes", "Size of the staging pool.")
 	poolFreeBytes  = desc("volume_pool_free_bytes", "Bytes of the staging pool that are not in use.")
-	logBytes       = desc("volume_log_bytes", "Bytes that operation logs and leases take.")
-	readyLogs      = desc("volume_ready_logs", "Operation logs of programs that have ended, kept for the next ones.")
 	processes      = desc("volume_processes", "Live processes that use the volume through the library.", "mode")
 	unservedOpens  = desc("volume_unserved_opens_total",
 		"Opens for writing by programs without the library that were refused, or made the file durable, since "+
@@ -142,7 +140,7 @@ func NewCollector(logger klog.Logger, source Source) *Collector {
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range append([]*prometheus.Desc{
 		volumeInfo, volumeSize, volumeDevice, volumeStaged, volumeProblem, volumeStatusUp, agentUp, agentRestarts, poolBytes,
-		poolFreeBytes, logBytes, readyLogs,
+		poolFreeBytes,
 		processes, unservedOpens, unservedState, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside,
 		protocolRefused, libraryInstalled,
 		availableBytes, memoryBytes, callSeconds, jobBytes, jobDoneBytes, orphans, erasing, erasingBytes, eraseFailed,
@@ -279,8 +277,6 @@ func collectStatus(ch chan<- prometheus.Metric, r node.Report, labels []string, 
 	s := r.Status
 	ch <- gauge(poolBytes, float64(s.Pool.Bytes), labels...)
 	ch <- gauge(poolFreeBytes, float64(s.Pool.FreeBytes), labels...)
-	ch <- gauge(logBytes, float64(s.Logs.Bytes), labels...)
-	ch <- gauge(readyLogs, float64(s.Logs.Ready), labels...)
 	alive := map[string]int{}
 	for _, p := range s.Processes {
 		if p.Alive {

@@ -82,12 +82,6 @@ type Status struct {
 		FreeBytes int64 `json:"free_bytes"`
 		Files     int64 `json:"files"`
 	} `json:"pool"`
-	// Logs are the operation logs; Bytes is what they take with their leases, Ready how many wait for the next program.
-	Logs struct {
-		Files int64 `json:"files"`
-		Ready int64 `json:"ready"`
-		Bytes int64 `json:"bytes"`
-	} `json:"logs"`
 	Processes []Process `json:"processes"`
 	// Totals are counters over all processes, also those that are gone.
 	Totals map[string]int64 `json:"totals"`

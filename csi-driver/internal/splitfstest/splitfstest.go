@@ -165,7 +165,6 @@ func status(root string) error {
 		"root": root, "uuid": "00000000-0000-0000-0000-000000000001", "format": 1, "device": "7:0", "dax": false,
 		"emulated": true, "memory": memory, "provider": "reflink", "agent_pid": 1,
 		"pool":      map[string]int{bytesMember: 4096, "free_bytes": 1024, filesMember: 2},
-		"logs":      map[string]int{filesMember: 3, "ready": 1, bytesMember: 24576},
 		"processes": []map[string]any{{"pid": 1, "comm": "init", "mode": "strict", "alive": true}},
 		"totals":    map[string]int{"append_ops": 5, "append_bytes": 20480, "fsync_ops": 7},
 		"recovery":  map[string]int{"runs": 1, "records": 3, "replayed": 2, "quarantined": quarantined(root)},

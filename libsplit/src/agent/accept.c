@@ -83,8 +83,8 @@ static void accept_one(struct agent *a, int sock)
 		tenant_charge(c->tenant, since);
 		return;
 	}
-	c->gid = cred.gid;
-	c->start = sfs_process_known(c->pid, c->comm);
+	c->start = sfs_process_start(c->pid);
+	sfs_process_comm(c->pid, c->comm);
 	listener_add_client(a, c);
 	/* It lives: what was read of its process before was its own. */
 	c->pidfd = peer_pidfd(sock, c->pid);
@@ -92,7 +92,7 @@ static void accept_one(struct agent *a, int sock)
 		client_drop(a, c, NULL);
 	} else if (agent_watch(a, sock, EPOLLIN | EPOLLRDHUP, &c->request_src)) {
 		client_drop(a, c, "out of memory");
-	} else if (!tenant_overdrawn(c->tenant)) {
+	} else if (!tenant_overdrawn(c->tenant) && !client_silent(c)) {
 		client_request(a, c); /* most have said HELLO by now: many that start at once are no strangers for long */
 	}
 	tenant_charge(c->tenant, since);

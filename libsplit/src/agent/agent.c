@@ -361,7 +361,6 @@ static bool stop_now(struct agent *a)
 {
 	if (!a->stopping)
 		return false;
-	ready_give_up(a);
 	if (a->config->private_dir)
 		return !used(a);
 	if (a->listen_fd >= 0) {
@@ -419,7 +418,6 @@ static void timeouts(struct agent *a)
 		deleg_retry_all(a);
 	}
 	client_timeouts(a, now);
-	ready_timeouts(a, now);
 	outsider_timeouts(a, now);
 	overdue_check(a, now);
 	if (a->claimed) {

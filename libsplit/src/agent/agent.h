@@ -11,7 +11,6 @@
 
 #define SFS_DEFAULT_FILL_PERCENT 25u
 #define SFS_SPARE_LOGS_MAX	 8 /* so many logs are kept ready, where programs start one after the other */
-#define SFS_READY_LOGS_MAX	 8 /* and so many that programs have left, for the next ones */
 
 struct sfs_agent_config {
 	const char *root;

@@ -169,8 +169,6 @@ static bool small_may_be(const struct agent *a, const struct client *c)
 
 static bool tiny_may_be(const struct agent *a, const struct client *c)
 {
-	if (c->left_tiny)
-		return true;
 	return a->plan.small && !c->lesser[SFS_TINY] && c->lease.head.nchunks < SFS_LEASE_CHUNKS;
 }
 
@@ -192,64 +190,6 @@ static int size_for(const struct agent *a, const struct client *c, uint64_t byte
 	return small_may_be(a, c) ? (int)SFS_SMALL : tiny_may_be(a, c) ? (int)SFS_TINY : -1;
 }
 
-static bool known(const struct client *c, uint64_t id)
-{
-	for (uint32_t i = 0; i < c->lease.head.nchunks; i++)
-		if (c->lease.head.chunks[i] == id)
-			return true;
-	return false;
-}
-
-/*
- * Out of sight first, out of the lease then: whatever happens between, the file can't be leased to somebody else with its
- * old content.
- */
-static void take_back(struct agent *a, struct client *c, uint32_t id)
-{
-	enum sfs_chunk_size size = SFS_FULL;
-	char from[32], to[32];
-	int err;
-
-	sfs_number_name(from, id, "");
-	sfs_number_name(to, id, ".tmp");
-	if (renameat(a->root.pool, from, a->root.pool, to) < 0 && errno != ENOENT) {
-		agent_log(a, "rename staging file %s: %s", from, strerror(errno));
-		return; /* it stays in the lease and goes when the client goes */
-	}
-	err = sfs_lease_del_chunk(&c->lease, id);
-	if (err)
-		agent_log(a, "write the lease of log %u: %s", c->log_id, strerror(-err));
-	for (unsigned i = 0; i < SFS_LESSER_SIZES; i++) {
-		if (c->lesser[i] == id) {
-			c->lesser[i] = 0;
-			size = i;
-		}
-	}
-	if (size == SFS_TINY)
-		c->left_tiny = false;
-	count(a, c, size, -1);
-	if (size == SFS_FULL && c->extra > 0)
-		count_extra(a, c, -1);
-	worker_remove(a, id);
-}
-
-/* The one that came with the log, which is in the lease. False: it is not as it should be, and gone. */
-static bool give_left(struct agent *a, struct client *c)
-{
-	struct sfs_msg m = {.type = SFS_MSG_CHUNK, .a = c->lesser[SFS_TINY], .b = SFS_TINY_CHUNK};
-	int fd = sfs_chunk_renew(&a->root, c->lesser[SFS_TINY], SFS_TINY_CHUNK);
-
-	if (fd < 0) {
-		take_back(a, c, c->lesser[SFS_TINY]);
-		return false;
-	}
-	c->left_tiny = false;
-	c->given[SFS_TINY] = true;
-	client_reply(a, c, &m, &fd, 1);
-	close(fd);
-	return true;
-}
-
 void chunk_ask(struct agent *a, struct client *c, uint64_t bytes, uint64_t whole)
 {
 	int size;
@@ -266,27 +206,49 @@ void chunk_ask(struct agent *a, struct client *c, uint64_t bytes, uint64_t whole
 		client_reply_error(a, c, SFS_MSG_CHUNK, -ENOSPC, "staging limit reached");
 		return;
 	}
-	if (size == SFS_TINY && c->left_tiny && give_left(a, c))
-		return;
 	c->wants = (enum sfs_chunk_size)size;
 	if (size == SFS_TINY && !a->lesser[SFS_TINY].n)
 		request_more_spare(a);
-	/* Whoever waits comes first. */
-	if (client_count(a, C_WAIT_CHUNK) == 0 && chunk_ready(a, c)) {
-		chunk_give(a, c);
-	} else {
-		client_set_state(a, c, C_WAIT_CHUNK);
-		request_serve_waiting(a);
-	}
+	client_set_state(a, c, C_WAIT_CHUNK);
+	request_serve_waiting(a);
 	request_refill(a);
 }
 
+/*
+ * Out of sight first, out of the lease then: whatever happens between, the file can't be leased to somebody else with its
+ * old content.
+ */
 void chunk_return(struct agent *a, struct client *c, uint64_t id)
 {
-	if (!known(c, id)) {
+	enum sfs_chunk_size size = SFS_FULL;
+	char from[32], to[32];
+	bool known = false;
+	int err;
+
+	for (uint32_t i = 0; i < c->lease.head.nchunks; i++)
+		known |= c->lease.head.chunks[i] == id;
+	if (!known) {
 		client_drop(a, c, "RETURN of a staging file it does not have");
 		return;
 	}
-	take_back(a, c, (uint32_t)id);
+	sfs_number_name(from, (uint32_t)id, "");
+	sfs_number_name(to, (uint32_t)id, ".tmp");
+	if (renameat(a->root.pool, from, a->root.pool, to) < 0 && errno != ENOENT) {
+		agent_log(a, "rename staging file %s: %s", from, strerror(errno));
+		return; /* it stays in the lease and goes when the client goes */
+	}
+	err = sfs_lease_del_chunk(&c->lease, (uint32_t)id);
+	if (err)
+		agent_log(a, "write the lease of log %u: %s", c->log_id, strerror(-err));
+	for (unsigned i = 0; i < SFS_LESSER_SIZES; i++) {
+		if (c->lesser[i] == (uint32_t)id) {
+			c->lesser[i] = 0;
+			size = i;
+		}
+	}
+	count(a, c, size, -1);
+	if (size == SFS_FULL && c->extra > 0)
+		count_extra(a, c, -1);
+	worker_remove(a, (uint32_t)id);
 	request_refill(a);
 }

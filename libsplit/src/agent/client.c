@@ -50,12 +50,7 @@ static void count_state(struct agent *a, struct client *c, enum client_state sta
 struct client *client_new(struct agent *a, enum client_state state, int pid, uint32_t uid)
 {
 	struct client *c = calloc(1, sizeof(*c));
-	char cgroups[SFS_CGROUPS_MAX];
-	struct tenant *t = NULL;
-
-	sfs_process_cgroups(pid, cgroups);
-	if (c)
-		t = tenant_of(a, cgroups, uid);
+	struct tenant *t = c ? tenant_of(a, pid, uid) : NULL;
 
 	if (!t) {
 		free(c);
@@ -63,7 +58,6 @@ struct client *client_new(struct agent *a, enum client_state state, int pid, uin
 	}
 	c->pid = pid;
 	c->uid = uid;
-	c->cgroups = cgroups[0] ? strdup(cgroups) : NULL;
 	c->tenant = t;
 	t->clients++;
 	count_state(a, c, state, 1);
@@ -92,7 +86,7 @@ static void disconnect(struct agent *a, struct client *c)
 	c->event_blocked = false;
 }
 
-void client_gone(struct agent *a, struct client *c)
+static void client_gone(struct agent *a, struct client *c)
 {
 	count_state(a, c, c->state, -1);
 	disconnect(a, c);
@@ -116,7 +110,6 @@ void client_free_gone(struct agent *a)
 		struct client *c = a->gone;
 
 		a->gone = c->next_gone;
-		free(c->cgroups);
 		free(c);
 	}
 }
@@ -246,17 +239,11 @@ static void start_recovery(struct agent *a, struct client *c)
 	worker_recover(a, job);
 }
 
-void client_discard(struct agent *a, struct client *c)
-{
-	client_set_state(a, c, C_DYING);
-	start_recovery(a, c);
-}
-
 void client_drop(struct agent *a, struct client *c, const char *why)
 {
 	int err;
 
-	if (c->state == C_LEFT || c->state == C_DYING || c->state == C_GONE)
+	if (c->state == C_DYING || c->state == C_GONE)
 		return;
 	if (why)
 		agent_log(a, "process %d (%s, user %u) is disconnected: %s", c->pid, c->comm[0] ? c->comm : "?", c->uid, why);
@@ -266,8 +253,6 @@ void client_drop(struct agent *a, struct client *c, const char *why)
 	}
 	disconnect(a, c);
 	look_forget(a, c);
-	if (ready_leave(a, c))
-		return;
 	client_set_state(a, c, C_DYING);
 	deleg_cancel_waits(a, c);
 	/* Its process may live on (exec, a broken connection): the next agent must not wait for it. */
@@ -288,7 +273,7 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 	free(job->targets);
 	c->queued = false;
 	/* What was acknowledged comes before staging space for what may come. */
-	spare = job->err == -ENOSPC ? chunks_give_up(a) + ready_give_up(a) : 0;
+	spare = job->err == -ENOSPC ? chunks_give_up(a) : 0;
 	if (spare > 0) {
 		agent_log(a, "recover log %u of process %d (%s): %s; giving up %u spare staging files for it", c->log_id,
 			  c->pid, c->comm, job->why.text, spare);
@@ -369,7 +354,7 @@ void client_event(struct agent *a, struct client *c, enum source_kind kind, uint
 {
 	uint64_t since;
 
-	if (c->state == C_LEFT || c->state == C_DYING || c->state == C_GONE)
+	if (c->state == C_DYING || c->state == C_GONE)
 		return; /* an event of the same round as the one that ended it */
 	if (kind == SRC_PIDFD) {
 		client_drop(a, c, NULL);

@@ -10,7 +10,6 @@
  *   versions.c    which version of the protocol it is spoken in
  *   request.c     what clients ask for
  *   logs.c        logs that begin small and grow
- *   ready.c       logs of programs that have ended, for the next ones
  *   chunks.c      staging files: who gets which
  *   rights.c      what a descriptor proves that a client shows
  *   tenants.c     what all clients of a pod may take together
@@ -88,9 +87,8 @@ enum client_state {
 	C_WAIT_CHUNK,	/* reply when the worker has made a staging file */
 	C_WAIT_ACQUIRE, /* of who does not know SFS_FEATURE_TURN: reply when other clients have stepped down */
 	C_AWAY,		/* a living client of the agent before us that has not come back yet */
-	C_LEFT,	 /* it has ended and nothing of it is to be recovered: its log is another one's soon (ready.c), or C_DYING */
-	C_DYING, /* being recovered */
-	C_GONE,	 /* off the list; freed when the loop comes round */
+	C_DYING,	/* being recovered */
+	C_GONE,		/* off the list; freed when the loop comes round */
 };
 
 /* What a client has shown that it may do with the volume (rights.c). */
@@ -185,8 +183,7 @@ struct client {
 	int sock, event, pidfd;
 	int pid;
 	struct code code; /* of its process, once that was looked at; under the listener's lock */
-	uint32_t uid, gid;
-	char *cgroups; /* as /proc/PID/cgroup says; NULL: not known */
+	uint32_t uid;
 	uint64_t start;
 	char comm[16];
 	uint64_t deadline; /* ms; of a stranger, or of the next try to recover */
@@ -205,7 +202,6 @@ struct client {
 	struct sfs_leasefile lease;
 	uint32_t lesser[SFS_LESSER_SIZES]; /* of its staging files the one of that size; 0: none */
 	bool given[SFS_FULL + 1];	   /* it has had one of that size */
-	bool left_tiny;			   /* its tiny one is of the client that had the log before, and not given yet */
 	uint32_t extra;			   /* full-size ones beyond its part of the pool */
 	bool wants_extra;		   /* C_WAIT_CHUNK */
 	enum sfs_chunk_size wants;	   /* C_WAIT_CHUNK */
@@ -213,7 +209,7 @@ struct client {
 	struct hold *holds;
 	uint32_t nholds;
 
-	uint64_t wait_since; /* ms; C_WAIT_LOG, C_WAIT_CHUNK, C_LEFT */
+	uint64_t wait_since; /* ms; C_WAIT_LOG, C_WAIT_CHUNK */
 };
 
 /* What the kernel tells of programs without the library. */
@@ -316,10 +312,6 @@ void client_accept(struct agent *a);
 /* NULL: no memory. */
 struct client *client_new(struct agent *a, enum client_state state, int pid, uint32_t uid);
 void client_event(struct agent *a, struct client *c, enum source_kind kind, uint32_t events);
-/* C_LEFT: its log goes as that of one that died. */
-void client_discard(struct agent *a, struct client *c);
-/* It has no log, or not any more. */
-void client_gone(struct agent *a, struct client *c);
 /* End it: its log is recovered when it has one. `why` (or NULL: it left) goes to the log. */
 void client_drop(struct agent *a, struct client *c, const char *why);
 void client_recovered(struct agent *a, struct recovery_job *job);
@@ -369,19 +361,6 @@ void logs_grown(struct agent *a, struct growth *g);
 uint32_t logs_slots(const struct agent *a, const struct client *c);
 /* So many slots of the client's count for its tenant: by 1; or no more: by -1. */
 void logs_count(struct agent *a, struct client *c, uint32_t slots, int by);
-
-/* ready.c */
-/* It has ended: may its log be another one's? Then it is C_LEFT. */
-bool ready_leave(struct agent *a, struct client *c);
-/* Is there one for it? */
-bool ready_for(const struct agent *a, const struct client *c);
-/* It gets one, if that turns out to be as it should. */
-bool ready_take(struct agent *a, struct client *c);
-/* It takes over what old has: log, lease, staging files. */
-void ready_take_over(struct agent *a, struct client *c, struct client *old);
-void ready_timeouts(struct agent *a, uint64_t now);
-/* All of them go. How many those were. */
-uint32_t ready_give_up(struct agent *a);
 
 /* rights.c */
 enum right right_shown(const struct agent *a, int fd);
@@ -481,8 +460,6 @@ void owners_settle(struct agent *a);
 void owners_stop(struct agent *a);
 /* For clients, read-only; -1: there is none. */
 int owners_fd(const struct agent *a);
-/* Is the inode of the volume the table's? */
-bool owners_is_table(const struct agent *a, ino_t ino);
 /* Count the hold so; before a grant, and after its end. */
 void owners_count(struct agent *a, struct hold *h, enum counted how);
 /* The same for all inodes that the lease of a client names. */

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,7 +20,6 @@
 struct owners {
 	uint64_t *word; /* mapped; NULL: there is no table, and clients ask for every file */
 	int fd;		/* read-only, for clients */
-	ino_t ino;	/* its file's */
 	uint32_t stagers[SFS_OWNERS_WORDS + 1], others[SFS_OWNERS_WORDS + 1];
 	uint32_t outside[SFS_OWNERS_WORDS + 1]; /* inodes that programs without the library have open */
 	/* The agent before us said so. Nobody tells us when they close: it is said as long as clients have such inodes. */
@@ -138,7 +136,7 @@ bool owners_claimed(const struct agent *a, const struct client *asks, uint64_t i
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	for (const struct client *c = a->owners ? a->clients : NULL; c; c = c->next)
 		/* A client that is gone does nothing any more. */
-		if (c != asks && c->state != C_LEFT && c->state != C_DYING && claims(c, ino))
+		if (c != asks && c->state != C_DYING && claims(c, ino))
 			return true;
 	return false;
 }
@@ -146,11 +144,6 @@ bool owners_claimed(const struct agent *a, const struct client *asks, uint64_t i
 int owners_fd(const struct agent *a)
 {
 	return a->owners ? a->owners->fd : -1;
-}
-
-bool owners_is_table(const struct agent *a, ino_t ino)
-{
-	return a->owners && a->owners->ino == ino;
 }
 
 /* ---- start and end ---- */
@@ -175,15 +168,10 @@ static int open_table(struct agent *a, struct owners *o)
 {
 	const int fd = openat(a->root.ctl, SFS_OWNERS_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int err = fd < 0 ? -errno : 0;
-	struct stat st;
 	void *p;
 
 	if (!err)
-		err = fstat(fd, &st) < 0 ? -errno : 0;
-	if (!err) {
-		o->ino = st.st_ino;
 		err = sfs_root_own(&a->root, fd);
-	}
 	if (!err)
 		err = -posix_fallocate(fd, 0, SFS_OWNERS_BYTES);
 	if (!err) {

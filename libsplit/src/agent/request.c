@@ -54,10 +54,12 @@ static bool welcome(struct agent *a, struct client *c, int log_fd)
 	struct sfs_msg m = {.type = SFS_MSG_HELLO};
 	int pair[2], fds[3] = {-1, -1, owners_fd(a)};
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
 		client_reply_error(a, c, SFS_MSG_HELLO, -errno, "agent: no sockets left");
 		return false;
 	}
+	/* The client's end blocks as it likes; that flag belongs to the description, which it shares with nobody. */
+	fcntl(pair[1], F_SETFL, fcntl(pair[1], F_GETFL) & ~O_NONBLOCK);
 	c->event = pair[0];
 	if (agent_watch(a, c->event, EPOLLIN | EPOLLRDHUP, &c->event_src)) {
 		close(pair[1]);
@@ -81,19 +83,8 @@ static bool welcome(struct agent *a, struct client *c, int log_fd)
 	return true;
 }
 
-/* It has a log. */
-static void settle(struct agent *a, struct client *c, int given)
-{
-	if (!(c->features & SFS_FEATURE_GROW))
-		logs_grow(a, c);
-	if (c->growing)
-		client_set_state(a, c, C_WAIT_GROW);
-	else
-		welcome(a, c, given);
-}
-
 /* A spare log becomes the client's. */
-static void give_spare(struct agent *a, struct client *c)
+static void give_log(struct agent *a, struct client *c)
 {
 	const struct made log = a->spare_logs[--a->nspare_logs];
 	struct sfs_lease head = {.held = 1, .pid = c->pid, .start = c->start, .uid = c->uid, .mode = (uint8_t)c->mode};
@@ -117,25 +108,13 @@ static void give_spare(struct agent *a, struct client *c)
 	c->log_fd = log.fd;
 	c->log_slots = FIRST_SLOTS;
 	logs_count(a, c, c->log_slots, 1);
-	settle(a, c, given >= 0 ? given : c->log_fd);
-	drop_fd(&given);
-}
-
-static bool has_log_for(const struct agent *a, const struct client *c)
-{
-	return a->nspare_logs > 0 || ready_for(a, c);
-}
-
-/* False: there is none for it, other than it seemed. */
-static bool give_log(struct agent *a, struct client *c)
-{
-	if (ready_take(a, c))
-		settle(a, c, c->log_fd);
-	else if (a->nspare_logs > 0)
-		give_spare(a, c);
+	if (!(c->features & SFS_FEATURE_GROW))
+		logs_grow(a, c);
+	if (c->growing)
+		client_set_state(a, c, C_WAIT_GROW);
 	else
-		return false;
-	return true;
+		welcome(a, c, given >= 0 ? given : c->log_fd);
+	drop_fd(&given);
 }
 
 void request_welcome(struct agent *a, struct client *c)
@@ -153,12 +132,25 @@ static void resume(struct agent *a, struct client *c, uint32_t log_id, int *proo
 		return;
 	}
 	drop_fd(proof);
+	c->log_id = old->log_id;
+	c->log_fd = old->log_fd;
+	c->log_slots = old->log_slots;
+	logs_count(a, old, c->log_slots, -1);
+	logs_count(a, c, c->log_slots, 1);
+	c->lease = old->lease;
 	c->mode = old->mode;
 	c->right = right_resumed(old);
 	c->counted_away = old->counted_away;
+	chunks_count(a, old, -1);
+	memcpy(c->lesser, old->lesser, sizeof(c->lesser));
 	memcpy(c->given, old->given, sizeof(c->given));
+	chunks_count(a, c, 1);
 	old->counted_away = false;
-	ready_take_over(a, c, old);
+	old->log_id = 0;
+	old->log_fd = old->lease.fd = -1;
+	old->lease.inodes = NULL;
+	old->lease.free = NULL;
+	client_drop(a, old, NULL);
 	if (deleg_assume(a, c)) {
 		client_drop(a, c, "out of memory for its inodes");
 		return;
@@ -192,13 +184,10 @@ static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, in
 		return;
 	}
 	drop_fd(fd);
-	/* Whoever waits comes first. */
-	if (client_count(a, C_WAIT_LOG) || !give_log(a, c)) {
-		client_set_state(a, c, C_WAIT_LOG);
-		request_serve_waiting(a);
-		if (c->state == C_WAIT_LOG)
-			request_more_spare(a);
-	}
+	client_set_state(a, c, C_WAIT_LOG);
+	request_serve_waiting(a);
+	if (c->state == C_WAIT_LOG)
+		request_more_spare(a);
 	request_refill(a);
 }
 
@@ -268,7 +257,7 @@ void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, 
 static bool may_be_served(const struct agent *a, const struct client *c)
 {
 	if (c->state == C_WAIT_LOG)
-		return has_log_for(a, c);
+		return a->nspare_logs > 0;
 	return c->state == C_WAIT_CHUNK && chunk_ready(a, c);
 }
 
@@ -294,7 +283,6 @@ void request_serve_waiting(struct agent *a)
 {
 	struct client *c;
 
-	/* What was ready and is not as it should be has gone then: the next look is another one. */
 	while ((c = next_waiting(a, C_WAIT_LOG)) != NULL)
 		give_log(a, c);
 	while ((c = next_waiting(a, C_WAIT_CHUNK)) != NULL)

@@ -35,11 +35,13 @@ static bool of_control(const struct agent *a, int fd)
 
 static bool of_volume(const struct agent *a, int fd, struct stat *st, struct statfs *sf)
 {
+	struct stat table;
+
 	/* A file system on top of others may show their device numbers, but not their type. */
 	if (fd < 0 || fstat(fd, st) < 0 || st->st_dev != a->root.dev || fstatfs(fd, sf) < 0 ||
 	    (unsigned long)sf->f_type != a->fs_type || of_control(a, fd))
 		return false;
-	return !owners_is_table(a, st->st_ino);
+	return fstat(owners_fd(a), &table) < 0 || table.st_ino != st->st_ino;
 }
 
 enum right right_shown(const struct agent *a, int fd)

@@ -110,11 +110,12 @@ void tenants_start(struct agent *a)
 
 /* ---- who ---- */
 
-struct tenant *tenant_of(struct agent *a, const char *cgroups, uint32_t uid)
+struct tenant *tenant_of(struct agent *a, int pid, uint32_t uid)
 {
-	char name[TENANT_NAME];
+	char cgroups[SFS_CGROUPS_MAX], name[TENANT_NAME];
 	struct tenant *t;
 
+	sfs_process_cgroups(pid, cgroups);
 	tenant_name(cgroups, a->tenant_own, uid, name);
 	for (t = a->tenants; t && strcmp(t->name, name) != 0; t = t->next)
 		;

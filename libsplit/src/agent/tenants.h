@@ -33,7 +33,7 @@ void tenant_name(const char *cgroups, const char *own, uint32_t uid, char name[T
 /* The UID of the pod, with the dashes that Kubernetes writes; "": of none. */
 void tenant_pod(const char *cgroups, char uid[TENANT_POD]);
 /* NULL: no memory. */
-struct tenant *tenant_of(struct agent *a, const char *cgroups, uint32_t uid);
+struct tenant *tenant_of(struct agent *a, int pid, uint32_t uid);
 uint64_t tenant_clock(void); /* us */
 /* Has it had its part of this round of the loop? */
 bool tenant_waits(struct tenant *t, uint64_t round);

@@ -69,8 +69,8 @@ static int settle(struct worker *w, const struct client *c, const struct sfs_rec
 	struct sfs_usage usage;
 
 	if (t->settled_log == c->log_id)
-		return 0;					  /* it could not be removed at the last try */
-	sfs_log_usage_all(c->log_fd, c->lease.head.mode, &usage); /* zeros when it cannot be read */
+		return 0;				      /* it could not be removed at the last try */
+	sfs_log_usage(c->log_fd, c->lease.head.mode, &usage); /* zeros when it cannot be read */
 	sfs_totals_add(t, &usage, s);
 	t->settled_log = c->log_id;
 	return sfs_totals_write(w->root, t);
@@ -534,9 +534,6 @@ void worker_collect(struct agent *a)
 		client_recovered(a, job);
 	}
 	request_serve_waiting(a);
-	/* Space that programs have left comes back before anybody is refused: then there is another try. */
-	if ((log_err == -ENOSPC || chunk_err == -ENOSPC) && ready_give_up(a) > 0)
-		return;
 	if (log_err) {
 		agent_log(a, "%s", log_why.text);
 		request_fail_waiting(a, C_WAIT_LOG, log_err);

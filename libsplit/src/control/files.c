@@ -47,37 +47,6 @@ int sfs_number_open(int dirfd, uint32_t number, int flags)
 	return fd;
 }
 
-/* Does nobody else have the file open, or mapped? Descriptors that stand for a path only are not seen. */
-static int alone(int fd)
-{
-	if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0)
-		return errno == EAGAIN ? -EBUSY : -errno;
-	return fcntl(fd, F_SETLEASE, F_UNLCK) < 0 ? -errno : 0;
-}
-
-int sfs_number_alone(int dirfd, uint32_t number, uint64_t bytes)
-{
-	char name[32];
-	struct stat st;
-	int fd, err;
-
-	sfs_number_name(name, number, "");
-	fd = openat(dirfd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	err = fstat(fd, &st) < 0 ? -errno : 0;
-	/* Its holder may have cut it off, or made holes. */
-	if (!err &&
-	    (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != bytes || (uint64_t)st.st_blocks * 512 < bytes || st.st_nlink != 1))
-		err = -EINVAL;
-	if (!err)
-		err = alone(fd);
-	if (!err)
-		return fd;
-	close(fd);
-	return err;
-}
-
 int sfs_number_remove(int dirfd, uint32_t number, const char *suffix)
 {
 	char name[32];

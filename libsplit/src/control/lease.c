@@ -285,32 +285,6 @@ int sfs_lease_set_held(struct sfs_leasefile *l, bool held)
 	return put_head(l);
 }
 
-int sfs_lease_leave(struct sfs_leasefile *l)
-{
-	l->head.held = 0;
-	l->head.pid = 0;
-	return put_head(l);
-}
-
-/* Entries of inodes go first: none of them is valid. */
-int sfs_lease_take(struct sfs_leasefile *l, const struct sfs_lease *head)
-{
-	int err = 0;
-
-	if (l->head.ninodes && !l->map && ftruncate(l->fd, sizeof(l->head)) < 0)
-		return -errno;
-	if (!l->map)
-		l->head.ninodes = l->nfree = 0;
-	l->head.held = head->held;
-	l->head.pid = head->pid;
-	l->head.start = head->start;
-	l->head.uid = head->uid;
-	l->head.mode = head->mode;
-	memcpy(l->head.comm, head->comm, sizeof(l->head.comm));
-	err = put_head(l);
-	return err ? err : settle(l);
-}
-
 void sfs_lease_close(struct sfs_leasefile *l)
 {
 	unmap(l);

@@ -60,22 +60,6 @@ int sfs_chunk_open(const struct sfs_root *r, uint32_t id)
 	return sfs_number_open(r->pool, id, O_RDWR);
 }
 
-int sfs_chunk_renew(const struct sfs_root *r, uint32_t id, uint64_t bytes)
-{
-	const int fd = sfs_number_alone(r->pool, id, bytes);
-	int err;
-
-	if (fd < 0)
-		return fd;
-	err = sfs_fill_zero(fd, bytes);
-	if (!err && r->dax && fsync(fd) < 0)
-		err = -errno;
-	if (!err)
-		return fd;
-	close(fd);
-	return err;
-}
-
 int sfs_chunk_remove(const struct sfs_root *r, uint32_t id)
 {
 	return sfs_number_remove(r->pool, id, "");

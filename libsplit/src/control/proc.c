@@ -47,12 +47,13 @@ char sfs_process_state(int pid)
 	return p && *p ? *p : '?';
 }
 
-/* Field 22; p: at field 3. */
-static uint64_t start_of(const char *p)
+uint64_t sfs_process_start(int pid)
 {
-	char state;
+	char buf[1024], *p = stat_state(pid, buf, sizeof(buf)), state;
 	long threads = 0;
 
+	if (!p)
+		return 0;
 	state = *p;
 	for (int field = 3; field < 22; field++) {
 		if (field == 20)
@@ -66,26 +67,6 @@ static uint64_t start_of(const char *p)
 	if ((state == 'Z' || state == 'X') && threads < 2)
 		return 0;
 	return strtoull(p, NULL, 10);
-}
-
-uint64_t sfs_process_start(int pid)
-{
-	char buf[1024];
-	const char *p = stat_state(pid, buf, sizeof(buf));
-
-	return p ? start_of(p) : 0;
-}
-
-uint64_t sfs_process_known(int pid, char comm[16])
-{
-	char buf[1024];
-	const char *p = stat_state(pid, buf, sizeof(buf)), *name = p ? strchr(buf, '(') : NULL;
-
-	memset(comm, 0, 16);
-	if (!name)
-		return 0;
-	snprintf(comm, 16, "%.*s", (int)(p - 2 - (name + 1)), name + 1);
-	return start_of(p);
 }
 
 void sfs_process_cgroups(int pid, char text[SFS_CGROUPS_MAX])

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +39,7 @@ void sfs_uuid_text(const uint8_t uuid[16], char text[37])
 	}
 }
 
-static int read_boot_id(uint8_t id[16])
+int sfs_boot_id(uint8_t id[16])
 {
 	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
 	int digits = 0, c;
@@ -58,23 +57,6 @@ static int read_boot_id(uint8_t id[16])
 	}
 	fclose(f);
 	return digits == 32 ? 0 : -EINVAL;
-}
-
-/* It is the same as long as we live. */
-int sfs_boot_id(uint8_t id[16])
-{
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static uint8_t known[16];
-	static bool is_known;
-	int err = 0;
-
-	pthread_mutex_lock(&lock);
-	if (!is_known)
-		err = read_boot_id(known);
-	is_known = !err;
-	memcpy(id, known, sizeof(known));
-	pthread_mutex_unlock(&lock);
-	return err;
 }
 
 int sfs_root_own(const struct sfs_root *r, int fd)

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The files of the control directory that come and go: logs with their leases, and staging files. Numbers are never used twice
- * while the agent or a recovery runs, and a file that a client had open is not given to another one: it is removed and a
- * fresh one takes its place, so nothing a client does with old descriptors or mappings can reach another client's data. The exception
- * are small ones that go to the next program of the same user in the same container, once nobody has them open or
- * mapped (agent/ready.c).
+ * while the agent or a recovery runs, and a file that a client had open is never given to another one: it is removed and a
+ * fresh one takes its place, so nothing a client does with old descriptors or mappings can reach another client's data.
  */
 #ifndef SFS_STORE_H
 #define SFS_STORE_H
@@ -43,12 +41,6 @@ int sfs_numbers_has(const struct sfs_numbers *l, uint32_t number);
 int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, uint32_t slots_max, struct sfs_why *why);
 /* Make it longer, also while a client holds it; durable on persistent memory. A failure changes nothing that counts. */
 int sfs_log_grow(const struct sfs_root *r, int fd, uint32_t from, uint32_t slots);
-/*
- * A log that its client has left with nothing in it that counts becomes as new: no record is left in it, and its epoch is
- * another. What was counted in it is kept in its header. A descriptor; -EBUSY: somebody still has the file, -EINVAL: it is
- * not whole.
- */
-int sfs_log_renew(const struct sfs_root *r, uint32_t id, uint32_t slots);
 int sfs_log_open(const struct sfs_root *r, uint32_t id, int flags);
 /* A log in memory, of the same header as log `id` but no persistent memory, which nobody can make larger. A descriptor, or an error. */
 int sfs_log_memory(const struct sfs_root *r, uint32_t id, uint32_t slots, uint64_t *ino);
@@ -70,10 +62,8 @@ struct sfs_usage {
 	struct sfs_counters counters;
 	struct sfs_latencies latency[SFS_MODES];
 };
-/* Of the one that the log belongs to, and of those that had it before; zeros when it cannot be read. */
-int sfs_log_usage(int logfd, uint8_t mode, struct sfs_usage *u, struct sfs_usage *former);
-/* Of all of them. */
-int sfs_log_usage_all(int logfd, uint8_t mode, struct sfs_usage *u);
+/* Of the one that the log belongs to; zeros when it cannot be read. */
+int sfs_log_usage(int logfd, uint8_t mode, struct sfs_usage *u);
 void sfs_latencies_add(struct sfs_latencies *to, const struct sfs_latencies *from);
 void sfs_usage_add(struct sfs_usage *to, const struct sfs_usage *from);
 
@@ -101,10 +91,6 @@ int sfs_lease_del_inode(struct sfs_leasefile *l, uint32_t index);
 int sfs_lease_add_chunk(struct sfs_leasefile *l, uint32_t chunk);
 int sfs_lease_del_chunk(struct sfs_leasefile *l, uint32_t chunk);
 int sfs_lease_set_held(struct sfs_leasefile *l, bool held);
-/* Nobody holds the log: held and pid become 0, which nobody takes for a process that has ended. */
-int sfs_lease_leave(struct sfs_leasefile *l);
-/* Somebody holds the log again, who may name nothing yet but the staging files. */
-int sfs_lease_take(struct sfs_leasefile *l, const struct sfs_lease *head);
 void sfs_lease_close(struct sfs_leasefile *l);
 int sfs_lease_remove(const struct sfs_root *r, uint32_t id);
 /* Does the process that holds this lease still run, in the boot in which the log was made, and with the log mapped? */
@@ -138,8 +124,6 @@ struct sfs_pool_plan sfs_pool_plan(uint64_t pool_bytes, uint64_t chunk_bytes);
 int sfs_chunk_create(const struct sfs_root *r, uint32_t id, uint64_t bytes, struct sfs_why *why);
 int sfs_chunk_open(const struct sfs_root *r, uint32_t id);
 int sfs_chunk_remove(const struct sfs_root *r, uint32_t id);
-/* One that a client has left becomes as new: zeros, no holes. A descriptor; errors as of sfs_log_renew(). */
-int sfs_chunk_renew(const struct sfs_root *r, uint32_t id, uint64_t bytes);
 /* Numbers of all staging files; leftovers of interrupted creations are removed when `clean`. */
 int sfs_chunk_list(const struct sfs_root *r, struct sfs_numbers *l, bool clean, struct sfs_why *why);
 /* Is it whole (right size, no hole), so that it may be leased? */
@@ -170,8 +154,6 @@ int sfs_totals_write(const struct sfs_root *r, struct sfs_totals *t);
 void sfs_process_cgroups(int pid, char text[SFS_CGROUPS_MAX]);
 /* Start time of a process, field 22 of /proc/PID/stat; 0 when there is no such process. */
 uint64_t sfs_process_start(int pid);
-/* The same, and the name of its program: one look at /proc for both. */
-uint64_t sfs_process_known(int pid, char comm[16]);
 void sfs_process_comm(int pid, char comm[16]);
 /* As ps shows it: T stopped, D in the kernel, ...; '?' without such a process. */
 char sfs_process_state(int pid);
@@ -205,8 +187,6 @@ int sfs_list_dir(int dirfd, const char *suffix, struct sfs_numbers *l);
 void sfs_number_name(char name[32], uint32_t number, const char *suffix);
 /* Open it: a regular file, or -EINVAL. A descriptor or a negative errno value. */
 int sfs_number_open(int dirfd, uint32_t number, int flags);
-/* Open it for writing, if it is so long and whole and nobody else has it open or mapped; else -EBUSY or -EINVAL. */
-int sfs_number_alone(int dirfd, uint32_t number, uint64_t bytes);
 /* Remove it; 0 also when it is not there. */
 int sfs_number_remove(int dirfd, uint32_t number, const char *suffix);
 int sfs_fill_zero(int fd, uint64_t bytes);

@@ -41,6 +41,48 @@ struct sfs_volume_header {
 };
 _Static_assert(sizeof(struct sfs_volume_header) == 4096, "volume header is one page");
 
+/* Inodes that the client is changing by the kernel at this moment (owners.h). They mean nothing when it is gone. */
+#define SFS_CLAIMS 31u
+struct sfs_claim {
+	uint64_t ino; /* 0: free */
+	uint64_t pad[7];
+};
+struct sfs_claims {
+	uint64_t unnamed; /* so many found no place: of any inode */
+	uint64_t pad[7];
+	struct sfs_claim claim[SFS_CLAIMS];
+};
+_Static_assert(sizeof(struct sfs_claims) == 2048, "claims take half a page");
+#define SFS_CLAIMS_OFFSET  2048u
+#define SFS_LATENCY_OFFSET 1024u
+
+/*
+ * Page 0 of a log. While a client holds the log it changes `epoch`, the claims and `latency`, and the agent makes the log longer: the file first, `slots`
+ * then.
+ */
+struct sfs_log_header {
+	uint64_t magic;
+	uint32_t format;
+	uint32_t log_id;
+	uint8_t uuid[16];    /* of the volume */
+	uint8_t boot_id[16]; /* the boot the log is written in */
+	uint32_t seed;	     /* initial value of every record's CRC: CRC32C of uuid and log_id */
+	uint32_t slots;	     /* number of record slots */
+	/*
+	 * A record counts only when the upper half of its seq equals the epoch: storing epoch + 1 and fencing clears the log.
+	 * 8-byte aligned, so the store is atomic (power-fail atomicity of an aligned 8-byte store).
+	 */
+	uint64_t epoch;
+	uint8_t dax; /* 1: a fence makes data durable; 0: emulated, the log is void after a reboot */
+	uint8_t pad0[3];
+	uint32_t slots_max; /* the agent makes it so long at most; 0: it stays as it is */
+	uint8_t pad1[SFS_LATENCY_OFFSET - 72];
+	struct sfs_latency latency; /* statistics; zeros of who does not know it */
+	uint8_t pad2[SFS_CLAIMS_OFFSET - SFS_LATENCY_OFFSET - sizeof(struct sfs_latency)];
+	struct sfs_claims claims;
+};
+_Static_assert(sizeof(struct sfs_log_header) == 4096, "log header is one page");
+
 /* Operation counters of one client, plain stores; order is that of docs/architecture.md. */
 #define SFS_COUNTERS(X)                                                                                                        \
 	X(read_ops)                                                                                                            \
@@ -65,61 +107,6 @@ struct sfs_counters {
 	SFS_COUNTERS(SFS_COUNTER_FIELD)
 #undef SFS_COUNTER_FIELD
 };
-
-/* Inodes that the client is changing by the kernel at this moment (owners.h). They mean nothing when it is gone. */
-#define SFS_CLAIMS 31u
-struct sfs_claim {
-	uint64_t ino; /* 0: free */
-	uint64_t pad[7];
-};
-struct sfs_claims {
-	uint64_t unnamed; /* so many found no place: of any inode */
-	uint64_t pad[7];
-	struct sfs_claim claim[SFS_CLAIMS];
-};
-_Static_assert(sizeof(struct sfs_claims) == 2048, "claims take half a page");
-#define SFS_CLAIMS_OFFSET  2048u
-#define SFS_LATENCY_OFFSET 1024u
-
-/*
- * What clients counted that had the log before its client. The agent moves it there from where the client counts; `moves` is odd
- * meanwhile.
- */
-struct sfs_former {
-	uint32_t moves;
-	uint32_t pad;
-	struct sfs_counters counters;
-	struct sfs_latency latency;
-};
-#define SFS_FORMER_OFFSET 72u
-
-/*
- * Page 0 of a log. While a client holds the log it changes `epoch`, the claims and `latency`, and the agent makes the log longer: the file first, `slots`
- * then.
- */
-struct sfs_log_header {
-	uint64_t magic;
-	uint32_t format;
-	uint32_t log_id;
-	uint8_t uuid[16];    /* of the volume */
-	uint8_t boot_id[16]; /* the boot the log is written in */
-	uint32_t seed;	     /* initial value of every record's CRC: CRC32C of uuid and log_id */
-	uint32_t slots;	     /* number of record slots */
-	/*
-	 * A record counts only when the upper half of its seq equals the epoch: storing epoch + 1 and fencing clears the log.
-	 * 8-byte aligned, so the store is atomic (power-fail atomicity of an aligned 8-byte store).
-	 */
-	uint64_t epoch;
-	uint8_t dax; /* 1: a fence makes data durable; 0: emulated, the log is void after a reboot */
-	uint8_t pad0[3];
-	uint32_t slots_max; /* the agent makes it so long at most; 0: it stays as it is */
-	struct sfs_former former;
-	uint8_t pad1[SFS_LATENCY_OFFSET - SFS_FORMER_OFFSET - sizeof(struct sfs_former)];
-	struct sfs_latency latency; /* statistics; zeros of who does not know it */
-	uint8_t pad2[SFS_CLAIMS_OFFSET - SFS_LATENCY_OFFSET - sizeof(struct sfs_latency)];
-	struct sfs_claims claims;
-};
-_Static_assert(sizeof(struct sfs_log_header) == 4096, "log header is one page");
 
 /* Page 1 of a log: added up, they are the client's. Each thread has a place, so that two seldom store to the same line. */
 #define SFS_COUNTER_PLACES 32u

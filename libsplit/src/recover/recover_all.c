@@ -178,7 +178,7 @@ static int one(const struct sfs_root *r, uint32_t id, const struct sfs_recover_h
 		sfs_lease_close(&lease);
 		return 0;
 	}
-	sfs_log_usage_all(fd, lease.head.mode, &u); /* zeros of one that is shorter than a log is: recovery will say so */
+	sfs_log_usage(fd, lease.head.mode, &u); /* zeros of one that is shorter than a log is: recovery will say so */
 	close(fd);
 	err = sfs_recover_log(r, id, &lease, how, sum, why);
 	if (!err)

@@ -302,20 +302,11 @@ static inline void played_revoked(struct played *c, const struct sfs_msg *revoke
 	CHECK_EQ(played_send(c->event, &m, sizeof(m), NULL, 0), 0);
 }
 
-/* As the log's header has it: the log may have been another client's before. */
-static inline uint64_t played_epoch(const struct played *c)
-{
-	uint64_t epoch;
-
-	CHECK_EQ(pread(c->log_fd, &epoch, sizeof(epoch), offsetof(struct sfs_log_header, epoch)), sizeof(epoch));
-	return epoch;
-}
-
 /* Store the record of one write into the log. */
 static inline void played_record(struct world *w, struct played *c, const struct world_file *f, uint32_t slot, uint32_t chunk,
 				 uint64_t off, uint32_t len, uint64_t stage_off)
 {
-	struct world_log l = {.id = c->log, .epoch = played_epoch(c), .chunk = chunk};
+	struct world_log l = {.id = c->log, .epoch = 1, .chunk = chunk};
 	struct sfs_record r = world_record(&l, f, off, len, stage_off, off + len);
 
 	world_seal(w, &l, &r, slot);

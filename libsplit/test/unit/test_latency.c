@@ -119,7 +119,7 @@ static void test_totals(const struct world *w, const struct sfs_log *log)
 	struct sfs_usage u;
 	int fd;
 
-	CHECK_EQ(sfs_log_usage_all(log->fd, SFS_STRICT, &u), 0);
+	CHECK_EQ(sfs_log_usage(log->fd, SFS_STRICT, &u), 0);
 	CHECK_EQ(u.latency[SFS_STRICT].sum_ns[SFS_LATENCY_append], h->latency.sum_ns[SFS_LATENCY_append]);
 	CHECK_EQ(u.latency[SFS_POSIX].sum_ns[SFS_LATENCY_append], 0);
 	CHECK_EQ(u.counters.read_ops, 7);
@@ -146,7 +146,7 @@ static void test_totals(const struct world *w, const struct sfs_log *log)
 	CHECK_EQ(sfs_totals_read(&w->root, &back), 0);
 	CHECK_EQ(back.counters.read_ops, 0);
 	/* A mode that nobody knows: counted, and timed for nobody. */
-	CHECK_EQ(sfs_log_usage_all(log->fd, 99, &u), 0);
+	CHECK_EQ(sfs_log_usage(log->fd, 99, &u), 0);
 	CHECK_EQ(u.counters.read_ops, 7);
 }
 
