@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -20,6 +21,22 @@ func NewClient(tb testing.TB, config *rest.Config) client.Client {
 		tb.Fatalf("make client: %v", err)
 	}
 	return client.WithFieldValidation(c, "Strict")
+}
+
+// NewTypedClient returns one for objects of the kinds that are added to its scheme.
+func NewTypedClient(tb testing.TB, config *rest.Config, kinds ...func(*runtime.Scheme) error) client.Client {
+	tb.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range kinds {
+		if err := add(scheme); err != nil {
+			tb.Fatalf("add to scheme: %v", err)
+		}
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		tb.Fatalf("make client: %v", err)
+	}
+	return c
 }
 
 // Apply creates or updates an object by server-side apply; unknown fields are errors. Helm's hooks are left out: a

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -28,6 +29,13 @@ type cluster struct {
 	promises node.Promises
 	pods     node.Pods
 	objects  *status.Cluster
+}
+
+// addClusterFlags adds what all services of a cluster are told alike.
+func addClusterFlags(f *pflag.FlagSet, exempt *[]string, kubeconfig *string) {
+	f.StringSliceVar(exempt, "exempt-namespace", nil,
+		"namespace whose pods may do without the library; may be repeated")
+	f.StringVar(kubeconfig, "kubeconfig", "", "kubeconfig file, for a run outside the cluster")
 }
 
 func newCluster(ctx context.Context, o nodeOptions) (c cluster, err error) {

@@ -77,10 +77,8 @@ func newControllerCommand() *cobra.Command {
 	f.BoolVar(&o.recreate, "recreate-pods", false,
 		"evict pods that their nodes refuse a volume, because they were created while no injector answered; their "+
 			"controllers create them anew")
-	f.StringSliceVar(&o.exempt, "exempt-namespace", nil,
-		"namespace whose pods may do without the library; may be repeated")
 	f.StringVar(&o.httpEndpoint, "http-endpoint", ":9810", "address of /healthz, /readyz and /metrics; empty: not served")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for a run outside the cluster")
+	addClusterFlags(f, &o.exempt, &o.kubeconfig)
 	return cmd
 }
 

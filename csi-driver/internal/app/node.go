@@ -123,9 +123,7 @@ func newNodeCommand() *cobra.Command {
 	f.BoolVar(&o.requireLibrary, "require-library", true,
 		"show a volume to a pod only when the pod has the library, where the mode promises more than a kernel "+
 			"file system gives")
-	f.StringSliceVar(&o.exempt, "exempt-namespace", nil,
-		"namespace whose pods may do without the library; may be repeated")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for a run outside the cluster")
+	addClusterFlags(f, &o.exempt, &o.kubeconfig)
 	return cmd
 }
 

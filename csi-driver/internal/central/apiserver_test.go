@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,22 +19,14 @@ import (
 func startAPIServer(t *testing.T, kinds ...string) (*rest.Config, client.Client) {
 	t.Helper()
 	env := charttest.StartAPIServer(t)
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clientgoscheme.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	admin, err := client.New(env.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	charttest.CreateNamespace(t, charttest.NewClient(t, env.Config), charttest.Namespace)
+	admin := charttest.NewTypedClient(t, env.Config, v1alpha1.AddToScheme, clientgoscheme.AddToScheme)
+	chart := charttest.NewClient(t, env.Config)
+	charttest.CreateNamespace(t, chart, charttest.Namespace)
 	for _, object := range charttest.Render(t) {
 		if !slices.Contains(kinds, object.GetKind()) {
 			continue
 		}
-		if err := charttest.Apply(t.Context(), charttest.NewClient(t, env.Config), object); err != nil {
+		if err := charttest.Apply(t.Context(), chart, object); err != nil {
 			t.Fatal(err)
 		}
 	}

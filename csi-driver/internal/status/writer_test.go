@@ -143,16 +143,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	env := charttest.StartAPIServer(t)
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, scheme.AddToScheme} {
-		if err := add(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := client.New(env.Config, client.Options{Scheme: s})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := charttest.NewTypedClient(t, env.Config, v1alpha1.AddToScheme, scheme.AddToScheme)
 	logger, _ := ktesting.NewTestContext(t)
 	f := &fixture{
 		t: t, ctx: klog.NewContext(t.Context(), logger), client: c, http: &counting{},

@@ -12,18 +12,16 @@ def blocks(mib):
     return mib * MIB // BLOCK
 
 
-def append(mib):
-    yield None, "open {file}"
-    yield "append", f"do append {BLOCK} {blocks(mib)} 1"
-    yield "append", "fsync"
-    yield "append", "close"
+def append(end):
+    """end: the label of the fsync and the close behind it."""
 
+    def steps(mib):
+        yield None, "open {file}"
+        yield "append", f"do append {BLOCK} {blocks(mib)} 1"
+        yield end, "fsync"
+        yield end, "close"
 
-def append_only(mib):
-    yield None, "open {file}"
-    yield "append", f"do append {BLOCK} {blocks(mib)} 1"
-    yield None, "fsync"
-    yield None, "close"
+    return steps
 
 
 def fsync_every_ten(operation):
@@ -45,10 +43,9 @@ def over_a_file(operation, block=BLOCK):
     def steps(mib):
         yield None, f"make {{file}} {mib * MIB}"
         yield None, "open {file}"
-        label = operation
-        yield label, f"do {operation} {block} {mib * MIB // block} 1"
+        yield operation, f"do {operation} {block} {mib * MIB // block} 1"
         if not operation.startswith("read"):
-            yield label, "fsync"
+            yield operation, "fsync"
         yield None, "close"
 
     return steps
@@ -91,7 +88,7 @@ ROWS = [
         "128 MiB appended, 4 KiB a call, before the fsync",
         128,
         8,
-        append_only,
+        append(None),
         one("append"),
     ),
     Calls(
@@ -163,7 +160,7 @@ ROWS = [
         "128 MiB appended, 4 KiB a call, with fsync and close",
         128,
         8,
-        append,
+        append("append"),
         one("append"),
     ),
     Calls(

@@ -50,20 +50,17 @@ void sfs_commit_at(struct sfs_inode *in, uint32_t slot)
 	in->committed = true;
 }
 
+bool sfs_inode_settled(struct sfs_inode *in)
+{
+	return sfs_flush(in, SFS_RETIRE) == 0 && in->staging.count == 0 && !in->live;
+}
+
 void sfs_inode_settle(struct sfs_inode *in)
 {
 	if (!(in->live || in->staging.count > 0 || in->touched) || !sfs_inode_trylock(in))
 		return;
-	sfs_flush(in, SFS_RETIRE);
+	sfs_inode_settled(in);
 	sfs_inode_unlock(in);
-}
-
-bool sfs_inode_settled(struct sfs_inode *in)
-{
-	const int r = in->live || in->staging.count > 0 ? sfs_flush(in, SFS_RETIRE) : 0;
-
-	sfs_inode_times(in);
-	return r == 0 && in->staging.count == 0 && !in->live;
 }
 
 /* Is there anything between these offsets of a staging file? */

@@ -294,9 +294,7 @@ int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks, bool whole)
 /* The service thread may be waiting for longer than a program without the library that has the file open is to wait for what is staged now. */
 static void granted(struct sfs_volume *vol, ino_t ino)
 {
-	const uint64_t *owners = load_acquire(&vol->owners);
-
-	if (unlikely(owners && sfs_owners_outside(load_acquire(&owners[sfs_owners_index(ino)]))))
+	if (unlikely(sfs_says_outside(vol, sfs_owners_index(ino))))
 		sfs_service_wake(NULL);
 }
 

@@ -36,18 +36,23 @@ static inline bool sfs_owners_clean(const struct sfs_volume *vol, const struct s
 	return sfs_owners_stagers(word) == 0 || (g && sfs_asked_at(g, sfs_owners_number(word), 0));
 }
 
+/* Does the table say in that word that programs without the library have such a file open? One load. */
+static inline bool sfs_says_outside(const struct sfs_volume *vol, uint32_t word)
+{
+	const uint64_t *owners = load_acquire(&vol->owners);
+
+	return owners && sfs_owners_outside(load_acquire(&owners[word]));
+}
+
 /*
  * May a program without the library have the inode open? What is staged is to be brought into the file for it. Programs that had it open
  * before this process asked for it are not seen, nor those to which an open descriptor was handed on. One load.
  */
 static inline bool sfs_outside(const struct sfs_volume *vol, uint64_t ino)
 {
-	const uint64_t *owners = load_acquire(&vol->owners);
-
 	return sfs.fsync_shows || load_acquire(&vol->agent.state) != VOL_READY ||
 	       __atomic_load_n(&vol->agent.event_fd, __ATOMIC_RELAXED) < 0 || /* the agent is away */
-	       !(vol->agent.features & SFS_FEATURE_OUTSIDE) ||
-	       (owners && sfs_owners_outside(load_acquire(&owners[sfs_owners_index(ino)])));
+	       !(vol->agent.features & SFS_FEATURE_OUTSIDE) || sfs_says_outside(vol, sfs_owners_index(ino));
 }
 
 /*

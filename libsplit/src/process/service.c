@@ -190,10 +190,7 @@ static bool events(struct sfs_volume *vol, bool *pending)
 /* Is something staged on a volume of which such programs have files open? */
 static bool shows(const struct sfs_volume *vol)
 {
-	const uint64_t *owners = load_acquire(&vol->owners);
-
-	return load_acquire(&vol->agent.state) == VOL_READY && vol->dirty && owners &&
-	       sfs_owners_outside(load_acquire(&owners[SFS_OWNERS_ALL]));
+	return load_acquire(&vol->agent.state) == VOL_READY && vol->dirty && sfs_says_outside(vol, SFS_OWNERS_ALL);
 }
 
 bool sfs_service_turn(bool timed)

@@ -10,37 +10,45 @@ struct outsider {
 	int in, out; /* it reads from in's other end, and says on out's what it has done */
 };
 
-/* A process that opens the file "f" and says so, and closes it when it is told. */
-static inline struct outsider outsider_open(const struct world *w, int flags)
+/* A process of its own, of which `in` and `out` are standard input and output and nothing else is open; in it pid is 0. */
+static inline struct outsider outsider_fork(void)
 {
 	int to[2], from[2];
 	struct outsider o;
-	char path[256], c;
 
-	snprintf(path, sizeof(path), "%s/f", w->dir);
 	CHECK_EQ(pipe(to), 0);
 	CHECK_EQ(pipe(from), 0);
 	fflush(NULL);
 	o.pid = fork();
 	CHECK(o.pid >= 0);
 	if (o.pid == 0) {
-		int fd;
-
 		dup2(to[0], 0);
 		dup2(from[1], 1);
 		close_range(3, ~0u, 0); /* the world's descriptor of the file among them */
-		to[0] = 0;
-		from[1] = 1;
-		fd = open(path, flags);
-		_exit(fd >= 0 && write(from[1], "o", 1) == 1 && read(to[0], &c, 1) == 1 && close(fd) == 0 &&
-				      write(from[1], "c", 1) == 1 && read(to[0], &c, 1) == 0
-			      ? 0
-			      : 1);
+		return o;
 	}
 	close(to[0]);
 	close(from[1]);
 	o.in = to[1];
 	o.out = from[0];
+	return o;
+}
+
+/* A process that opens the file "f" and says so, and closes it when it is told. */
+static inline struct outsider outsider_open(const struct world *w, int flags)
+{
+	const struct outsider o = outsider_fork();
+	char path[256], c;
+	int fd;
+
+	if (o.pid == 0) {
+		snprintf(path, sizeof(path), "%s/f", w->dir);
+		fd = open(path, flags);
+		_exit(fd >= 0 && write(1, "o", 1) == 1 && read(0, &c, 1) == 1 && close(fd) == 0 && write(1, "c", 1) == 1 &&
+				      read(0, &c, 1) == 0
+			      ? 0
+			      : 1);
+	}
 	return o;
 }
 

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "format/owners.h"
-#include "played.h"
+#include "outsider.h"
 
 static struct world w;
 static struct played_agent a;
@@ -36,12 +36,6 @@ static void stays(void)
 	usleep(200000);
 	CHECK(outside());
 }
-
-/* A process without the library that does what it is told, a letter at a time, and says when it has. */
-struct program {
-	pid_t pid;
-	int in, out;
-};
 
 static void obey(char what)
 {
@@ -87,21 +81,13 @@ static void obey(char what)
 	}
 }
 
-static struct program program(void)
+/* A process without the library that does what it is told, a letter at a time, and says when it has. */
+static struct outsider program(void)
 {
-	int to[2], from[2];
-	struct program g;
+	const struct outsider g = outsider_fork();
 	char c;
 
-	CHECK_EQ(pipe(to), 0);
-	CHECK_EQ(pipe(from), 0);
-	fflush(NULL);
-	g.pid = fork();
-	CHECK(g.pid >= 0);
 	if (g.pid == 0) {
-		dup2(to[0], 0);
-		dup2(from[1], 1);
-		close_range(3, ~0u, 0);
 		signal(SIGCHLD, SIG_IGN);
 		while (read(0, &c, 1) == 1) {
 			obey(c);
@@ -109,28 +95,20 @@ static struct program program(void)
 		}
 		_exit(0);
 	}
-	close(to[0]);
-	close(from[1]);
-	g.in = to[1];
-	g.out = from[0];
 	return g;
 }
 
-static void start(struct program *g, char what)
+static void start(struct outsider *g, char what)
 {
 	CHECK_EQ(write(g->in, &what, 1), 1);
 }
 
-static void has_done(struct program *g, char what)
+static void has_done(struct outsider *g, char what)
 {
-	struct pollfd p = {g->out, POLLIN, 0};
-	char c;
-
-	CHECK(poll(&p, 1, PATIENCE) == 1 && read(g->out, &c, 1) == 1);
-	CHECK_EQ(c, what);
+	CHECK_EQ(outsider_said(g, PATIENCE), what);
 }
 
-static void tell(struct program *g, const char *what)
+static void tell(struct outsider *g, const char *what)
 {
 	for (; *what; what++) {
 		start(g, *what);
@@ -138,7 +116,7 @@ static void tell(struct program *g, const char *what)
 	}
 }
 
-static void ends(struct program *g, int sig)
+static void ends(struct outsider *g, int sig)
 {
 	if (sig)
 		kill(g->pid, sig);
@@ -148,7 +126,7 @@ static void ends(struct program *g, int sig)
 }
 
 /* The client has the file alone, and then the program opens it. */
-static void opens(struct played *c, struct program *g)
+static void opens(struct played *c, struct outsider *g)
 {
 	struct sfs_msg m;
 
@@ -181,7 +159,7 @@ static void restarts(struct played *c)
 int main(void)
 {
 	char name[256];
-	struct program g;
+	struct outsider g;
 	struct played c, c2;
 	int fd;
 
