@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -41,8 +43,10 @@ func double(action string) {
 		terminate := make(chan os.Signal, 1)
 		signal.Notify(terminate, syscall.SIGTERM)
 		fmt.Println("ready")
-		go answer()
+		var busy sync.Mutex
+		go answer(&busy)
 		<-terminate
+		busy.Lock() // whom it has accepted gets its answer
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println("ready")
@@ -57,18 +61,30 @@ func double(action string) {
 	}
 }
 
-// answer tells everybody who connects its process ID.
-func answer() {
+// answer tells everybody who connects its process ID. It holds busy while somebody waits for that.
+func answer(busy *sync.Mutex) {
 	for {
-		fd, _, err := unix.Accept(listenFD)
-		if err != nil {
+		// The next agent has the socket too, and may be the one to accept: nobody waits for that with busy held.
+		_, err := unix.Poll([]unix.PollFd{{Fd: listenFD, Events: unix.POLLIN}}, -1)
+		if err == nil {
+			err = answerOne(busy)
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
 			fmt.Fprintln(os.Stderr, "accept:", err)
 			time.Sleep(10 * time.Millisecond)
-			continue
 		}
-		_, _ = unix.Write(fd, fmt.Append(nil, os.Getpid()))
-		_ = unix.Close(fd)
 	}
+}
+
+func answerOne(busy *sync.Mutex) error {
+	busy.Lock()
+	defer busy.Unlock()
+	fd, _, err := unix.Accept(listenFD)
+	if err != nil {
+		return err
+	}
+	_, _ = unix.Write(fd, fmt.Append(nil, os.Getpid()))
+	return unix.Close(fd)
 }
 
 // world is a place for a supervisor, its volumes and the program of their agents.
@@ -162,6 +178,10 @@ func (w *world) ask() (string, error) {
 	}
 	answer := make([]byte, 32)
 	n, err := conn.Read(answer)
+	if errors.Is(err, io.EOF) {
+		// The answer and the end came while the kernel looked: it saw the end, and the answer is there.
+		n, err = conn.Read(answer)
+	}
 	if err == nil && n == 0 {
 		err = errors.New("the connection was closed")
 	}
