@@ -103,7 +103,23 @@ struct worker {
 
 /* worker.c */
 int worker_start(struct agent *a);
+/* Waits for what the worker is doing now, and only for that. */
 void worker_stop(struct agent *a);
+uint64_t worker_nanoseconds(clockid_t clock);
+
+/* making.c: the worker's thread, worker.lock held; released while it is at work. */
+void making_log(struct worker *w);
+void making_grow(struct worker *w);
+void making_chunk(struct worker *w);
+void making_lesser(struct worker *w);
+/* The first lesser size of which one is wanted, or SFS_LESSER_SIZES. */
+unsigned making_lesser_wanted(const struct worker *w);
+void making_remove(struct worker *w);
+
+/* replay_log.c: the worker's thread. The holder is gone: its data goes into the files, then its log and staging files go. */
+void worker_recover_log(struct worker *w, struct recovery_job *job);
+
+/* orders.c: the loop's. */
 void worker_recover(struct agent *a, struct recovery_job *job);
 void worker_want(struct agent *a, const struct wanted *want);
 /* False: no memory. */

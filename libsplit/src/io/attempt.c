@@ -115,78 +115,6 @@ static void look_ahead(struct sfs_attempt *a, uint64_t pos)
 	w->populated = a->ahead_to;
 }
 
-/* Where it begins, as far as that is known before it is planned. */
-static uint64_t about(const struct sfs_attempt *a)
-{
-	if (a->append)
-		return a->in->size;
-	return (uint64_t)(a->at_offset && !a->reserved ? sfs_offset_now(a) : a->pos);
-}
-
-/* Nothing that readers see has to change before the write itself. */
-static bool ready(const struct sfs_attempt *a)
-{
-	const struct sfs_inode *in = a->in;
-
-	return sfs_io_prepared(in) && in->writable && !in->privileged && in->grant.state != GRANT_ONCE &&
-	       !((a->append || sfs_ofd_shared(a->ofd)) && in->staging.count == 0) && !sfs_far_apart(in, about(a));
-}
-
-/* Make it so. inode.lock held by sfs_inode_lock(). */
-static int make_ready(struct sfs_attempt *a)
-{
-	struct sfs_inode *in = a->in;
-	int r = sfs_io_prepare(a->ofd, in, a->fd);
-
-	if (r < 0)
-		return r;
-	if ((in->vol->mode == SFS_STRICT || a->alone) && sfs_grant_deleg(&in->grant) == SFS_DELEG_SHARED && !in->kernel_only) {
-		/* Atomic writes need the file to ourselves; the others get it back when they ask. */
-		if (in->vol->agent.state != VOL_READY)
-			return -EIO;
-		r = sfs_inode_acquire(in, in->fd, SFS_ACQ_EXCLUSIVE);
-		if (r == SFS_TURN)
-			return r;
-		if (r < 0 || sfs_grant_deleg(&in->grant) != SFS_DELEG_EXCLUSIVE)
-			return -EIO;
-		sfs_inode_reload(in);
-		sfs_io_prepare(a->ofd, in, a->fd);
-	}
-	/* A process without the library may share the description and have written through it, or have appended. */
-	if ((a->append || sfs_ofd_shared(a->ofd)) && in->staging.count == 0 && sfs_inode_served(in)) {
-		sfs_inode_resize(in);
-		sfs_io_prepare(a->ofd, in, a->fd);
-	}
-	if (unlikely(in->privileged))
-		sfs_privileges_end(in);
-	return sfs_inode_served(in) && sfs_far_apart(in, about(a)) ? sfs_flush(in, SFS_PUBLISH) : 0;
-}
-
-int sfs_attempt_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t off, bool alone)
-{
-	struct sfs_attempt a;
-	uint64_t *op;
-	int r = -EBADF;
-
-	sfs_attempt_begin(&a, ofd, fd, NULL, 0, 0);
-	a.in = in;
-	a.pos = (off_t)off;
-	a.alone = alone;
-	if (unlikely(!sfs_op_begin(in, &op)))
-		return -EDEADLK;
-	sfs_inode_lock(in);
-	if (likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in))
-		r = make_ready(&a);
-	if (r == 0)
-		r = sfs_io_prepare(ofd, in, fd); /* privileges that have been ended leave a question about holes */
-	if (r == 0 && in->kernel_only)
-		r = -ENOTSUP;
-	else if (r == 0 && !sfs_inode_served(in))
-		r = -EIO;
-	sfs_io_leave(in, true, op);
-	return r;
-}
-
 /* Two stores at once would leave a part of each. */
 static int plan_store(struct sfs_attempt *a, uint64_t pos)
 {
@@ -227,7 +155,7 @@ static int before_reserved(struct sfs_attempt *a)
 		r = -EAGAIN;
 	else if (in->staging.region_end - in->staging.region_next < blocks && !sfs_pool_room(&in->vol->pool, blocks))
 		r = -ENOBUFS;
-	return r && sfs_in_place(in, about(a), a->n) ? 0 : r;
+	return r && sfs_in_place(in, sfs_attempt_about(a), a->n) ? 0 : r;
 }
 
 /* Lock held. What is to be done, and where; 0, or as sfs_attempt(). */
@@ -401,7 +329,7 @@ ssize_t sfs_attempt(struct sfs_attempt *a)
 	if (unlikely(!sfs_op_begin(in, &op)))
 		return -EDEADLK;
 	sfs_inode_take(in);
-	if (unlikely(!ready(a))) {
+	if (unlikely(!sfs_attempt_ready(a))) {
 		sfs_inode_drop(in);
 		sfs_inode_lock(in);
 		alone = true;
@@ -409,7 +337,7 @@ ssize_t sfs_attempt(struct sfs_attempt *a)
 	if (unlikely(load_acquire(&sfs_fds[a->fd]) != a->ofd || a->ofd->inode != in))
 		r = -EBADF; /* closed by another thread meanwhile */
 	else if (alone)
-		r = make_ready(a);
+		r = sfs_attempt_make_ready(a);
 	if (r == 0)
 		r = plan(a);
 	if (r == 0 && a->way != SFS_WAY_KERNEL) {

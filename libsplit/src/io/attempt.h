@@ -69,6 +69,12 @@ bool sfs_attempt_gather(struct sfs_attempt *a);
 /* An operation is over: give such memory back. */
 void sfs_attempt_forget(struct sfs_attempt *a);
 
+/* prepare.c; inode.lock held. Where it begins, as far as that is known before it is planned. */
+uint64_t sfs_attempt_about(const struct sfs_attempt *a);
+/* Nothing that readers see has to change before the write itself. */
+bool sfs_attempt_ready(const struct sfs_attempt *a);
+/* Make it so. The lock was taken by sfs_inode_lock(). */
+int sfs_attempt_make_ready(struct sfs_attempt *a);
 /*
  * What a write at `off` needs before it is planned: the grant, a window, in strict and where it is `alone` the file to itself. 0; -EAGAIN: a checkpoint is due;
  * -ENOTSUP: it is the kernel's. No lock held.

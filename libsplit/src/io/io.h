@@ -50,6 +50,11 @@ enum sfs_flush {
 };
 /* -EAGAIN: relinked, but a checkpoint is due. */
 int sfs_flush(struct sfs_inode *in, enum sfs_flush how);
+/*
+ * What is staged is nobody's: the file is gone, and in sync and strict on persistent memory that is durable. Nothing is relinked, and its
+ * records are retired. -EAGAIN: they stay for a checkpoint, as the log is full.
+ */
+int sfs_flush_nothing(struct sfs_inode *in);
 /* RETIRE, then no higher than that delegation. Lock held exclusively; -EAGAIN: again, after a checkpoint. */
 int sfs_step_down(struct sfs_inode *in, unsigned to);
 /* Takes and releases the lock, and checkpoints when that is due. */
@@ -73,6 +78,11 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only);
 int sfs_make_true(int fd, bool forever);
 int sfs_true_to_look(int fd);
 void sfs_changed(int fd);
+/*
+ * The file's name or an attribute is about to change, or has: what is staged is relinked. It may have been the last name, so an inode that is
+ * not open does not keep the blocks for long.
+ */
+int sfs_inode_publish_last(struct sfs_inode *in);
 
 /* append.c: the fast way of an append at the file offset. False: nothing was done. */
 bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n);
@@ -99,6 +109,7 @@ int sfs_swap(int fd1, off_t off1, int fd2, off_t off2, size_t len);
 /* peek.c */
 int sfs_peek(int fd, off_t off, size_t len, const void **p, size_t *got);
 int sfs_unpeek(const void *p);
+/* base.c: everything that a call on the file's bytes needs. inode.lock held by sfs_inode_lock(). */
 int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd);
 /* The lock and the mark go: sfs_inode_lock() took it where `alone`, sfs_inode_take() otherwise. */
 static inline void sfs_io_leave(struct sfs_inode *in, bool alone, uint64_t *op)
@@ -110,7 +121,18 @@ static inline void sfs_io_leave(struct sfs_inode *in, bool alone, uint64_t *op)
 	sfs_op_end(op);
 }
 /* Is everything there that sfs_io_prepare() provides, without asking anybody? */
-bool sfs_io_prepared(const struct sfs_inode *in);
+static inline bool sfs_io_prepared(const struct sfs_inode *in)
+{
+	return sfs_inode_served(in) && in->window.dense_known && sfs_window_looked(&in->window, in->ksize);
+}
+
+/* base.c */
+#define SFS_COLD_MAX (128ull << 10)
+/* Has a small file been read once, so that faults for its pages pay? */
+static inline bool sfs_read_warm(const struct sfs_inode *in)
+{
+	return in->ksize > SFS_COLD_MAX || in->window.cold >= in->ksize;
+}
 /* The window or the file, not what is staged: [off, off + n) as the kernel has it, zeros beyond its end. */
 int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n);
 /* The same, always by pread. */

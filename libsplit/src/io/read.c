@@ -14,77 +14,12 @@
 #include "io/look.h"
 #include "io/user.h"
 
-#define COLD_MAX  (128ull << 10)
 #define LOOKS_MAX 8    /* tries of a read beside writers that change what it reads */
 #define STALE_MAX 32   /* tries of one whose window is not the file's */
 #define PATIENCE  5000 /* looks, then a store that does not end is one whose thread was stopped, or has left it by a jump */
 #define PAUSE_NS  20000
 #define WAY_MAX	  10
 #define WAY_NS	  50000
-
-bool sfs_io_prepared(const struct sfs_inode *in)
-{
-	return sfs_inode_served(in) && in->window.dense_known && sfs_window_looked(&in->window, in->ksize);
-}
-
-/* inode.lock held by sfs_inode_lock(). */
-int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
-{
-	int r = sfs_inode_ready(in, fd, ofd->flags);
-
-	if (r < 0)
-		return r;
-	if (sfs_inode_served(in)) {
-		if (sfs_window_due(&in->window, in->ksize)) {
-			if (sfs_window_short(&in->window, in->ksize))
-				sfs_inode_unmap(in);
-			sfs_window_map(&in->window, in->vol->dax, in->writable, in->fd, in->ksize);
-		}
-		sfs_window_dense(&in->window, in->fd, in->ksize);
-	}
-	return 0;
-}
-
-int sfs_read_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
-{
-	size_t have = off < in->ksize ? (in->ksize - off < n ? (size_t)(in->ksize - off) : n) : 0;
-
-	for (size_t done = 0; done < have;) {
-		ssize_t r = sys_pread(in->fd, dst + done, have - done, (off_t)(off + done));
-
-		if (r < 0 && r != -EINTR)
-			return (int)r;
-		if (r == 0)
-			have = done; /* shorter than we knew: somebody else truncated it */
-		if (r > 0)
-			done += (size_t)r;
-	}
-	memset(dst + have, 0, n - have);
-	return 0;
-}
-
-/*
- * A small file that is read once, as most are, is read by the kernel: a fault for each of its pages costs more. The counter is only
- * about right where several threads read.
- */
-static bool cold(struct sfs_inode *in, size_t n)
-{
-	if (likely(in->ksize > COLD_MAX || in->window.cold >= in->ksize))
-		return false;
-	in->window.cold += n;
-	return true;
-}
-
-int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
-{
-	const size_t have = off < in->ksize ? (in->ksize - off < n ? (size_t)(in->ksize - off) : n) : 0;
-
-	if (have > 0 && (!(in->window.dense && in->window.base && off + have <= in->window.len) || cold(in, have)))
-		return sfs_read_kernel(in, dst, off, n);
-	memcpy(dst, in->window.base + off, have);
-	memset(dst + have, 0, n - have);
-	return 0;
-}
 
 /* [off, off + n) below the size into the iovec; what sfs_try() calls. */
 struct copy {
@@ -422,8 +357,7 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 	if (n - 1 >= SFS_LONG - 1 || unlikely(seen & (SFS_CHANGES_ALONE | SFS_CHANGES_STORES)) ||
 	    (at_offset && ofd->kernel_off) || (ofd->flags & O_ACCMODE) == O_WRONLY || !sfs_io_prepared(in) ||
 	    !in->window.dense || !in->window.base || __atomic_load_n(&in->staging.count, __ATOMIC_RELAXED) ||
-	    end > load_acquire(&in->size) || end > in->ksize || end > in->window.len ||
-	    !(in->ksize > COLD_MAX || in->window.cold >= in->ksize))
+	    end > load_acquire(&in->size) || end > in->ksize || end > in->window.len || !sfs_read_warm(in))
 		return false;
 	vol = in->vol;
 	done = sfs_copy(buf, in->window.base + off, n) && load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in &&

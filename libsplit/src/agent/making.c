@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the worker makes and takes away: logs and staging files. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/internal.h"
+
+/* Leave this much of the file system to its user when a staging file is made. */
+#define SPACE_MARGIN (8ull << 20)
+
+static int made_add(struct made **list, uint32_t *n, uint32_t *room, struct made m)
+{
+	if (*n == *room) {
+		struct made *bigger = reallocarray(*list, *room ? *room * 2 : 16, sizeof(*bigger));
+
+		if (!bigger)
+			return -ENOMEM;
+		*list = bigger;
+		*room = *room ? *room * 2 : 16;
+	}
+	(*list)[(*n)++] = m;
+	return 0;
+}
+
+/* lock held; released while working. */
+void making_log(struct worker *w)
+{
+	struct made m = {w->next_log++, -1};
+	struct sfs_why why = {0};
+
+	pthread_mutex_unlock(&w->lock);
+	m.fd = sfs_log_create(w->root, m.id, FIRST_SLOTS, w->log_slots, &why);
+	pthread_mutex_lock(&w->lock);
+	w->want.logs -= w->want.logs > 0;
+	if (m.fd >= 0 && made_add(&w->logs, &w->nlogs, &w->logs_room, m)) {
+		sfs_log_remove(w->root, m.id);
+		close(m.fd);
+		m.fd = sfs_fail(&why, -ENOMEM, "not enough memory for a log");
+	}
+	if (m.fd < 0) {
+		w->log_err = m.fd;
+		w->log_why = why;
+		w->want.logs = 0;
+	}
+}
+
+/* lock held; released while working. */
+void making_grow(struct worker *w)
+{
+	struct growth *g = w->grow;
+
+	w->grow = g->next;
+	pthread_mutex_unlock(&w->lock);
+	g->err = sfs_log_grow(w->root, g->fd, g->from, g->slots);
+	pthread_mutex_lock(&w->lock);
+	g->next = w->grown;
+	w->grown = g;
+}
+
+static int space_for(struct worker *w, uint64_t bytes, struct sfs_why *why)
+{
+	struct statvfs sv;
+
+	if (fstatvfs(w->root->pool, &sv) < 0)
+		return sfs_fail(why, -errno, "statvfs %s: %s", w->root->path, strerror(errno));
+	if ((uint64_t)sv.f_bavail * sv.f_frsize < bytes + SPACE_MARGIN + __atomic_load_n(&w->reserve, __ATOMIC_RELAXED))
+		return sfs_fail(why, -ENOSPC, "%s has no space left for another staging file", w->root->path);
+	return 0;
+}
+
+/* lock held; released while working. */
+static int make_chunk_of(struct worker *w, uint32_t id, uint64_t bytes, struct sfs_why *why)
+{
+	uint64_t cpu;
+	int err;
+
+	pthread_mutex_unlock(&w->lock);
+	cpu = worker_nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+	err = space_for(w, bytes, why);
+	if (!err)
+		err = sfs_chunk_create(w->root, id, bytes, why);
+	/* Meanwhile somebody may have leased and staged what needs the space that was still there. */
+	if (!err) {
+		err = space_for(w, 0, why);
+		if (err)
+			sfs_chunk_remove(w->root, id);
+	}
+	fill_spent(&w->fill, worker_nanoseconds(CLOCK_MONOTONIC), worker_nanoseconds(CLOCK_THREAD_CPUTIME_ID) - cpu);
+	pthread_mutex_lock(&w->lock);
+	return err;
+}
+
+static void chunk_failed(struct worker *w, int err, const struct sfs_why *why)
+{
+	w->chunk_err = err;
+	w->chunk_why = *why;
+	w->want.chunks = w->want.chunks_now = w->want.lesser_now = 0;
+	memset(w->want.lesser, 0, sizeof(w->want.lesser));
+}
+
+void making_chunk(struct worker *w)
+{
+	struct made m = {w->next_chunk++, -1};
+	struct sfs_why why = {0};
+	int err = make_chunk_of(w, m.id, w->chunk_bytes, &why);
+
+	w->want.chunks -= w->want.chunks > 0;
+	w->want.chunks_now -= w->want.chunks_now > 0;
+	if (!err) {
+		err = made_add(&w->chunks, &w->nchunks, &w->chunks_room, m);
+		if (err) {
+			sfs_chunk_remove(w->root, m.id);
+			sfs_fail(&why, err, "not enough memory for a staging file");
+		}
+	}
+	if (err)
+		chunk_failed(w, err, &why);
+}
+
+/* The first lesser size of which one is wanted, or SFS_LESSER_SIZES. */
+unsigned making_lesser_wanted(const struct worker *w)
+{
+	unsigned i = 0;
+
+	while (i < SFS_LESSER_SIZES && !w->want.lesser[i])
+		i++;
+	return i;
+}
+
+void making_lesser(struct worker *w)
+{
+	const unsigned size = making_lesser_wanted(w);
+	const uint32_t id = w->next_chunk++;
+	struct sfs_why why = {0};
+	const int err = make_chunk_of(w, id, sfs_lesser_bytes(size), &why);
+	struct spares *s = &w->lesser[size];
+
+	w->want.lesser[size] -= w->want.lesser[size] > 0;
+	w->want.lesser_now -= w->want.lesser_now > 0;
+	if (err)
+		chunk_failed(w, err, &why);
+	else if (s->n < LESSER_MAX)
+		s->id[s->n++] = id;
+	else
+		sfs_chunk_remove(w->root, id);
+}
+
+void making_remove(struct worker *w)
+{
+	const struct sfs_numbers list = w->remove;
+
+	w->remove = (struct sfs_numbers){0};
+	w->remove_room = 0;
+	pthread_mutex_unlock(&w->lock);
+	for (uint32_t i = 0; i < list.n; i++) {
+		char name[32];
+
+		sfs_number_name(name, list.v[i], ".tmp");
+		unlinkat(w->root->pool, name, 0); /* a leftover goes when the next agent starts */
+	}
+	free(list.v);
+	pthread_mutex_lock(&w->lock);
+}
