@@ -8,7 +8,7 @@ get_root() {
     key=$(printf '%s\n' "$VM_ROOT_RECIPE" "$VM_SUITE" "$VM_MIRROR" "${VM_PACKAGES[@]}" | sha256sum)
     image=$VM_CACHE/root/$VM_SUITE-${key:0:16}.img
     mkdir -p "$VM_CACHE/root"
-    exec {root_lock}>"$VM_CACHE/root/lock"
+    exec {root_lock}>"$image.lock"
     flock "$root_lock" # two runs that both find it missing make it once
     if [ ! -f "$image" ]; then
         need_root "making the virtual machine's root file system (once)"

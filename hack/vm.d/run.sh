@@ -85,6 +85,7 @@ namespace; "pmem-mount --help" (inside) makes file systems there.
                    With either of them the machine has only the NVDIMMs that --pmem names
   --persist NAME   keep the memories' content under this name for later runs
   --share DIR      show DIR inside, writable; may be repeated
+  --share-read DIR[=PATH]  show DIR inside, read-only, as PATH [DIR]; may be repeated
   --env NAME=VALUE set a variable for COMMAND; may be repeated
   --timeout S      seconds for COMMAND, without the boot [$VM_TIMEOUT]
   --memory SIZE    [$VM_MEMORY]
@@ -116,7 +117,7 @@ vm_run_command() {
             vm_labels=$LABEL_AREA
             vm_append+=(vm.labels=yes)
             ;;
-        --kernel | --pmem | --persistence | --virtio-pmem | --cxl | --persist | --share | --env | --timeout | --memory | --cpus | --append | --uefi | --name)
+        --kernel | --pmem | --persistence | --virtio-pmem | --cxl | --persist | --share | --share-read | --env | --timeout | --memory | --cpus | --append | --uefi | --name)
             [ $# -ge 2 ] || usage_error "$1 wants a value"
             case $1 in
             --kernel) vm_kernel=$2 ;;
@@ -130,6 +131,11 @@ vm_run_command() {
             --share)
                 dir=$(realpath -e "$2") || die "--share: there is no directory $2"
                 vm_shares+=("$SHARE_WRITE:$dir")
+                ;;
+            --share-read)
+                dir=$(realpath -e "${2%%=*}") || die "--share-read: there is no directory ${2%%=*}"
+                case $2 in *=*) dir+="=${2#*=}" ;; esac
+                vm_shares+=("$SHARE_READ:$dir")
                 ;;
             --env)
                 case $2 in [A-Za-z_]*=*) vm_env+=("$2") ;; *) usage_error "--env wants NAME=VALUE, not '$2'" ;; esac

@@ -21,6 +21,7 @@ VM_TESTS=(
     "devices-plain | 6.1 6.12 | 0 | | volumes on memory without labels; virtio-pmem and memory that holds something refused (builds what it needs)"
     "devices-cxl | 6.1 6.12 | 0 | | volumes on CXL memory, before and after a reboot (builds what it needs)"
     "memory | 6.1 6.12 | 300 | libsplit-few | what memory is taken for: NVDIMMs with ADR, eADR and without a word, CXL, virtio-pmem, memmap="
+    "evaluation | 6.1 | 0 | | rows of libsplit/bench/paper run on DAX in every mode (builds what it needs)"
     "libsplit-ext4 | 6.1 6.12 | 2400 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
     "libsplit-xfs | 6.12 | 2400 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
     "power-cut-ext4 | 6.1 6.12 | 0 | programs module libsplit | power cuts on ext4 with our module, recovery, every acknowledged write"
@@ -96,4 +97,16 @@ test_memory() {
     "${run[@]}" --name "memory-eadr@$1" --persistence cpu --pmem 512M -- memory eadr
 }
 
+# test_evaluation LINE DIR: one row of calls and one of programs, a round each; the exit status is 1 where one failed.
+test_evaluation() {
+    make -s -C "$REPO_DIR/libsplit" BUILD="$VM_BUILD" all bench-progs
+    BUILD=$VM_BUILD "$REPO_DIR/libsplit/bench/paper" --grounds dax --quick --fresh --only mails untar --out "$2/evaluation"
+    for mode in plain durable posix sync strict; do
+        for row in mails untar; do
+            grep -q "\"ground\": \"dax\", \"row\": \"$row\", \"round\": 0, \"mode\": \"$mode\", \"wall_s\"" "$2/evaluation/samples.jsonl" ||
+                die "$row was not measured in mode $mode"
+        done
+    done
+    grep -q 'ext4 DAX in a virtual machine' "$2/evaluation/evaluation.md" || die "the page does not say where it was"
+}
 test_power_cut_xfs() { power_cut_test xfs-exchange "$1"; }

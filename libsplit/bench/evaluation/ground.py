@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File systems to work on, and on each a directory for each mode, whose agent runs as `splitfs run` would start it."""
+"""File systems to work on, and on each a directory for each mode, whose agent runs as `splitfs run` would start it.
+
+Two are made here and emulated. The third is ext4 DAX in a virtual machine, where this same code is given it (dax.py).
+"""
 
 import os
 import pathlib
@@ -10,16 +13,16 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "test/apps"))
 import volume  # noqa: E402  (the path is set just above)
 
-KINDS = ("xfs", "tmpfs")
+EMULATED, DAX = ("xfs", "tmpfs"), "dax"
+KINDS = (*EMULATED, DAX)
 PLAIN, DURABLE = "plain", "durable"
 POOL = ["--pool-bytes", "128M"]  # what `splitfs run` takes
 FILES, FILE_BYTES = 30, 1 << 20
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 def modes(kind):
     """tmpfs loses everything anyway: no write of the kernel's is durable there."""
-    return [PLAIN, *([DURABLE] if kind == "xfs" else []), *volume.MODES]
+    return [PLAIN, *([DURABLE] if kind != "tmpfs" else []), *volume.MODES]
 
 
 def make_input(directory):
@@ -32,11 +35,22 @@ def make_input(directory):
         (inputs / "data" / f"{i}").write_bytes(os.urandom(FILE_BYTES))
 
 
+class Mounted:
+    """A file system that is there already."""
+
+    def __init__(self, work, mounted):
+        self.dir, self.input = mounted, f"{work}/input"
+        os.mkdir(self.input)
+
+    def close(self):
+        pass
+
+
 class Ground:
-    def __init__(self, kind, work, splitfs, library):
+    def __init__(self, kind, work, splitfs, library, mounted=None):
         self.kind, self.volumes = kind, {}
         os.mkdir(work)
-        self.machine = volume.Machine(str(work), fs=kind)
+        self.machine = Mounted(work, mounted) if mounted else volume.Machine(str(work), fs=kind)
         self.input = self.machine.input
         try:
             make_input(self.input)
@@ -67,8 +81,9 @@ class Ground:
         agent = self.volumes[mode].agent
         if not agent:
             return 0.0
-        fields = pathlib.Path(f"/proc/{agent.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICK
+        # Of each thread, in nanoseconds: /proc/PID/stat counts ticks, and a short row is a few of them.
+        threads = pathlib.Path(f"/proc/{agent.pid}/task").glob("*/schedstat")
+        return sum(int(t.read_text(encoding="ascii").split()[0]) for t in threads) / 1e9
 
     def served(self, mode):
         """Calls that the library has served so far."""

@@ -13,8 +13,9 @@ HOW = [
     "written before. So whatever else the machine does falls on all of them. A ratio is taken within a round.",
     "The library and its agents have their defaults. CPU time is that of all processes of the row and of the volume's "
     "agent. The work of the kernel's own threads (the loop device, write-back) is in neither.",
-    "Nothing here is persistent memory. The volumes are emulated: memory behind a page cache, where the kernel's path "
-    "is at its fastest.",
+    "Nothing here is persistent memory. XFS and tmpfs are emulated volumes: memory behind a page cache, where the "
+    "kernel's path is at its fastest. The virtual machine has real ext4 DAX on emulated persistent memory, and counts "
+    "instructions.",
 ]
 
 

@@ -9,7 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen first)
 from matplotlib import ticker  # noqa: E402
 
-from .ground import DURABLE, PLAIN, modes  # noqa: E402
+from .ground import DAX, DURABLE, PLAIN, modes  # noqa: E402
 from .tables import NAMES  # noqa: E402
 
 COLOURS = {"posix": "#1b6ca8", "sync": "#2a9d5c", "strict": "#c1582b"}  # as in bench/plot.py
@@ -55,6 +55,6 @@ def picture(kind, summary):
     axes[0].set_yticks(range(len(found)), list(found))
     axes[0].invert_yaxis()
     axes[0].legend(loc="best")
-    figure.suptitle(f"{NAMES[kind]}, emulated; whiskers: least and greatest round", fontsize=10)
+    figure.suptitle(f"{NAMES[kind]}{'' if kind == DAX else ', emulated'}; whiskers: least and greatest round", fontsize=10)
     figure.tight_layout()
     return svg(figure)

@@ -30,6 +30,10 @@ class Samples:
             self.path.write_text("\n".join(whole) + "\n", encoding="utf-8")
         return True
 
+    def read_again(self):
+        """Another process has added to the file."""
+        self.resumed = self._read()
+
     def add(self, ground, row, turn, mode, sample):
         line = {"ground": ground, "row": row, "round": turn, "mode": mode, **sample}
         self.lines.append(line)

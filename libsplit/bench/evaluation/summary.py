@@ -16,7 +16,7 @@ def cpu(sample):
 
 
 def ratio(rounds, base, mode, value):
-    """base over mode, round by round. CPU time is counted in ticks for an agent: a run without any says nothing."""
+    """base over mode, round by round."""
     pairs = [(value(r[base]), value(r[mode])) for r in rounds if base in r and mode in r]
     pairs = [(b, m) for b, m in pairs if b > 0 and m > 0]
     return spread([b / m for b, m in pairs]) if pairs else None

@@ -4,10 +4,10 @@
 import dataclasses
 
 from .absent import ABSENT
-from .ground import DURABLE, PLAIN, modes
+from .ground import DAX, DURABLE, PLAIN, modes
 from .papers import SAID
 
-NAMES = {"xfs": "XFS on a loop device in memory", "tmpfs": "tmpfs"}
+NAMES = {"xfs": "XFS on a loop device in memory", "tmpfs": "tmpfs", DAX: "ext4 DAX in a virtual machine"}
 NANOSECONDS = {"ns": 1, "us": 1000}
 TITLES = {PLAIN: "plain", DURABLE: "plain, each write durable"}
 
@@ -69,7 +69,8 @@ def beside_the_kernel(kind, rows, summary):
                 ", ".join(f"{entries[mode]['served']:,.0f}" for mode in library),
             ]
         )
-    return Table(f"Beside the kernel: {NAMES[kind]}", ABOUT_TIMES + (ABOUT_DURABLE if durable else ""), head, body)
+    about = ABOUT_TIMES + (ABOUT_DURABLE + ABOUT_NAMES[kind == DAX] if durable else "")
+    return Table(f"Beside the kernel: {NAMES[kind]}", about + (ABOUT_DAX if kind == DAX else ""), head, body)
 
 
 ABOUT_TIMES = (
@@ -78,10 +79,18 @@ ABOUT_TIMES = (
 )
 ABOUT_DURABLE = (
     'The columns with "durable" compare with the kernel where each write is durable when it returns (the file '
-    "attribute S). That is what sync and strict promise on persistent memory. An emulated volume keeps across a power "
-    "loss only what was fsynced, in every mode: so these columns show what the kernel would pay for the promise, and "
-    "not that the same promise is cheaper here. Names are not made durable by the attribute; in sync and strict they "
-    "are, on an emulated volume, too."
+    "attribute S). That is what sync and strict promise on persistent memory. "
+)
+ABOUT_NAMES = {
+    False: "An emulated volume keeps across a power loss only what was fsynced, in every mode: so these columns show "
+    "what the kernel would pay for the promise, and not that the same promise is cheaper here. Names are not made "
+    "durable by the attribute; in sync and strict they are, on an emulated volume, too. ",
+    True: "Names are not made durable by the attribute; in sync and strict they are. ",
+}
+ABOUT_DAX = (
+    "The machine is emulated and has one processor, whose clock counts instructions: a second is 10^9 of them, of "
+    "programs, agent and kernel, with the kernel's own threads. Nothing else disturbs it, and it knows neither caches "
+    "nor a device that is waited for."
 )
 
 
@@ -138,13 +147,13 @@ def beside_the_papers(kind, rows, summary):
         entries = summary[kind].get(said.row, {}).get("modes")
         if entries and (said.figure is None or said.figure in entries[PLAIN]["figures"]):
             body.append([said.cite, said.what, said.said, ours(kind, by_name[said.row], entries, said)])
+    here = "of instructions on ext4 DAX" if kind == DAX else "of an emulated volume"
     about = (
-        "What the papers say of persistent memory, and what this run has measured of an emulated volume. They are "
-        "different machines, kernels, file systems and sizes: neither stands for the other."
+        f"What the papers say of persistent memory, and what this run has measured {here}. They are different "
+        "machines, kernels, file systems and sizes: neither stands for the other."
     )
-    return Table(
-        f"Beside the papers: {NAMES[kind]}", about, ["table or figure", "what", "paper, Optane", "here, emulated"], body
-    )
+    head = ["table or figure", "what", "paper, Optane", "here, instructions" if kind == DAX else "here, emulated"]
+    return Table(f"Beside the papers: {NAMES[kind]}", about, head, body)
 
 
 def what_rows_are(rows):
