@@ -524,11 +524,13 @@ int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
 {
 	struct agent a = {
 		.config = config,
+		.pid = getpid(),
 		.epoll = -1,
 		.listen_fd = -1,
 		.signal_fd = -1,
 		.dir_fd = -1,
 		.worker.fill.lock_fd = -1,
+		.shown = {.fd = -1},
 		.outsiders = {.opens_fd = -1,
 			      .closes_fd = -1,
 			      .stop_fd = -1,

@@ -78,13 +78,10 @@ int deleg_check(const struct agent *a, const struct sfs_msg *m, int fd, int *fla
 
 	if (fd < 0 || m->b > UINT32_MAX)
 		return -EINVAL;
-	*flags = fcntl(fd, F_GETFL);
+	if (right_of_fd(a, fd, flags, &st) == RIGHT_NONE || !S_ISREG(st.st_mode) || st.st_ino != m->a)
+		return -EINVAL;
 	if (*flags < 0 || (*flags & O_PATH))
 		return -EBADF;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (right_shown(a, fd) == RIGHT_NONE || !S_ISREG(st.st_mode) || st.st_ino != m->a)
-		return -EINVAL;
 	err = sfs_generation(fd, &gen);
 	if (err)
 		return err;
@@ -143,12 +140,12 @@ static void try(struct agent *a, struct client *c, struct dnode *d, struct hold 
 	client_reply(a, c, &m, NULL, 0);
 }
 
-void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)
+static void acquire(struct agent *a, struct client *c, const struct sfs_msg *m, int fd)
 {
 	struct dnode *d;
 	struct hold *h;
 	const uint64_t known = SFS_ACQ_EXCLUSIVE | SFS_ACQ_RECLAIM | SFS_ACQ_TRY | SFS_ACQ_WATCH;
-	int flags, err = m->c & ~known ? -EINVAL : deleg_check(a, m, *fd, &flags);
+	int flags, err = m->c & ~known ? -EINVAL : deleg_check(a, m, fd, &flags);
 
 	if (err) {
 		client_reply_error(a, c, SFS_MSG_ACQUIRE, err, "not an open file of it");
@@ -163,7 +160,7 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 	h->open = true;
 	if ((flags & O_ACCMODE) != O_RDONLY) {
 		c->right = RIGHT_WRITE; /* check() has seen that it is a file of the volume */
-		h->limited = c->lease.head.memory || !replayable(*fd);
+		h->limited = c->lease.head.memory || !replayable(fd);
 		if (!h->limited && h->lease_index < 0) {
 			h->lease_index = sfs_lease_add_inode(&c->lease, d->ino, d->gen);
 			if (h->lease_index < 0) {
@@ -175,12 +172,11 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 			}
 		}
 		if (h->lease_index >= 0)
-			target_keep(a, &h->target, *fd);
+			target_keep(a, &h->target, fd);
 	}
 	if (m->c & SFS_ACQ_WATCH)
-		target_keep(a, &h->target, *fd);
+		target_keep(a, &h->target, fd);
 	openers_is_client(a, d, c->pid);
-	drop_fd(fd);
 	if (m->c & SFS_ACQ_RECLAIM) {
 		reclaim(a, c, d, h, m->c & SFS_ACQ_WATCH);
 		return;
@@ -197,6 +193,14 @@ void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, i
 		return;
 	}
 	deleg_wait(a, h, m->c);
+}
+
+void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)
+{
+	a->shown = (struct shown){m->a, (uint32_t)m->b, *fd};
+	acquire(a, c, m, *fd);
+	a->shown.fd = -1;
+	drop_fd(fd);
 }
 
 static void release(struct agent *a, struct client *c, struct hold *h)

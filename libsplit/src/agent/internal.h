@@ -20,6 +20,9 @@
  *   owners.c      the table that clients look at before they ask
  *   target.c      the way back to a file that is open no more
  *   worker.c      the worker thread
+ *   orders.c      what the loop has it do
+ *   making.c      logs and staging files that it makes
+ *   replay_log.c  logs of the dead
  *   fill.c        how much of a processor it takes to fill the pool
  *   outsider.c    programs without the library that open a file which clients have
  *   listener.c    the thread that the kernel asks about them
@@ -35,6 +38,7 @@
 
 #include <pthread.h>
 #include <sys/queue.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -112,6 +116,13 @@ struct target {
 	uint32_t gen;
 	int fd;			    /* or -1 */
 	struct file_handle *handle; /* or NULL */
+};
+
+/* A file whose descriptor came with a message; fd is -1 once that is closed. */
+struct shown {
+	uint64_t ino;
+	uint32_t gen;
+	int fd;
 };
 
 /*
@@ -221,6 +232,7 @@ struct outsiders {
 	int questions[2]; /* from the thread to the loop */
 	int stop_fd;	  /* eventfd */
 	uint32_t taken;	  /* counts the loop's looks at the questions; atomic */
+	bool handed;	  /* the thread's: some have gone to the loop since none was waiting */
 	struct source questions_src, closes_src;
 	uint32_t nopening; /* opens that wait for an answer */
 	pthread_mutex_t lock;
@@ -235,6 +247,7 @@ struct agent {
 	unsigned long fs_type;	/* as statfs says */
 	enum relink_provider provider;
 	bool by_handle; /* open_by_handle_at works */
+	int pid; /* our own */
 	int epoll, listen_fd, signal_fd, dir_fd;
 	char socket_path[SFS_SOCKET_PATH];
 	struct source listen_src, signal_src, worker_src, policies_src;
@@ -257,6 +270,8 @@ struct agent {
 	uint32_t table_size, ndnodes;
 	uint64_t revoke_number;	    /* of the last REVOKE */
 	struct owners *owners;	    /* NULL: there is no table */
+	uint64_t owners_ino;	    /* its file's */
+	struct shown shown;	    /* of the request that is handled */
 	struct look *looks;	    /* oldest first */
 	uint64_t look_ms;	    /* so long one waits for a process that does not answer */
 	bool claimed;		    /* an ACQUIRE waits for the end of a claim, which nobody tells us of */
@@ -364,6 +379,8 @@ void logs_count(struct agent *a, struct client *c, uint32_t slots, int by);
 
 /* rights.c */
 enum right right_shown(const struct agent *a, int fd);
+/* The same, with what was found out: how it was opened (unless the answer is RIGHT_NONE), and of what. */
+enum right right_of_fd(const struct agent *a, int fd, int *flags, struct stat *st);
 /* The same, and of the mounts that the client's process sees. */
 enum right right_of_client(const struct agent *a, const struct client *c, int fd);
 /* What a client has shown to the agent before us, as its lease says. */

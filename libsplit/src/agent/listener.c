@@ -130,11 +130,12 @@ struct progress {
 static int let_go_when_stuck(struct outsiders *o, struct progress *p)
 {
 	const uint32_t taken = __atomic_load_n(&o->taken, __ATOMIC_RELAXED);
-	const uint64_t now = agent_now();
+	const uint64_t now = o->handed ? agent_now() : 0;
 	struct question q;
 	int waiting = 0;
 
-	if (ioctl(o->questions[0], FIONREAD, &waiting) < 0 || waiting == 0) {
+	if (!o->handed || ioctl(o->questions[0], FIONREAD, &waiting) < 0 || waiting == 0) {
+		o->handed = false;
 		p->since = 0;
 		return -1;
 	}
@@ -175,7 +176,7 @@ static enum asked whom_to_ask(struct agent *a, const struct fanotify_event_metad
 		q->pid = (int)sfs_process_number(q->tid, "Tgid");
 		q->client = q->pid != q->tid && listener_is_client(o, q->pid);
 	}
-	if (q->pid == getpid())
+	if (q->pid == a->pid)
 		return ASKED_NOBODY;
 	if (!enforce_marked(a))
 		return q->client ? ASKED_NOBODY : ASKED_LOOP;
@@ -191,6 +192,7 @@ static void asked(struct agent *a, const struct fanotify_event_metadata *m)
 	struct question q;
 	const enum asked whom = whom_to_ask(a, m, &q);
 
+	a->outsiders.handed |= whom == ASKED_LOOP;
 	if (whom == ASKED_NOBODY || write(to[whom], &q, sizeof(q)) != (ssize_t)sizeof(q))
 		listener_answer(&a->outsiders, m->fd, true);
 }

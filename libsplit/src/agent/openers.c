@@ -143,7 +143,7 @@ void openers_closes(struct agent *a)
 			continue;
 		d = outsider_dnode(a, m->fd);
 		close(m->fd);
-		if (d && d->outsiders && m->pid != getpid() && !listener_is_client(&a->outsiders, m->pid)) {
+		if (d && d->outsiders && m->pid != a->pid && !listener_is_client(&a->outsiders, m->pid)) {
 			look_again(a, d);
 			deleg_process(a, d); /* nobody may have it any more */
 		}

@@ -35,10 +35,15 @@ struct opening {
 
 int outsider_ask(const struct agent *a, int group, unsigned how, uint64_t mask, const struct target *t)
 {
+	const struct shown *shown = &a->shown;
 	char path[32];
 	bool mine;
-	int fd = target_open(a, t, &mine), err;
+	int fd, err;
 
+	/* The kernel takes a descriptor that is open for reading or writing as it is, and any other one by its name only. */
+	if (shown->fd >= 0 && shown->ino == t->ino && shown->gen == t->gen)
+		return fanotify_mark(group, how, mask, shown->fd, NULL) < 0 ? -errno : 0;
+	fd = target_open(a, t, &mine);
 	if (fd < 0)
 		return fd;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -168,10 +169,15 @@ static int open_table(struct agent *a, struct owners *o)
 {
 	const int fd = openat(a->root.ctl, SFS_OWNERS_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int err = fd < 0 ? -errno : 0;
+	struct stat st;
 	void *p;
 
 	if (!err)
 		err = sfs_root_own(&a->root, fd);
+	if (!err)
+		err = fstat(fd, &st) < 0 ? -errno : 0;
+	if (!err)
+		a->owners_ino = st.st_ino;
 	if (!err)
 		err = -posix_fallocate(fd, 0, SFS_OWNERS_BYTES);
 	if (!err) {

@@ -35,27 +35,29 @@ static bool of_control(const struct agent *a, int fd)
 
 static bool of_volume(const struct agent *a, int fd, struct stat *st, struct statfs *sf)
 {
-	struct stat table;
-
 	/* A file system on top of others may show their device numbers, but not their type. */
-	if (fd < 0 || fstat(fd, st) < 0 || st->st_dev != a->root.dev || fstatfs(fd, sf) < 0 ||
-	    (unsigned long)sf->f_type != a->fs_type || of_control(a, fd))
-		return false;
-	return fstat(owners_fd(a), &table) < 0 || table.st_ino != st->st_ino;
+	return fd >= 0 && fstat(fd, st) == 0 && st->st_dev == a->root.dev && st->st_ino != a->owners_ino &&
+	       fstatfs(fd, sf) == 0 && (unsigned long)sf->f_type == a->fs_type && !of_control(a, fd);
+}
+
+enum right right_of_fd(const struct agent *a, int fd, int *flags, struct stat *st)
+{
+	struct statfs sf;
+
+	if (!of_volume(a, fd, st, &sf))
+		return RIGHT_NONE;
+	*flags = fcntl(fd, F_GETFL);
+	if (*flags >= 0 && !(*flags & O_PATH) && (*flags & O_ACCMODE) != O_RDONLY && S_ISREG(st->st_mode))
+		return RIGHT_WRITE;
+	return (unsigned long)sf.f_flags & ST_RDONLY ? RIGHT_READ : RIGHT_MOUNT;
 }
 
 enum right right_shown(const struct agent *a, int fd)
 {
 	struct stat st;
-	struct statfs sf;
 	int flags;
 
-	if (!of_volume(a, fd, &st, &sf))
-		return RIGHT_NONE;
-	flags = fcntl(fd, F_GETFL);
-	if (flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) != O_RDONLY && S_ISREG(st.st_mode))
-		return RIGHT_WRITE;
-	return (unsigned long)sf.f_flags & ST_RDONLY ? RIGHT_READ : RIGHT_MOUNT;
+	return right_of_fd(a, fd, &flags, &st);
 }
 
 enum right right_of_client(const struct agent *a, const struct client *c, int fd)

@@ -103,7 +103,7 @@ void tenants_start(struct agent *a)
 	char cgroups[SFS_CGROUPS_MAX];
 
 	a->tenants_refilled = tenant_clock();
-	sfs_process_cgroups(getpid(), cgroups);
+	sfs_process_cgroups(a->pid, cgroups);
 	if (!name_of_cgroups(cgroups, a->tenant_own))
 		a->tenant_own[0] = 0;
 }

@@ -162,6 +162,18 @@ void sfs_changed(int fd);
 int sfs_make_path_true(int dirfd, const char *path, int at_flags);
 
 /*
+ * unlink.c: around a call by which the kernel removes a name. What is staged of the file is relinked by one of them, or, where it has no other
+ * name and nobody else has it open, thrown away at the end. gone: the name is, and as durably as the mode promises. The first returns what
+ * sfs_make_path_true() does.
+ */
+struct sfs_unlink {
+	dev_t dev;
+	ino_t ino; /* 0: the second has nothing to do */
+};
+int sfs_unlink_begin(int dirfd, const char *path, struct sfs_unlink *u);
+void sfs_unlink_end(const struct sfs_unlink *u, bool gone);
+
+/*
  * Correct what the kernel said of a file: size and times while bytes are staged. No-op for other files. True: another process had bytes of it
  * staged, which the kernel knows of by now: make the call once more.
  */

@@ -297,6 +297,14 @@ void sfs_changed(int fd)
 	sfs_op_end(op);
 }
 
+int sfs_inode_publish_last(struct sfs_inode *in)
+{
+	/* A later fsync is to commit the name or the attribute. */
+	in->kdirty = true;
+	in->park.age = SFS_AGE_OLD;
+	return publish_marked(in);
+}
+
 int sfs_make_path_true(int dirfd, const char *path, int at_flags)
 {
 	struct stat st;
@@ -310,13 +318,7 @@ int sfs_make_path_true(int dirfd, const char *path, int at_flags)
 	signals = sfs_signals_block();
 	in = sfs_inode_ref(st.st_dev, st.st_ino);
 	if (in) {
-		/*
-		 * The call that follows changes a name or an attribute, which a later fsync is to commit. It may be the last name:
-		 * an inode that is not open does not keep the blocks for long.
-		 */
-		in->kdirty = true;
-		in->park.age = SFS_AGE_OLD;
-		r = publish_marked(in);
+		r = sfs_inode_publish_last(in);
 		sfs_inode_put(in);
 	}
 	sfs_signals_restore(signals);

@@ -129,10 +129,7 @@ static void dismantle(struct sfs_inode *in)
 {
 	sfs_turn_come(in); /* closed by another thread meanwhile */
 	sfs_inode_times(in);
-	if (in->staging.table)
-		sys_munmap(in->staging.table, in->staging.table_blocks * sizeof(sfs_block));
-	in->staging.table = NULL;
-	in->staging.table_blocks = 0;
+	sfs_staging_end(&in->staging, (in->size + SFS_BLOCK - 1) / SFS_BLOCK);
 	sfs_inode_close_own(in);
 }
 

@@ -26,7 +26,9 @@
 #endif
 #define FLAGS (O_ACCMODE | O_APPEND | O_CLOEXEC | LARGEFILE | O_NOCTTY | O_NONBLOCK | O_DSYNC | O_SYNC)
 
-static bool possible; /* some volume is on an ext4 that may have the call */
+/* Has an ext4 of ours the call? Its module's parameter says so (off by default), and the first try tells us. */
+enum { UNKNOWN, POSSIBLE, REFUSED };
+static int state;
 /*
  * The hash of a name, and below it our descriptor of the file that it has led to. That may have been closed since, or the number is another
  * file's by now: a reference would keep the file for as long as the call waits (a lease, a directory on the network), and the kernel looks
@@ -36,7 +38,9 @@ static uint64_t guesses[GUESSES];
 
 void sfs_reopen_enable(void)
 {
-	__atomic_store_n(&possible, true, __ATOMIC_RELAXED);
+	int unknown = UNKNOWN;
+
+	__atomic_compare_exchange_n(&state, &unknown, POSSIBLE, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 /* Eight bytes at p, whose first may lie in one page and the rest in another; none behind a zero. False: they can't be read. */
@@ -62,7 +66,7 @@ __attribute__((no_sanitize("address"))) uint32_t sfs_reopen_name(int dirfd, cons
 	const char *last = (const char *)(((uintptr_t)path | (PAGE - 1)) - (sizeof(uint64_t) - 1));
 	uint64_t h = (uint64_t)dirfd, w, ends;
 
-	if (likely(!__atomic_load_n(&possible, __ATOMIC_RELAXED)) || !sys_readable(path))
+	if (likely(__atomic_load_n(&state, __ATOMIC_RELAXED) != POSSIBLE) || !sys_readable(path))
 		return SFS_NAMELESS;
 	for (const char *p = path; p < end; p += sizeof(w)) {
 		if (likely(p <= last)) {
@@ -98,7 +102,7 @@ void sfs_reopen_note(const struct sfs_inode *in, uint32_t name)
 
 void sfs_reopen_forget(void)
 {
-	if (__atomic_load_n(&possible, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&state, __ATOMIC_RELAXED) == POSSIBLE)
 		memset(guesses, 0, sizeof(guesses));
 }
 
@@ -112,6 +116,8 @@ int sfs_reopen(int dirfd, const char *path, int flags, uint32_t name)
 	if (guess >> 32 != name || flags & ~FLAGS) /* nothing is noted for SFS_NAMELESS */
 		return SFS_PASS;
 	fd = sys_ioctl((int)(uint32_t)guess, EXT4_IOC_REOPEN, (void *)&args);
+	if (fd == -ENOTTY)
+		__atomic_store_n(&state, REFUSED, __ATOMIC_RELAXED);
 	if (fd == -ENOTTY || fd == -EBADF || fd == -ESTALE)
 		__atomic_store_n(place(name), 0, __ATOMIC_RELAXED); /* a wrong guess, or a module without the call */
 	/* What it does not open openat may, and else has the right error. */

@@ -128,12 +128,15 @@ long do_link(const struct request *q)
 
 long do_unlink(const struct request *q)
 {
-	long r = target_true(q);
+	struct sfs_unlink u = {0};
+	long r = pl_path(q) ? sfs_unlink_begin(pl_fd(q), pl_path(q), &u) : 0, err;
 
-	if (r < 0)
+	if (r == -EIO || r == -ENOSPC || r == -EDQUOT)
 		return r;
 	r = pl_make(q);
-	DURABLE(q, r, sfs_name_durable(pl_fd(q), pl_path(q)));
+	err = pl_failed(q, r) ? 0 : sfs_name_durable(pl_fd(q), pl_path(q));
+	sfs_unlink_end(&u, !pl_failed(q, r) && err == 0);
+	return err < 0 ? err : r;
 }
 
 /* Without a path utimensat and futimesat mean the descriptor itself. */

@@ -8,12 +8,50 @@
 #include "base/sys.h"
 #include "pm/map.h"
 
-#define REGION_MIN 4u	/* blocks: a small file should not keep a large region */
-#define REGION_MAX 512u /* 2 MiB */
+#define REGION_MIN 4u		/* blocks: a small file should not keep a large region */
+#define REGION_MAX 512u		/* 2 MiB */
+#define TABLE_MIN  (1ull << 18) /* entries: a 1 GiB file */
+#define SPARE_MOST 4096u	/* blocks of a file whose table is worth keeping: 8 pages of it are resident */
+
+/*
+ * Tables of files that are closed, all zero, for the next ones: a mapping, its page tables and its end cost several times as much as a short
+ * write.
+ */
+void *sfs_spare_tables[SFS_SPARE_TABLES];
+
+static void *spare_take(void)
+{
+	void *p = NULL;
+
+	for (int i = 0; i < SFS_SPARE_TABLES && !p; i++)
+		if (__atomic_load_n(&sfs_spare_tables[i], __ATOMIC_RELAXED))
+			p = __atomic_exchange_n(&sfs_spare_tables[i], NULL, __ATOMIC_ACQUIRE);
+	return p;
+}
+
+static bool spare_keep(void *table)
+{
+	for (int i = 0; i < SFS_SPARE_TABLES; i++) {
+		void *none = NULL;
+
+		if (__atomic_compare_exchange_n(&sfs_spare_tables[i], &none, table, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+			return true;
+	}
+	return false;
+}
+
+void sfs_staging_end(struct sfs_staging *st, uint64_t blocks)
+{
+	sfs_staging_clear(st);
+	if (st->table && !(st->table_blocks == TABLE_MIN && blocks <= SPARE_MOST && spare_keep(st->table)))
+		sys_munmap(st->table, st->table_blocks * sizeof(sfs_block));
+	st->table = NULL;
+	st->table_blocks = 0;
+}
 
 int sfs_staging_table(struct sfs_staging *st, uint64_t blocks)
 {
-	uint64_t want = st->table_blocks ? st->table_blocks : 1 << 18; /* a 1 GiB file */
+	uint64_t want = st->table_blocks ? st->table_blocks : TABLE_MIN;
 	void *p;
 
 	if (blocks <= st->table_blocks)
@@ -23,7 +61,7 @@ int sfs_staging_table(struct sfs_staging *st, uint64_t blocks)
 	if (st->table)
 		p = (void *)sys_call5(SYS_mremap, (long)st->table, (long)(st->table_blocks * sizeof(sfs_block)),
 				      (long)(want * sizeof(sfs_block)), MREMAP_MAYMOVE, 0);
-	else
+	else if (want > TABLE_MIN || !(p = spare_take()))
 		p = sfs_map_sparse(want * sizeof(sfs_block));
 	if (sys_is_err(p))
 		return (int)(long)p;

@@ -65,6 +65,10 @@ int sfs_staging_adopt(struct sfs_pool *pool, struct sfs_staging *st, uint32_t ch
 void sfs_staging_release(struct sfs_pool *pool, struct sfs_staging *st, const uint64_t *keep, uint32_t kept);
 /* Forget every entry. */
 void sfs_staging_clear(struct sfs_staging *st);
+#define SFS_SPARE_TABLES 8
+extern void *sfs_spare_tables[SFS_SPARE_TABLES];
+/* And the table goes. The file is of so many blocks. */
+void sfs_staging_end(struct sfs_staging *st, uint64_t blocks);
 /* In the child of a fork: the staging files are the parent's. */
 void sfs_staging_forget(struct sfs_staging *st);
 

@@ -365,14 +365,16 @@ void app_unlink(struct app *a, const char *path)
 {
 	struct model_op *op = begin(a, "unlink");
 	struct model_name *x = model_find(a->m, path);
+	struct sfs_unlink u;
 
 	CHECK(x);
 	op->file = x->file;
 	op->names = true;
 	x->type = KERN_FREE;
-	must(sfs_make_path_true(AT_FDCWD, full(path), AT_SYMLINK_NOFOLLOW), "unlink");
+	must(sfs_unlink_begin(AT_FDCWD, full(path), &u), "unlink");
 	must(kern_unlink(AT_FDCWD, full(path), 0), "unlink");
 	must(sfs_name_durable(AT_FDCWD, full(path)), "unlink");
+	sfs_unlink_end(&u, true);
 	end(a);
 }
 

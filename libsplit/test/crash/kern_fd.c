@@ -108,6 +108,15 @@ bool kern_is_open(uint32_t ino)
 	return false;
 }
 
+/* A lease for writing: only where the file is open by no other description. */
+static long lease(const struct kern_fd *f)
+{
+	for (int i = 0; i < KERN_FDS; i++)
+		if (fds[i].kind == KERN_FD_FILE && fds[i].ino == f->ino && fds[i].ofd != f->ofd)
+			return -EAGAIN;
+	return 0;
+}
+
 static long dup_fd(int fd)
 {
 	struct kern_fd *f = kern_fd_get(fd);
@@ -540,6 +549,8 @@ long kern_call(long n, long a, long b, long c, long d, long e, long f, void *sit
 		fd = kern_fd_get((int)a);
 		if (!fd)
 			return -EBADF;
+		if (b == F_SETLEASE)
+			return lease(fd);
 		return b == F_DUPFD || b == F_DUPFD_CLOEXEC ? dup_fd((int)a) : b == F_GETFL ? fd->flags : 0;
 	case SYS_dup:
 		return dup_fd((int)a);

@@ -30,6 +30,7 @@ static const struct {
 	{&sfs_fds_fresh, sizeof(sfs_fds_fresh)},
 	{&sfs_pin_table, sizeof(sfs_pin_table)},
 	{&sfs_buffer_table, sizeof(sfs_buffer_table)},
+	{sfs_spare_tables, sizeof(sfs_spare_tables)},
 };
 #define PIECES (sizeof(pieces) / sizeof(pieces[0]))
 

@@ -436,6 +436,17 @@ int sfs_make_path_true(int dirfd, const char *path, int at_flags)
 	return 0;
 }
 
+int sfs_unlink_begin(int dirfd, const char *path, struct sfs_unlink *u)
+{
+	*u = (struct sfs_unlink){0};
+	return sfs_make_path_true(dirfd, path, AT_SYMLINK_NOFOLLOW);
+}
+
+void sfs_unlink_end(const struct sfs_unlink *u, bool gone)
+{
+	(void)u, (void)gone;
+}
+
 bool sfs_fix_stat(struct stat *st)
 {
 	(void)st;
