@@ -162,6 +162,7 @@ struct hold {
 	bool open;		   /* false: released; kept for the answers that are still to come */
 	bool assumed;		   /* from a lease of the agent before us, the client has not said so itself */
 	bool limited;		   /* never EXCLUSIVE: the file may not be replayed into (append-only, immutable) */
+	bool by_kernel;		   /* SFS_ACQ_KERNEL: nor while that is asked */
 	bool revoking;		   /* REVOKE to revoke_to is to be answered */
 	bool unsent;		   /* and has not been sent yet */
 	enum sfs_delegation revoke_to;

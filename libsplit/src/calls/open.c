@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/sys.h"
+#include "files/leased.h"
 #include "files/privileges.h"
 #include "files/reopen.h"
 #include "files/unheld.h"
@@ -95,6 +96,21 @@ static bool rests(const struct sfs_inode *in)
 	return !sfs_outside(in->vol, in->ino) && sfs_inode_parks(in);
 }
 
+/* The file stays open here, and the kernel serves it: sfs_files.lock held. With a grant ours is narrowed when that goes. */
+static bool narrows(const struct sfs_inode *in, const struct sfs_ofd *ofd)
+{
+	return (ofd->flags & O_ACCMODE) != O_RDONLY && in->refs - in->walks > 1 && in->fd >= 0 && in->writable &&
+	       sfs_grant_deleg(&in->grant) != SFS_DELEG_EXCLUSIVE;
+}
+
+static void narrow_own(struct sfs_inode *in)
+{
+	sfs_inode_lock(in);
+	if (sfs_grant_deleg(&in->grant) != SFS_DELEG_EXCLUSIVE && in->staging.count == 0 && !in->live)
+		sfs_inode_narrow(in);
+	sfs_inode_unlock(in);
+}
+
 /*
  * Drop one descriptor's hold on its description; with the last one relink what is staged, so that a closed file is what
  * everybody sees. Returns what close(2) should report.
@@ -102,7 +118,7 @@ static bool rests(const struct sfs_inode *in)
 static int ofd_put_blocked(struct sfs_ofd *ofd)
 {
 	struct sfs_inode *in = ofd->inode;
-	bool last, gone = false, many = false, publish = false, touched = false;
+	bool last, gone = false, many = false, publish = false, touched = false, narrow = false;
 	uint64_t *op;
 	int r = 0;
 
@@ -115,13 +131,14 @@ static int ofd_put_blocked(struct sfs_ofd *ofd)
 		many = load_acquire(&in->vol->live) > LINGER_MAX;
 		publish = (in->live || in->staging.count > 0) && (many || !rests(in));
 		touched = in->touched && in->staging.count == 0;
-		if (!publish && !touched)
+		narrow = narrows(in, ofd);
+		if (!publish && !touched && !narrow)
 			gone = sfs_inode_put_locked(in);
 	}
 	sfs_mutex_unlock(&sfs_files.lock);
 	if (gone)
 		sfs_inode_end(in);
-	if (!publish && !touched)
+	if (!publish && !touched && !narrow)
 		return 0;
 	/* In a signal handler in the middle of a call on this file, which has the lock, it is left to the service thread. */
 	if (likely(sfs_op_begin(in, &op))) {
@@ -129,6 +146,8 @@ static int ofd_put_blocked(struct sfs_ofd *ofd)
 			r = sfs_flush_unlocked(in, many ? SFS_RETIRE : SFS_PUBLISH);
 		else
 			times(in);
+		if (narrow)
+			narrow_own(in);
 		sfs_op_end(op);
 	}
 	sfs_inode_put(in);
@@ -246,6 +265,9 @@ static int attach(int fd, const struct stat *st, int flags, enum offset offset, 
 	*file = in;
 	ofd->kernel_off = offset != OFFSET_NEW;
 	ofd->lazy = offset == OFFSET_MOVED ? SFS_OFF_LAZY : 0;
+	/* A descriptor of ours would break the program's lease. */
+	if (offset == OFFSET_SHARED && sfs_has_lease(fd))
+		__atomic_store_n(&in->leased, true, __ATOMIC_RELAXED);
 	/* Nobody is asked before it pays. */
 	if (sfs_unheld(in)) {
 		ofd->lazy = offset == OFFSET_SHARED ? 0 : SFS_OFF_LAZY;
@@ -545,13 +567,19 @@ int sfs_dup3(int fd, int newfd, int flags)
 int sfs_fcntl(int fd, int cmd, long arg)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	struct sfs_locking locking;
 	int r;
 
-	if (cmd == F_SETLK || cmd == F_SETLKW || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW || cmd == F_SETLEASE) {
-		r = sfs_true_to_lock(fd); /* a lock is where another process looks */
-		if (r < 0)
-			return r;
+	if (cmd == F_SETLK || cmd == F_SETLKW || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW) {
+		r = sfs_true_to_lock(fd, &locking); /* a lock is where another process looks */
+		if (r == 0) {
+			r = sys_fcntl(fd, cmd, arg);
+			sfs_lock_over(fd, &locking);
+		}
+		return r;
 	}
+	if (cmd == F_SETLEASE)
+		return sfs_setlease(fd, (int)arg);
 	do
 		r = sys_fcntl(fd, cmd, arg);
 	while ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && sfs_numbers_back(r));
@@ -565,13 +593,6 @@ int sfs_fcntl(int fd, int cmd, long arg)
 	case F_SETFL:
 		if (ofd)
 			ofd->flags = (ofd->flags & ~SETFL) | (int)(arg & SETFL);
-		break;
-	case F_SETLK:
-	case F_SETLKW:
-	case F_OFD_SETLK:
-	case F_OFD_SETLKW:
-		if (ofd)
-			sfs_changed(fd);
 		break;
 	}
 	return r;

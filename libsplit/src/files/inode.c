@@ -138,7 +138,7 @@ static void dismantle(struct sfs_inode *in)
 
 bool sfs_inode_parks(const struct sfs_inode *in)
 {
-	return in->park.keep && !in->park.evict && !in->kernel_only && sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE &&
+	return in->park.keep && !in->park.evict && !sfs_by_kernel(in) && sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE &&
 	       load_acquire(&in->vol->agent.state) == VOL_READY && !sfs.no_staging && sfs.service_state &&
 	       (in->park.parked || load_acquire(&sfs_files.parked) < PARKED_MAX);
 }
@@ -199,8 +199,12 @@ static void end_blocked(struct sfs_inode *in)
 	last = --in->refs == 0;
 	sfs_mutex_unlock(&sfs_files.lock);
 	/* Released while others can still find the inode: whoever opens it meanwhile asks again, after our release. */
-	if (last && !stays_closed(in) && in->grant.state != GRANT_NONE)
+	if (last && !stays_closed(in) && in->grant.state != GRANT_NONE) {
+		/* First: who is told that we have gone may ask the kernel for a lease. */
+		sfs_inode_times(in);
+		sfs_inode_close_own(in);
 		sfs_agent_release(in->vol, &in->grant, in->ino, in->gen);
+	}
 	sfs_mutex_lock(&sfs_files.lock);
 	if (!last || in->refs > 0 || stays_closed(in)) {
 		if (stays_closed(in))

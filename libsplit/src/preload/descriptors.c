@@ -85,8 +85,9 @@ long do_fcntl(const struct request *q)
 	case F_OFD_SETLK:
 	case F_OFD_SETLKW:
 	case F_OFD_GETLK:
-	case F_SETLEASE:
 		return do_lock_then(q);
+	case F_SETLEASE:
+		return sfs_setlease(fd, (int)q->a[2]);
 	case F_GETFD:
 	case F_SETFD:
 	case F_GETOWN: /* the C library makes another call of it */

@@ -324,9 +324,22 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags)
 	return (int)sys_call3(SYS_close_range, first, last, flags);
 }
 
-int sfs_true_to_lock(int fd)
+int sfs_true_to_lock(int fd, struct sfs_locking *l)
 {
+	*l = (struct sfs_locking){0};
 	return sfs_make_true(fd, false);
+}
+
+void sfs_lock_over(int fd, const struct sfs_locking *l)
+{
+	(void)l;
+	sfs_changed(fd);
+}
+
+int sfs_setlease(int fd, int type)
+{
+	sfs_make_true(fd, false);
+	return sys_fcntl(fd, F_SETLEASE, type);
 }
 
 int sfs_true_to_look(int fd)
