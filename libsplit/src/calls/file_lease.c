@@ -9,9 +9,12 @@
 #include "io/io.h"
 #include "lease/ask.h"
 
-/* The agent has a descriptor for an instant where a program without the library opens or closes the file. */
-#define TRIES  4
-#define NAP_NS 500000l
+/*
+ * The agent has descriptors of a file for an instant: of programs without the library that open or close it, and those
+ * that a client which has gone since has sent. Who is refused for good pays for these tries.
+ */
+#define TRIES  5
+#define NAP_NS 500000l /* before the second; before each other one twice as long as before the last */
 
 /* Nothing is staged, no snapshot shows the file's own memory, nothing of ours has it open. Lock held; as sfs_flush(). */
 static int give_up(struct sfs_inode *in)
@@ -68,6 +71,7 @@ static void ask_others(struct sfs_inode *in, int fd)
 {
 	struct sfs_volume *vol = in->vol;
 
+	sfs_volume_await(vol, fd);
 	sfs_volume_connect(vol, fd);
 	if (load_acquire(&vol->owners))
 		sfs_ask(vol, &in->grant, in->ino, SFS_LOOK_CHANGE);
@@ -87,11 +91,13 @@ int sfs_setlease(int fd, int type)
 	r = begin(ofd, fd);
 	if (r < 0)
 		return r;
-	ask_others(ofd->inode, fd);
-	r = sys_fcntl(fd, F_SETLEASE, type);
-	for (int n = 1; r == -EAGAIN && n < TRIES; n++) {
-		sys_nap(NAP_NS);
+	for (int n = 0; n < TRIES; n++) {
+		if (n > 0)
+			sys_nap(NAP_NS << (n - 1));
+		ask_others(ofd->inode, fd);
 		r = sys_fcntl(fd, F_SETLEASE, type);
+		if (r != -EAGAIN)
+			break;
 	}
 	if (r < 0)
 		end(ofd, fd);

@@ -159,10 +159,18 @@ static void look(const struct request *q)
 }
 
 /* Size and times are corrected while bytes are staged. */
+/* fstat of a descriptor of the library itself, as fcntl (descriptors.c). */
+static bool hidden(const struct request *q)
+{
+	return !pl_path(q) && sfs_fd_is_private(pl_fd(q));
+}
+
 long do_stat(const struct request *q)
 {
 	long r;
 
+	if (unlikely(hidden(q)))
+		return -EBADF;
 	look(q);
 	r = pl_make(q);
 	if (r == 0 && sfs_fix_stat((struct stat *)pl_next(q)))
