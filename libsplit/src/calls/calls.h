@@ -172,12 +172,13 @@ void sfs_changed(int fd);
 int sfs_make_path_true(int dirfd, const char *path, int at_flags);
 
 /*
- * Correct what the kernel said of a file: size and times while bytes are staged. No-op for other files. True: another process had bytes of it
- * staged, which the kernel knows of by now: make the call once more.
+ * Correct what the kernel said of a file: size and times while bytes are staged. No-op for other files. True: bytes of it were staged, by
+ * another process or by this one, which the kernel knows of by now: make the call once more. seen: sfs_stat_begin() before the call.
  */
-bool sfs_fix_stat(struct stat *st);
+uint64_t sfs_stat_begin(void);
+bool sfs_fix_stat(struct stat *st, uint64_t seen);
 struct statx;
-bool sfs_fix_statx(struct statx *stx);
+bool sfs_fix_statx(struct statx *stx, uint64_t seen);
 
 /* fork(2): before, and after it in parent and child. The child serves its files through its own log. */
 void sfs_fork_prepare(void);

@@ -413,10 +413,6 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 	fd = sfs_reopen(dirfd, path, flags, name);
 	if (fd == SFS_PASS)
 		fd = sys_openat(dirfd, path, how, mode);
-	if (fd == -EMFILE && load_acquire(&sfs_files.parked) > 0) {
-		sfs_inodes_unpark(); /* they have descriptors */
-		fd = sys_openat(dirfd, path, how, mode);
-	}
 	while (sfs_numbers_back(fd))
 		fd = sys_openat(dirfd, path, how, mode);
 	if (fd < 0)

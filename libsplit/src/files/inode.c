@@ -109,10 +109,17 @@ struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t 
 	return in;
 }
 
+void sfs_inode_left(void)
+{
+	__atomic_add_fetch(&sfs_files.left, 1, __ATOMIC_ACQ_REL);
+}
+
 void sfs_inode_close_own(struct sfs_inode *in)
 {
 	const int fd = in->fd;
 
+	if (fd >= 0)
+		sfs_inode_left();
 	sfs_inode_unmap(in);
 	sfs_pins_idle(&in->pins);
 	in->ready = in->writable = false;
@@ -156,6 +163,7 @@ static bool put_locked(struct sfs_inode *in, bool walk)
 	stays = in->refs - in->walks == 1 && sfs_inode_parks(in);
 	if (stays && !in->park.parked) {
 		in->park.parked = true;
+		in->locked = false; /* they go with the descriptor that is being closed */
 		sfs_files.parked++;
 	}
 	last = in->refs == 1 && !stays;

@@ -165,6 +165,7 @@ struct sfs_files {
 	struct sfs_slab *slabs; /* read without the lock */
 	bool granted;		/* there has been a grant: something may be staged, or be the kernel's to commit */
 	uint32_t parked;	/* inodes that are not open */
+	uint64_t left;		/* files that this process has ceased to serve so far; atomic */
 	struct sfs_ofd *free_ofds;
 };
 extern struct sfs_files sfs_files __attribute__((visibility("hidden")));
@@ -266,7 +267,7 @@ bool sfs_inode_parks(const struct sfs_inode *in);
 bool sfs_inode_evict(struct sfs_inode *in);
 /* A tick of the service thread: those that have been closed long enough go. */
 void sfs_inodes_age(struct sfs_volume *vol);
-/* All that are not open go: before a fork or exec, and when descriptors are short. */
+/* All that are not open go: before a fork or exec. */
 void sfs_inodes_unpark(void);
 /* The inode of (dev, ino) with a reference, or NULL. */
 struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino);
@@ -289,6 +290,8 @@ void sfs_turn_told(dev_t dev, ino_t ino);
 int sfs_inode_own(struct sfs_inode *in, int fd, int flags);
 /* inode.lock held, nothing staged: no descriptor nor window of ours, until the file is made ready again. */
 void sfs_inode_close_own(struct sfs_inode *in);
+/* Everything is in the file, and this process is about to know no more of it than others do. */
+void sfs_inode_left(void);
 /* A descriptor of the file: our own, or the application's, which it may close at any time; -1. calls/open.c */
 int sfs_inode_fd(const struct sfs_inode *in);
 void sfs_inode_reload(struct sfs_inode *in);
