@@ -24,13 +24,12 @@ static int give_up(struct sfs_inode *in)
 	if (r == 0)
 		r = sfs_pins_save_all(&in->pins);
 	if (r == 0)
-		sfs_lease_set(in);
+		sfs_lease_ask(in);
 	return r;
 }
 
-static int begin(struct sfs_ofd *ofd, int fd)
+static int begin(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
 {
-	struct sfs_inode *in = ofd->inode;
 	uint64_t *op;
 	int r;
 
@@ -48,17 +47,20 @@ static int begin(struct sfs_ofd *ofd, int fd)
 	return r;
 }
 
-/* The lease was refused, or has been given up: is the file ours to serve again? */
-static void end(struct sfs_ofd *ofd, int fd)
+/* The kernel has answered, or the lease has been given up: is the file ours to serve again? */
+static void end(struct sfs_inode *in, ino_t ino, int fd, bool asked)
 {
-	struct sfs_inode *in = ofd->inode;
 	uint64_t *op;
 
 	/* In a handler that has interrupted a call on the file the next call looks. */
 	if (!in->leased || !sfs_op_begin(in, &op))
 		return;
 	sfs_inode_lock(in);
-	sfs_lease_look(in, fd);
+	if (in->ino == ino) {
+		if (asked)
+			sfs_lease_asked(in);
+		sfs_lease_look(in, fd);
+	}
 	sfs_inode_unlock(in);
 	sfs_op_end(op);
 }
@@ -77,29 +79,32 @@ static void ask_others(struct sfs_inode *in, int fd)
 		sfs_ask(vol, &in->grant, in->ino, SFS_LOOK_CHANGE);
 }
 
+/* As the kernel says, when all who can have stepped back. */
+static int ask(struct sfs_inode *in, int fd, int type)
+{
+	int r = -EAGAIN;
+
+	for (int n = 0; n < TRIES && r == -EAGAIN; n++) {
+		if (n > 0)
+			sys_nap(NAP_NS << (n - 1));
+		ask_others(in, fd);
+		r = sys_fcntl(fd, F_SETLEASE, type);
+	}
+	return r;
+}
+
 int sfs_setlease(int fd, int type)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
-	int r;
+	struct sfs_inode *in = ofd ? ofd->inode : NULL;
+	const bool asks = in && (type == F_RDLCK || type == F_WRLCK);
+	const ino_t ino = in ? in->ino : 0;
+	int r = asks ? begin(ofd, in, fd) : 0;
 
-	if (!ofd || (type != F_RDLCK && type != F_WRLCK)) {
-		r = sys_fcntl(fd, F_SETLEASE, type);
-		if (ofd)
-			end(ofd, fd);
-		return r;
-	}
-	r = begin(ofd, fd);
 	if (r < 0)
 		return r;
-	for (int n = 0; n < TRIES; n++) {
-		if (n > 0)
-			sys_nap(NAP_NS << (n - 1));
-		ask_others(ofd->inode, fd);
-		r = sys_fcntl(fd, F_SETLEASE, type);
-		if (r != -EAGAIN)
-			break;
-	}
-	if (r < 0)
-		end(ofd, fd);
+	r = asks ? ask(in, fd, type) : sys_fcntl(fd, F_SETLEASE, type);
+	if (in)
+		end(in, ino, fd, asks);
 	return r;
 }

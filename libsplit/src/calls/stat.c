@@ -108,7 +108,8 @@ static enum truth truth(dev_t dev, ino_t ino, uint64_t size, uint64_t seen, stru
 bool sfs_fix_stat(struct stat *st, uint64_t seen)
 {
 	struct stat now;
-	const enum truth t = S_ISREG(st->st_mode) ? truth(st->st_dev, st->st_ino, (uint64_t)st->st_size, seen, &now) : TRUE_AS_IT_IS;
+	const enum truth t =
+		S_ISREG(st->st_mode) ? truth(st->st_dev, st->st_ino, (uint64_t)st->st_size, seen, &now) : TRUE_AS_IT_IS;
 
 	if (t == TRUE_NOW)
 		*st = now;

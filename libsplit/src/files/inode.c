@@ -55,6 +55,24 @@ struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino)
 	return in;
 }
 
+int sfs_inode_open_at(const struct sfs_inode *in, int fd)
+{
+	for (; fd <= load_acquire(&sfs_fdt.fd_max); fd++) {
+		const struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
+
+		if (ofd > SFS_PRIVATE && ofd->inode == in)
+			return fd;
+	}
+	return -1;
+}
+
+int sfs_inode_fd(const struct sfs_inode *in)
+{
+	const int own = __atomic_load_n(&in->fd, __ATOMIC_RELAXED);
+
+	return own >= 0 ? own : sfs_inode_open_at(in, 0);
+}
+
 static struct sfs_inode *free_inode_locked(void)
 {
 	struct sfs_inode *in = sfs_files.free_inodes;

@@ -76,6 +76,7 @@ struct sfs_inode {
 	bool lost;	  /* staged bytes were given up: calls fail until the file is closed */
 	bool kernel_only; /* mapped or otherwise shared with the kernel for good: no staging */
 	bool leased;	  /* so for as long as the program has a lease on it (files/leased.h) */
+	uint32_t leasing; /* threads that are asking the kernel for one; under the lock */
 	bool writable;	  /* fd is O_RDWR */
 	bool live;	  /* records of this inode are not retired */
 	bool unretired;	  /* relinked, but the records still count: no store in place, replaying would undo it */
@@ -292,13 +293,15 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags);
 void sfs_inode_close_own(struct sfs_inode *in);
 /* Everything is in the file, and this process is about to know no more of it than others do. */
 void sfs_inode_left(void);
-/* A descriptor of the file: our own, or the application's, which it may close at any time; -1. calls/open.c */
+/* The program's first descriptor of the file from that number on, which it may close at any time; -1. */
+int sfs_inode_open_at(const struct sfs_inode *in, int fd);
+/* A descriptor of the file: our own, or the application's, which it may close at any time; -1. */
 int sfs_inode_fd(const struct sfs_inode *in);
 void sfs_inode_reload(struct sfs_inode *in);
 /* The same of the size only: others may have appended, or we by the kernel. Whether there are holes is asked of what is new. */
 void sfs_inode_resize(struct sfs_inode *in);
 void sfs_inode_times(struct sfs_inode *in);
-/* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. calls/open.c */
+/* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. calls/ofd.c */
 struct sfs_ofd *sfs_ofd_of(int fd);
 /* mapped.c: has this process mapped the file at any time? */
 bool sfs_was_mapped(const struct sfs_inode *in);

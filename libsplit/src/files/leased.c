@@ -11,21 +11,9 @@ bool sfs_has_lease(int fd)
 	return type == F_RDLCK || type == F_WRLCK;
 }
 
-/* The first descriptor of the program's, from fd on, that leads to the inode; -1. */
-static int next_open(const struct sfs_inode *in, int fd)
-{
-	for (; fd <= load_acquire(&sfs_fdt.fd_max); fd++) {
-		const struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
-
-		if (ofd > SFS_PRIVATE && ofd->inode == in)
-			return fd;
-	}
-	return -1;
-}
-
 static bool any_lease(const struct sfs_inode *in)
 {
-	for (int fd = next_open(in, 0); fd >= 0; fd = next_open(in, fd + 1))
+	for (int fd = sfs_inode_open_at(in, 0); fd >= 0; fd = sfs_inode_open_at(in, fd + 1))
 		if (sfs_has_lease(fd))
 			return true;
 	return false;
@@ -33,7 +21,7 @@ static bool any_lease(const struct sfs_inode *in)
 
 static bool any_writable(const struct sfs_inode *in)
 {
-	for (int fd = next_open(in, 0); fd >= 0; fd = next_open(in, fd + 1)) {
+	for (int fd = sfs_inode_open_at(in, 0); fd >= 0; fd = sfs_inode_open_at(in, fd + 1)) {
 		const struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
 
 		if (ofd > SFS_PRIVATE && (ofd->flags & O_ACCMODE) != O_RDONLY)
@@ -50,7 +38,7 @@ static void release(struct sfs_inode *in)
 	in->ready = false;
 }
 
-void sfs_lease_set(struct sfs_inode *in)
+void sfs_lease_ask(struct sfs_inode *in)
 {
 	sfs_flights_void(in);
 	sfs_inode_times(in);
@@ -60,11 +48,17 @@ void sfs_lease_set(struct sfs_inode *in)
 	}
 	release(in);
 	in->leased = in->kdirty = true;
+	in->leasing++;
+}
+
+void sfs_lease_asked(struct sfs_inode *in)
+{
+	in->leasing -= in->leasing > 0;
 }
 
 void sfs_lease_look(struct sfs_inode *in, int fd)
 {
-	if (likely(!in->leased) || sfs_has_lease(fd) || any_lease(in))
+	if (likely(!in->leased) || in->leasing > 0 || sfs_has_lease(fd) || any_lease(in))
 		return;
 	in->leased = false;
 	release(in);

@@ -8,7 +8,7 @@
  *   not leased         the program has no lease on the file             leased: the program is about to ask for one, or has
  *                                                                       got a descriptor with one from elsewhere
  *   leased             nothing is staged; sfs_by_kernel()               not leased: no descriptor of the program has one any
- *                                                                       more, and none is about to be broken
+ *                                                                       more, and nobody is asking for one
  *
  * Nobody tells us when a lease ends: it goes with the last descriptor of its description, which may be another process's,
  * and the kernel takes it away from who does not answer. So the kernel is asked before each call for which it matters.
@@ -20,8 +20,12 @@
 
 /* Does the kernel say that the description behind fd has a lease? One that is being broken may be there still. */
 bool sfs_has_lease(int fd);
-/* inode.lock held, nothing staged, no snapshot held: it is leased, and nothing of ours is in the way of that. */
-void sfs_lease_set(struct sfs_inode *in);
+/*
+ * inode.lock held, nothing staged, no snapshot held: it is leased, and nothing of ours is in the way of that. It stays so
+ * until sfs_lease_asked(), after the kernel's answer.
+ */
+void sfs_lease_ask(struct sfs_inode *in);
+void sfs_lease_asked(struct sfs_inode *in);
 /* inode.lock held: is the inode still leased? fd: the program's descriptor that most likely has the lease. */
 void sfs_lease_look(struct sfs_inode *in, int fd);
 /*

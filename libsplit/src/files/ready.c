@@ -70,7 +70,10 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
 		in->kernel_only = true;
 		return 0;
 	}
-	/* It has a file offset of its own, and is read-write where the application's is, so that we can map and relink. A lease is not waited for. */
+	/*
+	 * It has a file offset of its own, and is read-write where the application's is, so that we can map and relink. The end of a
+	 * lease is not waited for.
+	 */
 	own = sfs_scarce_open(in, fd, (accmode == O_RDONLY ? O_RDONLY : O_RDWR) | O_NONBLOCK);
 	if (own >= 0 && (sys_fstat(own, &st) < 0 || st.st_ino != in->ino || st.st_dev != in->dev)) {
 		sfs_file_close(own);

@@ -95,8 +95,8 @@ enum sfs_msg_type {
 #define SFS_FEATURE_OUTSIDE 0x20u /* the table says which files programs without the library have open; only beside OWNERS */
 #define SFS_FEATURE_KERNEL  0x40u /* SFS_ACQ_KERNEL */
 #define SFS_FEATURES                                                                                                           \
-	(SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_WATCH | SFS_FEATURE_TURN | SFS_FEATURE_FILES | SFS_FEATURE_OUTSIDE | \
-	 SFS_FEATURE_KERNEL)
+	(SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_WATCH | SFS_FEATURE_TURN | SFS_FEATURE_FILES |                    \
+	 SFS_FEATURE_OUTSIDE | SFS_FEATURE_KERNEL)
 #define SFS_FEATURES_SHIFT 32
 
 /* LOOK: the client is about to change the file by the kernel, so nobody is to remember anything of it. */

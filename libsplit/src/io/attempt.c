@@ -140,7 +140,8 @@ static int make_ready(struct sfs_attempt *a)
 
 	if (r < 0)
 		return r;
-	if ((in->vol->mode == SFS_STRICT || a->alone) && sfs_grant_deleg(&in->grant) == SFS_DELEG_SHARED && !sfs_by_kernel(in)) {
+	if ((in->vol->mode == SFS_STRICT || a->alone) && sfs_grant_deleg(&in->grant) == SFS_DELEG_SHARED &&
+	    !sfs_by_kernel(in)) {
 		/* Atomic writes need the file to ourselves; the others get it back when they ask. */
 		if (in->vol->agent.state != VOL_READY)
 			return -EIO;

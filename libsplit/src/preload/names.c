@@ -167,8 +167,8 @@ static bool hidden(const struct request *q)
 /* Size and times are corrected while bytes are staged. */
 static bool corrected(const struct request *q, uint64_t seen)
 {
-	return q->call == PL_statx ? !sfs_fix_statx((struct statx *)q->a[4], seen) :
-				     !sfs_fix_stat((struct stat *)pl_next(q), seen);
+	return q->call == PL_statx ? !sfs_fix_statx((struct statx *)q->a[4], seen)
+				   : !sfs_fix_stat((struct stat *)pl_next(q), seen);
 }
 
 /* Files that come and go all the time do not keep a stat going on for ever: then it is of some moment of it. */
