@@ -38,6 +38,7 @@ static void breaker(enum how how, int from, int to)
 {
 	int fd;
 
+	alarm(100);
 	hear(from);
 	if (how == TRUNCATES) {
 		CHECK(truncate("broken", SIZE / 2) == 0);
@@ -119,6 +120,7 @@ static void downgraded(void)
 
 	CHECK(pipe(there) == 0 && pipe(back) == 0 && (pid = fork()) >= 0);
 	if (pid == 0) {
+		alarm(100);
 		hear(there[0]);
 		CHECK((fd = open("down", O_RDONLY)) >= 0);
 		expect(fd, 1, 0, SIZE);
@@ -151,6 +153,7 @@ static void left(int keeps)
 	if (pid == 0) {
 		int other;
 
+		alarm(100);
 		CHECK((fd = open("left", O_RDWR | O_CREAT | O_TRUNC, 0644)) >= 0);
 		put(fd, 1, 0, SIZE);
 		CHECK((other = open("left", O_RDONLY)) >= 0);
@@ -182,6 +185,7 @@ static void killed(void)
 
 	CHECK(pipe(back) == 0 && (pid = fork()) >= 0);
 	if (pid == 0) {
+		alarm(100);
 		CHECK((fd = open("killed", O_RDWR | O_CREAT, 0644)) >= 0);
 		put(fd, 1, 0, SIZE);
 		CHECK(fcntl(fd, F_SETLEASE, F_WRLCK) == 0);
@@ -202,7 +206,7 @@ int main(void)
 {
 	int fd;
 
-	alarm(100);
+	alarm(100); /* and each child: one whose partner has failed ends */
 	CHECK(sigemptyset(&io) == 0 && sigaddset(&io, SIGIO) == 0 && sigaddset(&io, SIGRTMIN + 3) == 0);
 	CHECK(sigprocmask(SIG_BLOCK, &io, NULL) == 0 && sigdelset(&io, SIGRTMIN + 3) == 0);
 	CHECK((fd = open("try", O_RDWR | O_CREAT, 0644)) >= 0);
