@@ -88,8 +88,10 @@ bool sfs_numbers_less(bool busy_too)
 	bool done = false;
 
 	for (int n = 0; n < TRIES && !done; n++) {
-		struct sfs_inode *in = next(busy_too);
+		struct sfs_inode *in = next(false);
 
+		if (!in && busy_too)
+			in = next(true);
 		if (!in)
 			break;
 		done = give_up(in);
