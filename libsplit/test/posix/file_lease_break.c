@@ -96,6 +96,8 @@ static void broken(enum how how, int sig)
 	put(fd, 1, SIZE, SIZE);
 	expect(fd, 1, 0, SIZE);
 	CHECK(silent(back[0]));
+	if (how == TRUNCATES) /* who waits is about to write */
+		FAILS(fcntl(fd, F_SETLEASE, F_RDLCK), EAGAIN);
 	CHECK(fcntl(fd, F_SETLEASE, F_UNLCK) == 0);
 	hear(back[0]);
 	if (how == TRUNCATES) {
