@@ -52,10 +52,11 @@ void adv_changed(struct adv_file *f)
 }
 
 /* A lock in the ways that do not ask then keeps the file with the kernel. */
-int sfs_true_to_lock(int fd)
+int sfs_true_to_lock(int fd, struct sfs_locking *l)
 {
 	struct sfs_ofd *ofd = sfs_known(fd);
 
+	*l = (struct sfs_locking){0};
 	if (!ofd)
 		return 0;
 	ADV_ADD(adv->locks, 1);

@@ -319,6 +319,14 @@ int sfs_fcntl(int fd, int cmd, long arg)
 	return r;
 }
 
+int sfs_setlease(int fd, int type)
+{
+	struct sfs_locking none;
+
+	sfs_true_to_lock(fd, &none);
+	return sys_fcntl(fd, F_SETLEASE, type);
+}
+
 int sfs_dup(int fd)
 {
 	const int r = (int)sys_call1(SYS_dup, fd);

@@ -96,6 +96,10 @@ void sfs_changed(int fd)
 {
 	(void)fd;
 }
+void sfs_lock_over(int fd, const struct sfs_locking *l)
+{
+	(void)fd, (void)l;
+}
 int sfs_truncate_known(dev_t dev, ino_t ino, off_t len)
 {
 	(void)dev, (void)ino, (void)len;
@@ -110,14 +114,18 @@ void sfs_privileges_given(int dirfd, const char *path, int at_flags)
 {
 	(void)dirfd, (void)path, (void)at_flags;
 }
-bool sfs_fix_stat(struct stat *st)
+uint64_t sfs_stat_begin(void)
 {
-	(void)st;
+	return 0;
+}
+bool sfs_fix_stat(struct stat *st, uint64_t seen)
+{
+	(void)st, (void)seen;
 	return false;
 }
-bool sfs_fix_statx(struct statx *stx)
+bool sfs_fix_statx(struct statx *stx, uint64_t seen)
 {
-	(void)stx;
+	(void)stx, (void)seen;
 	return false;
 }
 

@@ -144,7 +144,7 @@ static void acquire(struct agent *a, struct client *c, const struct sfs_msg *m, 
 {
 	struct dnode *d;
 	struct hold *h;
-	const uint64_t known = SFS_ACQ_EXCLUSIVE | SFS_ACQ_RECLAIM | SFS_ACQ_TRY | SFS_ACQ_WATCH;
+	const uint64_t known = SFS_ACQ_EXCLUSIVE | SFS_ACQ_RECLAIM | SFS_ACQ_TRY | SFS_ACQ_WATCH | SFS_ACQ_KERNEL;
 	int flags, err = m->c & ~known ? -EINVAL : deleg_check(a, m, fd, &flags);
 
 	if (err) {
@@ -158,6 +158,7 @@ static void acquire(struct agent *a, struct client *c, const struct sfs_msg *m, 
 	}
 	d = h->dnode;
 	h->open = true;
+	h->by_kernel = m->c & SFS_ACQ_KERNEL;
 	if ((flags & O_ACCMODE) != O_RDONLY) {
 		c->right = RIGHT_WRITE; /* check() has seen that it is a file of the volume */
 		h->limited = c->lease.head.memory || !replayable(fd);

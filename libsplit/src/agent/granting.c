@@ -155,7 +155,7 @@ static bool claim_in_way(struct agent *a, const struct hold *h)
 {
 	const bool alone = h->turn.flags & SFS_ACQ_EXCLUSIVE, others = h->dnode->writers || others_open(h->dnode, h);
 
-	if (h->limited || (others && !alone) || !owners_claimed(a, h->client, h->dnode->ino))
+	if (h->limited || h->by_kernel || (others && !alone) || !owners_claimed(a, h->client, h->dnode->ino))
 		return false;
 	if (!alone && agent_now() - h->turn.since >= CLAIM_PATIENCE_MS)
 		return false;
@@ -168,7 +168,7 @@ static bool grant_asked(struct agent *a, struct hold *h)
 {
 	const bool alone = h->turn.flags & SFS_ACQ_EXCLUSIVE, others = h->dnode->writers || others_open(h->dnode, h);
 
-	if (h->limited || (others && !alone) || deleg_grant(a, h))
+	if (h->limited || h->by_kernel || (others && !alone) || deleg_grant(a, h))
 		return true;
 	return !claim_in_way(a, h);
 }
@@ -288,7 +288,8 @@ void deleg_wait(struct agent *a, struct hold *h, uint64_t flags)
 
 bool deleg_unused(const struct agent *a, const struct dnode *d, const struct hold *h)
 {
-	if (a->grace_until || deleg_away_has(a, d->ino) || d->writers || d->opening || !TAILQ_EMPTY(&d->queue) || h->limited)
+	if (a->grace_until || deleg_away_has(a, d->ino) || d->writers || d->opening || !TAILQ_EMPTY(&d->queue) || h->limited ||
+	    h->by_kernel)
 		return false;
 	for (const struct hold *o = d->holds; o; o = o->dnode_next)
 		if (o != h && o->open &&

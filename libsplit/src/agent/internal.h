@@ -173,6 +173,7 @@ struct hold {
 	bool open;		   /* false: released; kept for the answers that are still to come */
 	bool assumed;		   /* from a lease of the agent before us, the client has not said so itself */
 	bool limited;		   /* never EXCLUSIVE: the file may not be replayed into (append-only, immutable) */
+	bool by_kernel;		   /* SFS_ACQ_KERNEL: nor while that is asked */
 	bool revoking;		   /* REVOKE to revoke_to is to be answered */
 	bool unsent;		   /* and has not been sent yet */
 	enum sfs_delegation revoke_to;
@@ -515,6 +516,8 @@ bool outsider_writes(int tid, const struct sfs_call *call);
 /* From now on the kernel asks before somebody opens the file to which `way` leads. Does nothing where it can't be asked. */
 void outsider_mark(struct agent *a, struct dnode *d, const struct target *way);
 void outsider_unmark(struct agent *a, struct dnode *d);
+/* A client is about to have the kernel change the file, or to ask it for a lease: if nobody may stage, the kernel asks no more. */
+void outsider_rest(struct agent *a, struct dnode *d);
 /* Answer opens that wait. False: somebody still has to bring in what is staged; call again when that has changed. */
 bool outsider_settle(struct agent *a, struct dnode *d);
 /* Of the file that the kernel's descriptor is open on; or NULL. */

@@ -240,7 +240,8 @@ int listener_start(struct agent *a)
 	if (o->opens_fd >= 0)
 		o->closes_fd =
 			fanotify_init(FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK | FAN_UNLIMITED_QUEUE | FAN_UNLIMITED_MARKS,
-				      O_RDONLY | O_CLOEXEC | O_LARGEFILE);
+				      /* Nor must a lease, which a descriptor that comes with a close would have to wait for. */
+				      O_RDONLY | O_CLOEXEC | O_LARGEFILE | O_NONBLOCK);
 	if (o->opens_fd < 0 || o->closes_fd < 0) {
 		if (errno != EPERM)
 			agent_log(a,

@@ -32,7 +32,12 @@ static bool busy(struct agent *a, const struct look *l)
 	for (struct dnode *d = deleg_first(a, l->ino); d; d = next) {
 		next = deleg_next(d);
 		for (struct hold *h = d->holds; h; h = h->dnode_next) {
-			if (h->client == l->client || !h->open || h->deleg != SFS_DELEG_EXCLUSIVE)
+			if (h->client == l->client || !h->open)
+				continue;
+			/* Recovery has a descriptor for a while, and a lease is given to who has the file alone. */
+			if (h->client->state == C_DYING && (l->flags & SFS_LOOK_CHANGE))
+				wait = true;
+			if (h->deleg != SFS_DELEG_EXCLUSIVE)
 				continue;
 			if (!stages(h) && !(l->flags & SFS_LOOK_CHANGE))
 				continue;
@@ -65,6 +70,13 @@ static void look_free(struct agent *a, struct look **p)
 	free(l);
 }
 
+/* Nobody has it any more. */
+static void rest(struct agent *a, uint64_t ino)
+{
+	for (struct dnode *d = deleg_first(a, ino); d; d = deleg_next(d))
+		outsider_rest(a, d);
+}
+
 /* Answer those that can be answered. */
 void look_settle(struct agent *a)
 {
@@ -88,6 +100,8 @@ void look_settle(struct agent *a)
 		}
 		asked = *l;
 		look_free(a, p);
+		if (status == 0 && asked.flags & SFS_LOOK_CHANGE)
+			rest(a, asked.ino);
 		answer(a, &asked, status);
 		p = &a->looks; /* dropping a client may have changed the list */
 	}

@@ -88,6 +88,17 @@ void outsider_unmark(struct agent *a, struct dnode *d)
 	d->marked = false;
 }
 
+/* With a question comes a descriptor, for which the kernel would break the lease. */
+void outsider_rest(struct agent *a, struct dnode *d)
+{
+	if (!d->marked || d->outsiders || d->opening)
+		return;
+	for (const struct hold *h = d->holds; h; h = h->dnode_next)
+		if (h->deleg == SFS_DELEG_EXCLUSIVE)
+			return;
+	outsider_unmark(a, d);
+}
+
 /* ---- how ---- */
 
 static bool flags_write(unsigned long flags)

@@ -44,8 +44,9 @@ static uint64_t features(const struct agent *a, const struct sfs_msg *hello)
 {
 	const bool asked = a->outsiders.opens_fd >= 0, table = owners_fd(a) >= 0;
 
-	return hello->c & (SFS_FEATURE_GROW | SFS_FEATURE_TURN | SFS_FEATURE_FILES | (table ? SFS_FEATURE_OWNERS : 0) |
-			   (asked ? SFS_FEATURE_WATCH : 0) | (asked && table ? SFS_FEATURE_OUTSIDE : 0));
+	return hello->c & (SFS_FEATURE_GROW | SFS_FEATURE_TURN | SFS_FEATURE_FILES | SFS_FEATURE_KERNEL |
+			   (table ? SFS_FEATURE_OWNERS : 0) | (asked ? SFS_FEATURE_WATCH : 0) |
+			   (asked && table ? SFS_FEATURE_OUTSIDE : 0));
 }
 
 /* Reply to HELLO: the log and the event socket. The client is ready when this returns true. */

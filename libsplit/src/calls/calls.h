@@ -152,8 +152,18 @@ void sfs_snapshots_bar(void);
 void sfs_snapshots_allow(void);
 /* The same before a call that does not change the file's bytes: times, flock(2). */
 int sfs_true_to_look(int fd);
-/* The same before a POSIX lock is taken. */
-int sfs_true_to_lock(int fd);
+/*
+ * The same before a POSIX lock is taken: until sfs_lock_over(), which is to follow that call whatever it returned and is
+ * sfs_changed() too, no descriptor of ours of the file is closed. After an error there is nothing to end.
+ */
+struct sfs_locking {
+	struct sfs_inode *in;
+	ino_t ino;
+};
+int sfs_true_to_lock(int fd, struct sfs_locking *l);
+void sfs_lock_over(int fd, const struct sfs_locking *l);
+/* fcntl(2) with F_SETLEASE, completely. */
+int sfs_setlease(int fd, int type);
 /* Before the kernel maps fd, true for good: the file stays the kernel's in this process, also when it is closed and opened again. */
 int sfs_mapped(int fd);
 /* After such a call: reload offset and size from the kernel. */
@@ -174,12 +184,13 @@ int sfs_unlink_begin(int dirfd, const char *path, struct sfs_unlink *u);
 void sfs_unlink_end(const struct sfs_unlink *u, bool gone);
 
 /*
- * Correct what the kernel said of a file: size and times while bytes are staged. No-op for other files. True: another process had bytes of it
- * staged, which the kernel knows of by now: make the call once more.
+ * Correct what the kernel said of a file: size and times while bytes are staged. No-op for other files. True: bytes of it were staged, by
+ * another process or by this one, which the kernel knows of by now: make the call once more. seen: sfs_stat_begin() before the call.
  */
-bool sfs_fix_stat(struct stat *st);
+uint64_t sfs_stat_begin(void);
+bool sfs_fix_stat(struct stat *st, uint64_t seen);
 struct statx;
-bool sfs_fix_statx(struct statx *stx);
+bool sfs_fix_statx(struct statx *stx, uint64_t seen);
 
 /* fork(2): before, and after it in parent and child. The child serves its files through its own log. */
 void sfs_fork_prepare(void);

@@ -263,16 +263,47 @@ int sfs_true_to_look(int fd)
 	return make_true(fd, THEN_LOOKS);
 }
 
-int sfs_true_to_lock(int fd)
+/*
+ * No reference is kept: a handler may jump out of F_SETLKW. Then the count is too high until the inode goes, which only
+ * means that the file keeps its descriptor.
+ */
+static void count_locking(const struct sfs_locking *l, bool more)
+{
+	struct sfs_inode *in = l->in;
+	uint64_t *op;
+
+	if (!in || !sfs_op_begin(in, &op))
+		return;
+	sfs_inode_take(in);
+	if (in->ino == l->ino && (more || in->locking > 0)) {
+		in->locking += more ? 1 : -1;
+		in->locked = true;
+	}
+	sfs_inode_drop(in);
+	sfs_op_end(op);
+}
+
+int sfs_true_to_lock(int fd, struct sfs_locking *l)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	int r;
 
-	/* Where writes ask for a grant they find our descriptor then. */
-	r = make_true(fd, ofd && sfs_kernel_may_write(ofd->inode->vol) ? THEN_LOOKS : THEN_ASKS);
-	if (ofd)
-		ofd->inode->locked = true;
+	*l = (struct sfs_locking){0};
+	if (!ofd)
+		return 0;
+	/* Where writes ask for a grant they find our descriptor then, which is not to go before the lock is there. */
+	*l = (struct sfs_locking){ofd->inode, ofd->inode->ino};
+	count_locking(l, true);
+	r = make_true(fd, sfs_kernel_may_write(ofd->inode->vol) ? THEN_LOOKS : THEN_ASKS);
+	if (r < 0)
+		count_locking(l, false);
 	return r;
+}
+
+void sfs_lock_over(int fd, const struct sfs_locking *l)
+{
+	count_locking(l, false);
+	sfs_changed(fd);
 }
 
 void sfs_changed(int fd)

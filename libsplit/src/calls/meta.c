@@ -15,7 +15,7 @@ static off_t from_end(struct sfs_ofd *ofd, int fd, off_t off)
 	struct sfs_inode *in = ofd->inode;
 	off_t r;
 
-	if (in->kernel_only && in->fd < 0)
+	if (sfs_by_kernel(in) && in->fd < 0)
 		return sys_lseek(fd, off, SEEK_END); /* nothing is staged of it */
 	sfs_inode_lock(in);
 	r = sfs_inode_ready(in, fd, ofd->flags);
@@ -250,9 +250,9 @@ static int truncate_known(dev_t dev, ino_t ino, off_t len, struct sfs_inode **tu
 
 	*turn = in;
 	if (in) {
-		const int fd = sfs_inode_fd(in);
+		const int fd = in->leased ? -1 : sfs_inode_fd(in);
 
-		/* Without a descriptor the kernel serves it, and nothing is staged. */
+		/* Without a descriptor, and while it is leased, the kernel serves it, and nothing is staged. */
 		r = fd < 0 ? SFS_PASS : try_by_kernel(in, O_RDONLY, fd, &k);
 		sfs_inode_put(in);
 	}

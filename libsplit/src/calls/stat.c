@@ -27,7 +27,7 @@ static struct sfs_inode *stale(dev_t dev, ino_t ino, uint64_t size)
 enum truth {
 	TRUE_AS_IT_IS,
 	TRUE_NOW,  /* *now is what stat should say */
-	ASK_AGAIN, /* another process had bytes of it staged, and has relinked them since */
+	ASK_AGAIN, /* bytes of it were staged, by another process or this one, and have been relinked since */
 };
 
 /* The file is open here and this process may have staged bytes of it. */
@@ -65,7 +65,21 @@ static struct sfs_volume *staged_elsewhere(dev_t dev, ino_t ino)
 	return NULL;
 }
 
-static enum truth truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
+uint64_t sfs_stat_begin(void)
+{
+	return __atomic_load_n(&sfs_files.left, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * The file may have been this process's when the kernel was asked, which did not know its size then, and not be any more: closed by another
+ * thread, given up to another process, or without a descriptor of ours (files/scarce.c).
+ */
+static bool may_have_left(uint64_t seen)
+{
+	return __atomic_load_n(&sfs_files.left, __ATOMIC_ACQUIRE) != seen;
+}
+
+static enum truth truth(dev_t dev, ino_t ino, uint64_t size, uint64_t seen, struct stat *now)
 {
 	struct sfs_volume *vol = sfs.nvolumes ? sfs_volume_of(dev) : NULL;
 	enum truth known = TRUE_AS_IT_IS;
@@ -82,6 +96,8 @@ static enum truth truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
 	if (in)
 		sfs_inode_put(in);
 	sfs_signals_restore(signals);
+	if (known == TRUE_AS_IT_IS && unlikely(may_have_left(seen)))
+		return ASK_AGAIN;
 	vol = known == TRUE_NOW ? NULL : staged_elsewhere(dev, ino);
 	if (!vol)
 		return known;
@@ -89,23 +105,24 @@ static enum truth truth(dev_t dev, ino_t ino, uint64_t size, struct stat *now)
 	return sfs_ask_first(vol, NULL, ino) == 0 ? ASK_AGAIN : TRUE_AS_IT_IS;
 }
 
-bool sfs_fix_stat(struct stat *st)
+bool sfs_fix_stat(struct stat *st, uint64_t seen)
 {
 	struct stat now;
-	const enum truth t = S_ISREG(st->st_mode) ? truth(st->st_dev, st->st_ino, (uint64_t)st->st_size, &now) : TRUE_AS_IT_IS;
+	const enum truth t =
+		S_ISREG(st->st_mode) ? truth(st->st_dev, st->st_ino, (uint64_t)st->st_size, seen, &now) : TRUE_AS_IT_IS;
 
 	if (t == TRUE_NOW)
 		*st = now;
 	return t == ASK_AGAIN;
 }
 
-bool sfs_fix_statx(struct statx *stx)
+bool sfs_fix_statx(struct statx *stx, uint64_t seen)
 {
 	enum truth t = TRUE_AS_IT_IS;
 	struct stat now;
 
 	if (S_ISREG(stx->stx_mode))
-		t = truth(makedev(stx->stx_dev_major, stx->stx_dev_minor), stx->stx_ino, stx->stx_size, &now);
+		t = truth(makedev(stx->stx_dev_major, stx->stx_dev_minor), stx->stx_ino, stx->stx_size, seen, &now);
 	if (t != TRUE_NOW)
 		return t == ASK_AGAIN;
 	stx->stx_mtime.tv_sec = now.st_mtim.tv_sec;

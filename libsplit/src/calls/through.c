@@ -91,7 +91,8 @@ static int write_through(struct sfs_ofd *ofd, int fd)
 	uint64_t signals;
 	int flags, r = 0;
 
-	if ((ofd->flags & O_ACCMODE) == O_RDONLY || !promised(in->vol))
+	/* An open would break the program's own lease. */
+	if ((ofd->flags & O_ACCMODE) == O_RDONLY || !promised(in->vol) || in->leased)
 		return 0;
 	signals = sfs_signals_block(); /* a handler may use the lock */
 	sfs_mutex_lock(&ofd->lock);

@@ -63,7 +63,7 @@ void sfs_flights_forget(struct sfs_inode *in)
 	const uint64_t changes = (in->flights.changes / SFS_CHANGES_ONE + 1) * SFS_CHANGES_ONE;
 
 	in->flights = (struct sfs_flights){.changes = changes};
-	in->by_kernel = in->changing = 0;
+	in->by_kernel = in->changing = in->locking = in->leasing = 0;
 }
 
 void sfs_inode_unmap(struct sfs_inode *in)

@@ -55,6 +55,24 @@ struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino)
 	return in;
 }
 
+int sfs_inode_open_at(const struct sfs_inode *in, int fd)
+{
+	for (; fd <= load_acquire(&sfs_fdt.fd_max); fd++) {
+		const struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
+
+		if (ofd > SFS_PRIVATE && ofd->inode == in)
+			return fd;
+	}
+	return -1;
+}
+
+int sfs_inode_fd(const struct sfs_inode *in)
+{
+	const int own = __atomic_load_n(&in->fd, __ATOMIC_RELAXED);
+
+	return own >= 0 ? own : sfs_inode_open_at(in, 0);
+}
+
 static struct sfs_inode *free_inode_locked(void)
 {
 	struct sfs_inode *in = sfs_files.free_inodes;
@@ -109,10 +127,17 @@ struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t 
 	return in;
 }
 
+void sfs_inode_left(void)
+{
+	__atomic_add_fetch(&sfs_files.left, 1, __ATOMIC_ACQ_REL);
+}
+
 void sfs_inode_close_own(struct sfs_inode *in)
 {
 	const int fd = in->fd;
 
+	if (fd >= 0)
+		sfs_inode_left();
 	sfs_inode_unmap(in);
 	sfs_pins_idle(&in->pins);
 	in->ready = in->writable = false;
@@ -135,7 +160,7 @@ static void dismantle(struct sfs_inode *in)
 
 bool sfs_inode_parks(const struct sfs_inode *in)
 {
-	return in->park.keep && !in->park.evict && !in->kernel_only && sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE &&
+	return in->park.keep && !in->park.evict && !sfs_by_kernel(in) && sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE &&
 	       load_acquire(&in->vol->agent.state) == VOL_READY && !sfs.no_staging && sfs.service_state &&
 	       (in->park.parked || load_acquire(&sfs_files.parked) < PARKED_MAX);
 }
@@ -153,6 +178,7 @@ static bool put_locked(struct sfs_inode *in, bool walk)
 	stays = in->refs - in->walks == 1 && sfs_inode_parks(in);
 	if (stays && !in->park.parked) {
 		in->park.parked = true;
+		in->locked = false; /* they go with the descriptor that is being closed */
 		sfs_files.parked++;
 	}
 	last = in->refs == 1 && !stays;
@@ -196,8 +222,12 @@ static void end_blocked(struct sfs_inode *in)
 	last = --in->refs == 0;
 	sfs_mutex_unlock(&sfs_files.lock);
 	/* Released while others can still find the inode: whoever opens it meanwhile asks again, after our release. */
-	if (last && !stays_closed(in) && in->grant.state != GRANT_NONE)
+	if (last && !stays_closed(in) && in->grant.state != GRANT_NONE) {
+		/* First: who is told that we have gone may ask the kernel for a lease. */
+		sfs_inode_times(in);
+		sfs_inode_close_own(in);
 		sfs_agent_release(in->vol, &in->grant, in->ino, in->gen);
+	}
 	sfs_mutex_lock(&sfs_files.lock);
 	if (!last || in->refs > 0 || stays_closed(in)) {
 		if (stays_closed(in))

@@ -28,48 +28,13 @@
 #include "base/lock.h"
 #include "fds/own.h"
 #include "fds/table.h"
+#include "files/flights.h"
 #include "lease/place.h"
 #include "lease/volume.h"
 #include "staging/staging.h"
 #include "window/window.h"
 #include "zerocopy/buffers.h"
 #include "zerocopy/pins.h"
-
-/*
- * Writes that are being copied. Nobody holds a lock while memory of the program is read: a write plans under inode.lock, copies to a place
- * that nobody else uses, and becomes part of the file under inode.lock, if what it relied on still holds; otherwise it plans again. So a
- * flight may be voided at any time, by who changes what it relies on.
- */
-#define SFS_FLIGHTS_MAX 16
-struct sfs_flight {
-	void *thread;	   /* whose it is */
-	const void *frame; /* where that thread's stack was */
-	uint64_t
-		number; /* which of the file's flights, so that one which has been taken for dead is told from the next in its place */
-	uint64_t from, to;		      /* bytes of the file that are stored in place; empty: none */
-	uint64_t chunks[SFS_CHUNKS_MAX / 64]; /* staging files that are copied to: they are not given to others meanwhile */
-	uint32_t blocks;		      /* of them */
-	bool voided;
-};
-
-#define SFS_EVENTS 16u
-struct sfs_flights {
-	uint64_t last;	/* number */
-	uint32_t used;	/* bits of those that are in use */
-	uint32_t quiet; /* readers that have looked in vain: stores in place are made under inode.lock; atomic */
-	/*
-	 * What readers see is being changed: by so many stores in place (SFS_CHANGES_STORES), by who has inode.lock (SFS_CHANGES_ALONE); and how
-	 * often that has begun, in units of SFS_CHANGES_ONE. Stored under inode.lock only; see io/look.h.
-	 */
-	uint64_t changes;
-	struct {
-		uint64_t from, to;
-	} event[SFS_EVENTS]; /* bytes that the last ones change */
-	struct sfs_flight flight[SFS_FLIGHTS_MAX];
-};
-#define SFS_CHANGES_STORES 0xffu
-#define SFS_CHANGES_ALONE  0x100u
-#define SFS_CHANGES_ONE	   0x10000u
 
 /*
  * posix: the record whose range ends at the end of the file in a staged block, and the rest of that block. Appends
@@ -110,6 +75,8 @@ struct sfs_inode {
 	bool ready;	  /* fd, gen and sizes are known */
 	bool lost;	  /* staged bytes were given up: calls fail until the file is closed */
 	bool kernel_only; /* mapped or otherwise shared with the kernel for good: no staging */
+	bool leased;	  /* so for as long as the program has a lease on it (files/leased.h) */
+	uint32_t leasing; /* threads that are asking the kernel for one; under the lock */
 	bool writable;	  /* fd is O_RDWR */
 	bool live;	  /* records of this inode are not retired */
 	bool unretired;	  /* relinked, but the records still count: no store in place, replaying would undo it */
@@ -121,6 +88,7 @@ struct sfs_inode {
 	bool fsyncs;	  /* the application has called fsync: it will again */
 	bool privileged;  /* it may have set-ID bits or capabilities, which a write ends (files/privileges.h) */
 	bool locked;	  /* the process has had a POSIX lock on it: closing any descriptor of the file would drop that */
+	uint32_t locking; /* calls under way that may take one, which may never return; under the lock */
 	bool named;	  /* sync, strict: the file's name is known to be durable */
 	bool kdirty; /* only fsync(2) makes durable what the kernel has done to the file: always so when it has just been opened */
 	bool touched;	 /* stored to since the kernel last knew: mtime is due */
@@ -198,6 +166,7 @@ struct sfs_files {
 	struct sfs_slab *slabs; /* read without the lock */
 	bool granted;		/* there has been a grant: something may be staged, or be the kernel's to commit */
 	uint32_t parked;	/* inodes that are not open */
+	uint64_t left;		/* files that this process has ceased to serve so far; atomic */
 	struct sfs_ofd *free_ofds;
 };
 extern struct sfs_files sfs_files __attribute__((visibility("hidden")));
@@ -273,10 +242,16 @@ static inline void sfs_asking_end(struct sfs_inode *in)
 	__atomic_store_n(&in->grant.asking, false, __ATOMIC_SEQ_CST);
 }
 
+/* Does the kernel serve the file, whatever the agent would grant? */
+static inline bool sfs_by_kernel(const struct sfs_inode *in)
+{
+	return in->kernel_only || in->leased;
+}
+
 /* Does this process serve the file itself now? */
 static inline bool sfs_inode_served(const struct sfs_inode *in)
 {
-	return in->ready && sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE && !in->kernel_only && !sfs.no_staging;
+	return in->ready && sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE && !sfs_by_kernel(in) && !sfs.no_staging;
 }
 
 /* sfs_files.lock held where the name says so */
@@ -293,7 +268,7 @@ bool sfs_inode_parks(const struct sfs_inode *in);
 bool sfs_inode_evict(struct sfs_inode *in);
 /* A tick of the service thread: those that have been closed long enough go. */
 void sfs_inodes_age(struct sfs_volume *vol);
-/* All that are not open go: before a fork or exec, and when descriptors are short. */
+/* All that are not open go: before a fork or exec. */
 void sfs_inodes_unpark(void);
 /* The inode of (dev, ino) with a reference, or NULL. */
 struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino);
@@ -316,13 +291,17 @@ void sfs_turn_told(dev_t dev, ino_t ino);
 int sfs_inode_own(struct sfs_inode *in, int fd, int flags);
 /* inode.lock held, nothing staged: no descriptor nor window of ours, until the file is made ready again. */
 void sfs_inode_close_own(struct sfs_inode *in);
-/* A descriptor of the file: our own, or the application's, which it may close at any time; -1. calls/open.c */
+/* Everything is in the file, and this process is about to know no more of it than others do. */
+void sfs_inode_left(void);
+/* The program's first descriptor of the file from that number on, which it may close at any time; -1. */
+int sfs_inode_open_at(const struct sfs_inode *in, int fd);
+/* A descriptor of the file: our own, or the application's, which it may close at any time; -1. */
 int sfs_inode_fd(const struct sfs_inode *in);
 void sfs_inode_reload(struct sfs_inode *in);
 /* The same of the size only: others may have appended, or we by the kernel. Whether there are holes is asked of what is new. */
 void sfs_inode_resize(struct sfs_inode *in);
 void sfs_inode_times(struct sfs_inode *in);
-/* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. calls/open.c */
+/* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. calls/ofd.c */
 struct sfs_ofd *sfs_ofd_of(int fd);
 /* mapped.c: has this process mapped the file at any time? */
 bool sfs_was_mapped(const struct sfs_inode *in);

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/sys.h"
+#include "files/leased.h"
 #include "lease/ask.h"
 #include "lease/pays_rule.h"
 
@@ -20,9 +21,10 @@ static bool try_locked(struct sfs_inode *in, int fd, int flags)
 {
 	bool granted = false;
 
-	if (sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE || in->kernel_only || in->lost || in->locked || sfs.no_staging)
+	sfs_lease_look(in, fd);
+	if (sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE || sfs_by_kernel(in) || in->lost || in->locked || sfs.no_staging)
 		return false;
-	if (sfs_inode_own(in, fd, flags) < 0 || in->fd < 0 || in->kernel_only)
+	if (sfs_inode_own(in, fd, flags) < 0 || in->fd < 0 || sfs_by_kernel(in))
 		return false;
 	sfs_asking_begin(in);
 	if (!sfs_claimed_here(in->vol, in->ino))

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/sys.h"
+#include "files/leased.h"
 #include "files/scarce.h"
 #include "format/identity.h"
 #include "lease/ask.h"
@@ -55,7 +56,9 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
 	struct stat st;
 	int own, r;
 
-	if (in->kernel_only || (in->fd >= 0 && (accmode == O_RDONLY || in->writable)))
+	if (sfs_by_kernel(in))
+		return in->gen ? 0 : sfs_generation(fd, &in->gen);
+	if (in->fd >= 0 && (accmode == O_RDONLY || in->writable))
 		return 0;
 	/* A descriptor is opened under a low number, and that number closed. */
 	if (in->locked) {
@@ -67,14 +70,21 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
 		in->kernel_only = true;
 		return 0;
 	}
-	/* It has a file offset of its own, and is read-write where the application's is, so that we can map and relink. */
-	own = sfs_scarce_open(in, fd, accmode == O_RDONLY ? O_RDONLY : O_RDWR);
+	/*
+	 * It has a file offset of its own, and is read-write where the application's is, so that we can map and relink. The end of a
+	 * lease is not waited for.
+	 */
+	own = sfs_scarce_open(in, fd, (accmode == O_RDONLY ? O_RDONLY : O_RDWR) | O_NONBLOCK);
 	if (own >= 0 && (sys_fstat(own, &st) < 0 || st.st_ino != in->ino || st.st_dev != in->dev)) {
 		sfs_file_close(own);
 		return -EBADF; /* closed by another thread meanwhile */
 	}
 	if (own == -EMFILE)
 		return own;
+	if (own == -EAGAIN) {
+		in->leased = true; /* the lease is being broken, and the program has not answered yet */
+		return in->gen ? 0 : sfs_generation(fd, &in->gen);
+	}
 	if (own < 0) {
 		in->kernel_only = true; /* the process may not open it again: its identity has changed */
 	} else {
@@ -97,6 +107,8 @@ int sfs_inode_acquire(struct sfs_inode *in, int fd, unsigned flags)
 
 	if (in->grant.state == GRANT_QUEUED)
 		flags |= in->grant.asked;
+	if (in->leased && (in->vol->agent.features & SFS_FEATURE_KERNEL))
+		flags |= SFS_ACQ_KERNEL;
 	in->grant.asked = flags;
 	sfs_turn_begin(in);
 	r = sfs_agent_acquire(in->vol, &in->grant, in->ino, in->gen, fd, flags);
@@ -135,11 +147,13 @@ static int acquire(struct sfs_inode *in, int fd)
  */
 int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 {
-	bool ask = in->grant.state <= GRANT_UNTOLD;
+	bool ask;
 	int r;
 
 	if (unlikely(in->lost))
 		return -EIO;
+	sfs_lease_look(in, fd);
+	ask = in->grant.state <= GRANT_UNTOLD;
 	r = sfs_inode_own(in, fd, flags);
 	if (r == -EMFILE)
 		r = without_own(in, fd);

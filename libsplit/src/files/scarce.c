@@ -19,15 +19,11 @@
 
 static uint32_t hand; /* the bucket of the hash where the next one is looked for */
 
-/*
- * Does anybody have a POSIX lock on it? This process may have had one since before an exec, and the library does not
- * know.
- */
-static bool locked(const struct sfs_inode *in)
+bool sfs_may_be_locked(const struct sfs_inode *in)
 {
 	struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
-	return in->locked || sys_fcntl(in->fd, F_OFD_GETLK, (long)&any) < 0 || any.l_type != F_UNLCK;
+	return in->locking > 0 || sys_fcntl(in->fd, F_OFD_GETLK, (long)&any) < 0 || any.l_type != F_UNLCK;
 }
 
 /* sfs_files.lock held: is it open, and being written to? */
@@ -49,7 +45,7 @@ static bool can_do_without(const struct sfs_inode *in, bool busy_too)
 		return false;
 	if (g->state == GRANT_QUEUED || g->revoke || g->revokes > 0 || load_acquire(&g->acquiring) || load_acquire(&g->asking))
 		return false;
-	return !locked(in);
+	return !in->locked && !sfs_may_be_locked(in);
 }
 
 /* The next one that can, with its lock held; NULL. */
@@ -92,8 +88,10 @@ bool sfs_numbers_less(bool busy_too)
 	bool done = false;
 
 	for (int n = 0; n < TRIES && !done; n++) {
-		struct sfs_inode *in = next(busy_too);
+		struct sfs_inode *in = next(false);
 
+		if (!in && busy_too)
+			in = next(true);
 		if (!in)
 			break;
 		done = give_up(in);

@@ -6,6 +6,13 @@
 #include "files/inode.h"
 
 /*
+ * inode.lock held: does anybody have a POSIX lock on the file, which has a descriptor of ours, or is a thread of this
+ * process about to take one? It may be this process's: then closing our descriptor would drop it. The kernel is asked,
+ * as the process may have had the lock since before an exec.
+ */
+bool sfs_may_be_locked(const struct sfs_inode *in);
+
+/*
  * inode.lock held: a descriptor of our own, opened as `flags` says, of the file that the program's fd leads to.
  * Another file gives its own up for it where that is needed; in posix and sync only one that is not being written to.
  * -EMFILE: there is none.

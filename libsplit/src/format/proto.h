@@ -93,8 +93,10 @@ enum sfs_msg_type {
 #define SFS_FEATURE_TURN    0x8u  /* SFS_ACQ_QUEUED, TURN */
 #define SFS_FEATURE_FILES   0x10u /* SFS_REC_FILES */
 #define SFS_FEATURE_OUTSIDE 0x20u /* the table says which files programs without the library have open; only beside OWNERS */
+#define SFS_FEATURE_KERNEL  0x40u /* SFS_ACQ_KERNEL */
 #define SFS_FEATURES                                                                                                           \
-	(SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_WATCH | SFS_FEATURE_TURN | SFS_FEATURE_FILES | SFS_FEATURE_OUTSIDE)
+	(SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_WATCH | SFS_FEATURE_TURN | SFS_FEATURE_FILES |                    \
+	 SFS_FEATURE_OUTSIDE | SFS_FEATURE_KERNEL)
 #define SFS_FEATURES_SHIFT 32
 
 /* LOOK: the client is about to change the file by the kernel, so nobody is to remember anything of it. */
@@ -122,6 +124,13 @@ enum sfs_msg_type {
 #define SFS_ACQ_RECLAIM 0x1u /* after the agent restarted: the client held the inode EXCLUSIVE and still has data staged */
 
 #define SFS_ACQ_WATCH 0x10u /* with SFS_ACQ_RECLAIM: it was watched, too */
+
+/*
+ * SFS_FEATURE_KERNEL: the kernel serves the file for this client, which stages nothing and is granted SHARED. The agent does not have the
+ * kernel ask it about opens for that (fanotify): it gets a descriptor with each question, and the client's program has a lease, which
+ * that would break.
+ */
+#define SFS_ACQ_KERNEL 0x20u
 
 enum sfs_delegation { SFS_DELEG_NONE = 0, SFS_DELEG_SHARED = 1, SFS_DELEG_EXCLUSIVE = 2 };
 

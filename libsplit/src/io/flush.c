@@ -327,6 +327,7 @@ int sfs_step_down(struct sfs_inode *in, unsigned to)
 	if (r == 0 && sfs_grant_deleg(&in->grant) > to)
 		r = sfs_pins_save_all(&in->pins);
 	if (r == 0) {
+		sfs_inode_left();
 		sfs_stores_void(in, 0, UINT64_MAX);
 		/* Down, never up: an earlier question may have taken more. */
 		if (sfs_grant_deleg(&in->grant) > to)

@@ -74,7 +74,7 @@ static int own(struct peek *k)
 	const uint32_t n = ++in->peeks;
 	const bool ask = n % OFTEN == 0 || (n & (n - 1)) == 0;
 
-	if (in->grant.state == GRANT_SHARED && !in->kernel_only && in->vol->owners && ask) {
+	if (in->grant.state == GRANT_SHARED && !sfs_by_kernel(in) && in->vol->owners && ask) {
 		if (!sfs_agent_try(in->vol, &in->grant, in->ino, in->gen, in->fd))
 			return -ENOTSUP;
 		sfs_inode_reload(in);

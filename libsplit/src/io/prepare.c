@@ -28,7 +28,8 @@ int sfs_attempt_make_ready(struct sfs_attempt *a)
 
 	if (r < 0)
 		return r;
-	if ((in->vol->mode == SFS_STRICT || a->alone) && sfs_grant_deleg(&in->grant) == SFS_DELEG_SHARED && !in->kernel_only) {
+	if ((in->vol->mode == SFS_STRICT || a->alone) && sfs_grant_deleg(&in->grant) == SFS_DELEG_SHARED &&
+	    !sfs_by_kernel(in)) {
 		/* Atomic writes need the file to ourselves; the others get it back when they ask. */
 		if (in->vol->agent.state != VOL_READY)
 			return -EIO;
@@ -67,7 +68,7 @@ int sfs_attempt_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint6
 		r = sfs_attempt_make_ready(&a);
 	if (r == 0)
 		r = sfs_io_prepare(ofd, in, fd); /* privileges that have been ended leave a question about holes */
-	if (r == 0 && in->kernel_only)
+	if (r == 0 && sfs_by_kernel(in))
 		r = -ENOTSUP;
 	else if (r == 0 && !sfs_inode_served(in))
 		r = -EIO;

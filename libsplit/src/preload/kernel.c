@@ -50,12 +50,14 @@ long do_look_then(const struct request *q)
 /* A POSIX lock. */
 long do_lock_then(const struct request *q)
 {
-	long r = sfs_ours(pl_fd(q)) ? sfs_true_to_lock(pl_fd(q)) : 0;
+	struct sfs_locking locking = {0};
+	long r = sfs_ours(pl_fd(q)) ? sfs_true_to_lock(pl_fd(q), &locking) : 0;
 
 	if (r < 0)
 		return r;
 	r = pl_make(q);
-	pl_changed(pl_fd(q));
+	if (sfs_ours(pl_fd(q)) || locking.in)
+		sfs_lock_over(pl_fd(q), &locking);
 	return r;
 }
 

@@ -161,25 +161,35 @@ static void look(const struct request *q)
 		sfs_ours(pl_fd(q));
 }
 
+/* fstat of a descriptor of the library itself, as fcntl (descriptors.c). */
+static bool hidden(const struct request *q)
+{
+	return !pl_path(q) && sfs_fd_is_private(pl_fd(q));
+}
+
 /* Size and times are corrected while bytes are staged. */
+static bool corrected(const struct request *q, uint64_t seen)
+{
+	return q->call == PL_statx ? !sfs_fix_statx((struct statx *)q->a[4], seen)
+				   : !sfs_fix_stat((struct stat *)pl_next(q), seen);
+}
+
+/* Files that come and go all the time do not keep a stat going on for ever: then it is of some moment of it. */
+#define STAT_TRIES 8
+
 long do_stat(const struct request *q)
 {
 	long r;
 
+	if (unlikely(hidden(q)))
+		return -EBADF;
 	look(q);
-	r = pl_make(q);
-	if (r == 0 && sfs_fix_stat((struct stat *)pl_next(q)))
-		r = pl_make(q);
-	return r;
-}
+	for (int n = 0; n < STAT_TRIES; n++) {
+		const uint64_t seen = sfs_stat_begin();
 
-long do_statx(const struct request *q)
-{
-	long r;
-
-	look(q);
-	r = pl_make(q);
-	if (r == 0 && sfs_fix_statx((struct statx *)q->a[4]))
 		r = pl_make(q);
+		if (r != 0 || corrected(q, seen))
+			break;
+	}
 	return r;
 }

@@ -131,11 +131,11 @@ long do_created(const struct request *q)
 /*
  * A descriptor for the regular file of ours at path, opened for writing, which is how the core asks the other processes
  * for it; negative when there is none, or it may not be written. pl_release() closes it: only of a file that is not
- * open here.
+ * open here. As truncate does, it waits for the end of a lease with the file open for writing.
  */
 static int take_over(const char *path)
 {
-	const int fd = sfs_openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
+	const int fd = sfs_openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC | O_NOCTTY, 0);
 
 	if (fd < 0 || sfs_ours(fd))
 		return fd;
@@ -163,7 +163,7 @@ long do_truncate(const struct request *q)
 	r = len >= 0 && regular(path, &st) ? sfs_truncate_known(st.st_dev, st.st_ino, len) : SFS_PASS;
 	if (r == SFS_UNKNOWN) {
 		fd = take_over(path);
-		r = fd < 0 ? SFS_PASS : sfs_ftruncate(fd, len);
+		r = fd == -EINTR ? fd : fd < 0 ? SFS_PASS : sfs_ftruncate(fd, len);
 		if (fd >= 0)
 			pl_release(fd);
 	}

@@ -112,9 +112,8 @@ pl_policy do_serve, do_read_chk, do_posix_fallocate;					 /* rw.c */
 pl_policy do_open, do_open_2, do_openat2, do_handle, do_created, do_truncate;		 /* open.c */
 pl_policy do_close, do_close_range, do_closefrom, do_unshare, do_dup, do_dup2, do_fcntl; /* descriptors.c */
 pl_policy do_foreign, do_foreign_two;
-pl_policy do_entry, do_attribute, do_mode, do_setxattr, do_rename, do_link, do_unlink, do_times, do_stat,
-	do_statx;											/* names.c */
-pl_policy do_true_then, do_look_then, do_lock_then, do_all_true, do_sync, do_ioctl, do_mmap, do_limits; /* kernel.c */
+pl_policy do_entry, do_attribute, do_mode, do_setxattr, do_rename, do_link, do_unlink, do_times, do_stat; /* names.c */
+pl_policy do_true_then, do_look_then, do_lock_then, do_all_true, do_sync, do_ioctl, do_mmap, do_limits;	  /* kernel.c */
 pl_policy do_aio, do_lio_listio, do_io_submit, do_ring;
 pl_policy do_sendmsg, do_recvmsg;								    /* msg.c */
 pl_policy do_fork, do_clone, do_forkpty, do_daemon, do_login_tty, do_exec, do_exit, do_exit_thread; /* process.c */

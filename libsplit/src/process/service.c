@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/sys.h"
+#include "files/leased.h"
 #include "record/latency.h"
 #include "lease/ask.h"
 #include "process/service.h"
@@ -61,6 +62,8 @@ static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 	/* The agent keeps no hold of who goes by its table, unless the file is mapped. */
 	if (r == 0 && in->grant.state == GRANT_KEPT && in->vol->owners && !in->kernel_only)
 		sfs_grant_set(&in->grant, GRANT_NONE);
+	if (r == 0)
+		sfs_inode_narrow(in);
 	sfs_inode_unlock(in);
 	/* Relinked, but its records still count: they must go before others may write. */
 	if (r == -EAGAIN)

@@ -26,7 +26,7 @@ static void hello(struct played *c)
 	CHECK_EQ(played_recv(c->sock, &m, fds, 3, PATIENCE), 1);
 	CHECK_EQ(m.status, 0);
 	/* Not more than both know of, and what root may do. */
-	CHECK_EQ(m.b >> SFS_FEATURES_SHIFT, SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_FILES |
+	CHECK_EQ(m.b >> SFS_FEATURES_SHIFT, SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_FILES | SFS_FEATURE_KERNEL |
 						    (geteuid() == 0 ? SFS_FEATURE_WATCH | SFS_FEATURE_OUTSIDE : 0));
 	CHECK(fds[2] >= 0 && (fcntl(fds[2], F_GETFL) & O_ACCMODE) == O_RDONLY);
 	table = mmap(NULL, SFS_OWNERS_BYTES, PROT_READ, MAP_SHARED, fds[2], 0);
@@ -117,6 +117,27 @@ static void counted(void)
 	EVENTUALLY((uint32_t)word() == 0);
 	played_close(&c);
 	close(ro.fd);
+}
+
+/* Who lets the kernel serve the file is granted nothing to stage, though nobody else has it. */
+static void by_kernel(void)
+{
+	struct played c, d;
+
+	hello(&c);
+	hello(&d);
+	CHECK_EQ(played_acquire(&c, &f, SFS_ACQ_KERNEL), SFS_DELEG_SHARED);
+	CHECK_EQ((uint32_t)word(), 0);
+	CHECK_EQ(played_acquire(&c, &f, SFS_ACQ_KERNEL | SFS_ACQ_TRY), SFS_DELEG_NONE);
+	CHECK_EQ(played_acquire(&d, &f, 0), SFS_DELEG_EXCLUSIVE);
+	played_close(&d);
+	EVENTUALLY((uint32_t)word() == 0);
+	/* It has asked for that once only. */
+	CHECK_EQ(played_acquire(&c, &f, SFS_ACQ_KERNEL), SFS_DELEG_SHARED);
+	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_EXCLUSIVE);
+	CHECK_EQ(sfs_owners_stagers(word()), 1);
+	release(&c);
+	played_close(&c);
 }
 
 static void claimed(void)
@@ -279,6 +300,7 @@ int main(void)
 	f = world_file(&w, "f", 'o', 100);
 	agent_start(&a, &w);
 	counted();
+	by_kernel();
 	claimed();
 	looks();
 	death(false);

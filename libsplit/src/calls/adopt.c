@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptors that become ours: when they are opened, when they are used for the first time, or come from elsewhere. */
+#include "calls/attach.h"
+
+#include <errno.h>
+
+#include "base/sys.h"
+#include "calls/calls.h"
+#include "files/leased.h"
+#include "files/privileges.h"
+#include "files/reopen.h"
+#include "files/unheld.h"
+#include "io/io.h"
+
+/* With nothing staged the kernel knows the size: is it another one than when we looked last? */
+static bool outdated(const struct sfs_inode *in, const struct stat *st)
+{
+	return in->staging.count == 0 && (uint64_t)st->st_size != in->ksize;
+}
+
+/* Is the inode as one more description with these flags needs it? */
+static bool has_all(struct sfs_inode *in, const struct stat *st, int flags)
+{
+	bool yes;
+
+	sfs_inode_lock(in);
+	yes = sfs_io_prepared(in) && !in->lost && ((flags & O_ACCMODE) == O_RDONLY || in->writable) && !outdated(in, st) &&
+	      !sfs_was_mapped(in);
+	sfs_inode_unlock(in);
+	return yes;
+}
+
+/*
+ * Where there is a table the first call asks, which can wait for others: here locks are held and signals blocked. Without one: ask for the file
+ * now, so that whoever has staged data of it relinks, and fstat tells the truth from the start. reload: somebody may have changed it.
+ */
+static void get_ready(struct sfs_inode *in, int fd, const struct stat *st, int flags, bool reload)
+{
+	sfs_inode_lock(in);
+	if (unlikely(in->lost))
+		in->lost = sfs_inode_open_at(in, 0) >= 0;
+	if ((in->grant.state > GRANT_UNTOLD || !in->vol->owners) && sfs_inode_ready(in, fd, flags) == 0 &&
+	    unlikely(sfs_was_mapped(in)))
+		in->kernel_only = true;
+	if (reload || outdated(in, st))
+		sfs_inode_reload(in);
+	sfs_inode_unlock(in);
+}
+
+int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset, struct sfs_inode **file)
+{
+	struct sfs_volume *vol = S_ISREG(st->st_mode) ? sfs_volume_at(st->st_dev, fd) : NULL;
+	struct sfs_inode *in;
+	struct sfs_ofd *ofd = NULL;
+	bool known = false;
+	uint64_t *op;
+	int r;
+
+	if (!vol || (flags & O_PATH) || fd >= sfs_fds_len)
+		return 0;
+	r = sfs_volume_connect(vol, fd);
+	if (vol->provider == RELINK_EXT4)
+		sfs_reopen_enable();
+	/* A file that is not below is the kernel's, as one without a grant: in posix it is time to look when a grant is asked for. */
+	if (!vol->dedicated && !(vol->owners && !sfs.grant_first && vol->mode == SFS_POSIX) && !sfs_below(vol, fd))
+		return 0;
+	if (r < 0 && vol->mode == SFS_STRICT && (flags & O_ACCMODE) != O_RDONLY)
+		return sfs_volume_refuses(vol);
+	sfs_mutex_lock(&sfs_files.lock);
+	in = sfs_inode_get_locked(vol, st->st_dev, st->st_ino);
+	if (in) {
+		known = in->ready && in->refs - in->walks == 1;
+		/* Who may execute it must not find it open for writing. */
+		in->park.keep = !(st->st_mode & 0111);
+		ofd = sfs_ofd_new_locked(in, flags);
+	}
+	sfs_mutex_unlock(&sfs_files.lock);
+	if (!in)
+		return -ENOMEM;
+	if (!ofd) {
+		sfs_inode_put(in);
+		return -ENOMEM;
+	}
+	*file = in;
+	ofd->kernel_off = offset != SFS_OFFSET_NEW;
+	ofd->lazy = offset == SFS_OFFSET_MOVED ? SFS_OFF_LAZY : 0;
+	/* A descriptor of ours would break the program's lease. */
+	if (offset == SFS_OFFSET_SHARED && sfs_has_lease(fd))
+		__atomic_store_n(&in->leased, true, __ATOMIC_RELAXED);
+	/* Nobody is asked before it pays. */
+	if (sfs_unheld(in)) {
+		ofd->lazy = offset == SFS_OFFSET_SHARED ? 0 : SFS_OFF_LAZY;
+		ofd->kernel_off = true;
+		sfs_fds_enter(fd, ofd);
+		return 1;
+	}
+	/* In a signal handler in the middle of a call on this file, which has prepared it, the lock is its thread's. */
+	if (likely(sfs_op_begin(in, &op))) {
+		if (known || !has_all(in, st, flags)) /* known: while it was not open here */
+			get_ready(in, fd, st, flags, known);
+		sfs_privileges_look(in, fd, st, flags);
+		sfs_op_end(op);
+	}
+	sfs_fds_enter(fd, ofd);
+	return 1;
+}
+
+int sfs_attach_name(struct sfs_inode *in, int fd, int flags, const struct stat *st)
+{
+	int r = in->named ? 0 : sfs_open_durable(in->vol, fd, flags, st);
+
+	in->named = in->named || r == 0;
+	return r;
+}
+
+void sfs_detach(int fd)
+{
+	struct sfs_ofd *old;
+
+	if ((unsigned)fd >= (unsigned)sfs_fds_len)
+		return;
+	store_release(&sfs_fds_fresh[fd], 0);
+	old = __atomic_exchange_n(&sfs_fds[fd], NULL, __ATOMIC_ACQ_REL);
+	if (old > SFS_PRIVATE)
+		sfs_ofd_put(old);
+}
+
+bool sfs_ours_unknown(int fd)
+{
+	sfs_adopt(fd);
+	return (unsigned)fd < (unsigned)sfs_fds_len && load_acquire(&sfs_fds[fd]) > SFS_PRIVATE;
+}
+
+void sfs_attach_await(int fd, const struct stat *st)
+{
+	struct sfs_volume *vol = unlikely(sfs.unmet) && S_ISREG(st->st_mode) ? sfs_volume_at(st->st_dev, fd) : NULL;
+
+	/* What else is on the device has not to do with it. */
+	if (vol && sfs_volume_connect(vol, fd) == -EAGAIN && sfs_below(vol, fd))
+		sfs_volume_await(vol, fd);
+}
+
+void sfs_adopt(int fd)
+{
+	struct sfs_ofd *ofd;
+	struct stat st;
+	struct sfs_inode *in;
+	enum sfs_offset offset;
+	uint32_t name;
+	int flags;
+
+	if ((unsigned)fd >= (unsigned)sfs_fds_len || sys_fstat(fd, &st) < 0)
+		return;
+	sfs_attach_await(fd, &st);
+	/* Two threads may use a descriptor for the first time at once. */
+	sfs_mutex_lock(&sfs_files.adopt);
+	ofd = load_acquire(&sfs_fds[fd]);
+	if (ofd != SFS_PRIVATE && !(ofd > SFS_PRIVATE && ofd->inode->dev == st.st_dev && ofd->inode->ino == st.st_ino)) {
+		name = sfs_fds_fresh[fd];
+		sfs_detach(fd);
+		flags = name ? sfs_fds_flags[fd] : sys_fcntl(fd, F_GETFL, 0);
+		offset = !name ? SFS_OFFSET_SHARED : flags >= SFS_FIRST_CALL ? SFS_OFFSET_MOVED : SFS_OFFSET_NEW;
+		if (name)
+			flags &= SFS_FIRST_CALL - 1;
+		if (flags < 0 || sfs_attach(fd, &st, flags, offset, &in) != 1) {
+			sfs_fds_know(fd, SFS_FOREIGN);
+		} else if (name) {
+			sfs_reopen_note(in, name);
+			if (sfs_attach_name(in, fd, flags, &st) < 0)
+				in->kernel_only = true; /* whose O_DSYNC writes fail, as the journal has */
+		}
+	}
+	sfs_mutex_unlock(&sfs_files.adopt);
+}
