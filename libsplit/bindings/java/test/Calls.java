@@ -312,9 +312,8 @@ public final class Calls {
 
     private static void example() throws Exception {
         final byte[] content = pattern(4, 300000);
-        try (SplitFile file = newFile("coded", Base64.getEncoder().encode(content))) {
-            Decode.main(new String[] {"coded", "decoded"});
-        }
+        newFile("coded", Base64.getEncoder().encode(content)).close();
+        Decode.main(new String[] {"coded", "decoded"});
         same(Files.readAllBytes(Path.of("decoded")), content);
     }
 
