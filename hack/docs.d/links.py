@@ -23,6 +23,7 @@ PARTS = {
     "libsplit/bindings/java/README.md": "parts/java.md",
     "libsplit/bindings/python/README.md": "parts/python.md",
     "libsplit/bindings/rust/README.md": "parts/rust.md",
+    "libsplit/examples/README.md": "parts/examples.md",
 }
 SOURCES = {page: path for path, page in PARTS.items()}
 # The README of the repository says the same as the landing page.
