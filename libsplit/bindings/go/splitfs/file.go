@@ -11,7 +11,8 @@ import (
 	"unsafe"
 )
 
-// File is a file that the C library has opened, so that libsplit.so serves it. Methods may be called from several goroutines at once.
+// File is a file that the C library has opened, so that libsplit.so serves it. Methods may be called from several
+// goroutines at once.
 type File struct {
 	lib  *functions
 	name string
@@ -70,7 +71,8 @@ func (f *File) done() {
 	defer f.mu.Unlock()
 	f.users--
 	if f.closed && f.users == 0 {
-		f.lib.callInt(f.lib.close, f.fd)
+		// Nobody is left to be told.
+		_, _ = f.lib.callInt(f.lib.close, f.fd)
 	}
 }
 

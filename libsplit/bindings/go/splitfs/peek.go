@@ -20,8 +20,8 @@ type View struct {
 	at   atomic.Uintptr // 0: it has been given back
 }
 
-// WithPeek calls fn with a snapshot of n bytes of the file from off on, or as many as there are. They must not be stored to,
-// and not be kept: they are gone when fn returns.
+// WithPeek calls fn with a snapshot of n bytes of the file from off on, or as many as there are. They must not be
+// stored to, and not be kept: they are gone when fn returns.
 func (f *File) WithPeek(off int64, n int, fn func(data []byte) error) (err error) {
 	view, err := f.Peek(off, n)
 	if err != nil {
@@ -89,8 +89,8 @@ func (f *File) Peekv(off int64, n, pieces int) ([]*View, error) {
 	return views, nil
 }
 
-// Bytes are the snapshot's until Unpeek, and must not be stored to. After Unpeek there are none; to look at a slice of them
-// then is the end of the program.
+// Bytes are the snapshot's until Unpeek, and must not be stored to. After Unpeek there are none; to look at a slice of
+// them then is the end of the program.
 func (v *View) Bytes() []byte {
 	if v.at.Load() == 0 {
 		return nil

@@ -48,7 +48,8 @@ type Buffer struct {
 	data []byte // nil: it has been freed
 }
 
-// Alloc returns a buffer of n bytes, which may be patched at offsets that are off modulo 4096. What it holds is anything.
+// Alloc returns a buffer of n bytes, which may be patched at offsets that are off modulo 4096. What it holds is
+// anything.
 func (p *Pool) Alloc(off int64, n int) (*Buffer, error) {
 	if off < 0 || n < 0 {
 		return nil, fmt.Errorf("alloc: %w: offset %d, length %d", syscall.EINVAL, off, n)
