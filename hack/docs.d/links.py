@@ -19,6 +19,11 @@ PARTS = {
     "kernel-patch/README.md": "parts/kernel-patch.md",
     "kernel-patch/ext4_relink.md": "parts/ext4-relink.md",
     "kernel-patch/ext4_reopen.md": "parts/ext4-reopen.md",
+    "libsplit/bindings/go/README.md": "parts/go.md",
+    "libsplit/bindings/java/README.md": "parts/java.md",
+    "libsplit/bindings/python/README.md": "parts/python.md",
+    "libsplit/bindings/rust/README.md": "parts/rust.md",
+    "libsplit/examples/README.md": "parts/examples.md",
 }
 SOURCES = {page: path for path, page in PARTS.items()}
 # The README of the repository says the same as the landing page.
