@@ -47,7 +47,7 @@ func (n *Node) copyDevice(ctx context.Context, store *volume.Store, source, rec 
 
 // finishCut makes a copy that is cut one that can be used: with storage of its own, and settled.
 func (n *Node) finishCut(ctx context.Context, store *volume.Store, rec *volume.Record) error {
-	manager, err := n.config.Managers.GetFor(rec.Device, rec.Durability)
+	manager, err := n.config.Managers.Get(rec.Device)
 	if err != nil {
 		return err
 	}

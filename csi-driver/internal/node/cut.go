@@ -42,7 +42,7 @@ type copying struct {
 }
 
 func (n *Node) newCopying(ctx context.Context, store *volume.Store, source, rec *volume.Record) (*copying, error) {
-	manager, err := n.config.Managers.GetFor(rec.Device, rec.Durability)
+	manager, err := n.config.Managers.GetFor(rec.Device, rec.Class, rec.Durability)
 	if err != nil {
 		return nil, err
 	}

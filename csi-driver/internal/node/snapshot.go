@@ -61,7 +61,7 @@ func snapshotRecord(id, name string, source *volume.Record) *volume.Record {
 	return &volume.Record{
 		ID: id, Name: name, Phase: volume.PhaseCreating, Source: &volume.Source{VolumeID: source.ID},
 		Mode: source.Mode, Erase: source.Erase, Unserved: source.Unserved, Durability: source.Durability,
-		Device: source.Device, FSType: source.FSType, Block: source.Block, PVC: source.PVC,
+		Device: source.Device, Class: source.Class, FSType: source.FSType, Block: source.Block, PVC: source.PVC,
 		Size: source.Size, DeviceSize: source.DeviceSize, Overhead: source.Overhead, Formatted: source.Formatted,
 		Cleared: source.Cleared, Measured: source.Measured,
 	}

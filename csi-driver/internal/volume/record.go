@@ -42,6 +42,8 @@ type Record struct {
 
 	Mode   contract.Mode `json:"mode"`
 	Device string        `json:"device"`
+	// Class is the device class that it was made in; empty: there were none.
+	Class string `json:"class,omitempty"`
 	// FSType is empty for a raw block volume.
 	FSType string `json:"fsType"`
 	// Block: a raw block volume. It has no file system, so no pool, no logs and no agent, and the library does not serve
