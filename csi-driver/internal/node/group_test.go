@@ -121,7 +121,7 @@ func groupOfOneMoment(t *testing.T, f *fixture) {
 	for _, rec := range records {
 		f.remove(rec, f.target(rec.Name))
 	}
-	f.nothingLeft()
+	f.noDevices()
 }
 
 // onReflinks is the manager of emulated devices whose backing files can share blocks.
@@ -132,8 +132,8 @@ func (f *fixture) onReflinks() device.Manager {
 	return manager
 }
 
-// nothingLeft says that no device is left.
-func (f *fixture) nothingLeft() {
+// noDevices says that no device is left.
+func (f *fixture) noDevices() {
 	f.t.Helper()
 	for _, m := range f.config.Managers {
 		lister, ok := m.(device.Lister)
@@ -227,7 +227,7 @@ func TestGroupAllOrNone(t *testing.T) {
 		f.remove(rec, f.target(rec.Name))
 	}
 	f.use(inner)
-	f.nothingLeft()
+	f.noDevices()
 }
 
 // TestGroupInterrupted: a group of which not all snapshots are cut when the service dies is not there, and is made anew
@@ -303,7 +303,7 @@ func TestGroupInterrupted(t *testing.T) {
 	for _, rec := range records {
 		f.remove(rec, f.target(rec.Name))
 	}
-	f.nothingLeft()
+	f.noDevices()
 }
 
 // TestGroupErased: the snapshots of a group whose volumes are to be erased are erased, too.
