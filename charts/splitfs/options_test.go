@@ -105,7 +105,8 @@ func TestGroupSnapshots(t *testing.T) {
 			}
 		}
 		labels := false
-		for _, c := range find[appsv1.Deployment](t, objects, "Deployment", "splitfs-controller").Spec.Template.Spec.Containers {
+		for _, c := range find[appsv1.Deployment](t, objects, "Deployment",
+			"splitfs-controller").Spec.Template.Spec.Containers {
 			labels = labels || slices.Contains(c.Args, "--group-snapshots")
 		}
 		if labels != wanted {
@@ -155,7 +156,9 @@ func TestDeviceClasses(t *testing.T) {
 	if got := argument(classes...); got != want {
 		t.Errorf("the node service has %s", got)
 	}
-	for set, class := range map[string]string{"storageClasses.deviceClass=": "", "storageClasses.deviceClass=bulk": "bulk"} {
+	for set, class := range map[string]string{
+		"storageClasses.deviceClass=": "", "storageClasses.deviceClass=bulk": "bulk",
+	} {
 		objects := charttest.Render(t, append(slices.Clone(classes), "--set", set)...)
 		got, named := find[storagev1.StorageClass](t, objects, "StorageClass", "splitfs-strict").Parameters["deviceClass"]
 		if got != class || named != (class != "") {

@@ -56,7 +56,8 @@ func TestLVMClasses(t *testing.T) {
 	classes, err := parseClasses(`[{"name": "fast", "regions": ["region0", "0x2468"], "spare": "1Gi", "default": true},
 		{"name": "rest"}]`, []string{"region0", "0x2468", "region1"})
 	if err != nil || len(classes) != 2 || classes[0].Spare != volume.GiB || !classes[0].Default ||
-		!classes[0].Regions.Selects(nvdimm.Region{Dev: "region0"}) || classes[0].Regions.Selects(nvdimm.Region{Dev: "region1"}) ||
+		!classes[0].Regions.Selects(nvdimm.Region{Dev: "region0"}) ||
+		classes[0].Regions.Selects(nvdimm.Region{Dev: "region1"}) ||
 		!classes[1].Regions.Empty() {
 		t.Errorf("%+v, %v", classes, err)
 	}

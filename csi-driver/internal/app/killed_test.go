@@ -76,6 +76,8 @@ type life struct {
 
 	id, staging, target string
 	snapshot, clone     string
+	group               string
+	members             []string
 	context             map[string]string
 	published           bool
 }
@@ -243,6 +245,32 @@ func (l *life) steps() []lifeStep {
 			if err == nil {
 				l.clone = resp.GetVolume().GetVolumeId()
 			}
+			return err
+		}},
+		{name: "group", makes: true, call: func(ctx context.Context, t *testing.T) error {
+			if l.clone == "" {
+				return nil
+			}
+			resp, err := csi.NewGroupControllerClient(l.conn).CreateVolumeGroupSnapshot(ctx,
+				&csi.CreateVolumeGroupSnapshotRequest{Name: "group-1", SourceVolumeIds: []string{l.id, l.clone}})
+			if err != nil {
+				return err
+			}
+			l.group, l.members = resp.GetGroupSnapshot().GetGroupSnapshotId(), nil
+			for _, snapshot := range resp.GetGroupSnapshot().GetSnapshots() {
+				l.members = append(l.members, snapshot.GetSnapshotId())
+			}
+			if len(l.members) != 2 {
+				t.Errorf("a group of two has the snapshots %q", l.members)
+			}
+			return nil
+		}},
+		{name: "delete group", undo: true, call: func(ctx context.Context, t *testing.T) error {
+			if l.group == "" {
+				return nil
+			}
+			_, err := csi.NewGroupControllerClient(l.conn).DeleteVolumeGroupSnapshot(ctx,
+				&csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: l.group, SnapshotIds: l.members})
 			return err
 		}},
 		{name: "delete clone and snapshot", undo: true, call: func(ctx context.Context, t *testing.T) error {

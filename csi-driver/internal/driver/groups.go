@@ -15,8 +15,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// groupKeys are what csi-snapshotter adds to the parameters of a VolumeGroupSnapshotClass (--extra-create-metadata). The
-// class has none of its own.
+// groupKeys are what csi-snapshotter adds to the parameters of a VolumeGroupSnapshotClass (--extra-create-metadata).
+// The class has none of its own.
 var groupKeys = []string{
 	"csi.storage.k8s.io/volumegroupsnapshot/name", "csi.storage.k8s.io/volumegroupsnapshot/namespace",
 	"csi.storage.k8s.io/volumegroupsnapshotcontent/name",
@@ -161,7 +161,7 @@ func (c *GroupController) DeleteVolumeGroupSnapshot(ctx context.Context,
 		return nil, StatusOf(missing("group snapshot ID"))
 	}
 	c.jobs.cancel(id)
-	members, _, err := c.node.GroupMembers(id)
+	members, err := c.node.GroupMembers(id)
 	if err != nil {
 		return nil, StatusOf(err)
 	}

@@ -209,7 +209,8 @@ func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.N
 					"not multiples of 2 MiB, so huge pages would never be mapped", name, pv.Start, pv.ExtentSize))
 			}
 			return &group{
-				name: name, device: device, region: region.Dev, set: region.ISetID, kind: region.Kind(), memory: region.Memory, less: region.Less(),
+				name: name, device: device, region: region.Dev, set: region.ISetID, kind: region.Kind(),
+				memory: region.Memory, less: region.Less(),
 				size: int64(pv.Size), free: int64(pv.Free), own: region.Labeled(),
 			}, nil
 		}

@@ -202,7 +202,8 @@ func TestClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	groups := []group{
-		{name: "a", region: "region0", free: 10 * volume.MiB}, {name: "b", region: "region1", set: "0x2468", free: 12 * volume.MiB},
+		{name: "a", region: "region0", free: 10 * volume.MiB},
+		{name: "b", region: "region1", set: "0x2468", free: 12 * volume.MiB},
 		{name: "c", region: "region2", set: "0x2468", free: 3 * volume.MiB},
 	}
 	for class, want := range map[string]struct {
@@ -210,7 +211,8 @@ func TestClasses(t *testing.T) {
 		free          int64
 		groups        int
 	}{
-		"": {"fast", "a", 10, 1}, "fast": {"fast", "a", 10, 1}, "bulk": {"bulk", "b", 7, 2}, "reserve": {"reserve", "b", 12, 3},
+		"": {"fast", "a", 10, 1}, "fast": {"fast", "a", 10, 1}, "bulk": {"bulk", "b", 7, 2},
+		"reserve": {"reserve", "b", 12, 3},
 	} {
 		manager, called, err := m.OfClass(class)
 		if err != nil {

@@ -149,7 +149,8 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 		poolFreeBytes,
 		processes, unservedOpens, unservedState, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside,
 		protocolRefused, libraryInstalled,
-		availableBytes, classAvailable, classCapacity, memoryBytes, callSeconds, jobBytes, jobDoneBytes, orphans, erasing, erasingBytes, eraseFailed,
+		availableBytes, classAvailable, classCapacity, memoryBytes,
+		callSeconds, jobBytes, jobDoneBytes, orphans, erasing, erasingBytes, eraseFailed,
 		reportErrors,
 	}, counterDescs...) {
 		ch <- d

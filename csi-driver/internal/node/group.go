@@ -64,7 +64,9 @@ func (n *Node) members(groupID string) ([]*volume.Record, error) {
 // any more.
 func (n *Node) CreateGroupSnapshot(ctx context.Context, name string, sourceIDs []string,
 	released func()) ([]*volume.Record, error) {
-	group := volume.Group{ID: volume.GroupID(name, n.config.Name), Name: name, Sources: slices.Sorted(slices.Values(sourceIDs))}
+	group := volume.Group{
+		ID: volume.GroupID(name, n.config.Name), Name: name, Sources: slices.Sorted(slices.Values(sourceIDs)),
+	}
 	records, err := n.members(group.ID)
 	if err != nil {
 		return nil, err
@@ -170,8 +172,8 @@ func (n *Node) groupSources(group volume.Group) ([]*volume.Record, error) {
 	case len(sources) == 0:
 		return nil, fmt.Errorf("volumes %s: %w on node %s", strings.Join(missing, ", "), volume.ErrNotFound, n.config.Name)
 	case len(missing) > 0:
-		return nil, fmt.Errorf("%w: volumes %s are not on node %s, and all volumes of a group have to be on one node: nothing "+
-			"stops the writers of two nodes at the same moment", volume.ErrPrecondition, strings.Join(missing, ", "),
+		return nil, fmt.Errorf("%w: volumes %s are not on node %s, and all volumes of a group have to be on one node: "+
+			"nothing stops the writers of two nodes at the same moment", volume.ErrPrecondition, strings.Join(missing, ", "),
 			n.config.Name)
 	}
 	return sources, nil
@@ -230,7 +232,7 @@ func sameMembers(id string, records []*volume.Record, snapshotIDs []string) erro
 	if len(snapshotIDs) == 0 {
 		return nil
 	}
-	var has []string
+	has := make([]string, 0, len(records))
 	for _, rec := range records {
 		has = append(has, rec.ID)
 	}
@@ -243,12 +245,13 @@ func sameMembers(id string, records []*volume.Record, snapshotIDs []string) erro
 }
 
 // GroupMembers returns the IDs of all snapshots that there are of a group, whole or not.
-func (n *Node) GroupMembers(id string) (ids, sources []string, err error) {
+func (n *Node) GroupMembers(id string) ([]string, error) {
 	records, err := n.members(id)
+	ids := make([]string, 0, len(records))
 	for _, rec := range records {
-		ids, sources = append(ids, rec.ID), append(sources, rec.Source.VolumeID)
+		ids = append(ids, rec.ID)
 	}
-	return ids, sources, err
+	return ids, err
 }
 
 // DeleteGroupSnapshot removes the snapshots of a group, or leaves them to the eraser. One that is not known is deleted

@@ -166,7 +166,8 @@ func checkGroupDeletion(t *testing.T, f *fixture, group []*volume.Record, ids []
 	if _, err := f.GroupSnapshot(id, mismatch); !errors.Is(err, volume.ErrInvalid) {
 		t.Errorf("found by other snapshots than it has: %v", err)
 	}
-	if err := f.DeleteGroupSnapshot(f.ctx, volume.GroupID("group", "node-2"), nil); !errors.Is(err, volume.ErrPrecondition) {
+	elsewhere := volume.GroupID("group", "node-2")
+	if err := f.DeleteGroupSnapshot(f.ctx, elsewhere, nil); !errors.Is(err, volume.ErrPrecondition) {
 		t.Errorf("deleting a group of another node: %v", err)
 	}
 	all := []string{group[2].ID, group[0].ID, group[1].ID}

@@ -163,8 +163,8 @@ func (n *Node) tooLarge(rec *volume.Record, available int64) error {
 		"less, delete volumes, or raise the node's capacity",
 		volume.ErrExhausted, n.config.Name, rec.Size/volume.MiB, largest(rec, available)/volume.MiB)
 	if rec.Class != "" {
-		err = fmt.Errorf("%w. It is of device class %q, so only the volume groups of that class count, less what they are to "+
-			"keep free", err, rec.Class)
+		err = fmt.Errorf("%w. It is of device class %q, so only the volume groups of that class count, less what they are "+
+			"to keep free", err, rec.Class)
 	}
 	if rec.Durability.Required() {
 		err = fmt.Errorf("%w. The claim's class wants durable memory, so other regions do not count (durability: any would "+

@@ -170,7 +170,7 @@ func (n *Node) Snapshots(sourceID, id string) ([]*volume.Record, error) {
 	}
 	whole := wholeGroups(all)
 	all = slices.DeleteFunc(all, func(r *volume.Record) bool {
-		return r.Group != nil && !whole[r.Group.ID] || r.Phase != volume.PhaseReady && (!r.Cut || r.Phase != volume.PhaseCreating) || id != "" && r.ID != id ||
+		return !isCut(r) || r.Group != nil && !whole[r.Group.ID] || id != "" && r.ID != id ||
 			sourceID != "" && r.Source.VolumeID != sourceID
 	})
 	slices.SortFunc(all, func(a, b *volume.Record) int { return strings.Compare(a.ID, b.ID) })

@@ -112,7 +112,8 @@ func ParseParams(in map[string]string) (Params, error) {
 	}
 	if v, ok := in[keyClass]; ok {
 		if v == "" {
-			return p, fmt.Errorf("%w: StorageClass parameter %s is empty; leave it out for the default class", ErrInvalid, keyClass)
+			return p, fmt.Errorf("%w: StorageClass parameter %s is empty; leave it out for the default class", ErrInvalid,
+				keyClass)
 		}
 		p.Class = v
 	}
