@@ -116,7 +116,8 @@ func (l *life) start(t *testing.T, killAt int) {
 		"--data-dir="+filepath.Join(l.dir, "data"),
 		"--emulated-capacity=2Gi", "--emulated-min-free=0", "--pool-bytes=16Mi", "--log-reserve=16Mi",
 		"--splitfs-binary="+filepath.Join(l.dir, "splitfs"), "--library="+filepath.Join(l.dir, "libsplit.so"),
-		"--http-endpoint=", "--events=false", "--status=false", "--require-library=false", "--watch-interval=1h")
+		"--http-endpoint=", "--events=false", "--status=false", "--require-library=false", "--watch-interval=1h",
+		"--freeze-limit=10m") // on a slow machine looking for changes takes long, and is not what this is about
 	if err != nil {
 		t.Fatal(err)
 	}
