@@ -27,7 +27,8 @@ func realRegions(t *testing.T) (near, far string) {
 	t.Helper()
 	near, far, ok := strings.Cut(os.Getenv(envClasses), ",")
 	if !ok {
-		t.Skip(envClasses + " gives no persistent memory to this test; csi-driver/test/vm-devices runs it in a virtual machine")
+		t.Skip(envClasses +
+			" gives no persistent memory to this test; csi-driver/test/vm-devices runs it in a virtual machine")
 	}
 	return near, far
 }
