@@ -89,6 +89,100 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
+// TestGroupSnapshots: whoever has to do with VolumeGroupSnapshots may, and nobody looks for them where there are none.
+func TestGroupSnapshots(t *testing.T) {
+	const one, group = "--api-versions=snapshot.storage.k8s.io/v1", "--api-versions=groupsnapshot.storage.k8s.io/v1"
+	for _, wanted := range []bool{false, true} {
+		set := fmt.Sprintf("snapshots.enabled=true,snapshots.groups=%t", wanted)
+		objects := charttest.Render(t, one, group, "--set", set)
+		gate := fmt.Sprintf("--feature-gates=CSIVolumeGroupSnapshot=%t", wanted)
+		programs := slices.Concat(
+			find[appsv1.DaemonSet](t, objects, "DaemonSet", "splitfs-provisioner").Spec.Template.Spec.Containers,
+			find[appsv1.Deployment](t, objects, "Deployment", "splitfs-snapshot-controller").Spec.Template.Spec.Containers)
+		for _, c := range programs {
+			if snapshots := strings.Contains(c.Name, "snapshot"); slices.Contains(c.Args, gate) != snapshots {
+				t.Errorf("groups: %t: %s has the arguments %q", wanted, c.Name, c.Args)
+			}
+		}
+		labels := false
+		for _, c := range find[appsv1.Deployment](t, objects, "Deployment",
+			"splitfs-controller").Spec.Template.Spec.Containers {
+			labels = labels || slices.Contains(c.Args, "--group-snapshots")
+		}
+		if labels != wanted {
+			t.Errorf("groups: %t: the controller labels their contents: %t", wanted, labels)
+		}
+		for _, role := range []string{"splitfs-provisioner", "splitfs-controller", "splitfs-snapshot-controller"} {
+			may := slices.ContainsFunc(find[rbacv1.ClusterRole](t, objects, "ClusterRole", role).Rules,
+				func(r rbacv1.PolicyRule) bool {
+					return slices.Contains(r.Resources, "volumegroupsnapshotcontents") && slices.Contains(r.Verbs, "patch")
+				})
+			if may != wanted {
+				t.Errorf("groups: %t: %s may write their contents: %t", wanted, role, may)
+			}
+		}
+	}
+	for set, words := range map[string]string{
+		"snapshots.enabled=true,snapshots.groups=true": "install those of kubernetes-csi/external-snapshotter",
+		"snapshots.groups=true":                        "set snapshots.enabled=true",
+	} {
+		if _, err := charttest.Template(t, one, "--set", set); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+}
+
+// TestDeviceClasses: the node service is told of them, StorageClasses name one, and what could not work is refused.
+func TestDeviceClasses(t *testing.T) {
+	lvm := []string{"--set", "devices.lvm.enabled=true,devices.regions={region0,region1},storageClasses.device=lvm"}
+	classes := append(slices.Clone(lvm), "--set-json",
+		`devices.lvm.classes=[{"name":"fast","regions":["region0"],"spare":"1Gi","default":true},{"name":"bulk"}]`)
+	argument := func(set ...string) string {
+		t.Helper()
+		for _, c := range find[appsv1.DaemonSet](t, charttest.Render(t, set...), "DaemonSet",
+			"splitfs-node").Spec.Template.Spec.Containers {
+			for _, arg := range c.Args {
+				if value, ok := strings.CutPrefix(arg, "--lvm-classes="); ok {
+					return value
+				}
+			}
+		}
+		return ""
+	}
+	if got := argument(lvm...); got != "" {
+		t.Errorf("none were defined, and the node service has %s", got)
+	}
+	want := `[{"default":true,"name":"fast","regions":["region0"],"spare":"1Gi"},{"name":"bulk"}]`
+	if got := argument(classes...); got != want {
+		t.Errorf("the node service has %s", got)
+	}
+	for set, class := range map[string]string{
+		"storageClasses.deviceClass=": "", "storageClasses.deviceClass=bulk": "bulk",
+	} {
+		objects := charttest.Render(t, append(slices.Clone(classes), "--set", set)...)
+		got, named := find[storagev1.StorageClass](t, objects, "StorageClass", "splitfs-strict").Parameters["deviceClass"]
+		if got != class || named != (class != "") {
+			t.Errorf("%s: the StorageClass has %q", set, got)
+		}
+	}
+	for says, set := range map[string][]string{
+		"not among devices.lvm.classes":  append(slices.Clone(classes), "--set", "storageClasses.deviceClass=slow"),
+		"volumes have no classes":        {"--set", "storageClasses.deviceClass=fast"},
+		"is not enabled":                 {"--set-json", `devices.lvm.classes=[{"name":"a"}]`},
+		"none of devices.lvm.classes is": append(slices.Clone(lvm), "--set-json", `devices.lvm.classes=[{"name":"a"}]`),
+		"is there twice": append(slices.Clone(lvm), "--set-json",
+			`devices.lvm.classes=[{"name":"a","default":true},{"name":"a"}]`),
+		"only one can be the default": append(slices.Clone(lvm), "--set-json",
+			`devices.lvm.classes=[{"name":"a","default":true},{"name":"b","default":true}]`),
+		"not among devices.regions": append(slices.Clone(lvm), "--set-json",
+			`devices.lvm.classes=[{"name":"a","default":true,"regions":["region7"]}]`),
+	} {
+		if _, err := charttest.Template(t, set...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v; wanted %q", set, err, says)
+		}
+	}
+}
+
 // TestLibraryDelivery: everybody who has to do with the library's volume agrees on what kind of volume it is.
 func TestLibraryDelivery(t *testing.T) {
 	for delivery, inline := range map[string]bool{"csi": true, "ephemeral": false} {

@@ -19,7 +19,9 @@ import (
 func TestStorageClassPolicy(t *testing.T) {
 	env := charttest.StartAPIServer(t)
 	admin := charttest.NewClient(t, env.Config)
-	objects := charttest.Render(t, "--set", "injector.library.delivery=ephemeral")
+	objects := charttest.Render(t, "--set", "injector.library.delivery=ephemeral", "--set",
+		"devices.lvm.enabled=true,devices.regions={all}", "--set-json",
+		`devices.lvm.classes=[{"name":"near"},{"name":"bulk"}]`)
 	for _, object := range objects {
 		if object.GetName() == "splitfs-storageclass" {
 			if err := charttest.Apply(t.Context(), admin, object); err != nil {
@@ -60,6 +62,10 @@ func TestStorageClassPolicy(t *testing.T) {
 		{"a pool that is too small", ours, &waiting, map[string]string{"pool": "31Mi"}, "from 32Mi to 1Ti"},
 		{"a pool that is too large", ours, &waiting, map[string]string{"pool": "1025Gi"}, "from 32Mi to 1Ti"},
 		{"a pool of no size", ours, &waiting, map[string]string{"pool": "large"}, "from 32Mi to 1Ti"},
+		{"a device class", ours, &waiting, map[string]string{"device": "lvm", "deviceClass": "bulk"}, ""},
+		{"a device class that is none", ours, &waiting, map[string]string{"device": "lvm", "deviceClass": "slow"},
+			"devices.lvm.classes ('near', 'bulk')"},
+		{"a device class of another device", ours, &waiting, map[string]string{"deviceClass": "bulk"}, "with the device lvm"},
 		{"another driver's", "other.example.com", &immediate, map[string]string{"mode": "turbo"}, ""},
 	} {
 		err := create(test.provisioner, test.binding, test.parameters)

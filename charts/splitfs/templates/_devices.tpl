@@ -24,6 +24,32 @@
 {{- fail (printf "storageClasses.device is %s, which no node offers; set devices.%s.enabled: true" $device $device) }}
 {{- end }}
 {{- $regions := .Values.devices.regions }}
+{{- $classes := list }}
+{{- $defaults := list }}
+{{- range .Values.devices.lvm.classes }}
+{{- if has .name $classes }}{{ fail (printf "devices.lvm.classes: %s is there twice" .name) }}{{ end }}
+{{- $classes = append $classes .name }}
+{{- if .default }}{{ $defaults = append $defaults .name }}{{ end }}
+{{- range .regions }}
+{{- if not (or (has . $regions) (has "all" $regions)) }}{{ fail (printf "devices.lvm.classes: region %s of a class is not among devices.regions" .) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- if gt (len $defaults) 1 }}
+{{- fail (printf "devices.lvm.classes: only one can be the default, but %s are; set default: true for one of them" (join ", " $defaults)) }}
+{{- end }}
+{{- if and $classes (not .Values.devices.lvm.enabled) }}
+{{- fail "devices.lvm.classes is set, but devices.lvm is not enabled" }}
+{{- end }}
+{{- $class := .Values.storageClasses.deviceClass }}
+{{- if and $class (ne $device "lvm") }}
+{{- fail (printf "storageClasses.deviceClass is %s, but %s volumes have no classes; leave it empty" $class $device) }}
+{{- end }}
+{{- if and $class (not (has $class $classes)) }}
+{{- fail (printf "storageClasses.deviceClass is %s, which is not among devices.lvm.classes" $class) }}
+{{- end }}
+{{- if and (eq $device "lvm") $classes (not $class) (not $defaults) }}
+{{- fail (printf "storageClasses.deviceClass is empty, and none of devices.lvm.classes is the default; set it to one of %s" (join ", " $classes)) }}
+{{- end }}
 {{- if and (or (has "lvm" $enabled) (has "namespace" $enabled)) (not $regions) }}
 {{- fail "devices: lvm and namespace need regions that SplitFS may use; set devices.regions to [all], or to names or interleave sets" }}
 {{- end }}

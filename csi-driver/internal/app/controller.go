@@ -41,6 +41,7 @@ type controllerOptions struct {
 	nodeSilence    time.Duration
 	nodeLabels     bool
 	snapshots      bool
+	groupSnapshots bool
 	recreate       bool
 	exempt         []string
 	httpEndpoint   string
@@ -51,7 +52,7 @@ func newControllerCommand() *cobra.Command {
 	var o controllerOptions
 	cmd := &cobra.Command{
 		Use:   "controller",
-		Short: "Serve csi-resizer, report volumes whose node is gone, label VolumeSnapshotContents made by hand",
+		Short: "Serve csi-resizer, report volumes whose node is gone, label the contents of snapshots",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
@@ -72,8 +73,11 @@ func newControllerCommand() *cobra.Command {
 		"how long a node service must not be heard of before its SplitFSNode says so; 0: never")
 	f.BoolVar(&o.nodeLabels, "node-labels", false, "label Nodes with what their SplitFSNodes say of their memory")
 	f.BoolVar(&o.snapshots, "snapshots", false,
-		"label VolumeSnapshotContents that were made by hand with the node that has their snapshot; the cluster must have "+
-			"their CustomResourceDefinition")
+		"label VolumeSnapshotContents that were made by hand, or belong to a group, with the node that has their "+
+			"snapshot; the cluster must have their CustomResourceDefinition")
+	f.BoolVar(&o.groupSnapshots, "group-snapshots", false,
+		"label VolumeGroupSnapshotContents with the node that has their volumes; the cluster must have their "+
+			"CustomResourceDefinition")
 	f.BoolVar(&o.recreate, "recreate-pods", false,
 		"evict pods that their nodes refuse a volume, because they were created while no injector answered; their "+
 			"controllers create them anew")
@@ -140,11 +144,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if o.nodeLabels {
 		labels = central.NewLabels(client, view, nodes)
 	}
-	var contents *central.Contents
-	if o.snapshots {
-		if contents, err = central.NewContents(objects, view, recorder); err != nil {
-			return err
-		}
+	contents, err := o.contents(objects, view, recorder)
+	if err != nil {
+		return err
 	}
 	var recreate *central.Recreate
 	if o.recreate {
@@ -175,8 +177,8 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if labels != nil {
 		group.Go(func() error { labels.Run(ctx, labelInterval); return nil })
 	}
-	if contents != nil {
-		group.Go(func() error { contents.Run(ctx); return nil })
+	for _, c := range contents {
+		group.Go(func() error { c.Run(ctx); return nil })
 	}
 	if o.httpEndpoint != "" {
 		prober := &server.Prober{Endpoint: o.endpoint}
@@ -184,6 +186,25 @@ func runController(ctx context.Context, o controllerOptions) error {
 		group.Go(func() error { return errors.Join(server.ServeHTTP(ctx, o.httpEndpoint, mux), prober.Close()) })
 	}
 	return group.Wait()
+}
+
+// contents are those of snapshots that get labels.
+func (o controllerOptions) contents(client dynamic.Interface, view *central.View,
+	recorder record.EventRecorder) (list []*central.Contents, err error) {
+	for _, each := range []struct {
+		wanted bool
+		make   func(dynamic.Interface, *central.View, record.EventRecorder) (*central.Contents, error)
+	}{{o.snapshots, central.NewContents}, {o.groupSnapshots, central.NewGroupContents}} {
+		if !each.wanted {
+			continue
+		}
+		c, err := each.make(client, view, recorder)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	return list, nil
 }
 
 // recreateInterval is how often pods that wait are looked at.

@@ -4,6 +4,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ type deviceOptions struct {
 	regions          []string
 	regionPercent    int
 	namespaceMap     string
+	lvmClasses       string
 }
 
 func (o *deviceOptions) addTo(f *pflag.FlagSet) {
@@ -44,6 +46,9 @@ func (o *deviceOptions) addTo(f *pflag.FlagSet) {
 		"regions of persistent memory that the driver may use: all, or names (region0) and interleave sets "+
 			"(0x2468ac00123456) of some; `splitfs-csi devices` shows them")
 	f.IntVar(&o.regionPercent, "region-percent", 100, "most of each of these regions that the driver takes")
+	f.StringVar(&o.lvmClasses, "lvm-classes", "",
+		"device classes of logical volumes, a JSON list of objects with name, regions (as in --regions; all that are given "+
+			"when there are none), spare (what stays free in each volume group) and default")
 	f.StringVar(&o.namespaceMap, "namespace-map", string(nvdimm.MapDev),
 		"where new namespaces keep what the kernel knows of their pages: dev (persistent memory, 1/64 of it) or "+
 			"mem (main memory)")
@@ -97,8 +102,13 @@ func (o *deviceOptions) managers(nodeName string, recorder events.Recorder,
 					Dir: o.emulatedDir, Capacity: int64(o.emulatedCapacity), MinFree: int64(o.emulatedMinFree),
 				}))
 		case volume.DeviceLVM:
-			err = add(lvm.New(lvm.Config{Regions: regions, Percent: o.regionPercent, Map: where, OnProblem: unusable(name)},
-				tool))
+			var classes []lvm.Class
+			if classes, err = parseClasses(o.lvmClasses, o.regions); err != nil {
+				return nil, fmt.Errorf("--lvm-classes: %w", err)
+			}
+			err = add(lvm.New(lvm.Config{
+				Regions: regions, Percent: o.regionPercent, Map: where, Classes: classes, OnProblem: unusable(name),
+			}, tool))
 		case volume.DeviceNamespace:
 			err = add(
 				namespace.New(namespace.Config{Regions: regions, Percent: o.regionPercent, Map: where, OnProblem: unusable(name)},
@@ -109,6 +119,49 @@ func (o *deviceOptions) managers(nodeName string, recorder events.Recorder,
 		}
 	}
 	return device.NewManagers(managers...), nil
+}
+
+// classOption is a device class as it is written down.
+type classOption struct {
+	Name    string   `json:"name"`
+	Regions []string `json:"regions"`
+	Spare   string   `json:"spare"`
+	Default bool     `json:"default"`
+}
+
+// parseClasses reads device classes; given are the regions that the driver has.
+func parseClasses(text string, given []string) ([]lvm.Class, error) {
+	if text == "" {
+		return nil, nil
+	}
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	var options []classOption
+	if err := decoder.Decode(&options); err != nil {
+		return nil, err
+	}
+	classes := make([]lvm.Class, 0, len(options))
+	for _, o := range options {
+		class := lvm.Class{Name: o.Name, Default: o.Default}
+		for _, region := range o.Regions {
+			if !slices.Contains(given, region) && !slices.Contains(given, nvdimm.All) {
+				return nil, fmt.Errorf("class %q has region %s, which the driver is not given (--regions)", o.Name, region)
+			}
+		}
+		var err error
+		if class.Regions, err = nvdimm.ParseSelector(o.Regions); err != nil {
+			return nil, fmt.Errorf("class %q: %w", o.Name, err)
+		}
+		if o.Spare != "" {
+			var spare quantity
+			if err := spare.Set(o.Spare); err != nil {
+				return nil, fmt.Errorf("class %q: spare: %w", o.Name, err)
+			}
+			class.Spare = int64(spare)
+		}
+		classes = append(classes, class)
+	}
+	return classes, nil
 }
 
 // tellOthers looks for what others have in the node's persistent memory.

@@ -51,6 +51,37 @@ func TestDeviceOptions(t *testing.T) {
 	}
 }
 
+// TestLVMClasses: device classes are as they are written down, and what is not meant is refused.
+func TestLVMClasses(t *testing.T) {
+	classes, err := parseClasses(`[{"name": "fast", "regions": ["region0", "0x2468"], "spare": "1Gi", "default": true},
+		{"name": "rest"}]`, []string{"region0", "0x2468", "region1"})
+	if err != nil || len(classes) != 2 || classes[0].Spare != volume.GiB || !classes[0].Default ||
+		!classes[0].Regions.Selects(nvdimm.Region{Dev: "region0"}) ||
+		classes[0].Regions.Selects(nvdimm.Region{Dev: "region1"}) ||
+		!classes[1].Regions.Empty() {
+		t.Errorf("%+v, %v", classes, err)
+	}
+	if classes, err := parseClasses("", nil); err != nil || classes != nil {
+		t.Errorf("none are %+v, %v", classes, err)
+	}
+	for says, text := range map[string]string{
+		"unknown field":     `[{"name": "a", "pool": "thin"}]`,
+		"is not given":      `[{"name": "a", "regions": ["region7"]}]`,
+		"spare":             `[{"name": "a", "spare": "much"}]`,
+		"cannot unmarshal":  `{"name": "a"}`,
+		"negative":          `[{"name": "a", "spare": "-1"}]`,
+		"selects no region": `[{"name": "a", "regions": ["pmem0"]}]`,
+	} {
+		given := []string{"region0"}
+		if says == "selects no region" {
+			given = []string{nvdimm.All}
+		}
+		if _, err := parseClasses(text, given); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; wanted %q", text, err, says)
+		}
+	}
+}
+
 func TestReportRegion(t *testing.T) {
 	all, err := nvdimm.ParseSelector([]string{nvdimm.All})
 	if err != nil {

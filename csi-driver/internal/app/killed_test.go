@@ -76,6 +76,8 @@ type life struct {
 
 	id, staging, target string
 	snapshot, clone     string
+	group               string
+	members             []string
 	context             map[string]string
 	published           bool
 }
@@ -114,7 +116,8 @@ func (l *life) start(t *testing.T, killAt int) {
 		"--data-dir="+filepath.Join(l.dir, "data"),
 		"--emulated-capacity=2Gi", "--emulated-min-free=0", "--pool-bytes=16Mi", "--log-reserve=16Mi",
 		"--splitfs-binary="+filepath.Join(l.dir, "splitfs"), "--library="+filepath.Join(l.dir, "libsplit.so"),
-		"--http-endpoint=", "--events=false", "--status=false", "--require-library=false", "--watch-interval=1h")
+		"--http-endpoint=", "--events=false", "--status=false", "--require-library=false", "--watch-interval=1h",
+		"--freeze-limit=10m") // on a slow machine looking for changes takes long, and is not what this is about
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,6 +246,32 @@ func (l *life) steps() []lifeStep {
 			if err == nil {
 				l.clone = resp.GetVolume().GetVolumeId()
 			}
+			return err
+		}},
+		{name: "group", makes: true, call: func(ctx context.Context, t *testing.T) error {
+			if l.clone == "" {
+				return nil
+			}
+			resp, err := csi.NewGroupControllerClient(l.conn).CreateVolumeGroupSnapshot(ctx,
+				&csi.CreateVolumeGroupSnapshotRequest{Name: "group-1", SourceVolumeIds: []string{l.id, l.clone}})
+			if err != nil {
+				return err
+			}
+			l.group, l.members = resp.GetGroupSnapshot().GetGroupSnapshotId(), nil
+			for _, snapshot := range resp.GetGroupSnapshot().GetSnapshots() {
+				l.members = append(l.members, snapshot.GetSnapshotId())
+			}
+			if len(l.members) != 2 {
+				t.Errorf("a group of two has the snapshots %q", l.members)
+			}
+			return nil
+		}},
+		{name: "delete group", undo: true, call: func(ctx context.Context, t *testing.T) error {
+			if l.group == "" {
+				return nil
+			}
+			_, err := csi.NewGroupControllerClient(l.conn).DeleteVolumeGroupSnapshot(ctx,
+				&csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: l.group, SnapshotIds: l.members})
 			return err
 		}},
 		{name: "delete clone and snapshot", undo: true, call: func(ctx context.Context, t *testing.T) error {

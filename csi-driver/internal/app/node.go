@@ -220,11 +220,12 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	grpcServer := server.NewGRPC(logger, csiMetrics, interceptors...)
 	locks := &volume.Locks{}
 	usable := server.NewWatchedCheck(n.Check, o.watchInterval, usableLimit)
-	csi.RegisterIdentityServer(grpcServer, driver.Identity{Check: usable.Check})
+	csi.RegisterIdentityServer(grpcServer, driver.Identity{Check: usable.Check, Groups: true})
 	group, ctx := errgroup.WithContext(ctx)
 	jobs := driver.NewJobs(ctx)
 	defer jobs.Wait()
 	csi.RegisterControllerServer(grpcServer, driver.NewController(n, locks, jobs))
+	csi.RegisterGroupControllerServer(grpcServer, driver.NewGroupController(n, locks, jobs))
 	csi.RegisterNodeServer(grpcServer, driver.NewNode(n, locks, jobs))
 
 	// Sockets and probes come first. What takes long, or waits for others, keeps back only the calls that need it.

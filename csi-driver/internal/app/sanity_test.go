@@ -20,8 +20,6 @@ var explainedSkips = map[string]string{
 	"ListVolumes not supported": "a node knows only its own volumes; the PersistentVolumes are the list of all",
 
 	"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS": "alpha, and used by no sidecar yet; a snapshot's ID says which node it is on",
-	"VolumeGroupSnapshots not supported": "snapshots are of one volume at a time",
-	"GroupControllerService":             "snapshots are of one volume at a time",
 
 	"ControllerPublishVolume": "a volume is on its node already: nothing is attached " +
 		"(attachRequired: false)",

@@ -12,8 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
@@ -23,8 +26,8 @@ import (
 	"splitfs.io/splitfs/internal/contract"
 )
 
-// contentCRD is the custom resource of the version that hack/quickstart installs.
-func contentCRD(t *testing.T) []*unstructured.Unstructured {
+// contentCRDs are the custom resources of the version that hack/quickstart installs.
+func contentCRDs(t *testing.T, resources ...schema.GroupVersionResource) []*unstructured.Unstructured {
 	t.Helper()
 	download := exec.Command("go", "mod", "download", "-json", "github.com/kubernetes-csi/external-snapshotter/client/v8")
 	download.Dir = filepath.Join(charttest.Root(t), "hack", "tools", "snapshotter")
@@ -37,12 +40,15 @@ func contentCRD(t *testing.T) []*unstructured.Unstructured {
 	if err := json.Unmarshal(out, &module); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(
-		filepath.Join(module.Dir, "config", "crd", contentResource.Group+"_"+contentResource.Resource+".yaml"))
-	if err != nil {
-		t.Fatal(err)
+	var objects []*unstructured.Unstructured
+	for _, r := range resources {
+		text, err := os.ReadFile(filepath.Join(module.Dir, "config", "crd", r.Group+"_"+r.Resource+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, charttest.Objects(t, text)...)
 	}
-	return charttest.Objects(t, text)
+	return objects
 }
 
 func snapshotContent(name, driver, handle, label string) *unstructured.Unstructured {
@@ -64,6 +70,76 @@ func snapshotContent(name, driver, handle, label string) *unstructured.Unstructu
 	return object
 }
 
+// memberContent is what the snapshot controller makes for a snapshot of a group.
+func memberContent(name, group string) *unstructured.Unstructured {
+	object := snapshotContent(name, contract.Driver, volume.IDFromName(name), "")
+	object.SetAnnotations(map[string]string{memberOf: group})
+	return object
+}
+
+func groupContent(name string, source map[string]any) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"driver": contract.Driver, "deletionPolicy": "Delete", "source": source, "volumeGroupSnapshotClassName": "splitfs",
+			"volumeGroupSnapshotRef": map[string]any{"namespace": "default", "name": name},
+		},
+	}}
+	object.SetGroupVersionKind(groupContentKind)
+	return object
+}
+
+// checkGroupContents: VolumeGroupSnapshotContents get the label of the node that has their volumes, or their snapshots.
+func checkGroupContents(t *testing.T, admin dynamic.Interface, clients kubernetes.Interface) {
+	t.Helper()
+	for name, nodeName := range map[string]string{"one": "node-2", "two": "node-2"} {
+		pv := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PersistentVolumeSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+					Driver: contract.Driver, VolumeHandle: volume.IDFromName(name),
+				}},
+				NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
+						Key: contract.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{nodeName},
+					}}}},
+				}},
+			},
+		}
+		if _, err := clients.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]string{"dynamic": "node-2", "by-hand": "node-1"}
+	contents := admin.Resource(groupContentResource)
+	for name, source := range map[string]map[string]any{
+		// One of the volumes is not known any more.
+		"dynamic": {"volumeHandles": []any{volume.IDFromName("gone"), volume.IDFromName("one"), volume.IDFromName("two")}},
+		"by-hand": {"groupSnapshotHandles": map[string]any{
+			"volumeGroupSnapshotHandle": volume.GroupID("group", "node-1"),
+			"volumeSnapshotHandles":     []any{volume.SnapshotID("group/one", "node-1")},
+		}},
+	} {
+		if _, err := contents.Create(t.Context(), groupContent(name, source), metav1.CreateOptions{}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	eventuallyNil(t, "contents of groups are labelled", func() error {
+		for name, node := range want {
+			object, err := contents.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if got := object.GetLabels()[managedBy]; got != node {
+				return fmt.Errorf("%s has the label %q, wanted %q", name, got, node)
+			}
+		}
+		return nil
+	})
+}
+
 // TestContents: with the chart's rights, on a real API server, contents that were made by hand get the label of their
 // snapshot's node, also of one that comes later; all others stay as they are, and of those that have no node it is
 // told.
@@ -80,13 +156,13 @@ func TestContents(t *testing.T) {
 	}
 	charttest.CreateNamespace(t, admin, charttest.Namespace)
 	for _, object := range charttest.Render(t, "--api-versions=snapshot.storage.k8s.io/v1",
-		"--set", "snapshots.enabled=true") {
+		"--api-versions=groupsnapshot.storage.k8s.io/v1", "--set", "snapshots.enabled=true,snapshots.groups=true") {
 		switch object.GetKind() {
 		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
 			apply(object)
 		}
 	}
-	apply(contentCRD(t)...)
+	apply(contentCRDs(t, contentResource, groupContentResource)...)
 	config := asController(env.Config)
 	clients, adminClients := kubernetes.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(env.Config)
 	addNode := func(name string) {
@@ -118,9 +194,15 @@ func TestContents(t *testing.T) {
 	defer cancel()
 	view.Start(ctx)
 	go labeller.Run(ctx)
+	groups, err := NewGroupContents(dynamic.NewForConfigOrDie(config), view, recorder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go groups.Run(ctx)
 
 	want := map[string]string{
 		"first": "node-2", "foreign": "", "other": "node-9", "dynamic": "", "late": "", "nonsense": "", "last": "node-1",
+		"member": "node-2",
 	}
 	for name, object := range map[string]*unstructured.Unstructured{
 		"foreign":  snapshotContent("foreign", "csi.example.com", volume.SnapshotID("foreign", "node-1"), ""),
@@ -128,6 +210,7 @@ func TestContents(t *testing.T) {
 		"dynamic":  snapshotContent("dynamic", contract.Driver, volume.IDFromName("dynamic"), ""),
 		"late":     snapshotContent("late", contract.Driver, volume.SnapshotID("late", "node-3"), ""),
 		"nonsense": snapshotContent("nonsense", contract.Driver, "snapshot-1", ""),
+		"member":   memberContent("member", volume.GroupID("group", "node-2")),
 	} {
 		if _, err := contents.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -176,4 +259,5 @@ func TestContents(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventuallyNil(t, "a content whose node came is labelled", check)
+	checkGroupContents(t, dynamic.NewForConfigOrDie(env.Config), adminClients)
 }

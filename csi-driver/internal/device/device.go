@@ -82,10 +82,13 @@ func (m Managers) Get(name string) (Manager, error) {
 	return nil, m.noSuch(name)
 }
 
-// GetFor is Get for a volume of this durability.
-func (m Managers) GetFor(name string, durability volume.Durability) (Manager, error) {
+// GetFor is Get for new volumes of this class and durability.
+func (m Managers) GetFor(name, class string, durability volume.Durability) (Manager, error) {
 	manager, err := m.Get(name)
-	if err != nil || !durability.Required() {
+	if err != nil {
+		return nil, err
+	}
+	if manager, _, err = ofClass(manager, class); err != nil || !durability.Required() {
 		return manager, err
 	}
 	durable, ok := manager.(Durable)

@@ -22,6 +22,8 @@ type Identity struct {
 	csi.UnimplementedIdentityServer
 	// Check says whether the driver can do its work now.
 	Check func(ctx context.Context) error
+	// Groups: there is a GroupController service, too.
+	Groups bool
 }
 
 // GetPluginInfo implements csi.IdentityServer.
@@ -30,18 +32,22 @@ func (Identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.
 }
 
 // GetPluginCapabilities implements csi.IdentityServer.
-func (Identity) GetPluginCapabilities(context.Context,
+func (i Identity) GetPluginCapabilities(context.Context,
 	*csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	service := func(t csi.PluginCapability_Service_Type) *csi.PluginCapability {
 		return &csi.PluginCapability{Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}}}
 	}
-	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{
+	resp := &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{
 		service(csi.PluginCapability_Service_CONTROLLER_SERVICE),
 		service(csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS),
 		{Type: &csi.PluginCapability_VolumeExpansion_{VolumeExpansion: &csi.PluginCapability_VolumeExpansion{
 			Type: csi.PluginCapability_VolumeExpansion_ONLINE,
 		}}},
-	}}, nil
+	}}
+	if i.Groups {
+		resp.Capabilities = append(resp.Capabilities, service(csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE))
+	}
+	return resp, nil
 }
 
 // Probe implements csi.IdentityServer.

@@ -117,8 +117,13 @@ func (c *Controller) CreateSnapshot(ctx context.Context,
 }
 
 func snapshotOf(rec *volume.Record) *csi.Snapshot {
+	group := ""
+	if rec.Group != nil {
+		group = rec.Group.ID
+	}
 	return &csi.Snapshot{
-		SnapshotId: rec.ID, SourceVolumeId: rec.Source.VolumeID, SizeBytes: rec.Size,
+		GroupSnapshotId: group,
+		SnapshotId:      rec.ID, SourceVolumeId: rec.Source.VolumeID, SizeBytes: rec.Size,
 		CreationTime: timestamppb.New(rec.Taken), ReadyToUse: rec.Phase == volume.PhaseReady,
 	}
 }

@@ -28,8 +28,8 @@ const (
 	ReasonRecovered   = "RecoveryReplayed"
 	ReasonAgentDied   = "AgentDied"
 	ReasonNodeGone    = "VolumeNodeGone"
-	// ReasonSnapshotNodeUnknown: nobody serves a VolumeSnapshotContent that was made by hand, because its snapshot is on
-	// no node.
+	// ReasonSnapshotNodeUnknown: nobody serves a VolumeSnapshotContent or VolumeGroupSnapshotContent, because what it is
+	// of is on no node.
 	ReasonSnapshotNodeUnknown = "SnapshotNodeUnknown"
 	// ReasonLongWork: something takes as long as a volume is large, which its user waits for.
 	ReasonLongWork = "LongWork"

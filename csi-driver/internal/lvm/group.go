@@ -37,8 +37,10 @@ type group struct {
 	name, device string
 	// region is where it is, kind what that is.
 	region, kind string
-	memory       volume.Memory
-	size, free   int64
+	// set is the region's interleave set.
+	set        nvdimm.InterleaveSet
+	memory     volume.Memory
+	size, free int64
 	// less says why a volume that needs durable memory must not be here; nil when it may.
 	less error
 	// own: it is in a namespace that is this driver's by its name.
@@ -207,7 +209,8 @@ func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.N
 					"not multiples of 2 MiB, so huge pages would never be mapped", name, pv.Start, pv.ExtentSize))
 			}
 			return &group{
-				name: name, device: device, region: region.Dev, kind: region.Kind(), memory: region.Memory, less: region.Less(),
+				name: name, device: device, region: region.Dev, set: region.ISetID, kind: region.Kind(),
+				memory: region.Memory, less: region.Less(),
 				size: int64(pv.Size), free: int64(pv.Free), own: region.Labeled(),
 			}, nil
 		}

@@ -33,6 +33,8 @@ type Config struct {
 	// Percent is the most of each region that the driver takes.
 	Percent int
 	Map     nvdimm.Map
+	// Classes divide the volume groups; none: all of them are for all volumes.
+	Classes []Class
 	// OnProblem is told when a selected region cannot be used.
 	OnProblem func(ctx context.Context, message string)
 }
@@ -52,6 +54,7 @@ var (
 	_ device.Lister    = (*Manager)(nil)
 	_ device.Inventory = (*Manager)(nil)
 	_ device.Durable   = (*Manager)(nil)
+	_ device.Classed   = (*Manager)(nil)
 )
 
 // New returns a manager.
@@ -60,6 +63,9 @@ func New(config Config, tool *nvdimm.Tool) (*Manager, error) {
 		return nil, errors.New("volumes on LVM need at least one region that the driver may use; set --regions")
 	}
 	if err := nvdimm.CheckPercent(config.Percent); err != nil {
+		return nil, err
+	}
+	if err := checkClasses(config.Classes); err != nil {
 		return nil, err
 	}
 	return &Manager{config: config, tool: tool, reporter: nvdimm.ProblemReporter{OnProblem: config.OnProblem}}, nil
@@ -100,41 +106,62 @@ func (m *Manager) groupsToFill(ctx context.Context) ([]group, error) {
 }
 
 // OnlyDurable implements device.Durable.
-func (m *Manager) OnlyDurable() device.Manager { return durable{m} }
-
-// durable is a Manager that makes volumes in durable memory only.
-type durable struct{ *Manager }
-
-// Available implements device.Manager.
-func (d durable) Available(ctx context.Context) (int64, error) {
-	return d.available(ctx, volume.DurabilityRequired)
+func (m *Manager) OnlyDurable() device.Manager {
+	return view{m, wanted{durability: volume.DurabilityRequired}}
 }
 
+// wanted is what a new volume may be made of.
+type wanted struct {
+	// class: nil is any.
+	class      *Class
+	durability volume.Durability
+}
+
+// view is a Manager that makes volumes of these kinds only.
+type view struct {
+	*Manager
+	wanted wanted
+}
+
+// OnlyDurable implements device.Durable.
+func (v view) OnlyDurable() device.Manager {
+	v.wanted.durability = volume.DurabilityRequired
+	return v
+}
+
+// Available implements device.Manager.
+func (v view) Available(ctx context.Context) (int64, error) { return v.available(ctx, v.wanted) }
+
 // Create implements device.Manager.
-func (d durable) Create(ctx context.Context, id string, size int64) error {
-	return d.create(ctx, id, size, volume.DurabilityRequired)
+func (v view) Create(ctx context.Context, id string, size int64) error {
+	return v.create(ctx, id, size, v.wanted)
 }
 
 // Available implements device.Manager. A volume does not span groups.
-func (m *Manager) Available(ctx context.Context) (int64, error) {
-	return m.available(ctx, volume.DurabilityAny)
-}
+func (m *Manager) Available(ctx context.Context) (int64, error) { return m.available(ctx, wanted{}) }
 
-func (m *Manager) available(ctx context.Context, durability volume.Durability) (int64, error) {
+func (m *Manager) available(ctx context.Context, w wanted) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	groups, err := m.groupsToFill(ctx)
 	if err != nil {
 		return 0, err
 	}
-	fit, _ := fitting(groups, durability)
+	fit, _ := fitting(groups, w)
 	return roomiest(fit).free, nil
 }
 
-// fitting are the groups that a volume of this durability may be in, and why not in the others.
-func fitting(groups []group, durability volume.Durability) (fit []group, less nvdimm.Problems) {
+// fitting are the groups that a volume may be in, with what is free there for it, and why not in the others of its
+// class.
+func fitting(groups []group, w wanted) (fit []group, less nvdimm.Problems) {
 	for _, g := range groups {
-		if durability.Required() && g.less != nil {
+		if w.class != nil {
+			if !w.class.selects(g) {
+				continue
+			}
+			g.free = max(0, g.free-w.class.Spare)
+		}
+		if w.durability.Required() && g.less != nil {
 			less = append(less, nvdimm.Problem{Region: g.region, Err: g.less})
 			continue
 		}
@@ -260,10 +287,10 @@ func (m *Manager) mustFind(ctx context.Context, id string) (*found, error) {
 
 // Create implements device.Manager.
 func (m *Manager) Create(ctx context.Context, id string, size int64) error {
-	return m.create(ctx, id, size, volume.DurabilityAny)
+	return m.create(ctx, id, size, wanted{})
 }
 
-func (m *Manager) create(ctx context.Context, id string, size int64, durability volume.Durability) error {
+func (m *Manager) create(ctx context.Context, id string, size int64, w wanted) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	lv, unknown, err := m.findSeen(ctx, id)
@@ -285,12 +312,12 @@ func (m *Manager) create(ctx context.Context, id string, size int64, durability 
 	if err != nil {
 		return err
 	}
-	fit, less := fitting(groups, durability)
+	fit, less := fitting(groups, w)
 	g := roomiest(fit)
 	size = roundUp(size)
 	if g.free < size {
-		err := fmt.Errorf("%w in the volume groups of this node: %d MiB are needed, the roomiest has %d MiB",
-			volume.ErrExhausted, size/volume.MiB, g.free/volume.MiB)
+		err := fmt.Errorf("%w in the volume groups %s: %d MiB are needed, the roomiest has %d MiB",
+			volume.ErrExhausted, w.where(), size/volume.MiB, g.free/volume.MiB)
 		if told := m.reporter.Current(); told != "" {
 			err = fmt.Errorf("%w; not usable: %s", err, told)
 		}

@@ -4,11 +4,13 @@ package lvm
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
@@ -155,11 +157,11 @@ func TestFitting(t *testing.T) {
 	for durability, want := range map[volume.Durability]string{
 		volume.DurabilityAny: "large", volume.DurabilityRequired: "small",
 	} {
-		if fit, _ := fitting(groups, durability); roomiest(fit).name != want {
+		if fit, _ := fitting(groups, wanted{durability: durability}); roomiest(fit).name != want {
 			t.Errorf("%s goes to %v", durability, roomiest(fit))
 		}
 	}
-	_, less := fitting(groups, volume.DurabilityRequired)
+	_, less := fitting(groups, wanted{durability: volume.DurabilityRequired})
 	if err := less.Err(); len(less) != 1 || !strings.Contains(err.Error(), `region0: its memory is "volatile" (memmap=)`) {
 		t.Errorf("%v", err)
 	}
@@ -177,5 +179,94 @@ func TestNames(t *testing.T) {
 		if id, ours := idOf(name); ours {
 			t.Errorf("%s is taken for %s", name, id)
 		}
+	}
+}
+
+func selector(t *testing.T, words ...string) nvdimm.Selector {
+	t.Helper()
+	s, err := nvdimm.ParseSelector(words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestClasses: a volume of a class goes to its regions only, and leaves there what the class spares.
+func TestClasses(t *testing.T) {
+	m, err := New(Config{Regions: selector(t, nvdimm.All), Percent: 100, Classes: []Class{
+		{Name: "fast", Regions: selector(t, "region0"), Default: true},
+		{Name: "bulk", Regions: selector(t, "0x2468"), Spare: 5 * volume.MiB},
+		{Name: "reserve"},
+	}}, &nvdimm.Tool{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := []group{
+		{name: "a", region: "region0", free: 10 * volume.MiB},
+		{name: "b", region: "region1", set: "0x2468", free: 12 * volume.MiB},
+		{name: "c", region: "region2", set: "0x2468", free: 3 * volume.MiB},
+	}
+	for class, want := range map[string]struct {
+		called, group string
+		free          int64
+		groups        int
+	}{
+		"": {"fast", "a", 10, 1}, "fast": {"fast", "a", 10, 1}, "bulk": {"bulk", "b", 7, 2},
+		"reserve": {"reserve", "b", 12, 3},
+	} {
+		manager, called, err := m.OfClass(class)
+		if err != nil {
+			t.Fatalf("%q: %v", class, err)
+		}
+		v, ok := manager.(view)
+		if !ok || called != want.called {
+			t.Fatalf("%q is %T, called %q", class, manager, called)
+		}
+		fit, _ := fitting(groups, v.wanted)
+		if best := roomiest(fit); len(fit) != want.groups || best.name != want.group || best.free != want.free*volume.MiB {
+			t.Errorf("%q goes to %+v of %+v", class, best, fit)
+		}
+		if durable, ok := v.OnlyDurable().(view); !ok || durable.wanted.class != v.wanted.class ||
+			!durable.wanted.durability.Required() {
+			t.Errorf("%q: for durable memory it is %+v", class, durable)
+		}
+	}
+	_, _, err = m.OfClass("slow")
+	if !errors.Is(err, device.ErrNoClass) || !errors.Is(err, volume.ErrInvalid) ||
+		!strings.Contains(err.Error(), `"slow"`) || !strings.Contains(err.Error(), "fast, bulk, reserve") {
+		t.Errorf("an unknown class: %v", err)
+	}
+}
+
+// TestClassesDefined: definitions that could not be what the operator means are refused, and without any there is one
+// class, that has no name.
+func TestClassesDefined(t *testing.T) {
+	config := Config{Regions: selector(t, nvdimm.All), Percent: 100}
+	for name, classes := range map[string][]Class{
+		"no name": {{}}, "a bad name": {{Name: "Fast"}}, "twice": {{Name: "a"}, {Name: "a"}},
+		"two defaults": {{Name: "a", Default: true}, {Name: "b", Default: true}}, "negative": {{Name: "a", Spare: -1}},
+	} {
+		config.Classes = classes
+		if _, err := New(config, &nvdimm.Tool{}); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+	config.Classes = []Class{{Name: "a"}}
+	m, err := New(config, &nvdimm.Tool{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := m.OfClass(""); !errors.Is(err, device.ErrNoClass) || !strings.Contains(err.Error(), "no default") {
+		t.Errorf("no default: %v", err)
+	}
+	config.Classes = nil
+	if m, err = New(config, &nvdimm.Tool{}); err != nil {
+		t.Fatal(err)
+	}
+	if manager, name, err := m.OfClass(""); manager != m || name != "" || err != nil {
+		t.Errorf("without classes: %v, %q, %v", manager, name, err)
+	}
+	if _, _, err := m.OfClass("a"); !errors.Is(err, device.ErrNoClass) || !strings.Contains(err.Error(), "no classes") {
+		t.Errorf("a class where none are: %v", err)
 	}
 }

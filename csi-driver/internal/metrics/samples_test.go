@@ -14,6 +14,7 @@ import (
 
 	"splitfs.io/splitfs/charts/charttest"
 	"splitfs.io/splitfs/csi-driver/internal/agent"
+	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/node"
 	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
@@ -49,6 +50,12 @@ func (fixedNode) Jobs([]node.Report) ([]*volume.Record, error) {
 func (fixedNode) DeviceNames() []string { return []string{volume.DeviceEmulated, volume.DeviceLVM} }
 func (fixedNode) Capacity(context.Context, volume.Params, bool) (node.Capacity, error) {
 	return node.Capacity{Largest: 8 * volume.GiB}, nil
+}
+func (fixedNode) DeviceClasses(_ context.Context, name string) ([]device.Class, error) {
+	if name != volume.DeviceLVM {
+		return nil, nil
+	}
+	return []device.Class{{Name: "fast", Default: true, Capacity: 32 * volume.GiB, Available: 9 * volume.GiB}}, nil
 }
 func (fixedNode) Status() module.Status {
 	return module.Status{

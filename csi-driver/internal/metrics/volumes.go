@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
 
+	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/node"
 	"splitfs.io/splitfs/csi-driver/internal/nvdimm"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
@@ -56,7 +57,11 @@ type Source interface {
 	Jobs(reports []node.Report) ([]*volume.Record, error)
 	DeviceNames() []string
 	Capacity(ctx context.Context, params volume.Params, block bool) (node.Capacity, error)
+	DeviceClasses(ctx context.Context, name string) ([]device.Class, error)
 }
+
+// deviceLabel is the kind of a device, as the StorageClass parameter of this name says it.
+const deviceLabel = "device"
 
 var volumeLabels = []string{"volume_id", "namespace", "persistentvolumeclaim"}
 
@@ -69,7 +74,7 @@ func nodeDesc(name, help string) *prometheus.Desc {
 }
 
 var (
-	volumeInfo = desc("volume_info", "Properties of a volume; always 1.", "mode", "device", "fstype", "emulated",
+	volumeInfo = desc("volume_info", "Properties of a volume; always 1.", "mode", deviceLabel, "fstype", "emulated",
 		"provider", "memory", "durability")
 	volumeSize     = desc("volume_size_bytes", "What the volume was promised to hold.")
 	volumeDevice   = desc("volume_device_bytes", "What the volume takes of the node: size, pool, logs and file system.")
@@ -96,7 +101,11 @@ var (
 
 	libraryInstalled = nodeDesc("node_library_installed", "1 when pods on this node find libsplit.so.")
 	availableBytes   = prometheus.NewDesc(prefix+"node_available_bytes",
-		"The most that one more volume of a device could hold.", []string{"device"}, nil)
+		"The most that one more volume of a device could hold.", []string{deviceLabel}, nil)
+	classAvailable = prometheus.NewDesc(prefix+"device_class_available_bytes",
+		"The most that one more volume of a device class could hold.", []string{deviceLabel, "class"}, nil)
+	classCapacity = prometheus.NewDesc(prefix+"device_class_capacity_bytes",
+		"What the volumes of a device class can take together.", []string{deviceLabel, "class"}, nil)
 	memoryBytes = prometheus.NewDesc(prefix+"node_memory_bytes",
 		"Persistent memory of the node, and volatile memory that shows itself like it, by what it promises when "+
 			"the power fails.", []string{"range", "provider", "memory", "durable"}, nil)
@@ -143,7 +152,8 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 		poolFreeBytes,
 		processes, unservedOpens, unservedState, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside,
 		protocolRefused, libraryInstalled,
-		availableBytes, memoryBytes, callSeconds, jobBytes, jobDoneBytes, orphans, erasing, erasingBytes, eraseFailed,
+		availableBytes, classAvailable, classCapacity, memoryBytes,
+		callSeconds, jobBytes, jobDoneBytes, orphans, erasing, erasingBytes, eraseFailed,
 		reportErrors,
 	}, counterDescs...) {
 		ch <- d
@@ -160,13 +170,14 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- gauge(reportErrors, boolean(err != nil))
 	ch <- gauge(libraryInstalled, boolean(c.source.LibraryReady() == nil))
-	for _, device := range c.source.DeviceNames() {
-		if capacity, err := c.source.Capacity(ctx, volume.Params{Device: device, Durability: volume.DurabilityAny},
+	for _, name := range c.source.DeviceNames() {
+		if capacity, err := c.source.Capacity(ctx, volume.Params{Device: name, Durability: volume.DurabilityAny},
 			false); err != nil {
-			c.logger.Error(err, "Cannot report the capacity", "device", device)
+			c.logger.Error(err, "Cannot report the capacity", deviceLabel, name)
 		} else {
-			ch <- gauge(availableBytes, float64(capacity.Largest), device)
+			ch <- gauge(availableBytes, float64(capacity.Largest), name)
 		}
+		c.collectClasses(ctx, ch, name)
 	}
 	c.collectMemory(ctx, ch)
 	c.collectJobs(ch, reports)
@@ -174,6 +185,23 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.collectErasures(ch, reports)
 	for _, r := range reports {
 		c.collectVolume(ch, r)
+	}
+}
+
+func (c *Collector) collectClasses(ctx context.Context, ch chan<- prometheus.Metric, name string) {
+	classes, err := c.source.DeviceClasses(ctx, name)
+	if err != nil {
+		c.logger.Error(err, "Cannot report the device classes", deviceLabel, name)
+	}
+	for _, class := range classes {
+		ch <- gauge(classCapacity, float64(class.Capacity), name, class.Name)
+		params := volume.Params{Device: name, Class: class.Name, Durability: volume.DurabilityAny}
+		capacity, err := c.source.Capacity(ctx, params, false)
+		if err != nil {
+			c.logger.Error(err, "Cannot report the capacity", deviceLabel, name, "class", class.Name)
+			continue
+		}
+		ch <- gauge(classAvailable, float64(capacity.Largest), name, class.Name)
 	}
 }
 

@@ -26,12 +26,12 @@ const controlDir = ".splitfs"
 // cut it can be made anew; from then on source is nil after an interruption, and not needed. released is called when
 // the original is not needed any more.
 func (n *Node) copyDevice(ctx context.Context, store *volume.Store, source, rec *volume.Record, released func()) error {
-	manager, err := n.config.Managers.GetFor(rec.Device, rec.Durability)
-	if err != nil {
-		return err
-	}
 	if !rec.Cut {
-		if err := n.cut(ctx, manager, store, source, rec); err != nil {
+		c, err := n.newCopying(ctx, store, source, rec)
+		if err != nil {
+			return err
+		}
+		if err := n.cutTogether(ctx, []*copying{c}); err != nil {
 			return err
 		}
 		rec.Cut, rec.Job = true, nil
@@ -42,6 +42,15 @@ func (n *Node) copyDevice(ctx context.Context, store *volume.Store, source, rec 
 	if released != nil {
 		released()
 	}
+	return n.finishCut(ctx, store, rec)
+}
+
+// finishCut makes a copy that is cut one that can be used: with storage of its own, and settled.
+func (n *Node) finishCut(ctx context.Context, store *volume.Store, rec *volume.Record) error {
+	manager, err := n.config.Managers.Get(rec.Device)
+	if err != nil {
+		return err
+	}
 	if err := n.unshare(ctx, manager, store, rec); err != nil {
 		return err
 	}
@@ -51,44 +60,12 @@ func (n *Node) copyDevice(ctx context.Context, store *volume.Store, source, rec 
 	return n.settle(ctx, manager, rec)
 }
 
-// cut makes the copy independent of what happens to the original from now on.
-func (n *Node) cut(ctx context.Context, manager device.Manager, store *volume.Store, source, rec *volume.Record) error {
-	if rec.Job == nil || rec.Job.Kind != volume.JobCopy {
-		if err := n.clearHalfMade(ctx, manager, rec.ID); err != nil {
-			return err
-		}
-		if copier, ok := manager.(device.Copier); ok && !rec.Erase.Wanted() {
-			// What is written to storage that is shared goes elsewhere, and what was there can never be erased.
-			err := n.share(ctx, copier, source, rec)
-			if !errors.Is(err, device.ErrNotShared) {
-				return err
-			}
-			klog.FromContext(ctx).V(2).Info("Storage cannot be shared, so it is copied", "from", source.ID, "to", rec.ID)
-			if err := n.clearHalfMade(ctx, manager, rec.ID); err != nil {
-				return err
-			}
-		}
-	}
-	return n.copyBytes(ctx, manager, store, source, rec)
-}
-
-// share makes the copy out of the original's own storage. Writers wait for a moment, however large it is.
-func (n *Node) share(ctx context.Context, copier device.Copier, source, rec *volume.Record) error {
-	if err := copier.Reserve(ctx, source.ID, rec.ID, rec.DeviceSize); err != nil {
-		return err
-	}
-	return n.whileFrozen(ctx, source, func() error {
-		rec.Taken = taken(rec)
-		return copier.Share(ctx, source.ID, rec.ID)
-	})
-}
-
-// taken is the moment of a snapshot, now; a clone has none.
-func taken(rec *volume.Record) time.Time {
+// taken is the moment of a snapshot; a clone has none.
+func taken(rec *volume.Record, now time.Time) time.Time {
 	if !volume.ValidSnapshotID(rec.ID) {
 		return time.Time{}
 	}
-	return time.Now().UTC()
+	return now.UTC()
 }
 
 // unshare gives a copy that was shared storage of its own. An interrupted call is gone on with.
@@ -106,44 +83,6 @@ func (n *Node) unshare(ctx context.Context, manager device.Manager, store *volum
 		j.end(ctx)
 	}
 	return err
-}
-
-// copyBytes copies from one device node to the other. What is behind the original's bytes is zero afterwards. Both stay
-// attached only if they are used otherwise. The original is copied while it is used; then its writers wait while what
-// they changed meanwhile is looked for and copied.
-func (n *Node) copyBytes(ctx context.Context, manager device.Manager, store *volume.Store,
-	source, rec *volume.Record) (err error) {
-	if err := refuseRawInUse(source); err != nil {
-		return err
-	}
-	from, letFrom, err := n.content(ctx, manager, source)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, letFrom()) }()
-	length, err := filesystem.DeviceLength(from)
-	if err != nil {
-		return err
-	}
-	// A device can be larger than it was asked for, and its file system with it.
-	if err := manager.Create(ctx, rec.ID, max(rec.DeviceSize, length)); err != nil {
-		return err
-	}
-	rec.Taken = taken(rec)
-	if !source.Formatted && !source.Cleared && !manager.Emulated() {
-		return nil // nobody has had it yet, so what is on it is nobody's
-	}
-	to, letTo, err := n.content(ctx, manager, rec)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, letTo()) }()
-	pair, err := filesystem.OpenCopy(from, to)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, pair.Close()) }()
-	return n.copyPair(ctx, store, pair, source, rec)
 }
 
 // content returns where the bytes of a volume are: a file, or its device, which stays attached only if it is used
@@ -165,72 +104,6 @@ func (n *Node) content(ctx context.Context, manager device.Manager,
 		defer cancel()
 		return manager.Detach(cleanup, rec.ID)
 	}, nil
-}
-
-func (n *Node) copyPair(ctx context.Context, store *volume.Store, pair *filesystem.DeviceCopy,
-	source, rec *volume.Record) error {
-	used, err := inUse(source)
-	if err != nil {
-		return err
-	}
-	// What was copied before an interruption may have changed since: nobody had the original's lock.
-	changing := used != "" || rec.Job != nil
-	j, err := n.beginJob(store, rec, volume.JobCopy, pair.Size())
-	if err != nil {
-		return err
-	}
-	klog.FromContext(ctx).V(2).Info("Copying a device byte by byte", "from", source.ID, "to", rec.ID, "bytes", pair.Size(),
-		"done", rec.Job.Done, "in-use", used != "")
-	saved := func(at int64) error {
-		if time.Since(j.saved) < jobSave {
-			return nil
-		}
-		return errors.Join(pair.Sync(), j.at(ctx, at, pair.Size()))
-	}
-	if err := pair.Write(ctx, rec.Job.Done, saved); err != nil {
-		return err
-	}
-	if changing {
-		if err := n.catchUp(ctx, pair, source, rec, used != ""); err != nil {
-			return err
-		}
-	}
-	if err := pair.Sync(); err != nil {
-		return err
-	}
-	j.end(ctx)
-	return nil
-}
-
-// catchUps is how often it is tried to find all changes in the time for which writers may wait.
-const catchUps = 3
-
-// catchUp copies what changed in the original while it was copied. Its writers wait for no longer than they may: each
-// time that this was not enough more of the changes are copied already.
-func (n *Node) catchUp(ctx context.Context, pair *filesystem.DeviceCopy, source, rec *volume.Record, used bool) error {
-	if !used {
-		return pair.Update(ctx)
-	}
-	started := time.Now()
-	if err := pair.Update(ctx); err != nil { // most of it, while they go on; and it shows how long it takes
-		return err
-	}
-	looking := time.Since(started)
-	for range catchUps {
-		err := n.whileFrozen(ctx, source, func() error {
-			bounded, cancel := context.WithTimeout(ctx, n.config.FreezeLimit)
-			defer cancel()
-			rec.Taken = taken(rec)
-			return pair.Update(bounded)
-		})
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("volume %s: %w: it is in use, and looking for changes in its %d MiB takes %v, longer than the %v "+
-		"for which its writers may wait (--freeze-limit, node.freezeLimit of the chart); stop its pods first, or "+
-		"raise the limit",
-		source.ID, volume.ErrPrecondition, pair.Size()/volume.MiB, looking.Round(time.Millisecond), n.config.FreezeLimit)
 }
 
 // refuseRawInUse: nobody but its user can tell when what is on a raw block volume is whole.
@@ -255,53 +128,30 @@ func (n *Node) settlePath(id string) string { return filepath.Join(n.config.Stat
 // settleDir is below the state directory, where nobody but us looks.
 const settleDir = "settle"
 
-// whileFrozen does something while nobody can write to a volume. That the file system is frozen is on disk before it
-// is: when this process dies meanwhile, the next one lets the volume's users go on.
-func (n *Node) whileFrozen(ctx context.Context, rec *volume.Record, do func() error) error {
-	if err := refuseRawInUse(rec); err != nil {
-		return err
+// thaw lets volumes' users go on: all of them before anything is written down.
+func (n *Node) thaw(list ...*volume.Record) error {
+	errs := make([]error, len(list))
+	for i, rec := range list {
+		errs[i] = thawMounted(rec)
 	}
-	if rec.Block || rec.Staged == nil {
-		return do()
-	}
-	mounted, err := mounts.At(rec.Staged.Path)
-	if err != nil {
-		return err
-	}
-	if mounted == nil {
-		return do()
-	}
-	rec.Frozen = true
-	if err := n.store.Put(rec); err != nil {
-		return err
-	}
-	// What is not on the device yet goes there while writers go on, for the most part.
-	if err := filesystem.Sync(rec.Staged.Path); err != nil {
-		return err
-	}
-	started := time.Now()
-	if err := filesystem.Freeze(rec.Staged.Path); err != nil {
-		return errors.Join(err, n.thaw(rec))
-	}
-	err = errors.Join(do(), n.thaw(rec))
-	klog.FromContext(ctx).V(2).Info("The writers of a volume waited while it was copied", "volume-id", rec.ID,
-		"waited", time.Since(started))
-	return err
-}
-
-// thaw lets a volume's users go on.
-func (n *Node) thaw(rec *volume.Record) error {
-	if rec.Staged != nil {
-		if mounted, err := mounts.At(rec.Staged.Path); err != nil {
-			return err
-		} else if mounted != nil {
-			if err := filesystem.Thaw(rec.Staged.Path); err != nil {
-				return err
-			}
+	for i, rec := range list {
+		if errs[i] == nil {
+			rec.Frozen = false
+			errs[i] = n.store.Put(rec)
 		}
 	}
-	rec.Frozen = false
-	return n.store.Put(rec)
+	return errors.Join(errs...)
+}
+
+func thawMounted(rec *volume.Record) error {
+	if rec.Staged == nil {
+		return nil
+	}
+	mounted, err := mounts.At(rec.Staged.Path)
+	if err != nil || mounted == nil {
+		return err
+	}
+	return filesystem.Thaw(rec.Staged.Path)
 }
 
 // settle makes a copy of a file system in use one that was never in use: journal and operation logs are replayed now,

@@ -102,9 +102,10 @@ func (n *Node) Unfinished() (volumes, snapshots []*volume.Record, err error) {
 		if errList != nil && err == nil {
 			err = errList
 		}
+		whole := wholeGroups(all) // of others nobody was told
 		var list []*volume.Record
 		for _, rec := range all {
-			if rec.Cut && rec.Phase == volume.PhaseCreating {
+			if rec.Cut && rec.Phase == volume.PhaseCreating && (rec.Group == nil || whole[rec.Group.ID]) {
 				list = append(list, rec)
 			}
 		}

@@ -36,7 +36,7 @@ type CreateRequest struct {
 
 // Create makes a volume, or finds the one that an earlier call for the same name made.
 func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, error) {
-	manager, err := n.config.Managers.GetFor(req.Params.Device, req.Params.WantedDurability())
+	manager, err := n.config.Managers.GetFor(req.Params.Device, req.Params.Class, req.Params.WantedDurability())
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +132,9 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 		Mode: req.Params.Mode, Device: req.Params.Device, Block: req.Block, FSType: req.FSType, PVC: req.Params.PVC,
 		Size: size, Unserved: req.Params.Unserved,
 	}
+	if rec.Class, err = n.config.Managers.ClassOf(req.Params.Device, req.Params.Class); err != nil {
+		return nil, err
+	}
 	rec.SetErase(req.Params.Erase)
 	rec.SetDurability(req.Params.WantedDurability())
 	if !req.Block {
@@ -159,6 +162,10 @@ func (n *Node) tooLarge(rec *volume.Record, available int64) error {
 	err := fmt.Errorf("%w on node %s: the volume would hold %d MiB, the largest that fits now holds %d MiB; ask for "+
 		"less, delete volumes, or raise the node's capacity",
 		volume.ErrExhausted, n.config.Name, rec.Size/volume.MiB, largest(rec, available)/volume.MiB)
+	if rec.Class != "" {
+		err = fmt.Errorf("%w. It is of device class %q, so only the volume groups of that class count, less what they are "+
+			"to keep free", err, rec.Class)
+	}
 	if rec.Durability.Required() {
 		err = fmt.Errorf("%w. The claim's class wants durable memory, so other regions do not count (durability: any would "+
 			"take them; `kubectl splitfs status` shows what memory nodes have)", err)
@@ -201,6 +208,9 @@ func compatible(rec *volume.Record, req CreateRequest) error {
 		return differs("mode", rec.Mode, req.Params.Mode)
 	case rec.Device != req.Params.Device:
 		return differs("device", rec.Device, req.Params.Device)
+	case req.Params.Class != "" && rec.Class != req.Params.Class:
+		// what the default is may be another after a restart
+		return differs("device class", rec.Class, req.Params.Class)
 	case rec.Erase.OrNone() != req.Params.Erase.OrNone():
 		return differs("erase policy", rec.Erase.OrNone(), req.Params.Erase.OrNone())
 	case rec.Durability.Required() && !req.Params.WantedDurability().Required():
@@ -354,7 +364,11 @@ type Capacity struct {
 
 // Capacity returns what the node offers to volumes of these parameters.
 func (n *Node) Capacity(ctx context.Context, params volume.Params, block bool) (Capacity, error) {
-	manager, err := n.config.Managers.GetFor(params.Device, params.WantedDurability())
+	manager, err := n.config.Managers.GetFor(params.Device, params.Class, params.WantedDurability())
+	if errors.Is(err, device.ErrNoClass) {
+		// As for a StorageClass that is wrong otherwise: the error of CreateVolume reaches the claim's owner.
+		manager, err = n.config.Managers.Get(params.Device)
+	}
 	if err != nil {
 		return Capacity{}, err
 	}
@@ -390,10 +404,26 @@ func (n *Node) CheckExpand(ctx context.Context, id string, required, limit int64
 	return size, n.roomToGrow(ctx, manager, rec, size)
 }
 
+// DeviceClasses returns the classes that are defined for a kind of device.
+func (n *Node) DeviceClasses(ctx context.Context, name string) ([]device.Class, error) {
+	manager, err := n.config.Managers.Get(name)
+	if err != nil {
+		return nil, err
+	}
+	if classed, ok := manager.(device.Classed); ok {
+		return classed.Classes(ctx)
+	}
+	return nil, nil
+}
+
 func (n *Node) roomToGrow(ctx context.Context, manager device.Manager, rec *volume.Record, size int64) error {
 	missing := deviceSize(rec, size) - rec.DeviceSize
 	if missing <= 0 {
 		return nil
+	}
+	// A class that is not defined any more spares nothing.
+	if of, err := n.config.Managers.GetFor(rec.Device, rec.Class, ""); err == nil {
+		manager = of
 	}
 	available, err := manager.Available(ctx)
 	if err != nil {

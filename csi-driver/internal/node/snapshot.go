@@ -61,7 +61,7 @@ func snapshotRecord(id, name string, source *volume.Record) *volume.Record {
 	return &volume.Record{
 		ID: id, Name: name, Phase: volume.PhaseCreating, Source: &volume.Source{VolumeID: source.ID},
 		Mode: source.Mode, Erase: source.Erase, Unserved: source.Unserved, Durability: source.Durability,
-		Device: source.Device, FSType: source.FSType, Block: source.Block, PVC: source.PVC,
+		Device: source.Device, Class: source.Class, FSType: source.FSType, Block: source.Block, PVC: source.PVC,
 		Size: source.Size, DeviceSize: source.DeviceSize, Overhead: source.Overhead, Formatted: source.Formatted,
 		Cleared: source.Cleared, Measured: source.Measured,
 	}
@@ -107,14 +107,13 @@ func (n *Node) copyFailed(ctx context.Context, store *volume.Store, rec *volume.
 }
 
 // DeleteSnapshot removes a snapshot, or leaves it to the eraser. One that is not known is deleted already; one of
-// another node is refused.
+// another node is refused, and so is one that is part of a group.
 func (n *Node) DeleteSnapshot(ctx context.Context, id string) error {
 	if !volume.ValidSnapshotID(id) {
 		return nil
 	}
-	if !volume.SnapshotOnNode(id, n.config.Name) {
-		return fmt.Errorf("snapshot %s: %w: it is on another node than %s, which has to be asked", id, volume.ErrPrecondition,
-			n.config.Name)
+	if err := n.onThisNode("snapshot", id); err != nil {
+		return err
 	}
 	rec, err := n.snapshots.Get(id)
 	if errors.Is(err, volume.ErrNotFound) {
@@ -123,6 +122,24 @@ func (n *Node) DeleteSnapshot(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	if rec.Group != nil {
+		return fmt.Errorf("%w: snapshot %s is part of the group %s, which is deleted as a whole", volume.ErrInvalid, id,
+			rec.Group.ID)
+	}
+	return n.deleteSnapshot(ctx, rec)
+}
+
+// onThisNode refuses a snapshot or group of another node.
+func (n *Node) onThisNode(what, id string) error {
+	if volume.SnapshotOnNode(id, n.config.Name) {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w: it is on another node than %s, which has to be asked", what, id, volume.ErrPrecondition,
+		n.config.Name)
+}
+
+func (n *Node) deleteSnapshot(ctx context.Context, rec *volume.Record) error {
+	id := rec.ID
 	if mustErase(rec) {
 		return n.beginErasing(ctx, n.snapshots, rec)
 	}
@@ -151,8 +168,9 @@ func (n *Node) Snapshots(sourceID, id string) ([]*volume.Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	whole := wholeGroups(all)
 	all = slices.DeleteFunc(all, func(r *volume.Record) bool {
-		return r.Phase != volume.PhaseReady && (!r.Cut || r.Phase != volume.PhaseCreating) || id != "" && r.ID != id ||
+		return !isCut(r) || r.Group != nil && !whole[r.Group.ID] || id != "" && r.ID != id ||
 			sourceID != "" && r.Source.VolumeID != sourceID
 	})
 	slices.SortFunc(all, func(a, b *volume.Record) int { return strings.Compare(a.ID, b.ID) })
@@ -226,7 +244,7 @@ func (n *Node) resumeSnapshots(ctx context.Context) error {
 	errs := []error{err}
 	for _, rec := range all {
 		if rec.Phase == volume.PhaseDeleting {
-			errs = append(errs, n.DeleteSnapshot(ctx, rec.ID))
+			errs = append(errs, n.deleteSnapshot(ctx, rec))
 		}
 	}
 	return errors.Join(errs...)

@@ -13,6 +13,7 @@ import (
 const (
 	idPrefix       = "splitfs-"
 	snapshotPrefix = "snapshot-"
+	groupPrefix    = "group-"
 	libraryPrefix  = "library-"
 	// 128 bits of the name's digest: far beyond any chance of a collision, and short enough that "<id>.img" fits the 64
 	// bytes the kernel keeps of a loop device's backing file name.
@@ -24,6 +25,7 @@ var (
 	// A snapshot's ID also has part of the digest of its node's name: another node that is asked for it can tell that it
 	// is elsewhere from that it is gone.
 	snapshotIDPattern = regexp.MustCompile(`^` + snapshotPrefix + `[0-9a-f]{32}-[0-9a-f]{8}$`)
+	groupIDPattern    = regexp.MustCompile(`^` + groupPrefix + `[0-9a-f]{32}-[0-9a-f]{8}$`)
 )
 
 // IDFromName derives a volume's ID from the name in the request, so that a repeated CreateVolume finds the volume of
@@ -51,7 +53,15 @@ func nodeDigest(node string) string { return digest(node, 8) }
 // ValidSnapshotID says whether id can be one of our snapshots.
 func ValidSnapshotID(id string) bool { return snapshotIDPattern.MatchString(id) }
 
-// SnapshotOnNode says whether a valid snapshot ID was given out on a node of that name.
+// GroupID derives the ID of a group of snapshots from its name and its node's.
+func GroupID(name, node string) string {
+	return groupPrefix + digest(name, idHexLen) + "-" + nodeDigest(node)
+}
+
+// ValidGroupID says whether id can be one of our groups of snapshots.
+func ValidGroupID(id string) bool { return groupIDPattern.MatchString(id) }
+
+// SnapshotOnNode says whether a valid ID of a snapshot or a group of them was given out on a node of that name.
 func SnapshotOnNode(id, node string) bool { return strings.HasSuffix(id, "-"+nodeDigest(node)) }
 
 // ValidID says whether id can be one of ours. IDs become file names: anything else never reaches the file system.

@@ -29,6 +29,7 @@ const (
 // Keys of StorageClass parameters and volume attributes.
 const (
 	keyDevice       = "device"
+	keyClass        = "deviceClass"
 	keyErase        = "erase"
 	keyDurability   = "durability"
 	keyPool         = "pool"
@@ -69,7 +70,9 @@ type Pod struct {
 type Params struct {
 	Mode   contract.Mode
 	Device string
-	Erase  Erase
+	// Class is the device class; empty: the node's default.
+	Class string
+	Erase Erase
 	// Durability is what the class says; empty: WantedDurability has the default, which follows the mode.
 	Durability Durability
 	FSType     string // empty: the volume capability decides, then XFS
@@ -97,7 +100,7 @@ func ParseParams(in map[string]string) (Params, error) {
 		return p, err
 	}
 	if err := checkKeys("StorageClass parameter", in,
-		[]string{contract.ParameterMode, keyDevice, keyErase, keyDurability, keyPool, keyUnserved, keyFSType},
+		[]string{contract.ParameterMode, keyDevice, keyClass, keyErase, keyDurability, keyPool, keyUnserved, keyFSType},
 		internal); err != nil {
 		return p, err
 	}
@@ -106,6 +109,13 @@ func ParseParams(in map[string]string) (Params, error) {
 	}
 	if v, ok := in[keyDevice]; ok {
 		p.Device = v
+	}
+	if v, ok := in[keyClass]; ok {
+		if v == "" {
+			return p, fmt.Errorf("%w: StorageClass parameter %s is empty; leave it out for the default class", ErrInvalid,
+				keyClass)
+		}
+		p.Class = v
 	}
 	if v, ok := in[keyErase]; ok {
 		p.Erase = Erase(v)

@@ -42,6 +42,8 @@ type Record struct {
 
 	Mode   contract.Mode `json:"mode"`
 	Device string        `json:"device"`
+	// Class is the device class that it was made in; empty: there were none.
+	Class string `json:"class,omitempty"`
 	// FSType is empty for a raw block volume.
 	FSType string `json:"fsType"`
 	// Block: a raw block volume. It has no file system, so no pool, no logs and no agent, and the library does not serve
@@ -74,6 +76,8 @@ type Record struct {
 
 	// Source is what the volume is a copy of; nil: it began empty. A snapshot has it too.
 	Source *Source `json:"source,omitempty"`
+	// Group is the group that a snapshot was taken in; nil: it is on its own.
+	Group *Group `json:"group,omitempty"`
 	// Taken is when a snapshot was taken.
 	Taken time.Time `json:"taken,omitzero"`
 	// Job is long work that the volume or snapshot waits for; nil: there is none.
@@ -153,6 +157,15 @@ func (j Job) Percent() int64 {
 type Source struct {
 	VolumeID   string `json:"volumeID,omitempty"`
 	SnapshotID string `json:"snapshotID,omitempty"`
+}
+
+// Group is what the snapshots of a group have in common. A group has no record of its own: it is there when all of its
+// snapshots are.
+type Group struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Sources are the volumes, sorted.
+	Sources []string `json:"sources"`
 }
 
 // Quarantined counts what recovery by agents set aside.

@@ -29,21 +29,23 @@ func TestParseParams(t *testing.T) {
 		{
 			name: "all",
 			in: map[string]string{
-				"mode": "strict", "device": "emulated", "erase": "overwrite", "pool": "1Gi", "csi.storage.k8s.io/fstype": "ext4",
+				"mode": "strict", "device": "lvm", "deviceClass": "fast", "erase": "overwrite", "pool": "1Gi",
+				"csi.storage.k8s.io/fstype":   "ext4",
 				"csi.storage.k8s.io/pv/name":  "pv",
 				"csi.storage.k8s.io/pvc/name": "claim", "csi.storage.k8s.io/pvc/namespace": "ns",
 			},
-			want: Params{Mode: contract.Strict, Device: DeviceEmulated, Erase: EraseOverwrite, Pool: GiB, FSType: Ext4, PV: "pv",
-				PVC: PVC{Namespace: "ns", Name: "claim"}},
+			want: Params{Mode: contract.Strict, Device: DeviceLVM, Class: "fast", Erase: EraseOverwrite, Pool: GiB, FSType: Ext4,
+				PV: "pv", PVC: PVC{Namespace: "ns", Name: "claim"}},
 		},
 		{name: "unknown", in: map[string]string{"moed": "strict", "zz": ""},
-			message: `unknown StorageClass parameter "moed"; allowed: mode, device, erase, durability, pool, unserved, ` +
-				`csi.storage.k8s.io/fstype`},
+			message: `unknown StorageClass parameter "moed"; allowed: mode, device, deviceClass, erase, durability, pool, ` +
+				`unserved, csi.storage.k8s.io/fstype`},
 		{name: "case matters", in: map[string]string{"Mode": "strict"}, message: `unknown StorageClass parameter "Mode"`},
 		{name: "mode", in: map[string]string{"mode": "fast"}, message: `mode is "fast"; allowed: posix, sync, strict`},
 		{name: "empty mode", in: map[string]string{"mode": ""}, message: `mode is ""`},
 		{name: "device", in: map[string]string{"device": "nvdimm"},
 			message: `device is "nvdimm"; allowed: emulated, lvm, namespace`},
+		{name: "empty class", in: map[string]string{"deviceClass": ""}, message: `deviceClass is empty`},
 		{name: "erase", in: map[string]string{"erase": "yes"}, message: `erase is "yes"; allowed: none, discard, overwrite`},
 		{name: "empty erase", in: map[string]string{"erase": ""}, message: `erase is ""`},
 		{name: "pool", in: map[string]string{"pool": "large"}, message: `pool is "large", which is no quantity`},
