@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X splitfs.io/splitfs/csi-driver/internal/driverinfo.Version
 go_src   := $(shell find csi-driver injector-webhook internal -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-scripts test-vm test-e2e test-kind test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench bench-compare paper images release docs lint generate format clean help
+.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-race test-scripts test-vm test-e2e test-kind test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench bench-compare paper images release docs lint generate format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector plugin ## build the library, the command line, the CSI driver, the injector and the kubectl plugin into build/
@@ -47,6 +47,9 @@ test-go: ## Go tests and vet
 	$(GO) vet ./...
 	hack/build-tools prometheus
 	$(GO) test ./...
+test-race: ## all Go tests with the race detector; RACE_ARGS="-run TestHandover ./csi-driver/internal/agent"
+	hack/build-tools prometheus
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(or $(RACE_ARGS),./...)
 test-scripts: ## the tests of charts and scripts: every executable test/run below charts/, hack/ and manifests/
 	@set -e; for t in $(sort $(wildcard charts/test/run charts/*/test/run hack/test/run manifests/test/run)); do echo "== $$t"; "$$t"; done
 

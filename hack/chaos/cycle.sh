@@ -87,12 +87,18 @@ pv_gone() {
 
 # cycle NUMBER RECORDS
 cycle() {
-    local name=c$1 records=$2 modes=(strict sync posix) mode inject=true message pv
+    local name=c$1 records=$2 modes=(strict sync posix) mode inject=true message pv size=64Mi writer=$WRITER verifier=$VERIFIER
     mode=${modes[$1 % 3]}
+    # Every fifth has PostgreSQL, all modes in turn.
+    if [ $(($1 % 5)) = 2 ]; then
+        size=384Mi writer=$POSTGRES_WRITER verifier=$POSTGRES_VERIFIER
+    fi
     # Every other verifier reads through the kernel alone.
     [ $(($1 % 2)) = 0 ] || inject=false
-    again claim "$name" 64Mi "splitfs-$mode"
-    again chaos_pod "w$1" "$name" "$records" "$WRITER"
+    again claim "$name" "$size" "splitfs-$mode"
+    again chaos_pod "w$1" "$name" "$records" "$writer"
+    # Every third writer has somebody beside it who attacks the agent of its volume.
+    [ $(($1 % 3)) != 1 ] || again chaos_pod "a$1" "$name" "$records" "$ATTACKER"
     wait_until "$limit" "the end of writer w$1" ended "w$1"
     message=$(again_get ended "w$1")
     printf '%s: %s\n' "$mode" "$message"
@@ -101,7 +107,8 @@ cycle() {
     pv=$(again_get volume_of "$name")
     again_get kube get pv "$pv" -o jsonpath='{.spec.csi.volumeHandle}{"\n"}' >>"$LOGS/handles"
     remove_pod "w$1"
-    again chaos_pod "v$1" "$name" "$records" "$VERIFIER" "$inject"
+    [ $(($1 % 3)) != 1 ] || remove_pod "a$1"
+    again chaos_pod "v$1" "$name" "$records" "$verifier" "$inject"
     wait_until "$limit" "the end of verifier v$1" ended "v$1"
     message=$(again_get ended "v$1")
     printf 'verifier, injected %s: %s\n' "$inject" "$message"
@@ -140,8 +147,8 @@ run_cycle() {
     [ "$status" = 0 ] || result=FAIL
     if [ $result = FAIL ]; then
         {
-            k describe pod "w$1" "v$1"
-            k get events | grep -E "(/| )(w|v|c)$1 "
+            k describe pod "w$1" "v$1" "a$1"
+            k get events | grep -E "(/| )(w|v|c|a)$1 "
         } >>"$LOGS/cycle-$1.log" 2>&1 || true
         printf 'FAIL cycle %d after %d s: %s\n' "$1" $((SECONDS - started)) "$(grep -m 1 -E '^FAILED|not within' "$LOGS/cycle-$1.log" || echo 'see its log')" >"$LOGS/cycle-$1.result"
     else

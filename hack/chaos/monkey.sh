@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # Kills processes in the nodes of the local cluster. To be sourced after e2e/lib.sh, with LOGS set.
 
-VICTIMS=(agent agents-supervisor node-service provisioner controller resizer injector writer kubelet containerd api-server)
+VICTIMS=(agent agents-supervisor node-service provisioner controller resizer injector writer postgres attacker kubelet containerd api-server upgrade)
 
 check_victims() {
     local victim known
@@ -30,6 +30,8 @@ pattern() {
     resizer) echo '^/usr/local/bin/csi-resizer ' ;;
     injector) echo '^/splitfs-injector ' ;;
     writer) echo ' chaos-w[0-9]+ [0-9]+$' ;;
+    attacker) echo ' chaos-a[0-9]+ [0-9]+$' ;;
+    postgres) echo '^(postgres: |/[^ ]*/postgres -D /data/pg )' ;;
     kubelet) echo '^[^ ]*/kubelet --' ;;
     containerd) echo '^[^ ]*/containerd --' ;;
     api-server) echo '^[^ ]*/kube-apiserver --' ;;
@@ -50,6 +52,12 @@ kill_one() {
     return 1
 }
 
+# upgrade NUMBER: the release, with other arguments for the programs on the nodes; nobody waits for the rollout.
+upgrade() {
+    "$HACK_DIR/cluster" helm upgrade splitfs "$REPO_DIR/charts/splitfs" --namespace "$RELEASE_NAMESPACE" --reuse-values \
+        --set "node.logLevel=$((2 + $1 % 2)),agents.logLevel=$((2 + $1 / 2 % 2))" >>"$LOGS/up.log" 2>&1
+}
+
 # monkey SEED SECONDS: until there is a file $LOGS/over. What is a daemon of the node comes back some seconds later; kubelet and Kubernetes
 # bring back the others.
 monkey() {
@@ -63,7 +71,12 @@ monkey() {
         victim=${VICTIMS[RANDOM % ${#VICTIMS[@]}]}
         # Another node begins each time.
         node=$((RANDOM % ${#nodes[@]}))
-        node=$(kill_one "$victim" "${nodes[@]:node}" "${nodes[@]:0:node}") || continue
+        if [ "$victim" = upgrade ]; then
+            upgrade "$RANDOM" || continue
+            node=all
+        else
+            node=$(kill_one "$victim" "${nodes[@]:node}" "${nodes[@]:0:node}") || continue
+        fi
         printf '%d %s %s\n' "$SECONDS" "$victim" "$node" >>"$LOGS/kills.log"
         case $victim in
         kubelet | containerd | api-server)

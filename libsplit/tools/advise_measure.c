@@ -150,10 +150,11 @@ static int starts(const struct bench *b, enum world w, struct costs *c)
 
 static int measure(struct bench *b, struct cost_table *t, struct sfs_why *why)
 {
+	const struct local_agent_options how = {.pool_bytes = POOL_BYTES, .chunk_bytes = SFS_DEFAULT_CHUNK_BYTES};
 	int err = launch_library(NULL, "libsplit.so", b->library, why);
 
 	if (!err)
-		err = local_agent_get(&b->agent, &b->root, POOL_BYTES, SFS_DEFAULT_CHUNK_BYTES, why);
+		err = local_agent_get(&b->agent, &b->root, &how, why);
 	if (err)
 		return err;
 	if (snprintf(b->config, sizeof(b->config), "%s:%s", b->root.path, b->agent.dir) >= (int)sizeof(b->config))

@@ -20,6 +20,10 @@ static const char help[] =
 	"  --listen-fd N        descriptor of a socket that listens in DIR already, made by whoever starts agents for it: "
 	"connections wait in it\n"
 	"                       while one agent follows another\n"
+	"  --gate-fd N          descriptors of a fanotify group and, N + 1, of a memory file, both kept by whoever starts "
+	"agents for "
+	"it: programs\n"
+	"                       that open files wait while one agent follows another\n"
 	"  --pool-bytes N       staging space kept ready (default 256M; K, M, G and T may follow the number)\n"
 	"  --chunk-bytes N      size of one staging file, a multiple of 2M (default 16M)\n"
 	"  --log-bytes N        records of one process's log at most (default 4M): it begins with 8K and grows\n"
@@ -50,6 +54,7 @@ static int run(int argc, char **argv)
 	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
 						{"agents-dir", required_argument, NULL, OPT_AGENTS_DIR},
 						{"listen-fd", required_argument, NULL, OPT_LISTEN_FD},
+						{"gate-fd", required_argument, NULL, OPT_GATE_FD},
 						{"pool-bytes", required_argument, NULL, OPT_POOL},
 						{"chunk-bytes", required_argument, NULL, OPT_CHUNK},
 						{"log-bytes", required_argument, NULL, OPT_LOG},
@@ -82,6 +87,11 @@ static int run(int argc, char **argv)
 			if (!cli_bytes(optarg, &n) || n < 3 || n > INT_MAX)
 				return cli_usage(&cmd_agent, "--listen-fd must be the number of a descriptor, 3 or more");
 			c.listen_fd = (int)n;
+			break;
+		case OPT_GATE_FD:
+			if (!cli_bytes(optarg, &n) || n < 3 || n >= INT_MAX)
+				return cli_usage(&cmd_agent, "--gate-fd must be the number of a descriptor, 3 or more");
+			c.gate_fd = (int)n;
 			break;
 		case OPT_POOL:
 			if (!cli_bytes(optarg, &c.pool_bytes))
@@ -136,8 +146,8 @@ static int run(int argc, char **argv)
 		return cli_usage(&cmd_agent, "agent takes one directory");
 	if (!c.agents_dir)
 		return cli_usage(&cmd_agent, "--agents-dir is needed");
-	if (c.private_dir && c.listen_fd)
-		return cli_usage(&cmd_agent, "--private and --listen-fd exclude each other");
+	if (c.private_dir && (c.listen_fd || c.gate_fd))
+		return cli_usage(&cmd_agent, "--private and --listen-fd or --gate-fd exclude each other");
 	if (!cli_check_chunk(&cmd_agent, c.chunk_bytes))
 		return EXIT_USAGE;
 	c.root = argv[optind];

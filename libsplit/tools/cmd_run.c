@@ -22,12 +22,18 @@ static const char help[] =
 	"  --library FILE    libsplit.so (default: beside this program, or in ../lib)\n"
 	"  --pool-bytes N    staging space of an agent started by us (default 128M; K, M, G and T may follow the number)\n"
 	"  --chunk-bytes N   size of one staging file, a multiple of 2M (default 16M)\n"
+	"  --unserved WHAT   what is done with programs without the library that open a file below DIR for writing: 'refuse' "
+	"(EPERM), 'durable'\n"
+	"                    (the file becomes synchronous: chattr +S), or 'allow' (the default). The first two take root, and "
+	"a "
+	"file system\n"
+	"                    that is mounted on DIR\n"
 	"\n"
 	"Exit status: that of COMMAND, 128 + N when signal N ended it; 1 failure before it was started, 2 wrong usage, 126 "
 	"COMMAND can't\n"
 	"be executed, 127 there is no COMMAND.\n";
 
-static int start(const char *mode, const char *dir, const char *given_library, uint64_t pool, uint64_t chunk, char **argv)
+static int start(const char *mode, const char *dir, const char *given_library, const struct local_agent_options *o, char **argv)
 {
 	char library[PATH_MAX], *config = NULL;
 	struct local_agent la;
@@ -41,7 +47,7 @@ static int start(const char *mode, const char *dir, const char *given_library, u
 		sfs_root_close(&r);
 		return cli_fail("the path %s must not hold ':' or ';'; give the directory another name", r.path);
 	}
-	if (local_agent_get(&la, &r, pool, chunk, &why)) {
+	if (local_agent_get(&la, &r, o, &why)) {
 		sfs_root_close(&r);
 		return cli_fail("%s", why.text);
 	}
@@ -64,9 +70,10 @@ static int run(int argc, char **argv)
 						{"library", required_argument, NULL, OPT_LIBRARY},
 						{"pool-bytes", required_argument, NULL, OPT_POOL},
 						{"chunk-bytes", required_argument, NULL, OPT_CHUNK},
+						{"unserved", required_argument, NULL, OPT_UNSERVED},
 						{0}};
 	const char *mode = NULL, *dir = NULL, *library = NULL;
-	uint64_t pool = RUN_POOL_BYTES, chunk = SFS_DEFAULT_CHUNK_BYTES;
+	struct local_agent_options how = {.pool_bytes = RUN_POOL_BYTES, .chunk_bytes = SFS_DEFAULT_CHUNK_BYTES};
 	int o;
 
 	opterr = 0;
@@ -84,12 +91,16 @@ static int run(int argc, char **argv)
 			library = optarg;
 			break;
 		case OPT_POOL:
-			if (!cli_bytes(optarg, &pool))
+			if (!cli_bytes(optarg, &how.pool_bytes))
 				return cli_usage(&cmd_run, "--pool-bytes %s is no number of bytes", optarg);
 			break;
 		case OPT_CHUNK:
-			if (!cli_bytes(optarg, &chunk))
+			if (!cli_bytes(optarg, &how.chunk_bytes))
 				return cli_usage(&cmd_run, "--chunk-bytes %s is no number of bytes", optarg);
+			break;
+		case OPT_UNSERVED:
+			if (!sfs_unserved_parse(optarg, &how.unserved))
+				return cli_usage(&cmd_run, "--unserved must be refuse, durable or allow");
 			break;
 		default:
 			return cli_usage(&cmd_run, "unknown option or missing value: %s", argv[optind - 1]);
@@ -99,11 +110,11 @@ static int run(int argc, char **argv)
 		return cli_usage(&cmd_run, "--mode must be posix, sync or strict");
 	if (!dir)
 		return cli_usage(&cmd_run, "--dir is needed");
-	if (!cli_check_chunk(&cmd_run, chunk))
+	if (!cli_check_chunk(&cmd_run, how.chunk_bytes))
 		return EXIT_USAGE;
 	if (optind == argc)
 		return cli_usage(&cmd_run, "there is no command to run");
-	return start(mode, dir, library, pool, chunk, argv + optind);
+	return start(mode, dir, library, &how, argv + optind);
 }
 
 const struct command cmd_run = {"run", "run one command with SplitFS for a directory", help, run};

@@ -84,8 +84,7 @@ static int hold_users(struct local_agent *la, int flags)
 	return 0;
 }
 
-static void exec_agent(const struct local_agent *la, const struct sfs_root *r, uint64_t pool_bytes, uint64_t chunk_bytes,
-		       int out)
+static void exec_agent(const struct local_agent *la, const struct sfs_root *r, const struct local_agent_options *o, int out)
 {
 	const pid_t parent = getppid();
 	char pool[32], chunk[32];
@@ -100,10 +99,10 @@ static void exec_agent(const struct local_agent *la, const struct sfs_root *r, u
 	if (null >= 0)
 		dup2(null, STDIN_FILENO);
 	dup2(out, STDOUT_FILENO);
-	snprintf(pool, sizeof(pool), "%llu", (unsigned long long)pool_bytes);
-	snprintf(chunk, sizeof(chunk), "%llu", (unsigned long long)chunk_bytes);
+	snprintf(pool, sizeof(pool), "%llu", (unsigned long long)o->pool_bytes);
+	snprintf(chunk, sizeof(chunk), "%llu", (unsigned long long)o->chunk_bytes);
 	execl("/proc/self/exe", "splitfs", "agent", r->path, "--agents-dir", la->dir, "--private", "--pool-bytes", pool,
-	      "--chunk-bytes", chunk, (char *)NULL);
+	      "--chunk-bytes", chunk, "--unserved", sfs_unserved_name(o->unserved), (char *)NULL);
 	fprintf(stderr, "splitfs: start the agent: %s\n", strerror(errno));
 	_exit(1);
 }
@@ -118,8 +117,7 @@ static void remove_dir(const struct local_agent *la)
 }
 
 /* 0, -EAGAIN when somebody else was quicker, another error with a sentence (the agent has said more). */
-static int start(struct local_agent *la, const struct sfs_root *r, uint64_t pool_bytes, uint64_t chunk_bytes,
-		 struct sfs_why *why)
+static int start(struct local_agent *la, const struct sfs_root *r, const struct local_agent_options *o, struct sfs_why *why)
 {
 	struct sfs_holder holder;
 	char said[READY_LENGTH];
@@ -142,7 +140,7 @@ static int start(struct local_agent *la, const struct sfs_root *r, uint64_t pool
 		return err;
 	}
 	if (la->pid == 0)
-		exec_agent(la, r, pool_bytes, chunk_bytes, out[1]);
+		exec_agent(la, r, o, out[1]);
 	close(out[1]);
 	while (got < sizeof(said)) {
 		const ssize_t n = read(out[0], said + got, sizeof(said) - got);
@@ -167,8 +165,9 @@ static int start(struct local_agent *la, const struct sfs_root *r, uint64_t pool
 	return sfs_fail(why, -EIO, "the agent of %s did not start; it said why above", r->path);
 }
 
-int local_agent_get(struct local_agent *la, const struct sfs_root *r, uint64_t pool_bytes, uint64_t chunk_bytes,
-		    struct sfs_why *why)
+/* The first one that answers. */
+static int find_or_start(struct local_agent *la, const struct sfs_root *r, const struct local_agent_options *o,
+			 struct sfs_why *why)
 {
 	struct sfs_holder holder;
 	int err = -EAGAIN;
@@ -177,7 +176,7 @@ int local_agent_get(struct local_agent *la, const struct sfs_root *r, uint64_t p
 		memset(la, 0, sizeof(*la));
 		la->users = -1;
 		if (!sfs_root_holder(r, &holder)) {
-			err = start(la, r, pool_bytes, chunk_bytes, why);
+			err = start(la, r, o, why);
 			if (err != -EAGAIN)
 				return err;
 			continue;
@@ -199,6 +198,29 @@ int local_agent_get(struct local_agent *la, const struct sfs_root *r, uint64_t p
 	}
 	return sfs_fail(why, -EBUSY, "%s is in use by 'splitfs %s' with process id %d, which does not answer", r->path,
 			holder.what, holder.pid);
+}
+
+int local_agent_get(struct local_agent *la, const struct sfs_root *r, const struct local_agent_options *o, struct sfs_why *why)
+{
+	struct sfs_unserved_list list;
+	int err = find_or_start(la, r, o, why);
+
+	if (err || o->unserved == UNSERVED_ALLOW)
+		return err;
+	sfs_unserved_read(r, &list);
+	if (list.state == ENFORCEMENT_ON)
+		return 0;
+	local_agent_put(la, r);
+	if (list.state == ENFORCEMENT_CANNOT)
+		return sfs_fail(
+			why, -EPERM,
+			"programs without the library can't be kept from writing to %s: that takes root (CAP_SYS_ADMIN), and a "
+			"directory that a file system of its own is mounted on",
+			r->path);
+	return sfs_fail(why, -EBUSY,
+			"an agent that lets programs without the library write serves %s already; end what uses it, or leave "
+			"--unserved out",
+			r->path);
 }
 
 static bool anybody_lives(const struct sfs_root *r)

@@ -17,16 +17,20 @@ import (
 )
 
 // A Supervisor hands its volumes over to the next one, which runs in another container already: for each it ends the
-// agent and sends the listening socket, in which programs wait until the successor's agent serves it.
+// agent and sends the listening socket, in which programs wait until the successor's agent serves it, and the gate, at
+// which their opens wait.
 
 const (
 	takeRequest = "take"
+	// withGate follows it: the successor knows gates. One that does not takes a message with one descriptor only.
+	withGate = " gate"
 	// handoverTimeout bounds each message between two supervisors; an agent is ended in between.
 	handoverTimeout = 30 * time.Second
 	largestMessage  = 64 << 10
 )
 
-// handed is one message of a handover; with the socket's descriptor, or, as the last one, without an ID.
+// handed is one message of a handover; with the descriptors of the socket and, where there is one, of the gate, or, as
+// the last one, without an ID.
 type handed struct {
 	ID    string `json:"id,omitempty"`
 	Entry entry  `json:"entry,omitzero"`
@@ -62,25 +66,27 @@ func (s *Supervisor) ServeHandover(ctx context.Context, listener *net.UnixListen
 			}
 			return fmt.Errorf("wait for the next supervisor: %w", err)
 		}
-		request := make([]byte, len(takeRequest))
+		request := make([]byte, len(takeRequest+withGate))
 		_ = conn.SetDeadline(time.Now().Add(time.Second)) // a socket that is open has deadlines
-		if n, err := conn.Read(request); err != nil || string(request[:n]) != takeRequest {
+		n, err := conn.Read(request)
+		said := string(request[:n])
+		if err != nil || said != takeRequest && said != takeRequest+withGate {
 			_ = conn.Close()
 			continue
 		}
 		// Whoever comes from now on finds the successor.
 		err = listener.Close()
 		begin()
-		return errors.Join(err, s.handOverTo(ctx, conn))
+		return errors.Join(err, s.handOverTo(ctx, conn, said == takeRequest+withGate))
 	}
 	return nil
 }
 
 // handOverTo hands all volumes over and waits for the end of who has got them.
-func (s *Supervisor) handOverTo(ctx context.Context, conn *net.UnixConn) error {
+func (s *Supervisor) handOverTo(ctx context.Context, conn *net.UnixConn, gates bool) error {
 	defer conn.Close() //nolint:errcheck // nothing is left to be written
 	klog.FromContext(ctx).Info("Handing all volumes over to the next supervisor")
-	if err := s.handOverAll(conn); err != nil {
+	if err := s.handOverAll(conn, gates); err != nil {
 		return fmt.Errorf("hand over to the next supervisor: %w", err)
 	}
 	klog.FromContext(ctx).Info("The next supervisor has all volumes")
@@ -94,7 +100,7 @@ func (s *Supervisor) handOverTo(ctx context.Context, conn *net.UnixConn) error {
 	}
 }
 
-func (s *Supervisor) handOverAll(conn *net.UnixConn) error {
+func (s *Supervisor) handOverAll(conn *net.UnixConn, gates bool) error {
 	s.change.Lock()
 	defer s.change.Unlock()
 	s.handedOver = true
@@ -113,11 +119,15 @@ func (s *Supervisor) handOverAll(conn *net.UnixConn) error {
 			continue // it never had one; it is on disk
 		}
 		message := handed{ID: w.id, Entry: w.remembered(), Bound: socket.bound, Name: socket.name}
-		if err := errors.Join(send(conn, message, socket.file), socket.file.Close()); err != nil {
+		files := []*os.File{socket.file}
+		if gates {
+			files = append(files, w.gate.files()...)
+		}
+		if err := errors.Join(send(conn, message, files...), socket.file.Close(), w.gate.close()); err != nil {
 			return err
 		}
 	}
-	return send(conn, handed{}, nil)
+	return send(conn, handed{})
 }
 
 // endForSuccessor ends the agent and returns the socket, which stays as it is; nil when there is none.
@@ -130,14 +140,18 @@ func (w *worker) endForSuccessor() *socket {
 	return w.socket
 }
 
-func send(conn *net.UnixConn, message handed, file *os.File) error {
+func send(conn *net.UnixConn, message handed, files ...*os.File) error {
 	content, err := json.Marshal(message)
 	if err != nil {
 		return err
 	}
+	fds := make([]int, 0, mostFiles)
+	for _, file := range files {
+		fds = append(fds, int(file.Fd()))
+	}
 	var rights []byte
-	if file != nil {
-		rights = unix.UnixRights(int(file.Fd()))
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
 	}
 	if err := conn.SetDeadline(time.Now().Add(handoverTimeout)); err != nil {
 		return err
@@ -156,29 +170,32 @@ func (s *Supervisor) TakeOver(path string) (io.Closer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("take over from the supervisor before: %w", err)
 	}
-	if _, err := conn.Write([]byte(takeRequest)); err != nil {
+	if _, err := conn.Write([]byte(takeRequest + withGate)); err != nil {
 		return conn, fmt.Errorf("take over from the supervisor before: %w", err)
 	}
 	for {
-		message, file, err := receive(conn)
+		message, files, err := receive(conn)
 		if err != nil {
 			return conn, fmt.Errorf("take over from the supervisor before: %w", err)
 		}
 		if message.ID == "" {
 			return conn, nil
 		}
-		if file == nil {
+		if len(files) == 0 {
 			return conn, fmt.Errorf("take over from the supervisor before: volume %s came without its socket", message.ID)
 		}
 		klog.FromContext(s.ctx).Info("Taking over", "volume-id", message.ID)
-		if err := s.adopt(message, file); err != nil {
-			return conn, errors.Join(fmt.Errorf("take over volume %s: %w", message.ID, err), file.Close())
+		if err := s.adopt(message, files); err != nil {
+			return conn, errors.Join(fmt.Errorf("take over volume %s: %w", message.ID, err), closeAll(files))
 		}
 	}
 }
 
-func receive(conn *net.UnixConn) (message handed, file *os.File, err error) {
-	content, rights := make([]byte, largestMessage), make([]byte, unix.CmsgSpace(4))
+// mostFiles are a socket, and the two of a gate.
+const mostFiles = 3
+
+func receive(conn *net.UnixConn) (message handed, files []*os.File, err error) {
+	content, rights := make([]byte, largestMessage), make([]byte, unix.CmsgSpace(mostFiles*4))
 	if err := conn.SetDeadline(time.Now().Add(handoverTimeout)); err != nil {
 		return message, nil, err
 	}
@@ -187,20 +204,17 @@ func receive(conn *net.UnixConn) (message handed, file *os.File, err error) {
 		return message, nil, err
 	}
 	if rightsLen > 0 {
-		if file, err = socketIn(rights[:rightsLen]); err != nil {
+		if files, err = filesIn(rights[:rightsLen]); err != nil {
 			return message, nil, err
 		}
 	}
 	if err := json.Unmarshal(content[:n], &message); err != nil {
-		if file != nil {
-			err = errors.Join(err, file.Close())
-		}
-		return message, nil, err
+		return message, nil, errors.Join(err, closeAll(files))
 	}
-	return message, file, nil
+	return message, files, nil
 }
 
-func socketIn(rights []byte) (*os.File, error) {
+func filesIn(rights []byte) (files []*os.File, err error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil {
 		return nil, err
@@ -208,18 +222,33 @@ func socketIn(rights []byte) (*os.File, error) {
 	for _, m := range messages {
 		fds, err := unix.ParseUnixRights(&m)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, closeAll(files))
 		}
-		if len(fds) == 1 {
-			unix.CloseOnExec(fds[0])
-			return socketFile(fds[0], "handed over")
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			file, err := socketFile(fd, "handed over")
+			if err != nil {
+				return nil, errors.Join(err, closeAll(files))
+			}
+			files = append(files, file)
 		}
 	}
-	return nil, errors.New("no descriptor came with it")
+	if len(files) != 1 && len(files) != mostFiles {
+		return nil, errors.Join(fmt.Errorf("%d descriptors came with it", len(files)), closeAll(files))
+	}
+	return files, nil
+}
+
+func closeAll(files []*os.File) error {
+	errs := make([]error, 0, len(files))
+	for _, file := range files {
+		errs = append(errs, file.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // adopt serves a volume that another supervisor served.
-func (s *Supervisor) adopt(message handed, file *os.File) error {
+func (s *Supervisor) adopt(message handed, files []*os.File) error {
 	s.change.Lock()
 	defer s.change.Unlock()
 	if err := errors.Join(message.Entry.Wanted.check(), checkID(message.ID)); err != nil {
@@ -231,6 +260,10 @@ func (s *Supervisor) adopt(message handed, file *os.File) error {
 	if err := s.save(message.ID, message.Entry); err != nil {
 		return err
 	}
-	s.begin(message.ID, message.Entry, &socket{file: file, bound: message.Bound, name: message.Name})
+	var g *gate
+	if len(files) == mostFiles {
+		g = &gate{group: files[1], memory: files[2]}
+	}
+	s.begin(message.ID, message.Entry, &socket{file: files[0], bound: message.Bound, name: message.Name}, g)
 	return nil
 }

@@ -22,7 +22,7 @@ import (
 const readyLine = "ready"
 
 // run runs one agent to its end. It ends when ctx is done (SIGTERM, then SIGKILL) or by itself.
-func (w *worker) run(ctx context.Context, v Volume) error {
+func (w *worker) run(ctx context.Context, v Volume, g *gate) error {
 	// An agent must not outlive its supervisor: the next one's could not take the volume's lock. The kernel sends the
 	// parent-death signal when the *thread* that started a process ends, so this thread stays with the agent. A dead agent
 	// loses nothing.
@@ -32,9 +32,9 @@ func (w *worker) run(ctx context.Context, v Volume) error {
 	logger, config := klog.FromContext(ctx), w.supervisor.config
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, v.Program, v.arguments()...)
+	cmd := exec.CommandContext(ctx, v.Program, v.arguments(g)...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	cmd.ExtraFiles = []*os.File{w.socket.file}
+	cmd.ExtraFiles = append([]*os.File{w.socket.file}, g.files()...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error {
 		if w.succeeded() {

@@ -116,15 +116,15 @@ func (s *Supervisor) watch(id string, e entry) (*worker, error) {
 	if err := s.save(id, e); err != nil {
 		return nil, err
 	}
-	return s.begin(id, e, nil), nil
+	return s.begin(id, e, nil, nil), nil
 }
 
-// begin serves a volume, behind a socket that is there or that is to be made. s.change is held.
-func (s *Supervisor) begin(id string, e entry, behind *socket) *worker {
+// begin serves a volume, behind a socket and a gate that are there or that are to be made. s.change is held.
+func (s *Supervisor) begin(id string, e entry, behind *socket, g *gate) *worker {
 	ctx, cancel := context.WithCancel(
 		klog.NewContext(s.ctx, klog.LoggerWithValues(klog.FromContext(s.ctx), "volume-id", id)))
 	w := newWorker(s, id, e, cancel)
-	w.socket = behind
+	w.socket, w.gate = behind, g
 	s.mu.Lock()
 	s.agents[id] = w
 	s.bump()

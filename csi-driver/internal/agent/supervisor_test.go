@@ -47,6 +47,13 @@ func double(action string) {
 		go answer(&busy)
 		<-terminate
 		busy.Lock() // whom it has accepted gets its answer
+	case "gate":
+		say(generation())
+		fmt.Println("ready")
+		select {}
+	case "mute-gate":
+		say(generation())
+		select {}
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println("ready")
@@ -58,6 +65,30 @@ func double(action string) {
 		os.Exit(1)
 	case "die":
 		fmt.Println("ready")
+	}
+}
+
+// generation counts in the gate's memory how many agents have had it; "none" without one.
+func generation() string {
+	group, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", gateFD))
+	if err != nil || group != "anon_inode:[fanotify]" {
+		return "none"
+	}
+	n := []byte{0}
+	_, _ = unix.Pread(gateFD+1, n, 0) // it may be empty
+	n[0]++
+	_, _ = unix.Pwrite(gateFD+1, n, 0)
+	return fmt.Sprint("generation ", n[0])
+}
+
+// say writes a line to the volume.
+func say(line string) {
+	file, err := os.OpenFile(filepath.Join(os.Args[2], "said"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err == nil {
+		_, err = fmt.Fprintln(file, line)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "say:", err)
 	}
 }
 
@@ -340,6 +371,108 @@ func TestProgramsAreLetGo(t *testing.T) {
 	}
 	if _, err := w.ask(); err != nil {
 		t.Error(err)
+	}
+}
+
+// generations are what the agents of a volume say, one after the other.
+func (w *world) generations(v Volume) (next func(want string)) {
+	n := 0
+	return func(want string) {
+		w.t.Helper()
+		var lines []string
+		w.eventually("another agent", func() bool {
+			said, err := os.ReadFile(filepath.Join(v.Root, "said"))
+			lines = strings.Split(string(said), "\n")
+			return err == nil && len(lines) > n+1
+		})
+		if lines[n] != want {
+			w.t.Fatalf("an agent has %q, not %q: %q", lines[n], want, lines)
+		}
+		n++
+	}
+}
+
+// TestGate: one agent after another has the same gate, also with another supervisor, unless its program knows none.
+func TestGate(t *testing.T) {
+	g, err := newGate()
+	if err != nil {
+		t.Skip("no fanotify: ", err)
+	}
+	if err := g.close(); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	s := w.supervisor(func(c *Config) { c.Persistent = true })
+	v := w.volume("gate")
+	next := w.generations(v)
+	v.Gate = true
+	if err := s.Start(w.ctx, "v", v); err != nil {
+		t.Fatal(err)
+	}
+	next("generation 1")
+	w.kill(s)
+	next("generation 2")
+	if err := s.WaitReady(w.ctx, "v"); err != nil {
+		t.Fatal(err)
+	}
+
+	ended, _ := w.heir(w.ctx, s)
+	heir := w.supervisor(func(c *Config) { c.Persistent = true })
+	conn, err := heir.TakeOver(filepath.Join(w.dir, "handover.sock"))
+	if err != nil || conn == nil {
+		t.Fatalf("taking over: %v, %v", conn, err)
+	}
+	next("generation 3")
+	s.Shutdown()
+	if err := errors.Join(conn.Close(), <-ended); err != nil {
+		t.Fatal(err)
+	}
+	if err := heir.WaitReady(w.ctx, "v"); err != nil {
+		t.Fatal(err)
+	}
+
+	v.Gate = false
+	if err := heir.Watch("v", v); err != nil {
+		t.Fatal(err)
+	}
+	next("none")
+	if err := heir.WaitReady(w.ctx, "v"); err != nil {
+		t.Fatal(err)
+	}
+	v.Gate = true
+	if err := heir.Watch("v", v); err != nil {
+		t.Fatal(err)
+	}
+	next("generation 1")
+	if err := heir.WaitReady(w.ctx, "v"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGateIsGivenUp: nobody waits for an agent that does not get ready and dies after all have been let go.
+func TestGateIsGivenUp(t *testing.T) {
+	w := newWorld(t)
+	s := w.supervisor(func(c *Config) { c.Hold, c.ReadyTimeout = 100*time.Millisecond, 300*time.Millisecond })
+	v := w.volume("mute-gate")
+	next := w.generations(v)
+	if g, err := newGate(); err != nil {
+		t.Skip("no fanotify: ", err)
+	} else if err := g.close(); err != nil {
+		t.Fatal(err)
+	}
+	v.Gate = true
+	if err := s.Watch("v", v); err != nil {
+		t.Fatal(err)
+	}
+	next("generation 1")
+	next("generation 1")
+}
+
+func (w *world) kill(s *Supervisor) {
+	w.t.Helper()
+	state, _ := s.State("v")
+	if err := syscall.Kill(state.PID, syscall.SIGKILL); err != nil {
+		w.t.Fatal(err)
 	}
 }
 

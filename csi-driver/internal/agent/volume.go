@@ -23,6 +23,8 @@ type Volume struct {
 	Shown []string `json:"shown,omitempty"`
 	// Program is the splitfs program. When it does not get ready, the last one that did serves the volume.
 	Program string `json:"program"`
+	// Gate: the program takes the descriptors of a gate.
+	Gate bool `json:"gate,omitempty"`
 	// Options are further arguments of `splitfs agent`.
 	Options []string `json:"options,omitempty"`
 }
@@ -38,18 +40,25 @@ func (v Volume) check() error {
 
 // sameAgent says whether the same agent can serve both.
 func (v Volume) sameAgent(w Volume) bool {
-	return v.Root == w.Root && v.AgentsDir == w.AgentsDir && v.Program == w.Program && slices.Equal(v.Options, w.Options)
+	return v.Root == w.Root && v.AgentsDir == w.AgentsDir && v.Program == w.Program && v.Gate == w.Gate &&
+		slices.Equal(v.Options, w.Options)
 }
 
 // dirs are all directories that show the socket.
 func (v Volume) dirs() []string { return append([]string{v.AgentsDir}, v.Shown...) }
 
-// listenFD is the number of the listening socket in an agent: the first of exec.Cmd's ExtraFiles.
-const listenFD = 3
+// The numbers of the listening socket and of the gate in an agent: exec.Cmd's ExtraFiles begin with 3.
+const (
+	listenFD = 3
+	gateFD   = 4
+)
 
-func (v Volume) arguments() []string {
-	return append([]string{"agent", v.Root, "--agents-dir", v.AgentsDir, "--listen-fd", strconv.Itoa(listenFD)},
-		v.Options...)
+func (v Volume) arguments(g *gate) []string {
+	args := []string{"agent", v.Root, "--agents-dir", v.AgentsDir, "--listen-fd", strconv.Itoa(listenFD)}
+	if g != nil {
+		args = append(args, "--gate-fd", strconv.Itoa(gateFD))
+	}
+	return append(args, v.Options...)
 }
 
 // State of a volume's agent.

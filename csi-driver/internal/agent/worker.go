@@ -36,7 +36,10 @@ type worker struct {
 	nameMu sync.Mutex  // held while the socket's name is shown or hidden
 	hold   *time.Timer // runs while there is no agent
 	letGo  bool        // it has ended: programs do without
-	named  bool        // the socket is shown
+	// running: an agent may have the gate.
+	running bool
+	named   bool  // the socket is shown
+	gate    *gate // of the agents that follow one another; nil: they have their own
 }
 
 func newWorker(s *Supervisor, id string, e entry, cancel context.CancelFunc) *worker {
@@ -183,11 +186,45 @@ func (w *worker) serve(ctx context.Context, v Volume) error {
 	if again {
 		cancel()
 	}
-	err := w.run(run, v)
+	err := w.run(run, v, w.openGate(ctx, v))
 	w.mu.Lock()
 	w.replace = nil
 	w.mu.Unlock()
+	w.nameMu.Lock()
+	defer w.nameMu.Unlock()
+	w.running = false
+	if w.letGo {
+		w.closeGate(ctx)
+	}
 	return err
+}
+
+// openGate returns what the next agent is given of a gate; nil: it makes its own.
+func (w *worker) openGate(ctx context.Context, v Volume) *gate {
+	w.nameMu.Lock()
+	defer w.nameMu.Unlock()
+	w.running = true
+	if !v.Gate {
+		w.closeGate(ctx) // nobody would answer
+		return nil
+	}
+	if w.gate == nil {
+		g, err := newGate()
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Opens do not wait while one agent follows another")
+			return nil
+		}
+		w.gate = g
+	}
+	return w.gate
+}
+
+// closeGate lets those go on who open files. nameMu is held.
+func (w *worker) closeGate(ctx context.Context) {
+	if err := w.gate.close(); err != nil {
+		klog.FromContext(ctx).Error(err, "Opens go on waiting for an agent")
+	}
+	w.gate = nil
 }
 
 func (w *worker) wasReplaced() bool {
@@ -259,6 +296,9 @@ func (w *worker) expectAgent(ctx context.Context) {
 		if err := w.unname(); err != nil {
 			klog.FromContext(ctx).Error(err, "Programs go on waiting for an agent")
 		}
+		if !w.running {
+			w.closeGate(ctx) // one that runs answers, or ends
+		}
 	})
 }
 
@@ -277,7 +317,11 @@ func (w *worker) closeSocket(ctx context.Context) {
 	w.mu.Lock()
 	handing := w.handing
 	w.mu.Unlock()
-	if w.socket == nil || handing {
+	if handing {
+		return
+	}
+	w.closeGate(ctx)
+	if w.socket == nil {
 		return
 	}
 	if err := errors.Join(w.unname(), w.socket.close()); err != nil {

@@ -97,14 +97,10 @@ type identity struct {
 
 // New returns a Verifier.
 func New(config Config) *Verifier {
-	v := &Verifier{
+	return &Verifier{
 		config: config, seen: map[identity]bool{}, reported: map[string]map[message]bool{}, compared: map[string]bool{},
 		counts: map[group]int{},
 	}
-	if v.config.Owner == nil {
-		v.config.Owner = v.ownerByCgroup
-	}
-	return v
 }
 
 // Run scans until ctx is done.
@@ -186,12 +182,19 @@ func (v *Verifier) each(pods map[string]podVolumes, visit func(p *process, pod p
 		return err
 	}
 	for i := range processes {
-		uid, container := v.config.Owner(processes[i].pid)
+		uid, container := v.owner(&processes[i])
 		if pod, ours := pods[uid]; ours {
 			visit(&processes[i], pod, container)
 		}
 	}
 	return nil
+}
+
+func (v *Verifier) owner(p *process) (pod, container string) {
+	if v.config.Owner != nil {
+		return v.config.Owner(p.pid)
+	}
+	return p.owner()
 }
 
 // podVolumes are the volumes of one pod.
@@ -286,7 +289,7 @@ func (v *Verifier) OfPod(uid string) ([]PodProcess, error) {
 	var list []PodProcess
 	for i := range all {
 		p := &all[i]
-		pod, container := v.config.Owner(p.pid)
+		pod, container := v.owner(p)
 		if pod != uid {
 			continue
 		}

@@ -110,17 +110,10 @@ var (
 	containerInCgroup = regexp.MustCompile(`[0-9a-f]{64}`)
 )
 
-// ownerByCgroup reads the pod's UID and the container's ID out of a process's cgroups, with either cgroup driver.
-func (v *Verifier) ownerByCgroup(pid int) (pod, container string) {
-	mounted, err := procfs.NewFS(v.config.Proc)
-	if err != nil {
-		return "", ""
-	}
-	proc, err := mounted.Proc(pid)
-	if err != nil {
-		return "", ""
-	}
-	groups, err := proc.Cgroups()
+// owner is the pod's UID and the container's ID in the process's cgroups, with either cgroup driver; "" when there is
+// none.
+func (p *process) owner() (pod, container string) {
+	groups, err := p.proc.Cgroups()
 	if err != nil {
 		return "", ""
 	}

@@ -26,8 +26,9 @@ var (
 	moduleInfo = moduleDesc("module_info", "The kernel and the module's versions, on disk and loaded; always 1.",
 		"release", "version", "loaded", "signed", "why")
 	moduleUsers = moduleDesc("module_users", "Mounted file systems that use the kernel module.")
-	moduleSince = moduleDesc("module_state_since_seconds", "When the module came into its state, in seconds since 1970.")
-	provider    = moduleDesc("node_relink_provider",
+	moduleSince = moduleDesc("module_state_since_timestamp_seconds",
+		"When the module came into its state, in seconds since 1970.")
+	provider = moduleDesc("node_relink_provider",
 		"What volumes of a file system type that are staged now relink with; always 1.", "fstype", "provider")
 )
 

@@ -350,7 +350,7 @@ func (n *Node) ownDir() string { return filepath.Join(n.config.AgentsDir, ownNam
 // served is what the agent of a staged volume needs to know of it.
 func (n *Node) served(rec *volume.Record) agent.Volume {
 	return agent.Volume{
-		Root: n.root(rec), AgentsDir: n.ownDir(), Shown: n.shownTo(rec), Program: n.program.path(),
+		Root: n.root(rec), AgentsDir: n.ownDir(), Shown: n.shownTo(rec), Program: n.program.path(), Gate: true,
 		Options: n.config.CLI.AgentOptions(n.poolServed(rec), n.policiesFile(rec)),
 	}
 }

@@ -84,7 +84,7 @@ func NewWriter(config Config) *Writer {
 			Name: "splitfs_status_writes_total", Help: "Requests to write or remove the status objects of this node.",
 		}, []string{"kind", "result"}),
 		success: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "splitfs_status_last_success_seconds",
+			Name: "splitfs_status_last_success_timestamp_seconds",
 			Help: "When the status objects were last known to be right, in seconds since 1970.",
 		}),
 	}

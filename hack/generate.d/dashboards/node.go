@@ -70,6 +70,6 @@ func nodeBoard() *boardBuilder {
 			query{`sum by (kind, result) (rate(splitfs_status_writes_total{` + on + `}[$__rate_interval]))`,
 				"{{kind}} {{result}}"})).
 		WithPanel(graph("Age of status objects", units.Seconds, "Since they were last known to be right.", query{
-			`time() - splitfs_status_last_success_seconds{` + on + `}`, "{{node}}",
+			`time() - splitfs_status_last_success_timestamp_seconds{` + on + `}`, "{{node}}",
 		}))
 }

@@ -241,11 +241,23 @@ static int start(struct agent *a, struct sfs_why *why)
 
 	raise_limit(a);
 	tenants_start(a);
+	a->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (a->epoll < 0)
+		return sfs_fail(why, -errno, "epoll: %s", strerror(errno));
+	err = watch_signals(a); /* before the first thread */
+	if (err)
+		return sfs_fail(why, err, "signalfd: %s", strerror(-err));
+	err = listener_start(a);
+	if (err)
+		return sfs_fail(why, err, "watch for programs without the library: %s", strerror(-err));
 	err = sfs_root_open(&a->root, cf->root, true, why);
 	if (!err)
 		err = sfs_root_lock(&a->root, "agent", why);
 	if (err)
 		return err;
+	err = enforce_start(a);
+	if (err)
+		return sfs_fail(why, err, "look at programs without the library: %s", strerror(-err));
 	err = look_at_memory(a, why);
 	if (err)
 		return err;
@@ -273,12 +285,6 @@ static int start(struct agent *a, struct sfs_why *why)
 	if (err)
 		return sfs_fail(why, err, "read the totals of %s: %s", a->root.path, strerror(-err));
 	a->by_handle = handles_work(&a->root);
-	a->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (a->epoll < 0)
-		return sfs_fail(why, -errno, "epoll: %s", strerror(errno));
-	err = watch_signals(a);
-	if (err)
-		return sfs_fail(why, err, "signalfd: %s", strerror(-err));
 	a->worker.root = &a->root;
 	a->worker.chunk_bytes = cf->chunk_bytes;
 	a->spare_target = SPARE_LOGS;
@@ -293,12 +299,6 @@ static int start(struct agent *a, struct sfs_why *why)
 	err = agent_watch(a, a->worker.done_fd, EPOLLIN, &a->worker_src);
 	if (err)
 		return sfs_fail(why, err, "epoll: %s", strerror(-err));
-	err = listener_start(a);
-	if (err)
-		return sfs_fail(why, err, "watch for programs without the library: %s", strerror(-err));
-	err = enforce_start(a);
-	if (err)
-		return sfs_fail(why, err, "look at programs without the library: %s", strerror(-err));
 	err = owners_start(a, why);
 	if (!err)
 		err = client_load_away(a, why);
@@ -493,7 +493,6 @@ static void stop(struct agent *a)
 	if (a->listen_fd >= 0)
 		close(a->listen_fd);
 	enforce_stop(a);
-	listener_stop(a); /* before others: the worker may be opening a file that the kernel asks us about */
 	worker_stop(a);
 	fill_stop(&a->worker.fill);
 	for (uint32_t i = 0; i < a->nspare_logs; i++) {
@@ -516,8 +515,9 @@ static void stop(struct agent *a)
 	free(a->spare_logs);
 	free(a->free_chunks);
 	deleg_free_all(a);
-	enforce_free(a);
 	sfs_root_close(&a->root);
+	listener_stop(a); /* last: the kernel may ask us about any open of ours */
+	enforce_free(a);
 }
 
 int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)

@@ -37,6 +37,11 @@ struct sfs_agent_config {
 	 * one agent follows another. Its name is not touched. 0: the agent makes a socket and removes it at its end.
 	 */
 	int listen_fd;
+	/*
+	 * A fanotify group that outlives the agent, for its questions about opens, and in the descriptor after it a memory file for those that
+	 * are not answered (gate.c); both kept by whoever starts agents for the volume. 0: the agent makes a group of its own.
+	 */
+	int gate_fd;
 	/* What is done with programs without the library that open a file for writing; of pods that the file names, what it says (policy.h). */
 	enum sfs_unserved unserved;
 	const char *unserved_by; /* or NULL */

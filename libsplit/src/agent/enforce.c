@@ -225,19 +225,22 @@ static bool whole_file_system(const struct agent *a)
 	return false;
 }
 
-static const char *set_mark(struct agent *a, bool on)
+static int mark(struct agent *a, bool on)
 {
 	char path[32];
 
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", a->root.fd);
+	return fanotify_mark(a->outsiders.opens_fd, (on ? FAN_MARK_ADD : FAN_MARK_REMOVE) | FAN_MARK_FILESYSTEM, FAN_OPEN_PERM,
+			     AT_FDCWD, path);
+}
+
+static const char *set_mark(struct agent *a, bool on)
+{
 	if (a->outsiders.opens_fd < 0)
 		return "the kernel does not ask this agent about opens (that takes CAP_SYS_ADMIN)";
 	if (!whole_file_system(a))
 		return "the volume is no file system of its own";
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", a->root.fd);
-	if (fanotify_mark(a->outsiders.opens_fd, (on ? FAN_MARK_ADD : FAN_MARK_REMOVE) | FAN_MARK_FILESYSTEM, FAN_OPEN_PERM,
-			  AT_FDCWD, path) == 0)
-		return NULL;
-	return strerror(errno);
+	return mark(a, on) == 0 ? NULL : strerror(errno);
 }
 
 static void apply(struct agent *a)
@@ -246,6 +249,9 @@ static void apply(struct agent *a)
 	const bool wanted = policies_any(&e->policies);
 	enum sfs_enforcement state = wanted ? ENFORCEMENT_ON : ENFORCEMENT_OFF;
 
+	/* The agent before us may have left its mark in the group. */
+	if (a->outsiders.gate && !e->marked && !wanted && mark(a, false) < 0 && errno != ENOENT)
+		agent_log(a, "end the watch of all opens: %s", strerror(errno));
 	if (wanted != e->marked) {
 		const char *wrong = set_mark(a, wanted);
 
@@ -314,19 +320,24 @@ int enforce_start(struct agent *a)
 	/* What the agent before us said of this is void. */
 	refused_write(a, true);
 	e->policies.others = a->config->unserved;
-	if (!a->config->unserved_by && a->config->unserved == UNSERVED_ALLOW)
+	if (!a->config->unserved_by && a->config->unserved == UNSERVED_ALLOW && !a->outsiders.gate) {
+		listener_decide(a);
 		return 0;
+	}
 	e->stop_fd = eventfd(0, EFD_CLOEXEC);
-	if (e->stop_fd < 0 || pipe2(e->questions, O_CLOEXEC | O_NONBLOCK) < 0)
+	if (e->stop_fd < 0)
 		return -errno;
 	if (a->config->unserved_by)
 		err = watch_policies(a);
 	if (!err)
 		err = -pthread_create(&e->thread, NULL, look_thread, a);
 	e->started = !err;
-	if (!err)
-		enforce_reload(a);
-	return err;
+	if (err)
+		return err;
+	enforce_reload(a);
+	listener_decide(a);
+	gate_ask_again(a);
+	return 0;
 }
 
 void enforce_stop(struct agent *a)

@@ -228,7 +228,11 @@ struct client {
 struct outsiders {
 	pthread_t thread;
 	bool started;
-	int opens_fd;	  /* fanotify: who is about to open; -1: the kernel does not ask us */
+	int opens_fd;	       /* fanotify: who is about to open; -1: the kernel does not ask us */
+	struct gate *gate;     /* gate.c; NULL: the group is ours alone */
+	struct question *left; /* what the agent before us has read and not answered */
+	uint32_t nleft;
+	bool early;	  /* who is refused is not known yet: questions wait for the look; atomic */
 	int closes_fd;	  /* fanotify: who has closed */
 	int questions[2]; /* from the thread to the loop */
 	int stop_fd;	  /* eventfd */
@@ -497,7 +501,10 @@ int target_open(const struct agent *a, const struct target *t, bool *mine);
 void target_close(struct target *t);
 
 /* listener.c */
+/* Before the volume is opened: where the group is the one of the agent before us, the kernel asks about our own opens. */
 int listener_start(struct agent *a);
+/* It is known who is refused. */
+void listener_decide(struct agent *a);
 /* The kernel lets everybody go on whose question was not answered. */
 void listener_stop(struct agent *a);
 /* From when its process and connection are known until one of them is not; a client that was not added may be removed. */
@@ -509,6 +516,17 @@ bool listener_is_client(struct outsiders *o, int pid);
 void listener_code(struct outsiders *o, int pid, const struct code *code);
 /* The open that the kernel asks about goes on, or fails with EPERM; fd: the kernel's, closed. */
 void listener_answer(const struct outsiders *o, int fd, bool allow);
+/* The thread of enforce.h is to look at who asks that. */
+void listener_ask_look(struct agent *a, const struct question *q);
+
+/* gate.c */
+int gate_open(struct agent *a);
+void gate_close(struct outsiders *o);
+/* A question was read, and has been answered. */
+void gate_note(const struct outsiders *o, int fd, int tid);
+void gate_answered(const struct outsiders *o, int fd);
+/* What the agent before us left without an answer is looked at. */
+void gate_ask_again(struct agent *a);
 
 /* outsider.c */
 /* Does the thread open for writing? It stands in that call until we answer. */

@@ -114,7 +114,8 @@ void listener_answer(const struct outsiders *o, int fd, bool allow)
 	/* It fails when the process was killed meanwhile, or when we stop, which lets everybody go on. */
 	if (write(o->opens_fd, &r, sizeof(r)) < 0)
 		errno = 0;
-	close(fd);
+	gate_answered(o, fd);
+	close(fd); /* last: the next question may have its number */
 }
 
 /* What the thread has seen of the loop. */
@@ -169,6 +170,7 @@ static enum asked whom_to_ask(struct agent *a, const struct fanotify_event_metad
 {
 	struct outsiders *o = &a->outsiders;
 	struct stat st;
+	bool early;
 
 	*q = (struct question){m->fd, m->pid, m->pid, true};
 	/* The number of a first thread is its process's, which spares most a look into /proc. */
@@ -178,23 +180,48 @@ static enum asked whom_to_ask(struct agent *a, const struct fanotify_event_metad
 	}
 	if (q->pid == a->pid)
 		return ASKED_NOBODY;
-	if (!enforce_marked(a))
+	early = __atomic_load_n(&o->early, __ATOMIC_ACQUIRE);
+	if (!early && !enforce_marked(a))
 		return q->client ? ASKED_NOBODY : ASKED_LOOP;
 	/* Older kernels ask about pipes too. */
 	if (fstat(q->fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return ASKED_NOBODY;
-	return ask_enforcer(a, q);
+	return early ? ASKED_LOOK : ask_enforcer(a, q);
 }
 
-static void asked(struct agent *a, const struct fanotify_event_metadata *m)
+static void pass_to(struct agent *a, enum asked whom, const struct question *q)
 {
 	const int to[] = {-1, a->outsiders.questions[1], a->enforcer.questions[1]};
-	struct question q;
-	const enum asked whom = whom_to_ask(a, m, &q);
 
 	a->outsiders.handed |= whom == ASKED_LOOP;
-	if (whom == ASKED_NOBODY || write(to[whom], &q, sizeof(q)) != (ssize_t)sizeof(q))
-		listener_answer(&a->outsiders, m->fd, true);
+	if (whom == ASKED_NOBODY || write(to[whom], q, sizeof(*q)) != (ssize_t)sizeof(*q))
+		listener_answer(&a->outsiders, q->fd, true);
+}
+
+void listener_ask_look(struct agent *a, const struct question *q)
+{
+	pass_to(a, ASKED_LOOK, q);
+}
+
+/* Some of what the kernel asks. False: nothing more for now. */
+static bool read_some(struct agent *a)
+{
+	struct outsiders *o = &a->outsiders;
+	_Alignas(struct fanotify_event_metadata) char buf[4096];
+	const struct fanotify_event_metadata *m = (void *)buf;
+	/* One at a time where another agent may have to answer: what is read and not noted yet is lost with us. */
+	ssize_t n = read(o->opens_fd, buf, o->gate ? sizeof(*m) : sizeof(buf));
+	struct question q;
+
+	if (n <= 0)
+		return false;
+	for (; FAN_EVENT_OK(m, n); m = FAN_EVENT_NEXT(m, n)) {
+		if (m->fd < 0)
+			continue;
+		gate_note(o, m->fd, m->pid);
+		pass_to(a, whom_to_ask(a, m, &q), &q);
+	}
+	return o->gate;
 }
 
 /* The earlier of two times, ms; -1 is never. */
@@ -208,40 +235,47 @@ static void *listen_thread(void *arg)
 	struct agent *a = arg;
 	struct outsiders *o = &a->outsiders;
 	struct pollfd p[2] = {{o->opens_fd, POLLIN, 0}, {o->stop_fd, POLLIN, 0}};
-	_Alignas(struct fanotify_event_metadata) char buf[4096];
 	struct progress loop = {0};
 
 	while (poll(p, 2, sooner(let_go_when_stuck(o, &loop), enforce_let_go(a))) >= 0 || errno == EINTR) {
-		const struct fanotify_event_metadata *m = (void *)buf;
-		ssize_t n;
-
 		if (p[1].revents)
 			return NULL;
-		n = read(o->opens_fd, buf, sizeof(buf));
-		for (; n > 0 && FAN_EVENT_OK(m, n); m = FAN_EVENT_NEXT(m, n))
-			if (m->fd >= 0)
-				asked(a, m);
+		for (int i = 0; i < 64 && read_some(a); i++)
+			;
 	}
 	return NULL;
 }
 
 /* ---- start and end ---- */
 
+/* With the same flags the supervisor of the node's agents makes a group for one agent after the other (csi-driver/internal/agent). */
+static int own_group(void)
+{
+	return fanotify_init(FAN_CLASS_CONTENT | FAN_CLOEXEC | FAN_NONBLOCK | FAN_UNLIMITED_QUEUE | FAN_UNLIMITED_MARKS |
+				     FAN_REPORT_TID,
+			     /* O_NONBLOCK: a pipe, of which the kernel should not ask, must not hold us up. */
+			     O_RDONLY | O_CLOEXEC | O_LARGEFILE | O_NONBLOCK);
+}
+
 int listener_start(struct agent *a)
 {
 	struct outsiders *o = &a->outsiders;
-	int err;
+	int err = gate_open(a);
 
-	o->opens_fd = fanotify_init(FAN_CLASS_CONTENT | FAN_CLOEXEC | FAN_NONBLOCK | FAN_UNLIMITED_QUEUE | FAN_UNLIMITED_MARKS |
-					    FAN_REPORT_TID,
-				    /* O_NONBLOCK: a pipe, of which the kernel should not ask, must not hold us up. */
-				    O_RDONLY | O_CLOEXEC | O_LARGEFILE | O_NONBLOCK);
+	if (err)
+		return err;
+	if (pipe2(a->enforcer.questions, O_CLOEXEC | O_NONBLOCK) < 0)
+		return -errno;
+	if (!o->gate)
+		o->opens_fd = own_group();
 	/* By process, not by thread: the last thread is gone when its files are closed. */
 	if (o->opens_fd >= 0)
 		o->closes_fd =
 			fanotify_init(FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK | FAN_UNLIMITED_QUEUE | FAN_UNLIMITED_MARKS,
 				      /* Nor must a lease, which a descriptor that comes with a close would have to wait for. */
 				      O_RDONLY | O_CLOEXEC | O_LARGEFILE | O_NONBLOCK);
+	if (o->gate && o->closes_fd < 0)
+		return -errno;
 	if (o->opens_fd < 0 || o->closes_fd < 0) {
 		if (errno != EPERM)
 			agent_log(a,
@@ -255,6 +289,7 @@ int listener_start(struct agent *a)
 		return -errno;
 	o->questions_src = (struct source){SRC_OPENS, NULL};
 	o->closes_src = (struct source){SRC_CLOSES, NULL};
+	o->early = true;
 	err = agent_watch(a, o->questions[0], EPOLLIN, &o->questions_src);
 	if (!err)
 		err = agent_watch(a, o->closes_fd, EPOLLIN, &o->closes_src);
@@ -262,6 +297,11 @@ int listener_start(struct agent *a)
 		err = -pthread_create(&o->thread, NULL, listen_thread, a);
 	o->started = !err;
 	return err;
+}
+
+void listener_decide(struct agent *a)
+{
+	__atomic_store_n(&a->outsiders.early, false, __ATOMIC_RELEASE);
 }
 
 void listener_stop(struct agent *a)
@@ -277,4 +317,5 @@ void listener_stop(struct agent *a)
 	drop_fd(&o->stop_fd);
 	drop_fd(&o->questions[0]);
 	drop_fd(&o->questions[1]);
+	gate_close(o);
 }

@@ -41,7 +41,8 @@ void refused_file(int fd, char name[SFS_UNSERVED_PATH])
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	n = readlink(path, target, sizeof(target) - 1);
 	target[n > 0 ? n : 0] = 0;
-	sfs_printable(name, SFS_UNSERVED_PATH, n > 0 ? target : "?");
+	/* What stands for a file that nobody knows any more (gate.c) is none of the volume's. */
+	sfs_printable(name, SFS_UNSERVED_PATH, n > 0 && strncmp(target, "/memfd:", 7) != 0 ? target : "?");
 }
 
 void refused_note(struct agent *a, const struct question *q, enum sfs_unserved did, const char *pod)
