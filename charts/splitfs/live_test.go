@@ -50,7 +50,7 @@ func TestDashboardsOfCluster(t *testing.T) {
 			name := file + ", " + title
 			for _, expression := range expressions {
 				all++
-				err := hasDataBy(t, prom, fillFor("30s", expression), end, empty[name] != "")
+				err := hasDataBy(t, prom, fillFor("40s", expression), end, empty[name] != "")
 				if err != nil && empty[name] == "" {
 					t.Errorf("%s: %v", name, err)
 				}

@@ -39,8 +39,8 @@ function filled(expression, values) {
   for (const [name, value] of Object.entries(values)) {
     expression = expression.replaceAll("$" + name, value);
   }
-  // Prometheus is told to scrape every five seconds here.
-  return expression.replaceAll("$__rate_interval", "30s");
+  // Prometheus is told to scrape every ten seconds here.
+  return expression.replaceAll("$__rate_interval", "40s");
 }
 
 function nameOf(target, metric) {
@@ -82,7 +82,7 @@ async function table(section, panel, values) {
 }
 
 async function timeseries(section, panel, values) {
-  const end = Date.now() / 1000, start = end - minutes * 60, step = Math.max(5, (minutes * 60) / 200);
+  const end = Date.now() / 1000, start = end - minutes * 60, step = Math.max(10, (minutes * 60) / 200);
   const series = [];
   for (const target of panel.targets) {
     const data = await ask("query_range", {query: filled(target.expr, values), start, end, step});
