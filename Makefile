@@ -130,7 +130,7 @@ lint: ## check formatting, Go code (golangci-lint with vet and staticcheck, know
 	shellcheck -x $(scripts)
 docs: ## build the documentation as a site in build/site/; a broken link ends it
 	hack/docs
-screenshots: ## pictures of the local cluster's dashboards and of the site, by a headless browser, in build/screenshots/; renews the README's
+screenshots: ## pictures of the local cluster's dashboards and of the site, by a headless browser, in build/screenshots/
 	hack/screenshots $(SCREENSHOTS_ARGS)
 generate: ## write what is generated: schema of the custom resources, copy functions, dashboards, the chart's README
 	hack/generate

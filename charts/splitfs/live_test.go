@@ -14,7 +14,7 @@ import (
 )
 
 // prometheusOfCluster names the variable with the address of a Prometheus that scrapes a cluster whose volumes are used;
-// hack/e2e/tests/dashboards sets it. Without it the tests of this file are skipped.
+// hack/dashboards starts one. Without it the test of this file is skipped.
 const prometheusOfCluster = "SPLITFS_TEST_PROMETHEUS"
 
 // emptyWhenWell are panels that show nothing in a cluster without persistent memory in which nothing is wrong or under
@@ -35,7 +35,7 @@ func emptyWhenWell() map[string]string {
 func TestDashboardsOfCluster(t *testing.T) {
 	address := os.Getenv(prometheusOfCluster)
 	if address == "" {
-		t.Skipf("needs a cluster: hack/e2e/run --only dashboards sets %s", prometheusOfCluster)
+		t.Skipf("needs a cluster in use, and in %s the address that hack/dashboards prints", prometheusOfCluster)
 	}
 	client, err := api.NewClient(api.Config{Address: address})
 	if err != nil {
