@@ -17,9 +17,6 @@ VM_PACKAGES=(acl attr bsdextrautils cxl daxctl e2fsprogs file iproute2 jq kmod l
     python3-minimal quota sqlite3 strace thin-provisioning-tools util-linux xfsprogs)
 # Raised by hand when root.sh makes another tree from the same packages.
 VM_ROOT_RECIPE=1
-# The same for qemu.sh.
-VM_QEMU_PACKAGES=(qemu-system-x86)
-VM_QEMU_RECIPE=1
 
 # Firmware with variables, of the package ovmf, for --uefi.
 VM_UEFI_CODE=/usr/share/OVMF/OVMF_CODE_4M.fd

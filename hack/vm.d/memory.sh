@@ -5,8 +5,7 @@
 # What a machine has besides NVDIMMs (vm_pmem); set by the caller, empty where he doesn't care.
 #   vm_virtio   images of virtio-pmem devices
 #   vm_cxl      images of CXL type 3 devices; IMAGE.labels is a device's label storage area
-#   vm_volatile sizes of such devices with volatile memory, which has no image
-declare -a vm_virtio=() vm_cxl=() vm_volatile=()
+declare -a vm_virtio=() vm_cxl=()
 
 # The window of addresses that each CXL device is reached through must be a multiple of this, and so must its size.
 CXL_UNIT=$((256 << 20))
@@ -36,20 +35,12 @@ cxl_image() {
     [ -f "$1.labels" ] || truncate -s 256K "$1.labels"
 }
 
-# cxl_volatile SIZE: prints its bytes.
-cxl_volatile() {
-    local bytes
-    bytes=$(numfmt --from=iec "$1" 2>/dev/null) || die "'$1' is not a size (like 256M)"
-    ((bytes > 0 && bytes % CXL_UNIT == 0)) || die "CXL memory of $1: must be a multiple of $((CXL_UNIT >> 20))M"
-    printf '%s\n' "$bytes"
-}
-
 # backend ID IMAGE: prints QEMU's words for a file as memory.
 backend() { printf '%s\n' -object "memory-backend-file,id=$1,share=on,mem-path=$2,size=$(stat -c %s "$2"),align=2M"; }
 
 # memory_words: prints QEMU's words for all of it, one a line.
 memory_words() {
-    local image size device n=0 labels='' windows=''
+    local image n=0 labels='' windows=''
     # QEMU refuses a size of 0.
     [ "$vm_labels" = 0 ] || labels=,label-size=$vm_labels
     for image in "${vm_pmem[@]}"; do
@@ -66,23 +57,14 @@ memory_words() {
     # Each device has a host bridge and a window of its own: this QEMU knows one decoder of each. The host bridge has a second port, with
     # nothing behind it: kernel 6.1 leaves the decoder of one that has a single port alone, and QEMU does not do without.
     n=0
-    for image in "${vm_cxl[@]}" "${vm_volatile[@]}"; do
-        case $image in
-        */*)
-            backend "cx$n" "$image"
-            backend "cl$n" "$image.labels"
-            size=$(stat -c %s "$image") device=memdev=cx$n,lsa=cl$n
-            ;;
-        *)
-            size=$image device=volatile-memdev=cx$n
-            printf '%s\n' -object "memory-backend-ram,id=cx$n,share=on,size=$size"
-            ;;
-        esac
+    for image in "${vm_cxl[@]}"; do
+        backend "cx$n" "$image"
+        backend "cl$n" "$image.labels"
         printf '%s\n' -device "pxb-cxl,id=cxlhost$n,bus=pcie.0,bus_nr=$((64 + n * 16))" \
             -device "cxl-rp,id=cxlport$n,bus=cxlhost$n,port=0,chassis=$n,slot=2" \
             -device "cxl-rp,id=cxlnone$n,bus=cxlhost$n,port=1,chassis=$n,slot=3" \
-            -device "cxl-type3,id=cxlmem$n,bus=cxlport$n,$device,sn=$((4096 + n))"
-        windows+=,cxl-fmw.$n.targets.0=cxlhost$n,cxl-fmw.$n.size=$size
+            -device "cxl-type3,id=cxlmem$n,bus=cxlport$n,memdev=cx$n,lsa=cl$n,sn=$((4096 + n))"
+        windows+=,cxl-fmw.$n.targets.0=cxlhost$n,cxl-fmw.$n.size=$(stat -c %s "$image")
         n=$((n + 1))
     done
     [ -z "$windows" ] || printf '%s\n' -machine "${windows#,}" # QEMU wants to be told of all in one word

@@ -20,7 +20,7 @@ VM_TESTS=(
     "devices | 6.1 6.12 | 0 | | the CSI driver's volumes on LVM and on namespaces, killed half made and after a reboot (builds what it needs)"
     "devices-plain | 6.1 6.12 | 0 | | volumes on memory without labels; virtio-pmem and memory that holds something refused (builds what it needs)"
     "devices-cxl | 6.1 6.12 | 0 | | volumes on CXL memory, before and after a reboot (builds what it needs)"
-    "memory | 6.1 6.12 | 300 | libsplit-few | what memory is taken for: NVDIMMs with ADR, eADR and without a word, CXL (also volatile), virtio-pmem, memmap="
+    "memory | 6.1 6.12 | 300 | libsplit-few | what memory is taken for: NVDIMMs with ADR, eADR and without a word, CXL, virtio-pmem, memmap="
     "libsplit-ext4 | 6.1 6.12 | 2400 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
     "libsplit-xfs | 6.12 | 2400 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
     "power-cut-ext4 | 6.1 6.12 | 0 | programs module libsplit | power cuts on ext4 with our module, recovery, every acknowledged write"
@@ -88,13 +88,12 @@ test_devices() { devices_test labels "$1"; }
 test_devices_plain() { devices_test plain "$1"; }
 test_devices_cxl() { devices_test cxl "$1"; }
 
-# test_memory LINE: several machines, because one cannot say two things of its NVDIMMs. Kernel 6.1 makes no region of volatile CXL memory.
+# test_memory LINE: two machines, because one cannot say two things of its NVDIMMs.
 test_memory() {
     local run=("$REPO_DIR/hack/vm" run --kernel "$1" --timeout 300 --no-namespaces)
     "${run[@]}" --name "memory-all@$1" --persistence none --pmem 96M --virtio-pmem 176M --cxl 256M --append 'memmap=192M!1G' --memory 2G -- memory unstated
     "${run[@]}" --name "memory-adr@$1" --pmem 512M --pmem 96M -- memory adr
     "${run[@]}" --name "memory-eadr@$1" --persistence cpu --pmem 512M -- memory eadr
-    [ "$1" = 6.1 ] || "${run[@]}" --name "memory-volatile@$1" --cxl-volatile 256M -- memory volatile
 }
 
 test_power_cut_xfs() { power_cut_test xfs-exchange "$1"; }
