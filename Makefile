@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X splitfs.io/splitfs/csi-driver/internal/driverinfo.Version
 go_src   := $(shell find csi-driver injector-webhook internal -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-race test-scripts test-vm test-e2e test-kind test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench bench-compare paper images release docs lint generate format clean help
+.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-race test-scripts test-vm test-e2e test-kind test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench bench-compare paper images release docs screenshots lint generate format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector plugin ## build the library, the command line, the CSI driver, the injector and the kubectl plugin into build/
@@ -133,6 +133,8 @@ lint: ## check formatting, Go code (golangci-lint with vet and staticcheck, know
 	shellcheck -x $(scripts)
 docs: ## build the documentation as a site in build/site/; a broken link ends it
 	hack/docs
+screenshots: ## pictures of the local cluster's dashboards and of the site, by a headless browser, in build/screenshots/
+	hack/screenshots $(SCREENSHOTS_ARGS)
 generate: ## write what is generated: schema of the custom resources, copy functions, dashboards, the chart's README
 	hack/generate
 format: ## format C and Go sources

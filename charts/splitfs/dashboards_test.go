@@ -182,8 +182,10 @@ func TestDashboards(t *testing.T) {
 }
 
 // fill puts values for what Grafana fills in.
-func fill(expression string) string {
-	return strings.NewReplacer("$__rate_interval", "10s", "$node", ".*", "$namespace", ".*", "$claim", ".*", "$pod", ".*").
+func fill(expression string) string { return fillFor("10s", expression) }
+
+func fillFor(interval, expression string) string {
+	return strings.NewReplacer("$__rate_interval", interval, "$node", ".*", "$namespace", ".*", "$claim", ".*", "$pod", ".*").
 		Replace(expression)
 }
 

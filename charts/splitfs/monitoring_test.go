@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -82,6 +83,78 @@ func TestPodMonitors(t *testing.T) {
 			!hasPort(pod, spec.PodMetricsEndpoints[0].Port) {
 			t.Errorf("%s does not find the pods of its name, or not their port: %+v", monitor.GetName(), spec)
 		}
+	}
+}
+
+// TestScrapeConfig: the configuration for a Prometheus without the operator finds what the PodMonitors find, with the
+// same labels.
+func TestScrapeConfig(t *testing.T) {
+	path, err := filepath.Abs(filepath.Join("files", "scrape.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		ScrapeConfigs []struct {
+			HonorLabels   bool                                            `json:"honor_labels"`
+			Kubernetes    []struct{ Namespaces struct{ Names []string } } `json:"kubernetes_sd_configs"`
+			RelabelConfig []struct {
+				SourceLabels             []string `json:"source_labels"`
+				Regex, Action, Separator string
+				TargetLabel              string `json:"target_label"`
+			} `json:"relabel_configs"`
+		} `json:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil || len(file.ScrapeConfigs) != 1 {
+		t.Fatalf("%d configurations: %v", len(file.ScrapeConfigs), err)
+	}
+	config := file.ScrapeConfigs[0]
+	if n := config.Kubernetes[0].Namespaces.Names; len(n) != 1 || n[0] != charttest.Namespace {
+		t.Errorf("it looks in %v", n)
+	}
+	keep := regexp.MustCompile("^(?:" + config.RelabelConfig[0].Regex + ")$")
+	targets := map[string]string{}
+	for _, r := range config.RelabelConfig {
+		if r.TargetLabel != "" {
+			targets[r.TargetLabel] = strings.Join(r.SourceLabels, r.Separator)
+		}
+	}
+	kept := 0
+	for _, monitor := range objectsOf(charttest.Render(t, monitored...), "PodMonitor") {
+		var spec podMonitor
+		specOf(t, monitor, &spec)
+		selector, endpoint := spec.Selector.MatchLabels, spec.PodMetricsEndpoints[0]
+		pod := strings.Join([]string{
+			selector["app.kubernetes.io/name"], selector["app.kubernetes.io/component"], endpoint.Port,
+		}, ";")
+		if !keep.MatchString(pod) || endpoint.HonorLabels != config.HonorLabels {
+			t.Errorf("%s is not scraped as the PodMonitor says", pod)
+		}
+		if "splitfs-"+selector["app.kubernetes.io/component"] != monitor.GetName() {
+			t.Errorf("the job of %s is another one", monitor.GetName())
+		}
+		for _, r := range endpoint.Relabelings {
+			if targets[r.TargetLabel] != strings.Join(r.SourceLabels, r.TargetLabel) {
+				t.Errorf("label %s is %q", r.TargetLabel, targets[r.TargetLabel])
+			}
+		}
+		kept++
+	}
+	if want := strings.Count(config.RelabelConfig[0].Regex, "|") + 1; kept != want {
+		t.Errorf("%d PodMonitors, %d kinds of pods", kept, want)
+	}
+	if job := "__meta_kubernetes_namespace/splitfs-__meta_kubernetes_pod_label_app_kubernetes_io_component"; targets["job"] != job {
+		t.Errorf("the job is %s", targets["job"])
+	}
+	main := filepath.Join(t.TempDir(), "prometheus.yaml")
+	if err := os.WriteFile(main, []byte("scrape_config_files: ['"+path+"']\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if output, err := exec.CommandContext(t.Context(), charttest.Promtool(t), "check", "config", main).CombinedOutput(); err != nil {
+		t.Errorf("promtool check config: %v\n%s", err, output)
 	}
 }
 

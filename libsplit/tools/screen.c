@@ -89,6 +89,31 @@ static void counters_line(struct screen *s, const char *pid, const char *comm, c
 	     checkpoints);
 }
 
+/* Broken between kinds of call where the terminal has no room for all: what is cut off would always be the fsyncs. */
+static void latency_lines(struct screen *s, const char *text)
+{
+	static const char first[] = "latency p50 / p99: ", further[] = "                   ";
+	const char *indent = first;
+
+	while (*text) {
+		const size_t room = s->columns > sizeof(first) ? s->columns - (sizeof(first) - 1) : 0;
+		size_t n = strlen(text);
+
+		if (room && n > room) {
+			const char *end = NULL;
+
+			for (const char *c = strstr(text, ", "); c && (size_t)(c - text) < room; c = strstr(c + 1, ", "))
+				end = c;
+			if (end)
+				n = (size_t)(end - text) + 1;
+		}
+		line(s, "%s%.*s", indent, (int)n, text);
+		text += n;
+		text += strspn(text, " ");
+		indent = further;
+	}
+}
+
 static void head(struct screen *s, const struct top *t)
 {
 	const struct report *rp = t->after;
@@ -102,8 +127,7 @@ static void head(struct screen *s, const struct top *t)
 	line(s, "device  %s%s, provider %s, agent %s, pool %s of %s in use", rp->root.dax ? "persistent memory, " : "",
 	     sfs_memory_word(rp->memory), rp->provider, agent, used, size);
 	report_latency_text(latency, &t->latency);
-	if (*latency)
-		line(s, "latency %s (p50 / p99)", latency);
+	latency_lines(s, latency);
 	if (rp->blocked.n)
 		line(s, "blocked %u processes wait too long for a file; 'splitfs status' says for whom", rp->blocked.n);
 	line(s, "%s", "");

@@ -59,7 +59,9 @@ type Volume struct {
 	Provider   string   `json:"provider,omitempty"`
 	Pool       Pool     `json:"pool"`
 	Totals     Counters `json:"totals,omitempty"`
-	Recovery   Recovery `json:"recovery"`
+	// Latency is how long calls took, also those of processes that are gone.
+	Latency  Latencies `json:"latency,omitempty"`
+	Recovery Recovery  `json:"recovery"`
 	// Blocked are processes that wait too long for a file which another one does not give up.
 	Blocked []Blocked `json:"blocked,omitempty"`
 	// Unserved are programs without the library that opened files for writing, and what was done with them.

@@ -137,6 +137,17 @@ func process(f attach.Finding) coverage.Process {
 	return p
 }
 
+func latencies(from map[string]map[string]splitfs.Latency) coverage.Latencies {
+	to := coverage.Latencies{}
+	for mode, calls := range from {
+		to[mode] = map[string]coverage.Latency{}
+		for call, l := range calls {
+			to[mode][call] = coverage.Latency{Timed: l.Timed, Buckets: l.Buckets}
+		}
+	}
+	return to
+}
+
 func describe(r *node.Report, findings []attach.Finding) coverage.Volume {
 	v := coverage.Volume{
 		ID: r.Record.ID, Namespace: r.Record.PVC.Namespace, Claim: r.Record.PVC.Name, Mode: string(r.Record.Mode),
@@ -151,7 +162,7 @@ func describe(r *node.Report, findings []attach.Finding) coverage.Volume {
 	}
 	served := map[int]splitfs.Process{}
 	if s := r.Status; s != nil {
-		v.Provider, v.Totals = s.Provider, s.Totals
+		v.Provider, v.Totals, v.Latency = s.Provider, s.Totals, latencies(s.Latency)
 		v.Pool = coverage.Pool{Bytes: s.Pool.Bytes, FreeBytes: s.Pool.FreeBytes}
 		v.Recovery = coverage.Recovery{
 			Runs: s.Recovery.Runs, Replayed: s.Recovery.Replayed, Quarantined: s.Recovery.Quarantined,

@@ -47,7 +47,7 @@ const statusText = `{"provider":"reflink","agent_pid":5,"pool":{"bytes":1000,"fr
 "processes":[{"pid":10,"comm":"redis","mode":"strict","alive":true,"counters":{"append_ops":3,"append_bytes":30}},
 {"pid":11,"comm":"gone","mode":"strict","alive":false,"counters":{}},
 {"pid":99,"comm":"un\u001bknown","mode":"sync","alive":true,"counters":{"read_ops":1}}],
-"totals":{"append_ops":7},"recovery":{"runs":2,"records":9,"replayed":4,"quarantined":1},
+"totals":{"append_ops":7},"latency":{"strict":{"append":{"timed":1,"sum_ns":900,"buckets":[[1024,1]]}}},"recovery":{"runs":2,"records":9,"replayed":4,"quarantined":1},
 "blocked":{"total":1,"now":[{"pid":10,"held_by":12,"inode":5,"seconds":40}]},
 "unserved":{"enforcement":"on","refused":3,"durable":0,
 "processes":[{"pid":12,"did":"refuse","opens":3,"seconds":9,"pod":"u","program":"/static","path":"/data/f"}]}}`
@@ -119,6 +119,9 @@ func TestLook(t *testing.T) {
 		strings.Join(v.Problems, ";") != "R: m" ||
 		len(v.Blocked) != 1 || v.Blocked[0] != (coverage.Blocked{PID: 10, HeldBy: 12, Seconds: 40}) {
 		t.Errorf("volume is %+v", v)
+	}
+	if l := v.Latency["strict"]["append"]; l.Timed != 1 || len(l.Buckets) != 1 || l.Buckets[0] != [2]uint64{1024, 1} {
+		t.Errorf("latency is %+v", v.Latency)
 	}
 	if unserved := (coverage.Unserved{PodUID: "u", PID: 12, Did: "refuse", Opens: 3, Seconds: 9, Program: "/static",
 		Path: "/data/f"}); len(v.Unserved) != 1 || v.Unserved[0] != unserved {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -23,6 +24,8 @@ func (f filter) wants(namespace, pod string) bool {
 // topTable is what happened between two looks.
 type topTable struct {
 	Pods []*topPod `json:"pods"`
+	// Latency is how long calls on the pods' volumes took.
+	Latency []topLatency `json:"latency,omitempty"`
 	// Jobs are the works that volumes of the namespace wait for; of one pod none are shown.
 	Jobs []topJob `json:"jobs,omitempty"`
 	// Unanswered are nodes of which nothing is known.
@@ -34,6 +37,27 @@ type topTable struct {
 type topJob struct {
 	Node string `json:"node"`
 	coverage.Job
+}
+
+// topLatency is of one volume and mode: of all processes that use it so, also of other pods and of those that have
+// ended.
+type topLatency struct {
+	Node      string `json:"node"`
+	Volume    string `json:"volume"`
+	Namespace string `json:"namespace"`
+	Claim     string `json:"claim"`
+	Mode      string `json:"mode"`
+	// Calls are by kind.
+	Calls map[string]topTimes `json:"calls"`
+}
+
+// topTimes are of the calls of one kind that were timed. Over: they took so long or longer.
+type topTimes struct {
+	Timed   uint64 `json:"timed"`
+	P50NS   uint64 `json:"p50NS"`
+	P99NS   uint64 `json:"p99NS"`
+	P50Over bool   `json:"p50Over,omitempty"`
+	P99Over bool   `json:"p99Over,omitempty"`
 }
 
 // topPod is one pod with a volume of ours.
@@ -71,9 +95,11 @@ type key struct {
 func compare(before, after []*coverage.Node, failed []unanswered, wanted filter) *topTable {
 	counted := map[key]coverage.Counters{}
 	looked := map[string]*coverage.Node{}
+	timed := map[key]coverage.Latencies{}
 	for _, n := range before {
 		looked[n.Node] = n
 		for _, v := range n.Volumes {
+			timed[key{node: n.Node, volume: v.ID}] = v.Latency
 			for _, p := range v.Processes {
 				counted[key{n.Node, v.ID, p.PID, p.PodUID}] = p.Counters
 			}
@@ -89,12 +115,17 @@ func compare(before, after []*coverage.Node, failed []unanswered, wanted filter)
 		seconds := max(n.Time.Sub(then.Time).Seconds(), 0.001)
 		pods := map[string]*topPod{}
 		for i := range n.Volumes {
+			shown := false
 			for _, p := range n.Volumes[i].Processes {
 				if (p.Served() || p.Unserved()) && wanted.wants(p.Namespace, p.Pod) {
 					pod := podOf(pods, n.Node, seconds, &p)
 					pod.uses(&n.Volumes[i])
 					pod.add(&p, p.Counters.Since(counted[key{n.Node, n.Volumes[i].ID, p.PID, p.PodUID}]))
+					shown = true
 				}
+			}
+			if shown {
+				table.addLatency(n.Node, &n.Volumes[i], timed[key{node: n.Node, volume: n.Volumes[i].ID}])
 			}
 		}
 		for _, pod := range pods {
@@ -114,6 +145,22 @@ func (t *topTable) addJobs(n *coverage.Node, wanted filter) {
 		if wanted.wants(j.Namespace, "") {
 			t.Jobs = append(t.Jobs, topJob{Node: n.Node, Job: j})
 		}
+	}
+}
+
+func (t *topTable) addLatency(node string, v *coverage.Volume, before coverage.Latencies) {
+	since := v.Latency.Since(before)
+	for _, mode := range slices.Sorted(maps.Keys(since)) {
+		row := topLatency{
+			Node: node, Volume: v.ID, Namespace: v.Namespace, Claim: v.Claim, Mode: mode, Calls: map[string]topTimes{},
+		}
+		for call, l := range since[mode] {
+			times := topTimes{Timed: l.Timed}
+			times.P50NS, times.P50Over = l.Percentile(50)
+			times.P99NS, times.P99Over = l.Percentile(99)
+			row.Calls[call] = times
+		}
+		t.Latency = append(t.Latency, row)
 	}
 }
 
@@ -186,14 +233,11 @@ func (t *topTable) lines() []string {
 				orDash(p.Container))
 		}
 	}
-	table.Flush() //nolint:errcheck // a buffer takes everything
-	lines := strings.Split(strings.TrimRight(buffer.String(), "\n"), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
+	lines := linesOf(table, &buffer)
 	if len(t.Pods) == 0 {
 		lines = []string{fmt.Sprintf("No process uses a volume (%s looked at).", count(t.nodes, "node"))}
 	}
+	lines = append(lines, t.latencyLines()...)
 	for _, j := range t.Jobs {
 		lines = append(lines,
 			fmt.Sprintf("node %s: %s, claim %s/%s: %s, %s of %s", j.Node, j.ID, orDash(j.Namespace), orDash(j.Claim), j.Kind,
@@ -201,6 +245,46 @@ func (t *topTable) lines() []string {
 	}
 	for _, u := range t.Unanswered {
 		lines = append(lines, fmt.Sprintf("node %s does not answer: %s", u.Node, printable(u.Why)))
+	}
+	return lines
+}
+
+// latencyLines are a table of their own: how long calls took is counted by volume and mode.
+func (t *topTable) latencyLines() []string {
+	if len(t.Latency) == 0 {
+		return nil
+	}
+	var buffer bytes.Buffer
+	table := tabwriter.NewWriter(&buffer, 0, 8, 2, ' ', 0)
+	fmt.Fprint(table, "CLAIM\tMODE")
+	for _, call := range coverage.Calls() {
+		fmt.Fprintf(table, "\t%s p50, p99", strings.ToUpper(call))
+	}
+	fmt.Fprintln(table)
+	for _, row := range t.Latency {
+		claim := row.Volume
+		if row.Claim != "" {
+			claim = row.Namespace + "/" + row.Claim
+		}
+		fmt.Fprintf(table, "%s\t%s", printable(claim), row.Mode)
+		for _, call := range coverage.Calls() {
+			if times, ok := row.Calls[call]; ok {
+				fmt.Fprintf(table, "\t%s, %s", nanoseconds(times.P50NS, times.P50Over), nanoseconds(times.P99NS, times.P99Over))
+			} else {
+				fmt.Fprint(table, "\t-")
+			}
+		}
+		fmt.Fprintln(table)
+	}
+	return append([]string{""}, linesOf(table, &buffer)...)
+}
+
+// linesOf are the lines of a table that was written to a buffer.
+func linesOf(table *tabwriter.Writer, buffer *bytes.Buffer) []string {
+	table.Flush() //nolint:errcheck // a buffer takes everything
+	lines := strings.Split(strings.TrimRight(buffer.String(), "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
 	}
 	return lines
 }

@@ -93,6 +93,21 @@ func rate(n int64, seconds, base float64) string {
 	return amount(v, base)
 }
 
+// nanoseconds writes a time as `splitfs top` does; with over it is the least that it may be.
+func nanoseconds(ns uint64, over bool) string {
+	text := fmt.Sprintf("%d ns", ns)
+	switch {
+	case ns >= 1_000_000:
+		text = fmt.Sprintf("%.1f ms", float64(ns)/1e6)
+	case ns >= 1_000:
+		text = fmt.Sprintf("%.1f us", float64(ns)/1e3)
+	}
+	if over {
+		return ">" + text
+	}
+	return text
+}
+
 // share is a part in percent, rounded down: it is 100% only of all.
 func share(part, all int64) string {
 	if all == 0 {

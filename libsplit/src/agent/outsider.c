@@ -53,12 +53,12 @@ int outsider_ask(const struct agent *a, int group, unsigned how, uint64_t mask, 
 	return err;
 }
 
-/* ENOENT: the file was deleted, and the marks with it. */
+/* The file was deleted, and the marks with it: ENOENT or ESTALE, or ENOMEM while its number is being given to another file. */
 void outsider_ask_no_more(struct agent *a, const struct dnode *d, int group, uint64_t mask)
 {
 	const int err = outsider_ask(a, group, FAN_MARK_REMOVE, mask, &d->way);
 
-	if (err && err != -ENOENT && err != -ESTALE)
+	if (err && err != -ENOENT && err != -ESTALE && err != -ENOMEM)
 		agent_log(a, "end the watch of inode %llu: %s", (unsigned long long)d->ino, strerror(-err));
 }
 
