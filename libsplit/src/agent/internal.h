@@ -252,7 +252,7 @@ struct agent {
 	unsigned long fs_type;	/* as statfs says */
 	enum relink_provider provider;
 	bool by_handle; /* open_by_handle_at works */
-	int pid; /* our own */
+	int pid;	/* our own */
 	int epoll, listen_fd, signal_fd, dir_fd;
 	char socket_path[SFS_SOCKET_PATH];
 	struct source listen_src, signal_src, worker_src, policies_src;
