@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X splitfs.io/splitfs/csi-driver/internal/driverinfo.Version
 go_src   := $(shell find csi-driver injector-webhook internal -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-race test-scripts test-vm test-e2e test-kind test-arm64 chaos storage-suite scale vm-test vm-soak crash-explore crash-mutate kill-driver soak-apps bench bench-compare paper images release docs screenshots lint generate format clean help
+.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-race test-scripts test-vm test-e2e test-kind test-arm64 chaos storage-suite scale vm-test vm-xfstests vm-soak crash-explore crash-mutate kill-driver soak-apps bench bench-compare paper images release docs screenshots lint generate format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector plugin ## build the library, the command line, the CSI driver, the injector and the kubectl plugin into build/
@@ -75,6 +75,10 @@ scale: ## 1,000 simulated nodes and 10,000 volumes on a real control plane: memo
 vm-test: | $(BUILD) ## boot Debian kernels with persistent memory: relink, DAX, libsplit on it, power cuts (VM_TEST_ARGS: names of tests)
 	hack/install-deps vm
 	hack/vm test $(VM_TEST_ARGS)
+vm-xfstests: | $(BUILD) ## make vm-xfstests DIR=/path/to/xfstests: a built copy of xfstests on stock ext4 and on ext4_splitfs; XFSTESTS_ARGS="--kernel 6.1 ..."
+	@[ -n "$(DIR)" ] || { echo "make vm-xfstests wants DIR=, a built copy of xfstests" >&2; exit 2; }
+	hack/install-deps vm
+	hack/vm xfstests --dir "$(DIR)" $(XFSTESTS_ARGS)
 vm-soak: | $(BUILD) ## the same with 50 power cuts on each file system, stresses of ten minutes and a seed of its own
 	hack/install-deps vm
 	hack/vm test --seed 0 --cuts 50 --stress 600 $(VM_TEST_ARGS)

@@ -13,7 +13,7 @@ What is counted, where the machine is emulated, are instructions of kernel and p
 nanosecond per instruction (-icount), which nothing else on this machine disturbs. With --time, and with KVM, it is time.
 
   --kernel LINE  [$VM_KERNEL_DEFAULT]
-  --type TYPE    file system: ext4 (stock), ext4_splitfs (with our module), xfs-exchange [ext4_splitfs]
+  --type TYPE    file system: ext4 (stock), ext4_splitfs (with our module), xfs (relink by reflink), xfs-exchange [ext4_splitfs]
   --rounds N     how often everything is measured [5]
   --time         time also where the machine is emulated
   --name NAME    of the directory [bench]
@@ -46,9 +46,9 @@ vm_bench_command() {
     known_line "$line"
     case $rounds in *[!0-9]* | '' | 0) usage_error "--rounds wants a number, not '$rounds'" ;; esac
     case $type in
-    ext4 | xfs-exchange) ;;
+    ext4 | xfs | xfs-exchange) ;;
     ext4_splitfs) build_module "$line" ;;
-    *) usage_error "--type '$type': known are ext4, ext4_splitfs and xfs-exchange" ;;
+    *) usage_error "--type '$type': known are ext4, ext4_splitfs, xfs and xfs-exchange" ;;
     esac
     make_libsplit "the benchmark" "$VM_BUILD/bench/vm_bench"
     [ "$(choose_accel)" = tcg ] || count=0

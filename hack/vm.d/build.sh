@@ -64,7 +64,8 @@ build_relink_tests() {
 build_debug_module() {
     get_kernel "$1"
     progress "building ext4_splitfs for $kernel_release, for the tests of relink"
-    "$REPO_DIR/kernel-patch/build" --debug --release "$kernel_release" --line "$1" --out "$VM_BUILD/modules/$kernel_release/debug" >&2 ||
+    "$REPO_DIR/kernel-patch/build" --debug --release "$kernel_release" --line "$1" "${kernel_build[@]}" \
+        --out "$VM_BUILD/modules/$kernel_release/debug" >&2 ||
         die "cannot build the module for $kernel_release (see above)"
 }
 
@@ -72,6 +73,7 @@ build_debug_module() {
 build_module() {
     get_kernel "$1"
     progress "building ext4_splitfs for $kernel_release"
-    "$REPO_DIR/kernel-patch/build" --release "$kernel_release" --line "$1" --out "$VM_BUILD/modules/$kernel_release" >&2 ||
+    "$REPO_DIR/kernel-patch/build" --release "$kernel_release" --line "$1" "${kernel_build[@]}" \
+        --out "$VM_BUILD/modules/$kernel_release" >&2 ||
         die "cannot build the module for $kernel_release (see above)"
 }

@@ -28,11 +28,17 @@ VM_PMEM=1G
 VM_TIMEOUT=600
 # Until the job begins. Seconds with KVM, 15 to 30 without it, minutes when the machine has other things to do.
 VM_BOOT_TIMEOUT=${SPLITFS_VM_BOOT_TIMEOUT:-300}
+# A kernel that watches itself takes several times as long, and memory for what it notes.
+VM_SLOWER=1
+if [ "${SPLITFS_VM_KERNEL:-stock}" = debug ]; then
+    VM_MEMORY=3G VM_SLOWER=5
+    VM_TIMEOUT=$((VM_TIMEOUT * VM_SLOWER)) VM_BOOT_TIMEOUT=$((VM_BOOT_TIMEOUT * VM_SLOWER))
+fi
 # Tests do the same every time; another seed makes them do something else.
 VM_SEED=${VM_SEED:-20261121}
 VM_CUTS=${VM_CUTS:-5}
 VM_STRESS=${VM_STRESS:-20}
 # For the tests that bring no limit of their own: what takes longer hangs.
-VM_TEST_LIMIT=${VM_TEST_LIMIT:-7200}
+VM_TEST_LIMIT=${VM_TEST_LIMIT:-$((7200 * VM_SLOWER))}
 # Emulated processors are threads, and most of a machine's work is one: two machines share two cores well.
 VM_AT_ONCE=${VM_AT_ONCE:-2}

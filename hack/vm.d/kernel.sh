@@ -10,10 +10,19 @@ known_line() {
 }
 
 # get_kernel LINE [newest]: sets kernel_release, kernel_image (a directory with boot/) and kernel_modules (a directory with
-# lib/modules/). Once fetched, a line keeps its release until `hack/vm prepare` asks for the newest: a boot needs no network.
+# lib/modules/), and kernel_build (more words for kernel-patch/build). Once fetched, a line keeps its release until `hack/vm prepare` asks for the newest: a boot needs no network.
 get_kernel() {
     local line=$1 newest=${2:-} chosen=$VM_CACHE/kernel/$1 work
     known_line "$line"
+    kernel_build=()
+    case ${SPLITFS_VM_KERNEL:-stock} in
+    stock) ;;
+    debug)
+        get_debug_kernel "$line"
+        return
+        ;;
+    *) die "SPLITFS_VM_KERNEL='$SPLITFS_VM_KERNEL': known are stock and debug" ;;
+    esac
     need_commands "run hack/install-deps vm" depmod flock
     mkdir -p "$VM_CACHE/kernel" "$VM_CACHE/modules"
     if [ -n "$newest" ] || [ ! -s "$chosen" ]; then

@@ -79,6 +79,7 @@ get_initrd() {
         cp "$(command -v busybox)" "$work/root/bin/busybox"
         ldd "$work/root/bin/busybox" >/dev/null 2>&1 && die "busybox is not a static program; run hack/install-deps vm"
         install -m 755 "$VM_PARTS/guest/init" "$work/root/init"
+        : >"$work/root/modules/order" # a kernel may have everything built in
         while read -r module; do
             name=${module##*/}
             name=${name%.xz}

@@ -47,7 +47,7 @@ sources_key() {
         cd "$REPO_DIR" || exit
         git ls-files -z --cached --others --exclude-standard -- kernel-patch hack/vm hack/vm.d hack/lib libsplit csi-driver go.mod |
             xargs -0 cat 2>/dev/null || true # what has been removed is not there to be read
-        echo "$VM_SEED $VM_CUTS $VM_STRESS"
+        echo "$VM_SEED $VM_CUTS $VM_STRESS ${SPLITFS_VM_KERNEL:-stock}"
     ) | sha256sum | cut -c1-32
 }
 
@@ -67,6 +67,7 @@ download_for() {
 start_test() {
     local id=$t_name@$1 dir=$VM_BUILD/vm/$t_name@$1 word options=() limit=$VM_TEST_LIMIT
     progress "$id: $t_what"
+    t_limit=$((t_limit * VM_SLOWER))
     for word in $t_needs; do
         case $word in pmem=* | append=* | env=*) options+=("--${word%%=*}" "${word#*=}") ;; esac
     done

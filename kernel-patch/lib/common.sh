@@ -79,7 +79,33 @@ line_of() {
             return
         }
     done
-    die "no patches for kernel $1; there are some for the lines: $(known_lines | xargs)"
+    die "no patches for kernel $1 of Debian; there are some for the lines: $(known_lines | xargs). For another kernel give its tree: --source, --headers"
+}
+
+# other_versions: the versions besides their own that lines have patches for, as text.
+other_versions() {
+    local candidate
+    for candidate in $(known_lines); do
+        (
+            read_line "$candidate"
+            [ -z "${line_other_versions:-}" ] || echo "$line_other_versions: $candidate"
+        )
+    done | paste -sd, | sed 's/,/, /g'
+}
+
+# line_of_version VERSION: the line whose patches a source of that version takes (6.1.192, 5.15.0): its own, or one beside it.
+line_of_version() {
+    local candidate
+    for candidate in $(known_lines); do
+        (
+            read_line "$candidate"
+            case " $candidate ${line_other_versions:-} " in *" ${1%.*} "*) ;; *) exit 1 ;; esac
+        ) && {
+            echo "$candidate"
+            return
+        }
+    done
+    die "no patches for a source of version $1; there are some for $(known_lines | xargs), and $(other_versions)"
 }
 
 # unpack_source TARBALL DIR: the parts of a kernel source that are needed here, without its top directory.

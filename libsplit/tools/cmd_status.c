@@ -174,7 +174,10 @@ static void print_text(const struct report *rp)
 	       : rp->root.dax_unsynced ? "emulated (DAX, but the device refuses MAP_SYNC; no durability of persistent memory)"
 				       : "emulated (page cache; no durability of persistent memory)");
 	printf("memory    %s\n", report_memory(rp->memory));
-	printf("provider  %s\n", rp->provider);
+	printf("provider  %s%s\n", rp->provider,
+	       strcmp(rp->provider, "copy") == 0
+		       ? " (moving blocks takes ext4 with the module ext4_splitfs, or XFS with the kernel's own reflink)"
+		       : "");
 	if (rp->agent_pid)
 		printf("agent     process %d\n", rp->agent_pid);
 	else

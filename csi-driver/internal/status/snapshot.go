@@ -78,7 +78,7 @@ func observe(ctx context.Context, name string, n Node, m Module) snapshot {
 	addErasures(&s.node, n, reports)
 	addLibrary(&s.node, n)
 	setDevicesReady(&s.node, devices)
-	setModuleReady(&s.node, m.Status())
+	setModuleReady(&s.node, m.Status(), m.Providers())
 	setVolumesHealthy(&s.node, s.volumes, err)
 	setReady(&s.node, n.Check(ctx))
 	return s
@@ -204,10 +204,14 @@ func setDevicesReady(s *v1alpha1.SplitFSNodeStatus, devices []node.DeviceReport)
 	set(&s.Conditions, v1alpha1.NodeDevicesReady, true, "Usable", "all device managers work")
 }
 
-func setModuleReady(s *v1alpha1.SplitFSNodeStatus, m module.Status) {
+// setModuleReady also says what the node's own kernel gives without the module: that is what most clusters run.
+func setModuleReady(s *v1alpha1.SplitFSNodeStatus, m module.Status, providers map[string]string) {
 	message := m.Message
 	if message == "" {
 		message = "the node service has not looked at the kernel module yet"
+	}
+	if m.State != module.Ready {
+		message += fmt.Sprintf("; without it ext4 volumes relink by %s, XFS volumes by %s", providers["ext4"], providers["xfs"])
 	}
 	set(&s.Conditions, v1alpha1.NodeModuleReady, m.State == module.Ready, string(m.State), message)
 }

@@ -260,6 +260,10 @@ func TestWriter(t *testing.T) {
 			t.Errorf("condition %s is %+v, wanted %s", kind, c, want)
 		}
 	}
+	if c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeModuleReady); c == nil ||
+		!strings.HasSuffix(c.Message, "; without it ext4 volumes relink by copy, XFS volumes by reflink") {
+		t.Errorf("what there is without the module: %+v", c)
+	}
 	v := f.volumes()["pvc-1"]
 	if v.Name != volume.IDFromName("1") || v.Status.Claim != "shop/data-1" || v.Status.Phase != v1alpha1.VolumePublished ||
 		v.Status.Health != v1alpha1.HealthHealthy ||

@@ -215,7 +215,7 @@ void sfs_forget(int fd);
 void sfs_replaced(int fd);
 /*
  * Must writes to fd that bypass us (C streams, programs started with it) be made durable one by one by the kernel (O_DSYNC) to keep
- * what the volume's mode promises?
+ * what the volume's mode promises? Not where this process has a lock on the file, which opening and closing it once more would drop.
  */
 bool sfs_wants_dsync(int fd);
 /*

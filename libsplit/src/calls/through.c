@@ -20,13 +20,6 @@ static bool promised(const struct sfs_volume *vol)
 	return vol->mode != SFS_POSIX && (vol->dax || load_acquire(&vol->agent.state) != VOL_READY);
 }
 
-bool sfs_wants_dsync(int fd)
-{
-	const struct sfs_ofd *ofd = sfs_ofd_of(fd);
-
-	return ofd && promised(ofd->inode->vol);
-}
-
 /* Does this process have a lock on the file through fd? /proc/self/fdinfo has a line for each; in doubt it has. */
 static bool locked(int fd)
 {
@@ -57,6 +50,13 @@ static bool inode_locked(const struct sfs_inode *in)
 			return true;
 	}
 	return false;
+}
+
+bool sfs_wants_dsync(int fd)
+{
+	const struct sfs_ofd *ofd = sfs_ofd_of(fd);
+
+	return ofd && promised(ofd->inode->vol) && !inode_locked(ofd->inode);
 }
 
 /* ofd.lock held: every descriptor of the description becomes one of a new description of the same file. */
