@@ -185,8 +185,11 @@ func TestDashboards(t *testing.T) {
 func fill(expression string) string { return fillFor("10s", expression) }
 
 func fillFor(interval, expression string) string {
-	return strings.NewReplacer("$__rate_interval", interval, "$node", ".*", "$namespace", ".*", "$claim", ".*", "$pod", ".*").
-		Replace(expression)
+	pairs := []string{"$__rate_interval", interval}
+	for _, variable := range []string{"$node", "$namespace", "$claim", "$pod"} {
+		pairs = append(pairs, variable, ".*")
+	}
+	return strings.NewReplacer(pairs...).Replace(expression)
 }
 
 // hasData fails unless an expression gives at least one number.

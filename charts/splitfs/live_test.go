@@ -13,8 +13,8 @@ import (
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 )
 
-// prometheusOfCluster names the variable with the address of a Prometheus that scrapes a cluster whose volumes are used;
-// hack/dashboards starts one. Without it the test of this file is skipped.
+// prometheusOfCluster names the variable with the address of a Prometheus that scrapes a cluster whose volumes are
+// used; hack/dashboards starts one. Without it the test of this file is skipped.
 const prometheusOfCluster = "SPLITFS_TEST_PROMETHEUS"
 
 // emptyWhenWell are panels that show nothing in a cluster without persistent memory in which nothing is wrong or under

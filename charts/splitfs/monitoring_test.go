@@ -146,14 +146,16 @@ func TestScrapeConfig(t *testing.T) {
 	if want := strings.Count(config.RelabelConfig[0].Regex, "|") + 1; kept != want {
 		t.Errorf("%d PodMonitors, %d kinds of pods", kept, want)
 	}
-	if job := "__meta_kubernetes_namespace/splitfs-__meta_kubernetes_pod_label_app_kubernetes_io_component"; targets["job"] != job {
+	const job = "__meta_kubernetes_namespace/splitfs-__meta_kubernetes_pod_label_app_kubernetes_io_component"
+	if targets["job"] != job {
 		t.Errorf("the job is %s", targets["job"])
 	}
 	main := filepath.Join(t.TempDir(), "prometheus.yaml")
 	if err := os.WriteFile(main, []byte("scrape_config_files: ['"+path+"']\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if output, err := exec.CommandContext(t.Context(), charttest.Promtool(t), "check", "config", main).CombinedOutput(); err != nil {
+	if output, err := exec.CommandContext(t.Context(), charttest.Promtool(t), "check", "config", main).
+		CombinedOutput(); err != nil {
 		t.Errorf("promtool check config: %v\n%s", err, output)
 	}
 }

@@ -47,7 +47,8 @@ const statusText = `{"provider":"reflink","agent_pid":5,"pool":{"bytes":1000,"fr
 "processes":[{"pid":10,"comm":"redis","mode":"strict","alive":true,"counters":{"append_ops":3,"append_bytes":30}},
 {"pid":11,"comm":"gone","mode":"strict","alive":false,"counters":{}},
 {"pid":99,"comm":"un\u001bknown","mode":"sync","alive":true,"counters":{"read_ops":1}}],
-"totals":{"append_ops":7},"latency":{"strict":{"append":{"timed":1,"sum_ns":900,"buckets":[[1024,1]]}}},"recovery":{"runs":2,"records":9,"replayed":4,"quarantined":1},
+"totals":{"append_ops":7},"latency":{"strict":{"append":{"timed":1,"sum_ns":900,"buckets":[[1024,1]]}}},
+"recovery":{"runs":2,"records":9,"replayed":4,"quarantined":1},
 "blocked":{"total":1,"now":[{"pid":10,"held_by":12,"inode":5,"seconds":40}]},
 "unserved":{"enforcement":"on","refused":3,"durable":0,
 "processes":[{"pid":12,"did":"refuse","opens":3,"seconds":9,"pod":"u","program":"/static","path":"/data/f"}]}}`

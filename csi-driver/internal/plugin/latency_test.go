@@ -33,9 +33,16 @@ func TestTopLatency(t *testing.T) {
 		{Node: "n1", Volume: after.Volumes[0].ID, Namespace: "shop", Claim: "data", Mode: "posix", Calls: map[string]topTimes{
 			"read": {Timed: 2, P50NS: 512, P99NS: 1 << 28, P99Over: true},
 		}},
-		{Node: "n1", Volume: after.Volumes[0].ID, Namespace: "shop", Claim: "data", Mode: "strict", Calls: map[string]topTimes{
-			"append": {Timed: 8, P50NS: 768, P99NS: 49152},
-		}},
+		{
+			Node:      "n1",
+			Volume:    after.Volumes[0].ID,
+			Namespace: "shop",
+			Claim:     "data",
+			Mode:      "strict",
+			Calls: map[string]topTimes{
+				"append": {Timed: 8, P50NS: 768, P99NS: 49152},
+			},
+		},
 	}
 	if len(table.Latency) != len(want) {
 		t.Fatalf("got %+v", table.Latency)
@@ -53,9 +60,12 @@ func TestTopLatency(t *testing.T) {
 		}
 	}
 	shown := strings.Join(table.lines(), "\n")
-	if !strings.Contains(shown, "\n\nCLAIM      MODE    APPEND p50, p99  OVERWRITE p50, p99  READ p50, p99      FSYNC p50, p99\n"+
-		"shop/data  posix   -                -                   512 ns, >268.4 ms  -\n"+
-		"shop/data  strict  768 ns, 49.2 us  -                   -                  -") {
+	if !strings.Contains(
+		shown,
+		"\n\nCLAIM      MODE    APPEND p50, p99  OVERWRITE p50, p99  READ p50, p99      FSYNC p50, p99\n"+
+			"shop/data  posix   -                -                   512 ns, >268.4 ms  -\n"+
+			"shop/data  strict  768 ns, 49.2 us  -                   -                  -",
+	) {
 		t.Errorf("it shows\n%s", shown)
 	}
 	for _, none := range []*topTable{

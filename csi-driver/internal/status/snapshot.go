@@ -211,7 +211,11 @@ func setModuleReady(s *v1alpha1.SplitFSNodeStatus, m module.Status, providers ma
 		message = "the node service has not looked at the kernel module yet"
 	}
 	if m.State != module.Ready {
-		message += fmt.Sprintf("; without it ext4 volumes relink by %s, XFS volumes by %s", providers["ext4"], providers["xfs"])
+		message += fmt.Sprintf(
+			"; without it ext4 volumes relink by %s, XFS volumes by %s",
+			providers["ext4"],
+			providers["xfs"],
+		)
 	}
 	set(&s.Conditions, v1alpha1.NodeModuleReady, m.State == module.Ready, string(m.State), message)
 }
