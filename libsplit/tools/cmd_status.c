@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* splitfs status: what a volume is and who uses it, from its files; asks nobody and waits for nobody. */
 #include <stdio.h>
+#include <string.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 
