@@ -88,9 +88,10 @@ ABOUT_NAMES = {
     True: "Names are not made durable by the attribute; in sync and strict they are. ",
 }
 ABOUT_DAX = (
-    "The machine is emulated and has one processor, whose clock counts instructions: a second is 10^9 of them, of "
-    "programs, agent and kernel, with the kernel's own threads. Nothing else disturbs it, and it knows neither caches "
-    "nor a device that is waited for."
+    "The machine is emulated and has one processor, whose clock counts instructions: a second is 10^9 of them. Nothing "
+    "else disturbs that, and it knows neither caches nor a device that is waited for. The first figure also counts "
+    "what the machine waits for, as the programs' own files, which come from outside: CPU time says more, and leaves "
+    "out the journal's thread."
 )
 
 
