@@ -48,11 +48,27 @@ static inline int splitfs_verify_area(int rw, struct file *file,
 #ifdef SPLITFS_NO_FREE_EXT_PATH
 #include <linux/slab.h>
 #define ext4_free_ext_path(path) do {		\
-	struct ext4_ext_path *path_ = (path);	\
+	struct ext4_ext_path *freed_ = (path);	\
 						\
-	ext4_ext_drop_refs(path_);		\
-	kfree(path_);				\
+	ext4_ext_drop_refs(freed_);		\
+	kfree(freed_);				\
 } while (0)
 #endif
+
+/*
+ * Until 6.11 the path was passed by reference, and the caller's to free when
+ * it failed.  beside/rename lets relink.c call this where it finds that.
+ */
+#define splitfs_insert_extent(handle, inode, path, extent, flags) ({	\
+	struct ext4_ext_path *path_ = (path);				\
+	int err_ = ext4_ext_insert_extent(handle, inode, &path_,	\
+					  extent, flags);		\
+									\
+	if (err_) {							\
+		ext4_free_ext_path(path_);				\
+		path_ = ERR_PTR(err_);					\
+	}								\
+	path_;								\
+})
 
 #endif
