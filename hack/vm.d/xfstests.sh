@@ -129,7 +129,7 @@ vm_xfstests_command() {
     [ -s "$xfstests_dir/tests" ] || die "$xfstests has no tests of ${groups[*]}"
     [ -n "$resume" ] || rm -rf "$xfstests_dir"/ext4{,_splitfs}{,.results,.current}
     build_module "$line"
-    xfstests_machine=(--kernel "$line" --pmem 2G --pmem 2G --memory 2G --share "$xfstests")
+    xfstests_machine=(--kernel "$line" --pmem 2G --pmem 2G --memory 2G --share-read "$xfstests")
     xfstests_on ext4
     xfstests_on ext4_splitfs
     xfstests_table
