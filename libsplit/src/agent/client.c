@@ -184,6 +184,7 @@ int client_reply(struct agent *a, struct client *c, const struct sfs_msg *m, con
 {
 	int err;
 
+	drop_fd(&a->shown.fd);
 	if (c->sock < 0)
 		return -ENOTCONN;
 	err = wire_send(c->sock, c->version, m, fds, nfds);

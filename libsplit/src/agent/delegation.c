@@ -198,10 +198,11 @@ static void acquire(struct agent *a, struct client *c, const struct sfs_msg *m, 
 
 void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)
 {
+	/* Closed before the answer (client_reply): a lock of its description must not outlast the client's close. */
 	a->shown = (struct shown){m->a, (uint32_t)m->b, *fd};
-	acquire(a, c, m, *fd);
-	a->shown.fd = -1;
-	drop_fd(fd);
+	*fd = -1;
+	acquire(a, c, m, a->shown.fd);
+	drop_fd(&a->shown.fd);
 }
 
 static void release(struct agent *a, struct client *c, struct hold *h)

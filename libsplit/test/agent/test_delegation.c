@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who gets EXCLUSIVE and SHARED, who waits for whom, and what answers that cross each other do. Each client is a process or plays one. */
+#include <sys/file.h>
+
 #include "played.h"
 
 static struct played_agent a;
@@ -141,6 +143,25 @@ static void first_come(void)
 	bye_all();
 }
 
+/* What comes with a request is closed before it is answered: a lock of that description goes with the client's own close. */
+static void locks_end(void)
+{
+	struct world_file g = f;
+	struct played c;
+	char path[32];
+
+	CHECK_EQ(played_hello(&c, &a, SFS_POSIX, 0, f.fd), 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", f.fd);
+	for (int i = 0; i < 300; i++) {
+		g.fd = open(path, O_RDWR | O_CLOEXEC);
+		CHECK(g.fd >= 0);
+		CHECK_EQ(flock(g.fd, LOCK_EX | LOCK_NB), 0);
+		CHECK_EQ(played_acquire(&c, &g, 0), SFS_DELEG_EXCLUSIVE);
+		close(g.fd);
+	}
+	played_close(&c);
+}
+
 static void bad_requests(void)
 {
 	struct world_file g = f;
@@ -189,6 +210,7 @@ int main(void)
 	exclusive_on_demand();
 	waiting_and_gone();
 	first_come();
+	locks_end();
 	bad_requests();
 	agent_end(&a);
 	close(f.fd);
