@@ -68,6 +68,7 @@ int sfs_unlink_begin(int dirfd, const char *path, struct sfs_unlink *u)
 	struct sfs_inode *in;
 	uint64_t signals;
 	struct stat st;
+	int r = 0;
 
 	*u = (struct sfs_unlink){0};
 	sfs_check_fork();
@@ -78,10 +79,12 @@ int sfs_unlink_begin(int dirfd, const char *path, struct sfs_unlink *u)
 	if (in) {
 		if (st.st_nlink == 1 && may_be_thrown_away(in))
 			*u = (struct sfs_unlink){st.st_dev, st.st_ino};
+		else
+			r = sfs_inode_publish_last(in);
 		sfs_inode_put(in);
 	}
 	sfs_signals_restore(signals);
-	return in && !u->ino ? sfs_make_path_true(dirfd, path, AT_SYMLINK_NOFOLLOW) : 0;
+	return r;
 }
 
 void sfs_unlink_end(const struct sfs_unlink *u, bool gone)

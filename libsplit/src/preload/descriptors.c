@@ -50,15 +50,9 @@ long do_closefrom(const struct request *q)
 	return sfs_close_range(first < 0 ? 0 : (unsigned)first, ~0u, 0) == SFS_PASS ? pl_make(q) : 0;
 }
 
-/* A program that looks which numbers are in use, to find what it has leaked, finds its own. */
-static bool hidden(const struct request *q)
-{
-	return sfs_fd_is_private(pl_fd(q));
-}
-
 long do_dup(const struct request *q)
 {
-	if (unlikely(hidden(q)))
+	if (unlikely(pl_hidden(q)))
 		return -EBADF;
 	return sfs_ours(pl_fd(q)) ? pl_new_fd(sfs_dup(pl_fd(q))) : pl_make(q);
 }
@@ -72,7 +66,7 @@ long do_dup2(const struct request *q)
 	const int fd = (int)q->a[0], newfd = (int)q->a[1], flags = q->call == PL_dup3 ? (int)q->a[2] : 0;
 	int err;
 
-	if (unlikely(hidden(q)))
+	if (unlikely(pl_hidden(q)))
 		return -EBADF;
 	if (newfd < 0 || fd == newfd)
 		return pl_make(q);
@@ -87,7 +81,7 @@ long do_fcntl(const struct request *q)
 	long r;
 
 	if (!sfs_ours(fd))
-		return unlikely(hidden(q)) ? -EBADF : pl_make(q);
+		return unlikely(pl_hidden(q)) ? -EBADF : pl_make(q);
 	switch (cmd) {
 	case F_SETLK:
 	case F_SETLKW:

@@ -10,11 +10,15 @@
 
 #include "meta/across.h"
 
+/* Of what may fail while a file is made true by its name, these are the call's own errors. */
+static int reported(int err)
+{
+	return err == -EIO || err == -ENOSPC || err == -EDQUOT ? err : 0;
+}
+
 int pl_path_true(int fd, const char *path, int at_flags)
 {
-	const int err = path ? sfs_make_path_true(fd, path, at_flags) : pl_true(fd);
-
-	return !path || err == -EIO || err == -ENOSPC || err == -EDQUOT ? err : 0;
+	return path ? reported(sfs_make_path_true(fd, path, at_flags)) : pl_true(fd);
 }
 
 static long target_true(const struct request *q)
@@ -129,9 +133,9 @@ long do_link(const struct request *q)
 long do_unlink(const struct request *q)
 {
 	struct sfs_unlink u = {0};
-	long r = pl_path(q) ? sfs_unlink_begin(pl_fd(q), pl_path(q), &u) : 0, err;
+	long r = pl_path(q) ? reported(sfs_unlink_begin(pl_fd(q), pl_path(q), &u)) : 0, err;
 
-	if (r == -EIO || r == -ENOSPC || r == -EDQUOT)
+	if (r < 0)
 		return r;
 	r = pl_make(q);
 	err = pl_failed(q, r) ? 0 : sfs_name_durable(pl_fd(q), pl_path(q));
@@ -161,12 +165,6 @@ static void look(const struct request *q)
 		sfs_ours(pl_fd(q));
 }
 
-/* fstat of a descriptor of the library itself, as fcntl (descriptors.c). */
-static bool hidden(const struct request *q)
-{
-	return !pl_path(q) && sfs_fd_is_private(pl_fd(q));
-}
-
 /* Size and times are corrected while bytes are staged. */
 static bool corrected(const struct request *q, uint64_t seen)
 {
@@ -181,7 +179,7 @@ long do_stat(const struct request *q)
 {
 	long r;
 
-	if (unlikely(hidden(q)))
+	if (unlikely(pl_hidden(q)))
 		return -EBADF;
 	look(q);
 	for (int n = 0; n < STAT_TRIES; n++) {

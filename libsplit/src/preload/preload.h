@@ -78,6 +78,11 @@ static inline const char *pl_path(const struct request *q)
 
 	return at ? (const char *)q->a[at - 1] : NULL;
 }
+/* A program that looks which numbers are in use, to find what it has leaked, finds its own: is this one of the library itself? */
+static inline bool pl_hidden(const struct request *q)
+{
+	return !pl_path(q) && sfs_fd_is_private(pl_fd(q));
+}
 static inline int pl_at_flags(const struct request *q)
 {
 	const struct pl_row *row = &pl_rows[q->call];
