@@ -15,18 +15,6 @@ enum how { OPEN_READS, OPEN_WRITES, OPEN_UNSEEN, TRUNCATES, HOWS };
 
 static sigset_t io;
 
-static void tell(int to)
-{
-	CHECK(write(to, "", 1) == 1);
-}
-
-static void hear(int from)
-{
-	char c;
-
-	CHECK(read(from, &c, 1) == 1);
-}
-
 static int silent(int from)
 {
 	struct pollfd p = {from, POLLIN, 0};

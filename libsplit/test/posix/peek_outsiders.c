@@ -12,18 +12,6 @@ enum { SIZE = 30 * BLOCK + 5 };
 
 static int fd, go[2], done[2];
 
-static void tell(int to)
-{
-	CHECK(write(to, "x", 1) == 1);
-}
-
-static void hear(int from)
-{
-	char c;
-
-	CHECK(read(from, &c, 1) == 1);
-}
-
 static int open_unseen(int flags)
 {
 	const int f = (int)unseen(SYS_openat, AT_FDCWD, (long)"file", flags, 0);

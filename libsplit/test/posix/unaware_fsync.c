@@ -72,7 +72,7 @@ static struct program start(const char *how)
 }
 
 /* It is to see n bytes; with 0, to open the file. */
-static void tell(const struct program *g, int n)
+static void have_it_see(const struct program *g, int n)
 {
 	char c;
 
@@ -97,25 +97,25 @@ int main(int argc, char **argv)
 	now = start("now");
 	anew = start("anew");
 	soon = start("soon");
-	tell(&before, 0);
+	have_it_see(&before, 0);
 	put(fd, 1, 0, STEP);
 	CHECK(fsync(fd) == 0);
-	tell(&now, n);
+	have_it_see(&now, n);
 	for (int i = 0; i < STEPS; i++) {
 		put(fd, 1, n, STEP);
 		n += STEP;
 		/* Who opens it anew needs no fsync. */
 		if (i % 2 == 0) {
 			CHECK((i % 4 ? fdatasync(fd) : fsync(fd)) == 0);
-			tell(&now, n);
+			have_it_see(&now, n);
 		}
-		tell(&anew, n);
+		have_it_see(&anew, n);
 	}
-	tell(&before, n);
-	tell(&soon, n);
+	have_it_see(&before, n);
+	have_it_see(&soon, n);
 	put(fd, 1, n, STEP);
 	n += STEP;
-	tell(&soon, n);
+	have_it_see(&soon, n);
 	end(&now);
 	end(&anew);
 	end(&before);

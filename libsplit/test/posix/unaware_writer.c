@@ -14,18 +14,6 @@
 
 static int to_child[2], to_parent[2];
 
-static void say(int fd)
-{
-	CHECK(write(fd, "x", 1) == 1);
-}
-
-static void wait_for(int fd)
-{
-	char c;
-
-	CHECK(read(fd, &c, 1) == 1);
-}
-
 static void append_lines(int fd, char who, int n)
 {
 	char line[LINE + 1];
@@ -49,18 +37,18 @@ static int stranger(bool together)
 
 	to_child[0] = 3;
 	to_parent[1] = 4;
-	say(to_parent[1]);
-	wait_for(to_child[0]);
+	tell(to_parent[1]);
+	hear(to_child[0]);
 	CHECK((log = open("log", O_WRONLY | O_APPEND)) >= 0 && (data = open("data", O_RDWR)) >= 0);
 	CHECK(size_of(log) == LINES * (LINE - 1) && size_of(data) == RECORDS * RECORD);
 	expect(data, 1, 0, RECORDS * RECORD);
-	say(to_parent[1]);
+	tell(to_parent[1]);
 	if (!together)
-		wait_for(to_child[0]);
+		hear(to_child[0]);
 	append_lines(log, 's', LINES);
 	put_records(data, 1);
-	say(to_parent[1]);
-	wait_for(to_child[0]);
+	tell(to_parent[1]);
+	hear(to_child[0]);
 	return 0;
 }
 
@@ -106,22 +94,22 @@ int main(int argc, char **argv)
 		_exit(127);
 	}
 	CHECK(close(to_child[0]) == 0 && close(to_parent[1]) == 0);
-	wait_for(to_parent[0]);
+	hear(to_parent[0]);
 	/* Only now, so that nothing is handed over to it. */
 	CHECK((log = open("log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) >= 0);
 	CHECK((data = open("data", O_RDWR | O_CREAT | O_CLOEXEC, 0644)) >= 0);
 	append_lines(log, 'w', LINES);
 	put(data, 1, 0, RECORDS * RECORD);
-	say(to_child[1]);
-	wait_for(to_parent[0]);
+	tell(to_child[1]);
+	hear(to_parent[0]);
 	append_lines(log, 'w', LINES);
 	put_records(data, 0);
 	if (!together)
-		say(to_child[1]);
-	wait_for(to_parent[0]);
+		tell(to_child[1]);
+	hear(to_parent[0]);
 	check_lines(2 * LINES);
 	check_records(data);
-	say(to_child[1]);
+	tell(to_child[1]);
 	CHECK(status_of(pid) == 0);
 	/* It has gone: the files are ours alone again. */
 	append_lines(log, 'w', LINES);

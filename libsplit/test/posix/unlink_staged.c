@@ -12,18 +12,6 @@
 
 static int to_child[2], to_parent[2];
 
-static void tell(int fd)
-{
-	CHECK(write(fd, "x", 1) == 1);
-}
-
-static void hear(int fd)
-{
-	char c;
-
-	CHECK(read(fd, &c, 1) == 1);
-}
-
 /* By so many short calls that a grant pays: without one nothing is staged. */
 static void append(int fd, unsigned seed, off_t from, off_t to)
 {
