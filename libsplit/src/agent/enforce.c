@@ -249,9 +249,6 @@ static void apply(struct agent *a)
 	const bool wanted = policies_any(&e->policies);
 	enum sfs_enforcement state = wanted ? ENFORCEMENT_ON : ENFORCEMENT_OFF;
 
-	/* The agent before us may have left its mark in the group. */
-	if (a->outsiders.gate && !e->marked && !wanted && mark(a, false) < 0 && errno != ENOENT)
-		agent_log(a, "end the watch of all opens: %s", strerror(errno));
 	if (wanted != e->marked) {
 		const char *wrong = set_mark(a, wanted);
 
@@ -335,6 +332,9 @@ int enforce_start(struct agent *a)
 	if (err)
 		return err;
 	enforce_reload(a);
+	/* The agent before us may have left its mark in the group. */
+	if (a->outsiders.gate && !enforce_marked(a) && mark(a, false) < 0 && errno != ENOENT)
+		agent_log(a, "end the watch of all opens: %s", strerror(errno));
 	listener_decide(a);
 	gate_ask_again(a);
 	return 0;

@@ -102,6 +102,19 @@ int worker_start(struct agent *a)
 	return err;
 }
 
+static void free_jobs(struct recovery_job *job)
+{
+	while (job) {
+		struct recovery_job *next = job->next;
+
+		for (size_t i = 0; i < job->ntargets; i++)
+			target_close(&job->targets[i]);
+		free(job->targets);
+		free(job);
+		job = next;
+	}
+}
+
 static void free_growths(struct growth *g)
 {
 	while (g) {
@@ -129,20 +142,8 @@ void worker_stop(struct agent *a)
 		sfs_log_remove(w->root, w->logs[i].id);
 		close(w->logs[i].fd);
 	}
-	for (struct recovery_job *job = w->recover_first, *next; job; job = next) {
-		next = job->next;
-		for (size_t i = 0; i < job->ntargets; i++)
-			target_close(&job->targets[i]);
-		free(job->targets);
-		free(job);
-	}
-	for (struct recovery_job *job = w->recovered, *next; job; job = next) {
-		next = job->next;
-		for (size_t i = 0; i < job->ntargets; i++)
-			target_close(&job->targets[i]);
-		free(job->targets);
-		free(job);
-	}
+	free_jobs(w->recover_first);
+	free_jobs(w->recovered);
 	free_growths(w->grow);
 	free_growths(w->grown);
 	free(w->logs);
