@@ -74,7 +74,7 @@ func (n *Node) CreateGroupSnapshot(ctx context.Context, name string, sourceIDs [
 	if err := checkGroup(group, records); err != nil {
 		return nil, err
 	}
-	if len(records) == 0 || !wholeGroups(records)[group.ID] {
+	if !wholeGroups(records)[group.ID] {
 		if records, err = n.cutGroup(ctx, group, records); err != nil {
 			return nil, fmt.Errorf("snapshot volumes %s together: %w", strings.Join(group.Sources, ", "), err)
 		}
@@ -222,7 +222,7 @@ func (n *Node) GroupSnapshot(id string, snapshotIDs []string) ([]*volume.Record,
 	if err != nil {
 		return nil, err
 	}
-	if len(records) == 0 || !wholeGroups(records)[id] {
+	if !wholeGroups(records)[id] {
 		return nil, unknown
 	}
 	return records, sameMembers(id, records, snapshotIDs)
@@ -267,7 +267,7 @@ func (n *Node) DeleteGroupSnapshot(ctx context.Context, id string, snapshotIDs [
 	if err != nil {
 		return err
 	}
-	if len(records) > 0 && wholeGroups(records)[id] {
+	if wholeGroups(records)[id] {
 		if err := sameMembers(id, records, snapshotIDs); err != nil {
 			return err
 		}
