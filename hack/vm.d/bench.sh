@@ -20,6 +20,12 @@ nanosecond per instruction (-icount), which nothing else on this machine disturb
 EOF
 }
 
+# count_instructions: the next machine's clock advances a nanosecond for each of them; false where it is not emulated.
+count_instructions() {
+    [ "$(choose_accel)" = tcg ] || return 1
+    vm_extra=(-icount "shift=0,sleep=off")
+}
+
 vm_bench_command() {
     local line=$VM_KERNEL_DEFAULT type=ext4_splitfs rounds=5 count=1 name=bench job=()
     while [ $# -gt 0 ]; do
@@ -45,18 +51,11 @@ vm_bench_command() {
     done
     known_line "$line"
     case $rounds in *[!0-9]* | '' | 0) usage_error "--rounds wants a number, not '$rounds'" ;; esac
-    case $type in
-    ext4 | xfs | xfs-exchange) ;;
-    ext4_splitfs) build_module "$line" ;;
-    *) usage_error "--type '$type': known are ext4, ext4_splitfs, xfs and xfs-exchange" ;;
-    esac
+    build_type "$type" "$line" ext4 ext4_splitfs xfs xfs-exchange
     make_libsplit "the benchmark" "$VM_BUILD/bench/vm_bench"
-    [ "$(choose_accel)" = tcg ] || count=0
+    [ "$count" = 0 ] || count_instructions || count=0
     job=("$REPO_DIR/libsplit/bench/vm/run" --type "$type" --rounds "$rounds")
-    if [ "$count" = 1 ]; then
-        vm_extra=(-icount "shift=0,sleep=off")
-        job+=(--instructions)
-    fi
+    [ "$count" = 0 ] || job+=(--instructions)
     # One processor: with several the order in which they are emulated would be part of what is counted.
     vm_run_command --kernel "$line" --name "$name" --timeout 1800 --cpus "$((2 - count))" -- "${job[@]}"
 }

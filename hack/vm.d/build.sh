@@ -77,3 +77,13 @@ build_module() {
         --out "$VM_BUILD/modules/$kernel_release" >&2 ||
         die "cannot build the module for $kernel_release (see above)"
 }
+
+# build_type TYPE LINE KNOWN...: what a file system of that type needs; a type that is not among KNOWN is a wrong argument.
+build_type() {
+    local type=$1 line=$2 known="${*:3}"
+    case " $known " in
+    *" $type "*) ;;
+    *) usage_error "--type '$type': known are ${known// /, }" ;;
+    esac
+    [ "$type" != ext4_splitfs ] || build_module "$line"
+}

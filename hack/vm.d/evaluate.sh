@@ -57,11 +57,7 @@ vm_evaluate_command() {
     done
     [ -n "$out" ] || usage_error "evaluate: --out is needed"
     known_line "$line"
-    case $type in
-    ext4) ;;
-    ext4_splitfs) build_module "$line" ;;
-    *) usage_error "--type '$type': known are ext4 and ext4_splitfs" ;;
-    esac
+    build_type "$type" "$line" ext4 ext4_splitfs
     etc=$(mktemp -d)
     TEMPORARY+=("$etc")
     chmod 755 "$etc"
@@ -77,7 +73,7 @@ vm_evaluate_command() {
         esac
     done
     # One processor: with several the order in which they are emulated would be part of what is counted.
-    [ "$(choose_accel)" = tcg ] && vm_extra=(-icount "shift=0,sleep=off")
+    count_instructions || true # by the clock, then
     vm_run_command --kernel "$line" --name "$name" --timeout 14400 --cpus 1 --memory 2G --pmem 2G "${shares[@]}" -- \
         "$REPO_DIR/libsplit/bench/vm/evaluate" --type "$type" --host "$EVALUATE_HOST" --see "$(realpath -e "$out")" \
         "${inside[@]}" -- --rounds "$rounds" "${quick[@]}" --out "$(realpath -e "$out")" "$@"
