@@ -112,13 +112,20 @@ int kern_chmod(uint32_t ino, mode_t mode);
 /* The directory of a path and its last component. */
 int kern_parent(int dir, const char *path, char name[KERN_NAME]);
 
-/* kern_fd.c: the descriptor table and mappings */
+/* kern_fd.c: the descriptor table */
 int kern_fd_new(int kind, uint32_t ino, int flags);
 struct kern_fd *kern_fd_get(int fd);
 uint32_t kern_fd_ino(int fd); /* 0: none */
+bool kern_is_open(uint32_t ino);
+
+/* kern_map.c: mappings, by the arguments and results of the system calls. kern_remap(): after a change of the file's blocks */
+long kern_map(void *at, size_t len, int prot, int flags, int fd, off_t off);
+long kern_unmap(void *p, size_t len);
+long kern_map_move(void *from, size_t len, void *to);
+long kern_map_resize(void *p, size_t old, size_t len);
+void kern_map_forget(void);
 /* The offset in pm of an address in a mapping, and how many bytes follow in the same block; false: no such mapping. */
 bool kern_address(const void *p, uint64_t *at, size_t *n, uint32_t *ino);
-bool kern_is_open(uint32_t ino);
 /* The process is about to store there. */
 void kern_fault(const void *p, size_t n);
 
