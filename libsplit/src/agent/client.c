@@ -263,7 +263,7 @@ void client_drop(struct agent *a, struct client *c, const char *why)
 	start_recovery(a, c);
 }
 
-void client_recovered(struct agent *a, struct recovery_job *job)
+bool client_recovered(struct agent *a, struct recovery_job *job)
 {
 	struct client *c = job->client;
 	const struct sfs_recovery *s = &job->result;
@@ -273,6 +273,7 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 		target_close(&job->targets[i]);
 	free(job->targets);
 	c->queued = false;
+	tenant_charge_us(c->tenant, job->cpu_us);
 	/* What was acknowledged comes before staging space for what may come. */
 	spare = job->err == -ENOSPC ? chunks_give_up(a) : 0;
 	if (spare > 0) {
@@ -280,14 +281,14 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 			  c->pid, c->comm, job->why.text, spare);
 		c->deadline = agent_now();
 		free(job);
-		return;
+		return false;
 	}
 	if (job->err) {
 		agent_log(a, "recover log %u of process %d (%s): %s; trying again in %d s", c->log_id, c->pid, c->comm,
 			  job->why.text, RETRY_SECONDS);
 		c->deadline = agent_now() + RETRY_SECONDS * 1000;
 		free(job);
-		return;
+		return false;
 	}
 	if (s->replayed || s->quarantined)
 		agent_log(
@@ -301,8 +302,7 @@ void client_recovered(struct agent *a, struct recovery_job *job)
 	logs_count(a, c, c->log_slots, -1);
 	free(job);
 	client_gone(a, c);
-	deleg_retry_all(a);
-	request_refill(a);
+	return true;
 }
 
 /* ---- messages ---- */

@@ -334,7 +334,8 @@ struct client *client_new(struct agent *a, enum client_state state, int pid, uin
 void client_event(struct agent *a, struct client *c, enum source_kind kind, uint32_t events);
 /* End it: its log is recovered when it has one. `why` (or NULL: it left) goes to the log. */
 void client_drop(struct agent *a, struct client *c, const char *why);
-void client_recovered(struct agent *a, struct recovery_job *job);
+/* Is it gone now? Else it is tried again. */
+bool client_recovered(struct agent *a, struct recovery_job *job);
 void client_timeouts(struct agent *a, uint64_t now);
 /* Clients of the agent before us. */
 int client_load_away(struct agent *a, struct sfs_why *why);

@@ -26,6 +26,15 @@ static int made_add(struct made **list, uint32_t *n, uint32_t *room, struct made
 	return 0;
 }
 
+/* lock held. No space, but recoveries are about to give some back: what could not be made is tried again after them. */
+static bool short_of_space(struct worker *w, int err)
+{
+	if (err != -ENOSPC || !w->recover)
+		return false;
+	w->short_of_space = true;
+	return true;
+}
+
 /* lock held; released while working. */
 void making_log(struct worker *w)
 {
@@ -35,6 +44,8 @@ void making_log(struct worker *w)
 	pthread_mutex_unlock(&w->lock);
 	m.fd = sfs_log_create(w->root, m.id, FIRST_SLOTS, w->log_slots, &why);
 	pthread_mutex_lock(&w->lock);
+	if (short_of_space(w, m.fd))
+		return;
 	w->want.logs -= w->want.logs > 0;
 	if (m.fd >= 0 && made_add(&w->logs, &w->nlogs, &w->logs_room, m)) {
 		sfs_log_remove(w->root, m.id);
@@ -108,6 +119,8 @@ void making_chunk(struct worker *w)
 	struct sfs_why why = {0};
 	int err = make_chunk_of(w, m.id, w->chunk_bytes, &why);
 
+	if (short_of_space(w, err))
+		return;
 	w->want.chunks -= w->want.chunks > 0;
 	w->want.chunks_now -= w->want.chunks_now > 0;
 	if (!err) {
@@ -121,14 +134,15 @@ void making_chunk(struct worker *w)
 		chunk_failed(w, err, &why);
 }
 
-/* The first lesser size of which one is wanted, or SFS_LESSER_SIZES. */
 unsigned making_lesser_wanted(const struct worker *w)
 {
-	unsigned i = 0;
+	for (unsigned i = 1; i <= SFS_LESSER_SIZES; i++) {
+		const unsigned size = (w->lesser_last + i) % SFS_LESSER_SIZES;
 
-	while (i < SFS_LESSER_SIZES && !w->want.lesser[i])
-		i++;
-	return i;
+		if (w->want.lesser[size])
+			return size;
+	}
+	return SFS_LESSER_SIZES;
 }
 
 void making_lesser(struct worker *w)
@@ -139,6 +153,9 @@ void making_lesser(struct worker *w)
 	const int err = make_chunk_of(w, id, sfs_lesser_bytes(size), &why);
 	struct spares *s = &w->lesser[size];
 
+	if (short_of_space(w, err))
+		return;
+	w->lesser_last = size;
 	w->want.lesser[size] -= w->want.lesser[size] > 0;
 	w->want.lesser_now -= w->want.lesser_now > 0;
 	if (err)

@@ -10,14 +10,17 @@
 void worker_recover(struct agent *a, struct recovery_job *job)
 {
 	struct worker *w = &a->worker;
+	struct tenant *t = job->client->tenant;
+	struct recovery_job **p = &w->recover;
 
-	job->next = NULL;
 	pthread_mutex_lock(&w->lock);
-	if (w->recover_last)
-		w->recover_last->next = job;
-	else
-		w->recover_first = job;
-	w->recover_last = job;
+	/* As many turns from now as its tenant has waiting, so that each tenant gets one in each turn. */
+	t->turn = (t->turn > w->turn ? t->turn : w->turn) + 1;
+	job->turn = t->turn;
+	while (*p && (*p)->turn <= job->turn)
+		p = &(*p)->next;
+	job->next = *p;
+	*p = job;
 	pthread_cond_signal(&w->work);
 	pthread_mutex_unlock(&w->lock);
 }
@@ -134,6 +137,7 @@ void worker_collect(struct agent *a)
 {
 	struct worker *w = &a->worker;
 	struct recovery_job *recovered;
+	bool gone = false;
 	struct made *chunks = NULL;
 	struct growth *grown;
 	uint32_t nchunks = 0;
@@ -172,7 +176,11 @@ void worker_collect(struct agent *a)
 		struct recovery_job *job = recovered;
 
 		recovered = job->next;
-		client_recovered(a, job);
+		gone |= client_recovered(a, job);
+	}
+	if (gone) {
+		deleg_retry_all(a);
+		request_refill(a);
 	}
 	request_serve_waiting(a);
 	tell_waiting(a, &failed);

@@ -324,7 +324,6 @@ void request_refill(struct agent *a)
 	want.log_urgent = waiting_logs > 0;
 	want.chunks = missing(ready + waiting_chunks, a->nfree_chunks);
 	want.chunks_now = missing(low + waiting_chunks, a->nfree_chunks);
-	want.chunk_urgent = waiting_chunks > 0;
 	for (unsigned i = 0; i < SFS_LESSER_SIZES; i++) {
 		const uint32_t waiting = chunks_awaited(a, i);
 

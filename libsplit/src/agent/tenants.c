@@ -7,7 +7,8 @@
  * Places (connections, connections without HELLO, holds, questions, staging files): a tenant may have so many as it leaves free,
  * or a multiple of that. One alone gets most of them, several get the same each, and for the next one there is always something left.
  *
- * Time: a tenant gets ROUND_US of each round of the loop, and over time CPU_PERCENT of a processor. Then its requests wait.
+ * Time: a tenant gets ROUND_US of each round of the loop, and over time CPU_PERCENT of a processor, recovery of its logs included. Then its
+ * requests wait.
  */
 #include <stdio.h>
 #include <string.h>
@@ -150,14 +151,14 @@ bool tenant_waits(struct tenant *t, uint64_t round)
 	return t->round_us >= ROUND_US;
 }
 
-static void charge(struct tenant *t, uint64_t us)
+void tenant_charge_us(struct tenant *t, uint64_t us)
 {
 	t->credit_us -= (int64_t)us;
 }
 
 void tenant_charge(struct tenant *t, uint64_t since)
 {
-	charge(t, tenant_clock() - since);
+	tenant_charge_us(t, tenant_clock() - since);
 }
 
 void tenant_spent(struct tenant *t, uint64_t since)
@@ -165,7 +166,7 @@ void tenant_spent(struct tenant *t, uint64_t since)
 	const uint64_t us = tenant_clock() - since;
 
 	t->round_us += us;
-	charge(t, us);
+	tenant_charge_us(t, us);
 }
 
 bool tenant_overdrawn(const struct tenant *t)

@@ -23,6 +23,7 @@ struct tenant {
 	uint32_t nheld;	     /* clients whose requests wait */
 	uint64_t round;	     /* the last one in which something was done for it */
 	uint64_t round_us;   /* spent in that */
+	uint64_t turn;	     /* of its last recovery (worker.c) */
 	int64_t credit_us;   /* below 0: its requests wait */
 	uint64_t complained; /* ms: when it was last said that it is refused something; 0: never */
 };
@@ -40,6 +41,7 @@ bool tenant_waits(struct tenant *t, uint64_t round);
 /* So much time since then was its; the second: and not of its part of the round. */
 void tenant_spent(struct tenant *t, uint64_t since);
 void tenant_charge(struct tenant *t, uint64_t since);
+void tenant_charge_us(struct tenant *t, uint64_t us);
 bool tenant_overdrawn(const struct tenant *t);
 void tenants_refill(struct agent *a);
 void tenants_free(struct agent *a);

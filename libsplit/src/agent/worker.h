@@ -22,6 +22,8 @@ struct recovery_job {
 	struct client *client;
 	struct target *targets;
 	size_t ntargets;
+	uint64_t turn;	 /* those of the least come first */
+	uint64_t cpu_us; /* what it took */
 	int err;
 	int totals_err;
 	struct sfs_recovery result;
@@ -47,12 +49,24 @@ struct made {
 	int fd; /* of a log */
 };
 
+/* What the thread does next. Those that somebody waits for come in turns. */
+enum work {
+	WORK_RECOVERY,
+	WORK_LOG,
+	WORK_LESSER,
+	WORK_CHUNK,
+	WORK_IN_TURNS,
+	WORK_GROWTH = WORK_IN_TURNS,
+	WORK_REMOVAL,
+	WORK_NONE
+};
+
 /* What is to be made, and what is waited for. */
 struct wanted {
 	uint32_t logs;
 	uint32_t chunks, chunks_now; /* the latter at once, the others within the budget */
 	uint32_t lesser[SFS_LESSER_SIZES], lesser_now;
-	bool log_urgent, chunk_urgent;
+	bool log_urgent;
 };
 
 static inline uint32_t missing(uint32_t want, uint32_t have)
@@ -83,7 +97,11 @@ struct worker {
 	struct sfs_totals totals; /* the thread's, once it runs */
 
 	/* to do */
-	struct recovery_job *recover_first, *recover_last;
+	struct recovery_job *recover; /* by turn */
+	uint64_t turn;		      /* of the last that was begun */
+	enum work last;		      /* of those in turns */
+	unsigned lesser_last;	      /* the size that was made last */
+	bool short_of_space;	      /* that could not be made: what recoveries give back comes first */
 	struct growth *grow;
 	struct wanted want;
 	struct fill fill;	   /* the thread's */
@@ -112,7 +130,7 @@ void making_log(struct worker *w);
 void making_grow(struct worker *w);
 void making_chunk(struct worker *w);
 void making_lesser(struct worker *w);
-/* The first lesser size of which one is wanted, or SFS_LESSER_SIZES. */
+/* A lesser size of which one is wanted, each in its turn; or SFS_LESSER_SIZES. */
 unsigned making_lesser_wanted(const struct worker *w);
 void making_remove(struct worker *w);
 
