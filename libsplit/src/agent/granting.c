@@ -150,27 +150,32 @@ static void answer(struct agent *a, struct hold *h)
 		deleg_step_down(a, h, SFS_DELEG_SHARED); /* which it does by itself */
 }
 
-/* A claim is in the way of the grant that would be its answer; nobody tells us when it ends. */
-static bool claim_in_way(struct agent *a, const struct hold *h)
+/* May it have the grant at all? Else its answer is SHARED. */
+static bool may_have(const struct hold *h)
 {
-	const bool alone = h->turn.flags & SFS_ACQ_EXCLUSIVE, others = h->dnode->writers || others_open(h->dnode, h);
+	const bool others = h->dnode->writers || others_open(h->dnode, h);
 
-	if (h->limited || h->by_kernel || (others && !alone) || !owners_claimed(a, h->client, h->dnode->ino))
-		return false;
-	if (!alone && agent_now() - h->turn.since >= CLAIM_PATIENCE_MS)
+	return !h->limited && !h->by_kernel && (!others || (h->turn.flags & SFS_ACQ_EXCLUSIVE));
+}
+
+/* Is the claim in its way waited for? Nobody tells us when that ends. */
+static bool wait_for_claim(struct agent *a, const struct hold *h)
+{
+	if (!(h->turn.flags & SFS_ACQ_EXCLUSIVE) && agent_now() - h->turn.since >= CLAIM_PATIENCE_MS)
 		return false;
 	a->claimed = true;
 	return true;
 }
 
-/* The grant, if it can be had. False: a claim has come. */
+static bool claim_in_way(struct agent *a, const struct hold *h)
+{
+	return may_have(h) && owners_claimed(a, h->client, h->dnode->ino) && wait_for_claim(a, h);
+}
+
+/* The grant, if it can be had. False: a claim was in its way. It may have ended since, which is not for us to see: it is tried again. */
 static bool grant_asked(struct agent *a, struct hold *h)
 {
-	const bool alone = h->turn.flags & SFS_ACQ_EXCLUSIVE, others = h->dnode->writers || others_open(h->dnode, h);
-
-	if (h->limited || h->by_kernel || (others && !alone) || deleg_grant(a, h))
-		return true;
-	return !claim_in_way(a, h);
+	return !may_have(h) || deleg_grant(a, h) || !wait_for_claim(a, h);
 }
 
 static void send_turn(struct agent *a, struct hold *h)
