@@ -13,7 +13,7 @@
  * The agent has descriptors of a file for an instant: of programs without the library that open or close it, and those
  * that a client which has gone since has sent. Who is refused for good pays for these tries.
  */
-#define TRIES  5
+#define TRIES  7
 #define NAP_NS 500000l /* before the second; before each other one twice as long as before the last */
 
 /* Nothing is staged, no snapshot shows the file's own memory, nothing of ours has it open. Lock held; as sfs_flush(). */
