@@ -220,6 +220,15 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
+// TestSnapshotWorkloads: what comes with snapshots only is held to the same rules.
+func TestSnapshotWorkloads(t *testing.T) {
+	objects := charttest.Render(t, "--api-versions=snapshot.storage.k8s.io/v1", "--set", "snapshots.enabled=true")
+	controller := find[appsv1.Deployment](t, objects, "Deployment", "splitfs-snapshot-controller").Spec
+	checkPodTemplate(t, "splitfs-snapshot-controller", controller.Selector, &controller.Template, objects)
+	provisioner := find[appsv1.DaemonSet](t, objects, "DaemonSet", "splitfs-provisioner").Spec
+	checkPodTemplate(t, "splitfs-provisioner", provisioner.Selector, &provisioner.Template, objects)
+}
+
 func checkPodTemplate(t *testing.T, name string, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec,
 	objects []*unstructured.Unstructured) {
 	t.Helper()
