@@ -95,12 +95,39 @@ static bool not_armed(const char *module, const char *root)
 	return sfs_sysfs_read(flags, sizeof(flags), "%s/nfit/flags", module) && strstr(flags, "not_armed");
 }
 
+static bool device_has_gpf(const char *root, const char *name)
+{
+	char path[PATH_MAX];
+
+	return !strchr(name, '/') && sfs_sysfs_resolve(path, "%s/sys/bus/cxl/devices/%s", root, name) && sfs_cxl_gpf(path);
+}
+
+/* Do all persistent CXL devices of this machine take part, and is there one? */
+static bool all_have_gpf(const char *root)
+{
+	DIR *const d = sfs_sysfs_dir("%s/sys/bus/cxl/devices", root);
+	const struct dirent *e;
+	bool some = false, all = true;
+
+	while (d && all && (e = readdir(d))) {
+		if (strncmp(e->d_name, "pmem", 4) != 0 || !isdigit((unsigned char)e->d_name[4]))
+			continue; /* pmem_regionN is no device */
+		some = true;
+		all = device_has_gpf(root, e->d_name);
+	}
+	if (d)
+		closedir(d);
+	return some && all;
+}
+
+/* Kernel 6.1 does not say which CXL device a module is: then all of them have to take part. */
 static bool without_gpf(const char *module, const char *root)
 {
-	char name[64], path[PATH_MAX];
+	char name[64];
 
-	return !sfs_sysfs_read(name, sizeof(name), "%s/cxl/provider", module) || strchr(name, '/') ||
-	       !sfs_sysfs_resolve(path, "%s/sys/bus/cxl/devices/%s", root, name) || !sfs_cxl_gpf(path);
+	if (!sfs_sysfs_read(name, sizeof(name), "%s/cxl/provider", module))
+		return !all_have_gpf(root);
+	return !device_has_gpf(root, name);
 }
 
 /* What the platform says of a region of NVDIMMs (ACPI: platform capabilities). */

@@ -16,12 +16,13 @@
 
 static char root[] = "/tmp/test_memory.XXXXXX";
 
-#define BUS_NFIT "devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0012:00/ndbus0"
-#define BUS_CXL	 "devices/platform/ACPI0017:00/root0/nvdimm-bridge0/ndbus1"
-#define BUS_VIRT "devices/pci0000:00/0000:00:06.0/virtio5/ndbus2"
-#define BUS_E820 "devices/platform/e820_pmem/ndbus3"
-#define PORT	 "devices/pci0000:40/0000:40:00.0"
-#define NVDIMM	 PORT "/0000:41:00.0/mem0/pmem0"
+#define BUS_NFIT   "devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0012:00/ndbus0"
+#define BUS_CXL	   "devices/platform/ACPI0017:00/root0/nvdimm-bridge0/ndbus1"
+#define BUS_VIRT   "devices/pci0000:00/0000:00:06.0/virtio5/ndbus2"
+#define BUS_E820   "devices/platform/e820_pmem/ndbus3"
+#define PORT	   "devices/pci0000:40/0000:40:00.0"
+#define OTHER_PORT "devices/pci0000:50/0000:50:00.0"
+#define NVDIMM	   PORT "/0000:41:00.0/mem0/pmem0"
 
 /* All directories above the last slash of root/path. */
 static void directories(char *path)
@@ -188,6 +189,28 @@ static void test_cxl(void)
 	put("pmem0", "sys/" BUS_CXL "/nmem1/cxl/provider");
 }
 
+/* Kernel 6.1 has no cxl/provider: the word is that of all persistent CXL devices together. */
+static void test_cxl_unnamed(void)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/sys/" BUS_CXL "/nmem1/cxl/provider", root);
+	CHECK_EQ(unlink(path), 0);
+	put("", "sys/bus/cxl/devices/pmem_region0"); /* no device */
+	config_space("sys/" PORT "/0000:41:00.0/config", 8);
+	CHECK_EQ(of(1, SFS_PLATFORM_AUTO), SFS_MEMORY_UNSTATED);
+	config_space("sys/" PORT "/0000:41:00.0/config", 5);
+	CHECK_EQ(of(1, SFS_PLATFORM_AUTO), SFS_MEMORY_GPF);
+	config_space("sys/" OTHER_PORT "/0000:51:00.0/config", 8);
+	config_space("sys/" OTHER_PORT "/config", 4);
+	put("cxl_nvdimm", "sys/" OTHER_PORT "/0000:51:00.0/mem1/pmem1/devtype");
+	lead("bus/cxl/devices/pmem1", OTHER_PORT "/0000:51:00.0/mem1/pmem1");
+	CHECK_EQ(of(1, SFS_PLATFORM_AUTO), SFS_MEMORY_UNSTATED);
+	config_space("sys/" OTHER_PORT "/0000:51:00.0/config", 5);
+	CHECK_EQ(of(1, SFS_PLATFORM_AUTO), SFS_MEMORY_GPF);
+	put("pmem0", "sys/" BUS_CXL "/nmem1/cxl/provider");
+}
+
 static void test_others(void)
 {
 	CHECK_EQ(of(2, SFS_PLATFORM_EADR), SFS_MEMORY_VIRTIO);
@@ -299,6 +322,7 @@ int main(void)
 	build();
 	test_nvdimm();
 	test_cxl();
+	test_cxl_unnamed();
 	test_others();
 	test_stacked();
 	test_list();
