@@ -82,6 +82,8 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 		return -ENOMEM;
 	}
 	*file = in;
+	if (unlikely(load_acquire(&in->unsure)))
+		sfs_inode_renew(in);
 	ofd->kernel_off = offset != SFS_OFFSET_NEW;
 	ofd->lazy = offset == SFS_OFFSET_MOVED ? SFS_OFF_LAZY : 0;
 	/* A descriptor of ours would break the program's lease. */

@@ -59,6 +59,7 @@ struct sfs_ofd *sfs_ofd_new_locked(struct sfs_inode *in, int flags)
 		}
 		ofd = ofd_free_locked();
 	}
+	in->opens++;
 	ofd->inode = in;
 	ofd->refs = 1;
 	ofd->number++;
@@ -122,6 +123,8 @@ static int ofd_put_blocked(struct sfs_ofd *ofd)
 	if (last) {
 		ofd->next_free = sfs_files.free_ofds;
 		sfs_files.free_ofds = ofd;
+		if (--in->opens == 0)
+			store_release(&in->unsure, true);
 		/* Records that go on counting keep the inode, and its descriptor: not too many. */
 		many = load_acquire(&in->vol->live) > LINGER_MAX;
 		publish = (in->live || in->staging.count > 0) && (many || !rests(in));

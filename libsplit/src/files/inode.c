@@ -149,6 +149,30 @@ void sfs_inode_close_own(struct sfs_inode *in)
 	in->fd_readonly = -1;
 }
 
+void sfs_inode_renew(struct sfs_inode *in)
+{
+	uint64_t *op;
+
+	if (unlikely(!sfs_op_begin(in, &op)))
+		return;
+	sfs_inode_lock(in);
+	if (in->unsure && in->fd < 0 && in->staging.count == 0 && !in->live) {
+		if (in->grant.revokes > 0)
+			sfs_service_answer(in);
+		if (in->grant.state != GRANT_NONE)
+			sfs_agent_release(in->vol, &in->grant, in->ino, in->gen);
+		in->gen = 0;
+		in->ready = in->lost = in->kernel_only = in->leased = in->privileged = in->locked = in->named = in->fsyncs =
+			false;
+		in->kdirty = true;
+		in->unheld = (struct sfs_unheld){0};
+		sfs_inode_unmap(in);
+	}
+	__atomic_store_n(&in->unsure, false, __ATOMIC_RELEASE);
+	sfs_inode_unlock(in);
+	sfs_op_end(op);
+}
+
 /* Drop what hangs on the inode. Lock held exclusively, nothing staged. */
 static void dismantle(struct sfs_inode *in)
 {

@@ -72,6 +72,8 @@ struct sfs_inode {
 	uint32_t gen;
 	uint32_t refs; /* open file descriptions, and who works with the inode for a moment; under sfs_files.lock, like walks */
 	uint32_t walks;	  /* those of sfs_inodes_each(): they do not make the file an open one */
+	uint32_t opens;	  /* open file descriptions; under sfs_files.lock */
+	bool unsure;	  /* there were none: its number may be another file's by now (sfs_inode_renew); atomic */
 	bool ready;	  /* fd, gen and sizes are known */
 	bool lost;	  /* staged bytes were given up: calls fail until the file is closed */
 	bool kernel_only; /* mapped or otherwise shared with the kernel for good: no staging */
@@ -291,6 +293,11 @@ void sfs_turn_told(dev_t dev, ino_t ino);
 int sfs_inode_own(struct sfs_inode *in, int fd, int flags);
 /* inode.lock held, nothing staged: no descriptor nor window of ours, until the file is made ready again. */
 void sfs_inode_close_own(struct sfs_inode *in);
+/*
+ * The first description since the last close. Somebody had the inode for a moment meanwhile, or it would have gone. Where nothing of ours had the
+ * file open either it may have been deleted, and this be another one: what was known of the old one is forgotten. No lock held.
+ */
+void sfs_inode_renew(struct sfs_inode *in);
 /* Everything is in the file, and this process is about to know no more of it than others do. */
 void sfs_inode_left(void);
 /* The program's first descriptor of the file from that number on, which it may close at any time; -1. */
