@@ -44,9 +44,9 @@ build_libsplit() {
     build_model
 }
 
-# The same, for libsplit-quick.
+# The same, for libsplit-quick and memory.
 build_libsplit_few() {
-    make_libsplit "a few tests" "$VM_BUILD/test/plain/unit/test_relink"
+    make_libsplit "a few tests" "$VM_BUILD/test/plain/unit/test_relink" "$VM_BUILD/test/plain/agent/test_lease"
     build_model
 }
 
