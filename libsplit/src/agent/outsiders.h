@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs without the library, as the kernel tells of them; part of agent/internal.h. */
+#ifndef SFS_AGENT_OUTSIDERS_H
+#define SFS_AGENT_OUTSIDERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct agent;
+struct client;
+struct code;
+struct dnode;
+struct outsiders;
+struct question;
+struct sfs_call;
+struct target;
+
+/* listener.c */
+/* Before the volume is opened: where the group is the one of the agent before us, the kernel asks about our own opens. */
+int listener_start(struct agent *a);
+/* It is known who is refused. */
+void listener_decide(struct agent *a);
+/* The kernel lets everybody go on whose question was not answered. */
+void listener_stop(struct agent *a);
+/* From when its process and connection are known until one of them is not; a client that was not added may be removed. */
+void listener_add_client(struct agent *a, struct client *c);
+void listener_del_client(struct agent *a, struct client *c);
+/* Is it a client's? One that has executed another program is none any more, also when the loop has not got round to it. */
+bool listener_is_client(struct outsiders *o, int pid);
+/* The code of the client's process. */
+void listener_code(struct outsiders *o, int pid, const struct code *code);
+/* The open that the kernel asks about goes on, or fails with EPERM; fd: the kernel's, closed. */
+void listener_answer(const struct outsiders *o, int fd, bool allow);
+/* The thread of enforce.h is to look at who asks that. */
+void listener_ask_look(struct agent *a, const struct question *q);
+
+/* gate.c */
+int gate_open(struct agent *a);
+void gate_close(struct outsiders *o);
+/* A question was read, and has been answered. */
+void gate_note(const struct outsiders *o, int fd, int tid);
+void gate_answered(const struct outsiders *o, int fd);
+/* What the agent before us left without an answer is looked at. */
+void gate_ask_again(struct agent *a);
+
+/* outsider.c */
+/* Does the thread open for writing? It stands in that call until we answer. */
+bool outsider_writes(int tid, const struct sfs_call *call);
+/* From now on the kernel asks before somebody opens the file to which `way` leads. Does nothing where it can't be asked. */
+void outsider_mark(struct agent *a, struct dnode *d, const struct target *way);
+void outsider_unmark(struct agent *a, struct dnode *d);
+/* A client is about to have the kernel change the file, or to ask it for a lease: if nobody may stage, the kernel asks no more. */
+void outsider_rest(struct agent *a, struct dnode *d);
+/* Answer opens that wait. False: somebody still has to bring in what is staged; call again when that has changed. */
+bool outsider_settle(struct agent *a, struct dnode *d);
+/* Of the file that the kernel's descriptor is open on; or NULL. */
+struct dnode *outsider_dnode(const struct agent *a, int fd);
+void outsider_opens(struct agent *a);
+void outsider_timeouts(struct agent *a, uint64_t now);
+/* fanotify_mark() of a group of ours, and its end, of which errors are only told. 0, or a negative errno value. */
+int outsider_ask(const struct agent *a, int group, unsigned how, uint64_t mask, const struct target *t);
+void outsider_ask_no_more(struct agent *a, const struct dnode *d, int group, uint64_t mask);
+
+/* openers.c */
+/* The process, without the library, is about to have it open. d is marked. */
+void openers_add(struct agent *a, struct dnode *d, int pid, bool writes);
+/* A process that was taken for one without the library has turned out to have it. */
+void openers_is_client(struct agent *a, struct dnode *d, int pid);
+void openers_forget(struct agent *a, struct dnode *d);
+/* Does such a program have it open, and shall we see when no more? */
+bool openers_watched(const struct dnode *d);
+void openers_closes(struct agent *a);
+
+#endif
