@@ -69,7 +69,7 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 	sfs_mutex_lock(&sfs_files.lock);
 	in = sfs_inode_get_locked(vol, st->st_dev, st->st_ino);
 	if (in) {
-		known = in->ready && in->refs - in->walks == 1;
+		known = in->ready && in->opens == 0;
 		/* Who may execute it must not find it open for writing. */
 		in->park.keep = !(st->st_mode & 0111);
 		ofd = sfs_ofd_new_locked(in, flags);
