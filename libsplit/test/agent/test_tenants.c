@@ -12,7 +12,8 @@
 
 #define ATTACKER  4711u
 #define CALLS	  60
-#define CALL_MAX  1000.0 /* ms: what a program may have to wait; a machine that is busy with other things is no failure */
+#define CALL_MAX  1000.0 /* ms: what a program may have to wait */
+#define TRIES	  3
 #define ATTACKERS 2
 
 static struct played_agent a;
@@ -80,9 +81,20 @@ static struct measured measure(const char *what)
 	r = (struct measured){ms[CALLS / 2], ms[CALLS - 1]};
 	printf("%-44s median %7.2f ms, most %7.2f ms\n", what, r.median, r.most);
 	fflush(stdout);
+	return r;
+}
+
+/* A machine that is busy with other things may hold up a call, but not the same measurement each time. */
+static void measure_within(const char *what, double median_max)
+{
+	struct measured r = measure(what);
+
+	for (int tries = 1; tries < TRIES && (r.most > CALL_MAX || r.median > median_max); tries++)
+		r = measure(what);
 	if (r.most > CALL_MAX)
 		FAIL("%s: a call of another tenant took %.0f ms", what, r.most);
-	return r;
+	if (r.median > median_max)
+		FAIL("%s: half of another tenant's calls take more than %.0f ms", what, median_max);
 }
 
 /* ---- attacks ---- */
@@ -210,7 +222,6 @@ static void attack(const char *what, void (*how)(void (*ready)(int got)), double
 {
 	pid_t pids[ATTACKERS];
 	int p[2], status, sum = 0;
-	struct measured r;
 
 	CHECK_EQ(pipe(p), 0);
 	fflush(NULL);
@@ -239,15 +250,13 @@ static void attack(const char *what, void (*how)(void (*ready)(int got)), double
 	}
 	if (sum == 0)
 		FAIL("%s: the attackers got nothing", what);
-	r = measure(what);
+	measure_within(what, median_max);
 	for (int i = 0; i < ATTACKERS; i++) {
 		CHECK_EQ(waitpid(pids[i], &status, WNOHANG), 0);
 		kill(pids[i], SIGKILL);
 		CHECK_EQ(waitpid(pids[i], &status, 0), pids[i]);
 	}
 	close(p[0]);
-	if (r.median > median_max)
-		FAIL("%s: half of another tenant's calls take more than %.0f ms", what, median_max);
 }
 
 /* ---- what one leaves behind ---- */
@@ -349,7 +358,7 @@ static void against(const char *what, void (*how)(void (*ready)(int got)))
 	if (how)
 		attack(what, how, 50 * slow);
 	else
-		measure(what);
+		measure_within(what, 50 * slow);
 	agent_stop(&a, SIGKILL);
 }
 
