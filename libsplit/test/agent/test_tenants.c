@@ -20,6 +20,16 @@ static struct played_agent a;
 static struct world w;
 static struct world_file f, victims;
 
+/* An agent that other users reach. */
+static void start_for_all(void)
+{
+	const struct sfs_agent_config config = {
+		.pool_bytes = 64u << 20, .chunk_bytes = 8u << 20, .log_bytes = 8192, .fill_percent = 100};
+
+	agent_start_with(&a, &w, &config);
+	CHECK_EQ(chmod(a.dir, 0711), 0);
+}
+
 /* ---- the victim ---- */
 
 static double now_ms(void)
@@ -98,6 +108,13 @@ static void measure_within(const char *what, double median_max)
 }
 
 /* ---- attacks ---- */
+
+static void become_attacker(void)
+{
+	CHECK_EQ(setgid(ATTACKER), 0);
+	CHECK_EQ(setuid(ATTACKER), 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* setuid() takes it away */
+}
 
 /* HELLO without the checks of an honest client: 0, or it was refused. */
 static int enter(struct played *c)
@@ -233,9 +250,7 @@ static void attack(const char *what, void (*how)(void (*ready)(int got)), double
 			setpriority(PRIO_PROCESS, 0, 10); /* its own use of the processor is not what is measured */
 			close(p[0]);
 			ready_fd = p[1];
-			CHECK_EQ(setgid(ATTACKER), 0);
-			CHECK_EQ(setuid(ATTACKER), 0);
-			prctl(PR_SET_PDEATHSIG, SIGKILL); /* setuid() takes it away */
+			become_attacker();
 			how(say_ready);
 			_exit(1);
 		}
@@ -293,9 +308,7 @@ static int served_before_the_rest(void)
 	pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
-		CHECK_EQ(setgid(ATTACKER), 0);
-		CHECK_EQ(setuid(ATTACKER), 0);
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		become_attacker();
 		for (got = 0; got < LEFT && enter(&c) == 0; got++)
 			;
 		CHECK_EQ(write(p[1], &got, sizeof(got)), (ssize_t)sizeof(got));
@@ -324,13 +337,10 @@ static int served_before_the_rest(void)
 /* Its turns come between those of the others, however slow the machine is; but the test itself may have been kept from going on. */
 static void left_behind(void)
 {
-	const struct sfs_agent_config config = {
-		.pool_bytes = 64u << 20, .chunk_bytes = 8u << 20, .log_bytes = 8192, .fill_percent = 100};
 	int left = 0;
 
 	for (int tries = 0; tries < 5 && left < LEFT / 2; tries++) {
-		agent_start_with(&a, &w, &config);
-		CHECK_EQ(chmod(a.dir, 0711), 0);
+		start_for_all();
 		left = served_before_the_rest();
 		printf("%-44s %d starts, %d of %d logs left then\n", "a tenant that is gone with all its logs", 2 * STARTS,
 		       left, LEFT);
@@ -344,8 +354,6 @@ static void left_behind(void)
 /* An agent for each attack: the end of the one before, with its thousands of logs, is not a part of this one. */
 static void against(const char *what, void (*how)(void (*ready)(int got)))
 {
-	const struct sfs_agent_config config = {
-		.pool_bytes = 64u << 20, .chunk_bytes = 8u << 20, .log_bytes = 8192, .fill_percent = 100};
 	const double slow =
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 		4;
@@ -353,8 +361,7 @@ static void against(const char *what, void (*how)(void (*ready)(int got)))
 		1;
 #endif
 
-	agent_start_with(&a, &w, &config);
-	CHECK_EQ(chmod(a.dir, 0711), 0);
+	start_for_all();
 	if (how)
 		attack(what, how, 50 * slow);
 	else
