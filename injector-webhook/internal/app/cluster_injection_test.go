@@ -74,11 +74,7 @@ func testLibraryByClaim(t *testing.T, c *cluster) {
 		Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}); err != nil {
 		t.Fatalf("create namespace: %v", err)
 	}
-	claim := claimWith("ours", new("splitfs-strict"))
-	claim.Namespace = namespace
-	if err := c.client.Create(t.Context(), claim); err != nil {
-		t.Fatalf("create claim: %v", err)
-	}
+	c.claimIn(t, namespace)
 	pod := podWith("first", "ours")
 	pod.Namespace = namespace
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{

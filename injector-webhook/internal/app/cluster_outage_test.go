@@ -219,11 +219,7 @@ func testNamespaces(t *testing.T, c *cluster) {
 		injected bool
 	}{"no-label": {"", true}, "opted-in": {"true", true}, "opted-out": {"false", false}} {
 		c.namespace(t, name, test.label)
-		claim := claimWith("ours", new("splitfs-strict"))
-		claim.Namespace = name
-		if err := c.client.Create(t.Context(), claim); err != nil {
-			t.Fatalf("create claim: %v", err)
-		}
+		c.claimIn(t, name)
 		pod := podWith("p", "ours")
 		pod.Namespace = name
 		if err := c.client.Create(t.Context(), pod); err != nil {

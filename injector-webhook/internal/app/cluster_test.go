@@ -135,6 +135,16 @@ func claimWith(name string, class *string) *corev1.PersistentVolumeClaim {
 		}}
 }
 
+// claimIn makes the claim "ours" of the class splitfs-strict in a namespace.
+func (c *cluster) claimIn(t *testing.T, namespace string) {
+	t.Helper()
+	claim := claimWith("ours", new("splitfs-strict"))
+	claim.Namespace = namespace
+	if err := c.client.Create(t.Context(), claim); err != nil {
+		t.Fatalf("create claim: %v", err)
+	}
+}
+
 func newCluster(t *testing.T, objects []*unstructured.Unstructured) (*cluster, *rest.Config) {
 	t.Helper()
 	env := charttest.StartAPIServer(t)
