@@ -96,12 +96,13 @@ struct hold {
 	struct turn turn;
 };
 
-/* delegation.c */
-/* ACQUIRE and RELEASE of client c; *fd: see request_handle(). */
-/* 0 when fd is the regular file of this volume that the message names, opened for reading or writing; *flags: F_GETFL. */
-int deleg_check(const struct agent *a, const struct sfs_msg *m, int fd, int *flags);
 /* watch.c */
 void deleg_watch(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd);
+
+/* delegation.c */
+/* 0 when fd is the regular file of this volume that the message names, opened for reading or writing; *flags: F_GETFL. */
+int deleg_check(const struct agent *a, const struct sfs_msg *m, int fd, int *flags);
+/* ACQUIRE and RELEASE of client c; *fd: see request_handle(). */
 void deleg_acquire(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd);
 void deleg_release(struct agent *a, struct client *c, uint64_t ino, uint32_t gen);
 void deleg_revoked(struct agent *a, struct client *c, const struct sfs_msg *m);

@@ -38,7 +38,7 @@ struct tenant *tenant_of(struct agent *a, int pid, uint32_t uid);
 uint64_t tenant_clock(void); /* us */
 /* Has it had its part of this round of the loop? */
 bool tenant_waits(struct tenant *t, uint64_t round);
-/* So much time since then was its; the second: and not of its part of the round. */
+/* So much time since then was its; the second: and not of its part of the round. The third: so many us, which nobody waited for. */
 void tenant_spent(struct tenant *t, uint64_t since);
 void tenant_charge(struct tenant *t, uint64_t since);
 void tenant_charge_us(struct tenant *t, uint64_t us);

@@ -168,7 +168,7 @@ void sfs_inode_renew(struct sfs_inode *in)
 		in->unheld = (struct sfs_unheld){0};
 		sfs_inode_unmap(in);
 	}
-	__atomic_store_n(&in->unsure, false, __ATOMIC_RELEASE);
+	store_release(&in->unsure, false);
 	sfs_inode_unlock(in);
 	sfs_op_end(op);
 }
