@@ -178,7 +178,8 @@ int sfs_make_path_true(int dirfd, const char *path, int at_flags);
  */
 struct sfs_unlink {
 	dev_t dev;
-	ino_t ino; /* 0: the second has nothing to do */
+	ino_t ino;   /* 0: the second has nothing to do */
+	bool staged; /* what is, the second throws away or relinks */
 };
 int sfs_unlink_begin(int dirfd, const char *path, struct sfs_unlink *u);
 void sfs_unlink_end(const struct sfs_unlink *u, bool gone);

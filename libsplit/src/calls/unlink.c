@@ -77,9 +77,8 @@ int sfs_unlink_begin(int dirfd, const char *path, struct sfs_unlink *u)
 	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
 	in = sfs_inode_ref(st.st_dev, st.st_ino);
 	if (in) {
-		if (st.st_nlink == 1 && may_be_thrown_away(in))
-			*u = (struct sfs_unlink){st.st_dev, st.st_ino};
-		else
+		*u = (struct sfs_unlink){st.st_dev, st.st_ino, st.st_nlink == 1 && may_be_thrown_away(in)};
+		if (!u->staged)
 			r = sfs_inode_publish_last(in);
 		sfs_inode_put(in);
 	}
@@ -97,8 +96,9 @@ void sfs_unlink_end(const struct sfs_unlink *u, bool gone)
 	signals = sfs_signals_block();
 	in = sfs_inode_ref(u->dev, u->ino);
 	if (in) {
-		if (!gone || !throw_away(in))
+		if (u->staged && (!gone || !throw_away(in)))
 			sfs_inode_publish_last(in);
+		in->kdirty = true; /* another thread's fsync may have come before the name went */
 		sfs_inode_put(in);
 	}
 	sfs_signals_restore(signals);

@@ -71,12 +71,41 @@ static bool left_behind(int fd, uint64_t from, uint64_t end)
 	return relink_next_data(fd, &from, &to, end) != 0;
 }
 
-/* Relink one run of blocks, [blk, blk + n) of the file, contiguous in one staging file. *done_blocks of them are in it. */
-static int relink_run(struct sfs_inode *in, uint64_t blk, uint64_t n, sfs_block b, uint64_t *done_blocks)
+/*
+ * Reflink takes the blocks out of the staging file in a transaction of its own, behind the one that gave them to the target. If that were lost and
+ * the record gone, the next to have the staging file would store to blocks that it shares: to new ones, which no journal knows of then.
+ */
+static int sync_donors(const struct sfs_inode *in)
+{
+	const struct sfs_volume *vol = in->vol;
+	int r = 0;
+
+	if (!vol->dax || vol->provider != RELINK_REFLINK)
+		return 0;
+	for (uint32_t i = 0; i < vol->pool.nchunks && r == 0; i++)
+		if (in->staging.pinned[i / 64] >> i % 64 & 1 && vol->pool.chunks[i].holes)
+			r = sys_fsync(vol->pool.chunks[i].fd);
+	return r;
+}
+
+/* What was relinked becomes durable. */
+static int settle(void *inode)
+{
+	struct sfs_inode *in = inode;
+	const int r = sys_fsync(in->fd);
+
+	return r < 0 ? r : sync_donors(in);
+}
+
+/*
+ * Relink one run of blocks, [blk, blk + *blocks) of the file, contiguous in one staging file. *blocks of them are in it then. older: an earlier
+ * flush has relinked blocks whose records still count.
+ */
+static int relink_run(struct sfs_inode *in, uint64_t blk, sfs_block b, bool older, uint64_t *blocks)
 {
 	struct sfs_volume *vol = in->vol;
 	struct sfs_chunk *c = &vol->pool.chunks[(b >> 32) - 1];
-	const uint64_t off = blk * SFS_BLOCK;
+	const uint64_t off = blk * SFS_BLOCK, n = *blocks;
 	const uint64_t end = (blk + n) * SFS_BLOCK < in->size ? (blk + n) * SFS_BLOCK : in->size;
 	struct relink_range r = {
 		.donor = c->fd,
@@ -87,11 +116,13 @@ static int relink_run(struct sfs_inode *in, uint64_t blk, uint64_t n, sfs_block 
 		.len = end - off,
 		.size = end,
 		.persistent = vol->dax,
+		.settle = older && vol->dax ? settle : NULL,
+		.arg = in,
 	};
 	uint64_t moved = 0;
 	int ret;
 
-	*done_blocks = 0;
+	*blocks = 0;
 	/* What the program looks at is not to change under its eyes. */
 	ret = sfs_pins_save(&in->pins, off, (blk + n) * SFS_BLOCK);
 	if (ret == 0 && vol->provider != RELINK_COPY)
@@ -104,7 +135,7 @@ static int relink_run(struct sfs_inode *in, uint64_t blk, uint64_t n, sfs_block 
 	if (vol->dax && !in->kept)
 		in->kept = ret < 0 || (ret & RELINK_DONOR_KEEPS) ||
 			   (!(ret & RELINK_DONOR_EMPTIED) && left_behind(c->fd, r.donor_off, r.donor_off + r.len));
-	*done_blocks = ret < 0 ? moved / SFS_BLOCK : n; /* after an error, whole blocks from the start may have gone over */
+	*blocks = ret < 0 ? moved / SFS_BLOCK : n; /* after an error, whole blocks from the start may have gone over */
 	if (ret < 0)
 		return ret;
 	in->touched = false; /* whatever moved or copied the bytes has set the file's times */
@@ -191,23 +222,6 @@ static int commit_first(struct sfs_inode *in)
 }
 
 /*
- * Reflink takes the blocks out of the staging file in a transaction of its own, behind the one that gave them to the target. If that were lost and
- * the record gone, the next to have the staging file would store to blocks that it shares: to new ones, which no journal knows of then.
- */
-static int sync_donors(const struct sfs_inode *in)
-{
-	const struct sfs_volume *vol = in->vol;
-	int r = 0;
-
-	if (!vol->dax || vol->provider != RELINK_REFLINK)
-		return 0;
-	for (uint32_t i = 0; i < vol->pool.nchunks && r == 0; i++)
-		if (in->staging.pinned[i / 64] >> i % 64 & 1 && vol->pool.chunks[i].holes)
-			r = sys_fsync(vol->pool.chunks[i].fd);
-	return r;
-}
-
-/*
  * When may records be retired? On an emulated volume they count only while this boot lasts, and in posix mode, before a COMMIT,
  * too: as soon as the blocks are in the file. All others when the file system's journal has committed the relink. Until then they go
  * on counting, and what a replay would find are holes, which says "moved already": so the journal's turn comes later,
@@ -216,6 +230,7 @@ static int sync_donors(const struct sfs_inode *in)
 int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 {
 	struct sfs_volume *vol = in->vol;
+	const bool older = in->unretired;
 	bool durable = how == SFS_DURABLE;
 	uint64_t blk;
 	int r;
@@ -237,7 +252,7 @@ int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 		}
 		while (blk + n < in->staging.last && in->staging.table[blk + n] == b + n)
 			n++;
-		r = relink_run(in, blk, n, b, &n);
+		r = relink_run(in, blk, b, older, &n);
 		in->unretired = true; /* also where only a part of it was moved */
 		/* What follows the end without a gap leaves it without holes; asking the kernel again costs a walk over the file. */
 		if (!in->window.dense || blk * SFS_BLOCK > in->ksize)
@@ -258,9 +273,7 @@ int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 		durable = true;
 	}
 	if (durable && in->fd >= 0) {
-		r = sys_fsync(in->fd);
-		if (r == 0)
-			r = sync_donors(in);
+		r = settle(in);
 		if (r < 0)
 			return r;
 		in->kdirty = false;

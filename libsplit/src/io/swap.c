@@ -70,6 +70,10 @@ static int by_records(struct sfs_together *t)
 {
 	int r = still(t);
 
+	/* posix: these records count after a power loss, on top of what the kernel has done to both files. */
+	for (int i = 0; r == 0 && i < 2; i++)
+		r = t->vol->dax && t->vol->mode == SFS_POSIX ? sfs_commit_base(t->part[i].in) : 0;
+
 	for (int i = 0; r == 0 && i < 2; i++)
 		r = read_now(t->part[i].in, (uint8_t *)t->part[1 - i].bytes, t->part[i].off, t->part[i].len);
 	return r == 0 ? sfs_together_write(t) : r;
@@ -95,10 +99,13 @@ static int by_exchange(struct sfs_together *t)
 	for (int i = 0; i < 2; i++) {
 		struct sfs_inode *in = t->part[i].in;
 
-		/* The journal has both in one operation. */
-		if (r == 0 && i == 0 && t->vol->mode != SFS_POSIX)
+		/*
+		 * The journal has both in one operation. In posix, too: were it lost, what is stored in place to one file from here on would be
+		 * found in the other.
+		 */
+		if (r == 0 && i == 0)
 			r = sys_fsync(in->fd);
-		in->kdirty = in->kdirty || t->vol->mode == SFS_POSIX;
+		in->kdirty = in->kdirty || r < 0;
 		sfs_inode_reload(in);
 	}
 	return r;

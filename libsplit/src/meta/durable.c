@@ -185,6 +185,14 @@ int sfs_names_durable(int fromfd, const char *from, int tofd, const char *to)
 	return r < 0 ? r : name_durable(tofd, to, &b, &a);
 }
 
+void sfs_name_given(int dirfd, const char *path)
+{
+	struct stat st;
+
+	if (sfs_files.granted && any_dirty() && sys_fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && !forced(&st))
+		attr_dirty(&st);
+}
+
 int sfs_fd_durable(int fd)
 {
 	struct sfs_volume *vol;

@@ -12,6 +12,8 @@ struct sfs_volume;
  */
 int sfs_name_durable(int dirfd, const char *path);			       /* the entry of path: mkdir, link, unlink, ... */
 int sfs_names_durable(int fromfd, const char *from, int tofd, const char *to); /* two entries: rename */
+/* rename and link, in posix: the next fsync of the file at this name commits the name. After the call, as another thread's fsync may come before. */
+void sfs_name_given(int dirfd, const char *path);
 int sfs_attr_durable(int dirfd, const char *path, int at_flags); /* the file at path: chmod, setxattr, utimens, ... */
 int sfs_fd_durable(int fd);					 /* the open file itself */
 

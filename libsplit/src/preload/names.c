@@ -111,6 +111,10 @@ long do_rename(const struct request *q)
 	if (r < 0)
 		return r;
 	r = pl_make(q);
+	if (r >= 0)
+		sfs_name_given(to_fd(q), to_path(q));
+	if (r >= 0 && exchange)
+		sfs_name_given(pl_fd(q), pl_path(q));
 	DURABLE(q, r, sfs_names_durable(pl_fd(q), pl_path(q), to_fd(q), to_path(q)));
 }
 
@@ -127,6 +131,8 @@ long do_link(const struct request *q)
 	if (r < 0)
 		return r;
 	r = pl_make(q);
+	if (r >= 0)
+		sfs_name_given(to_fd(q), to_path(q));
 	DURABLE(q, r, sfs_name_durable(to_fd(q), to_path(q)));
 }
 

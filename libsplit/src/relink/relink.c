@@ -23,6 +23,7 @@ struct move {
 	const struct relink_range *r;
 	enum relink_provider provider;
 	bool no_holes; /* the donor can't have any */
+	bool settled;
 	int flags;
 	uint64_t done; /* bytes from the start of the range */
 };
@@ -78,7 +79,10 @@ static bool never_moves(int fd)
 
 static int copy(struct move *m, uint64_t at, uint64_t n)
 {
-	return relink_copy(m->r, at, n);
+	const int err = m->r->settle && !m->settled ? m->r->settle(m->r->arg) : 0;
+
+	m->settled = true;
+	return err ? err : relink_copy(m->r, at, n);
 }
 
 /* Whole blocks without a swap. */

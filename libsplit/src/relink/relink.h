@@ -67,6 +67,13 @@ struct relink_range {
 	uint64_t target_off; /* bytes */
 	uint64_t len;	     /* bytes */
 	uint64_t size;	     /* the target's size must be at least this afterwards; never shrinks the target */
+	/*
+	 * Or NULL. Called once, before bytes are copied into the target: what was relinked into it before becomes durable. Were it not,
+	 * a power loss might give a block that has been copied into back to a staging file, where a record takes it for what it was. 0, or a
+	 * negative errno value, with which the relink ends.
+	 */
+	int (*settle)(void *arg);
+	void *arg;
 };
 
 /* Result flags. Neither of them: some blocks may have left the donor, and some may be there. */

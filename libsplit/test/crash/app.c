@@ -119,6 +119,7 @@ int app_open_foreign(struct app *a, const char *path)
 void app_open_other(struct app *a, const char *path)
 {
 	open_in(a, OTHER, path, false, false);
+	a->others = true;
 }
 
 void app_close(struct app *a, int s)
@@ -138,7 +139,7 @@ static void begin_write(struct app *a, const char *name, int s, uint64_t off, co
 	op->off = off;
 	op->len = n;
 	op->writes = true;
-	op->shared = a->slot[OTHER].fd >= 0;
+	op->shared = a->others;
 	model_write(a->m, op->file, off, p, n);
 }
 
@@ -157,7 +158,7 @@ void app_append(struct app *a, int s, const void *p, uint64_t n)
 	op->off = a->m->file[op->file].size;
 	op->len = n;
 	op->writes = true;
-	op->shared = a->slot[OTHER].fd >= 0;
+	op->shared = a->others;
 	model_write(a->m, op->file, op->off, p, n);
 	CHECK_EQ(must(sfs_lseek(a->slot[s].fd, 0, SEEK_END), "lseek"), op->off);
 	CHECK_EQ(must(sfs_write(a->slot[s].fd, p, n, -1), "append"), n);
@@ -173,7 +174,7 @@ void app_writev(struct app *a, int s, uint64_t off, const uint8_t *p, const uint
 	op->off = off;
 	op->len = n[0] + n[1] + n[2];
 	op->writes = true;
-	op->shared = a->slot[OTHER].fd >= 0;
+	op->shared = a->others;
 	op->syncs = flags != 0;
 	model_write(a->m, op->file, off, p, op->len);
 	CHECK_EQ(must(sfs_writev(a->slot[s].fd, iov, 3, (off_t)off, flags), "writev"), op->len);
@@ -357,6 +358,7 @@ void app_rename(struct app *a, const char *from, const char *to)
 	snprintf(x->path, sizeof(x->path), "%s", to);
 	must(sfs_make_path_true(AT_FDCWD, full(from), AT_SYMLINK_NOFOLLOW), "rename");
 	must(kern_rename(AT_FDCWD, full(from), AT_FDCWD, full(to), 0), "rename");
+	sfs_name_given(AT_FDCWD, full(to));
 	must(sfs_names_durable(AT_FDCWD, full(from), AT_FDCWD, full(to)), "rename");
 	end(a);
 }
@@ -395,6 +397,7 @@ void app_link(struct app *a, const char *from, const char *to)
 	}
 	must(sfs_make_path_true(AT_FDCWD, full(from), AT_SYMLINK_NOFOLLOW), "link");
 	must(kern_link(AT_FDCWD, full(from), AT_FDCWD, full(to)), "link");
+	sfs_name_given(AT_FDCWD, full(to));
 	must(sfs_name_durable(AT_FDCWD, full(to)), "link");
 	end(a);
 }

@@ -27,7 +27,8 @@ struct app {
 		size_t n;
 		bool buffer;
 	} kept[KEPT];
-	int pool; /* 0: none yet */
+	int pool;    /* 0: none yet */
+	bool others; /* the second process has had A open: until this one asks for it again the kernel may write */
 };
 
 int app_open(struct app *a, const char *path, bool create);

@@ -27,6 +27,7 @@ struct explore_how {
 	uint32_t exhaustive; /* up to so many combinations at one point all are tried */
 	uint32_t most;	     /* otherwise at most so many */
 	uint32_t deep;	     /* one of so many states is crashed in recovery again; 0: none */
+	uint32_t points;     /* one of so many points is looked at; 0: each */
 	uint64_t seed;
 	uint64_t replay;  /* only the state with this hash, in detail; 0: all */
 	uint32_t stop_at; /* violations of one run */

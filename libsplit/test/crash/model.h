@@ -33,7 +33,7 @@ struct model_op {
 	int file;	   /* that it writes to or makes durable; -1 */
 	uint64_t off, len; /* of a write */
 	bool writes;
-	bool shared; /* another process has the file open too: the kernel writes, but in strict */
+	bool shared; /* another process has had the file open too: the kernel may write, but in strict */
 	bool syncs;  /* fsync, fdatasync, or O_SYNC: what `file` is then survives */
 	bool names;  /* changes the tree */
 	bool cuts;   /* truncates, allocates, or punches a hole */

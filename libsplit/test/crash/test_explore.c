@@ -44,7 +44,7 @@ static const char usage[] =
 	"run.\n";
 
 static struct {
-	unsigned length, core, sample, jobs;
+	unsigned length, core, sample, lengthy, jobs;
 	uint64_t states, seed;
 	unsigned seconds;
 	bool progress, fixed;
@@ -104,10 +104,42 @@ static void sampled(unsigned length, unsigned how_many)
 	}
 }
 
+/*
+ * Of 5 to 12 operations. Half of them are of the core, and every fourth makes what is staged the file's, or durable: a log and a
+ * pool that have been used.
+ */
+static void lengthy(unsigned how_many)
+{
+	static const char turns[] = "kKKffdgEQ";
+	const char *letters = workload_letters(), *core = workload_core();
+	uint64_t rnd = opt.seed ^ 0x10e6;
+	char s[16];
+
+	for (unsigned k = 0; k < how_many; k++) {
+		const unsigned n = WORKLOAD_LENGTHY + (unsigned)test_below(&rnd, 8);
+
+		for (unsigned i = 0; i < n; i++) {
+			const char *of = test_below(&rnd, 4) == 0 ? turns : test_below(&rnd, 2) ? core : letters;
+
+			s[i] = of[test_below(&rnd, strlen(of))];
+		}
+		add(s, n);
+	}
+}
+
 /* Writes beside others: what can be seen of them with one thread, and a while of it. */
 static void company(void)
 {
 	static const char *const of[] = {"|o", "|O", "a|a", "u|p", "p|u", "o|o", "o|O", "o|w", "a|af", "o|Ok", "a|ao"};
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+		add(of[i], (unsigned)strlen(of[i]));
+}
+
+/* What longer sequences have found, made as short as it goes. */
+static void found(void)
+{
+	static const char *const of[] = {"buEY", "Hqvf", "Rpf", "Yt", "OfeX", "pfef", "3t7O"};
 
 	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
 		add(of[i], (unsigned)strlen(of[i]));
@@ -153,13 +185,16 @@ static const char *now_at; /* for whoever is told that we crashed */
  */
 static struct explore_how how_for(const char *workload)
 {
-	const size_t n = opt.states ? 3 : strlen(workload);
+	const size_t all = strlen(workload), n = all < WORKLOAD_LENGTHY && opt.states ? 3 : all;
 	struct explore_how how = opt.how;
 
 	if (!opt.fixed && n > 1) {
-		how.exhaustive = n == 2 ? 32 : 16;
-		how.most = n == 2 ? 24 : 12;
-		how.deep = n == 2 ? 100 : 200;
+		const bool sampled_one = n >= WORKLOAD_LENGTHY && workload[0] != '@';
+
+		how.exhaustive = n == 2 ? 32 : sampled_one ? 4 : 16;
+		how.most = n == 2 ? 24 : sampled_one ? 4 : 12;
+		how.deep = n == 2 ? 100 : sampled_one ? 1000 : 200;
+		how.points = sampled_one ? 32 : 0;
 	}
 	return how;
 }
@@ -308,7 +343,7 @@ static uint64_t number(const char *s)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{"length", 1, 0, 'l'},	{"core", 1, 0, 'c'},	   {"sample", 1, 0, 'm'},   {"states", 1, 0, 's'},
+		{"length", 1, 0, 'l'},	{"core", 1, 0, 'c'},	   {"sample", 1, 0, 'm'},   {"lengthy", 1, 0, 'L'},   {"states", 1, 0, 's'},
 		{"seconds", 1, 0, 't'}, {"jobs", 1, 0, 'j'},	   {"seed", 1, 0, 'e'},	    {"tries", 1, 0, 'T'},
 		{"mode", 1, 0, 'M'},	{"provider", 1, 0, 'P'},   {"progress", 0, 0, 'p'}, {"replay", 1, 0, 'r'},
 		{"state", 1, 0, 'S'},	{"operations", 0, 0, 'o'}, {"help", 0, 0, 'h'},	    {0}};
@@ -326,6 +361,9 @@ int main(int argc, char **argv)
 			break;
 		case 'm':
 			opt.sample = (unsigned)number(optarg);
+			break;
+		case 'L':
+			opt.lengthy = (unsigned)number(optarg);
 			break;
 		case 's':
 			opt.states = number(optarg);
@@ -375,8 +413,8 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (opt.length < 1 || opt.length > 4 || opt.core > 4 || opt.jobs < 1 || opt.jobs > 64) {
-		fprintf(stderr, "test_explore: --length is 1 to 4, --core 0 to 4, --jobs 1 to 64\n");
+	if (opt.length > 4 || opt.core > 4 || opt.jobs < 1 || opt.jobs > 64) {
+		fprintf(stderr, "test_explore: --length is 0 to 4, --core 0 to 4, --jobs 1 to 64\n");
 		return 2;
 	}
 	opt.how.seed = opt.seed;
@@ -385,16 +423,21 @@ int main(int argc, char **argv)
 	if (what)
 		return replay(what);
 	/* The programs take longest; where there is a limit the others come first. */
-	if (!opt.states)
+	if (!opt.states && opt.length)
 		traces();
-	company();
-	zero_copy();
+	if (opt.length) {
+		company();
+		found();
+		zero_copy();
+	}
 	for (unsigned n = 1; n <= opt.length; n++)
 		sequences(workload_letters(), n);
 	for (unsigned n = opt.length + 1; n <= opt.core; n++)
 		sequences(workload_core(), n);
-	sampled(opt.length + 1, opt.sample);
-	if (opt.states)
+	if (opt.length)
+		sampled(opt.length + 1, opt.sample);
+	lengthy(opt.lengthy);
+	if (opt.states && opt.length)
 		traces();
 	return explore_all();
 }

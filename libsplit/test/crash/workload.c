@@ -59,6 +59,7 @@ static void prepare(struct run *r)
 bool run_workload(struct run *r)
 {
 	struct app a = {.r = r};
+	const bool lengthy = strlen(r->workload) >= WORKLOAD_LENGTHY;
 	bool sense = true;
 
 	record_reset_memory();
@@ -87,8 +88,8 @@ bool run_workload(struct run *r)
 	} else {
 		app_open(&a, "A", false);
 		for (const char *s = r->workload; *s && sense; s++) {
-			r->first = s == r->workload ? 0 : (uint32_t)a.n;
-			sense = operate(&a, *s);
+			r->first = s == r->workload || lengthy ? 0 : (uint32_t)a.n;
+			sense = operate(&a, *s) || lengthy;
 		}
 	}
 	record_stop();
