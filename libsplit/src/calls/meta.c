@@ -157,6 +157,9 @@ static int change(struct sfs_inode *in, int flags, int fd, struct by_kernel *k)
 		r = sfs_flush(in, SFS_RETIRE);
 	if (r == 0)
 		r = sfs_pins_save(&in->pins, k->cut == NO_CUT ? 0 : k->cut, UINT64_MAX);
+	/* What others have made of the size while the kernel serves the file nobody has told us. */
+	if (r == 0 && k->cut != NO_CUT && !sfs_inode_served(in))
+		sfs_inode_resize(in);
 	torn = r == 0 && tears(in, k->cut);
 	if (torn)
 		r = sfs_log_reserve(&in->vol->log, 2, false, &slot);

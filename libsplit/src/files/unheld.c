@@ -21,6 +21,20 @@ bool sfs_kernel_may_write(const struct sfs_volume *vol)
 	return vol->mode == SFS_POSIX || (vol->mode == SFS_SYNC && !vol->dax);
 }
 
+/*
+ * In posix an overwrite on persistent memory survives when it returns. The blocks may be of a relink of another process, or in a hole, that no
+ * journal has yet; for blocks that the journal has, O_DSYNC costs nothing. off: -1 for the file offset. What appends has nothing to lose.
+ */
+static int overwrite_flags(int fd, off_t off)
+{
+	const off_t at = off < 0 ? sys_lseek(fd, 0, SEEK_CUR) : off;
+	struct stat st;
+
+	if (at < 0 || (sys_fstat(fd, &st) == 0 && at >= st.st_size))
+		return 0;
+	return sys_fcntl(fd, F_GETFL, 0) & O_APPEND ? 0 : RWF_DSYNC;
+}
+
 /* ---- the first calls ---- */
 
 /*
@@ -72,13 +86,19 @@ bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r)
 
 bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r)
 {
+	const struct sfs_volume *vol = &sfs.volumes[0];
 	uint64_t *place;
 
 	if (!first(fd, true, &place))
 		return false;
-	*r = sys_write(fd, buf, n);
-	if (sfs.volumes[0].dax)
+	if (vol->dax) {
+		const struct iovec iov = {(void *)buf, n};
+
+		*r = sys_pwritev2(fd, &iov, 1, -1, overwrite_flags(fd, -1));
 		pm_fence();
+	} else {
+		*r = sys_write(fd, buf, n);
+	}
 	first_end(place);
 	return true;
 }
@@ -207,6 +227,8 @@ ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 	r = claim(in, &c);
 	if (r == 0) {
 		in->kdirty = true;
+		if (in->vol->dax)
+			flags |= overwrite_flags(fd, off);
 		r = sys_pwritev2(fd, iov, cnt, off, flags);
 		/* To persistent memory the kernel stores past the caches, and does not wait. */
 		if (in->vol->dax)

@@ -182,6 +182,7 @@ static int plan(struct sfs_attempt *a)
 	if (!a->buffer && sfs_in_place(in, pos, a->n))
 		return plan_store(a, pos);
 	a->way = SFS_WAY_STAGE;
+	sfs_grow_end(in); /* it says which bytes of the last block are named */
 	sfs_stage_live(in);
 	r = a->buffer ? sfs_patch_place(a) : sfs_staged_place(in, pos, a->n, a->part, &a->st);
 	if (r == 0 && !a->mem) {

@@ -112,9 +112,9 @@ int sfs_commit_begin(struct sfs_attempt *a)
 	struct sfs_staged *st = &a->st;
 	int r;
 
+	sfs_grow_end(in); /* it says which bytes of the last block are named */
 	if (!holds(a))
 		return SFS_AGAIN;
-	sfs_grow_end(in);
 	r = commits(a) ? sfs_commit_base(in) : 0;
 	if (r == 0)
 		r = table(in, (st->pos + st->n + SFS_BLOCK - 1) / SFS_BLOCK);

@@ -5,12 +5,15 @@
 
 #include "recover/recovering.h"
 
-/* The newest record of its inode, or it does not count: the holder writes nothing between it and its DONE. */
+/*
+ * The newest record of its inode, or it does not count: the holder writes nothing between it and its DONE. Of a process that died the
+ * kernel has made the call or not, and others may have written behind the cut since: only a power loss leaves a part of it.
+ */
 static int on_truncate(struct sfs_recovering *rv, const struct sfs_record *rec)
 {
 	struct sfs_rec_file *f = *sfs_rec_slot(rv, rec->ino, rec->gen);
 
-	if (rv->void_log || rv->all_retired || (f && f->retired) || (!rv->same_boot && !(rec->flags & SFS_REC_DURABLE))) {
+	if (rv->same_boot || rv->void_log || rv->all_retired || (f && f->retired) || !(rec->flags & SFS_REC_DURABLE)) {
 		rv->sum.ignored++;
 	} else if (!f || !f->leased || f->touched || rec->size > SFS_SIZE_LIMIT) {
 		rv->sum.quarantined++;

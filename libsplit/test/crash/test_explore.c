@@ -139,7 +139,7 @@ static void company(void)
 /* What longer sequences have found, made as short as it goes. */
 static void found(void)
 {
-	static const char *const of[] = {"buEY", "Hqvf", "Rpf", "Yt", "OfeX", "pfef", "3t7O"};
+	static const char *const of[] = {"buEY", "Hqvf", "Rpf", "Yt", "OfeX", "pfef", "3t7O", "5yt", "6Lt", "p4H", "ze"};
 
 	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
 		add(of[i], (unsigned)strlen(of[i]));
@@ -342,11 +342,23 @@ static uint64_t number(const char *s)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"length", 1, 0, 'l'},	{"core", 1, 0, 'c'},	   {"sample", 1, 0, 'm'},   {"lengthy", 1, 0, 'L'},   {"states", 1, 0, 's'},
-		{"seconds", 1, 0, 't'}, {"jobs", 1, 0, 'j'},	   {"seed", 1, 0, 'e'},	    {"tries", 1, 0, 'T'},
-		{"mode", 1, 0, 'M'},	{"provider", 1, 0, 'P'},   {"progress", 0, 0, 'p'}, {"replay", 1, 0, 'r'},
-		{"state", 1, 0, 'S'},	{"operations", 0, 0, 'o'}, {"help", 0, 0, 'h'},	    {0}};
+	static const struct option options[] = {{"length", 1, 0, 'l'},
+						{"core", 1, 0, 'c'},
+						{"sample", 1, 0, 'm'},
+						{"lengthy", 1, 0, 'L'},
+						{"states", 1, 0, 's'},
+						{"seconds", 1, 0, 't'},
+						{"jobs", 1, 0, 'j'},
+						{"seed", 1, 0, 'e'},
+						{"tries", 1, 0, 'T'},
+						{"mode", 1, 0, 'M'},
+						{"provider", 1, 0, 'P'},
+						{"progress", 0, 0, 'p'},
+						{"replay", 1, 0, 'r'},
+						{"state", 1, 0, 'S'},
+						{"operations", 0, 0, 'o'},
+						{"help", 0, 0, 'h'},
+						{0}};
 	char *what = NULL, rest;
 	int c;
 

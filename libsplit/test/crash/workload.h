@@ -10,7 +10,8 @@
  * A workload is a string of letters, one per operation (workload_letters(), workload_describe()), or "@NAME" for the trace of
  * an application (trace.c).
  */
-#define WORKLOAD_LENGTHY 5u /* from so many letters on it is sampled: explored from its first call, and what makes no sense is left out */
+#define WORKLOAD_LENGTHY                                                                                                       \
+	5u /* from so many letters on it is sampled: explored from its first call, and what makes no sense is left out */
 struct run {
 	const char *workload;
 	enum sfs_mode mode;
