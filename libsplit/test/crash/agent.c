@@ -14,6 +14,7 @@
 #include "harness.h"
 #include "format/layout.h"
 #include "format/proto.h"
+#include "recover/recover.h"
 #include "relink/relink.h"
 #include "control/fsprobe.h"
 #include "control/store.h"
@@ -27,6 +28,7 @@ static struct {
 	struct sfs_root root;
 	uint32_t next_chunk, leased;
 	struct client {
+		bool dead;
 		struct sfs_leasefile lease;
 		struct {
 			uint64_t ino;
@@ -228,6 +230,28 @@ static void ask_back(int process, int i, enum sfs_delegation to)
 		c->inode[i].deleg = to;
 }
 
+void agent_process_died(int which)
+{
+	agent.client[which].dead = true;
+}
+
+/* Its log goes into the files, and away. */
+static void recover_dead(int which)
+{
+	const struct sfs_recover_how how = {.durable = kern.dax};
+	struct client *c = &agent.client[which];
+	const uint32_t id = 1 + (uint32_t)which;
+	struct sfs_recovery sum = {0};
+	struct sfs_why why;
+
+	if (sfs_recover_log(&agent.root, id, &c->lease, &how, &sum, &why) ||
+	    sfs_recover_discard(&agent.root, id, &c->lease, &why))
+		FAIL("%s", why.text);
+	sfs_lease_close(&c->lease);
+	memset(c, 0, sizeof(*c));
+	c->lease.fd = -1;
+}
+
 /* The rules of src/agent/granting.c, where nobody has to wait for anybody but the one who has it. */
 static void acquire(struct sfs_msg *m, int fd)
 {
@@ -237,6 +261,10 @@ static void acquire(struct sfs_msg *m, int fd)
 	const bool alone = m->c & SFS_ACQ_EXCLUSIVE;
 	int i = find_inode(client(), m->a, gen), theirs = find_inode(&agent.client[other], m->a, gen);
 
+	if (theirs >= 0 && agent.client[other].dead) {
+		recover_dead(other);
+		theirs = -1;
+	}
 	if (theirs >= 0 && agent.client[other].inode[theirs].deleg > (alone ? SFS_DELEG_NONE : SFS_DELEG_SHARED)) {
 		ask_back(other, theirs, alone ? SFS_DELEG_NONE : SFS_DELEG_SHARED);
 		theirs = find_inode(&agent.client[other], m->a, gen);

@@ -14,6 +14,8 @@ void agent_make_volume(void);
 /* The library's process begins: nothing is leased. alone: nobody without the library has a file open, as far as the agent sees. */
 void agent_start(bool alone);
 void agent_stop(void);
+/* A process is no more; nothing has been recovered yet. That happens when somebody asks for a file of its, as with the real agent. */
+void agent_process_died(int which);
 /* Open the volume for recovery. */
 void agent_open_root(struct sfs_root *root);
 

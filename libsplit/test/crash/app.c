@@ -130,6 +130,41 @@ void app_close(struct app *a, int s)
 	end(a);
 }
 
+void app_look(struct app *a, int s)
+{
+	static uint8_t found[KERN_FILE_BLOCKS * KERN_BLOCK];
+	const struct model_file *f;
+	struct stat st;
+	uint64_t seen;
+
+	begin(a, "look");
+	f = &a->m->file[a->slot[s].file];
+	do {
+		seen = sfs_stat_begin();
+		must(kern_call(SYS_fstat, a->slot[s].fd, (long)&st, 0, 0, 0, 0, NULL), "fstat");
+	} while (sfs_fix_stat(&st, seen));
+	if ((uint64_t)st.st_size != f->size)
+		FAIL("%s: stat says %llu bytes after %u calls, expected %llu", a->r->workload, (unsigned long long)st.st_size,
+		     (unsigned)a->n, (unsigned long long)f->size);
+	CHECK_EQ(must(sfs_read(a->slot[s].fd, found, sizeof(found), 0), "read"), f->size);
+	for (uint64_t at = 0; at < f->size; at++) {
+		const uint8_t *b = f->blk[at / KERN_BLOCK];
+
+		if (found[at] != (b ? b[at % KERN_BLOCK] : 0))
+			FAIL("%s: another process reads a wrong byte %llu after %u calls", a->r->workload,
+			     (unsigned long long)at, (unsigned)a->n);
+	}
+	end(a);
+}
+
+void app_die(struct app *a)
+{
+	begin(a, "death");
+	agent_process_died(process_now());
+	a->died = true;
+	end(a);
+}
+
 /* A call that writes these bytes. */
 static void begin_write(struct app *a, const char *name, int s, uint64_t off, const void *p, uint64_t n)
 {

@@ -28,6 +28,7 @@ struct app {
 		bool buffer;
 	} kept[KEPT];
 	int pool;    /* 0: none yet */
+	bool died;   /* the first process is no more: the second one goes on alone */
 	bool others; /* the second process has had A open: until this one asks for it again the kernel may write */
 };
 
@@ -37,6 +38,10 @@ int app_open_foreign(struct app *a, const char *path);
 /* In slot OTHER. */
 void app_open_other(struct app *a, const char *path);
 void app_close(struct app *a, int slot);
+/* Size and bytes are what the calls so far have made of the file: by stat, and by read, of whole and of its end. */
+void app_look(struct app *a, int slot);
+/* The process is no more, between two calls. */
+void app_die(struct app *a);
 void app_write(struct app *a, int slot, uint64_t off, const void *p, uint64_t n);
 /* At the end of the file, by the file offset: the short way of small appends. */
 void app_append(struct app *a, int slot, const void *p, uint64_t n);

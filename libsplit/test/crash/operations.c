@@ -50,6 +50,8 @@ static const struct {
 	{'5', "another process appends 5000 bytes to A"},
 	{'6', "another process calls fsync for A"},
 	{'7', "another process closes A"},
+	{'8', "another process looks at A: by stat and read"},
+	{'9', "the process dies, and another one looks at A before anything is recovered, and appends 64 bytes to it"},
 	{'j', "open a file that another program has just made, write 100 bytes"},
 	{'G', "truncate A to 4296 bytes"},
 	{'D', "make a directory, or remove it"},
@@ -147,6 +149,8 @@ static void rename_a(struct app *a, const char *to)
 /* What the second process does. */
 static void operate_other(struct app *a, char letter)
 {
+	if (letter == '9')
+		app_die(a);
 	app_process(1);
 	if (a->slot[OTHER].fd < 0)
 		app_open_other(a, a->slot[A].path);
@@ -163,10 +167,19 @@ static void operate_other(struct app *a, char letter)
 	case '6':
 		app_fsync(a, OTHER, false);
 		break;
+	case '8':
+		app_look(a, OTHER);
+		break;
+	case '9':
+		app_look(a, OTHER);
+		append(a, OTHER, 64);
+		app_look(a, OTHER);
+		break;
 	default:
 		app_close(a, OTHER);
 	}
-	app_process(0);
+	if (!a->died)
+		app_process(0);
 }
 
 /* A file or a directory of that name is in the way: the operation says nothing that a shorter workload does not. */
@@ -174,8 +187,10 @@ static bool pointless(const struct app *a, char letter)
 {
 	const bool named = a->slot[A].path[0] != 0;
 
+	if (a->died) /* of the calls of the first process none is left */
+		return !strchr("345678", letter);
 	return now(a)->file[a->slot[A].file].size > (KERN_FILE_BLOCKS - 12) * KERN_BLOCK ||
-	       (!named && strchr("crRlXUq234567", letter)) || (letter == '|' && app_has_company(a, A)) ||
+	       (!named && strchr("crRlXUq23456789", letter)) || (letter == '|' && app_has_company(a, A)) ||
 	       (strchr("AJ", letter) && a->r->mode != SFS_STRICT) || (strchr("IV", letter) && a->kept[KEPT - 1].p) ||
 	       (letter == 'W' && !app_keeps(a)) || (a->slot[OTHER].fd >= 0 && strchr("RXU", letter)) ||
 	       (letter == '7' && a->slot[OTHER].fd < 0) || (letter == 'n' && a->slot[B].fd >= 0) ||
@@ -350,7 +365,7 @@ bool operate(struct app *a, char letter)
 		a->slot[A].path[0] = 0;
 		append(a, A, 100);
 		break;
-	case '3' ... '7':
+	case '3' ... '9':
 		operate_other(a, letter);
 		break;
 	case '2':
