@@ -15,7 +15,7 @@ static int publish_marked(struct sfs_inode *in)
 	int r;
 
 	/* In a signal handler: the call that it interrupted is not complete, and may never be. */
-	if (!(in->live || in->staging.count > 0 || in->touched) || !sfs_op_begin(in, &op))
+	if (!(sfs_inode_pending(in) || in->touched) || !sfs_op_begin(in, &op))
 		return 0;
 	r = sfs_flush_unlocked(in, SFS_PUBLISH);
 	sfs_op_end(op);

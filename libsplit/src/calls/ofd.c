@@ -87,7 +87,8 @@ static bool rests(const struct sfs_inode *in)
 {
 	if (!in->vol->dax)
 		return false;
-	if (in->staging.count == 0 && !in->touched && !in->kept && (in->vol->mode != SFS_POSIX || in->committed))
+	if (in->staging.count == 0 && !in->touched && in->counted.relinked != RELINKED_KEPT &&
+	    sfs_records_durable(&in->counted))
 		return true;
 	return !sfs_outside(in->vol, in->ino) && sfs_inode_parks(in);
 }
@@ -102,7 +103,7 @@ static bool narrows(const struct sfs_inode *in, const struct sfs_ofd *ofd)
 static void narrow_own(struct sfs_inode *in)
 {
 	sfs_inode_lock(in);
-	if (sfs_grant_deleg(&in->grant) != SFS_DELEG_EXCLUSIVE && in->staging.count == 0 && !in->live)
+	if (sfs_grant_deleg(&in->grant) != SFS_DELEG_EXCLUSIVE && !sfs_inode_pending(in))
 		sfs_inode_narrow(in);
 	sfs_inode_unlock(in);
 }
@@ -127,7 +128,7 @@ static int ofd_put_blocked(struct sfs_ofd *ofd)
 			store_release(&in->unsure, true);
 		/* Records that go on counting keep the inode, and its descriptor: not too many. */
 		many = load_acquire(&in->vol->live) > LINGER_MAX;
-		publish = (in->live || in->staging.count > 0) && (many || !rests(in));
+		publish = sfs_inode_pending(in) && (many || !rests(in));
 		touched = in->touched && in->staging.count == 0;
 		narrow = narrows(in, ofd);
 		if (!publish && !touched && !narrow)

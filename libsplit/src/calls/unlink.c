@@ -29,8 +29,9 @@ static bool may_be_thrown_away(const struct sfs_inode *in)
 {
 	const struct sfs_volume *vol = in->vol;
 
-	return (in->live || in->staging.count > 0) && in->fd >= 0 && in->fd_readonly < 0 && in->pins.total == 0 && alone(in) &&
-	       !(vol->dax && vol->mode == SFS_POSIX && in->committed) && sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE;
+	return sfs_inode_pending(in) && in->fd >= 0 && in->fd_readonly < 0 && in->pins.total == 0 && alone(in) &&
+	       !(vol->mode == SFS_POSIX && sfs_records_durable(&in->counted)) &&
+	       sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE;
 }
 
 /* Nobody else has the file open or mapped: the kernel gives a lease for writing only then. In doubt somebody has. */

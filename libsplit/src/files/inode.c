@@ -156,7 +156,7 @@ void sfs_inode_renew(struct sfs_inode *in)
 	if (unlikely(!sfs_op_begin(in, &op)))
 		return;
 	sfs_inode_lock(in);
-	if (in->unsure && in->fd < 0 && in->staging.count == 0 && !in->live) {
+	if (in->unsure && in->fd < 0 && !sfs_inode_pending(in)) {
 		if (in->grant.revokes > 0)
 			sfs_service_answer(in);
 		if (in->grant.state != GRANT_NONE)
@@ -222,7 +222,7 @@ bool sfs_inode_put_locked(struct sfs_inode *in)
  */
 static bool stays_closed(const struct sfs_inode *in)
 {
-	return in->staging.count > 0 || in->live || in->pins.total > 0;
+	return sfs_inode_pending(in) || in->pins.total > 0;
 }
 
 /* Signals blocked: nothing comes between the end of the mark and the lock, nor before the inode is free. */

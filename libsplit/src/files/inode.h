@@ -31,6 +31,7 @@
 #include "files/flights.h"
 #include "lease/place.h"
 #include "lease/volume.h"
+#include "record/counted.h"
 #include "staging/staging.h"
 #include "window/window.h"
 #include "zerocopy/buffers.h"
@@ -80,12 +81,6 @@ struct sfs_inode {
 	bool leased;	  /* so for as long as the program has a lease on it (files/leased.h) */
 	uint32_t leasing; /* threads that are asking the kernel for one; under the lock */
 	bool writable;	  /* fd is O_RDWR */
-	bool live;	  /* records of this inode are not retired */
-	bool unretired;	  /* relinked, but the records still count: no store in place, replaying would undo it */
-	bool uncommitted; /* posix: there are some behind the last COMMIT */
-	bool committed;	  /* posix: there are some before it */
-	bool kept;	  /* relink has left bytes of some in the staging file, where replaying would find them */
-	bool blocked;	  /* a store had to be staged because of `unretired` */
 	bool busy;	  /* staged to since the service thread last looked */
 	bool fsyncs;	  /* the application has called fsync: it will again */
 	bool privileged;  /* it may have set-ID bits or capabilities, which a write ends (files/privileges.h) */
@@ -116,6 +111,7 @@ struct sfs_inode {
 	struct sfs_unheld unheld;
 	struct sfs_window window;
 	struct sfs_staging staging;
+	struct sfs_counted counted;
 	struct sfs_slots slots;
 	struct sfs_grow grow;
 	struct sfs_flights flights;
@@ -250,6 +246,11 @@ static inline bool sfs_by_kernel(const struct sfs_inode *in)
 	return in->kernel_only || in->leased;
 }
 
+/* Is there something to relink or to retire? Also without the lock, for a guess. */
+static inline bool sfs_inode_pending(const struct sfs_inode *in)
+{
+	return sfs_records_any(&in->counted) || in->staging.count > 0;
+}
 /* Does this process serve the file itself now? */
 static inline bool sfs_inode_served(const struct sfs_inode *in)
 {

@@ -31,7 +31,7 @@ static bool writes(const struct sfs_inode *in)
 {
 	if (in->park.parked)
 		return false;
-	return in->busy || in->staging.count > 0 || in->live || in->touched;
+	return in->busy || sfs_inode_pending(in) || in->touched;
 }
 
 /* inode.lock and sfs_files.lock held: is nothing under way that counts on the descriptor or on the grant? */

@@ -91,8 +91,8 @@ bool sfs_in_place(struct sfs_inode *in, uint64_t pos, size_t n)
 	    sfs_pins_meet(&in->pins, pos, pos + n))
 		return false;
 	/* A valid record names bytes that are in the file already; replaying it would undo us. */
-	in->blocked = in->unretired;
-	return !in->unretired;
+	in->counted.blocked = in->counted.relinked != RELINKED_NOTHING;
+	return !in->counted.blocked;
 }
 
 /*

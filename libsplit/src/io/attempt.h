@@ -81,7 +81,7 @@ int sfs_attempt_make_ready(struct sfs_attempt *a);
  */
 int sfs_attempt_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint64_t off, bool alone);
 
-/* May a write go in place, as far as it is known? inode.lock held. It says in in->blocked when only records are in the way. */
+/* May a write go in place, as far as it is known? inode.lock held. It says in in->counted.blocked when only records are in the way. */
 bool sfs_in_place(struct sfs_inode *in, uint64_t pos, size_t n);
 
 #endif

@@ -17,7 +17,7 @@ static int before_kernel(struct sfs_attempt *a)
 
 	if (r == 0 && !a->append)
 		r = sfs_attempt_offset(a);
-	if (r == 0 && (in->live || in->staging.count > 0))
+	if (r == 0 && sfs_inode_pending(in))
 		r = sfs_flush(in, SFS_RETIRE);
 	if (r == 0)
 		r = sfs_pins_save(&in->pins, a->append ? in->size : (uint64_t)a->pos, UINT64_MAX);

@@ -53,11 +53,9 @@ static int relink_one(struct sfs_inode *in, void *arg)
 		w->err = -EBUSY;
 		return 1;
 	}
-	if (in->uncommitted && in->vol->dax) {
-		in->uncommitted = false;
-		in->committed = true;
-	}
-	r = in->live || in->staging.count > 0 ? sfs_flush(in, SFS_PUBLISH) : 0;
+	if (sfs_records_any(&in->counted) && in->vol->dax)
+		sfs_records_set(&in->counted, RECORDS_DURABLE);
+	r = sfs_inode_pending(in) ? sfs_flush(in, SFS_PUBLISH) : 0;
 	sfs_inode_unlock(in);
 	if (r < 0 && r != -EAGAIN)
 		w->err = r;

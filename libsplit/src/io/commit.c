@@ -155,7 +155,8 @@ ssize_t sfs_commit_end(struct sfs_attempt *a)
 	else if (st->n <= SFS_STORE_MAX)
 		prefetch(vol, st);
 	in->touched = in->busy = true;
-	in->uncommitted = !st->fenced && !commit;
+	if (!st->fenced && !commit && in->counted.records == RECORDS_DURABLE)
+		sfs_records_set(&in->counted, RECORDS_BOTH);
 	if (unlikely(!vol->dirty))
 		sfs_service_wake(vol);
 	a->last = (off_t)st->n;

@@ -10,9 +10,9 @@
 
 void sfs_stage_live(struct sfs_inode *in)
 {
-	if (in->live)
+	if (sfs_records_any(&in->counted))
 		return;
-	in->live = true;
+	sfs_records_set(&in->counted, in->vol->dax && in->vol->mode != SFS_POSIX ? RECORDS_DURABLE : RECORDS_VOLATILE);
 	__atomic_add_fetch(&in->vol->live, 1, __ATOMIC_ACQ_REL);
 }
 
@@ -35,10 +35,11 @@ static void release(struct sfs_inode *in)
 
 void sfs_stage_retired(struct sfs_inode *in)
 {
-	in->unretired = in->uncommitted = in->committed = in->kept = in->blocked = false;
-	if (!in->live)
+	sfs_relinked_set(&in->counted, RELINKED_NOTHING);
+	in->counted.blocked = false;
+	if (!sfs_records_any(&in->counted))
 		return;
-	in->live = false;
+	sfs_records_set(&in->counted, RECORDS_NONE);
 	__atomic_sub_fetch(&in->vol->live, 1, __ATOMIC_ACQ_REL);
 	release(in);
 }
@@ -46,29 +47,30 @@ void sfs_stage_retired(struct sfs_inode *in)
 void sfs_commit_at(struct sfs_inode *in, uint32_t slot)
 {
 	sfs_log_commit(&in->vol->log, slot, in->ino, in->gen);
-	in->uncommitted = false;
-	in->committed = true;
+	sfs_records_set(&in->counted, RECORDS_DURABLE);
 }
 
 bool sfs_inode_settled(struct sfs_inode *in)
 {
-	return sfs_flush(in, SFS_RETIRE) == 0 && in->staging.count == 0 && !in->live;
+	return sfs_flush(in, SFS_RETIRE) == 0 && !sfs_inode_pending(in);
 }
 
 void sfs_inode_settle(struct sfs_inode *in)
 {
-	if (!(in->live || in->staging.count > 0 || in->touched) || !sfs_inode_trylock(in))
+	if (!(sfs_inode_pending(in) || in->touched) || !sfs_inode_trylock(in))
 		return;
 	sfs_inode_settled(in);
 	sfs_inode_unlock(in);
 }
 
-/* Is there anything between these offsets of a staging file? */
-static bool left_behind(int fd, uint64_t from, uint64_t end)
+/* A relink of this range has returned ret: is anything of it left in the staging file? */
+static bool kept(int fd, const struct relink_range *r, int ret)
 {
-	uint64_t to;
+	uint64_t from = r->donor_off, to;
 
-	return relink_next_data(fd, &from, &to, end) != 0;
+	if (ret < 0 || ret & RELINK_DONOR_KEEPS)
+		return true;
+	return !(ret & RELINK_DONOR_EMPTIED) && relink_next_data(fd, &from, &to, r->donor_off + r->len) != 0;
 }
 
 /*
@@ -132,9 +134,9 @@ static int relink_run(struct sfs_inode *in, uint64_t blk, sfs_block b, bool olde
 	ret = relink(vol->provider, &r, &moved);
 	if (ret < 0 ? moved > 0 : !(ret & RELINK_DONOR_KEEPS))
 		c->holes = true;
-	if (vol->dax && !in->kept)
-		in->kept = ret < 0 || (ret & RELINK_DONOR_KEEPS) ||
-			   (!(ret & RELINK_DONOR_EMPTIED) && left_behind(c->fd, r.donor_off, r.donor_off + r.len));
+	/* Also where only a part of it was moved. */
+	if (in->counted.relinked != RELINKED_KEPT)
+		sfs_relinked_set(&in->counted, vol->dax && kept(c->fd, &r, ret) ? RELINKED_KEPT : RELINKED_MOVED);
 	*blocks = ret < 0 ? moved / SFS_BLOCK : n; /* after an error, whole blocks from the start may have gone over */
 	if (ret < 0)
 		return ret;
@@ -181,7 +183,7 @@ static int commit(struct sfs_inode *in)
 	uint32_t slot;
 	int r;
 
-	if (!in->uncommitted)
+	if (!sfs_records_volatile(&in->counted))
 		return 0;
 	sfs_grow_end(in);
 	r = sfs_commit_base(in);
@@ -230,7 +232,7 @@ static int commit_first(struct sfs_inode *in)
 int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 {
 	struct sfs_volume *vol = in->vol;
-	const bool older = in->unretired;
+	const bool older = in->counted.relinked != RELINKED_NOTHING;
 	bool durable = how == SFS_DURABLE;
 	uint64_t blk;
 	int r;
@@ -253,7 +255,6 @@ int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 		while (blk + n < in->staging.last && in->staging.table[blk + n] == b + n)
 			n++;
 		r = relink_run(in, blk, b, older, &n);
-		in->unretired = true; /* also where only a part of it was moved */
 		/* What follows the end without a gap leaves it without holes; asking the kernel again costs a walk over the file. */
 		if (!in->window.dense || blk * SFS_BLOCK > in->ksize)
 			in->window.dense_known = false;
@@ -267,8 +268,8 @@ int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 			return r; /* the rest stays staged, its records stay valid */
 	}
 	sfs_inode_times(in);
-	if (in->live && vol->dax && (vol->mode != SFS_POSIX || in->committed)) {
-		if (how == SFS_PUBLISH && !in->kept)
+	if (vol->dax && sfs_records_durable(&in->counted)) {
+		if (how == SFS_PUBLISH && in->counted.relinked != RELINKED_KEPT)
 			return 0;
 		durable = true;
 	}
@@ -278,7 +279,7 @@ int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 			return r;
 		in->kdirty = false;
 	}
-	if (!in->live)
+	if (!sfs_records_any(&in->counted))
 		return 0;
 	if (!durable)
 		in->kdirty = true;
@@ -295,7 +296,7 @@ int sfs_flush_nothing(struct sfs_inode *in)
 	sfs_grow_end(in);
 	sfs_staging_clear(&in->staging);
 	in->touched = false;
-	if (in->live)
+	if (sfs_records_any(&in->counted))
 		r = done(in, in->vol->dax && in->vol->mode != SFS_POSIX);
 	if (r == 0)
 		sfs_stage_retired(in);
@@ -313,7 +314,7 @@ int sfs_flush_nothing(struct sfs_inode *in)
 int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
 {
 	struct sfs_inode *in = ofd->inode;
-	const bool pending = in->live || in->staging.count > 0;
+	const bool pending = sfs_inode_pending(in);
 	int r;
 
 	in->fsyncs = true;
@@ -369,7 +370,7 @@ struct flushes {
 static int flush_one(struct sfs_inode *in, void *arg)
 {
 	struct flushes *all = arg;
-	const int r = in->live || in->staging.count > 0 ? sfs_flush_unlocked(in, all->how) : 0;
+	const int r = sfs_inode_pending(in) ? sfs_flush_unlocked(in, all->how) : 0;
 
 	all->err = all->err ? all->err : r;
 	return 0;

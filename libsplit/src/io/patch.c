@@ -157,6 +157,7 @@ int sfs_pool_create(int dirfd, size_t size)
 	vol = S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) ? sfs_volume_of(st.st_dev) : NULL;
 	if (!vol || (!vol->dedicated && !sfs_below(vol, dirfd)))
 		return -ENOTSUP;
+	sfs_volume_await(vol, dirfd);
 	r = sfs_volume_connect(vol, dirfd);
 	if (r < 0)
 		return r == -ENOSPC ? r : -ENOTSUP;

@@ -35,6 +35,12 @@ static int look_at(int fd, off_t off, size_t len, struct sfs_part *p)
 	return 0;
 }
 
+/* Is there something that a power loss would leave out, before what is made in one step and kept? */
+static bool uncommitted(const struct sfs_inode *in)
+{
+	return in->vol->mode == SFS_POSIX && sfs_records_volatile(&in->counted);
+}
+
 /* Both locks held. Do the ranges hold still, and is nothing of the files for a power loss to leave out? */
 static int still(const struct sfs_together *t)
 {
@@ -43,7 +49,7 @@ static int still(const struct sfs_together *t)
 
 		if (p->off + p->len > p->in->size)
 			return -EINVAL;
-		if (sfs_stores_meet(p->in, p->off, p->off + p->len) || p->in->uncommitted)
+		if (sfs_stores_meet(p->in, p->off, p->off + p->len) || uncommitted(p->in))
 			return SFS_BUSY;
 	}
 	return 0;

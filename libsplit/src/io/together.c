@@ -114,7 +114,7 @@ static int prepare(struct sfs_together *t)
 		struct sfs_part *p = &t->part[i];
 
 		/* What is written in one step is not to outlive what is older and not committed. */
-		if (t->vol->mode == SFS_POSIX && __atomic_load_n(&p->in->uncommitted, __ATOMIC_RELAXED))
+		if (t->vol->mode == SFS_POSIX && sfs_records_volatile(&p->in->counted))
 			r = commit(p);
 		if (r == 0)
 			r = sfs_attempt_prepare(p->ofd, p->in, p->fd, p->off, t->alone);

@@ -161,8 +161,9 @@ static void enter(struct sfs_together *t, struct sfs_party *f)
 	count(t->vol, staged_bytes, f->st.n);
 	__atomic_store_n(&in->size, f->size, __ATOMIC_RELEASE);
 	in->touched = in->busy = true;
-	/* posix: these count after a power loss, as what a COMMIT stands behind. */
-	in->committed = in->committed || t->vol->mode == SFS_POSIX;
+	/* posix: these count after a power loss, as what a COMMIT stands behind, and there are no others (swap.c). */
+	if (t->vol->dax)
+		sfs_records_set(&in->counted, RECORDS_DURABLE);
 }
 
 int sfs_together_write(struct sfs_together *t)

@@ -34,7 +34,7 @@ static int lose_one(struct sfs_inode *in, void *arg)
 {
 	sfs_inode_lock(in);
 	sfs_pins_save_all(&in->pins); /* without memory they show what the file becomes */
-	if (in->live || in->staging.count > 0) {
+	if (sfs_inode_pending(in)) {
 		in->lost = true;
 		++*(unsigned *)arg;
 	}

@@ -201,8 +201,8 @@ void sfs_fork_child(void)
 			sfs_flights_forget(in);
 			sfs_pins_inherit(&in->pins);
 			sfs_staging_forget(&in->staging);
-			in->live = in->unretired = in->touched = false;
-			in->uncommitted = in->committed = in->kept = in->blocked = in->busy = false;
+			in->counted = (struct sfs_counted){0};
+			in->touched = in->busy = false;
 			in->kdirty = true;
 			sfs_grow_forget(in); /* it is in mappings that the child does not have */
 			in->grant.revoke = 0;

@@ -108,7 +108,7 @@ static int retry_one(struct sfs_inode *in, void *arg)
 	if (in->grant.revoke == 0)
 		return 0;
 	/* Not open: it goes, and the other process has the file to itself. The reference that is dropped next answers. */
-	if (!(in->live || in->staging.count > 0 || in->pins.total > 0) && sfs_inode_evict(in)) {
+	if (!(sfs_inode_pending(in) || in->pins.total > 0) && sfs_inode_evict(in)) {
 		*(bool *)arg = true;
 		return 0;
 	}
@@ -131,9 +131,9 @@ static int publish_one(struct sfs_inode *in, void *arg)
 	int r;
 
 	(void)arg;
-	if (!(in->live || in->staging.count > 0) || !sfs_inode_lock_soon(in))
+	if (!sfs_inode_pending(in) || !sfs_inode_lock_soon(in))
 		return 0;
-	how = !in->busy || in->blocked || in->staging.region_taken > RETIRE_BLOCKS ? SFS_RETIRE : SFS_PUBLISH;
+	how = !in->busy || in->counted.blocked || in->staging.region_taken > RETIRE_BLOCKS ? SFS_RETIRE : SFS_PUBLISH;
 	in->busy = false;
 	r = sfs_flush(in, how);
 	sfs_inode_unlock(in);

@@ -162,6 +162,10 @@ void app_die(struct app *a)
 	begin(a, "death");
 	agent_process_died(process_now());
 	a->died = true;
+	for (int i = 0; i < KEPT; i++) {
+		free(a->kept[i].was);
+		a->kept[i] = (struct kept){0};
+	}
 	end(a);
 }
 

@@ -168,6 +168,6 @@ int __wrap_sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd);
 int __wrap_sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
 {
 	if (is(MUT_IN_PLACE_EARLY))
-		in->unretired = false;
+		in->counted.relinked = RELINKED_NOTHING;
 	return __real_sfs_io_prepare(ofd, in, fd);
 }
