@@ -97,9 +97,9 @@ soak-apps: all ## programs from packages on XFS, ext4 and tmpfs, under the cover
 		./test_conformance --fs $$fs --seeds 30 --seed $$RANDOM --calls 20000 --fio-size 32m \
 		--all-of-cpython --suites "fsx pjdfstest cpython fio stress"; done
 
-crash-explore: | $(BUILD) ## crash states of all sequences of two operations, of three of the 16 commonest, of SQLite and LevelDB: millions; CRASH_ARGS="--seed N ..."
+crash-explore: | $(BUILD) ## crash states of all sequences of two operations, of three of the 16 commonest, 3,000 of 5 to 12, of SQLite and LevelDB: millions; CRASH_ARGS="--seed N ..."
 	$(MAKE) -C libsplit crash-progs
-	cd libsplit && $(BUILD)/test/record/crash/test_explore --length 2 --core 3 --sample 0 --states 0 --jobs 2 --progress $(CRASH_ARGS)
+	cd libsplit && $(BUILD)/test/record/crash/test_explore --length 2 --core 3 --sample 0 --lengthy 3000 --states 0 --jobs 2 --progress $(CRASH_ARGS)
 crash-mutate: | $(BUILD) ## plant every persistence bug in turn: the explorer must find each
 	$(MAKE) -C libsplit crash-progs
 	cd libsplit && $(BUILD)/test/record/crash/test_mutants --all --jobs 2 $(MUTATE_ARGS)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The crash explorer. Without options: what `make test` does, some 25,000 states. docs/crash-testing.md explains it.
+ * The crash explorer. Without options: what `make test` does, some 150,000 states. docs/crash-testing.md explains it.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -22,10 +22,11 @@ static const char usage[] =
 	"Runs workloads on the library over a simulated DAX file system, makes the states that a crash may leave, runs "
 	"recovery on\n"
 	"each and checks that nothing promised is lost. Exits 1 when something is.\n"
-	"  --length N         all sequences of up to N operations (default 1)\n"
+	"  --length N         all sequences of up to N operations (default 1; 0: only what --lengthy says)\n"
 	"  --core N           all sequences of up to N of the operations marked * by --operations (default 0)\n"
 	"  --sample N         so many of the sequences of one more than --length (default 60)\n"
-	"  --states N         end when so many distinct states have been checked (default 25000, 0: no limit)\n"
+	"  --lengthy N        so many sequences of 5 to 12 operations (default 60)\n"
+	"  --states N         end when so many distinct states have been checked (default 150000, 0: no limit)\n"
 	"  --seconds N        end after so many seconds\n"
 	"  --jobs N           processes (default 1)\n"
 	"  --seed N           for what is sampled (default 20261121, or TEST_SEED)\n"
@@ -52,7 +53,8 @@ static struct {
 	struct explore_how how;
 } opt = {.length = 1,
 	 .sample = 60,
-	 .states = 25000,
+	 .lengthy = 60,
+	 .states = 150000,
 	 .jobs = 1,
 	 .seed = SEED,
 	 .mode = -1,
@@ -442,13 +444,13 @@ int main(int argc, char **argv)
 		found();
 		zero_copy();
 	}
+	lengthy(opt.lengthy);
 	for (unsigned n = 1; n <= opt.length; n++)
 		sequences(workload_letters(), n);
 	for (unsigned n = opt.length + 1; n <= opt.core; n++)
 		sequences(workload_core(), n);
 	if (opt.length)
 		sampled(opt.length + 1, opt.sample);
-	lengthy(opt.lengthy);
 	if (opt.states && opt.length)
 		traces();
 	return explore_all();
