@@ -159,7 +159,7 @@ void app_look(struct app *a, int s)
 
 void app_die(struct app *a)
 {
-	begin(a, "death");
+	begin(a, "death")->dies = true;
 	agent_process_died(process_now());
 	a->died = true;
 	for (int i = 0; i < KEPT; i++) {

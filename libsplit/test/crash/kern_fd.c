@@ -235,7 +235,7 @@ static long relink_of(uint32_t ino, struct ext4_relink *x)
 	int moved;
 
 	/* Without the flag the kernel would write back what was stored through mappings of the donor. */
-	CHECK(x->flags & EXT4_RELINK_DATA_PERSISTENT && x->flags & EXT4_RELINK_SKIP_HOLES);
+	CHECK(!!(x->flags & EXT4_RELINK_DATA_PERSISTENT) == kern.dax && x->flags & EXT4_RELINK_SKIP_HOLES);
 	moved = kern_relink(kern_fd_ino(x->donor_fd), (off_t)x->donor_offset, ino, (off_t)x->target_offset, x->length,
 			    x->new_size);
 	if (moved < 0)

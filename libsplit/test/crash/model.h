@@ -38,6 +38,7 @@ struct model_op {
 	bool names;  /* changes the tree */
 	bool cuts;   /* truncates, allocates, or punches a hole */
 	bool zeroes; /* truncates in the middle of a block: the rest of the block may be zeros before the size is less */
+	bool dies;   /* no call: the first process dies */
 	bool parts;  /* the kernel does it in several steps: a crash may leave some of its bytes old and some new */
 };
 

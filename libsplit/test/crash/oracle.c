@@ -238,9 +238,19 @@ static bool zeroed(const struct history *h, int file, uint32_t from, uint32_t la
 	return false;
 }
 
+/* posix: a dead process's calls are being recovered, by writes of the kernel's; those that nobody has forced since may be there in part. */
+static bool recovered(const struct history *h, uint32_t from, uint32_t last)
+{
+	for (uint32_t i = from; i < last; i++)
+		if (h->op[i].dies)
+			return true;
+	return false;
+}
+
 static const char *check_file(const struct history *h, const struct model_name *name, uint32_t done, uint32_t last)
 {
 	const uint32_t floor = floor_of(h, name->file, done);
+	const bool partly = recovered(h, floor, last);
 	const struct kern_inode *in;
 	uint64_t wrong = 0;
 	bool lost = false, overwritten;
@@ -256,7 +266,7 @@ static const char *check_file(const struct history *h, const struct model_name *
 			continue;
 		if (f->size != in->size || name->file >= h->state[k].nfiles)
 			continue;
-		overwritten = false;
+		overwritten = partly;
 		for (uint32_t i = k; i < done; i++)
 			overwritten |= h->op[i].writes && h->op[i].file == name->file &&
 				       h->op[i].off < h->state[i].file[name->file].size;
@@ -280,7 +290,8 @@ static const char *check_file(const struct history *h, const struct model_name *
 				if (at < h->state[j].file[name->file].size &&
 				    model_block(&h->state[j].file[name->file], b)[at % KERN_BLOCK] == c)
 					break;
-			if (j > last && (c || !zeroed(h, name->file, from, last, at)))
+			if (j > last && (c || (!(partly && at >= h->state[floor].file[name->file].size) &&
+					       !zeroed(h, name->file, from, last, at))))
 				break;
 		}
 		if (at == in->size)

@@ -201,6 +201,7 @@ static struct explore_how how_for(const char *workload)
 	return how;
 }
 
+enum { DAX, DAX_ALONE, EMULATED };
 #define FSYNCS "fdg6" /* the operations that are one */
 
 static void one(struct run *r, const char *workload)
@@ -217,10 +218,12 @@ static void one(struct run *r, const char *workload)
 			r->workload = workload;
 			r->mode = (enum sfs_mode)mode;
 			r->fs = (enum kern_fs)fs;
-			r->dax = true;
-			/* With nobody looking fsync leaves out the relink. */
-			for (int alone = 0; alone <= (strpbrk(workload, FSYNCS) != NULL); alone++) {
-				r->alone = alone;
+			for (int ground = DAX; ground <= EMULATED; ground++) {
+				/* With nobody looking fsync leaves out the relink. */
+				if (ground == DAX_ALONE && !strpbrk(workload, FSYNCS))
+					continue;
+				r->dax = ground != EMULATED;
+				r->alone = ground == DAX_ALONE;
 				if (run_workload(r)) {
 					explore_run(r, &how);
 					__atomic_add_fetch(&tally->runs, 1, __ATOMIC_RELAXED);
