@@ -185,11 +185,20 @@ int sfs_names_durable(int fromfd, const char *from, int tofd, const char *to)
 	return r < 0 ? r : name_durable(tofd, to, &b, &a);
 }
 
+/* A posix one on persistent memory? */
+static bool any_posix(void)
+{
+	for (int i = 0; i < sfs.nvolumes; i++)
+		if (sfs.volumes[i].mode == SFS_POSIX && sfs.volumes[i].dax)
+			return true;
+	return false;
+}
+
 void sfs_name_given(int dirfd, const char *path)
 {
 	struct stat st;
 
-	if (sfs_files.granted && any_dirty() && sys_fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && !forced(&st))
+	if (sfs_files.granted && any_posix() && sys_fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && !forced(&st))
 		attr_dirty(&st);
 }
 
