@@ -13,7 +13,7 @@
 #include "crash/agent.h"
 #include "harness.h"
 
-static const char *full(const char *path)
+const char *app_full(const char *path)
 {
 	static char buf[2][40];
 	static int i;
@@ -25,7 +25,7 @@ static const char *full(const char *path)
 
 /* ---- one call: begin, the library, end */
 
-static struct model_op *begin(struct app *a, const char *what)
+struct model_op *app_begin(struct app *a, const char *what)
 {
 	struct history *h = &a->r->h;
 	struct model_op *op = &h->op[a->n];
@@ -49,7 +49,7 @@ static void look(const struct app *a)
 			     a->kept[i].buffer ? "buffer" : "snapshot");
 }
 
-static void end(struct app *a)
+void app_end(struct app *a)
 {
 	const struct model_op *op = &a->r->h.op[a->n];
 	const uint64_t key[4] = {(uint64_t)op->file, op->off, op->len, hash_bytes(3, op->what, strlen(op->what))};
@@ -61,7 +61,7 @@ static void end(struct app *a)
 	a->r->prefix[a->n] = hash_bytes(a->r->prefix[a->n - 1], key, sizeof(key));
 }
 
-static long must(long r, const char *what)
+long app_must(long r, const char *what)
 {
 	if (r < 0)
 		FAIL("%s: %s", what, strerror((int)-r));
@@ -86,23 +86,23 @@ static int open_in(struct app *a, int s, const char *path, bool create, bool for
 	struct model_op *op;
 
 	CHECK(file >= 0 || create);
-	op = begin(a, file >= 0 ? "open" : "create");
+	op = app_begin(a, file >= 0 ? "open" : "create");
 	op->names = file < 0;
 	op->file = file >= 0 ? file : model_create(a->m, path, 0644);
 	a->slot[s].file = op->file;
 	snprintf(a->slot[s].path, sizeof(a->slot[s].path), "%s", path);
 	if (foreign) {
-		const int fd = kern_open(AT_FDCWD, full(path), O_RDWR | O_CREAT, 0644);
+		const int fd = kern_open(AT_FDCWD, app_full(path), O_RDWR | O_CREAT, 0644);
 
 		kern_call(SYS_close, fd, 0, 0, 0, 0, 0, NULL);
 	}
-	a->slot[s].fd = sfs_openat(AT_FDCWD, full(path), O_RDWR | (create ? O_CREAT : 0), 0644);
-	must(a->slot[s].fd, "open");
+	a->slot[s].fd = sfs_openat(AT_FDCWD, app_full(path), O_RDWR | (create ? O_CREAT : 0), 0644);
+	app_must(a->slot[s].fd, "open");
 	CHECK(sfs_ours(a->slot[s].fd));
 	/* As after many calls: the short way of small appends is for locks that are the thread's own. */
 	sfs_bias_grant(&sfs_fds[a->slot[s].fd]->lock.bias);
 	sfs_bias_grant(&sfs_fds[a->slot[s].fd]->inode->lock.bias);
-	end(a);
+	app_end(a);
 	return s;
 }
 
@@ -124,10 +124,10 @@ void app_open_other(struct app *a, const char *path)
 
 void app_close(struct app *a, int s)
 {
-	begin(a, "close")->file = a->slot[s].file;
-	must(sfs_close(a->slot[s].fd), "close");
+	app_begin(a, "close")->file = a->slot[s].file;
+	app_must(sfs_close(a->slot[s].fd), "close");
 	a->slot[s].fd = -1;
-	end(a);
+	app_end(a);
 }
 
 void app_look(struct app *a, int s)
@@ -137,16 +137,16 @@ void app_look(struct app *a, int s)
 	struct stat st;
 	uint64_t seen;
 
-	begin(a, "look");
+	app_begin(a, "look");
 	f = &a->m->file[a->slot[s].file];
 	do {
 		seen = sfs_stat_begin();
-		must(kern_call(SYS_fstat, a->slot[s].fd, (long)&st, 0, 0, 0, 0, NULL), "fstat");
+		app_must(kern_call(SYS_fstat, a->slot[s].fd, (long)&st, 0, 0, 0, 0, NULL), "fstat");
 	} while (sfs_fix_stat(&st, seen));
 	if ((uint64_t)st.st_size != f->size)
 		FAIL("%s: stat says %llu bytes after %u calls, expected %llu", a->r->workload, (unsigned long long)st.st_size,
 		     (unsigned)a->n, (unsigned long long)f->size);
-	CHECK_EQ(must(sfs_read(a->slot[s].fd, found, sizeof(found), 0), "read"), f->size);
+	CHECK_EQ(app_must(sfs_read(a->slot[s].fd, found, sizeof(found), 0), "read"), f->size);
 	for (uint64_t at = 0; at < f->size; at++) {
 		const uint8_t *b = f->blk[at / KERN_BLOCK];
 
@@ -154,25 +154,25 @@ void app_look(struct app *a, int s)
 			FAIL("%s: another process reads a wrong byte %llu after %u calls", a->r->workload,
 			     (unsigned long long)at, (unsigned)a->n);
 	}
-	end(a);
+	app_end(a);
 }
 
 void app_die(struct app *a)
 {
-	begin(a, "death")->dies = true;
+	app_begin(a, "death")->dies = true;
 	agent_process_died(process_now());
 	a->died = true;
 	for (int i = 0; i < KEPT; i++) {
 		free(a->kept[i].was);
 		a->kept[i] = (struct kept){0};
 	}
-	end(a);
+	app_end(a);
 }
 
 /* A call that writes these bytes. */
 static void begin_write(struct app *a, const char *name, int s, uint64_t off, const void *p, uint64_t n)
 {
-	struct model_op *op = begin(a, name);
+	struct model_op *op = app_begin(a, name);
 
 	op->file = a->slot[s].file;
 	op->off = off;
@@ -185,13 +185,13 @@ static void begin_write(struct app *a, const char *name, int s, uint64_t off, co
 void app_write(struct app *a, int s, uint64_t off, const void *p, uint64_t n)
 {
 	begin_write(a, "write", s, off, p, n);
-	CHECK_EQ(must(sfs_write(a->slot[s].fd, p, n, (off_t)off), "write"), n);
-	end(a);
+	CHECK_EQ(app_must(sfs_write(a->slot[s].fd, p, n, (off_t)off), "write"), n);
+	app_end(a);
 }
 
 void app_append(struct app *a, int s, const void *p, uint64_t n)
 {
-	struct model_op *op = begin(a, "append");
+	struct model_op *op = app_begin(a, "append");
 
 	op->file = a->slot[s].file;
 	op->off = a->m->file[op->file].size;
@@ -199,15 +199,15 @@ void app_append(struct app *a, int s, const void *p, uint64_t n)
 	op->writes = true;
 	op->shared = a->others;
 	model_write(a->m, op->file, op->off, p, n);
-	CHECK_EQ(must(sfs_lseek(a->slot[s].fd, 0, SEEK_END), "lseek"), op->off);
-	CHECK_EQ(must(sfs_write(a->slot[s].fd, p, n, -1), "append"), n);
-	end(a);
+	CHECK_EQ(app_must(sfs_lseek(a->slot[s].fd, 0, SEEK_END), "lseek"), op->off);
+	CHECK_EQ(app_must(sfs_write(a->slot[s].fd, p, n, -1), "append"), n);
+	app_end(a);
 }
 
 void app_writev(struct app *a, int s, uint64_t off, const uint8_t *p, const uint32_t n[3], int flags)
 {
 	const struct iovec iov[3] = {{(void *)p, n[0]}, {(void *)(p + n[0]), n[1]}, {(void *)(p + n[0] + n[1]), n[2]}};
-	struct model_op *op = begin(a, flags ? "dsync writev" : "writev");
+	struct model_op *op = app_begin(a, flags ? "dsync writev" : "writev");
 
 	op->file = a->slot[s].file;
 	op->off = off;
@@ -216,13 +216,13 @@ void app_writev(struct app *a, int s, uint64_t off, const uint8_t *p, const uint
 	op->shared = a->others;
 	op->syncs = flags != 0;
 	model_write(a->m, op->file, off, p, op->len);
-	CHECK_EQ(must(sfs_writev(a->slot[s].fd, iov, 3, (off_t)off, flags), "writev"), op->len);
-	end(a);
+	CHECK_EQ(app_must(sfs_writev(a->slot[s].fd, iov, 3, (off_t)off, flags), "writev"), op->len);
+	app_end(a);
 }
 
 void app_write_atomic(struct app *a, const struct range *ranges, const uint8_t *p)
 {
-	struct model_op *op = begin(a, "atomic write");
+	struct model_op *op = app_begin(a, "atomic write");
 	struct sfs_range r[4];
 	int n = 0;
 
@@ -233,8 +233,8 @@ void app_write_atomic(struct app *a, const struct range *ranges, const uint8_t *
 		model_write(a->m, a->slot[ranges[n].slot].file, ranges[n].off, p, ranges[n].n);
 		p += ranges[n].n;
 	}
-	must(sfs_write_atomic(r, n), "atomic write");
-	end(a);
+	app_must(sfs_write_atomic(r, n), "atomic write");
+	app_end(a);
 }
 
 /* n bytes of a file as it is in the model. */
@@ -254,17 +254,17 @@ static uint8_t *bytes_of(const struct model *m, int file, uint64_t off, uint64_t
 /* Both or neither: not a write of which a part may be there. */
 void app_swap(struct app *a, struct range x, struct range y)
 {
-	struct model_op *op = begin(a, "swap");
+	struct model_op *op = app_begin(a, "swap");
 	const int f = a->slot[x.slot].file, g = a->slot[y.slot].file;
 	uint8_t *of_f = bytes_of(a->m, f, x.off, x.n), *of_g = bytes_of(a->m, g, y.off, y.n);
 
 	op->file = f;
 	model_write(a->m, f, x.off, of_g, x.n);
 	model_write(a->m, g, y.off, of_f, y.n);
-	must(sfs_swap(a->slot[x.slot].fd, (off_t)x.off, a->slot[y.slot].fd, (off_t)y.off, x.n), "swap");
+	app_must(sfs_swap(a->slot[x.slot].fd, (off_t)x.off, a->slot[y.slot].fd, (off_t)y.off, x.n), "swap");
 	free(of_f);
 	free(of_g);
-	end(a);
+	app_end(a);
 }
 
 static void keep(struct app *a, const void *p, size_t n, bool buffer)
@@ -292,10 +292,10 @@ static uint8_t *buffer(struct app *a, uint64_t off, const void *p, uint64_t n)
 	if (!a->pool) {
 		const int dir = kern_open(AT_FDCWD, "/v", O_RDONLY | O_DIRECTORY, 0);
 
-		a->pool = (int)must(sfs_pool_create(dir, 1 << 20), "pool");
+		a->pool = (int)app_must(sfs_pool_create(dir, 1 << 20), "pool");
 		kern_call(SYS_close, dir, 0, 0, 0, 0, 0, NULL);
 	}
-	must(sfs_alloc(a->pool, (off_t)off, n, &buf), "alloc");
+	app_must(sfs_alloc(a->pool, (off_t)off, n, &buf), "alloc");
 	record_store(buf, p, n);
 	return buf;
 }
@@ -306,12 +306,12 @@ void app_patch(struct app *a, int s, uint64_t off, const void *p, uint64_t n, bo
 
 	begin_write(a, "patch", s, off, p, n);
 	buf = buffer(a, off, p, n);
-	CHECK_EQ(must(sfs_patch(a->slot[s].fd, buf, n, (off_t)off), "patch"), n);
+	CHECK_EQ(app_must(sfs_patch(a->slot[s].fd, buf, n, (off_t)off), "patch"), n);
 	if (kept)
 		keep(a, buf, n, true);
 	else
-		must(sfs_free(buf), "free");
-	end(a);
+		app_must(sfs_free(buf), "free");
+	app_end(a);
 }
 
 void app_peek(struct app *a, int s)
@@ -321,44 +321,44 @@ void app_peek(struct app *a, int s)
 	size_t got = 0;
 	int r;
 
-	begin(a, "peek");
+	app_begin(a, "peek");
 	r = sfs_peek(a->slot[s].fd, 0, KERN_FILE_BLOCKS * KERN_BLOCK, &p, &got);
 	/* Another process has the file, too; or it has holes. */
 	if (r != -ENOTSUP && r != SFS_PEEK_COPY) {
-		must(r, "peek");
+		app_must(r, "peek");
 		CHECK_EQ(got, size);
 		if (p)
 			keep(a, p, got, false);
 	}
-	end(a);
+	app_end(a);
 }
 
 void app_let_go(struct app *a)
 {
-	begin(a, "let go");
-	must(a->kept[0].buffer ? sfs_free((void *)a->kept[0].p) : sfs_unpeek(a->kept[0].p), "let go");
+	app_begin(a, "let go");
+	app_must(a->kept[0].buffer ? sfs_free((void *)a->kept[0].p) : sfs_unpeek(a->kept[0].p), "let go");
 	free(a->kept[0].was);
 	memmove(a->kept, a->kept + 1, (KEPT - 1) * sizeof(a->kept[0]));
 	a->kept[KEPT - 1] = (struct kept){0};
-	end(a);
+	app_end(a);
 }
 
 void app_truncate(struct app *a, int s, uint64_t size)
 {
-	struct model_op *op = begin(a, "truncate");
+	struct model_op *op = app_begin(a, "truncate");
 
 	op->file = a->slot[s].file;
 	op->off = size;
 	op->cuts = true;
 	op->zeroes = size < a->m->file[op->file].size;
 	model_truncate(a->m, op->file, size);
-	must(sfs_ftruncate(a->slot[s].fd, (off_t)size), "truncate");
-	end(a);
+	app_must(sfs_ftruncate(a->slot[s].fd, (off_t)size), "truncate");
+	app_end(a);
 }
 
 void app_fallocate(struct app *a, int s, int mode, uint64_t off, uint64_t n)
 {
-	struct model_op *op = begin(a, mode ? "punch" : "fallocate");
+	struct model_op *op = app_begin(a, mode ? "punch" : "fallocate");
 
 	op->file = a->slot[s].file;
 	op->off = off;
@@ -369,122 +369,18 @@ void app_fallocate(struct app *a, int s, int mode, uint64_t off, uint64_t n)
 		model_punch(a->m, op->file, off, n);
 	else if (off + n > a->m->file[op->file].size)
 		model_truncate(a->m, op->file, off + n);
-	must(sfs_fallocate(a->slot[s].fd, mode, (off_t)off, (off_t)n), "fallocate");
-	end(a);
+	app_must(sfs_fallocate(a->slot[s].fd, mode, (off_t)off, (off_t)n), "fallocate");
+	app_end(a);
 }
 
 void app_fsync(struct app *a, int s, bool data_only)
 {
-	struct model_op *op = begin(a, data_only ? "fdatasync" : "fsync");
+	struct model_op *op = app_begin(a, data_only ? "fdatasync" : "fsync");
 
 	op->file = a->slot[s].file;
 	op->syncs = true;
-	must(sfs_fsync(a->slot[s].fd, data_only), "fsync");
-	end(a);
-}
-
-/* The preload layer's part of these: staged bytes first, then the kernel, then what the mode wants (src/preload/names.c). */
-void app_rename(struct app *a, const char *from, const char *to)
-{
-	struct model_op *op = begin(a, "rename");
-	struct model_name *x = model_find(a->m, from), *y = model_find(a->m, to);
-
-	CHECK(x);
-	op->file = x->file;
-	op->names = true;
-	if (y)
-		y->type = KERN_FREE;
-	snprintf(x->path, sizeof(x->path), "%s", to);
-	must(sfs_make_path_true(AT_FDCWD, full(from), AT_SYMLINK_NOFOLLOW), "rename");
-	must(kern_rename(AT_FDCWD, full(from), AT_FDCWD, full(to), 0), "rename");
-	sfs_name_given(AT_FDCWD, full(to));
-	must(sfs_names_durable(AT_FDCWD, full(from), AT_FDCWD, full(to)), "rename");
-	end(a);
-}
-
-void app_unlink(struct app *a, const char *path)
-{
-	struct model_op *op = begin(a, "unlink");
-	struct model_name *x = model_find(a->m, path);
-	struct sfs_unlink u;
-
-	CHECK(x);
-	op->file = x->file;
-	op->names = true;
-	x->type = KERN_FREE;
-	must(sfs_unlink_begin(AT_FDCWD, full(path), &u), "unlink");
-	must(kern_unlink(AT_FDCWD, full(path), 0), "unlink");
-	must(sfs_name_durable(AT_FDCWD, full(path)), "unlink");
-	sfs_unlink_end(&u, true);
-	end(a);
-}
-
-void app_link(struct app *a, const char *from, const char *to)
-{
-	struct model_op *op = begin(a, "link");
-	struct model_name *x = model_find(a->m, from);
-
-	CHECK(x);
-	op->file = x->file;
-	op->names = true;
-	for (unsigned i = 0; i < MODEL_NAMES; i++) {
-		if (a->m->name[i].type)
-			continue;
-		a->m->name[i] = *x;
-		snprintf(a->m->name[i].path, sizeof(a->m->name[i].path), "%s", to);
-		break;
-	}
-	must(sfs_make_path_true(AT_FDCWD, full(from), AT_SYMLINK_NOFOLLOW), "link");
-	must(kern_link(AT_FDCWD, full(from), AT_FDCWD, full(to)), "link");
-	sfs_name_given(AT_FDCWD, full(to));
-	must(sfs_name_durable(AT_FDCWD, full(to)), "link");
-	end(a);
-}
-
-void app_other(struct app *a, const char *path, enum kern_type type, bool make)
-{
-	struct model_op *op = begin(a, make ? "mkdir" : "rmdir");
-	long r;
-
-	op->names = true;
-	if (make) {
-		const int f = model_create(a->m, path, type == KERN_DIR ? 0755 : 0777);
-
-		a->m->nfiles = f; /* it has no content */
-		model_find(a->m, path)->type = (uint8_t)type;
-		model_find(a->m, path)->file = -1;
-		r = type == KERN_DIR ? kern_mkdir(AT_FDCWD, full(path), 0755) : kern_symlink("A", AT_FDCWD, full(path));
-	} else {
-		model_find(a->m, path)->type = KERN_FREE;
-		r = kern_unlink(AT_FDCWD, full(path), type == KERN_DIR ? AT_REMOVEDIR : 0);
-	}
-	must(r, op->what);
-	must(sfs_name_durable(AT_FDCWD, full(path)), op->what);
-	end(a);
-}
-
-void app_chmod(struct app *a, int s, mode_t mode)
-{
-	struct model_op *op = begin(a, "fchmod");
-
-	op->file = a->slot[s].file;
-	op->names = true;
-	for (unsigned i = 0; i < MODEL_NAMES; i++)
-		if (a->m->name[i].type && a->m->name[i].file == op->file)
-			a->m->name[i].mode = (uint16_t)mode;
-	must(kern_chmod(kern_fd_ino(a->slot[s].fd), mode), "fchmod");
-	must(sfs_fd_durable(a->slot[s].fd), "fchmod");
-	end(a);
-}
-
-void app_fsync_dir(struct app *a)
-{
-	int fd = kern_open(AT_FDCWD, "/v", O_RDONLY | O_DIRECTORY, 0);
-
-	begin(a, "fsync of the directory");
-	kern_call(SYS_fsync, fd, 0, 0, 0, 0, 0, NULL);
-	end(a);
-	kern_call(SYS_close, fd, 0, 0, 0, 0, 0, NULL);
+	app_must(sfs_fsync(a->slot[s].fd, data_only), "fsync");
+	app_end(a);
 }
 
 static int company;
@@ -496,10 +392,10 @@ static struct sfs_inode *inode_in(const struct app *a, int s)
 
 void app_company(struct app *a, int s)
 {
-	begin(a, "another thread");
+	app_begin(a, "another thread");
 	/* It has taken the lock, so that is nobody's own from here on, and no write takes a short way. */
 	inode_in(a, s)->lock.bias = (struct sfs_bias){.candidate = &company};
-	end(a);
+	app_end(a);
 }
 
 bool app_has_company(const struct app *a, int s)
@@ -511,24 +407,24 @@ void app_service(struct app *a, int turns, bool busy)
 {
 	struct sfs_volume *vol = &sfs.volumes[0];
 
-	begin(a, "service thread");
+	app_begin(a, "service thread");
 	if (busy)
 		sfs_mutex_lock(&vol->log.checkpoint);
 	for (int i = 0; i < turns; i++)
 		process_serve(process_now(), true);
 	if (busy)
 		sfs_mutex_unlock(&vol->log.checkpoint);
-	end(a);
+	app_end(a);
 }
 
 void app_fill_log(struct app *a)
 {
 	uint32_t slot;
 
-	begin(a, "full log");
+	app_begin(a, "full log");
 	while (sfs_log_reserve(&sfs.volumes[0].log, 1, true, &slot) == 0)
 		;
-	end(a);
+	app_end(a);
 }
 
 void app_process(int which)

@@ -32,6 +32,12 @@ struct app {
 	bool others; /* the second process has had A open: until this one asks for it again the kernel may write */
 };
 
+/* What the calls are made of: begin, the library, end. */
+struct model_op *app_begin(struct app *a, const char *what);
+void app_end(struct app *a);
+long app_must(long r, const char *what); /* it does not fail */
+const char *app_full(const char *path);	 /* in the volume; of the last two calls */
+
 int app_open(struct app *a, const char *path, bool create);
 /* Of a file that a program without the library makes just before. */
 int app_open_foreign(struct app *a, const char *path);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "crash/explore.h"
+#include "crash/sequences.h"
 #include "harness.h"
 
 #define SEED 20261121u
@@ -62,113 +63,7 @@ static struct {
 	 .how = {.exhaustive = 128, .most = 128, .deep = 40, .stop_at = 3}};
 
 static struct tally *tally;
-static char (*workloads)[24];
-static uint32_t nworkloads;
 static time_t began;
-
-/* ---- the list */
-
-static void add(const char *s, unsigned n)
-{
-	workloads = reallocarray(workloads, nworkloads + 1, sizeof(*workloads));
-	CHECK(workloads && n < sizeof(*workloads));
-	memcpy(workloads[nworkloads], s, n);
-	workloads[nworkloads++][n] = 0;
-}
-
-static void sequences(const char *letters, unsigned length)
-{
-	const size_t base = strlen(letters);
-	char s[8];
-	uint64_t total = 1;
-
-	for (unsigned i = 0; i < length; i++)
-		total *= base;
-	for (uint64_t k = 0; k < total; k++) {
-		uint64_t rest = k;
-
-		for (unsigned i = length; i-- > 0; rest /= base)
-			s[i] = letters[rest % base];
-		add(s, length);
-	}
-}
-
-static void sampled(unsigned length, unsigned how_many)
-{
-	const char *letters = workload_letters();
-	uint64_t rnd = opt.seed | 1;
-	char s[8];
-
-	for (unsigned k = 0; k < how_many; k++) {
-		for (unsigned i = 0; i < length; i++)
-			s[i] = letters[test_below(&rnd, strlen(letters))];
-		add(s, length);
-	}
-}
-
-/*
- * Of 5 to 12 operations. Half of them are of the core, and every fourth makes what is staged the file's, or durable: a log and a
- * pool that have been used.
- */
-static void lengthy(unsigned how_many)
-{
-	static const char turns[] = "kKKffdgEQ";
-	const char *letters = workload_letters(), *core = workload_core();
-	uint64_t rnd = opt.seed ^ 0x10e6;
-	char s[16];
-
-	for (unsigned k = 0; k < how_many; k++) {
-		const unsigned n = WORKLOAD_LENGTHY + (unsigned)test_below(&rnd, 8);
-
-		for (unsigned i = 0; i < n; i++) {
-			const char *of = test_below(&rnd, 4) == 0 ? turns : test_below(&rnd, 2) ? core : letters;
-
-			s[i] = of[test_below(&rnd, strlen(of))];
-		}
-		add(s, n);
-	}
-}
-
-/* Writes beside others: what can be seen of them with one thread, and a while of it. */
-static void company(void)
-{
-	static const char *const of[] = {"|o", "|O", "a|a", "u|p", "p|u", "o|o", "o|O", "o|w", "a|af", "o|Ok", "a|ao"};
-
-	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
-		add(of[i], (unsigned)strlen(of[i]));
-}
-
-/* What longer sequences have found, made as short as it goes. */
-static void found(void)
-{
-	static const char *const of[] = {"buEY", "Hqvf", "Rpf", "Yt", "OfeX", "pfef", "3t7O", "5yt", "6Lt", "p4H", "ze"};
-
-	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
-		add(of[i], (unsigned)strlen(of[i]));
-}
-
-/* Snapshots and buffers that are kept while the file changes, and are no other than they were. */
-static void zero_copy(void)
-{
-	static const char *const of[] = {"Vo",	"VO",  "VoK", "VOf", "Vt",   "VP",  "VX",  "VU",  "V4",	 "V3K", "VC",  "VMK",
-					 "IfW", "IoK", "IIK", "ICf", "It",   "IX",  "CfC", "HkH", "MKM", "Mfo", "NfN", "aNa",
-					 "VW",	"AA",  "S",   "Y",   "SS",   "YY",  "YfY", "YKS", "VY",	 "SkS", "fY",  "aS",
-					 "JJ",	"JfJ", "JKJ", "AJk", "JxJ",  "bJB", "zJ",  "J4",  "VA",	 "CJC", "J|a", "IVf",
-					 "CoC", "HoK", "Ck4", "|Co", "VIoK", "VcW", "IcW", "C|C", "zCK"};
-
-	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
-		add(of[i], (unsigned)strlen(of[i]));
-}
-
-static void traces(void)
-{
-	for (const char *const *t = trace_names(); *t; t++) {
-		char name[24];
-
-		snprintf(name, sizeof(name), "@%s", *t);
-		add(name, (unsigned)strlen(name));
-	}
-}
 
 /* ---- workers */
 
@@ -246,10 +141,10 @@ static void worker(void)
 	while (!enough()) {
 		const uint32_t i = __atomic_fetch_add(&tally->next, 1, __ATOMIC_RELAXED);
 
-		if (i >= nworkloads)
+		if (i >= sequences())
 			break;
-		now_at = workloads[i];
-		one(&r, workloads[i]);
+		now_at = sequence(i);
+		one(&r, sequence(i));
 	}
 }
 
@@ -261,7 +156,7 @@ static void show(bool last)
 	getrusage(RUSAGE_CHILDREN, &used);
 	fprintf(last ? stdout : stderr,
 		"%s%s%llu states (%llu of them crashes inside recovery), %llu workloads, %llu runs, %llu violations, %ld s",
-		last ? "" : "\r", last && !opt.states && tally->tried < nworkloads ? "incomplete: " : "",
+		last ? "" : "\r", last && !opt.states && tally->tried < sequences() ? "incomplete: " : "",
 		(unsigned long long)tally->states, (unsigned long long)tally->in_recovery, (unsigned long long)tally->workloads,
 		(unsigned long long)tally->runs, (unsigned long long)tally->violations, s);
 	if (last)
@@ -441,20 +336,17 @@ int main(int argc, char **argv)
 		return replay(what);
 	/* The programs take longest; where there is a limit the others come first. */
 	if (!opt.states && opt.length)
-		traces();
-	if (opt.length) {
-		company();
-		found();
-		zero_copy();
-	}
-	lengthy(opt.lengthy);
-	for (unsigned n = 1; n <= opt.length; n++)
-		sequences(workload_letters(), n);
-	for (unsigned n = opt.length + 1; n <= opt.core; n++)
-		sequences(workload_core(), n);
+		sequences_traces();
 	if (opt.length)
-		sampled(opt.length + 1, opt.sample);
+		sequences_named();
+	sequences_lengthy(opt.lengthy, opt.seed);
+	for (unsigned n = 1; n <= opt.length; n++)
+		sequences_all(workload_letters(), n);
+	for (unsigned n = opt.length + 1; n <= opt.core; n++)
+		sequences_all(workload_core(), n);
+	if (opt.length)
+		sequences_sampled(opt.length + 1, opt.sample, opt.seed);
 	if (opt.states && opt.length)
-		traces();
+		sequences_traces();
 	return explore_all();
 }
