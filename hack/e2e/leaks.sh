@@ -51,7 +51,7 @@ node_is_clean() {
     for directory in volumes volumes/snapshots volumes/settle emulated; do
         while read -r file; do
             case $directory/$file in
-            */ | volumes/snapshots | volumes/settle) continue ;;
+            */ | volumes/snapshots | volumes/settle | */.reserve) continue ;;
             esac
             grep -qxF "${file%.*}" <<<"$known" || fail "$node: /var/lib/splitfs/$directory/$file belongs to no volume"
         done < <(on_node "$node" sh -c "[ ! -d /var/lib/splitfs/$directory ] || ls -A /var/lib/splitfs/$directory")
@@ -62,7 +62,7 @@ node_is_clean() {
     done < <(on_node "$node" losetup --list --noheadings --output NAME,BACK-FILE | grep '(deleted)' | grep -F /emulated/splitfs- || true)
     while read -r file; do
         grep -qxF "${file%.*}" <<<"$known" || fail "$node: /var/lib/splitfs/agents/$file belongs to no volume"
-    done < <(on_node "$node" sh -c 'cd /var/lib/splitfs/agents && ls -A . unserved 2>/dev/null | grep -vxE "[.a-z]*:||supervisor.sock|handover.sock|program|own|pods|unserved"; true')
+    done < <(on_node "$node" sh -c 'cd /var/lib/splitfs/agents && ls -A . unserved 2>/dev/null | grep -vxE "[.a-z]*:||[.]reserve|supervisor.sock|handover.sock|program|own|pods|unserved"; true')
     # One agent for each volume that is mounted, and none besides.
     mounted=$(on_node "$node" sh -c 'grep -c " /var/lib/kubelet/plugins/kubernetes.io/csi/csi.splitfs.io/.*/globalmount " /proc/mounts; true') # 0 is told by the exit status, too
     # shellcheck disable=SC2016  # expanded by the shell on the node

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
 // Config of a Supervisor. Only Dir is required.
@@ -59,6 +61,8 @@ type Supervisor struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
+	// reserve is for sockets: what is in use must be served also where nothing new can be begun.
+	reserve *volume.Reserve
 
 	// change is held while the volumes that are served change, on disk and here. It is taken before writing and mu.
 	change     sync.Mutex
@@ -76,10 +80,14 @@ func New(ctx context.Context, config Config) (*Supervisor, error) {
 	if err := os.MkdirAll(config.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("directory of the agents' sockets: %w", err)
 	}
+	reserve := volume.NewReserve(config.Dir)
+	if err := reserve.Keep(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	return &Supervisor{
 		config: config.withDefaults(), instance: rand.Text(), ctx: ctx, cancel: cancel, agents: map[string]*worker{},
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), reserve: reserve,
 	}, nil
 }
 

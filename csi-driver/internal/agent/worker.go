@@ -73,15 +73,19 @@ func (w *worker) want(v Volume) error {
 		return nil // there is no socket yet, or its names are away
 	}
 	gone := slices.DeleteFunc(before.dirs(), func(dir string) bool { return slices.Contains(v.dirs(), dir) })
-	return errors.Join(w.socket.hide(gone...), w.socket.show(v.dirs()...))
+	return errors.Join(w.socket.hide(gone...), w.show(v))
 }
 
 // name shows the socket. nameMu is held.
 func (w *worker) name(ctx context.Context) {
 	w.named = true
-	if err := w.socket.show(w.remembered().Wanted.dirs()...); err != nil {
+	if err := w.show(w.remembered().Wanted); err != nil {
 		klog.FromContext(ctx).Error(err, "Programs do not find the agent")
 	}
+}
+
+func (w *worker) show(v Volume) error {
+	return w.supervisor.reserve.Use(func() error { return w.socket.show(v.dirs()...) })
 }
 
 // unname hides the socket, from those too who wait in it. nameMu is held.
@@ -170,7 +174,11 @@ func (w *worker) ended() (wasReady bool) {
 // serve runs one agent to its end, behind the volume's socket.
 func (w *worker) serve(ctx context.Context, v Volume) error {
 	if w.socket == nil {
-		s, err := listen(w.supervisor.config.Dir, w.id, v)
+		var s *socket
+		err := w.supervisor.reserve.Use(func() (err error) {
+			s, err = listen(w.supervisor.config.Dir, w.id, v)
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -437,7 +437,7 @@ func (l *life) checkNothingLeft(t *testing.T) {
 			t.Error(err)
 		}
 		for _, e := range entries {
-			if dir != "volumes" || !e.IsDir() {
+			if (dir != "volumes" || !e.IsDir()) && e.Name() != ".reserve" { // which the next volumes have
 				t.Errorf("left in %s: %s", dir, e.Name())
 			}
 		}

@@ -137,7 +137,7 @@ func (n *Node) thaw(list ...*volume.Record) error {
 	for i, rec := range list {
 		if errs[i] == nil {
 			rec.Frozen = false
-			errs[i] = n.store.Put(rec)
+			errs[i] = n.store.PutReleasing(rec)
 		}
 	}
 	return errors.Join(errs...)

@@ -95,7 +95,7 @@ func (n *Node) beginErasing(ctx context.Context, store *volume.Store, rec *volum
 	if rec.Phase != volume.PhaseErasing {
 		rec.HalfMade = rec.Phase == volume.PhaseCreating
 		rec.Phase, rec.Staged, rec.Published = volume.PhaseErasing, nil, nil
-		if err := store.Put(rec); err != nil {
+		if err := store.PutReleasing(rec); err != nil {
 			return err
 		}
 		klog.FromContext(ctx).V(2).Info("The bytes of a deleted volume will be erased", "volume-id", rec.ID,
@@ -173,7 +173,7 @@ func (n *Node) eraseDeleted(ctx context.Context, locks *volume.Locks, id string)
 	}
 	// That it is erased is on disk before its device goes: without it a device that is not there would be a riddle.
 	rec.Phase = volume.PhaseDeleting
-	if err := store.Put(rec); err != nil {
+	if err := store.PutReleasing(rec); err != nil {
 		return err
 	}
 	if err := manager.Delete(ctx, id); err != nil {

@@ -277,7 +277,7 @@ func (n *Node) DeleteGroupSnapshot(ctx context.Context, id string, snapshotIDs [
 			continue
 		}
 		rec.Phase = volume.PhaseDeleting
-		if err := n.snapshots.Put(rec); err != nil {
+		if err := n.snapshots.PutReleasing(rec); err != nil {
 			return err
 		}
 	}

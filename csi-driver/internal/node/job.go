@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,7 +53,11 @@ func (j *job) at(ctx context.Context, done, total int64) error {
 			fmt.Sprintf("%s on node %s: %d of %d MiB are done",
 				jobText(j.rec), j.node.config.Name, done/volume.MiB, total/volume.MiB))
 	}
-	return j.store.Put(j.rec)
+	err := j.store.Put(j.rec)
+	if errors.Is(err, volume.ErrExhausted) {
+		return nil // the work goes on; after a crash more of it is done twice
+	}
+	return err
 }
 
 // end forgets the job. The caller's next write of the record makes that durable.

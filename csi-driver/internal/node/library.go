@@ -60,7 +60,7 @@ func (l library) prepareDirs() error {
 // makeReadable makes a directory. Every user of a pod must be able to look into it, whatever the umask is.
 func makeReadable(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("create the inject directory: %w", err)
+		return fmt.Errorf("create the inject directory: %w", volume.RoomError(filepath.Dir(dir), err))
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return fmt.Errorf("create the inject directory: %w", err)
@@ -86,10 +86,18 @@ func (l library) install() error {
 			return fmt.Errorf("install the library: %w", err)
 		}
 	}
-	if err := volume.SetSymlink(filepath.Join(version, libraryName), l.path()); err != nil {
+	if err := pointTo(filepath.Join(version, libraryName), l.path()); err != nil {
 		return fmt.Errorf("install the library: %w", err)
 	}
 	return l.installForPods()
+}
+
+// pointTo makes path a symbolic link to target, unless it is one: a link takes space, which there may not be.
+func pointTo(target, path string) error {
+	if now, err := os.Readlink(path); err == nil && now == target {
+		return nil
+	}
+	return volume.SetSymlink(target, path)
 }
 
 func digest(content []byte) string { return fmt.Sprintf("%x", sha256.Sum256(content)) }

@@ -296,7 +296,7 @@ func (n *Node) forgetUnmounted(rec *volume.Record) error {
 	if !changed {
 		return nil
 	}
-	return n.store.Put(rec)
+	return n.store.PutReleasing(rec)
 }
 
 // Shutdown stops the eraser, and agents that are supervised here. Volumes stay mounted and applications keep the leases

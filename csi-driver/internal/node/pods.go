@@ -109,13 +109,10 @@ func (l library) installFor(dir string) error {
 		}
 		fresh := here + ".new"
 		if err := errors.Join(volume.RemoveIfThere(fresh), os.Link(want, fresh), os.Rename(fresh, here)); err != nil {
-			return fmt.Errorf("install the library for a pod: %w", err)
+			return fmt.Errorf("install the library for a pod: %w", volume.RoomError(dir, err))
 		}
 	}
-	if now, err := os.Readlink(filepath.Join(dir, libraryName)); err == nil && now == link {
-		return nil
-	}
-	if err := volume.SetSymlink(link, filepath.Join(dir, libraryName)); err != nil {
+	if err := pointTo(link, filepath.Join(dir, libraryName)); err != nil {
 		return fmt.Errorf("install the library for a pod: %w", err)
 	}
 	return nil

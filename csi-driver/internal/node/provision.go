@@ -80,7 +80,10 @@ func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, e
 // made writes down that a new volume is whole, and says to its user what it is.
 func (n *Node) made(ctx context.Context, manager device.Manager, rec *volume.Record) error {
 	rec.Phase, rec.Cut = volume.PhaseReady, false
-	if err := n.store.Put(rec); err != nil {
+	if err := n.store.Put(rec); errors.Is(err, volume.ErrExhausted) {
+		// Its device is here: the volume is not to be made on another node now.
+		return fmt.Errorf("create volume %s: %w: %w", rec.ID, volume.ErrUnavailable, err)
+	} else if err != nil {
 		return err
 	}
 	klog.FromContext(ctx).V(2).Info("Created a volume", "volume-id", rec.ID, "size", rec.Size,
@@ -268,7 +271,7 @@ func (n *Node) Delete(ctx context.Context, id string) error {
 		return n.beginErasing(ctx, n.store, rec)
 	}
 	rec.Phase = volume.PhaseDeleting
-	if err := n.store.Put(rec); err != nil {
+	if err := n.store.PutReleasing(rec); err != nil {
 		return err
 	}
 	if err := n.mounter.Cleanup(n.settlePath(id)); err != nil {

@@ -191,7 +191,7 @@ func (n *Node) Unpublish(ctx context.Context, id, target string) error {
 		return nil
 	}
 	delete(rec.Published, target)
-	if err := n.store.Put(rec); err != nil {
+	if err := n.store.PutReleasing(rec); err != nil {
 		return err
 	}
 	if err := n.showAgent(ctx, rec); err != nil {

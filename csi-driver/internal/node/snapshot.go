@@ -148,7 +148,7 @@ func (n *Node) deleteSnapshot(ctx context.Context, rec *volume.Record) error {
 		return err
 	}
 	rec.Phase = volume.PhaseDeleting
-	if err := n.snapshots.Put(rec); err != nil {
+	if err := n.snapshots.PutReleasing(rec); err != nil {
 		return err
 	}
 	if err := n.clearHalfMade(ctx, manager, id); err != nil {

@@ -302,5 +302,5 @@ func (n *Node) takeDown(ctx context.Context, manager device.Manager, rec *volume
 		return err
 	}
 	rec.Staged = nil
-	return n.store.Put(rec)
+	return n.store.PutReleasing(rec)
 }

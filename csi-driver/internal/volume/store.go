@@ -25,6 +25,8 @@ type Store struct {
 	dir   string
 	what  string
 	valid func(id string) bool
+	// reserve is for PutReleasing.
+	reserve *Reserve
 }
 
 // OpenStore opens the store of volumes in dir, which is created when it is not there.
@@ -40,7 +42,8 @@ func openStore(dir, what string, valid func(id string) bool) (*Store, error) {
 	if err := RemoveUnfinished(dir); err != nil {
 		return nil, err
 	}
-	return &Store{dir: dir, what: what, valid: valid}, nil
+	s := &Store{dir: dir, what: what, valid: valid, reserve: NewReserve(dir)}
+	return s, s.reserve.Keep()
 }
 
 func (s *Store) path(id string) string { return filepath.Join(s.dir, id+recordSuffix) }
@@ -90,8 +93,21 @@ func encode(r *Record) ([]byte, error) {
 }
 
 // Put makes r durable: a temporary file is written and synced, renamed over the old record, and the directory is
-// synced.
+// synced. On a file system that is full it fails with ErrExhausted, and the old record stays.
 func (s *Store) Put(r *Record) error {
+	if err := s.put(r); err != nil {
+		return err
+	}
+	return s.reserve.Keep()
+}
+
+// PutReleasing is Put for a record by which something is used no more, or is about to go. It has room also on a file
+// system that is full.
+func (s *Store) PutReleasing(r *Record) error {
+	return s.reserve.Use(func() error { return s.put(r) })
+}
+
+func (s *Store) put(r *Record) error {
 	r.Version = firstVersion
 	if r.Erase.Wanted() {
 		r.Version = eraseVersion
@@ -117,7 +133,7 @@ func (s *Store) Remove(id string) error {
 	if err := SyncDir(s.dir); err != nil {
 		return fmt.Errorf("remove the state of volume %s: %w", id, err)
 	}
-	return nil
+	return s.reserve.Keep()
 }
 
 // Age returns how long ago a volume's record was written.
@@ -204,14 +220,14 @@ func WriteFileDurable(path string, content []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
 	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(mode))
 	if err != nil {
-		return err
+		return RoomError(dir, err)
 	}
 	_, err = file.Write(content)
 	if err == nil {
 		err = file.CloseAtomicallyReplace()
 	}
 	if err != nil {
-		return errors.Join(err, file.Cleanup())
+		return RoomError(dir, errors.Join(err, file.Cleanup()))
 	}
 	return SyncDir(dir) // renameio syncs the file alone
 }
@@ -224,7 +240,7 @@ func SetSymlink(target, path string) error {
 		return err
 	}
 	if err := os.Symlink(target, tmp); err != nil {
-		return err
+		return RoomError(dir, err)
 	}
 	if err := os.Rename(tmp, path); err != nil {
 		return errors.Join(err, os.Remove(tmp))
