@@ -13,10 +13,10 @@ import (
 	"splitfs.io/splitfs/charts/charttest"
 )
 
-// TestSecurityNamesTests: each test that docs/threats.md names is there.
+// TestSecurityNamesTests: each test that docs/SECURITY.md names is there.
 func TestSecurityNamesTests(t *testing.T) {
 	root := charttest.Root(t)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "threats.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "SECURITY.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,17 +42,17 @@ func TestSecurityNamesTests(t *testing.T) {
 	}
 	for _, name := range names {
 		if !declared[string(name[1])] {
-			t.Errorf("docs/threats.md names %s, which is no test", name[1])
+			t.Errorf("docs/SECURITY.md names %s, which is no test", name[1])
 		}
 	}
 	for _, match := range regexp.MustCompile("`(test/[a-z_/]+)`").FindAllSubmatch(page, -1) {
 		if found, err := filepath.Glob(filepath.Join(root, "libsplit", string(match[1])+"*")); err != nil || len(found) == 0 {
-			t.Errorf("docs/threats.md names libsplit/%s, which is not there", match[1])
+			t.Errorf("docs/SECURITY.md names libsplit/%s, which is not there", match[1])
 		}
 	}
 	for _, match := range regexp.MustCompile("e2e `([a-z-]+)`").FindAllSubmatch(page, -1) {
 		if _, err := os.Stat(filepath.Join(root, "hack", "e2e", "tests", string(match[1]))); err != nil {
-			t.Errorf("docs/threats.md names the end-to-end test %s, which is not there", match[1])
+			t.Errorf("docs/SECURITY.md names the end-to-end test %s, which is not there", match[1])
 		}
 	}
 }
