@@ -62,8 +62,18 @@ capabilities:
 readOnlyRootFilesystem: true
 {{- end }}
 
-{{/* Probes of a sidecar whose port has this name: it serves its metrics. */}}
+{{/*
+Probes of a sidecar whose port has this name. All it serves are its metrics (/healthz/leader-election is there with leader election
+only), and it serves them from the moment on that its driver has answered, or for the snapshot controller the API server: before, it is
+not ready. When it loses its driver later it ends.
+*/}}
 {{- define "splitfs.alive" -}}
+readinessProbe:
+  httpGet:
+    path: /metrics
+    port: {{ . }}
+  timeoutSeconds: 5
+  periodSeconds: 10
 livenessProbe:
   httpGet:
     path: /metrics
