@@ -24,20 +24,27 @@ import (
 const reasonSilent = "NoHeartbeat"
 
 // Silent marks the SplitFSNodes of node services that are not heard of any more: what such an object says of its node
-// is old.
+// is old. The time of a heartbeat is that of the node's clock, which may be wrong or set; only that it changes counts.
 type Silent struct {
 	client  dynamic.Interface
 	objects *NodeObjects
 	after   time.Duration
 	clock   clock.PassiveClock
 	gauge   prometheus.Gauge
+	// heard is the last word of each node, and when it was first seen here.
+	heard map[string]word
+}
+
+type word struct {
+	heartbeat time.Time
+	seen      time.Time
 }
 
 // NewSilent returns a Silent that goes by these objects, which somebody runs, and marks a node after it has not been
 // heard of for so long.
 func NewSilent(client dynamic.Interface, objects *NodeObjects, after time.Duration, clk clock.PassiveClock) *Silent {
 	return &Silent{
-		client: client, objects: objects, after: after, clock: clk,
+		client: client, objects: objects, after: after, clock: clk, heard: map[string]word{},
 		gauge: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "splitfs_silent_nodes", Help: "Nodes whose node service has not been heard of for a while.",
 		}),
@@ -62,18 +69,28 @@ func (s *Silent) Run(ctx context.Context, interval time.Duration) {
 func (s *Silent) check(ctx context.Context) error {
 	now := s.clock.Now()
 	silent := 0
+	heard := map[string]word{}
 	var errs []error
 	for _, n := range s.objects.list() {
-		// One without a heartbeat was just made, and is about to get one.
-		if n.Status.HeartbeatTime.IsZero() || now.Sub(n.Status.HeartbeatTime.Time) < s.after {
-			continue
+		if n.Status.HeartbeatTime.IsZero() {
+			continue // it was just made, and is about to get one
 		}
-		silent++
-		if ready := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeReady); ready == nil ||
-			ready.Status != metav1.ConditionUnknown {
+		last, known := s.heard[n.Name]
+		if !known || !last.heartbeat.Equal(n.Status.HeartbeatTime.Time) {
+			last = word{heartbeat: n.Status.HeartbeatTime.Time, seen: now}
+		}
+		heard[n.Name] = last
+		ready := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeReady)
+		marked := ready != nil && ready.Status == metav1.ConditionUnknown
+		switch {
+		case marked: // also by the controller before this one
+			silent++
+		case now.Sub(last.seen) >= s.after:
+			silent++
 			errs = append(errs, s.mark(ctx, n, now))
 		}
 	}
+	s.heard = heard
 	s.gauge.Set(float64(silent))
 	return errors.Join(errs...)
 }

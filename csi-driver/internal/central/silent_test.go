@@ -19,7 +19,7 @@ import (
 )
 
 // TestSilent: with the chart's rights, on a real API server, a node that is not heard of is marked, and its next word
-// counts again.
+// counts again. What time it is on the node does not matter.
 func TestSilent(t *testing.T) {
 	server, admin := startAPIServer(t, "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 	now := time.Now().Truncate(time.Second)
@@ -46,8 +46,8 @@ func TestSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("alive", now)
-	write("dead", now.Add(-time.Hour))
+	write("behind", now.Add(-48*time.Hour))
+	write("ahead", now.Add(48*time.Hour))
 
 	config := asController(server)
 	limited, err := dynamic.NewForConfig(config)
@@ -74,17 +74,34 @@ func TestSilent(t *testing.T) {
 		}
 		return meta.FindStatusCondition(n.Status.Conditions, v1alpha1.NodeReady).Status
 	}
-	eventuallyNil(t, "the dead node is marked", func() error { return wantState(state("dead"), metav1.ConditionUnknown) })
-	if got := state("alive"); got != metav1.ConditionTrue {
+	eventuallyNil(t, "both are known", func() error {
+		if n := len(nodes.list()); n != 2 {
+			return fmt.Errorf("%d nodes", n)
+		}
+		return nil
+	})
+	time.Sleep(200 * time.Millisecond) // some looks
+	for _, name := range []string{"behind", "ahead"} {
+		if got := state(name); got != metav1.ConditionTrue {
+			t.Errorf("a node whose clock is %s is %s", name, got)
+		}
+	}
+	// The one goes on, by its own clock; the other says nothing any more.
+	clk.SetTime(now.Add(15 * time.Minute))
+	write("behind", now.Add(15*time.Minute-48*time.Hour))
+	time.Sleep(200 * time.Millisecond)
+	clk.SetTime(now.Add(25 * time.Minute))
+	eventuallyNil(t, "the dead node is marked", func() error { return wantState(state("ahead"), metav1.ConditionUnknown) })
+	if got := state("behind"); got != metav1.ConditionTrue {
 		t.Errorf("the living node is %s", got)
 	}
-	write("dead", now)
+	write("ahead", now)
 	time.Sleep(500 * time.Millisecond)
-	if got := state("dead"); got != metav1.ConditionTrue {
+	if got := state("ahead"); got != metav1.ConditionTrue {
 		t.Errorf("a node that was heard of again is %s", got)
 	}
-	clk.SetTime(now.Add(30 * time.Minute))
-	eventuallyNil(t, "all nodes are marked", func() error { return wantState(state("alive"), metav1.ConditionUnknown) })
+	clk.SetTime(now.Add(60 * time.Minute))
+	eventuallyNil(t, "all nodes are marked", func() error { return wantState(state("behind"), metav1.ConditionUnknown) })
 }
 
 func wantState(have, want metav1.ConditionStatus) error {

@@ -37,6 +37,8 @@ type library struct {
 	// pods has the directories of the pods, by their UID; lock is held while they change. Without pods there are none.
 	pods string
 	lock *sync.Mutex
+	// seen is since when links lead where they do, and directories of pods have no user.
+	seen *sightings
 }
 
 // agentsDir was shown to all pods by drivers that had no directories of pods; see Node.shownTo.
@@ -89,6 +91,7 @@ func (l library) install() error {
 	if err := pointTo(filepath.Join(version, libraryName), l.path()); err != nil {
 		return fmt.Errorf("install the library: %w", err)
 	}
+	l.seen.age(l.path(), filepath.Join(version, libraryName))
 	return l.installForPods()
 }
 
@@ -105,14 +108,14 @@ func digest(content []byte) string { return fmt.Sprintf("%x", sha256.Sum256(cont
 var versionName = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // removeUnused removes versions that are not the current one and that no process has mapped. A program that was about
-// to load the version before when the link changed is long done: the link must be older than grace.
+// to load the version before when the link changed is long done: the link must have been seen as it is for grace.
 func (l library) removeUnused(proc string, grace time.Duration) (removed []string, err error) {
 	pods, err := l.podDirs()
 	if err != nil {
 		return nil, err
 	}
 	for _, dir := range pods {
-		if _, err := (library{dir: dir}).removeUnusedHere(proc, grace); err != nil {
+		if _, err := (library{dir: dir, seen: l.seen}).removeUnusedHere(proc, grace); err != nil {
 			return nil, err
 		}
 	}
@@ -120,17 +123,15 @@ func (l library) removeUnused(proc string, grace time.Duration) (removed []strin
 }
 
 func (l library) removeUnusedHere(proc string, grace time.Duration) (removed []string, err error) {
-	link, err := os.Lstat(l.path())
-	if errors.Is(err, fs.ErrNotExist) ||
-		err == nil && (link.Mode()&fs.ModeSymlink == 0 || time.Since(link.ModTime()) < grace) {
+	current, err := os.Readlink(l.path())
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL) { // EINVAL: a file, of a driver that had no versions
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for unused libraries: %w", err)
 	}
-	current, err := os.Readlink(l.path())
-	if err != nil {
-		return nil, fmt.Errorf("look for unused libraries: %w", err)
+	if l.seen.age(l.path(), current) < grace {
+		return nil, nil
 	}
 	entries, err := os.ReadDir(l.dir)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // old version goes when that process has ended.
 func TestLibraryVersions(t *testing.T) {
 	dir := t.TempDir()
-	l := library{source: filepath.Join(dir, "image.so"), dir: filepath.Join(dir, "inject")}
+	l := library{source: filepath.Join(dir, "image.so"), dir: filepath.Join(dir, "inject"), seen: newSightings()}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

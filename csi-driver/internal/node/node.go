@@ -67,6 +67,8 @@ type Config struct {
 	Sysfs string
 	// Claims is asked for volumes that the cluster has forgotten; nil: nobody is.
 	Claims Claims
+	// ClaimGrace is how long a volume may wait for its PersistentVolume, which is made after it; 0: ten minutes.
+	ClaimGrace time.Duration
 	// Pods knows how containers are configured; nil: there is no cluster.
 	Pods Pods
 	// Promises is asked before a pod gets a volume; nil: nobody is.
@@ -123,6 +125,8 @@ type Node struct {
 
 	orphansMu sync.Mutex
 	orphans   []Orphan
+	// unclaimed is since when volumes have no PersistentVolume.
+	unclaimed *sightings
 }
 
 // New opens the node's state. Resume brings its volumes back into service.
@@ -140,6 +144,7 @@ func New(ctx context.Context, config Config) (*Node, error) {
 		config.Sysfs = "/sys"
 	}
 	config.FreezeLimit = cmp.Or(config.FreezeLimit, time.Second)
+	config.ClaimGrace = cmp.Or(config.ClaimGrace, claimGrace)
 	store, err := volume.OpenStore(config.StateDir)
 	if err != nil {
 		return nil, err
@@ -151,7 +156,7 @@ func New(ctx context.Context, config Config) (*Node, error) {
 	n := &Node{
 		config: config, store: store, snapshots: snapshots, mounter: mounts.New(),
 		library: library{source: config.Library, dir: config.InjectDir, pods: filepath.Join(config.AgentsDir, podsName),
-			lock: &sync.Mutex{}}, eraser: newEraser(),
+			lock: &sync.Mutex{}, seen: newSightings()}, eraser: newEraser(), unclaimed: newSightings(),
 	}
 	if err := n.library.prepareDirs(); err != nil {
 		return nil, err

@@ -43,8 +43,7 @@ const (
 	orphanInterval = 10 * time.Minute
 	// orphanLimit is how long a look may take: programs that list devices, and the API server, may not answer.
 	orphanLimit = 2 * time.Minute
-	// stateGrace is how long a volume may wait for its PersistentVolume, which is made after it.
-	stateGrace = 10 * time.Minute
+	claimGrace  = 10 * time.Minute
 )
 
 // Claims knows which volumes the cluster still has.
@@ -144,30 +143,25 @@ func (n *Node) volumesWithoutPV(ctx context.Context, records []*volume.Record) (
 		return nil, nil
 	}
 	var orphans []Orphan
-	var errs []error
 	for _, rec := range records {
 		if rec.Phase == volume.PhaseDeleting || rec.Phase == volume.PhaseErasing {
-			continue
-		}
-		age, err := n.store.Age(rec.ID)
-		if err != nil || age < stateGrace {
-			errs = append(errs, ignoreNotFound(err))
 			continue
 		}
 		has, err := n.config.Claims.HasVolume(ctx, rec.Name, rec.ID)
 		switch {
 		case err != nil:
 			// The next one would fail as well, after as long a wait.
-			return orphans, errors.Join(
-				append(errs, fmt.Errorf("look for the PersistentVolume of volume %s: %w", rec.ID, err))...)
-		case !has:
+			return orphans, fmt.Errorf("look for the PersistentVolume of volume %s: %w", rec.ID, err)
+		case has:
+			n.unclaimed.forget(rec.ID)
+		case n.unclaimed.age(rec.ID, string(rec.Phase)) >= n.config.ClaimGrace:
 			orphans = append(orphans, Orphan{Kind: OrphanState, ID: rec.ID, Message: fmt.Sprintf(
 				"volume %s (%d MiB, made for the claim %s/%s) is here, and the cluster has no PersistentVolume %s for it; make "+
 					"one with this name and volumeHandle to use or delete the volume",
 				rec.ID, rec.Size/volume.MiB, rec.PVC.Namespace, rec.PVC.Name, rec.Name)})
 		}
 	}
-	return orphans, errors.Join(errs...)
+	return orphans, nil
 }
 
 // reportOrphans looks for orphans and tells of those that were not known yet. Metrics show them as long as they are

@@ -37,6 +37,7 @@ func (l library) prepareForPod(uid string) (string, error) {
 	}
 	defer l.changePods()()
 	dir := l.podDir(uid)
+	l.seen.forget(dir)
 	for _, d := range []string{dir, filepath.Join(dir, agentsName)} {
 		if err := makeReadable(d); err != nil {
 			return "", err
@@ -127,11 +128,12 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(first, second)
 }
 
-// podGrace is how long the directory of a pod stays at least: what it is made for is not recorded yet.
+// podGrace is how long the directory of a pod stays at least that nobody seems to use: what it is made for is not
+// recorded yet.
 const podGrace = 2 * time.Minute
 
 // removePods removes the directories of pods that have neither a volume of the node nor the library any more.
-func (l library) removePods(using map[string]bool) error {
+func (l library) removePods(using map[string]bool, grace time.Duration) error {
 	dirs, err := l.podDirs()
 	if err != nil || len(dirs) == 0 {
 		return err
@@ -147,12 +149,17 @@ func (l library) removePods(using map[string]bool) error {
 		}
 	}
 	for _, dir := range dirs {
-		if info, err := os.Stat(dir); err != nil || using[filepath.Base(dir)] || time.Since(info.ModTime()) < podGrace {
+		if using[filepath.Base(dir)] {
+			l.seen.forget(dir)
+			continue
+		}
+		if l.seen.age(dir, "unused") < grace {
 			continue
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("remove the directory of a pod that is gone: %w", err)
 		}
+		l.seen.forget(dir, filepath.Join(dir, libraryName))
 	}
 	return nil
 }

@@ -67,7 +67,8 @@ func (n *Node) problems(rec *volume.Record) ([]Problem, error) {
 	if rec.Durability.Required() {
 		add(Degraded, events.ReasonLessDurable, n.lessDurableMessage(rec))
 	}
-	if rec.StageFailure != "" && time.Since(rec.StageFailed) < stageRetried {
+	// Where the clock was set back since, the failure is of the future.
+	if rec.StageFailure != "" && time.Since(rec.StageFailed).Abs() < stageRetried {
 		add(Inaccessible, reasonStageFailed, "the volume could not be made ready for its pods: "+rec.StageFailure)
 	}
 	if err := n.eraser.failure(rec.ID); err != nil {

@@ -81,7 +81,7 @@ func (n *Node) removePods(ctx context.Context, records []*volume.Record) {
 			using[p.Pod.UID] = true
 		}
 	}
-	if err := n.library.removePods(using); err != nil {
+	if err := n.library.removePods(using, podGrace); err != nil {
 		klog.FromContext(ctx).Error(err, "Directories of pods stay")
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/google/renameio/v2"
 )
@@ -134,18 +133,6 @@ func (s *Store) Remove(id string) error {
 		return fmt.Errorf("remove the state of volume %s: %w", id, err)
 	}
 	return s.reserve.Keep()
-}
-
-// Age returns how long ago a volume's record was written.
-func (s *Store) Age(id string) (time.Duration, error) {
-	info, err := os.Stat(s.path(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("volume %s: %w on this node", id, ErrNotFound)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("state of volume %s: %w", id, err)
-	}
-	return time.Since(info.ModTime()), nil
 }
 
 // IDs returns the IDs of all records, also of those that cannot be read.

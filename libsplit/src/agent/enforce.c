@@ -349,9 +349,9 @@ void enforce_stop(struct agent *a)
 	if (!e->started || write(e->stop_fd, &one, sizeof(one)) != (ssize_t)sizeof(one))
 		return;
 	/* It may be looking at a process that hangs; then it ends with ours. */
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec++;
-	e->started = pthread_timedjoin_np(e->thread, NULL, &until) != 0;
+	e->started = pthread_clockjoin_np(e->thread, NULL, CLOCK_MONOTONIC, &until) != 0;
 }
 
 void enforce_free(struct agent *a)
