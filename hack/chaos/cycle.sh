@@ -89,10 +89,12 @@ pv_gone() {
 cycle() {
     local name=c$1 records=$2 modes=(strict sync posix) mode inject=true message pv size=64Mi writer=$WRITER verifier=$VERIFIER
     mode=${modes[$1 % 3]}
-    # Every fifth has PostgreSQL, all modes in turn.
-    if [ $(($1 % 5)) = 2 ]; then
-        size=384Mi writer=$POSTGRES_WRITER verifier=$POSTGRES_VERIFIER
-    fi
+    # Every fifth has PostgreSQL, Redis and git, all modes in turn.
+    case $(($1 % 5)) in
+    2) size=384Mi writer=$POSTGRES_WRITER verifier=$POSTGRES_VERIFIER ;;
+    3) writer=$REDIS_WRITER verifier=$REDIS_VERIFIER ;;
+    4) writer=$GIT_WRITER verifier=$GIT_VERIFIER ;;
+    esac
     # Every other verifier reads through the kernel alone.
     [ $(($1 % 2)) = 0 ] || inject=false
     again claim "$name" "$size" "splitfs-$mode"

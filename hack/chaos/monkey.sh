@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # Kills processes in the nodes of the local cluster. To be sourced after e2e/lib.sh, with LOGS set.
 
-VICTIMS=(agent agents-supervisor node-service provisioner controller resizer injector writer postgres attacker kubelet containerd api-server upgrade)
+VICTIMS=(agent agents-supervisor node-service provisioner controller resizer injector writer postgres redis git attacker kubelet containerd api-server upgrade)
 
 check_victims() {
     local victim known
@@ -32,6 +32,8 @@ pattern() {
     writer) echo ' chaos-w[0-9]+ [0-9]+$' ;;
     attacker) echo ' chaos-a[0-9]+ [0-9]+$' ;;
     postgres) echo '^(postgres: |/[^ ]*/postgres -D /data/pg )' ;;
+    redis) echo '^redis-(server|aof-rewrite)' ;;
+    git) echo '^git commit ' ;;
     kubelet) echo '^[^ ]*/kubelet --' ;;
     containerd) echo '^[^ ]*/containerd --' ;;
     api-server) echo '^[^ ]*/kube-apiserver --' ;;
