@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,13 +22,33 @@ const prometheusOfCluster = "SPLITFS_TEST_PROMETHEUS"
 // way, and why.
 func emptyWhenWell() map[string]string {
 	return map[string]string{
-		"cluster.json, Alerts":                              "no alert fires",
-		"cluster.json, Problems of volumes":                 "no volume has a problem",
-		"node.json, Copies and zeros that volumes wait for": "no volume is copied or zeroed",
-		"node.json, CSI calls that fail":                    "no call failed",
-		"node.json, Memory":                                 "the node has no persistent memory",
-		"volume.json, Problems":                             "no volume has a problem",
+		"cluster, Alerts":                              "no alert fires",
+		"cluster, Problems of volumes":                 "no volume has a problem",
+		"node, Copies and zeros that volumes wait for": "no volume is copied or zeroed",
+		"node, CSI calls that fail":                    "no call failed",
+		"node, Memory":                                 "the node has no persistent memory",
+		"pod, Without":                                 "all processes have the library",
+		"pod, Without the library":                     "all processes have the library",
+		"volume, Problems":                             "no volume has a problem",
 	}
+}
+
+// TestEmptyWhenWell: each panel that may be empty is there, so that it is no other one that may.
+func TestEmptyWhenWell(t *testing.T) {
+	empty := emptyWhenWell()
+	for file, board := range boards(t) {
+		for title := range panels(t, &board) {
+			delete(empty, panelName(file, title))
+		}
+	}
+	if len(empty) > 0 {
+		t.Errorf("no dashboard has these panels: %v", slices.Sorted(maps.Keys(empty)))
+	}
+}
+
+// panelName is how emptyWhenWell calls a panel of a dashboard's file.
+func panelName(file, title string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(file, "splitfs-"), ".json") + ", " + title
 }
 
 // TestDashboardsOfCluster: with what a cluster's own pods export, each panel and each choice has data, but for those
@@ -47,7 +68,7 @@ func TestDashboardsOfCluster(t *testing.T) {
 	empty, all := emptyWhenWell(), 0
 	for file, board := range boards(t) {
 		for title, expressions := range panels(t, &board) {
-			name := file + ", " + title
+			name := panelName(file, title)
 			for _, expression := range expressions {
 				all++
 				err := hasDataBy(t, prom, fillFor("40s", expression), end, empty[name] != "")

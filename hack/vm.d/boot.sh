@@ -41,17 +41,18 @@ vm_start() {
 
 vm_power_on() {
     local n=0 share dir options words command memory machine=q35,nvdimm=on cpu=max
-    need_commands "run hack/install-deps vm" qemu-system-x86_64 setpriv
+    need_commands "run hack/install-deps vm" setpriv
+    get_qemu
     get_kernel "$vm_kernel"
     get_root
     get_initrd
     vm_accel=$(choose_accel) || exit
     [ "$vm_persistence" = none ] || machine+=,nvdimm-persistence=$vm_persistence
-    if [ ${#vm_cxl[@]} -gt 0 ]; then
+    if [ $((${#vm_cxl[@]} + ${#vm_volatile[@]})) -gt 0 ]; then
         machine+=,cxl=on
         # A kernel that knows it is a guest refuses to make regions of CXL memory: only on hardware it can empty all caches.
         cpu+=,hypervisor=off
-        # Nor does it take a device whose events have no interrupts, as this QEMU's, unless it has to do without any for all.
+        # Nor does it take a device whose events have no interrupts, as QEMU 7.2's, unless it has to do without any for all.
         vm_append+=(pci=nomsi vm.load=cxl_acpi vm.load=cxl_pci vm.load=cxl_port vm.load=cxl_mem vm.load=cxl_pmem)
     fi
     [ ${#vm_virtio[@]} = 0 ] || vm_append+=(vm.load=virtio_pmem)
@@ -80,7 +81,7 @@ vm_power_on() {
     rm -f "$vm_run"/{console.log,output.log,started,status,status.new,dmesg.log,qemu.log}
     : >"$vm_run/output.log"
     # The kernel's signal, not ours, ends the machine when this script is killed.
-    setpriv --pdeathsig KILL qemu-system-x86_64 "${command[@]}" "${vm_extra[@]}" -append "${words[*]}" >"$vm_run/qemu.log" 2>&1 </dev/null &
+    setpriv --pdeathsig KILL "${qemu[@]}" "${command[@]}" "${vm_extra[@]}" -append "${words[*]}" >"$vm_run/qemu.log" 2>&1 </dev/null &
     vm_pid=$!
     vm_started=$SECONDS
 }

@@ -82,7 +82,8 @@ namespace; "pmem-mount --help" (inside) makes file systems there.
   --persistence WORD  what the machine says of its NVDIMMs: mem-ctrl (ADR), cpu (eADR), none (it says nothing) [mem-ctrl]
   --virtio-pmem SIZE  size of a virtio-pmem device; may be repeated
   --cxl SIZE       size of a CXL memory device, a multiple of 256M; may be repeated. Its region is COMMAND's to make.
-                   With either of them the machine has only the NVDIMMs that --pmem names
+  --cxl-volatile SIZE  the same of one that forgets. QEMU has it from 8.1 on: where this machine's is older, Debian's backports serve
+                   With any of them the machine has only the NVDIMMs that --pmem names
   --persist NAME   keep the memories' content under this name for later runs
   --share DIR      show DIR inside, writable; may be repeated
   --share-read DIR[=PATH]  show DIR inside, read-only, as PATH [DIR]; may be repeated
@@ -98,9 +99,9 @@ EOF
 }
 
 vm_run_command() {
-    local sizes=() virtio=() cxl=() persist='' name='' timeout=$VM_TIMEOUT dir size tail_pid status
+    local sizes=() virtio=() cxl=() volatile=() persist='' name='' timeout=$VM_TIMEOUT dir size tail_pid status
     vm_kernel=$VM_KERNEL_DEFAULT vm_memory=$VM_MEMORY vm_cpus=$VM_CPUS vm_append=() vm_env=() vm_uefi='' vm_labels=0 vm_persistence=mem-ctrl
-    vm_pmem=() vm_virtio=() vm_cxl=()
+    vm_pmem=() vm_virtio=() vm_cxl=() vm_volatile=()
     default_shares
     while [ $# -gt 0 ]; do
         case $1 in
@@ -117,7 +118,7 @@ vm_run_command() {
             vm_labels=$LABEL_AREA
             vm_append+=(vm.labels=yes)
             ;;
-        --kernel | --pmem | --persistence | --virtio-pmem | --cxl | --persist | --share | --share-read | --env | --timeout | --memory | --cpus | --append | --uefi | --name)
+        --kernel | --pmem | --persistence | --virtio-pmem | --cxl | --cxl-volatile | --persist | --share | --share-read | --env | --timeout | --memory | --cpus | --append | --uefi | --name)
             [ $# -ge 2 ] || usage_error "$1 wants a value"
             case $1 in
             --kernel) vm_kernel=$2 ;;
@@ -127,6 +128,7 @@ vm_run_command() {
                 ;;
             --virtio-pmem) virtio+=("$2") ;;
             --cxl) cxl+=("$2") ;;
+            --cxl-volatile) volatile+=("$2") ;;
             --persist) persist=$2 ;;
             --share)
                 dir=$(realpath -e "$2") || die "--share: there is no directory $2"
@@ -157,7 +159,7 @@ vm_run_command() {
     [ $# -gt 0 ] || usage_error "run: no command; put it behind --"
     known_line "$vm_kernel"
     case $timeout in *[!0-9]* | '') usage_error "--timeout wants seconds, not '$timeout'" ;; esac
-    [ $((${#sizes[@]} + ${#virtio[@]} + ${#cxl[@]})) -gt 0 ] || sizes=("$VM_PMEM")
+    [ $((${#sizes[@]} + ${#virtio[@]} + ${#cxl[@]} + ${#volatile[@]})) -gt 0 ] || sizes=("$VM_PMEM")
 
     claim_run "${name:-run}" "${name:+1}"
     if [ -n "$vm_uefi" ] && [ ! -f "$vm_uefi" ]; then
@@ -181,6 +183,7 @@ vm_run_command() {
         vm_cxl+=("$(image_path "$persist" cxl ${#vm_cxl[@]})")
         cxl_image "${vm_cxl[-1]}" "$size"
     done
+    for size in "${volatile[@]}"; do vm_volatile+=("$(volatile_size "$size")"); done
     if [ -z "$persist" ]; then TEMPORARY+=("${vm_pmem[@]}" "${vm_virtio[@]}" "${vm_cxl[@]}" "${vm_cxl[@]/%/.labels}"); fi
     write_job "$@"
     vm_start

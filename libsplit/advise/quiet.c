@@ -139,6 +139,10 @@ int sfs_names_durable(int fromfd, const char *from, int tofd, const char *to)
 	(void)fromfd, (void)from;
 	return sfs_name_durable(tofd, to);
 }
+void sfs_name_given(int dirfd, const char *path)
+{
+	(void)dirfd, (void)path; /* sfs_names_durable and its like count the name */
+}
 int sfs_attr_durable(int dirfd, const char *path, int at_flags)
 {
 	(void)at_flags;

@@ -24,6 +24,31 @@ static const char *const program_texts[] = {
 	[ADV_OTHER_MACHINE] = "for another machine than the library",
 };
 
+#define LABEL	50 /* what a row of a table is about */
+#define NUMBERS 44 /* and what stands behind it */
+#define NARROW	24
+
+/* A label as wide as there is room for, and at most LABEL where all fits; a longer one begins a line earlier. */
+static void label(FILE *out, const char *text)
+{
+	const size_t columns = cli_columns(out);
+	const size_t width = !columns || columns >= LABEL + NUMBERS ? LABEL
+			     : columns < NARROW + NUMBERS	    ? NARROW
+								    : columns - NUMBERS;
+	const char *indent = "";
+
+	while (strlen(indent) + strlen(text) > width && columns &&
+	       cli_line_length(text, width - strlen(indent)) < strlen(text)) {
+		const size_t n = cli_line_length(text, width - strlen(indent));
+
+		fprintf(out, "%s%.*s\n", indent, (int)n, text);
+		text += n;
+		text += strspn(text, " ");
+		indent = "    ";
+	}
+	fprintf(out, "%s%-*s", indent, (int)(width - strlen(indent)), text);
+}
+
 struct pair {
 	struct adv_cell here, pmem;
 };
@@ -34,7 +59,7 @@ static void row(FILE *out, const char *what, struct pair p, const struct pair *a
 
 	if (p.here.calls == 0 && p.pmem.calls == 0)
 		return;
-	fprintf(out, "%-50s", what);
+	label(out, what);
 	for (int i = 0; i < 2; i++) {
 		char calls[16], bytes[16];
 
@@ -66,8 +91,11 @@ static void calls(FILE *out, const struct advice *a)
 		fprintf(out, "\nNo read or write of a file below %s was seen.\n", a->place->dir);
 		return;
 	}
-	fprintf(out, "\n%-50s  %-20s  %s\n%-50s  %6s %6s %5s  %6s %6s %5s\n", "", "here", "on persistent memory",
-		"reads and writes", "CALLS", "BYTES", "", "CALLS", "BYTES", "");
+	fputc('\n', out);
+	label(out, "");
+	fprintf(out, "  %-20s  %s\n", "here", "on persistent memory");
+	label(out, "reads and writes");
+	fprintf(out, "  %6s %6s %5s  %6s %6s\n", "CALLS", "BYTES", "", "CALLS", "BYTES");
 	row(out, "on the fast path", (struct pair){h.served, p.served}, &all);
 	for (enum adv_op op = 0; op < ADV_OPS; op++) {
 		char what[32];
@@ -94,9 +122,10 @@ static void one(FILE *out, const char *what, const struct adv_cell *c)
 		return;
 	cli_amount(n, c->calls, 1000);
 	cli_amount(bytes, c->bytes, 1024);
-	fprintf(out, "%-50s  %6s %6s  %.3f s of CPU", what, n, c->bytes ? bytes : "", (double)c->cpu / 1e9);
+	label(out, what);
+	fprintf(out, "  %6s %6s  CPU %.3f s", n, c->bytes ? bytes : "", (double)c->cpu / 1e9);
 	if (c->wall)
-		fprintf(out, ", %.3f s waited for", (double)c->wall / 1e9);
+		fprintf(out, ", waited %.3f s", (double)c->wall / 1e9);
 	fputc('\n', out);
 }
 
@@ -114,25 +143,31 @@ static void others(FILE *out, const struct advice *a)
 	one(out, "of the reads and writes, with O_DIRECT (served)", &r->direct);
 	one(out, "kernel: copy_file_range, sendfile, splice", &r->copied);
 	cli_amount(unseen, r->stream_unseen, 1024);
-	if (r->stream_unseen)
-		fprintf(out, "%-50s  %6s %6s\n", "kernel: written to standard streams by stdio", "", unseen);
-	if (r->mapped)
-		fprintf(out, "%-50s  %6llu\n", "kernel: mappings of files (loads and stores)", (unsigned long long)r->mapped);
+	if (r->stream_unseen) {
+		label(out, "kernel: written to standard streams by stdio");
+		fprintf(out, "  %6s %6s\n", "", unseen);
+	}
+	if (r->mapped) {
+		label(out, "kernel: mappings of files (loads and stores)");
+		fprintf(out, "  %6llu\n", (unsigned long long)r->mapped);
+	}
 	for (int why = 0; why < ADV_REASONS; why++)
 		if (r->example[why][0])
-			fprintf(out, "for example %s: %s\n", reason_texts[why], r->example[why]);
+			cli_paragraph(out, 4, "for example %s: %s", reason_texts[why], r->example[why]);
 }
 
 static void programs(FILE *out, const struct advice *a)
 {
-	if (a->command_kind != ADV_NO_PROGRAM)
-		fprintf(out, "\nnot served: %s is %s\n", a->command, program_texts[a->command_kind]);
+	if (a->command_kind != ADV_NO_PROGRAM) {
+		fputc('\n', out);
+		cli_paragraph(out, 4, "not served: %s is %s", a->command, program_texts[a->command_kind]);
+	}
 	for (int i = 0; i < ADV_PROGRAMS; i++) {
 		const struct adv_program_seen *p = &a->counts->programs[i];
 
 		if (p->state == 2)
-			fprintf(out, "not served, started %llu times: %s is %s\n", (unsigned long long)p->times, p->path,
-				program_texts[p->why]);
+			cli_paragraph(out, 4, "not served, started %llu times: %s is %s", (unsigned long long)p->times, p->path,
+				      program_texts[p->why]);
 	}
 }
 
@@ -153,11 +188,13 @@ void advise_text(FILE *out, const struct advice *a)
 {
 	const struct adv_report *r = a->counts;
 
-	fprintf(out, "splitfs advise: %s took %.2f s, %.2f s of CPU, in %llu processes; %llu of them used files below %s\n",
-		a->command, a->seconds, a->cpu, (unsigned long long)r->processes, (unsigned long long)r->users, a->place->dir);
+	cli_paragraph(out, 8,
+		      "splitfs advise: %s took %.2f s, %.2f s of CPU, in %llu process%s; %llu of them used files below %s",
+		      a->command, a->seconds, a->cpu, (unsigned long long)r->processes, r->processes == 1 ? "" : "es",
+		      (unsigned long long)r->users, a->place->dir);
 	fprintf(out, "device  %s, provider %s\n", a->place->dax ? "persistent memory" : "emulated, no persistent memory",
 		a->place->provider);
-	fprintf(out, "mode    %s: %s\n", world_names[a->mode], a->why);
+	cli_paragraph(out, 8, "mode    %s: %s", world_names[a->mode], a->why);
 	calls(out, a);
 	others(out, a);
 	programs(out, a);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "recover/recover.h"
 #include "control/root.h"
@@ -35,6 +36,13 @@ int cli_help(const struct command *c);
 bool cli_bytes(const char *s, uint64_t *v);
 /* Four digits at most, and the unit: 0, 999, 1.2K, 34M. base: 1000 or 1024. */
 void cli_amount(char out[16], uint64_t n, unsigned base);
+
+/* How wide the terminal is that `out` writes to; 0: it is none. */
+unsigned cli_columns(FILE *out);
+/* How much of a text goes into a line of `room` columns (0: without end): whole words. */
+size_t cli_line_length(const char *text, size_t room);
+/* A line of text. On a terminal that has no room for it, it goes on in further lines, `indent` columns from the left. */
+void cli_paragraph(FILE *out, unsigned indent, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Progress on standard error when the work has taken a second: one line that changes on a terminal, elsewhere a line now and then. */
 struct cli_progress {

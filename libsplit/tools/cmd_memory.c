@@ -54,8 +54,9 @@ static void print_text(const struct sfs_memory_range *v, size_t n)
 	if (n == 0)
 		printf("The kernel shows no persistent memory on this machine.\n");
 	for (size_t i = 0; i < n; i++)
-		printf("%-10s %-9s %-8s %8llu MiB  %s\n", v[i].name, sfs_memory_word(v[i].memory),
-		       sfs_memory_durable(v[i].memory) ? "durable" : "", (unsigned long long)(v[i].bytes >> 20), v[i].why);
+		cli_paragraph(stdout, 44, "%-10s %-9s %-8s %8llu MiB  %s", v[i].name, sfs_memory_word(v[i].memory),
+			      sfs_memory_durable(v[i].memory) ? "durable" : "", (unsigned long long)(v[i].bytes >> 20),
+			      v[i].why);
 }
 
 static int run(int argc, char **argv)

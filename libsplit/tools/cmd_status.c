@@ -9,6 +9,8 @@
 #include "json.h"
 #include "report.h"
 
+#define MARGIN 10 /* what a line is about stands there */
+
 static const char help[] =
 	"Usage: splitfs status ROOT [--json]\n"
 	"\n"
@@ -49,10 +51,12 @@ static void print_protocol(const struct sfs_refused *r)
 	if (r->agent.newest)
 		printf("protocol  versions %u to %u\n", r->agent.oldest, r->agent.newest);
 	if (r->total)
-		printf("refused   %llu times, last process %d %llu s ago: it speaks versions %u to %u of the protocol; %s\n",
-		       (unsigned long long)r->total, r->pid, (unsigned long long)seconds_since(r->when), r->client.oldest,
-		       r->client.newest,
-		       r->client.newest < r->agent.oldest ? "start its pod anew" : "update SplitFS on this node");
+		cli_paragraph(
+			stdout, MARGIN,
+			"refused   %llu times, last process %d %llu s ago: it speaks versions %u to %u of the protocol; %s",
+			(unsigned long long)r->total, r->pid, (unsigned long long)seconds_since(r->when), r->client.oldest,
+			r->client.newest,
+			r->client.newest < r->agent.oldest ? "start its pod anew" : "update SplitFS on this node");
 }
 
 static void print_json_unserved(struct json *j, const struct sfs_unserved_list *l)
@@ -153,32 +157,34 @@ static void print_counters(const struct sfs_counters *c)
 static void print_unserved(const struct sfs_unserved_list *l)
 {
 	if (l->state == ENFORCEMENT_CANNOT)
-		printf("unserved  programs without the library can't be refused; the agent's log says why\n");
+		cli_paragraph(stdout, MARGIN,
+			      "unserved  programs without the library can't be refused; the agent's log says why");
 	for (uint32_t i = 0; i < l->n; i++) {
 		const struct sfs_unserved_one *o = &l->v[i];
 
-		printf("unserved  process %d (%s) was %s, %llu times, last %llu s ago with %s\n", o->pid, o->program,
-		       o->did == UNSERVED_REFUSE ? "refused" : "made synchronous", (unsigned long long)o->opens,
-		       (unsigned long long)seconds_since(o->when), o->path);
+		cli_paragraph(stdout, MARGIN, "unserved  process %d (%s) was %s, %llu times, last %llu s ago with %s", o->pid,
+			      o->program, o->did == UNSERVED_REFUSE ? "refused" : "made synchronous",
+			      (unsigned long long)o->opens, (unsigned long long)seconds_since(o->when), o->path);
 	}
 }
 
-static void print_text(const struct report *rp)
+static void print_volume(const struct report *rp)
 {
 	char uuid[37];
 
 	sfs_uuid_text(rp->root.uuid, uuid);
 	printf("volume    %s\n", rp->root.path);
 	printf("uuid      %s, format %u\n", uuid, SFS_FORMAT);
-	printf("device    %u:%u, %s\n", major(rp->root.dev), minor(rp->root.dev),
-	       rp->root.dax	       ? "persistent memory (DAX)"
-	       : rp->root.dax_unsynced ? "emulated (DAX, but the device refuses MAP_SYNC; no durability of persistent memory)"
-				       : "emulated (page cache; no durability of persistent memory)");
-	printf("memory    %s\n", report_memory(rp->memory));
-	printf("provider  %s%s\n", rp->provider,
-	       strcmp(rp->provider, "copy") == 0
-		       ? " (moving blocks takes ext4 with the module ext4_splitfs, or XFS with the kernel's own reflink)"
-		       : "");
+	cli_paragraph(stdout, MARGIN, "device    %u:%u, %s", major(rp->root.dev), minor(rp->root.dev),
+		      rp->root.dax ? "persistent memory (DAX)"
+		      : rp->root.dax_unsynced
+			      ? "emulated (DAX, but the device refuses MAP_SYNC; no durability of persistent memory)"
+			      : "emulated (page cache; no durability of persistent memory)");
+	cli_paragraph(stdout, MARGIN, "memory    %s", report_memory(rp->memory));
+	cli_paragraph(stdout, MARGIN, "provider  %s%s", rp->provider,
+		      strcmp(rp->provider, "copy") == 0
+			      ? " (moving blocks takes ext4 with the module ext4_splitfs, or XFS with the kernel's own reflink)"
+			      : "");
 	if (rp->agent_pid)
 		printf("agent     process %d\n", rp->agent_pid);
 	else
@@ -186,23 +192,29 @@ static void print_text(const struct report *rp)
 	print_protocol(&rp->refused);
 	printf("pool      %llu files, %llu MiB, %llu MiB free\n", (unsigned long long)rp->pool_files,
 	       (unsigned long long)(rp->pool_bytes >> 20), (unsigned long long)(rp->free_bytes >> 20));
-	for (size_t i = 0; i < rp->nprocesses; i++) {
-		const struct report_process *p = &rp->processes[i];
+}
 
-		char comm[16], latency[REPORT_LATENCY_TEXT];
+static void print_process(const struct report_process *p)
+{
+	char comm[16];
 
-		sfs_printable(comm, sizeof(comm), p->lease.comm);
-		printf("process   %d (%s), %s, %s\n", p->lease.pid, comm, report_mode(p),
-		       p->alive ? "alive" : "ended, to be recovered");
-		print_counters(&p->counters);
-		report_latency_text(latency, &p->latency);
-		if (*latency)
-			printf("    p50 / p99 of calls %s\n", latency);
-	}
+	sfs_printable(comm, sizeof(comm), p->lease.comm);
+	printf("process   %d (%s), %s, %s\n", p->lease.pid, comm, report_mode(p),
+	       p->alive ? "alive" : "ended, to be recovered");
+	print_counters(&p->counters);
+	report_print_percentiles(stdout, &p->latency);
+}
+
+static void print_text(const struct report *rp)
+{
+	print_volume(rp);
+	for (size_t i = 0; i < rp->nprocesses; i++)
+		print_process(&rp->processes[i]);
 	for (uint32_t i = 0; i < rp->blocked.n; i++)
-		printf("blocked   process %d has waited %llu s for inode %llu, which process %d does not give up\n",
-		       rp->blocked.v[i].pid, (unsigned long long)seconds_since(rp->blocked.v[i].since),
-		       (unsigned long long)rp->blocked.v[i].ino, rp->blocked.v[i].held_by);
+		cli_paragraph(stdout, MARGIN,
+			      "blocked   process %d has waited %llu s for inode %llu, which process %d does not give up",
+			      rp->blocked.v[i].pid, (unsigned long long)seconds_since(rp->blocked.v[i].since),
+			      (unsigned long long)rp->blocked.v[i].ino, rp->blocked.v[i].held_by);
 	print_unserved(&rp->unserved);
 	printf("totals\n");
 	print_counters(&rp->totals.counters);

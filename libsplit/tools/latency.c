@@ -85,26 +85,48 @@ void report_json_latency(struct json *j, const char *key, const struct sfs_laten
 	json_object_end(j);
 }
 
-static int duration(char *out, size_t n, uint64_t ns)
+static void duration(char *out, size_t n, uint64_t ns)
 {
 	if (ns < 1000)
-		return snprintf(out, n, "%u ns", (unsigned)ns);
-	if (ns < 1000000)
-		return snprintf(out, n, "%.1f us", (double)ns / 1e3);
-	return snprintf(out, n, "%.1f ms", (double)ns / 1e6);
+		snprintf(out, n, "%u ns", (unsigned)ns);
+	else if (ns < 1000000)
+		snprintf(out, n, "%.1f us", (double)ns / 1e3);
+	else
+		snprintf(out, n, "%.1f ms", (double)ns / 1e6);
+}
+
+/* "320 ns / 1.5 us" */
+static void percentiles(char out[40], const struct sfs_latencies *l, enum sfs_latency_kind kind)
+{
+	char half[16], most[16];
+
+	duration(half, sizeof(half), report_percentile(l, kind, 50));
+	duration(most, sizeof(most), report_percentile(l, kind, 99));
+	snprintf(out, 40, "%s / %s", half, most);
 }
 
 void report_latency_text(char out[REPORT_LATENCY_TEXT], const struct sfs_latencies *l)
 {
-	char *end = out + REPORT_LATENCY_TEXT;
+	char *end = out + REPORT_LATENCY_TEXT, both[40];
 
 	*out = 0;
 	for (unsigned kind = 0, some = 0; kind < SFS_LATENCY_NKINDS; kind++) {
 		if (!report_timed(l, kind))
 			continue;
-		out += snprintf(out, (size_t)(end - out), "%s%s ", some++ ? ", " : "", kinds[kind]);
-		out += duration(out, (size_t)(end - out), report_percentile(l, kind, 50));
-		out += snprintf(out, (size_t)(end - out), " / ");
-		out += duration(out, (size_t)(end - out), report_percentile(l, kind, 99));
+		percentiles(both, l, kind);
+		out += snprintf(out, (size_t)(end - out), "%s%s %s", some++ ? ", " : "", kinds[kind], both);
+	}
+}
+
+void report_print_percentiles(FILE *out, const struct sfs_latencies *l)
+{
+	char both[40], name[32];
+
+	for (unsigned kind = 0; kind < SFS_LATENCY_NKINDS; kind++) {
+		if (!report_timed(l, kind))
+			continue;
+		percentiles(both, l, kind);
+		snprintf(name, sizeof(name), "%s_p50_p99", kinds[kind]);
+		fprintf(out, "    %-18s %s\n", name, both);
 	}
 }

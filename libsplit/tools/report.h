@@ -57,6 +57,8 @@ uint64_t report_percentile(const struct sfs_latencies *l, enum sfs_latency_kind 
 void report_json_percentiles(struct json *j, const char *key, const struct sfs_latencies *l);
 /* {"strict":{"append":{"timed":n,"sum_ns":n,"buckets":[[bound_ns,n],...]},...},...}, of what was timed. */
 void report_json_latency(struct json *j, const char *key, const struct sfs_latencies latency[SFS_MODES]);
+/* "    append_p50_p99     320 ns / 1.5 us", a line for each kind that was timed. */
+void report_print_percentiles(FILE *out, const struct sfs_latencies *l);
 /* "append 320 ns / 1.5 us, ...": p50 and p99 of each kind. "" when nothing was timed. */
 #define REPORT_LATENCY_TEXT 160
 void report_latency_text(char out[REPORT_LATENCY_TEXT], const struct sfs_latencies *l);

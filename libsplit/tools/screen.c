@@ -52,6 +52,32 @@ static void line(struct screen *s, const char *fmt, ...)
 	s->drawn++;
 }
 
+enum cell { PID, COMMAND, MODE, CALLS, READ, WRITE, SERVED, FSYNC, RELINK, CKPT, CELLS };
+static const struct {
+	const char *head;
+	int width; /* < 0: flush left */
+} cells[CELLS] = {
+	[PID] = {"PID", 8},	    [COMMAND] = {"COMMAND", -15}, [MODE] = {"MODE", -6},    [CALLS] = {"CALLS/s", 7},
+	[READ] = {"READ/s", 8},	    [WRITE] = {"WRITE/s", 8},	  [SERVED] = {"SERVED", 6}, [FSYNC] = {"FSYNC/s", 7},
+	[RELINK] = {"RELINK/s", 8}, [CKPT] = {"CKPT/s", 6},
+};
+
+/* A line of the table. What has no room at its end is left out whole: a number that is cut off is another number. */
+static void cells_line(struct screen *s, char text[CELLS][16])
+{
+	char all[CELLS * 18] = "";
+	size_t n = 0;
+
+	for (enum cell c = 0; c < CELLS; c++) {
+		const size_t width = (size_t)abs(cells[c].width) + (c ? 2 : 0);
+
+		if (s->columns && n + width > s->columns)
+			break;
+		n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%*s", c ? "  " : "", cells[c].width, text[c]);
+	}
+	line(s, "%s", all);
+}
+
 static void rate(char out[16], uint64_t n, uint64_t ms, unsigned base)
 {
 	const double v = (double)n * 1000 / (double)ms;
@@ -76,17 +102,28 @@ static void share(char out[16], const struct sfs_counters *c)
 static void counters_line(struct screen *s, const char *pid, const char *comm, const char *mode, const struct sfs_counters *c,
 			  uint64_t ms)
 {
-	char ops[16], in[16], out[16], served[16], fsyncs[16], relinks[16], checkpoints[16];
+	char text[CELLS][16];
 
-	rate(ops, top_calls(c), ms, 1000);
-	rate(in, c->read_bytes, ms, 1024);
-	rate(out, top_written(c), ms, 1024);
-	share(served, c);
-	rate(fsyncs, c->fsync_ops, ms, 1000);
-	rate(relinks, c->relink_ops, ms, 1000);
-	rate(checkpoints, c->checkpoints, ms, 1000);
-	line(s, "%8s  %-15s  %-6s  %7s  %8s  %8s  %6s  %7s  %8s  %6s", pid, comm, mode, ops, in, out, served, fsyncs, relinks,
-	     checkpoints);
+	snprintf(text[PID], 16, "%s", pid);
+	snprintf(text[COMMAND], 16, "%s", comm);
+	snprintf(text[MODE], 16, "%s", mode);
+	rate(text[CALLS], top_calls(c), ms, 1000);
+	rate(text[READ], c->read_bytes, ms, 1024);
+	rate(text[WRITE], top_written(c), ms, 1024);
+	share(text[SERVED], c);
+	rate(text[FSYNC], c->fsync_ops, ms, 1000);
+	rate(text[RELINK], c->relink_ops, ms, 1000);
+	rate(text[CKPT], c->checkpoints, ms, 1000);
+	cells_line(s, text);
+}
+
+static void head_line(struct screen *s)
+{
+	char text[CELLS][16];
+
+	for (enum cell c = 0; c < CELLS; c++)
+		snprintf(text[c], 16, "%s", cells[c].head);
+	cells_line(s, text);
 }
 
 /* Broken between kinds of call where the terminal has no room for all: what is cut off would always be the fsyncs. */
@@ -117,15 +154,16 @@ static void latency_lines(struct screen *s, const char *text)
 static void head(struct screen *s, const struct top *t)
 {
 	const struct report *rp = t->after;
-	char latency[REPORT_LATENCY_TEXT], size[16], used[16], agent[32] = "none";
+	char latency[REPORT_LATENCY_TEXT], device[256], size[16], used[16], agent[32] = "none";
 
 	cli_amount(size, rp->pool_bytes, 1024);
 	cli_amount(used, rp->pool_bytes - rp->free_bytes, 1024);
 	if (rp->agent_pid)
 		snprintf(agent, sizeof(agent), "process %d", rp->agent_pid);
 	line(s, "volume  %s", rp->root.path);
-	line(s, "device  %s%s, provider %s, agent %s, pool %s of %s in use", rp->root.dax ? "persistent memory, " : "",
-	     sfs_memory_word(rp->memory), rp->provider, agent, used, size);
+	snprintf(device, sizeof(device), "device  %s%s, provider %s, agent %s, pool %s of %s in use",
+		 rp->root.dax ? "persistent memory, " : "", sfs_memory_word(rp->memory), rp->provider, agent, used, size);
+	line(s, "%.*s", (int)cli_line_length(device, s->columns), device); /* no half of a number */
 	report_latency_text(latency, &t->latency);
 	latency_lines(s, latency);
 	if (rp->blocked.n)
@@ -144,8 +182,7 @@ int screen_draw(struct screen *s, const struct top *t, struct sfs_why *why)
 		printf("\033[%uA\r", s->drawn);
 	s->drawn = 0;
 	head(s, t);
-	line(s, "%8s  %-15s  %-6s  %7s  %8s  %8s  %6s  %7s  %8s  %6s", "PID", "COMMAND", "MODE", "CALLS/s", "READ/s", "WRITE/s",
-	     "SERVED", "FSYNC/s", "RELINK/s", "CKPT/s");
+	head_line(s);
 	if (s->rows) {
 		/* less the cursor's line, and what comes behind the processes */
 		const unsigned taken = 1 + s->drawn + 1 + ended, most = s->rows < MIN_ROWS ? MIN_ROWS : s->rows;

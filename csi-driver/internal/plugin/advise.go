@@ -178,7 +178,7 @@ func saved(kernel, ours map[string]int64, kind string, calls, bytes int64) float
 }
 
 func (r *podAdvice) print(out io.Writer) error {
-	p := &printer{out: out}
+	p := newPrinter(out)
 	a := r.Advice
 	p.printf("Pod %s/%s, on node %s, watched for %.0f s\n", printable(r.Namespace), printable(r.Pod), printable(a.Node),
 		a.Seconds)

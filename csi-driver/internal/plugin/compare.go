@@ -3,13 +3,11 @@
 package plugin
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"splitfs.io/splitfs/csi-driver/internal/coverage"
 )
@@ -210,34 +208,21 @@ func busiest(a, b *topProcess) int {
 		cmp.Compare(b.Counters.Calls(), a.Counters.Calls()), cmp.Compare(a.PID, b.PID))
 }
 
-// lines are those of the table. What one looks for stands first: a narrow terminal cuts the lines off.
-func (t *topTable) lines() []string {
-	var buffer bytes.Buffer
-	table := tabwriter.NewWriter(&buffer, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table,
-		"NAMESPACE\tPOD / PROCESS\tMODE\tSERVED\tCALLS/s\tREAD/s\tWRITE/s\tFSYNC/s\tRELINK/s\tCKPT/s\tPOOL\tCONTAINER")
+// lines are those of the table in so many columns (0: as many as it takes). Columns that have no room are left out
+// whole.
+func (t *topTable) lines(columns int) []string {
+	g := &grid{gap: 2, columns: []gridColumn{
+		{"NAMESPACE", 5}, {"POD / PROCESS", 0}, {headMode, 7}, {"SERVED", 0}, {"CALLS/s", 0}, {"READ/s", 8}, {"WRITE/s", 9},
+		{"FSYNC/s", 6}, {"RELINK/s", 2}, {"CKPT/s", 1}, {"POOL", 3}, {"CONTAINER", 4},
+	}}
 	for _, pod := range t.Pods {
-		name := pod.Pod
-		if name == "" {
-			name = "(ending)"
-		}
-		pool := fmt.Sprintf("%s of %s", amount(float64(pod.PoolUsed), 1024), amount(float64(pod.PoolBytes), 1024))
-		fmt.Fprintf(table, "%s\t%s\t\t%s\t%s\t\n", orDash(pod.Namespace), name, rates(pod.Counters, pod.Seconds), pool)
-		for _, p := range pod.Processes {
-			command := fmt.Sprintf("  %s (%d)", printable(p.Command), p.PID)
-			if p.State != coverage.StateLoaded {
-				fmt.Fprintf(table, "\t%s\t-\tno: %s\t-\t-\t-\t-\t-\t-\t\t%s\n", command, p.State, orDash(p.Container))
-				continue
-			}
-			fmt.Fprintf(table, "\t%s\t%s\t%s\t\t%s\n", command, strings.Join(p.Modes, ","), rates(p.Counters, pod.Seconds),
-				orDash(p.Container))
-		}
+		pod.addRows(g)
 	}
-	lines := linesOf(table, &buffer)
+	lines, _ := g.lines(columns)
 	if len(t.Pods) == 0 {
 		lines = []string{fmt.Sprintf("No process uses a volume (%s looked at).", count(t.nodes, "node"))}
 	}
-	lines = append(lines, t.latencyLines()...)
+	lines = append(lines, t.latencyLines(columns)...)
 	for _, j := range t.Jobs {
 		lines = append(lines,
 			fmt.Sprintf("node %s: %s, claim %s/%s: %s, %s of %s", j.Node, j.ID, orDash(j.Namespace), orDash(j.Claim), j.Kind,
@@ -249,50 +234,62 @@ func (t *topTable) lines() []string {
 	return lines
 }
 
-// latencyLines are a table of their own: how long calls took is counted by volume and mode.
-func (t *topTable) latencyLines() []string {
+// addRows adds the pod and its processes.
+func (t *topPod) addRows(g *grid) {
+	pool := fmt.Sprintf("%s of %s", amount(float64(t.PoolUsed), 1024), amount(float64(t.PoolBytes), 1024))
+	g.add(slices.Concat([]string{orDash(t.Namespace), cmp.Or(t.Pod, "(ending)"), ""}, rates(t.Counters, t.Seconds),
+		[]string{pool})...)
+	for _, p := range t.Processes {
+		command := fmt.Sprintf("  %s (%d)", printable(p.Command), p.PID)
+		if p.State != coverage.StateLoaded {
+			g.add("", command, "-", "no: "+p.State, "-", "-", "-", "-", "-", "-", "", orDash(p.Container))
+			continue
+		}
+		g.add(slices.Concat([]string{"", command, strings.Join(p.Modes, ",")}, rates(p.Counters, t.Seconds),
+			[]string{"", orDash(p.Container)})...)
+	}
+}
+
+// latencyLines are a table of their own: how long calls took is counted by volume and mode. Where it has no room, each
+// kind of call has a line.
+func (t *topTable) latencyLines(columns int) []string {
 	if len(t.Latency) == 0 {
 		return nil
 	}
-	var buffer bytes.Buffer
-	table := tabwriter.NewWriter(&buffer, 0, 8, 2, ' ', 0)
-	fmt.Fprint(table, "CLAIM\tMODE")
+	wide := &grid{gap: 2, columns: []gridColumn{{headClaim, 1}, {headMode, 1}}}
+	narrow := &grid{gap: 2, columns: []gridColumn{{headClaim, 2}, {headMode, 1}, {"CALL", 0}, {"p50", 0}, {"p99", 0}}}
 	for _, call := range coverage.Calls() {
-		fmt.Fprintf(table, "\t%s p50, p99", strings.ToUpper(call))
+		wide.columns = append(wide.columns, gridColumn{strings.ToUpper(call) + " p50, p99", 1})
 	}
-	fmt.Fprintln(table)
 	for _, row := range t.Latency {
 		claim := row.Volume
 		if row.Claim != "" {
 			claim = row.Namespace + "/" + row.Claim
 		}
-		fmt.Fprintf(table, "%s\t%s", printable(claim), row.Mode)
+		cells := []string{printable(claim), row.Mode}
 		for _, call := range coverage.Calls() {
-			if times, ok := row.Calls[call]; ok {
-				fmt.Fprintf(table, "\t%s, %s", nanoseconds(times.P50NS, times.P50Over), nanoseconds(times.P99NS, times.P99Over))
-			} else {
-				fmt.Fprint(table, "\t-")
+			times, ok := row.Calls[call]
+			if !ok {
+				cells = append(cells, "-")
+				continue
 			}
+			half, most := nanoseconds(times.P50NS, times.P50Over), nanoseconds(times.P99NS, times.P99Over)
+			cells = append(cells, half+", "+most)
+			narrow.add(printable(claim), row.Mode, call, half, most)
 		}
-		fmt.Fprintln(table)
+		wide.add(cells...)
 	}
-	return append([]string{""}, linesOf(table, &buffer)...)
+	lines, left := wide.lines(columns)
+	if len(left) > 0 {
+		lines, _ = narrow.lines(columns)
+	}
+	return append([]string{""}, lines...)
 }
 
-// linesOf are the lines of a table that was written to a buffer.
-func linesOf(table *tabwriter.Writer, buffer *bytes.Buffer) []string {
-	table.Flush() //nolint:errcheck // a buffer takes everything
-	lines := strings.Split(strings.TrimRight(buffer.String(), "\n"), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	return lines
-}
-
-func rates(c coverage.Counters, seconds float64) string {
-	return strings.Join([]string{
+func rates(c coverage.Counters, seconds float64) []string {
+	return []string{
 		share(c.Served(), c.Calls()), timesRate(c.Calls(), seconds), bytesRate(c["read_bytes"], seconds),
 		bytesRate(c.Written(), seconds),
 		timesRate(c["fsync_ops"], seconds), timesRate(c["relink_ops"], seconds), timesRate(c["checkpoints"], seconds),
-	}, "\t")
+	}
 }

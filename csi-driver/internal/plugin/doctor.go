@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -100,11 +101,14 @@ func (d *doctor) count(v verdict) int {
 }
 
 func (d *doctor) print(out io.Writer) error {
-	table := newTable(out)
+	width := 0
 	for _, f := range d.findings {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", f.Verdict, f.What, printable(f.Says))
+		width = max(width, len(f.What))
 	}
-	p := &printer{out: out, err: table.Flush()}
+	p := newPrinter(out)
+	for _, f := range d.findings {
+		p.printf("%-7s   %-*s   %s\n", f.Verdict, width, f.What, strings.Join(strings.Fields(printable(f.Says)), " "))
+	}
 	p.printf("\n%d checks are good, %s, %s, %d skipped.\n", d.count(good), count(d.count(warning), "warning"),
 		count(d.count(failure), "failure"), d.count(skipped))
 	return p.err

@@ -59,7 +59,7 @@ func TestTopLatency(t *testing.T) {
 			}
 		}
 	}
-	shown := strings.Join(table.lines(), "\n")
+	shown := strings.Join(table.lines(0), "\n")
 	if !strings.Contains(
 		shown,
 		"\n\nCLAIM      MODE    APPEND p50, p99  OVERWRITE p50, p99  READ p50, p99      FSYNC p50, p99\n"+
@@ -72,7 +72,7 @@ func TestTopLatency(t *testing.T) {
 		compare([]*coverage.Node{after}, []*coverage.Node{after}, nil, filter{}),
 		compare([]*coverage.Node{before}, []*coverage.Node{after}, nil, filter{namespace: "bank"}),
 	} {
-		if len(none.Latency) != 0 || strings.Contains(strings.Join(none.lines(), "\n"), "p99") {
+		if len(none.Latency) != 0 || strings.Contains(strings.Join(none.lines(0), "\n"), "p99") {
 			t.Errorf("nothing was timed, and it has %+v", none.Latency)
 		}
 	}

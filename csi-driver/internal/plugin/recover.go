@@ -39,7 +39,7 @@ func newRecoverCommand(s *settings) *cobra.Command {
 				return err
 			}
 			r := &recovery{cluster: c, name: client.ObjectKey{Namespace: c.namespace, Name: arguments[0]}, wait: recoverWait}
-			p := &printer{out: s.streams.Out}
+			p := newPrinter(s.streams.Out)
 			return errors.Join(r.run(cmd.Context(), p), p.err)
 		},
 	}

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -97,15 +96,3 @@ func (o *output) Set(value string) error {
 }
 
 func (o *output) json() bool { return *o == "json" }
-
-// printer keeps the first error of many writes.
-type printer struct {
-	out io.Writer
-	err error
-}
-
-func (p *printer) printf(format string, arguments ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.out, format, arguments...)
-	}
-}

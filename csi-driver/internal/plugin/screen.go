@@ -33,13 +33,15 @@ func newScreen(out io.Writer) *screen {
 	return s
 }
 
-func (s *screen) draw(lines []string) error {
+// draw draws the lines of a table that fits so many columns; 0 is for as many as it takes.
+func (s *screen) draw(table func(columns int) []string) error {
 	columns, rows, terminal := s.size()
 	if !terminal {
-		_, err := fmt.Fprintf(s.out, "%s\n\n", strings.Join(lines, "\n"))
+		_, err := fmt.Fprintf(s.out, "%s\n\n", strings.Join(table(0), "\n"))
 		return err
 	}
 	var text strings.Builder
+	lines := table(columns)
 	switch {
 	case s.drawn > 0 && (columns != s.columns || rows != s.rows):
 		text.WriteString("\033[H\033[2J") // where the lines before stand now nobody knows

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -82,17 +83,17 @@ func printJSON(out io.Writer, value any) error {
 
 // print shows tables, and behind them what is wrong.
 func (s *state) print(out io.Writer, now time.Time) error {
-	p := &printer{out: out}
+	p := newPrinter(out)
 	if len(s.Nodes) == 0 {
 		p.printf("No node reports. Is SplitFS installed, and does its node service run? `kubectl splitfs doctor` looks.\n")
-	} else if p.err == nil {
-		p.err = s.printNodes(out, now)
+	} else {
+		p.grid(s.nodeGrid(now))
 	}
 	p.printf("\n")
 	if len(s.Volumes) == 0 {
 		p.printf("No volumes.\n")
-	} else if p.err == nil {
-		p.err = s.printVolumes(out)
+	} else {
+		p.grid(s.volumeGrid())
 	}
 	problems := s.problems()
 	if len(problems) > 0 {
@@ -104,34 +105,33 @@ func (s *state) print(out io.Writer, now time.Time) error {
 	return p.err
 }
 
-func (s *state) printNodes(out io.Writer, now time.Time) error {
-	table := newTable(out)
-	fmt.Fprintln(table, "NODE\tREADY\tMEMORY\tRELINK\tMODULE\tLIBRARY\tCAPACITY\tAVAILABLE\tVOLUMES\tHEARD OF")
+func (s *state) nodeGrid(now time.Time) *grid {
+	g := &grid{gap: 3, columns: []gridColumn{
+		{"NODE", 0}, {"READY", 0}, {"MEMORY", 6}, {"RELINK", 2}, {"MODULE", 3}, {"LIBRARY", 1}, {"CAPACITY", 4},
+		{"AVAILABLE", 7}, {"VOLUMES", 8}, {"HEARD OF", 5},
+	}}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", n.Name,
-			orDash(conditionStatus(n.Status.Conditions, v1alpha1.NodeReady)), memory(n),
+		g.add(n.Name, orDash(conditionStatus(n.Status.Conditions, v1alpha1.NodeReady)), memory(n),
 			orDash(n.Status.Relink), orDash(n.Status.Module.State), orDash(shortDigest(n.Status.Library.SHA256)),
 			quantity(n.Status.Capacity), quantity(n.Status.Available),
-			n.Status.VolumeCount, ago(now, n.Status.HeartbeatTime.Time))
+			strconv.Itoa(int(n.Status.VolumeCount)), ago(now, n.Status.HeartbeatTime.Time))
 	}
-	return table.Flush()
+	return g
 }
 
-func (s *state) printVolumes(out io.Writer) error {
-	table := newTable(out)
-	fmt.Fprintln(table, "CLAIM\tMODE\tSIZE\tDEVICE\tMEMORY\tRELINK\tNODE\tPHASE\tHEALTH\tPODS")
+func (s *state) volumeGrid() *grid {
+	g := &grid{gap: 3, columns: []gridColumn{
+		{headClaim, 0}, {headMode, 7}, {"SIZE", 3}, {"DEVICE", 2}, {"MEMORY", 6}, {"RELINK", 1}, {"NODE", 5}, {"PHASE", 8},
+		{"HEALTH", 0}, {"PODS", 4},
+	}}
 	for i := range s.Volumes {
 		v := &s.Volumes[i].Status
-		claim := v.Claim
-		if claim == "" {
-			claim = s.Volumes[i].Name
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", claim, orDash(v.Mode), quantity(v.Size),
+		g.add(cmp.Or(v.Claim, s.Volumes[i].Name), orDash(v.Mode), quantity(v.Size),
 			orDash(v.Device), volumeMemory(v), orDash(v.Provider),
 			orDash(v.NodeName), orDash(string(v.Phase)), orDash(string(v.Health)), podNames(v.Pods))
 	}
-	return table.Flush()
+	return g
 }
 
 // podNames are pods without their namespace, which is that of their claim.

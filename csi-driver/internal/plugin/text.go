@@ -4,18 +4,13 @@ package plugin
 
 import (
 	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
-
-// newTable aligns cells that tabs separate, as kubectl does.
-func newTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 8, 3, ' ', 0) }
 
 // orDash is what a table shows where there is nothing.
 func orDash(s string) string {

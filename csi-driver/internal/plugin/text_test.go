@@ -63,12 +63,15 @@ func TestScreen(t *testing.T) {
 			step.resize()
 		}
 		out.Reset()
-		if err := s.draw(step.lines); err != nil || out.String() != step.want {
+		if err := s.draw(func(int) []string { return step.lines }); err != nil || out.String() != step.want {
 			t.Errorf("drawn is %q (%v), want %q", out.String(), err, step.want)
 		}
 	}
 	out.Reset()
-	if err := newScreen(&out).draw([]string{"a", "b"}); err != nil || out.String() != "a\nb\n\n" {
+	if err := newScreen(
+		&out,
+	).draw(func(int) []string { return []string{"a", "b"} }); err != nil ||
+		out.String() != "a\nb\n\n" {
 		t.Errorf("in a pipe: %q (%v)", out.String(), err)
 	}
 }
@@ -111,7 +114,7 @@ func TestCompare(t *testing.T) {
 		{namespace: "other"}:            "",
 		{namespace: "shop", pod: "web"}: "",
 	} {
-		if lines := compare(nil, []*coverage.Node{busy}, nil, wanted).lines(); strings.Join(lines[1:], "\n") != shown {
+		if lines := compare(nil, []*coverage.Node{busy}, nil, wanted).lines(0); strings.Join(lines[1:], "\n") != shown {
 			t.Errorf("%+v shows %q, wanted %q", wanted, lines[1:], shown)
 		}
 	}
@@ -119,7 +122,7 @@ func TestCompare(t *testing.T) {
 	if len(back.Pods) != 1 || back.Pods[0].Counters.Calls() != 0 {
 		t.Errorf("backwards: %+v", back.Pods)
 	}
-	if got := strings.Join(compare(nodes, nil, nil, filter{}).lines(),
+	if got := strings.Join(compare(nodes, nil, nil, filter{}).lines(0),
 		""); got != "No process uses a volume (0 nodes looked at)." {
 		t.Errorf("nobody: %q", got)
 	}

@@ -116,7 +116,7 @@ func (t *top) run(ctx context.Context) error {
 
 func (t *top) show(table *topTable) error {
 	if !t.options.output.json() {
-		return t.screen.draw(table.lines())
+		return t.screen.draw(table.lines)
 	}
 	return json.NewEncoder(t.out.streams.Out).Encode(table)
 }

@@ -68,7 +68,7 @@ func (c *cluster) notInjected(ctx context.Context, pod *corev1.Pod) (string, err
 
 // print shows the report as text.
 func (r *podReport) print(out io.Writer) error {
-	p := &printer{out: out}
+	p := newPrinter(out)
 	where := "not on a node yet"
 	if r.Node != "" {
 		where = "on node " + r.Node

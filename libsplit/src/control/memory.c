@@ -286,6 +286,13 @@ static int add_region(const struct sfs_machine *m, struct list *l, const char *n
 	return 0;
 }
 
+static bool is_main_memory(const char *dax)
+{
+	char driver[PATH_MAX];
+
+	return sfs_sysfs_resolve(driver, "%s/driver", dax) && strcmp(strrchr(driver, '/'), "/kmem") == 0;
+}
+
 /* Of a region in the list it is only another face. */
 static int add_dax(const struct sfs_machine *m, struct list *l, const char *name, const char *path)
 {
@@ -298,7 +305,8 @@ static int add_dax(const struct sfs_machine *m, struct list *l, const char *name
 	if (!r)
 		return -ENOMEM;
 	snprintf(r->provider, sizeof(r->provider), "%s", strstr(path, "/hmem") ? "hmem" : "CXL");
-	told(r, SFS_MEMORY_VOLATILE, "volatile memory behind /dev/dax");
+	told(r, SFS_MEMORY_VOLATILE,
+	     is_main_memory(path) ? "volatile memory that the kernel uses as main memory" : "volatile memory behind /dev/dax");
 	return 0;
 }
 

@@ -127,6 +127,10 @@ static void build(void)
 	lead("bus/dax/devices/dax4.0", "devices/platform/hmem.0/dax4.0");
 	put("1024", "sys/devices/platform/ACPI0017:00/root0/decoder0.1/region9/dax_region9/dax9.0/size");
 	lead("bus/dax/devices/dax9.0", "devices/platform/ACPI0017:00/root0/decoder0.1/region9/dax_region9/dax9.0");
+	put("", "sys/bus/dax/drivers/device_dax/uevent");
+	lead("devices/platform/hmem.0/dax4.0/driver", "bus/dax/drivers/device_dax");
+	put("", "sys/bus/dax/drivers/kmem/uevent");
+	lead("devices/platform/ACPI0017:00/root0/decoder0.1/region9/dax_region9/dax9.0/driver", "bus/dax/drivers/kmem");
 	put("1", "sys/" BUS_NFIT "/region0/dax0.0/dax0.0/size");
 	lead("bus/dax/devices/dax0.0", BUS_NFIT "/region0/dax0.0/dax0.0");
 	put("quiet", "proc/cmdline");
@@ -274,6 +278,8 @@ static void test_list(void)
 		CHECK_EQ(v[i].bytes, want[i].bytes);
 		CHECK(v[i].why[0]);
 	}
+	CHECK(strcmp(v[0].why, "volatile memory behind /dev/dax") == 0);
+	CHECK(strcmp(v[1].why, "volatile memory that the kernel uses as main memory") == 0);
 	free(v);
 	put("nd_blk", "sys/" BUS_VIRT "/region2/devtype");
 	take("sys/bus/dax/devices/dax4.0");
