@@ -41,6 +41,7 @@ static const struct {
 	{'R', "rename B over A and go on with it as A"},
 	{'l', "link A to L"},
 	{'x', "unlink B and close it"},
+	{'i', "close B and unlink it"},
 	{'X', "unlink A, create it again, append 100 bytes"},
 	{'U', "unlink A and append 100 bytes to what is still open"},
 	{'q', "make directory E and rename A into it"},
@@ -209,7 +210,7 @@ bool operate(struct app *a, char letter)
 	if (pointless(a, letter))
 		return false;
 	strcpy(path, a->slot[A].path);
-	if (strchr("bBgRxJSY", letter))
+	if (strchr("bBgRxiJSY", letter))
 		need_b(a);
 	switch (letter) {
 	case 'a':
@@ -353,6 +354,10 @@ bool operate(struct app *a, char letter)
 	case 'x':
 		app_unlink(a, "B");
 		app_close(a, B);
+		break;
+	case 'i':
+		app_close(a, B);
+		app_unlink(a, "B");
 		break;
 	case 'X':
 		app_unlink(a, path);
