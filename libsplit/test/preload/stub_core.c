@@ -496,6 +496,10 @@ int sfs_names_durable(int fromfd, const char *from, int tofd, const char *to)
 	CALLED(names_durable);
 	return 0;
 }
+void sfs_name_given(int dirfd, const char *path)
+{
+	(void)dirfd, (void)path;
+}
 
 int sfs_attr_durable(int dirfd, const char *path, int at_flags)
 {
