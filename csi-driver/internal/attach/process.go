@@ -149,7 +149,9 @@ type view struct {
 // mountCache reads each mount namespace once per scan.
 type mountCache map[string]*view
 
-var containerInPath = regexp.MustCompile(`/containers/([^/]+)/[^/]+$`)
+// containerInPath: <kubelet's directory>/pods/<uid>/containers/<name>/<file>. Podman and CRI-O mount a
+// /var/lib/containers/storage/overlay, which is no container's.
+var containerInPath = regexp.MustCompile(`/pods/[^/]+/containers/([^/]+)/[^/]+$`)
 
 func (c mountCache) of(p *process, library string) (*view, error) {
 	namespace, err := os.Readlink(filepath.Join(p.dir, "ns", "mnt"))
