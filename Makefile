@@ -60,8 +60,9 @@ test-vm: | $(BUILD) ## real DAX in a virtual machine with one kernel, when QEMU 
 test-e2e: ## a local cluster of its own, the chart, real applications in pods; the cluster is removed afterwards
 	@set -e; export CLUSTER_NAME=test; trap 'hack/cluster down' EXIT; hack/quickstart; hack/e2e/run
 
-test-kind: ## the quickstart on a kind cluster of its own, with Docker or rootful Podman; needs kind's node image (docs/kind.md)
-	@set -e; export CLUSTER=kind CLUSTER_NAME=kindtest; trap 'hack/cluster down' EXIT; hack/quickstart
+test-kind: ## the quickstart on a kind cluster of its own, with Docker or rootful Podman, on a node image that is built here (KIND_NODE_IMAGE=: kind's own)
+	command -v docker >/dev/null || hack/install-deps kind
+	@set -e; export CLUSTER=kind CLUSTER_NAME=kindtest KIND_NODE_IMAGE=$${KIND_NODE_IMAGE-own}; trap 'hack/cluster down' EXIT; hack/quickstart
 
 chaos: ## a cluster of three nodes: volumes are made, written, verified and removed while daemons are killed; CHAOS_ARGS="--cycles N --seed N ..."
 	@set -e; export CLUSTER_NAME=chaos NODES=3; trap 'hack/cluster down' EXIT; hack/quickstart; hack/chaos/run --cycles 200 --seed 0 $(CHAOS_ARGS)

@@ -29,10 +29,16 @@ prepare_podman() {
     local capabilities
     need_root "kind with Podman"
     capabilities=$(awk '$1 == "CapEff:" { print $2 }' /proc/self/status)
-    if [ -z "${CONTAINERS_CONF:-}" ] && ((!(16#$capabilities >> 24 & 1))); then # CAP_SYS_RESOURCE
+    if [ -z "${CONTAINERS_CONF:-}" ]; then
         mkdir -p "$RUN"
-        printf '[containers]\ndefault_ulimits = ["nofile=%s:%s", "nproc=%s:%s"]\n' "$(ulimit -Hn)" "$(ulimit -Hn)" \
-            "$KIND_PROCESSES" "$KIND_PROCESSES" >"$RUN/containers.conf"
+        {
+            # The nodes find each other by name, which Podman's older network (CNI) does not do by itself.
+            [ ! -x /usr/lib/podman/aardvark-dns ] || printf '[network]\nnetwork_backend = "netavark"\n'
+            if ((!(16#$capabilities >> 24 & 1))); then # CAP_SYS_RESOURCE
+                printf '[containers]\ndefault_ulimits = ["nofile=%s:%s", "nproc=%s:%s"]\n' "$(ulimit -Hn)" "$(ulimit -Hn)" \
+                    "$KIND_PROCESSES" "$KIND_PROCESSES"
+            fi
+        } >"$RUN/containers.conf"
         export CONTAINERS_CONF=$RUN/containers.conf
     fi
     podman info >/dev/null || die "Podman does not work on this machine (see above)"
@@ -50,6 +56,41 @@ kind_exists() {
     "$KIND" get clusters 2>/dev/null | grep -qxF "$CLUSTER_NAME"
 }
 
+# kind_create: KIND_NODE_IMAGE is a node image that is on this machine, or "own", the one of hack/kind-image, where no registry can be asked.
+kind_create() {
+    local image=${KIND_NODE_IMAGE:-} wait=300s config=$HACK_DIR/kind.yaml
+    if [ "$image" = own ]; then
+        "$HACK_DIR/kind-image"
+        image=$("$HACK_DIR/kind-image" --print-name)
+        # It has no program that looks after the pods' network: the nodes are told of it below.
+        wait=0s config=$RUN/kind.yaml
+        { cat "$HACK_DIR/kind.yaml" && printf 'networking:\n  disableDefaultCNI: true\n'; } >"$config"
+    fi
+    "$KIND" create cluster --name "$CLUSTER_NAME" --config "$config" --kubeconfig "$KIND_KUBECONFIG" --wait "$wait" \
+        ${image:+--image "$image"} || die "kind cannot make the cluster (see above); docs/kind.md says what it needs"
+    if [ "${KIND_NODE_IMAGE:-}" = own ]; then
+        kind_connect_pods
+        "$KUBECTL" --kubeconfig "$KIND_KUBECONFIG" wait --for=condition=Ready nodes --all --timeout=300s
+    fi
+}
+
+# kind_connect_pods: a bridge for the pods of each node, and routes to those of every other one.
+kind_connect_pods() {
+    local nodes node address subnet other
+    nodes=$("$KUBECTL" --kubeconfig "$KIND_KUBECONFIG" get nodes \
+        -o jsonpath='{range .items[*]}{.metadata.name} {.status.addresses[?(@.type=="InternalIP")].address} {.spec.podCIDR}{"\n"}{end}')
+    while read -r node _ subnet; do
+        jq -n --arg subnet "$subnet" '{cniVersion: "0.4.0", name: "pods", plugins: [
+            {type: "bridge", bridge: "cni0", isGateway: true, ipMasq: true, hairpinMode: true,
+                ipam: {type: "host-local", ranges: [[{subnet: $subnet}]], routes: [{dst: "0.0.0.0/0"}]}},
+            {type: "portmap", capabilities: {portMappings: true}}]}' |
+            "$KIND_EXPERIMENTAL_PROVIDER" exec -i "$node" sh -c 'mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/10-pods.conflist'
+        while read -r other address subnet; do
+            [ "$other" = "$node" ] || "$KIND_EXPERIMENTAL_PROVIDER" exec "$node" ip route replace "$subnet" via "$address" </dev/null
+        done <<<"$nodes"
+    done <<<"$nodes"
+}
+
 kind_up() {
     need_kind
     [ -z "$1" ] || [ "$1" = "$(grep -c -- '- role:' "$HACK_DIR/kind.yaml")" ] ||
@@ -59,9 +100,7 @@ kind_up() {
         "$KIND" export kubeconfig --name "$CLUSTER_NAME" --kubeconfig "$KIND_KUBECONFIG"
         progress "kind cluster $CLUSTER_NAME is up already"
     else
-        # KIND_NODE_IMAGE: a node image that is on this machine, where no registry can be asked.
-        "$KIND" create cluster --name "$CLUSTER_NAME" --config "$HACK_DIR/kind.yaml" --kubeconfig "$KIND_KUBECONFIG" --wait 300s \
-            ${KIND_NODE_IMAGE:+--image "$KIND_NODE_IMAGE"} || die "kind cannot make the cluster (see above); docs/kind.md says what it needs"
+        kind_create
         progress "kind cluster $CLUSTER_NAME is up"
     fi
     touch "$RUN/complete"
