@@ -59,6 +59,7 @@ kind_exists() {
 # kind_create: KIND_NODE_IMAGE is a node image that is on this machine, or "own", the one of hack/kind-image, where no registry can be asked.
 kind_create() {
     local image=${KIND_NODE_IMAGE:-} wait=300s config=$HACK_DIR/kind.yaml
+    [ -d /lib/modules ] || mkdir -p /lib/modules # kind mounts it
     if [ "$image" = own ]; then
         "$HACK_DIR/kind-image"
         image=$("$HACK_DIR/kind-image" --print-name)
