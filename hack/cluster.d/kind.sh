@@ -107,9 +107,30 @@ kind_up() {
     touch "$RUN/complete"
 }
 
+# kind_volumes: device and inode of the files behind the nodes' emulated volumes, as losetup prints them.
+kind_volumes() {
+    local node device inode
+    for node in $("$KIND" get nodes --name "$CLUSTER_NAME" 2>/dev/null); do
+        "$KIND_EXPERIMENTAL_PROVIDER" exec "$node" find /var/lib/splitfs -xdev -type f -name '*.img' -printf '%D %i\n' 2>/dev/null || true
+    done | while read -r device inode; do
+        printf '%d:%d %s\n' $((device / 256)) $((device % 256)) "$inode"
+    done
+}
+
+# kind_detach VOLUMES: loop devices are the machine's, and outlive the nodes that attached them.
+kind_detach() {
+    local name device inode
+    while read -r name device inode; do
+        [ -z "$inode" ] || ! grep -qxF "$device $inode" <<<"$1" || losetup --detach "$name"
+    done < <(losetup --list --noheadings --output NAME,BACK-MAJ:MIN,BACK-INO)
+}
+
 kind_down() {
+    local volumes
     need_kind
+    volumes=$(kind_volumes)
     "$KIND" delete cluster --name "$CLUSTER_NAME" --kubeconfig "$KIND_KUBECONFIG"
+    [ -z "$volumes" ] || kind_detach "$volumes"
     rm -rf --one-file-system "$RUN"
 }
 
