@@ -21,18 +21,19 @@ bool sfs_kernel_may_write(const struct sfs_volume *vol)
 	return vol->mode == SFS_POSIX || (vol->mode == SFS_SYNC && !vol->dax);
 }
 
-/*
- * In posix an overwrite on persistent memory survives when it returns. The blocks may be of a relink of another process, or in a hole, that no
- * journal has yet; for blocks that the journal has, O_DSYNC costs nothing. off: -1 for the file offset. What appends has nothing to lose.
- */
-static int overwrite_flags(int fd, off_t off)
+bool sfs_overwrites(int fd, off_t at, size_t n)
 {
-	const off_t at = off < 0 ? sys_lseek(fd, 0, SEEK_CUR) : off;
 	struct stat st;
 
-	if (at < 0 || (sys_fstat(fd, &st) == 0 && at >= st.st_size))
-		return 0;
-	return sys_fcntl(fd, F_GETFL, 0) & O_APPEND ? 0 : RWF_DSYNC;
+	return at >= 0 && (sys_fstat(fd, &st) < 0 || at + (off_t)n <= st.st_size);
+}
+
+/* For sfs_overwrites(). off: -1 for the file offset. A vector may be anywhere, so its first byte stands for it. */
+static int overwrite_flags(int fd, off_t off)
+{
+	const bool over = sfs_overwrites(fd, off < 0 ? sys_lseek(fd, 0, SEEK_CUR) : off, 1);
+
+	return over && !(sys_fcntl(fd, F_GETFL, 0) & O_APPEND) ? RWF_DSYNC : 0;
 }
 
 /* ---- the first calls ---- */

@@ -21,6 +21,12 @@ static inline bool sfs_unheld(const struct sfs_inode *in)
 
 /* What the mode promises the kernel keeps by itself: in posix; in sync on an emulated volume, which promises what was fsynced. */
 bool sfs_kernel_may_write(const struct sfs_volume *vol);
+/*
+ * In posix an overwrite on persistent memory survives when it returns. Where the kernel makes it, the blocks may be of a relink, this process's or
+ * another's, or in a hole, that no journal has yet, so it has O_DSYNC; for blocks that the journal has that costs nothing. Does the kernel find
+ * these bytes in the file (in doubt it does)? What appends has nothing to lose.
+ */
+bool sfs_overwrites(int fd, off_t at, size_t n);
 
 /*
  * The first few calls on a descriptor that nothing is known of but that this process has opened it (fds/table.h): where nobody has a

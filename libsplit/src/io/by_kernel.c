@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/sys.h"
+#include "files/unheld.h"
 #include "io/io.h"
 #include "io/offset.h"
 #include "pm/pm.h"
@@ -29,20 +30,18 @@ static int before_kernel(struct sfs_attempt *a)
 	return r;
 }
 
-/*
- * In posix an overwrite on persistent memory survives when it returns. Where the kernel makes it, the blocks may be of a relink, this process's or
- * another's, or in a hole, that no journal has yet; for blocks that the journal has, O_DSYNC costs nothing. After sfs_attempt_reserve().
- */
-static bool overwrites(const struct sfs_attempt *a)
+/* Does it have to be forced, to keep what the mode promises? After sfs_attempt_reserve(). */
+static bool forced(const struct sfs_attempt *a)
 {
 	const struct sfs_inode *in = a->in;
-	struct stat st;
 
+	if (in->vol->mode != SFS_POSIX)
+		return true;
 	if (!in->vol->dax || a->append)
 		return false;
 	if (sfs_inode_served(in))
 		return (uint64_t)a->pos + a->n <= in->size;
-	return sys_fstat(a->fd, &st) < 0 || a->pos + (off_t)a->n <= st.st_size;
+	return sfs_overwrites(a->fd, a->pos, a->n);
 }
 
 /*
@@ -79,16 +78,17 @@ static void appended(struct sfs_attempt *a, ssize_t r)
 ssize_t sfs_attempt_kernel(struct sfs_attempt *a)
 {
 	struct sfs_inode *in = a->in;
+	int flags = a->flags;
 	size_t asked;
 	uint64_t *op;
-	int flags;
 	ssize_t r;
 
 	if (unlikely(!sfs_op_begin(in, &op)))
 		return -EDEADLK;
 	sfs_inode_lock(in);
 	r = before_kernel(a);
-	flags = a->flags | (in->vol->mode != SFS_POSIX || overwrites(a) ? RWF_DSYNC : 0);
+	if (r == 0 && forced(a))
+		flags |= RWF_DSYNC;
 	sfs_inode_unlock(in);
 	if (r < 0) {
 		sfs_op_end(op);

@@ -133,13 +133,18 @@ static bool any_forced(void)
 	return false;
 }
 
-/* Or at least a posix one, whose fsync asks the kernel only where there is something of the kernel's to make durable? */
-static bool any_dirty(void)
+/* A posix one on persistent memory, whose fsync asks the kernel only where there is something of the kernel's to make durable? */
+static bool any_recorded(void)
 {
 	for (int i = 0; i < sfs.nvolumes; i++)
-		if (sfs.volumes[i].mode != SFS_POSIX || sfs.volumes[i].dax)
+		if (sfs.volumes[i].mode == SFS_POSIX && sfs.volumes[i].dax)
 			return true;
 	return false;
+}
+
+static bool any_dirty(void)
+{
+	return any_forced() || any_recorded();
 }
 
 /* *st: the directory, for who wants to know whether another name is in the same one. */
@@ -185,20 +190,11 @@ int sfs_names_durable(int fromfd, const char *from, int tofd, const char *to)
 	return r < 0 ? r : name_durable(tofd, to, &b, &a);
 }
 
-/* A posix one on persistent memory? */
-static bool any_posix(void)
-{
-	for (int i = 0; i < sfs.nvolumes; i++)
-		if (sfs.volumes[i].mode == SFS_POSIX && sfs.volumes[i].dax)
-			return true;
-	return false;
-}
-
 void sfs_name_given(int dirfd, const char *path)
 {
 	struct stat st;
 
-	if (sfs_files.granted && any_posix() && sys_fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && !forced(&st))
+	if (sfs_files.granted && any_recorded() && sys_fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && !forced(&st))
 		attr_dirty(&st);
 }
 
