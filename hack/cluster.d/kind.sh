@@ -6,22 +6,8 @@ KIND_KUBECONFIG=$RUN/kind.kubeconfig
 # Podman gives containers more open files and processes than most machines allow without CAP_SYS_RESOURCE.
 KIND_PROCESSES=10000
 
-# choose_provider: sets KIND_EXPERIMENTAL_PROVIDER, which kind itself reads, to docker or podman.
 choose_provider() {
-    case ${KIND_EXPERIMENTAL_PROVIDER:-} in
-    docker | podman) ;;
-    '')
-        if docker info >/dev/null 2>&1; then
-            KIND_EXPERIMENTAL_PROVIDER=docker
-        elif command -v podman >/dev/null; then
-            KIND_EXPERIMENTAL_PROVIDER=podman
-        else
-            die "CLUSTER=kind needs Docker, whose daemon answers, or Podman (apt-get install podman)"
-        fi
-        ;;
-    *) die "KIND_EXPERIMENTAL_PROVIDER='$KIND_EXPERIMENTAL_PROVIDER': known are docker and podman" ;;
-    esac
-    export KIND_EXPERIMENTAL_PROVIDER
+    choose_kind_provider
     [ "$KIND_EXPERIMENTAL_PROVIDER" = docker ] || prepare_podman
 }
 
@@ -111,7 +97,9 @@ kind_up() {
 kind_volumes() {
     local node device inode
     for node in $("$KIND" get nodes --name "$CLUSTER_NAME" 2>/dev/null); do
-        "$KIND_EXPERIMENTAL_PROVIDER" exec "$node" find /var/lib/splitfs -xdev -type f -name '*.img' -printf '%D %i\n' 2>/dev/null || true
+        # Nodes without the driver have no such directory.
+        "$KIND_EXPERIMENTAL_PROVIDER" exec "$node" sh -euc '[ ! -d /var/lib/splitfs ] || find /var/lib/splitfs -xdev -type f -name "*.img" -printf "%D %i\n"' ||
+            warn "$node does not say which loop devices its volumes have: some may stay (losetup --list)"
     done | while read -r device inode; do
         printf '%d:%d %s\n' $((device / 256)) $((device % 256)) "$inode"
     done
