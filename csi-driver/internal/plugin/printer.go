@@ -5,11 +5,8 @@ package plugin
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"unicode/utf8"
-
-	"golang.org/x/term"
 )
 
 // printer writes lines, and keeps the first error of many writes. On a terminal a line that has no room goes on in the
@@ -21,16 +18,9 @@ type printer struct {
 	columns int
 }
 
-func newPrinter(out io.Writer) *printer { return &printer{out: out, columns: columnsOf(out)} }
-
-// columnsOf is the width of the terminal that out is, or 0.
-func columnsOf(out io.Writer) int {
-	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		if columns, _, err := term.GetSize(int(file.Fd())); err == nil {
-			return columns
-		}
-	}
-	return 0
+func newPrinter(out io.Writer) *printer {
+	columns, _ := terminalSize(out)
+	return &printer{out: out, columns: columns}
 }
 
 func (p *printer) printf(format string, arguments ...any) {

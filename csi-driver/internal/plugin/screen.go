@@ -23,14 +23,20 @@ type screen struct {
 }
 
 func newScreen(out io.Writer) *screen {
-	s := &screen{out: out, size: func() (int, int, bool) { return 0, 0, false }}
+	return &screen{out: out, size: func() (int, int, bool) {
+		columns, rows := terminalSize(out)
+		return columns, rows, columns > 0 && rows > 0
+	}}
+}
+
+// terminalSize is that of the terminal that out is; zeros: it is none.
+func terminalSize(out io.Writer) (columns, rows int) {
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		s.size = func() (int, int, bool) {
-			columns, rows, err := term.GetSize(int(file.Fd()))
-			return columns, rows, err == nil && columns > 0 && rows > 0
+		if columns, rows, err := term.GetSize(int(file.Fd())); err == nil {
+			return columns, rows
 		}
 	}
-	return s
+	return 0, 0
 }
 
 // draw draws the lines of a table that fits so many columns; 0 is for as many as it takes.
