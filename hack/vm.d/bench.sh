@@ -14,6 +14,7 @@ nanosecond per instruction (-icount), which nothing else on this machine disturb
 
   --kernel LINE  [$VM_KERNEL_DEFAULT]
   --type TYPE    file system: ext4 (stock), ext4_splitfs (with our module), xfs (relink by reflink), xfs-exchange [ext4_splitfs]
+  --mkfs WORDS   more words for mkfs, as for pmem-mount ("-O fast_commit")
   --rounds N     how often everything is measured [5]
   --time         time also where the machine is emulated
   --name NAME    of the directory [bench]
@@ -27,7 +28,7 @@ count_instructions() {
 }
 
 vm_bench_command() {
-    local line=$VM_KERNEL_DEFAULT type=ext4_splitfs rounds=5 count=1 name=bench job=()
+    local line=$VM_KERNEL_DEFAULT type=ext4_splitfs rounds=5 count=1 name=bench mkfs='' job=()
     while [ $# -gt 0 ]; do
         case $1 in
         -h | --help)
@@ -35,11 +36,12 @@ vm_bench_command() {
             return
             ;;
         --time) count=0 ;;
-        --kernel | --type | --rounds | --name)
+        --kernel | --type | --mkfs | --rounds | --name)
             [ $# -ge 2 ] || usage_error "$1 wants a value"
             case $1 in
             --kernel) line=$2 ;;
             --type) type=$2 ;;
+            --mkfs) mkfs=$2 ;;
             --rounds) rounds=$2 ;;
             --name) name=$2 ;;
             esac
@@ -55,6 +57,7 @@ vm_bench_command() {
     make_libsplit "the benchmark" "$VM_BUILD/bench/vm_bench"
     [ "$count" = 0 ] || count_instructions || count=0
     job=("$REPO_DIR/libsplit/bench/vm/run" --type "$type" --rounds "$rounds")
+    [ -z "$mkfs" ] || job+=(--mkfs "$mkfs")
     [ "$count" = 0 ] || job+=(--instructions)
     # One processor: with several the order in which they are emulated would be part of what is counted.
     vm_run_command --kernel "$line" --name "$name" --timeout 1800 --cpus "$((2 - count))" -- "${job[@]}"

@@ -20,6 +20,10 @@ static int add_process(struct report *rp, uint32_t id, struct sfs_why *why)
 
 	if (sfs_lease_load(&rp->root, id, &l, NULL))
 		return 0;
+	if (l.head.held == SFS_HELD_SPARE) {
+		sfs_lease_close(&l);
+		return 0;
+	}
 	bigger = reallocarray(rp->processes, rp->nprocesses + 1, sizeof(*bigger));
 	if (!bigger) {
 		sfs_lease_close(&l);
@@ -35,7 +39,7 @@ static int add_process(struct report *rp, uint32_t id, struct sfs_why *why)
 		rp->nprocesses--;
 		return 0;
 	}
-	if (!sfs_log_usage(fd, p->lease.mode, &usage) && id != rp->totals.settled_log) {
+	if (!sfs_log_usage(fd, p->lease.mode, &usage) && sfs_log_mark(id, fd) != rp->totals.settled_log) {
 		sfs_counters_add(&rp->totals.counters, &usage.counters);
 		if (p->lease.mode < SFS_MODES)
 			sfs_latencies_add(&rp->totals.latency[p->lease.mode], &usage.latency[p->lease.mode]);

@@ -255,10 +255,8 @@ static void stop(struct agent *a)
 	enforce_stop(a);
 	worker_stop(a);
 	fill_stop(&a->worker.fill);
-	for (uint32_t i = 0; i < a->nspare_logs; i++) {
-		sfs_log_remove(&a->root, a->spare_logs[i].id);
-		close(a->spare_logs[i].fd);
-	}
+	for (uint32_t i = 0; i < a->nspare_logs; i++)
+		reuse_drop(a, &a->spare_logs[i]);
 	client_free_all(a);
 	owners_stop(a);
 	if (a->config->private_dir && a->dir_fd >= 0) {

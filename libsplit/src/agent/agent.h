@@ -11,6 +11,8 @@
 
 #define SFS_DEFAULT_FILL_PERCENT 25u
 #define SFS_SPARE_LOGS_MAX	 8 /* so many logs are kept ready, where programs start one after the other */
+#define SFS_KEPT_LOGS_MAX                                                                                                      \
+	4 /* so many that clients have left, each with a lease and a tiny staging file, for the next of their tenant */
 
 struct sfs_agent_config {
 	const char *root;

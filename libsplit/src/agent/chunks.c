@@ -83,8 +83,9 @@ uint32_t chunks_awaited(const struct agent *a, enum sfs_chunk_size size)
 
 uint32_t chunks_give_up(struct agent *a)
 {
-	uint32_t n = a->nfree_chunks;
+	uint32_t n = a->nfree_chunks + reuse_kept(a);
 
+	reuse_give_up(a, 0);
 	for (unsigned i = 0; i < SFS_LESSER_SIZES; i++) {
 		n += a->lesser[i].n;
 		while (a->lesser[i].n > 0)
@@ -102,8 +103,10 @@ static void give(struct agent *a, struct client *c, uint32_t id, enum sfs_chunk_
 {
 	struct sfs_msg m = {
 		.type = SFS_MSG_CHUNK, .a = id, .b = size == SFS_FULL ? a->config->chunk_bytes : sfs_lesser_bytes(size)};
+	const bool kept = size == SFS_TINY && c->tiny_kept;
 	int fd, err;
 
+	c->tiny_kept = c->tiny_kept && !kept;
 	client_set_state(a, c, C_READY);
 	fd = sfs_chunk_open(&a->root, id);
 	if (fd < 0) {
@@ -112,7 +115,7 @@ static void give(struct agent *a, struct client *c, uint32_t id, enum sfs_chunk_
 		client_reply_error(a, c, SFS_MSG_CHUNK, fd, "staging file unusable");
 		return;
 	}
-	err = sfs_lease_add_chunk(&c->lease, id);
+	err = kept ? 0 : sfs_lease_add_chunk(&c->lease, id);
 	if (err) {
 		close(fd);
 		sfs_chunk_remove(&a->root, id);
@@ -122,7 +125,8 @@ static void give(struct agent *a, struct client *c, uint32_t id, enum sfs_chunk_
 	c->given[size] = true;
 	if (size != SFS_FULL)
 		c->lesser[size] = id;
-	count(a, c, size, 1);
+	if (!kept)
+		count(a, c, size, 1);
 	if (size == SFS_FULL && c->wants_extra)
 		count_extra(a, c, 1);
 	client_reply(a, c, &m, &fd, 1);
@@ -131,6 +135,8 @@ static void give(struct agent *a, struct client *c, uint32_t id, enum sfs_chunk_
 
 bool chunk_ready(const struct agent *a, const struct client *c)
 {
+	if (c->wants == SFS_TINY && c->tiny_kept)
+		return true;
 	return c->wants == SFS_FULL ? a->nfree_chunks > 0 : a->lesser[c->wants].n > 0;
 }
 
@@ -138,7 +144,10 @@ void chunk_give(struct agent *a, struct client *c)
 {
 	struct spares *s = &a->lesser[c->wants % SFS_LESSER_SIZES];
 
-	give(a, c, c->wants == SFS_FULL ? a->free_chunks[--a->nfree_chunks] : s->id[--s->n], c->wants);
+	if (c->wants == SFS_TINY && c->tiny_kept)
+		give(a, c, c->lesser[SFS_TINY], SFS_TINY);
+	else
+		give(a, c, c->wants == SFS_FULL ? a->free_chunks[--a->nfree_chunks] : s->id[--s->n], c->wants);
 }
 
 /* May the client have one more full-size one? Where there are no lesser ones nobody is left without any. */
@@ -169,6 +178,8 @@ static bool small_may_be(const struct agent *a, const struct client *c)
 
 static bool tiny_may_be(const struct agent *a, const struct client *c)
 {
+	if (c->tiny_kept)
+		return true;
 	return a->plan.small && !c->lesser[SFS_TINY] && c->lease.head.nchunks < SFS_LEASE_CHUNKS;
 }
 
@@ -243,6 +254,7 @@ void chunk_return(struct agent *a, struct client *c, uint64_t id)
 	for (unsigned i = 0; i < SFS_LESSER_SIZES; i++) {
 		if (c->lesser[i] == (uint32_t)id) {
 			c->lesser[i] = 0;
+			c->tiny_kept = c->tiny_kept && i != SFS_TINY;
 			size = i;
 		}
 	}

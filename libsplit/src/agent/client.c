@@ -232,6 +232,7 @@ static void start_recovery(struct agent *a, struct client *c)
 	}
 	job->client = c;
 	job->targets = deleg_take_targets(c, &job->ntargets);
+	job->reuse = !a->stopping && !c->counted_away;
 	c->queued = true;
 	c->deadline = 0;
 	worker_recover(a, job);
@@ -254,7 +255,7 @@ void client_drop(struct agent *a, struct client *c, const char *why)
 	client_set_state(a, c, C_DYING);
 	deleg_cancel_waits(a, c);
 	/* Its process may live on (exec, a broken connection): the next agent must not wait for it. */
-	err = sfs_lease_set_held(&c->lease, false);
+	err = sfs_lease_set_held(&c->lease, SFS_HELD_NOT);
 	if (err)
 		agent_log(a, "write the lease of log %u: %s", c->log_id, strerror(-err));
 	start_recovery(a, c);
@@ -297,6 +298,8 @@ bool client_recovered(struct agent *a, struct recovery_job *job)
 		agent_log(a, "write the totals: %s", strerror(-job->totals_err));
 	chunks_count(a, c, -1);
 	logs_count(a, c, c->log_slots, -1);
+	if (job->kept.left)
+		reuse_keep(a, c, &job->kept);
 	free(job);
 	client_gone(a, c);
 	return true;

@@ -25,6 +25,7 @@
  *   orders.c      what the loop has it do
  *   making.c      logs and staging files that it makes
  *   replay_log.c  logs of the dead
+ *   reuse.c       what they leave to the next client of their tenant
  *   fill.c        how much of a processor it takes to fill the pool
  *   outsider.c    programs without the library that open a file which clients have
  *   listener.c    the thread that the kernel asks about them
@@ -136,6 +137,7 @@ struct client {
 	bool growing;	    /* the worker makes it longer */
 	struct sfs_leasefile lease;
 	uint32_t lesser[SFS_LESSER_SIZES]; /* of its staging files the one of that size; 0: none */
+	bool tiny_kept;			   /* the tiny one came with its log, and it has not asked for one yet */
 	bool given[SFS_FULL + 1];	   /* it has had one of that size */
 	uint32_t extra;			   /* full-size ones beyond its part of the pool */
 	bool wants_extra;		   /* C_WAIT_CHUNK */
@@ -301,6 +303,21 @@ uint32_t chunks_awaited(const struct agent *a, enum sfs_chunk_size size);
 uint64_t chunks_leased_bytes(const struct agent *a);
 /* The spare ones go. How many those were. */
 uint32_t chunks_give_up(struct agent *a);
+
+/* reuse.c */
+/* The spare log that the client may have: one that its like has left before one that nobody has had. False: there is none. */
+bool reuse_find(const struct agent *a, const struct client *c, uint32_t *index);
+/* It is spare no more. */
+struct made reuse_take(struct agent *a, uint32_t index);
+/* The client gets the lease that came with the log. 0, or a negative errno value. */
+int reuse_lease(struct agent *a, struct client *c, struct made *log, const struct sfs_lease *head);
+/* A client has left a log. */
+void reuse_keep(struct agent *a, struct client *c, struct made *log);
+/* A log that is spare no more goes, with all that was left with it. */
+void reuse_drop(struct agent *a, struct made *log);
+/* How many of the spare logs somebody has left; all but `most` of those go. */
+uint32_t reuse_kept(const struct agent *a);
+void reuse_give_up(struct agent *a, uint32_t most);
 
 /* logs.c */
 /* Make it longer, if that may be. */

@@ -38,7 +38,7 @@ static bool short_of_space(struct worker *w, int err)
 /* lock held; released while working. */
 void making_log(struct worker *w)
 {
-	struct made m = {w->next_log++, -1};
+	struct made m = {w->next_log++, -1, NULL};
 	struct sfs_why why = {0};
 
 	pthread_mutex_unlock(&w->lock);
@@ -115,7 +115,7 @@ static void chunk_failed(struct worker *w, int err, const struct sfs_why *why)
 
 void making_chunk(struct worker *w)
 {
-	struct made m = {w->next_chunk++, -1};
+	struct made m = {w->next_chunk++, -1, NULL};
 	struct sfs_why why = {0};
 	int err = make_chunk_of(w, m.id, w->chunk_bytes, &why);
 

@@ -55,14 +55,15 @@ static int find_target(void *ctx, uint64_t ino, uint32_t gen)
  */
 static int settle(struct worker *w, const struct client *c, const struct sfs_recovery *s)
 {
+	const uint64_t mark = sfs_log_mark(c->log_id, c->log_fd);
 	struct sfs_totals *t = &w->totals;
 	struct sfs_usage usage;
 
-	if (t->settled_log == c->log_id)
+	if (t->settled_log == mark)
 		return 0;				      /* it could not be removed at the last try */
 	sfs_log_usage(c->log_fd, c->lease.head.mode, &usage); /* zeros when it cannot be read */
 	sfs_totals_add(t, &usage, s);
-	t->settled_log = c->log_id;
+	t->settled_log = mark;
 	return sfs_totals_write(w->root, t);
 }
 
@@ -81,5 +82,7 @@ void worker_recover_log(struct worker *w, struct recovery_job *job)
 	if (job->err)
 		return;
 	job->totals_err = settle(w, c, &job->result);
+	if (job->reuse && worker_keep_log(w, job))
+		return;
 	job->err = sfs_recover_discard(w->root, c->log_id, &c->lease, &job->why);
 }

@@ -85,9 +85,9 @@ static bool welcome(struct agent *a, struct client *c, int log_fd)
 }
 
 /* A spare log becomes the client's. */
-static void give_log(struct agent *a, struct client *c)
+static void give_log(struct agent *a, struct client *c, uint32_t index)
 {
-	const struct made log = a->spare_logs[--a->nspare_logs];
+	struct made log = reuse_take(a, index);
 	struct sfs_lease head = {.held = 1, .pid = c->pid, .start = c->start, .uid = c->uid, .mode = (uint8_t)c->mode};
 	int given = -1, err = 0;
 
@@ -95,7 +95,7 @@ static void give_log(struct agent *a, struct client *c)
 	if (c->right < RIGHT_MOUNT)
 		given = err = sfs_log_memory(&a->root, log.id, FIRST_SLOTS, &head.memory);
 	if (err >= 0)
-		err = sfs_lease_create(&a->root, log.id, &head, &c->lease);
+		err = log.left ? reuse_lease(a, c, &log, &head) : sfs_lease_create(&a->root, log.id, &head, &c->lease);
 	if (err < 0) {
 		agent_log(a, "make the lease of log %u: %s", log.id, strerror(-err));
 		sfs_log_remove(&a->root, log.id);
@@ -257,8 +257,10 @@ void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, 
 
 static bool may_be_served(const struct agent *a, const struct client *c)
 {
+	uint32_t index;
+
 	if (c->state == C_WAIT_LOG)
-		return a->nspare_logs > 0;
+		return reuse_find(a, c, &index);
 	return c->state == C_WAIT_CHUNK && chunk_ready(a, c);
 }
 
@@ -283,9 +285,10 @@ static struct client *next_waiting(const struct agent *a, enum client_state stat
 void request_serve_waiting(struct agent *a)
 {
 	struct client *c;
+	uint32_t index;
 
-	while ((c = next_waiting(a, C_WAIT_LOG)) != NULL)
-		give_log(a, c);
+	while ((c = next_waiting(a, C_WAIT_LOG)) != NULL && reuse_find(a, c, &index))
+		give_log(a, c, index);
 	while ((c = next_waiting(a, C_WAIT_CHUNK)) != NULL)
 		chunk_give(a, c);
 }
@@ -320,7 +323,7 @@ void request_refill(struct agent *a)
 		ready = lesser = 0;
 	if (low > ready)
 		low = ready;
-	want.logs = missing(waiting_logs + a->spare_target, a->nspare_logs);
+	want.logs = missing(waiting_logs + a->spare_target, a->nspare_logs - reuse_kept(a));
 	want.log_urgent = waiting_logs > 0;
 	want.chunks = missing(ready + waiting_chunks, a->nfree_chunks);
 	want.chunks_now = missing(low + waiting_chunks, a->nfree_chunks);

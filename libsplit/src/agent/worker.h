@@ -16,14 +16,22 @@ struct agent;
 struct client;
 struct target;
 
+struct made {
+	uint32_t id;
+	int fd;		       /* of a log */
+	struct leftover *left; /* reuse.c; NULL: nobody has had it */
+};
+
 /* A recovery: the worker owns client->lease and the targets while it is under way. */
 struct recovery_job {
 	struct recovery_job *next;
 	struct client *client;
 	struct target *targets;
 	size_t ntargets;
-	uint64_t turn;	 /* those of the least come first */
-	uint64_t cpu_us; /* what it took */
+	uint64_t turn;	  /* those of the least come first */
+	uint64_t cpu_us;  /* what it took */
+	bool reuse;	  /* the log may be kept for the next client of the tenant */
+	struct made kept; /* then: the log, when left is not NULL */
 	int err;
 	int totals_err;
 	struct sfs_recovery result;
@@ -42,11 +50,6 @@ struct growth {
 /* Staging files of a lesser size that are ready. */
 struct spares {
 	uint32_t n, id[LESSER_MAX];
-};
-
-struct made {
-	uint32_t id;
-	int fd; /* of a log */
 };
 
 /* What the thread does next. Those that somebody waits for come in turns. */
@@ -133,6 +136,9 @@ void making_lesser(struct worker *w);
 /* A lesser size of which one is wanted, each in its turn; or SFS_LESSER_SIZES. */
 unsigned making_lesser_wanted(const struct worker *w);
 void making_remove(struct worker *w);
+
+/* reuse.c: the worker's thread. True: what the client leaves is job->kept; else nothing has changed that counts. */
+bool worker_keep_log(struct worker *w, struct recovery_job *job);
 
 /* replay_log.c: the worker's thread. The holder is gone: its data goes into the files, then its log and staging files go. */
 void worker_recover_log(struct worker *w, struct recovery_job *job);

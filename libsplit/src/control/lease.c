@@ -279,10 +279,44 @@ int sfs_lease_del_chunk(struct sfs_leasefile *l, uint32_t chunk)
 	return -ENOENT;
 }
 
-int sfs_lease_set_held(struct sfs_leasefile *l, bool held)
+int sfs_lease_set_held(struct sfs_leasefile *l, enum sfs_held held)
 {
 	l->head.held = held;
 	return put_head(l);
+}
+
+int sfs_lease_spare(struct sfs_leasefile *l, uint32_t keep)
+{
+	const struct sfs_lease_inode none = {0};
+	int err = 0;
+
+	for (uint32_t i = 0; i < l->head.ninodes && !err; i++)
+		if (l->inodes[i].valid == 1)
+			err = put(l, &none, sizeof(none), (off_t)(sizeof(l->head) + (uint64_t)i * sizeof(none)));
+	if (err)
+		return err;
+	l->inodes = NULL;
+	l->free = NULL;
+	l->nfree = l->room = l->head.ninodes = 0;
+	l->head.nchunks = keep != 0;
+	l->head.chunks[0] = keep;
+	l->head.held = SFS_HELD_SPARE;
+	err = put(l, &l->head, sizeof(l->head), 0);
+	return err ? err : settle(l);
+}
+
+int sfs_lease_give(struct sfs_leasefile *l, const struct sfs_lease *head)
+{
+	int err;
+
+	l->head.held = head->held;
+	l->head.pid = head->pid;
+	l->head.start = head->start;
+	l->head.uid = head->uid;
+	l->head.mode = head->mode;
+	memcpy(l->head.comm, head->comm, sizeof(l->head.comm));
+	err = put_head(l);
+	return err ? err : settle(l);
 }
 
 void sfs_lease_close(struct sfs_leasefile *l)
@@ -309,8 +343,8 @@ bool sfs_lease_alive(const struct sfs_lease *head, int logfd)
 	struct stat st;
 	uint8_t boot[16];
 
-	if (head->held != 1 || head->pid <= 0 || head->start == 0 || sfs_boot_id(boot) || fstat(logfd, &st) < 0 ||
-	    pread(logfd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
+	if (head->held != SFS_HELD_BY_CLIENT || head->pid <= 0 || head->start == 0 || sfs_boot_id(boot) ||
+	    fstat(logfd, &st) < 0 || pread(logfd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
 		return false;
 	return memcmp(boot, h.boot_id, sizeof(boot)) == 0 && sfs_process_start(head->pid) == head->start &&
 	       sfs_process_maps(head->pid, head->memory ? head->memory : st.st_ino);

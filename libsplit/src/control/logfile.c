@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"
@@ -100,6 +101,33 @@ int sfs_log_grow(const struct sfs_root *r, int fd, uint32_t from, uint32_t slots
 	return r->dax && fsync(fd) < 0 ? -errno : 0;
 }
 
+bool sfs_open_alone(int fd)
+{
+	/* A lease for writing is refused while anybody else has the file open; a mapping counts. SIGIO is ignored, should somebody come now. */
+	if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0)
+		return false;
+	fcntl(fd, F_SETLEASE, F_UNLCK);
+	return true;
+}
+
+int sfs_log_renew(const struct sfs_root *r, uint32_t id, int fd, uint32_t slots, uint32_t slots_max)
+{
+	static const struct sfs_log_stats none;
+	struct sfs_log_header old, h;
+	const struct iovec both[2] = {{&h, sizeof(h)}, {(void *)&none, sizeof(none)}};
+	int err = header(r, id, slots, &h);
+
+	if (err)
+		return err;
+	if (pread(fd, &old, sizeof(old), 0) != (ssize_t)sizeof(old))
+		return errno ? -errno : -EIO;
+	h.slots_max = slots_max;
+	h.epoch = old.epoch + 1;
+	if (pwritev(fd, both, 2, 0) != (ssize_t)(sizeof(h) + sizeof(none)))
+		return errno ? -errno : -ENOSPC;
+	return r->dax && fdatasync(fd) < 0 ? -errno : 0;
+}
+
 int sfs_log_memory(const struct sfs_root *r, uint32_t id, uint32_t slots, uint64_t *ino)
 {
 	struct sfs_log_header h;
@@ -141,6 +169,15 @@ int sfs_log_list(const struct sfs_root *r, struct sfs_numbers *logs, struct sfs_
 			sfs_numbers_free(logs);
 	}
 	return err ? sfs_fail(why, err, "list the logs of %s: %s", r->path, strerror(-err)) : 0;
+}
+
+uint64_t sfs_log_mark(uint32_t id, int fd)
+{
+	uint64_t epoch = 0;
+
+	if (pread(fd, &epoch, sizeof(epoch), offsetof(struct sfs_log_header, epoch)) != (ssize_t)sizeof(epoch))
+		epoch = 0;
+	return epoch << 32 | id;
 }
 
 void sfs_log_stats_sum(const struct sfs_log_stats *stats, struct sfs_counters *c)

@@ -47,10 +47,15 @@ char sfs_process_state(int pid)
 	return p && *p ? *p : '?';
 }
 
-uint64_t sfs_process_start(int pid)
+uint64_t sfs_process_start_comm(int pid, char comm[16])
 {
 	char buf[1024], *p = stat_state(pid, buf, sizeof(buf)), state;
+	const char *name = p ? strchr(buf, '(') : NULL;
 	long threads = 0;
+
+	memset(comm, 0, 16);
+	if (name)
+		snprintf(comm, 16, "%.*s", (int)(p - 2 - (name + 1)), name + 1);
 
 	if (!p)
 		return 0;
@@ -67,6 +72,13 @@ uint64_t sfs_process_start(int pid)
 	if ((state == 'Z' || state == 'X') && threads < 2)
 		return 0;
 	return strtoull(p, NULL, 10);
+}
+
+uint64_t sfs_process_start(int pid)
+{
+	char comm[16];
+
+	return sfs_process_start_comm(pid, comm);
 }
 
 void sfs_process_cgroups(int pid, char text[SFS_CGROUPS_MAX])

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ void sfs_uuid_text(const uint8_t uuid[16], char text[37])
 	}
 }
 
-int sfs_boot_id(uint8_t id[16])
+static int read_boot_id(uint8_t id[16])
 {
 	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
 	int digits = 0, c;
@@ -57,6 +58,24 @@ int sfs_boot_id(uint8_t id[16])
 	}
 	fclose(f);
 	return digits == 32 ? 0 : -EINVAL;
+}
+
+static struct {
+	pthread_once_t once;
+	int err;
+	uint8_t id[16];
+} boot = {.once = PTHREAD_ONCE_INIT};
+
+static void look_at_boot(void)
+{
+	boot.err = read_boot_id(boot.id);
+}
+
+int sfs_boot_id(uint8_t id[16])
+{
+	pthread_once(&boot.once, look_at_boot);
+	memcpy(id, boot.id, sizeof(boot.id));
+	return boot.err;
 }
 
 int sfs_root_own(const struct sfs_root *r, int fd)

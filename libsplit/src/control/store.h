@@ -41,6 +41,13 @@ int sfs_numbers_has(const struct sfs_numbers *l, uint32_t number);
 int sfs_log_create(const struct sfs_root *r, uint32_t id, uint32_t slots, uint32_t slots_max, struct sfs_why *why);
 /* Make it longer, also while a client holds it; durable on persistent memory. A failure changes nothing that counts. */
 int sfs_log_grow(const struct sfs_root *r, int fd, uint32_t from, uint32_t slots);
+/*
+ * Log `id` is given to another client: its header as of a new one, but for the epoch, by which none of its records counts; counters, latencies and
+ * claims are zero. fd: the log, which nobody else has open. Durable on persistent memory.
+ */
+int sfs_log_renew(const struct sfs_root *r, uint32_t id, int fd, uint32_t slots, uint32_t slots_max);
+/* Has nobody else the file open or mapped, in whatever process? fd: opened for writing by the caller alone. In doubt somebody has. */
+bool sfs_open_alone(int fd);
 int sfs_log_open(const struct sfs_root *r, uint32_t id, int flags);
 /* A log in memory, of the same header as log `id` but no persistent memory, which nobody can make larger. A descriptor, or an error. */
 int sfs_log_memory(const struct sfs_root *r, uint32_t id, uint32_t slots, uint64_t *ino);
@@ -49,6 +56,8 @@ uint32_t sfs_log_seed(const uint8_t uuid[16], uint32_t id);
 int sfs_log_remove(const struct sfs_root *r, uint32_t id);
 /* Numbers of all logs, and of all leases. */
 int sfs_log_list(const struct sfs_root *r, struct sfs_numbers *logs, struct sfs_numbers *leases, struct sfs_why *why);
+/* Its number, and behind that the epoch, which changes when the log goes to another client. */
+uint64_t sfs_log_mark(uint32_t id, int fd);
 /* The counters page, added up. */
 void sfs_log_stats_sum(const struct sfs_log_stats *stats, struct sfs_counters *c);
 
@@ -90,7 +99,14 @@ int64_t sfs_lease_add_inode(struct sfs_leasefile *l, uint64_t ino, uint32_t gen)
 int sfs_lease_del_inode(struct sfs_leasefile *l, uint32_t index);
 int sfs_lease_add_chunk(struct sfs_leasefile *l, uint32_t chunk);
 int sfs_lease_del_chunk(struct sfs_leasefile *l, uint32_t chunk);
-int sfs_lease_set_held(struct sfs_leasefile *l, bool held);
+int sfs_lease_set_held(struct sfs_leasefile *l, enum sfs_held held);
+/*
+ * Nobody's now: of what the log may name only staging file `keep` (0: none) stays. Durable on return where l->sync. l: a copy; its arrays, which
+ * it is without afterwards, are the caller's to free.
+ */
+int sfs_lease_spare(struct sfs_leasefile *l, uint32_t keep);
+/* A spare one has a new holder: who head says. */
+int sfs_lease_give(struct sfs_leasefile *l, const struct sfs_lease *head);
 void sfs_lease_close(struct sfs_leasefile *l);
 int sfs_lease_remove(const struct sfs_root *r, uint32_t id);
 /* Does the process that holds this lease still run, in the boot in which the log was made, and with the log mapped? */
@@ -138,7 +154,8 @@ struct sfs_totals {
 	struct sfs_counters counters; /* of processes that are gone */
 	/* runs: that had something to do */
 	uint64_t recovery_runs, recovery_records, recovery_replayed, recovery_quarantined;
-	uint64_t settled_log; /* this log's counters are in here already, should it still be there; 0: none */
+	uint64_t
+		settled_log; /* sfs_log_mark() of the log whose counters are in here already, should it still be there; 0: none */
 	struct sfs_latencies latency[SFS_MODES]; /* not in files of agents that did not know it: zeros then */
 };
 
@@ -154,6 +171,8 @@ int sfs_totals_write(const struct sfs_root *r, struct sfs_totals *t);
 void sfs_process_cgroups(int pid, char text[SFS_CGROUPS_MAX]);
 /* Start time of a process, field 22 of /proc/PID/stat; 0 when there is no such process. */
 uint64_t sfs_process_start(int pid);
+/* Both at once. */
+uint64_t sfs_process_start_comm(int pid, char comm[16]);
 void sfs_process_comm(int pid, char comm[16]);
 /* As ps shows it: T stopped, D in the kernel, ...; '?' without such a process. */
 char sfs_process_state(int pid);

@@ -5,11 +5,13 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"
 #include "control/store.h"
 
+#define READ_TRIES   16u
 #define TOTALS_MAGIC 0x534c54544f544653ull
 
 /* So long they were before they had latencies. */
@@ -48,21 +50,40 @@ void sfs_counters_add(struct sfs_counters *to, const struct sfs_counters *from)
 
 int sfs_totals_read(const struct sfs_root *r, struct sfs_totals *t)
 {
-	int fd = openat(r->ctl, "totals", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	const int fd = openat(r->ctl, "totals", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	bool whole = false;
 	ssize_t n = 0;
 
-	if (fd >= 0) {
-		n = read(fd, t, sizeof(*t));
-		close(fd);
-	} else if (errno != ENOENT) {
+	if (fd < 0 && errno != ENOENT)
 		return -errno;
+	/* Somebody may be writing them at this moment. */
+	for (unsigned try = 0; fd >= 0 && !whole && try < READ_TRIES; try++) {
+		n = pread(fd, t, sizeof(*t), 0);
+		whole = (n == (ssize_t)sizeof(*t) || n == (ssize_t)TOTALS_SHORT) && t->magic == TOTALS_MAGIC &&
+			t->format == SFS_FORMAT && t->crc == totals_crc(t, (size_t)n);
 	}
-	if ((n != (ssize_t)sizeof(*t) && n != (ssize_t)TOTALS_SHORT) || t->magic != TOTALS_MAGIC || t->format != SFS_FORMAT ||
-	    t->crc != totals_crc(t, (size_t)n))
+	if (fd >= 0)
+		close(fd);
+	if (!whole)
 		memset(t, 0, sizeof(*t));
 	else if (n == (ssize_t)TOTALS_SHORT)
 		memset(t->latency, 0, sizeof(t->latency));
 	return 0;
+}
+
+/* Over the ones before: they are written for each process that ends, and a name made anew for each costs more than all else. */
+static bool over_the_old(const struct sfs_root *r, const struct sfs_totals *t)
+{
+	const int fd = openat(r->ctl, "totals", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+	bool done;
+
+	if (fd < 0)
+		return false;
+	done = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == (off_t)sizeof(*t) &&
+	       pwrite(fd, t, sizeof(*t), 0) == (ssize_t)sizeof(*t);
+	close(fd);
+	return done;
 }
 
 int sfs_totals_write(const struct sfs_root *r, struct sfs_totals *t)
@@ -72,6 +93,8 @@ int sfs_totals_write(const struct sfs_root *r, struct sfs_totals *t)
 	t->magic = TOTALS_MAGIC;
 	t->format = SFS_FORMAT;
 	t->crc = totals_crc(t, sizeof(*t));
+	if (over_the_old(r, t))
+		return 0;
 	fd = openat(r->ctl, "totals.tmp", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;

@@ -192,12 +192,18 @@ struct sfs_lease_inode {
 };
 _Static_assert(sizeof(struct sfs_lease_inode) == 16, "lease entries are dense");
 
+/*
+ * A spare log is one that a client has left: it is empty, and kept for the next client of the same user and pod. To an agent that knows of none
+ * it is one whose holder is gone.
+ */
+enum sfs_held { SFS_HELD_NOT = 0, SFS_HELD_BY_CLIENT = 1, SFS_HELD_SPARE = 2 };
+
 /* LOG.lease: one page of holder and staging files, then an array of struct sfs_lease_inode up to the end of the file. */
 struct sfs_lease {
 	uint64_t magic;
 	uint32_t format;
 	uint32_t log_id;
-	uint32_t held;	/* 1 while a client holds the log */
+	uint32_t held;	/* enum sfs_held */
 	int32_t pid;	/* of the client, in the agent's PID namespace */
 	uint64_t start; /* start time of that process, field 22 of /proc/PID/stat */
 	uint32_t uid;

@@ -62,6 +62,8 @@ static int look_up(struct sfs_recovering *rv, uint32_t *nwanted)
 		for (struct sfs_rec_file *f = rv->table[i]; f; f = f->next)
 			if (f->wanted)
 				wanted[(*nwanted)++] = &f->id;
+	if (*nwanted)
+		sfs_lookup_init(&rv->lookup, rv->root, rv->how->targets);
 	err = sfs_lookup_find(&rv->lookup, wanted, *nwanted, rv->why);
 	free(wanted);
 	return err;
@@ -137,7 +139,10 @@ static int replay(struct sfs_recovering *rv, struct sfs_scan *scan)
 	if (!err)
 		err = look_up(rv, &nwanted);
 	if (err || !nwanted)
-		return err;
+		return err; /* most logs: what follows costs more than all before */
+	rv->buf = malloc(SFS_REPLAY_BUFFER);
+	if (!rv->buf)
+		return sfs_fail(rv->why, -ENOMEM, "not enough memory to recover %s", rv->root->path);
 	err = pass(rv, scan, true);
 	return err ? err : settle(rv);
 }
@@ -159,8 +164,7 @@ static int start(struct sfs_recovering *rv, const struct sfs_leasefile *lease)
 	while (rv->table_size < lease->head.ninodes)
 		rv->table_size *= 2;
 	rv->table = calloc(rv->table_size, sizeof(*rv->table));
-	rv->buf = malloc(SFS_REPLAY_BUFFER);
-	if (!rv->table || !rv->buf)
+	if (!rv->table)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < lease->head.ninodes; i++) {
 		struct sfs_rec_file *f;
@@ -202,7 +206,6 @@ static int recover_records(struct sfs_recovering *rv, int fd, uint32_t id, const
 	scan.slots = h->slots < room ? h->slots : (uint32_t)room;
 	rv->same_boot = memcmp(boot, h->boot_id, sizeof(boot)) == 0;
 	rv->void_log = !rv->same_boot && !h->dax;
-	sfs_lookup_init(&rv->lookup, rv->root, rv->how->targets);
 	return replay(rv, &scan);
 }
 

@@ -142,7 +142,7 @@ static int read_window(const struct sfs_scan *s, struct sfs_record *buf, uint32_
 
 int sfs_scan(struct sfs_scan *s)
 {
-	struct sfs_record *buf = malloc(WINDOW * sizeof(*buf));
+	struct sfs_record *buf = malloc((s->slots < WINDOW ? s->slots + 1 : WINDOW) * sizeof(*buf));
 	struct collect *g = calloc(1, sizeof(*g));
 	int err = buf && g ? 0 : -ENOMEM;
 

@@ -306,9 +306,11 @@ static inline void played_revoked(struct played *c, const struct sfs_msg *revoke
 static inline void played_record(struct world *w, struct played *c, const struct world_file *f, uint32_t slot, uint32_t chunk,
 				 uint64_t off, uint32_t len, uint64_t stage_off)
 {
-	struct world_log l = {.id = c->log, .epoch = 1, .chunk = chunk};
-	struct sfs_record r = world_record(&l, f, off, len, stage_off, off + len);
+	struct world_log l = {.id = c->log, .chunk = chunk};
+	struct sfs_record r;
 
+	CHECK_EQ(pread(c->log_fd, &l.epoch, sizeof(l.epoch), offsetof(struct sfs_log_header, epoch)), sizeof(l.epoch));
+	r = world_record(&l, f, off, len, stage_off, off + len);
 	world_seal(w, &l, &r, slot);
 	CHECK_EQ(pwrite(c->log_fd, &r, sizeof(r), SFS_LOG_RECORDS_OFFSET + (off_t)slot * 64), 64);
 }
