@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/sys.h"
+#include "files/kernel_offset.h"
 #include "files/unheld.h"
 #include "format/identity.h"
 #include "io/io.h"
@@ -37,11 +38,18 @@ void sfs_all_true(void)
 			sfs_inodes_each(&sfs.volumes[i], all_true_one, NULL);
 }
 
-static void push_offset(struct sfs_ofd *ofd, int fd)
+/* The kernel's offset is the file's; forever: and stays so. moves: the call that follows may move it, and is in no count. */
+static void push_offset(struct sfs_ofd *ofd, int fd, bool forever, bool moves)
 {
+	if (moves)
+		sfs_kernel_offset_uncounted(ofd);
 	sfs_mutex_lock(&ofd->lock);
 	if (!ofd->kernel_off)
 		sys_lseek(fd, ofd->off, SEEK_SET);
+	if (forever) {
+		__atomic_and_fetch(&ofd->lazy, ~SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
+		ofd->kernel_off = true;
+	}
 	sfs_mutex_unlock(&ofd->lock);
 }
 
@@ -114,33 +122,30 @@ int sfs_give_up_known(dev_t dev, ino_t ino)
 enum then {
 	THEN_CHANGES,	   /* it may change bytes of the file */
 	THEN_CHANGES_EVER, /* so may others that are not seen, from then on */
-	THEN_ASKS,	   /* it changes none, and is worth a grant */
+	THEN_ASKS,	   /* it changes none, moves no offset, and is worth a grant */
 	THEN_LOOKS,	   /* it changes none, and asks for no grant */
+	THEN_LOCKS,	   /* the same, and it moves no offset */
 };
 
 static int try_to_make_true(struct sfs_ofd *ofd, int fd, enum then then)
 {
-	const bool forever = then == THEN_CHANGES_EVER;
+	const bool forever = then == THEN_CHANGES_EVER, moves = then != THEN_ASKS && then != THEN_LOCKS;
 	struct sfs_inode *in = ofd->inode;
 	uint64_t *op;
 	bool looks;
 	int r;
 
-	looks = then == THEN_LOOKS && sfs_unheld(in);
+	looks = (then == THEN_LOOKS || then == THEN_LOCKS) && sfs_unheld(in);
 	if (looks) {
 		r = sfs_unheld_look(in);
-		if (r < 0 || ofd->kernel_off)
+		if (r < 0 || (moves ? sfs_kernel_offset_uncounted(ofd) : ofd->kernel_off))
 			return r;
 	}
 	if (!sfs_op_begin(in, &op))
 		return -EDEADLK;
 	r = looks ? 0 : make_inode_true(in, fd, ofd->flags, forever, then == THEN_CHANGES || forever);
 	if (r != SFS_TURN)
-		push_offset(ofd, fd);
-	if (forever && r != SFS_TURN) {
-		__atomic_and_fetch(&ofd->lazy, ~SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
-		ofd->kernel_off = true;
-	}
+		push_offset(ofd, fd, forever, moves);
 	sfs_op_end(op);
 	return r;
 }
@@ -294,7 +299,7 @@ int sfs_true_to_lock(int fd, struct sfs_locking *l)
 	/* Where writes ask for a grant they find our descriptor then, which is not to go before the lock is there. */
 	*l = (struct sfs_locking){ofd->inode, ofd->inode->ino};
 	count_locking(l, true);
-	r = make_true(fd, sfs_kernel_may_write(ofd->inode->vol) ? THEN_LOOKS : THEN_ASKS);
+	r = make_true(fd, sfs_kernel_may_write(ofd->inode->vol) ? THEN_LOCKS : THEN_ASKS);
 	if (r < 0)
 		count_locking(l, false);
 	return r;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The files of the control directory that come and go: logs with their leases, and staging files. Numbers are never used twice
- * while the agent or a recovery runs, and a file that a client had open is never given to another one: it is removed and a
- * fresh one takes its place, so nothing a client does with old descriptors or mappings can reach another client's data.
+ * while the agent or a recovery runs. A file that a client had open is given to another one only when nobody has it open or mapped any more, and only
+ * to one of the same user and pod (agent/reuse.c); else it is removed and a fresh one takes its place. So nothing a client does with
+ * old descriptors or mappings can reach another client's data.
  */
 #ifndef SFS_STORE_H
 #define SFS_STORE_H

@@ -129,7 +129,8 @@ struct sfs_slab {
 	struct sfs_slab *next;
 };
 
-#define SFS_OFF_LAZY 0x80000000u
+#define SFS_OFF_LAZY  0x80000000u
+#define SFS_OFF_MOVES 0x40000000u /* it is being made ours at this moment */
 struct sfs_ofd {
 	struct sfs_mutex lock;
 	struct sfs_inode *inode;
@@ -144,6 +145,7 @@ struct sfs_ofd {
 	 * ours. Below, how many calls use the kernel's at this moment. Atomic.
 	 */
 	uint32_t lazy;
+	bool uncounted; /* a call that is in no such count has been let through to the kernel's offset: it stays there; atomic */
 	int64_t off;
 };
 

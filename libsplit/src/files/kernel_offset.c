@@ -4,33 +4,39 @@
 #include "base/sys.h"
 #include "files/unheld.h"
 
+/*
+ * ofd.lock held, signals blocked. Calls of other threads that use the kernel's offset are counted, and there are none; those that come now wait for
+ * the end of SFS_OFF_MOVES. One that is in no count has said so before it looked.
+ */
 static void take_locked(struct sfs_ofd *ofd, int fd)
 {
 	uint32_t idle = SFS_OFF_LAZY;
 	off_t off;
 
-	/* A call of another thread may be under way that has begun with the offset where it is. */
-	if (!sfs_inode_served(ofd->inode) || !sfs_one_thread() ||
-	    __atomic_load_n(&sfs_files.first_reads, __ATOMIC_SEQ_CST) > 0 ||
-	    !__atomic_compare_exchange_n(&ofd->lazy, &idle, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+	if (!sfs_inode_served(ofd->inode) || __atomic_load_n(&sfs_files.first_reads, __ATOMIC_SEQ_CST) > 0 ||
+	    !__atomic_compare_exchange_n(&ofd->lazy, &idle, SFS_OFF_LAZY | SFS_OFF_MOVES, false, __ATOMIC_SEQ_CST,
+					 __ATOMIC_RELAXED))
 		return;
-	off = sys_lseek(fd, 0, SEEK_CUR);
-	if (off < 0)
-		return;
-	__atomic_store_n(&ofd->off, off, __ATOMIC_RELAXED);
-	store_release(&ofd->kernel_off, false);
+	off = __atomic_load_n(&ofd->uncounted, __ATOMIC_SEQ_CST) && !sfs_one_thread() ? -1 : sys_lseek(fd, 0, SEEK_CUR);
+	if (off >= 0) {
+		__atomic_store_n(&ofd->off, off, __ATOMIC_RELAXED);
+		__atomic_store_n(&ofd->kernel_off, false, __ATOMIC_SEQ_CST);
+	}
+	__atomic_and_fetch(&ofd->lazy, off < 0 ? ~SFS_OFF_MOVES : ~(SFS_OFF_LAZY | SFS_OFF_MOVES), __ATOMIC_SEQ_CST);
 }
 
 void sfs_offset_take(struct sfs_ofd *ofd, int fd)
 {
-	uint64_t *op;
+	uint64_t signals, *op;
 
 	if (likely(!(__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY)) || !sfs_inode_served(ofd->inode) ||
 	    !sfs_op_begin(ofd->inode, &op))
 		return;
+	signals = sfs_signals_block(); /* a handler would wait for the end of SFS_OFF_MOVES */
 	sfs_mutex_take(&ofd->lock);
 	take_locked(ofd, fd);
 	sfs_mutex_drop(&ofd->lock);
+	sfs_signals_restore(signals);
 	sfs_op_end(op);
 }
 
@@ -63,13 +69,35 @@ int sfs_offset_own(struct sfs_ofd *ofd, int fd)
 	return r;
 }
 
+bool sfs_kernel_offset_is(struct sfs_ofd *ofd)
+{
+	while (unlikely(__atomic_add_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST) & SFS_OFF_MOVES)) {
+		sfs_kernel_offset_end(ofd);
+		sys_call0(SYS_sched_yield);
+	}
+	if (likely(__atomic_load_n(&ofd->kernel_off, __ATOMIC_SEQ_CST)))
+		return true;
+	sfs_kernel_offset_end(ofd);
+	return false;
+}
+
+bool sfs_kernel_offset_uncounted(struct sfs_ofd *ofd)
+{
+	if (!__atomic_load_n(&ofd->kernel_off, __ATOMIC_SEQ_CST))
+		return false;
+	__atomic_store_n(&ofd->uncounted, true, __ATOMIC_SEQ_CST);
+	while (unlikely(__atomic_load_n(&ofd->lazy, __ATOMIC_SEQ_CST) & SFS_OFF_MOVES))
+		sys_call0(SYS_sched_yield);
+	return __atomic_load_n(&ofd->kernel_off, __ATOMIC_SEQ_CST);
+}
+
 bool sfs_kernel_offset(struct sfs_ofd *ofd, int fd)
 {
 	uint64_t *op;
 
-	__atomic_add_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
-	if (likely(__atomic_load_n(&ofd->kernel_off, __ATOMIC_SEQ_CST)))
+	if (likely(sfs_kernel_offset_is(ofd)))
 		return true;
+	__atomic_add_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
 	if (!sfs_one_thread() || !sfs_op_begin(ofd->inode, &op)) {
 		__atomic_sub_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
 		return false;

@@ -12,6 +12,10 @@
  * interrupted a call.
  */
 bool sfs_kernel_offset(struct sfs_ofd *ofd, int fd);
+/* The same where it has it already; else false, and nothing has changed. */
+bool sfs_kernel_offset_is(struct sfs_ofd *ofd);
+/* Before a call of the kernel's that moves its offset and has no end that we see: where the kernel has it now, it keeps it. False: it is ours. */
+bool sfs_kernel_offset_uncounted(struct sfs_ofd *ofd);
 void sfs_kernel_offset_end(struct sfs_ofd *ofd);
 /* The offset becomes ours where only we use it and there is a grant now. */
 void sfs_offset_take(struct sfs_ofd *ofd, int fd);

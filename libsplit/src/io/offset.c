@@ -5,7 +5,13 @@
 
 off_t sfs_offset_now(const struct sfs_attempt *a)
 {
-	return a->ofd->kernel_off ? sys_lseek(a->fd, 0, SEEK_CUR) : a->ofd->off;
+	const struct sfs_ofd *ofd = a->ofd;
+	off_t off;
+
+	if (!load_acquire(&ofd->kernel_off))
+		return ofd->off;
+	off = sys_lseek(a->fd, 0, SEEK_CUR);
+	return load_acquire(&ofd->kernel_off) ? off : ofd->off; /* made ours meanwhile, and moved perhaps */
 }
 
 void sfs_offset_set(const struct sfs_attempt *a, off_t to)

@@ -288,12 +288,12 @@ static ssize_t read_next(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 		return r;
 	do {
 		/* Where other processes share the offset the kernel keeps it: reserve the range there. */
-		if (ofd->kernel_off) {
+		if (ofd->kernel_off && sfs_kernel_offset_is(ofd)) {
 			pos = sys_lseek(fd, (off_t)total, SEEK_CUR);
-			if (pos < 0)
-				return pos;
-			r = read_at(ofd, fd, iov, cnt, (uint64_t)pos - total, total);
-			sys_lseek(fd, (r > 0 ? r : 0) - (off_t)total, SEEK_CUR);
+			r = pos < 0 ? pos : read_at(ofd, fd, iov, cnt, (uint64_t)pos - total, total);
+			if (pos >= 0)
+				sys_lseek(fd, (r > 0 ? r : 0) - (off_t)total, SEEK_CUR);
+			sfs_kernel_offset_end(ofd);
 			return r;
 		}
 		pos = __atomic_load_n(&ofd->off, __ATOMIC_RELAXED);
