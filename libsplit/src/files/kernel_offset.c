@@ -98,10 +98,11 @@ bool sfs_kernel_offset(struct sfs_ofd *ofd, int fd)
 	if (likely(sfs_kernel_offset_is(ofd)))
 		return true;
 	__atomic_add_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
-	if (!sfs_one_thread() || !sfs_op_begin(ofd->inode, &op)) {
-		__atomic_sub_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
+	if (!sfs_op_begin(ofd->inode, &op)) {
+		sfs_kernel_offset_end(ofd);
 		return false;
 	}
+	/* Whoever has begun with the offset as ours looks again, under this lock, before moving it. */
 	sfs_mutex_take(&ofd->lock);
 	if (!ofd->kernel_off) {
 		sys_lseek(fd, ofd->off, SEEK_SET);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Threads that share a description share its offset: what several write by it stands in the file once each and without gaps, and what they
- * read by it each of them gets once, from the first call on, when the kernel serves the file still, and beyond. A lseek() from the
- * offset takes a place like a read.
+ * read by it each of them gets once, from the first call on, when the kernel serves the file still, and beyond; also while another process
+ * looks at the file and changes it, so that it goes back to the kernel again and again. A lseek() from the offset takes a place like a read.
  */
 #include "check.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <sys/wait.h>
 
 enum { ROUNDS = 60, THREADS = 3, RECORDS = 60, SIZE = 1700 };
 
@@ -79,13 +81,38 @@ static void run(struct job job[THREADS], int fd, void *(*what)(void *), bool see
 		CHECK(pthread_join(job[i].thread, NULL) == 0);
 }
 
+/* Another process: the first byte is what it is, and is written nevertheless. */
+static void disturb(void)
+{
+	char byte;
+
+	alarm(100);
+	for (;;) {
+		const int fd = open("shared", O_RDWR);
+
+		if (fd < 0)
+			continue;
+		if (pread(fd, &byte, 1, 8) == 1)
+			CHECK(pread(fd, &byte, 1, 3) == 1 && byte == 0 && pwrite(fd, &byte, 1, 3) == 1);
+		CHECK(close(fd) == 0);
+		usleep(500);
+	}
+}
+
 int main(void)
 {
 	static struct job job[THREADS];
+	pid_t other = 0;
 	int fd;
 
 	alarm(100);
-	for (unsigned round = 0; round < ROUNDS; round++) {
+	for (unsigned round = 0; round < 2 * ROUNDS; round++) {
+		if (round == ROUNDS) {
+			other = fork();
+			CHECK(other >= 0);
+			if (other == 0)
+				disturb();
+		}
 		fd = open("shared", O_RDWR | O_CREAT | O_TRUNC, 0644);
 		CHECK(fd >= 0);
 		run(job, fd, writes, false);
@@ -103,5 +130,6 @@ int main(void)
 			CHECK(job[0].seen[i] + job[1].seen[i] + job[2].seen[i] == 1);
 		CHECK(close(fd) == 0);
 	}
+	CHECK(kill(other, SIGKILL) == 0 && waitpid(other, NULL, 0) == other);
 	return 0;
 }
