@@ -186,6 +186,7 @@ static void timeouts(struct agent *a)
 	}
 	deleg_turns_over(a);
 	look_settle(a);
+	reuse_timeouts(a, now);
 }
 
 /* Has somebody removed the control directory? Nothing can be kept or recovered without it. */

@@ -85,7 +85,7 @@ uint32_t chunks_give_up(struct agent *a)
 {
 	uint32_t n = a->nfree_chunks + reuse_kept(a);
 
-	reuse_give_up(a, 0);
+	reuse_give_up(a);
 	for (unsigned i = 0; i < SFS_LESSER_SIZES; i++) {
 		n += a->lesser[i].n;
 		while (a->lesser[i].n > 0)

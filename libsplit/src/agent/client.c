@@ -232,7 +232,8 @@ static void start_recovery(struct agent *a, struct client *c)
 	}
 	job->client = c;
 	job->targets = deleg_take_targets(c, &job->ntargets);
-	job->reuse = !a->stopping && !c->counted_away;
+	job->reuse = !a->stopping && !c->counted_away && reuse_may(a);
+	a->nkeeping += job->reuse;
 	c->queued = true;
 	c->deadline = 0;
 	worker_recover(a, job);
@@ -271,6 +272,7 @@ bool client_recovered(struct agent *a, struct recovery_job *job)
 		target_close(&job->targets[i]);
 	free(job->targets);
 	c->queued = false;
+	a->nkeeping -= job->reuse;
 	tenant_charge_us(c->tenant, job->cpu_us);
 	/* What was acknowledged comes before staging space for what may come. */
 	spare = job->err == -ENOSPC ? chunks_give_up(a) : 0;

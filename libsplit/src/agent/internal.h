@@ -210,6 +210,7 @@ struct agent {
 
 	struct made *spare_logs;
 	uint32_t nspare_logs;
+	uint32_t nkeeping;     /* recoveries that may keep one */
 	uint32_t spare_target; /* how many there should be: more once somebody had to wait for one */
 	uint32_t *free_chunks;
 	uint32_t nfree_chunks, free_chunks_room;
@@ -311,13 +312,19 @@ bool reuse_find(const struct agent *a, const struct client *c, uint32_t *index);
 struct made reuse_take(struct agent *a, uint32_t index);
 /* The client gets the lease that came with the log. 0, or a negative errno value. */
 int reuse_lease(struct agent *a, struct client *c, struct made *log, const struct sfs_lease *head);
+/* That failed: what came with the log goes from the client. */
+void reuse_failed(struct agent *a, struct client *c);
 /* A client has left a log. */
 void reuse_keep(struct agent *a, struct client *c, struct made *log);
 /* A log that is spare no more goes, with all that was left with it. */
 void reuse_drop(struct agent *a, struct made *log);
-/* How many of the spare logs somebody has left; all but `most` of those go. */
+/* How many of the spare logs somebody has left; those go. */
 uint32_t reuse_kept(const struct agent *a);
-void reuse_give_up(struct agent *a, uint32_t most);
+void reuse_give_up(struct agent *a);
+/* May one more be kept, of a client whose recovery begins now? */
+bool reuse_may(const struct agent *a);
+/* Those that nobody has taken for a while go. */
+void reuse_timeouts(struct agent *a, uint64_t now);
 
 /* logs.c */
 /* Make it longer, if that may be. */

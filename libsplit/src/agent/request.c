@@ -98,10 +98,9 @@ static void give_log(struct agent *a, struct client *c, uint32_t index)
 		err = log.left ? reuse_lease(a, c, &log, &head) : sfs_lease_create(&a->root, log.id, &head, &c->lease);
 	if (err < 0) {
 		agent_log(a, "make the lease of log %u: %s", log.id, strerror(-err));
-		sfs_log_remove(&a->root, log.id);
-		close(log.fd);
 		drop_fd(&given);
-		c->lease.fd = -1;
+		reuse_failed(a, c);
+		reuse_drop(a, &log);
 		client_reply_error(a, c, SFS_MSG_HELLO, err, "no space for a lease");
 		return;
 	}

@@ -19,12 +19,14 @@
 
 #define ALONE_TRIES 5
 #define ALONE_US    200
+#define KEPT_MS	    10000 /* so long it waits for somebody: the next program comes sooner, or not at all */
 
 struct leftover {
 	struct sfs_leasefile lease;
 	char tenant[TENANT_NAME];
 	uint32_t uid;
-	uint32_t tiny; /* the staging file that the lease names; 0: none */
+	uint32_t tiny;	/* the staging file that the lease names; 0: none */
+	uint64_t since; /* ms */
 };
 
 /* ---- the worker's ---- */
@@ -156,26 +158,49 @@ void reuse_drop(struct agent *a, struct made *log)
 		if (left->tiny)
 			sfs_chunk_remove(&a->root, left->tiny);
 		sfs_lease_close(&left->lease);
-		sfs_lease_remove(&a->root, log->id);
 		free(left);
 	}
+	sfs_lease_remove(&a->root, log->id);
 	sfs_log_remove(&a->root, log->id);
 }
 
-void reuse_give_up(struct agent *a, uint32_t most)
+/* The one that was left first; nspare_logs: there is none. */
+static uint32_t oldest(const struct agent *a)
 {
-	/* The oldest first: its tenant may be gone, too. */
-	for (uint32_t i = 0, kept = reuse_kept(a); kept > most && i < a->nspare_logs;) {
-		struct made log;
+	uint32_t i = 0;
 
-		if (!a->spare_logs[i].left) {
-			i++;
-			continue;
-		}
-		log = reuse_take(a, i);
-		reuse_drop(a, &log);
-		kept--;
-	}
+	while (i < a->nspare_logs && !a->spare_logs[i].left)
+		i++;
+	return i;
+}
+
+bool reuse_may(const struct agent *a)
+{
+	return reuse_kept(a) + a->nkeeping < SFS_KEPT_LOGS_MAX;
+}
+
+static bool drop_oldest(struct agent *a, uint64_t left_before)
+{
+	const uint32_t i = oldest(a);
+	struct made log;
+
+	if (i == a->nspare_logs || a->spare_logs[i].left->since > left_before)
+		return false;
+	log = reuse_take(a, i);
+	reuse_drop(a, &log);
+	return true;
+}
+
+void reuse_give_up(struct agent *a)
+{
+	while (drop_oldest(a, UINT64_MAX))
+		;
+}
+
+void reuse_timeouts(struct agent *a, uint64_t now)
+{
+	while (now > KEPT_MS && drop_oldest(a, now - KEPT_MS))
+		;
 }
 
 void reuse_keep(struct agent *a, struct client *c, struct made *log)
@@ -191,7 +216,7 @@ void reuse_keep(struct agent *a, struct client *c, struct made *log)
 	c->lease.head.ninodes = 0;
 	c->lease.fd = -1;
 
-	reuse_give_up(a, SFS_KEPT_LOGS_MAX - 1);
+	log->left->since = agent_now();
 	bigger = reallocarray(a->spare_logs, a->nspare_logs + 1, sizeof(*bigger));
 	if (!bigger) {
 		reuse_drop(a, log);
@@ -199,6 +224,18 @@ void reuse_keep(struct agent *a, struct client *c, struct made *log)
 	}
 	a->spare_logs = bigger;
 	a->spare_logs[a->nspare_logs++] = *log;
+}
+
+void reuse_failed(struct agent *a, struct client *c)
+{
+	if (c->tiny_kept) {
+		sfs_chunk_remove(&a->root, c->lesser[SFS_TINY]);
+		a->leased_lesser[SFS_TINY]--;
+		c->lesser[SFS_TINY] = 0;
+		c->tiny_kept = false;
+	}
+	if (c->lease.fd >= 0)
+		sfs_lease_close(&c->lease);
 }
 
 int reuse_lease(struct agent *a, struct client *c, struct made *log, const struct sfs_lease *head)

@@ -242,6 +242,19 @@ static void not_to_others(void)
 	CHECK(kept(log) || gone(log));
 }
 
+static uint32_t world_leases(void)
+{
+	struct sfs_numbers logs, leases;
+	struct sfs_why why = {0};
+	uint32_t n;
+
+	CHECK_EQ(sfs_log_list(&w.root, &logs, &leases, &why), 0);
+	n = leases.n;
+	sfs_numbers_free(&logs);
+	sfs_numbers_free(&leases);
+	return n;
+}
+
 /* Many at once: so many are kept, and no more. */
 static void bounded(void)
 {
@@ -254,6 +267,10 @@ static void bounded(void)
 	for (int i = 0; i < 3 * SFS_KEPT_LOGS_MAX; i++)
 		leave(&many[i]);
 	EVENTUALLY(world_entries(&w, w.root.log) <= SFS_SPARE_LOGS_MAX + 2 * SFS_KEPT_LOGS_MAX);
+	/* Not for long, either: then there are logs alone. */
+	for (int i = 0; i < 30 && world_leases() > 0; i++)
+		sleep(1);
+	CHECK_EQ(world_leases(), 0);
 	/* Neither those nor what the dead leave outlive the agent. */
 	hello(&c);
 	log = c.log;
