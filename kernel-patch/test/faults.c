@@ -39,7 +39,7 @@ static const struct kind {
 	unsigned int spared;
 } kinds[] = {
 	{"memory", FAIL_MEMORY, {ENOMEM, ENOMEM}, 100, 4},     {"reading and writing", FAIL_IO, {EIO, EIO}, 40, 12},
-	{"the journal", FAIL_JOURNAL, {ENOMEM, ENOMEM}, 9, 0}, {"quota", FAIL_QUOTA, {EIO, EDQUOT}, 18, 0},
+	{"the journal", FAIL_JOURNAL, {ENOMEM, ENOMEM}, 8, 0}, {"quota", FAIL_QUOTA, {EIO, EDQUOT}, 16, 0},
 	{"blocks", FAIL_SPACE, {ENOSPC, ENOSPC}, 4, 3},	       {"a tree", FAIL_TREE, {EIO, EIO}, 100, 0},
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
