@@ -14,7 +14,7 @@ VM_TESTS=(
     "patches | 6.1 6.12 7.3 | 600 | | the kernel patches apply, pass checkpatch and compile (needs no machine)"
     "dax | 6.1 6.12 | 120 | programs module | DAX is real: statx, MAP_SYNC, 2 MiB faults counted; and is not where it should not be"
     "aged | 6.1 6.12 | 480 | programs module libsplit | a staging pool made on an aged volume gets 2 MiB mappings"
-    "relink | 6.1 6.12 7.3 | 1800 | relink $WATCHED | conformance of relink, e2fsck after each kind of file system"
+    "relink | 6.1 6.12 7.3 | 3600 | relink $WATCHED | conformance of relink, e2fsck after each kind of file system"
     "relink-broken | 6.1 6.12 7.3 | 3600 | relink $WATCHED | relinks that cannot be undone: the journal aborts, or the undoing fails; what e2fsck and a mount find"
     "relink-stress | 6.1 6.12 7.3 | 900 | relink $WATCHED | relink against faults, truncates and itself from several processes, e2fsck after each"
     "module | 6.1 6.12 | 0 | | the node's module manager: what it loads, refuses and reports (builds what it needs)"
