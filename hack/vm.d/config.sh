@@ -36,7 +36,7 @@ if [ "${SPLITFS_VM_KERNEL:-stock}" = debug ]; then
 fi
 # Tests do the same every time; another seed makes them do something else.
 VM_SEED=${VM_SEED:-20261121}
-VM_CUTS=${VM_CUTS:-5}
+VM_CUTS=${VM_CUTS:-6}
 VM_STRESS=${VM_STRESS:-20}
 # For the tests that bring no limit of their own: what takes longer hangs.
 VM_TEST_LIMIT=${VM_TEST_LIMIT:-$((7200 * VM_SLOWER))}

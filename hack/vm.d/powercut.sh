@@ -12,10 +12,11 @@ Some cuts hit recovery itself. The first round is the control: a worker without 
 
   --kernel LINE  [$VM_KERNEL_DEFAULT]
   --type TYPE    as pmem-mount has them: ext4, ext4_splitfs, xfs, xfs-exchange [ext4_splitfs]
-  --cuts N       [5]
+  --cuts N       [$VM_CUTS]
   --seed N       [$VM_SEED]; 0 takes one at random and prints it
   --name NAME    directory of the run, below BUILD/vm [power-cut]
-  --modes LIST   only these modes ("posix sync strict")
+  --modes LIST   only these modes: posix, sync, strict, and on ext4_splitfs exchange, which is a worker without the library that lets
+                 two files exchange blocks [all of them]
 EOF
 }
 
@@ -57,7 +58,7 @@ cut_failed() {
 }
 
 vm_power_cut_command() {
-    local type=ext4_splitfs cuts=5 name=power-cut modes='posix sync strict' cut_check='' cut_load='' round mode w cut=0 recovery_cuts=0 controls=1
+    local type=ext4_splitfs cuts=$VM_CUTS name=power-cut modes='' cut_check='' cut_load='' round mode w cut=0 recovery_cuts=0 controls=1
     local acked=0 sets
     vm_kernel=$VM_KERNEL_DEFAULT vm_memory=$VM_MEMORY vm_cpus=$VM_CPUS vm_append=() cut_seed=$VM_SEED
     while [ $# -gt 0 ]; do
@@ -86,8 +87,9 @@ vm_power_cut_command() {
     case $cuts$cut_seed in *[!0-9]*) usage_error "power-cut: --cuts and --seed want numbers" ;; esac
     [ "$cut_seed" != 0 ] || cut_seed=$((RANDOM * 32768 + RANDOM + 1))
     cut_random=$cut_seed
+    [ -n "$modes" ] || modes="posix sync strict$([ "$type" != ext4_splitfs ] || echo ' exchange')"
     for mode in $modes; do
-        case $mode in posix | sync | strict) ;; *) usage_error "power-cut: unknown mode '$mode'" ;; esac
+        case $mode,$type in posix,* | sync,* | strict,* | exchange,ext4_splitfs) ;; *) usage_error "power-cut: unknown mode '$mode'" ;; esac
     done
 
     default_shares

@@ -14,7 +14,8 @@ VM_TESTS=(
     "patches | 6.1 6.12 7.3 | 600 | | the kernel patches apply, pass checkpatch and compile (needs no machine)"
     "dax | 6.1 6.12 | 120 | programs module | DAX is real: statx, MAP_SYNC, 2 MiB faults counted; and is not where it should not be"
     "aged | 6.1 6.12 | 480 | programs module libsplit | a staging pool made on an aged volume gets 2 MiB mappings"
-    "relink | 6.1 6.12 7.3 | 1800 | relink $WATCHED | conformance of relink, e2fsck after each kind of file system"
+    "relink | 6.1 6.12 7.3 | 3600 | relink $WATCHED | conformance of relink, e2fsck after each kind of file system"
+    "relink-broken | 6.1 6.12 7.3 | 3600 | relink $WATCHED | relinks that cannot be undone: the journal aborts, or the undoing fails; what e2fsck and a mount find"
     "relink-stress | 6.1 6.12 7.3 | 900 | relink $WATCHED | relink against faults, truncates and itself from several processes, e2fsck after each"
     "module | 6.1 6.12 | 0 | | the node's module manager: what it loads, refuses and reports (builds what it needs)"
     "devices | 6.1 6.12 | 0 | | the CSI driver's volumes on LVM and on namespaces, killed half made and after a reboot (builds what it needs)"
@@ -39,6 +40,31 @@ VM_QUICK=(
 )
 # On an idle machine; a busy one may be given more.
 VM_QUICK_SECONDS=${VM_QUICK_SECONDS:-600}
+
+# oracle_of_exchanges DIR: the same for the two files that exchange blocks.
+oracle_of_exchanges() {
+    local powercut=$VM_BUILD/vm-bin/powercut work=$1 ops seed byte
+    accepted() { "$powercut" check-exchange "$work/files" "$work/acks" 0 "$seed" >/dev/null 2>&1; }
+    for ops in 1 30 400; do
+        seed=$((VM_SEED + ops))
+        rm -rf "$work/files"
+        mkdir "$work/files"
+        "$powercut" make-exchange "$work/files" "$work/acks" 0 "$seed" "$ops"
+        accepted || die "exchange: what $ops operations left is refused"
+        "$powercut" mark "$work/acks" 0 $((ops - 1))
+        accepted || die "exchange: the operation in flight is refused as done"
+        "$powercut" mark "$work/acks" 0 $((ops + 100))
+        ! accepted || die "exchange: 100 acknowledged operations are lost after $ops, and that is accepted"
+        "$powercut" mark "$work/acks" 0 "$ops"
+        for byte in 0 4095 200000 393215; do
+            printf x | dd of="$work/files/e1" bs=1 seek="$byte" conv=notrunc status=none
+            ! accepted || die "exchange: byte $byte is changed after $ops operations, and that is accepted"
+            checked=$((checked + 1))
+            rm -rf "$work/files"/e?
+            "$powercut" make-exchange "$work/files" "$work/acks" 0 "$seed" "$ops"
+        done
+    done
+}
 
 # test_oracle LINE DIR: without a machine, in a second: every prefix the oracle accepts is one it should, and no damage escapes it.
 test_oracle() {
@@ -75,6 +101,7 @@ test_oracle() {
             rm "$work/files/stranger"
         done
     done
+    oracle_of_exchanges "$work"
     echo "$checked damages noticed, none missed"
     rm -rf "$work"
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every step of a relink fails in turn: each block taken for a tree, each leaf emptied, each extent inserted, and what comes before
- * and after. Nothing has changed then. The files of the last failure stay, for e2fsck to look at.
+ * Every call of a relink that can fail does so in turn, by kinds: memory, reading blocks and writing pages back, journal, quota,
+ * blocks for the trees, and each change of a tree. Nothing has changed then, and the file system has noted no error, whatever it
+ * would do about one. The files of some failures stay, for e2fsck to look at.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -9,37 +10,39 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "testlib.h"
+#include "faults.h"
 
 #define B env.block
 
-/* Values of simulate_fail above this one count steps. */
-enum { FIRST_STEP = 1000, MANY_STEPS = 1000000 };
-
-struct shape {
-	const char *what;
-	unsigned int extents, length; /* of the donor: extents of `length` blocks with a hole of one behind each */
-	unsigned int old;	      /* extents of the target */
-	unsigned int flags;
-	unsigned int stride; /* of the steps that are tried */
-};
+/* More than any relink makes. */
+enum { MANY_CALLS = 1000000, OTHER = 1001 };
 
 static const struct shape shapes[] = {
-	{"append", 4, 4, 0, 0, 1},
-	{"overwrite", 4, 4, 4, 0, 1},
-	{"exchange", 4, 4, 4, EXT4_RELINK_EXCHANGE, 1},
-	{"overwrite, holes skipped", 4, 4, 8, EXT4_RELINK_SKIP_HOLES, 1},
-	{"exchange, holes skipped", 4, 4, 8, EXT4_RELINK_SKIP_HOLES | EXT4_RELINK_EXCHANGE, 1},
-	{"deep overwrite", 700, 2, 500, 0, 61},
-	{"deep exchange", 700, 2, 500, EXT4_RELINK_EXCHANGE, 61},
+	{"append", 4, 4, 0, 0, 0, MANY_CALLS, 1},
+	{"overwrite", 4, 4, 4, 0, 0, MANY_CALLS, 1},
+	{"exchange", 4, 4, 4, EXT4_RELINK_EXCHANGE, 0, MANY_CALLS, 1},
+	{"overwrite, holes skipped", 4, 4, 8, EXT4_RELINK_SKIP_HOLES, 0, MANY_CALLS, 1},
+	{"exchange, holes skipped", 4, 4, 8, EXT4_RELINK_SKIP_HOLES | EXT4_RELINK_EXCHANGE, 0, MANY_CALLS, 1},
+	{"overwrite of another user's", 4, 4, 4, 0, OTHER, MANY_CALLS, 1},
+	{"exchange with another user's", 4, 4, 4, EXT4_RELINK_EXCHANGE, OTHER, MANY_CALLS, 1},
+	{"deep overwrite", 700, 2, 500, 0, 0, 8, 401},
+	{"deep exchange", 700, 2, 500, EXT4_RELINK_EXCHANGE, 0, 8, 401},
 };
 #define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
-struct pair {
-	struct file donor, target;
-	struct ext4_relink r;
-	uint64_t donor_blocks, target_blocks;
+static const struct kind {
+	const char *what;
+	unsigned int kind;
+	int errors[2];
+	unsigned int least; /* such calls, of all shapes together: fewer are none that were looked for */
+	/* Calls that a relink does without: it looks whether it needs blocks, or waits for some. */
+	unsigned int spared;
+} kinds[] = {
+	{"memory", FAIL_MEMORY, {ENOMEM, ENOMEM}, 100, 4},     {"reading and writing", FAIL_IO, {EIO, EIO}, 40, 12},
+	{"the journal", FAIL_JOURNAL, {ENOMEM, ENOMEM}, 8, 0}, {"quota", FAIL_QUOTA, {EIO, EDQUOT}, 16, 0},
+	{"blocks", FAIL_SPACE, {ENOSPC, ENOSPC}, 4, 3},	       {"a tree", FAIL_TREE, {EIO, EIO}, 100, 0},
 };
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
 static void fragments(struct file *f, const char *name, const struct shape *s, unsigned int extents, unsigned int length)
 {
@@ -57,12 +60,13 @@ static void fragments(struct file *f, const char *name, const struct shape *s, u
 	fsync(f->fd);
 }
 
-static struct pair pair_new(const struct shape *s, const char *donor, const char *target)
+struct fault_pair fault_pair_new(const struct shape *s, const char *donor, const char *target)
 {
-	struct pair p;
+	struct fault_pair p;
 
 	fragments(&p.donor, donor, s, s->extents, s->length);
 	fragments(&p.target, target, s, s->old, 2);
+	check(!s->owner || fchown(p.target.fd, s->owner, s->owner) == 0, "fchown");
 	/* Both edges within extents. */
 	p.r = relink_args(&p.donor, B, 2 * B, p.donor.size - 3 * B);
 	p.r.flags = s->flags;
@@ -71,58 +75,104 @@ static struct pair pair_new(const struct shape *s, const char *donor, const char
 	return p;
 }
 
-/* The step fails; false if the relink has fewer steps. */
-static bool fails_at(const struct shape *s, struct pair *p, unsigned int step)
+void fault_pair_touch(const struct shape *s, struct fault_pair *p, unsigned int tag)
 {
-	unsigned long before = 0, after = 0, left = 0;
-	struct ext4_relink r = p->r;
-	int err;
+	const unsigned int old = s->extents * (s->length + 1) / (s->old ? s->old : 1);
 
-	check(sysfs_read("errors_count", &before) && sysfs_write("simulate_fail", FIRST_STEP + step), "simulate_fail");
-	err = relink_checked(&p->target, &p->donor, &r);
-	check(sysfs_read("simulate_fail", &left) && sysfs_read("errors_count", &after), "simulate_fail");
-	sysfs_write("simulate_fail", 0);
-	check(after == before, "%s, step %u: the file system noted an error", s->what, step);
-	if (!err) {
-		check(left > FIRST_STEP, "%s, step %u failed and nobody was told", s->what, step);
-		return false;
-	}
-	check(left == 0 && (err == EIO || err == ENOSPC || err == ENOMEM), "%s, step %u: error %d", s->what, step, err);
-	check(file_blocks(&p->donor, 0, p->donor.room, false) == p->donor_blocks &&
-		      file_blocks(&p->target, 0, p->target.room, false) == p->target_blocks,
-	      "%s, step %u: blocks are in the wrong file", s->what, step);
-	return true;
+	file_write(&p->donor, B, B, tag);
+	if (s->old)
+		file_write(&p->target, old * B, B, tag);
 }
 
-static void faults_of(const struct shape *s, unsigned int number)
-{
-	struct pair p = pair_new(s, "donor", "target");
-	unsigned int step, most;
-	char donor[16], target[16];
+enum outcome { FAILED, SPARED, NO_SUCH_CALL };
 
-	for (step = 1; step < MANY_STEPS && fails_at(s, &p, step); step += step < 40 ? 1 : s->stride)
-		;
-	most = step - 1;
-	note("%s: %u steps or somewhat fewer", s->what, most);
-	check(most >= 8, "%s: only %u steps", s->what, most);
+static enum outcome fails_at(const struct shape *s, const struct kind *k, struct fault_pair *p, unsigned int call)
+{
+	unsigned long before = 0, after = 0;
+	struct ext4_relink r = p->r;
+	bool failed;
+	int err;
+
+	fault_pair_touch(s, p, call);
+	check(sysfs_read("errors_count", &before) && fail_call(k->kind, call, 0), "simulate_fail_call");
+	err = relink_checked(&p->target, &p->donor, &r);
+	failed = has_failed();
+	check(fail_call(0, 0, 0) && sysfs_read("errors_count", &after), "simulate_fail_call");
+	check(after == before, "%s, %s, call %u: the file system noted an error", s->what, k->what, call);
+	if (!err)
+		return failed ? SPARED : NO_SUCH_CALL;
+	check(failed && (err == k->errors[0] || err == k->errors[1]), "%s, %s, call %u: error %d", s->what, k->what, call, err);
+	check(file_blocks(&p->donor, 0, p->donor.room, false) == p->donor_blocks &&
+		      file_blocks(&p->target, 0, p->target.room, false) == p->target_blocks,
+	      "%s, %s, call %u: blocks are in the wrong file", s->what, k->what, call);
+	return FAILED;
+}
+
+/* Returns how many such calls there are, or somewhat more where not all were tried. */
+static unsigned int faults_of(const struct shape *s, const struct kind *k)
+{
+	struct fault_pair p = fault_pair_new(s, "donor", "target");
+	unsigned int call, spared = 0;
+	enum outcome outcome;
+
+	for (call = 1; call < MANY_CALLS; call += call < s->each ? 1 : s->stride) {
+		outcome = fails_at(s, k, &p, call);
+		if (outcome == NO_SUCH_CALL)
+			break;
+		if (outcome == FAILED)
+			continue;
+		check(++spared <= k->spared, "%s, %s, call %u: nobody was told of its failure", s->what, k->what, call);
+		file_free(&p.donor);
+		file_free(&p.target);
+		p = fault_pair_new(s, "donor", "target");
+	}
 	file_free(&p.donor);
 	file_free(&p.target);
+	note("%s, %s: %u calls%s, without %u of them it went on", s->what, k->what, call - 1,
+	     call > s->each ? " or somewhat fewer" : "", spared);
+	return call - 1;
+}
+
+/* Files that e2fsck will find. */
+static void leave_some(const struct shape *s, unsigned int number)
+{
+	const struct kind *k = &kinds[KINDS - 1];
+	char donor[16], target[16];
+	struct fault_pair p;
+
 	snprintf(donor, sizeof(donor), "left-donor-%u", number);
 	snprintf(target, sizeof(target), "taken-target-%u", number);
-	p = pair_new(s, donor, target);
-	check(fails_at(s, &p, 1 + random_number(&env.seed) % (most * 3 / 4)), "the one that is left");
+	p = fault_pair_new(s, donor, target);
+	check(fails_at(s, k, &p, 1 + random_number(&env.seed) % 8) == FAILED, "the one that is left");
 	fsync(p.donor.fd);
 	fsync(p.target.fd);
+}
+
+/* Of the deep shapes, which take long, one in each way to take errors. */
+static void every_call_fails(const char *errors, const struct shape *not_this)
+{
+	unsigned int i, k, calls;
+
+	take_errors(errors);
+	note("%s", errors);
+	for (k = 0; k < KINDS; k++) {
+		for (i = calls = 0; i < SHAPES; i++)
+			calls += &shapes[i] == not_this ? 0 : faults_of(&shapes[i], &kinds[k]);
+		check(calls >= kinds[k].least, "only %u calls for %s", calls, kinds[k].what);
+	}
 }
 
 static void every_step_fails(void)
 {
 	unsigned int i;
 
-	if (!sysfs_write("simulate_fail", FIRST_STEP + 1))
+	if (!fail_call(0, 0, 0))
 		skip("this module cannot be made to fail (kernel-patch/build --debug makes one)");
+	every_call_fails("errors=continue", &shapes[SHAPES - 2]);
+	every_call_fails("errors=remount-ro", &shapes[SHAPES - 1]);
 	for (i = 0; i < SHAPES; i++)
-		faults_of(&shapes[i], i);
+		leave_some(&shapes[i], i);
+	take_errors("errors=continue");
 }
 
 const struct test_case fault_cases[] = {{"every_step_fails", every_step_fails}, {0}};

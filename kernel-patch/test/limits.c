@@ -148,11 +148,6 @@ static unsigned long errors_noted(void)
 }
 
 /* In both ways that a file system can take an error, so that one shows. */
-static void take_errors(const char *how)
-{
-	check(mount("none", ".", NULL, MS_REMOUNT, how) == 0, "remounting with %s", how);
-}
-
 /* Fresh files on a file system with no free block, and `spares` files that are one each. */
 static struct pair full_with(const struct layout *l, unsigned int spares)
 {
@@ -261,7 +256,7 @@ static void no_free_blocks(void)
 		{"deep overwrite", 600, 600, 590, EXT4_RELINK_SKIP_HOLES},
 		{"deep exchange", 600, 600, 590, EXT4_RELINK_EXCHANGE | EXT4_RELINK_SKIP_HOLES},
 	};
-	const bool faults = sysfs_write("simulate_fail", 0);
+	const bool faults = fail_call(0, 0, 0);
 	unsigned long reserved = 0, errors;
 	unsigned int i, step;
 	struct ext4_relink r;
@@ -284,7 +279,7 @@ static void no_free_blocks(void)
 			r = relink_args(&p.donor, (few[i].at * 5 + 1) * B, (few[i].at * 5 + 1) * B, 2 * B);
 			r.flags = few[i].flags;
 			if (faults)
-				check(sysfs_write("simulate_fail", 1000 + step), "simulate_fail");
+				check(fail_call(FAIL_SPACE | FAIL_TREE, step, 0), "simulate_fail_call");
 			err = relink_checked(&p.target, &p.donor, &r);
 			check(errors_noted() == errors, "%s, step %u: the file system noted an error", few[i].what, step);
 			if (!err)
@@ -292,7 +287,7 @@ static void no_free_blocks(void)
 			check(faults && err != EINVAL, "%s, step %u: error %d", few[i].what, step, err);
 		}
 		if (faults)
-			check(sysfs_write("simulate_fail", 0) && step > 4, "%s: only %u steps", few[i].what, step);
+			check(fail_call(0, 0, 0) && step > 4, "%s: only %u steps", few[i].what, step);
 		pair_free(&p);
 	}
 	fill_away();

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "space.h"
+#include "faults.h"
 
 #ifndef STATX_ATTR_DAX
 #define STATX_ATTR_DAX 0x00200000
@@ -38,6 +38,11 @@ static void usage(FILE *to)
 		"  --read-only      make the file system note an error (errors=remount-ro) and test that nothing moves then\n"
 		"  --crash          the cases that end with a shutdown of the file system, one (--only) at a time\n"
 		"  --crashed        what they left, when the file system has been mounted again\n"
+		"  --break WHAT     relink so that it cannot be undone: NUMBER,KINDS,CALL,AGAIN, the call'th call of these "
+		"kinds fails, and the\n"
+		"                   again'th behind it; skipped where there are not so many\n"
+		"  --broken HOW     what that left, when the file system has been checked and mounted again: undone, or "
+		"damaged\n"
 		"  --may-skip LIST  names with commas between them: what else is skipped has failed\n"
 		"  --only NAME      run this case; may be repeated\n"
 		"  --without NAME   leave this case out; may be repeated\n"
@@ -70,6 +75,7 @@ static int run_case(const struct test_case *c)
 	/* What a failed case may leave behind would fail the next one. */
 	fill_away();
 	sysfs_write("simulate_fail", 0);
+	fail_call(0, 0, 0);
 	if (WIFSIGNALED(status)) {
 		printf("# killed by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
 		return 1;
@@ -153,18 +159,37 @@ static void read_only(void)
 	check(relink_call(target.fd, &r) == 0, "query");
 }
 
+static const char *broken_how;
+
+static void breaking(void)
+{
+	unsigned int number, kinds, call, again;
+
+	check(sscanf(broken_how, "%u,%i,%u,%u", &number, (int *)&kinds, &call, &again) == 4, "--break %s", broken_how);
+	break_relink(number, kinds, call, again);
+}
+
+static void broken(void)
+{
+	look_at_broken(!strcmp(broken_how, "undone"));
+}
+
+static const struct test_case break_cases[] = {{"broken_relink", breaking}, {0}};
+static const struct test_case broken_cases[] = {{"after_a_broken_relink", broken}, {0}};
 static const struct test_case read_only_cases[] = {{"read_only_file_system", read_only}, {0}};
 static const struct test_case unsupported_cases[] = {{"unsupported_file_system", unsupported}, {0}};
 
 int main(int argc, char **argv)
 {
-	enum { DAX = 256, UNSUPPORTED, READ_ONLY, CRASH, CRASHED, MAY_SKIP, WITHOUT, ONLY, SEED, OPS, LIST };
+	enum { DAX = 256, UNSUPPORTED, READ_ONLY, CRASH, CRASHED, BREAK, BROKEN, MAY_SKIP, WITHOUT, ONLY, SEED, OPS, LIST };
 	static const struct option options[] = {{"dax", no_argument, 0, DAX},
 						{"unsupported", no_argument, 0, UNSUPPORTED},
 						{"only", required_argument, 0, ONLY},
 						{"read-only", no_argument, 0, READ_ONLY},
 						{"crash", no_argument, 0, CRASH},
 						{"crashed", no_argument, 0, CRASHED},
+						{"break", required_argument, 0, BREAK},
+						{"broken", required_argument, 0, BROKEN},
 						{"may-skip", required_argument, 0, MAY_SKIP},
 						{"without", required_argument, 0, WITHOUT},
 						{"seed", required_argument, 0, SEED},
@@ -174,6 +199,7 @@ int main(int argc, char **argv)
 						{0}};
 	const struct test_case *const unsupported_list[] = {unsupported_cases}, *const read_only_list[] = {read_only_cases};
 	const struct test_case *const crash_list[] = {crash_cases}, *const crashed_list[] = {crashed_cases};
+	const struct test_case *const break_list[] = {break_cases}, *const broken_list[] = {broken_cases};
 	const struct test_case *const *lists = all_cases;
 	size_t nlists = LISTS, nonly = 0, nwithout = 0, i, k;
 	int option, number = 0, failed = 0, skipped = 0;
@@ -205,6 +231,12 @@ int main(int argc, char **argv)
 		case CRASHED:
 			lists = crashed_list;
 			nlists = 1;
+			break;
+		case BREAK:
+		case BROKEN:
+			lists = option == BREAK ? break_list : broken_list;
+			nlists = 1;
+			broken_how = optarg;
 			break;
 		case MAY_SKIP:
 			may_skip = optarg;

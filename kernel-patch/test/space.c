@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -341,3 +342,8 @@ const struct test_case space_cases[] = {
 	{"full_but_for_the_reserve", full_but_for_the_reserve},
 	{0},
 };
+
+void take_errors(const char *how)
+{
+	check(mount("none", ".", NULL, MS_REMOUNT, how) == 0, "remounting with %s", how);
+}

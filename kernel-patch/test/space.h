@@ -18,4 +18,7 @@ int relink_as(unsigned int user, struct file *target, struct file *donor, struct
 void fill_up(void);
 void fill_away(void);
 
+/* Remounts with errors=continue or errors=remount-ro. */
+void take_errors(const char *how);
+
 #endif

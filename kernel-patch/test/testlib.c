@@ -94,6 +94,20 @@ bool sysfs_write(const char *attribute, unsigned long value)
 	return fclose(f) == 0 && ok;
 }
 
+bool fail_call(unsigned int kinds, unsigned int call, unsigned int again)
+{
+	return sysfs_write("simulate_fail_call", 0) && sysfs_write("simulate_fail_kinds", kinds) &&
+	       sysfs_write("simulate_fail_again", again) && sysfs_write("simulate_fail_call", call);
+}
+
+bool has_failed(void)
+{
+	unsigned long call, again;
+
+	check(sysfs_read("simulate_fail_call", &call) && sysfs_read("simulate_fail_again", &again), "simulate_fail_call");
+	return !call && !again;
+}
+
 struct file file_new(const char *name, uint64_t room)
 {
 	struct file f = {.name = name, .room = room};

@@ -58,6 +58,25 @@ uint64_t random_number(uint64_t *state);
 bool sysfs_read(const char *attribute, unsigned long *value);
 bool sysfs_write(const char *attribute, unsigned long value);
 
+/* What a relink asks for, of which one can be made to fail; the numbers are the module's (EXT4_SIM_* in the last patch). */
+enum {
+	FAIL_MEMORY = 0x01,
+	FAIL_IO = 0x02,
+	FAIL_JOURNAL = 0x04,
+	FAIL_QUOTA = 0x08,
+	FAIL_SPACE = 0x10,
+	FAIL_TREE = 0x20,
+	FAIL_ABORT = 0x40, /* access to a block, and with it the whole journal */
+	FAIL_UNDONE = 0x3f /* all but the last: nothing has changed afterwards */
+};
+/*
+ * Of the next relinks' calls of these kinds the call'th fails, once, and then the again'th of those that follow (0: no other).
+ * False if this module cannot be made to fail.
+ */
+bool fail_call(unsigned int kinds, unsigned int call, unsigned int again);
+/* Has the last of them failed? */
+bool has_failed(void);
+
 /*
  * A file and what it should hold. Blocks of its content are made by file_write() from a tag, so that a byte in the wrong place,
  * of the wrong file or of the wrong age is seen.

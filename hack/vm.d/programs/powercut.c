@@ -20,6 +20,9 @@
 static const char usage[] =
 	"Usage: powercut load DIR ACKS WORKER SEED [LIMIT]    operations in DIR, until killed or LIMIT are done\n"
 	"       powercut check MODE DIR ACKS WORKER SEED      is there in DIR what MODE (posix, sync, strict) promises?\n"
+	"       powercut load-exchange DIR ACKS WORKER SEED   two files in DIR exchange blocks, until killed\n"
+	"       powercut check-exchange DIR ACKS WORKER SEED  are they as after one of the operations, and not too old a one?\n"
+	"       powercut make-exchange DIR ACKS WORKER SEED N makes the two files as they are after N operations\n"
 	"       powercut list SEED FROM TO                    the operations of a seed\n"
 	"       powercut mark ACKS WORKER N                   set a counter\n"
 	"ACKS is a file, or a device's memory, that holds the counter of WORKER (0 to 15) at offset 64 * WORKER.\n";
@@ -102,13 +105,18 @@ static bool perform(const struct op *op, const uint8_t *data)
 	return false;
 }
 
+static void enter(const char *dir)
+{
+	if (chdir(dir) < 0)
+		FAIL("%s: %s", dir, strerror(errno));
+}
+
 static void load(const char *dir, volatile uint64_t *acked, uint64_t seed, uint64_t limit)
 {
 	static uint8_t data[2 << 20];
 	struct model m;
 
-	if (chdir(dir) < 0)
-		FAIL("%s: %s", dir, strerror(errno));
+	enter(dir);
 	for (int i = 0; i < SLOTS; i++)
 		fds[i] = -1;
 	*acked = 0;
@@ -178,6 +186,24 @@ int main(int argc, char **argv)
 		load(argv[2], acks_open(argv[3], argv[4]), strtoull(argv[5], NULL, 0),
 		     argc == 7 ? strtoull(argv[6], NULL, 0) : UINT64_MAX);
 		return 0;
+	}
+	if (argc == 6 && strcmp(argv[1], "load-exchange") == 0) {
+		volatile uint64_t *acked = acks_open(argv[3], argv[4]);
+
+		enter(argv[2]);
+		return exchange_load(acked, strtoull(argv[5], NULL, 0), UINT64_MAX, false) ? 0 : 1;
+	}
+	if (argc == 7 && strcmp(argv[1], "make-exchange") == 0) {
+		volatile uint64_t *acked = acks_open(argv[3], argv[4]);
+
+		enter(argv[2]);
+		return exchange_load(acked, strtoull(argv[5], NULL, 0), strtoull(argv[6], NULL, 0), true) ? 0 : 1;
+	}
+	if (argc == 6 && strcmp(argv[1], "check-exchange") == 0) {
+		volatile uint64_t *acked = acks_open(argv[3], argv[4]);
+
+		enter(argv[2]);
+		return exchange_check(strtoull(argv[5], NULL, 0), *acked) ? 0 : 1;
 	}
 	if (argc == 7 && strcmp(argv[1], "check") == 0)
 		return check(argv[2], argv[3], *acks_open(argv[4], argv[5]), strtoull(argv[6], NULL, 0));

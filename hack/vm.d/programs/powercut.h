@@ -76,4 +76,11 @@ bool oracle_strict(const char *dir, uint64_t seed, uint64_t acked);
 bool oracle_sync(const char *dir, uint64_t seed, uint64_t acked);
 bool oracle_posix(const char *dir, uint64_t seed, uint64_t acked);
 
+/*
+ * The worker that exchanges blocks of two files, in the working directory; or one that only makes the files as they would be after
+ * `limit` operations, on any file system.
+ */
+bool exchange_load(volatile uint64_t *acked, uint64_t seed, uint64_t limit, bool pretend);
+bool exchange_check(uint64_t seed, uint64_t acked);
+
 #endif
