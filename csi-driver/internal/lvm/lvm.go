@@ -35,7 +35,7 @@ type Config struct {
 	Map     nvdimm.Map
 	// Classes divide the volume groups; none: all of them are for all volumes.
 	Classes []Class
-	// OnProblem is told when a selected region cannot be used.
+	// OnProblem is told when a selected region, or a thin pool in it, cannot be used.
 	OnProblem func(ctx context.Context, message string)
 }
 
@@ -47,6 +47,8 @@ type Manager struct {
 	mu       sync.Mutex
 	checked  time.Time
 	reporter nvdimm.ProblemReporter
+	// copied are the thin volumes of which copies are about to be made.
+	copied map[string]*found
 }
 
 var (
@@ -68,7 +70,9 @@ func New(config Config, tool *nvdimm.Tool) (*Manager, error) {
 	if err := checkClasses(config.Classes); err != nil {
 		return nil, err
 	}
-	return &Manager{config: config, tool: tool, reporter: nvdimm.ProblemReporter{OnProblem: config.OnProblem}}, nil
+	return &Manager{
+		config: config, tool: tool, reporter: nvdimm.ProblemReporter{OnProblem: config.OnProblem}, copied: map[string]*found{},
+	}, nil
 }
 
 // Name implements device.Manager.
@@ -100,6 +104,11 @@ func (m *Manager) groupsToFill(ctx context.Context) ([]group, error) {
 	all, problems, err := m.groups(ctx, true)
 	if err != nil {
 		return nil, err
+	}
+	for i := range all {
+		if err := m.ensurePools(ctx, &all[i]); err != nil {
+			problems = append(problems, nvdimm.Problem{Region: all[i].region, Err: err})
+		}
 	}
 	m.reporter.Report(ctx, m.Name(), problems)
 	return all, nil

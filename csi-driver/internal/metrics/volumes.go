@@ -58,6 +58,7 @@ type Source interface {
 	DeviceNames() []string
 	Capacity(ctx context.Context, params volume.Params, block bool) (node.Capacity, error)
 	DeviceClasses(ctx context.Context, name string) ([]device.Class, error)
+	Pools(ctx context.Context) ([]device.Pool, error)
 }
 
 // deviceLabel is the kind of a device, as the StorageClass parameter of this name says it.
@@ -106,6 +107,18 @@ var (
 		"The most that one more volume of a device class could hold.", []string{deviceLabel, "class"}, nil)
 	classCapacity = prometheus.NewDesc(prefix+"device_class_capacity_bytes",
 		"What the volumes of a device class can take together.", []string{deviceLabel, "class"}, nil)
+	poolLabels   = []string{"pool", "region", "class"}
+	poolData     = prometheus.NewDesc(prefix+"thin_pool_data_bytes", "What a thin pool holds.", poolLabels, nil)
+	poolDataUsed = prometheus.NewDesc(prefix+"thin_pool_data_used_bytes",
+		"How much of a thin pool is taken; when it is all, writes fail.", poolLabels, nil)
+	poolMetadata = prometheus.NewDesc(prefix+"thin_pool_metadata_bytes",
+		"Space for a thin pool's map of what is where.", poolLabels, nil)
+	poolMetadataUsed = prometheus.NewDesc(prefix+"thin_pool_metadata_used_bytes",
+		"How much of that is taken; when it is all, writes fail.", poolLabels, nil)
+	poolVirtual = prometheus.NewDesc(prefix+"thin_pool_virtual_bytes",
+		"What the volumes and snapshots in a thin pool may take together.", poolLabels, nil)
+	poolState = prometheus.NewDesc(prefix+"thin_pool_refuses",
+		"1 when a thin pool is so full that nothing new is made in it.", poolLabels, nil)
 	memoryBytes = prometheus.NewDesc(prefix+"node_memory_bytes",
 		"Persistent memory of the node, and volatile memory that shows itself like it, by what it promises when "+
 			"the power fails.", []string{"range", "provider", "memory", "durable"}, nil)
@@ -153,6 +166,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 		processes, unservedOpens, unservedState, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside,
 		protocolRefused, libraryInstalled,
 		availableBytes, classAvailable, classCapacity, memoryBytes,
+		poolData, poolDataUsed, poolMetadata, poolMetadataUsed, poolVirtual, poolState,
 		callSeconds, jobBytes, jobDoneBytes, orphans, erasing, erasingBytes, eraseFailed,
 		reportErrors,
 	}, counterDescs...) {
@@ -179,6 +193,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		c.collectClasses(ctx, ch, name)
 	}
+	c.collectPools(ctx, ch)
 	c.collectMemory(ctx, ch)
 	c.collectJobs(ch, reports)
 	c.collectOrphans(ch)
@@ -202,6 +217,22 @@ func (c *Collector) collectClasses(ctx context.Context, ch chan<- prometheus.Met
 			continue
 		}
 		ch <- gauge(classAvailable, float64(capacity.Largest), name, class.Name)
+	}
+}
+
+func (c *Collector) collectPools(ctx context.Context, ch chan<- prometheus.Metric) {
+	pools, err := c.source.Pools(ctx)
+	if err != nil {
+		c.logger.Error(err, "Cannot report all thin pools")
+	}
+	for _, p := range pools {
+		labels := []string{p.Name, p.Region, p.Class}
+		ch <- gauge(poolData, float64(p.Data), labels...)
+		ch <- gauge(poolDataUsed, float64(p.DataUsed), labels...)
+		ch <- gauge(poolMetadata, float64(p.Metadata), labels...)
+		ch <- gauge(poolMetadataUsed, float64(p.MetadataUsed), labels...)
+		ch <- gauge(poolVirtual, float64(p.Virtual), labels...)
+		ch <- gauge(poolState, boolean(p.Refuses() != nil), labels...)
 	}
 }
 
