@@ -156,17 +156,24 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 		return nil, err
 	}
 	if rec.DeviceSize > available {
-		return nil, n.tooLarge(rec, available)
+		return nil, n.tooLarge(ctx, manager, rec, available)
 	}
 	return rec, nil
 }
 
 // tooLarge says in the user's terms, the size of a claim, what would have fitted.
-func (n *Node) tooLarge(rec *volume.Record, available int64) error {
+func (n *Node) tooLarge(ctx context.Context, manager device.Manager, rec *volume.Record, available int64) error {
 	err := fmt.Errorf("%w on node %s: the volume would hold %d MiB, the largest that fits now holds %d MiB; ask for "+
 		"less, delete volumes, or raise the node's capacity",
 		volume.ErrExhausted, n.config.Name, rec.Size/volume.MiB, largest(rec, available)/volume.MiB)
-	if rec.Class != "" {
+	if pooled, ok := manager.(device.Pooled); ok {
+		pools, _ := pooled.Pools(ctx) // it was asked for what is available a moment ago
+		for _, p := range pools {
+			if p.Class == rec.Class {
+				err = fmt.Errorf("%w. Its device class %q is thin: %s", err, rec.Class, p)
+			}
+		}
+	} else if rec.Class != "" {
 		err = fmt.Errorf("%w. It is of device class %q, so only the volume groups of that class count, less what they are "+
 			"to keep free", err, rec.Class)
 	}
