@@ -130,8 +130,8 @@ except OSError as e:
     print(done, e, flush=True)
 os._exit(0)`
 
-// fillThin writes into a volume, whose snapshot keeps what it had, until the pool has no space. What was acknowledged is
-// there afterwards, and nothing new was made meanwhile.
+// fillThin writes into a volume until the pool has no space. What was acknowledged is there afterwards, and nothing new
+// was made meanwhile.
 func fillThin(t *testing.T, s *service) {
 	v, err := s.createThin("filled", thinClass())
 	s.must(err)

@@ -71,7 +71,10 @@ func New(config Config, tool *nvdimm.Tool) (*Manager, error) {
 		return nil, err
 	}
 	return &Manager{
-		config: config, tool: tool, reporter: nvdimm.ProblemReporter{OnProblem: config.OnProblem}, copied: map[string]*found{},
+		config:   config,
+		tool:     tool,
+		reporter: nvdimm.ProblemReporter{OnProblem: config.OnProblem},
+		copied:   map[string]*found{},
 	}, nil
 }
 
@@ -335,8 +338,8 @@ func (m *Manager) create(ctx context.Context, id string, size int64, w wanted) e
 		}
 		return err
 	}
-	if _, err := run(ctx, []string{g.device}, "lvcreate", "--yes", "--type", "linear", "--wipesignatures", "y",
-		"--zero", "y", "--size", bytesArg(size), "--addtag", ownTag, "--name", logicalName(id), g.name); err != nil {
+	if _, err := run(ctx, []string{g.device}, "lvcreate", assumeYes, "--type", "linear", "--wipesignatures", "y",
+		"--zero", "y", "--size", bytesArg(size), addTag, ownTag, "--name", logicalName(id), g.name); err != nil {
 		return fmt.Errorf("make logical volume %s in %s: %w", id, g.name, err)
 	}
 	klog.FromContext(ctx).V(2).Info("Made a logical volume", "volume-id", id, "volume-group", g.name, "region", g.region,
@@ -347,7 +350,7 @@ func (m *Manager) create(ctx context.Context, id string, size int64, w wanted) e
 }
 
 func (f *found) deactivate(ctx context.Context) error {
-	if err := f.run(ctx, "lvchange", "--yes", "--activate", "n"); err != nil {
+	if err := f.run(ctx, "lvchange", assumeYes, "--activate", "n"); err != nil {
 		return fmt.Errorf("deactivate logical volume %s: %w", f.path(), err)
 	}
 	return nil
@@ -385,7 +388,7 @@ func grow(ctx context.Context, lv *found, size int64) error {
 		return fmt.Errorf("%w in volume group %s: %s needs %d MiB more, %d MiB are free; a volume stays in its region",
 			volume.ErrExhausted, lv.Group, lv.Name, missing/volume.MiB, lv.group.free/volume.MiB)
 	}
-	if err := lv.run(ctx, "lvextend", "--yes", "--size", bytesArg(size)); err != nil {
+	if err := lv.run(ctx, "lvextend", assumeYes, "--size", bytesArg(size)); err != nil {
 		return fmt.Errorf("grow logical volume %s: %w", lv.path(), err)
 	}
 	return nil
@@ -400,7 +403,7 @@ func (m *Manager) Attach(ctx context.Context, id string) (string, error) {
 		return "", err
 	}
 	if lv.node() == "" {
-		if err := lv.run(ctx, "lvchange", "--yes", "--activate", "y"); err != nil {
+		if err := lv.run(ctx, "lvchange", assumeYes, "--activate", "y"); err != nil {
 			return "", fmt.Errorf("activate logical volume %s: %w", lv.path(), err)
 		}
 		if lv, err = m.mustFind(ctx, id); err != nil {
@@ -436,7 +439,7 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	if err != nil || lv == nil {
 		return err
 	}
-	if err := lv.run(ctx, "lvremove", "--yes"); err != nil {
+	if err := lv.run(ctx, "lvremove", assumeYes); err != nil {
 		return fmt.Errorf("remove logical volume %s: %w", lv.path(), err)
 	}
 	return nil

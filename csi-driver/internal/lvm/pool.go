@@ -39,7 +39,9 @@ const (
 )
 
 // metadataFor is the size of a pool's metadata: twice what its chunks need, for snapshots have a map of their own.
-func metadataFor(size int64) int64 { return min(max(roundUp((size+511)/512), minMetadata), maxMetadata) }
+func metadataFor(size int64) int64 {
+	return min(max(roundUp((size+511)/512), minMetadata), maxMetadata)
+}
 
 // metadataCopies: lvm keeps as much free as the metadata takes, for its repair.
 const metadataCopies = 2
@@ -164,12 +166,12 @@ func ensurePool(ctx context.Context, g *group, c *Class) error {
 			return fmt.Errorf("a logical volume %s/%s is there that is no pool of this driver's", g.name, lv.Name)
 		}
 		if lv.Minor < 0 { // how full it is can be seen only when it is active
-			if _, err := run(ctx, devices, "lvchange", "--yes", "--activate", "y", g.name+"/"+lv.Name); err != nil {
+			if _, err := run(ctx, devices, "lvchange", assumeYes, "--activate", "y", g.name+"/"+lv.Name); err != nil {
 				return fmt.Errorf("activate it: %w", err)
 			}
 		}
 		if lv.WhenFull != "" && lv.WhenFull != whenFull {
-			if _, err := run(ctx, devices, "lvchange", "--yes", "--errorwhenfull", "y", g.name+"/"+lv.Name); err != nil {
+			if _, err := run(ctx, devices, "lvchange", assumeYes, "--errorwhenfull", "y", g.name+"/"+lv.Name); err != nil {
 				return fmt.Errorf("have it fail writes that find no space: %w", err)
 			}
 		}
@@ -203,9 +205,9 @@ func makePool(ctx context.Context, g *group, c *Class) error {
 
 // makePoolArgs: what a volume has not written it reads as zeros, whoever had the memory before.
 func makePoolArgs(group, name string, size, metadata int64) []string {
-	return []string{"lvcreate", "--yes", "--type", "thin-pool", "--size", bytesArg(size),
+	return []string{"lvcreate", assumeYes, "--type", "thin-pool", "--size", bytesArg(size),
 		"--poolmetadatasize", bytesArg(metadata), "--poolmetadataspare", "y", "--chunksize", bytesArg(poolChunk),
-		"--zero", "y", "--addtag", poolTag, "--name", name, group}
+		"--zero", "y", addTag, poolTag, "--name", name, group}
 }
 
 // growPool: the metadata first, because more data needs more of it.
@@ -220,12 +222,12 @@ func growPool(ctx context.Context, g *group, c *Class, lv logicalVolume) error {
 	}
 	path := g.name + "/" + lv.Name
 	if more > 0 {
-		if _, err := run(ctx, []string{g.device}, "lvextend", "--yes", "--poolmetadatasize", "+"+bytesArg(more),
+		if _, err := run(ctx, []string{g.device}, "lvextend", assumeYes, "--poolmetadatasize", "+"+bytesArg(more),
 			path); err != nil {
 			return fmt.Errorf("grow its metadata: %w", err)
 		}
 	}
-	if _, err := run(ctx, []string{g.device}, "lvextend", "--yes", "--size", bytesArg(size), path); err != nil {
+	if _, err := run(ctx, []string{g.device}, "lvextend", assumeYes, "--size", bytesArg(size), path); err != nil {
 		return fmt.Errorf("grow it: %w", err)
 	}
 	klog.FromContext(ctx).Info("Grew a thin pool", "volume-group", g.name, "pool", lv.Name, "size", size)

@@ -129,8 +129,8 @@ func (v thinView) Create(ctx context.Context, id string, size int64) error {
 }
 
 func makeThinArgs(group, pool, name string, size int64) []string {
-	return []string{"lvcreate", "--yes", "--type", "thin", "--virtualsize", bytesArg(size), "--thinpool", pool,
-		"--wipesignatures", "n", "--setactivationskip", "n", "--addtag", ownTag, "--name", name, group}
+	return []string{"lvcreate", assumeYes, "--type", "thin", "--virtualsize", bytesArg(size), "--thinpool", pool,
+		"--wipesignatures", "n", "--setactivationskip", "n", addTag, ownTag, "--name", name, group}
 }
 
 func (v thinView) noRoom(pools []pool, size int64) error {
@@ -172,7 +172,7 @@ func (v thinView) grow(ctx context.Context, lv *found, size int64) error {
 		return fmt.Errorf("%w: %s needs %d MiB more, %d MiB can still be promised: %s", volume.ErrExhausted, lv.Name,
 			missing/volume.MiB, p.room()/volume.MiB, p.report())
 	}
-	if err := lv.run(ctx, "lvextend", "--yes", "--size", bytesArg(size)); err != nil {
+	if err := lv.run(ctx, "lvextend", assumeYes, "--size", bytesArg(size)); err != nil {
 		return fmt.Errorf("grow thin volume %s: %w", lv.path(), err)
 	}
 	return nil
@@ -213,7 +213,7 @@ func (v thinView) Reserve(ctx context.Context, from, to string, size int64) erro
 	if err != nil || before == nil {
 		return err
 	}
-	if err := before.run(ctx, "lvremove", "--yes"); err != nil {
+	if err := before.run(ctx, "lvremove", assumeYes); err != nil {
 		return fmt.Errorf("remove what was left of %s: %w", before.path(), err)
 	}
 	return nil
@@ -238,7 +238,7 @@ func (v thinView) Share(ctx context.Context, from, to string) error {
 }
 
 func makeSnapshotArgs(origin, name string) []string {
-	return []string{"lvcreate", "--yes", "--snapshot", "--setactivationskip", "n", "--activate", "n", "--addtag", ownTag,
+	return []string{"lvcreate", assumeYes, "--snapshot", "--setactivationskip", "n", "--activate", "n", addTag, ownTag,
 		"--name", name, origin}
 }
 

@@ -77,7 +77,8 @@ func TestPools(t *testing.T) {
 			(r.Refuses() != nil) != (c.state == device.PoolFilling || c.state == device.PoolFull) {
 			t.Errorf("%s: room for %d, %s, %+v", c.name, p.room(), r.State(), r)
 		}
-		if err := r.Refuses(); err != nil && (!errors.Is(err, volume.ErrExhausted) || !strings.Contains(err.Error(), "pool0")) {
+		if err := r.Refuses(); err != nil &&
+			(!errors.Is(err, volume.ErrExhausted) || !strings.Contains(err.Error(), "pool0")) {
 			t.Errorf("%s: refused with %v", c.name, err)
 		}
 	}
@@ -128,7 +129,9 @@ func TestThinArguments(t *testing.T) {
 			"--type thin", "--virtualsize 1073741824b", "--thinpool pool0", "--setactivationskip n", "--addtag splitfs.io ",
 			"--name v g",
 		}},
-		{makeSnapshotArgs("g/v", "s"), []string{"--snapshot", "--setactivationskip n", "--addtag splitfs.io ", "--name s g/v"}},
+		{makeSnapshotArgs("g/v", "s"), []string{
+			"--snapshot", "--setactivationskip n", "--addtag splitfs.io ", "--name s g/v",
+		}},
 	} {
 		line := strings.Join(c.args, " ")
 		for _, want := range c.has {
@@ -157,7 +160,8 @@ func TestMetadataFor(t *testing.T) {
 // TestThinClassDefined: definitions that could not work are refused when the node service starts.
 func TestThinClassDefined(t *testing.T) {
 	for name, pool := range map[string]ThinPool{
-		"no name": {Overprovision: 1}, "upper case": {Name: "Pool", Overprovision: 1}, "lvm's own": {Name: "snapshot1", Overprovision: 1},
+		"no name": {Overprovision: 1}, "upper case": {Name: "Pool", Overprovision: 1},
+		"lvm's own": {Name: "snapshot1", Overprovision: 1},
 		"like a volume": {Name: hereID, Overprovision: 1}, "like a snapshot": {Name: "splitfs-x", Overprovision: 1},
 		"negative": {Name: "a", Size: -1, Overprovision: 1}, "less than all": {Name: "a", Overprovision: 0.5},
 		"no number": {Name: "a", Overprovision: math.NaN()}, "absurd": {Name: "a", Overprovision: 1e6},
@@ -199,7 +203,8 @@ func TestThinView(t *testing.T) {
 		}
 	}
 	eraser, ok := m.Thin().(device.Eraser)
-	if !ok || eraser.CheckErase(volume.EraseNone) != nil || !errors.Is(eraser.CheckErase(volume.EraseOverwrite), volume.ErrInvalid) {
+	if !ok || eraser.CheckErase(volume.EraseNone) != nil ||
+		!errors.Is(eraser.CheckErase(volume.EraseOverwrite), volume.ErrInvalid) {
 		t.Error("thin volumes are said to be erased")
 	}
 	if err := m.Thin().Create(context.Background(), "v", 1); err == nil {

@@ -64,6 +64,9 @@ type Source interface {
 // deviceLabel is the kind of a device, as the StorageClass parameter of this name says it.
 const deviceLabel = "device"
 
+// classLabel is a device class.
+const classLabel = "class"
+
 var volumeLabels = []string{"volume_id", "namespace", "persistentvolumeclaim"}
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -104,10 +107,10 @@ var (
 	availableBytes   = prometheus.NewDesc(prefix+"node_available_bytes",
 		"The most that one more volume of a device could hold.", []string{deviceLabel}, nil)
 	classAvailable = prometheus.NewDesc(prefix+"device_class_available_bytes",
-		"The most that one more volume of a device class could hold.", []string{deviceLabel, "class"}, nil)
+		"The most that one more volume of a device class could hold.", []string{deviceLabel, classLabel}, nil)
 	classCapacity = prometheus.NewDesc(prefix+"device_class_capacity_bytes",
-		"What the volumes of a device class can take together.", []string{deviceLabel, "class"}, nil)
-	poolLabels   = []string{"pool", "region", "class"}
+		"What the volumes of a device class can take together.", []string{deviceLabel, classLabel}, nil)
+	poolLabels   = []string{"pool", "region", classLabel}
 	poolData     = prometheus.NewDesc(prefix+"thin_pool_data_bytes", "What a thin pool holds.", poolLabels, nil)
 	poolDataUsed = prometheus.NewDesc(prefix+"thin_pool_data_used_bytes",
 		"How much of a thin pool is taken; when it is all, writes fail.", poolLabels, nil)
@@ -213,7 +216,7 @@ func (c *Collector) collectClasses(ctx context.Context, ch chan<- prometheus.Met
 		params := volume.Params{Device: name, Class: class.Name, Durability: volume.DurabilityAny}
 		capacity, err := c.source.Capacity(ctx, params, false)
 		if err != nil {
-			c.logger.Error(err, "Cannot report the capacity", deviceLabel, name, "class", class.Name)
+			c.logger.Error(err, "Cannot report the capacity", deviceLabel, name, classLabel, class.Name)
 			continue
 		}
 		ch <- gauge(classAvailable, float64(capacity.Largest), name, class.Name)

@@ -76,7 +76,12 @@ func (n *Node) makerOf(rec *volume.Record) (device.Manager, error) {
 	}
 	manager, err := n.config.Managers.GetFor(rec.Device, rec.Class, rec.Durability)
 	if err == nil && device.IsThin(manager) {
-		err = fmt.Errorf("%w: %s is not thin, and its device class %q has become so", volume.ErrPrecondition, rec.ID, rec.Class)
+		err = fmt.Errorf(
+			"%w: %s is not thin, and its device class %q has become so",
+			volume.ErrPrecondition,
+			rec.ID,
+			rec.Class,
+		)
 	}
 	return manager, err
 }
@@ -335,7 +340,7 @@ func (n *Node) whileFrozen(ctx context.Context, list []*volume.Record, do func()
 }
 
 // withoutFreezers leaves out a volume that whoever makes its copy freezes, where it could not do so to one that is
-// frozen. As long as all others are frozen meanwhile, its moment is theirs; of two such volumes each would have its own.
+// frozen. As long as all others are frozen meanwhile its moment is theirs; of two such volumes each would have its own.
 func (n *Node) withoutFreezers(written []*volume.Record) ([]*volume.Record, error) {
 	var rest []*volume.Record
 	var alone *volume.Record

@@ -21,8 +21,9 @@ const poolInterval = 30 * time.Second
 // Pools returns the thin pools of the node. Where no class and no volume is thin nobody is asked.
 func (n *Node) Pools(ctx context.Context) ([]device.Pool, error) {
 	var pools []device.Pool
-	var errs []error
-	for _, name := range n.DeviceNames() {
+	names := n.DeviceNames()
+	errs := make([]error, 0, len(names))
+	for _, name := range names {
 		found, err := n.poolsOf(ctx, n.config.Managers[name])
 		pools = append(pools, found...)
 		errs = append(errs, err)

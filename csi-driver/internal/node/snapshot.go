@@ -62,9 +62,9 @@ func snapshotRecord(id, name string, source *volume.Record) *volume.Record {
 	return &volume.Record{
 		ID: id, Name: name, Phase: volume.PhaseCreating, Source: &volume.Source{VolumeID: source.ID},
 		Mode: source.Mode, Erase: source.Erase, Unserved: source.Unserved, Durability: source.Durability,
-		Device: source.Device, Class: source.Class, Thin: source.Thin, FSType: source.FSType, Block: source.Block, PVC: source.PVC,
-		Size: source.Size, DeviceSize: source.DeviceSize, Overhead: source.Overhead, Formatted: source.Formatted,
-		Cleared: source.Cleared, Measured: source.Measured,
+		Device: source.Device, Class: source.Class, Thin: source.Thin, FSType: source.FSType, Block: source.Block,
+		PVC: source.PVC, Size: source.Size, DeviceSize: source.DeviceSize, Overhead: source.Overhead,
+		Formatted: source.Formatted, Cleared: source.Cleared, Measured: source.Measured,
 	}
 }
 
