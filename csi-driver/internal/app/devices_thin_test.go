@@ -224,7 +224,7 @@ func TestRealThinGroup(t *testing.T) {
 	groups := csi.NewGroupControllerClient(s.conn)
 	request := &csi.CreateVolumeGroupSnapshotRequest{Name: "group", SourceVolumeIds: []string{one.id, two.id}}
 	group, err := groups.CreateVolumeGroupSnapshot(context.Background(), request)
-	for err == nil && !group.GetGroupSnapshot().GetReadyToUse() {
+	for status.Code(err) == codes.Aborted || err == nil && !group.GetGroupSnapshot().GetReadyToUse() {
 		group, err = groups.CreateVolumeGroupSnapshot(context.Background(), request)
 	}
 	s.must(stop.Close(), counter.Wait())

@@ -161,7 +161,7 @@ func TestMetadataFor(t *testing.T) {
 func TestThinClassDefined(t *testing.T) {
 	for name, pool := range map[string]ThinPool{
 		"no name": {Overprovision: 1}, "upper case": {Name: "Pool", Overprovision: 1},
-		"lvm's own": {Name: "snapshot1", Overprovision: 1},
+		"lvm's own":     {Name: "snapshot1", Overprovision: 1},
 		"like a volume": {Name: hereID, Overprovision: 1}, "like a snapshot": {Name: "splitfs-x", Overprovision: 1},
 		"negative": {Name: "a", Size: -1, Overprovision: 1}, "less than all": {Name: "a", Overprovision: 0.5},
 		"no number": {Name: "a", Overprovision: math.NaN()}, "absurd": {Name: "a", Overprovision: 1e6},
