@@ -51,9 +51,14 @@ const (
 	poolRefuses = 90
 )
 
-// Percent is how full the pool is, by data or metadata, whichever is fuller.
+// Percent is how full the pool is, by data or metadata, whichever is fuller. A pool that has promised no more than it
+// holds has data for all of its devices, however much of it they have taken.
 func (p Pool) Percent() int64 {
-	return max(percent(p.DataUsed, p.Data), percent(p.MetadataUsed, p.Metadata))
+	full := percent(p.MetadataUsed, p.Metadata)
+	if p.Virtual > p.Data {
+		full = max(full, percent(p.DataUsed, p.Data))
+	}
+	return full
 }
 
 func percent(used, size int64) int64 {
@@ -79,7 +84,7 @@ const (
 // State of the pool.
 func (p Pool) State() PoolState {
 	switch {
-	case p.Failure != "" || p.Data > 0 && p.DataUsed >= p.Data:
+	case p.Failure != "" || p.Percent() >= 100:
 		return PoolFull
 	case p.Percent() >= poolRefuses:
 		return PoolFilling

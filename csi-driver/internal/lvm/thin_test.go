@@ -66,6 +66,8 @@ func TestPools(t *testing.T) {
 		{"full", []string{"50.00", "100.00"}, device.PoolFull, 0},
 		{"out of data", []string{`"lv_when_full":"error", "lv_health_status":""`,
 			`"lv_when_full":"error", "lv_health_status":"out_of_data"`}, device.PoolFull, 0},
+		{"full of what was promised, and no more was", []string{"50.00", "100.00", `"lv_size":"419430400"`,
+			`"lv_size":"125829120"`}, device.PoolWell, 2 * size},
 		{"all promised", []string{`"lv_size":"419430400"`, `"lv_size":"461373440"`}, device.PoolWell, 0},
 	} {
 		pools := thinPools(t, m, c.changes...)
