@@ -187,6 +187,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- gauge(reportErrors, boolean(err != nil))
 	ch <- gauge(libraryInstalled, boolean(c.source.LibraryReady() == nil))
+	c.collectPools(ctx, ch) // what is urgent comes first: a slow machine may not come to the end of this
 	for _, name := range c.source.DeviceNames() {
 		if capacity, err := c.source.Capacity(ctx, volume.Params{Device: name, Durability: volume.DurabilityAny},
 			false); err != nil {
@@ -196,7 +197,6 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		c.collectClasses(ctx, ch, name)
 	}
-	c.collectPools(ctx, ch)
 	c.collectMemory(ctx, ch)
 	c.collectJobs(ch, reports)
 	c.collectOrphans(ch)

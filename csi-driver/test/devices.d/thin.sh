@@ -12,8 +12,8 @@ use_region() {
 first_boot() {
     modprobe dm_thin_pool
     use_region
-    run_tests 'TestRealThin$' 1
     run_tests 'TestRealThinGroup$' 1
+    run_tests 'TestRealThin$' 1
     is "what is left for the next boot" "$(ours | tr '\n' ' ')" "splitfs-lvm pool0 "
     is "what the pool does when it is full" "$(foreign_lvm lvs --noheadings --options lv_when_full @splitfs.io.pool | tr -d ' ')" error
 }
