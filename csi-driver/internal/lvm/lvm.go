@@ -240,7 +240,7 @@ func (m *Manager) volumes(ctx context.Context) (all []found, unknown nvdimm.Prob
 	}
 	for _, g := range groups {
 		// Asked for a group, lvm says so when it does not find it.
-		_, logical, err := list(ctx, []string{g.device}, "lvs", logicalFields, g.name)
+		_, logical, err := list(ctx, []string{g.device}, lvList, logicalFields, g.name)
 		if err != nil {
 			err = fmt.Errorf("list the logical volumes of %s: %w", g.name, err)
 			unknown = append(unknown, nvdimm.Problem{Region: g.region, Err: unreadable{err, g.own}})
@@ -338,8 +338,8 @@ func (m *Manager) create(ctx context.Context, id string, size int64, w wanted) e
 		}
 		return err
 	}
-	if _, err := run(ctx, []string{g.device}, "lvcreate", assumeYes, "--type", "linear", "--wipesignatures", "y",
-		"--zero", "y", "--size", bytesArg(size), addTag, ownTag, "--name", logicalName(id), g.name); err != nil {
+	if _, err := run(ctx, []string{g.device}, lvCreate, assumeYes, "--type", "linear", "--wipesignatures", "y",
+		"--zero", "y", sizeIs, bytesArg(size), addTag, ownTag, nameIs, logicalName(id), g.name); err != nil {
 		return fmt.Errorf("make logical volume %s in %s: %w", id, g.name, err)
 	}
 	klog.FromContext(ctx).V(2).Info("Made a logical volume", "volume-id", id, "volume-group", g.name, "region", g.region,
@@ -388,7 +388,7 @@ func grow(ctx context.Context, lv *found, size int64) error {
 		return fmt.Errorf("%w in volume group %s: %s needs %d MiB more, %d MiB are free; a volume stays in its region",
 			volume.ErrExhausted, lv.Group, lv.Name, missing/volume.MiB, lv.group.free/volume.MiB)
 	}
-	if err := lv.run(ctx, "lvextend", assumeYes, "--size", bytesArg(size)); err != nil {
+	if err := lv.run(ctx, "lvextend", assumeYes, sizeIs, bytesArg(size)); err != nil {
 		return fmt.Errorf("grow logical volume %s: %w", lv.path(), err)
 	}
 	return nil

@@ -124,7 +124,7 @@ func (m *Manager) classOfPool(name string, g group) *Class {
 // pools returns the thin pools in these groups, and why some could not be looked at.
 func (m *Manager) pools(ctx context.Context, groups []group) (pools []pool, problems nvdimm.Problems) {
 	for _, g := range groups {
-		_, logical, err := list(ctx, []string{g.device}, "lvs", logicalFields, g.name)
+		_, logical, err := list(ctx, []string{g.device}, lvList, logicalFields, g.name)
 		if err != nil {
 			problems = append(problems, nvdimm.Problem{
 				Region: g.region, Err: fmt.Errorf("list the logical volumes of %s: %w", g.name, err),
@@ -154,7 +154,7 @@ func (m *Manager) ensurePools(ctx context.Context, g *group) error {
 
 func ensurePool(ctx context.Context, g *group, c *Class) error {
 	devices := []string{g.device}
-	_, logical, err := list(ctx, devices, "lvs", logicalFields, g.name)
+	_, logical, err := list(ctx, devices, lvList, logicalFields, g.name)
 	if err != nil {
 		return err
 	}
@@ -205,9 +205,9 @@ func makePool(ctx context.Context, g *group, c *Class) error {
 
 // makePoolArgs: what a volume has not written it reads as zeros, whoever had the memory before.
 func makePoolArgs(group, name string, size, metadata int64) []string {
-	return []string{"lvcreate", assumeYes, "--type", "thin-pool", "--size", bytesArg(size),
+	return []string{lvCreate, assumeYes, "--type", "thin-pool", sizeIs, bytesArg(size),
 		"--poolmetadatasize", bytesArg(metadata), "--poolmetadataspare", "y", "--chunksize", bytesArg(poolChunk),
-		"--zero", "y", addTag, poolTag, "--name", name, group}
+		"--zero", "y", addTag, poolTag, nameIs, name, group}
 }
 
 // growPool: the metadata first, because more data needs more of it.
@@ -227,7 +227,7 @@ func growPool(ctx context.Context, g *group, c *Class, lv logicalVolume) error {
 			return fmt.Errorf("grow its metadata: %w", err)
 		}
 	}
-	if _, err := run(ctx, []string{g.device}, "lvextend", assumeYes, "--size", bytesArg(size), path); err != nil {
+	if _, err := run(ctx, []string{g.device}, "lvextend", assumeYes, sizeIs, bytesArg(size), path); err != nil {
 		return fmt.Errorf("grow it: %w", err)
 	}
 	klog.FromContext(ctx).Info("Grew a thin pool", "volume-group", g.name, "pool", lv.Name, "size", size)

@@ -23,10 +23,14 @@ const settings = `devices{external_device_info_source="none" obtain_device_list_
 	`activation{udev_sync=0 udev_rules=0 verify_udev_operations=0 monitoring=0 error_when_full=1} ` +
 	`backup{backup=0 archive=0} global{event_activation=0}`
 
-// Options of lvm's commands.
+// Commands of lvm, and their options.
 const (
+	lvCreate  = "lvcreate"
+	lvList    = "lvs"
 	assumeYes = "--yes"
 	addTag    = "--addtag"
+	nameIs    = "--name"
+	sizeIs    = "--size"
 )
 
 // run runs one of lvm's commands. It sees the given devices and no other: whatever it does, it cannot do to a foreign

@@ -129,8 +129,8 @@ func (v thinView) Create(ctx context.Context, id string, size int64) error {
 }
 
 func makeThinArgs(group, pool, name string, size int64) []string {
-	return []string{"lvcreate", assumeYes, "--type", "thin", "--virtualsize", bytesArg(size), "--thinpool", pool,
-		"--wipesignatures", "n", "--setactivationskip", "n", addTag, ownTag, "--name", name, group}
+	return []string{lvCreate, assumeYes, "--type", "thin", "--virtualsize", bytesArg(size), "--thinpool", pool,
+		"--wipesignatures", "n", "--setactivationskip", "n", addTag, ownTag, nameIs, name, group}
 }
 
 func (v thinView) noRoom(pools []pool, size int64) error {
@@ -172,7 +172,7 @@ func (v thinView) grow(ctx context.Context, lv *found, size int64) error {
 		return fmt.Errorf("%w: %s needs %d MiB more, %d MiB can still be promised: %s", volume.ErrExhausted, lv.Name,
 			missing/volume.MiB, p.room()/volume.MiB, p.report())
 	}
-	if err := lv.run(ctx, "lvextend", assumeYes, "--size", bytesArg(size)); err != nil {
+	if err := lv.run(ctx, "lvextend", assumeYes, sizeIs, bytesArg(size)); err != nil {
 		return fmt.Errorf("grow thin volume %s: %w", lv.path(), err)
 	}
 	return nil
@@ -238,8 +238,8 @@ func (v thinView) Share(ctx context.Context, from, to string) error {
 }
 
 func makeSnapshotArgs(origin, name string) []string {
-	return []string{"lvcreate", assumeYes, "--snapshot", "--setactivationskip", "n", "--activate", "n", addTag, ownTag,
-		"--name", name, origin}
+	return []string{lvCreate, assumeYes, "--snapshot", "--setactivationskip", "n", "--activate", "n", addTag, ownTag,
+		nameIs, name, origin}
 }
 
 // Unshare implements device.Copier. A thin copy goes on sharing: what is shared when it is written to takes space then,

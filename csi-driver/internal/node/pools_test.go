@@ -18,7 +18,9 @@ func TestPoolWatch(t *testing.T) {
 	for i, c := range []struct{ used, near, full int }{
 		{10, 0, 0}, {80, 1, 0}, {85, 1, 0}, {90, 1, 1}, {95, 1, 1}, {100, 1, 2}, {100, 1, 2}, {10, 1, 2}, {81, 2, 2},
 	} {
-		w.report(t.Context(), n, device.Pool{Name: "pool0", Region: "region0", Data: 100, DataUsed: int64(c.used), Virtual: 101})
+		w.report(t.Context(), n, device.Pool{
+			Name: "pool0", Region: "region0", Data: 100, DataUsed: int64(c.used), Virtual: 101,
+		})
 		if told.count(near) != c.near || told.count(full) != c.full {
 			t.Errorf("look %d: told %q", i, told.list)
 		}
