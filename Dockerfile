@@ -13,17 +13,17 @@ FROM ${BASE_IMAGE} AS debian
 
 # The programs that the node service runs, with their packages: only the programs go into the image.
 # trixie: the first Debian whose mkfs.xfs knows `-i exchange=1` (xfsprogs 6.10).
-# mount and losetup: package mount; blkid, wipefs and blkdiscard: package util-linux; ndctl and lvm2: volumes on persistent memory.
+# mount and losetup: package mount; blkid, wipefs and blkdiscard: package util-linux; ndctl, lvm2 and thin-provisioning-tools: volumes on persistent memory.
 # The installation of lvm2 reads all disks that it sees, which here are the building machine's: it is given none.
 FROM debian AS node-programs
 RUN mkdir /tmp/lvm && echo 'devices { filter = [ "r|.*|" ] }' >/tmp/lvm/lvm.conf \
  && apt-get update \
- && LVM_SYSTEM_DIR=/tmp/lvm apt-get install --yes --no-install-recommends e2fsprogs lvm2 mount ndctl util-linux xfsprogs
+ && LVM_SYSTEM_DIR=/tmp/lvm apt-get install --yes --no-install-recommends e2fsprogs lvm2 mount ndctl thin-provisioning-tools util-linux xfsprogs
 COPY hack/lib/slim-root /usr/local/bin/
 # First what whoever looks into a node's pod needs, the end-to-end tests among them; cp: the init container that hands splitfs-csi to others.
 RUN slim-root /slim sh cat cp cut dd grep head ls mkdir mv readlink rm seq sha256sum sleep sort stat tail test touch tr wc \
     mkfs.xfs xfs_growfs xfs_repair xfs_db mkfs.ext4 e2fsck resize2fs tune2fs /etc/mke2fs.conf \
-    mount umount losetup blkid wipefs blkdiscard lvm /etc/lvm/lvm.conf ndctl
+    mount umount losetup blkid wipefs blkdiscard lvm /etc/lvm/lvm.conf thin_check thin_repair thin_dump ndctl
 
 FROM scratch AS csi-driver
 COPY --from=node-programs /slim/ /
@@ -31,7 +31,7 @@ COPY --from=node-programs /slim/ /
 RUN mkfs.xfs -V && xfs_growfs -V && xfs_repair -V && xfs_db -V && mkfs.ext4 -V && e2fsck -V \
  && for program in resize2fs tune2fs; do case $($program 2>&1) in *Usage*) ;; *) exit 1 ;; esac; done \
  && mount --version && umount --version && losetup --version && blkid --version && wipefs --version && blkdiscard --version \
- && ndctl --version && lvm version && cp --version && ls /
+ && ndctl --version && lvm version && thin_check --version && thin_repair --version && thin_dump --version && cp --version && ls /
 # From what changes least to what changes most, so that a rebuilt library is a small new layer.
 COPY build/image/csi-driver/driver/ /usr/local/bin/
 COPY build/image/csi-driver/library/bin/ /usr/local/bin/

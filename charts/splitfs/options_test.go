@@ -166,9 +166,17 @@ func TestDeviceClasses(t *testing.T) {
 		}
 	}
 	for says, set := range map[string][]string{
-		"not among devices.lvm.classes":  append(slices.Clone(classes), "--set", "storageClasses.deviceClass=slow"),
-		"volumes have no classes":        {"--set", "storageClasses.deviceClass=fast"},
-		"is not enabled":                 {"--set-json", `devices.lvm.classes=[{"name":"a"}]`},
+		"not among devices.lvm.classes": append(slices.Clone(classes), "--set", "storageClasses.deviceClass=slow"),
+		"volumes have no classes":       {"--set", "storageClasses.deviceClass=fast"},
+		"is not enabled":                {"--set-json", `devices.lvm.classes=[{"name":"a"}]`},
+		"is thin, which has no direct": append(slices.Clone(lvm), "--set-json",
+			`devices.lvm.classes=[{"name":"a","default":true,"type":"thin","thinPool":{"name":"p"}}]`),
+		"thin volumes cannot be erased": append(slices.Clone(lvm), "--set",
+			"storageClasses.durability=any,storageClasses.erase=overwrite", "--set-json",
+			`devices.lvm.classes=[{"name":"a","default":true,"type":"thin","thinPool":{"name":"p"}}]`),
+		"is that of two classes": append(slices.Clone(lvm), "--set-json",
+			`devices.lvm.classes=[{"name":"a","type":"thin","thinPool":{"name":"p"}},`+
+				`{"name":"b","type":"thin","thinPool":{"name":"p"}}]`),
 		"none of devices.lvm.classes is": append(slices.Clone(lvm), "--set-json", `devices.lvm.classes=[{"name":"a"}]`),
 		"is there twice": append(slices.Clone(lvm), "--set-json",
 			`devices.lvm.classes=[{"name":"a","default":true},{"name":"a"}]`),

@@ -21,7 +21,7 @@ func TestStorageClassPolicy(t *testing.T) {
 	admin := charttest.NewClient(t, env.Config)
 	objects := charttest.Render(t, "--set", "injector.library.delivery=ephemeral", "--set",
 		"devices.lvm.enabled=true,devices.regions={all}", "--set-json",
-		`devices.lvm.classes=[{"name":"near"},{"name":"bulk"}]`)
+		`devices.lvm.classes=[{"name":"near"},{"name":"bulk"},{"name":"thin","type":"thin","thinPool":{"name":"pool0"}}]`)
 	for _, object := range objects {
 		if object.GetName() == "splitfs-storageclass" {
 			if err := charttest.Apply(t.Context(), admin, object); err != nil {
@@ -64,7 +64,15 @@ func TestStorageClassPolicy(t *testing.T) {
 		{"a pool of no size", ours, &waiting, map[string]string{"pool": "large"}, "from 32Mi to 1Ti"},
 		{"a device class", ours, &waiting, map[string]string{"device": "lvm", "deviceClass": "bulk"}, ""},
 		{"a device class that is none", ours, &waiting, map[string]string{"device": "lvm", "deviceClass": "slow"},
-			"devices.lvm.classes ('near', 'bulk')"},
+			"devices.lvm.classes ('near', 'bulk', 'thin')"},
+		{"a thin class for posix", ours, &waiting, map[string]string{"device": "lvm", "deviceClass": "thin"}, ""},
+		{"a thin class for any memory", ours, &waiting,
+			map[string]string{"device": "lvm", "deviceClass": "thin", "mode": "strict", "durability": "any"}, ""},
+		{"a thin class for strict", ours, &waiting,
+			map[string]string{"device": "lvm", "deviceClass": "thin", "mode": "strict"}, "have no direct access (DAX)"},
+		{"a thin class for durable memory", ours, &waiting,
+			map[string]string{"device": "lvm", "deviceClass": "thin", "durability": "required"},
+			"name a device class that is not thin"},
 		{"a device class of another device", ours, &waiting, map[string]string{"deviceClass": "bulk"}, "with the device lvm"},
 		{"another driver's", "other.example.com", &immediate, map[string]string{"mode": "turbo"}, ""},
 	} {

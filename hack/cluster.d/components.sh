@@ -49,6 +49,8 @@ disabled_plugins = [
 
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
   SystemdCgroup = false
+  # Debian 12's runc makes no user namespaces for pods.
+  BinaryName = "$(tool runc runc)"
 
 [plugins."io.containerd.cri.v1.runtime".cni]
   bin_dirs = ["$CNI_BIN"]

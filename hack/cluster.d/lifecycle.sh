@@ -5,10 +5,10 @@
 # Files below $RUN: `subnet`, `tools` (the programs it was started with), `pki/`, `nodes/NAME/`, and `complete`, written
 # when everything was up. Without `complete` the directory is what a failed or killed start left.
 
-# Where Debian keeps what the daemons call: runc, iptables, conntrack, mount, mkfs.
+# Where Debian keeps what the daemons call: iptables, conntrack, mount, mkfs.
 NODE_PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
-LOCAL_FAMILIES=(pause etcd containerd helm kubernetes)
+LOCAL_FAMILIES=(pause etcd containerd runc helm kubernetes)
 
 # tool FAMILY PROGRAM: its path, of the build that this cluster was started with.
 tool() {
@@ -33,7 +33,7 @@ kubectl_admin() {
 check_machine() {
     local free
     [ "$(uname -m)" = x86_64 ] || die "the local cluster runs on x86-64 only, this machine is $(uname -m)"
-    need_commands "run hack/install-deps cluster" runc iptables conntrack ip nsenter unshare losetup mount openssl tar setsid flock
+    need_commands "run hack/install-deps cluster" iptables conntrack ip nsenter unshare losetup mount openssl tar setsid flock
     [ -x "$CNI_BIN/ptp" ] || die "missing: $CNI_BIN/ptp; run hack/install-deps cluster"
     grep -qw overlay /proc/filesystems || modprobe overlay 2>/dev/null || die "the kernel has no overlay file system"
     [ -c /dev/loop-control ] || modprobe loop 2>/dev/null || die "the kernel has no loop devices (/dev/loop-control)"

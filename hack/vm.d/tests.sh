@@ -22,6 +22,7 @@ VM_TESTS=(
     "devices-plain | 6.1 6.12 | 0 | | volumes on memory without labels; virtio-pmem and memory that holds something refused (builds what it needs)"
     "devices-cxl | 6.1 6.12 | 0 | | volumes on CXL memory, before and after a reboot (builds what it needs)"
     "devices-classes | 6.12 | 0 | | device classes: volumes in the volume groups of their class, what classes spare, a reboot without classes (builds what it needs)"
+    "devices-thin | 6.1 6.12 | 0 | | thin pools: snapshots and groups of them while volumes are written, a full pool, a reboot (builds what it needs)"
     "memory | 6.1 6.12 | 300 | libsplit-few | what memory is taken for: NVDIMMs with ADR, eADR and without a word, CXL (volatile too), virtio-pmem, memmap="
     "evaluation | 6.1 | 0 | | rows of libsplit/bench/paper run on DAX in every mode (builds what it needs)"
     "libsplit-ext4 | 6.1 6.12 | 2400 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
@@ -117,6 +118,7 @@ test_devices() { devices_test labels "$1"; }
 test_devices_plain() { devices_test plain "$1"; }
 test_devices_cxl() { devices_test cxl "$1"; }
 test_devices_classes() { devices_test classes "$1"; }
+test_devices_thin() { devices_test thin "$1"; }
 
 # test_memory LINE: several machines, because one cannot say two things of its NVDIMMs, and volatile CXL memory wants a newer QEMU.
 test_memory() {

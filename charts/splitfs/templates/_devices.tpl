@@ -26,10 +26,17 @@
 {{- $regions := .Values.devices.regions }}
 {{- $classes := list }}
 {{- $defaults := list }}
+{{- $thin := list }}
+{{- $pools := list }}
 {{- range .Values.devices.lvm.classes }}
 {{- if has .name $classes }}{{ fail (printf "devices.lvm.classes: %s is there twice" .name) }}{{ end }}
 {{- $classes = append $classes .name }}
 {{- if .default }}{{ $defaults = append $defaults .name }}{{ end }}
+{{- if eq (.type | default "linear") "thin" }}
+{{- $thin = append $thin .name }}
+{{- if has .thinPool.name $pools }}{{ fail (printf "devices.lvm.classes: thin pool %s is that of two classes" .thinPool.name) }}{{ end }}
+{{- $pools = append $pools .thinPool.name }}
+{{- end }}
 {{- range .regions }}
 {{- if not (or (has . $regions) (has "all" $regions)) }}{{ fail (printf "devices.lvm.classes: region %s of a class is not among devices.regions" .) }}{{ end }}
 {{- end }}
@@ -49,6 +56,13 @@
 {{- end }}
 {{- if and (eq $device "lvm") $classes (not $class) (not $defaults) }}
 {{- fail (printf "storageClasses.deviceClass is empty, and none of devices.lvm.classes is the default; set it to one of %s" (join ", " $classes)) }}
+{{- end }}
+{{- $chosen := $class | default (first $defaults) }}
+{{- if and (eq $device "lvm") (has $chosen $thin) (or .Values.storageClasses.strict.create .Values.storageClasses.sync.create) (ne .Values.storageClasses.durability "any") }}
+{{- fail (printf "storageClasses: device class %s is thin, which has no direct access (DAX) and so is no durable memory, as strict and sync want it; set storageClasses.durability to any, or choose another class" $chosen) }}
+{{- end }}
+{{- if and (eq $device "lvm") (has $chosen $thin) (ne .Values.storageClasses.erase "none") }}
+{{- fail (printf "storageClasses.erase is %s, but device class %s is thin, and thin volumes cannot be erased; set it to none" .Values.storageClasses.erase $chosen) }}
 {{- end }}
 {{- if and (or (has "lvm" $enabled) (has "namespace" $enabled)) (not $regions) }}
 {{- fail "devices: lvm and namespace need regions that SplitFS may use; set devices.regions to [all], or to names or interleave sets" }}

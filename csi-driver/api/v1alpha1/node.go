@@ -14,6 +14,9 @@ const (
 	NodeReady = "Ready"
 	// NodeDevicesReady: every device manager works.
 	NodeDevicesReady = "DevicesReady"
+	// NodeThinPoolsHaveRoom: no thin pool of the node is nearly full. Its reason is NearFull, Filling (nothing new is
+	// made) or Full (writes fail) when one is. Nodes without thin pools have no such condition.
+	NodeThinPoolsHaveRoom = "ThinPoolsHaveRoom"
 	// NodeLibraryInstalled: pods of the node find libsplit.so.
 	NodeLibraryInstalled = "LibraryInstalled"
 	// NodeModuleReady: the kernel module ext4_splitfs is loaded and answered. Volumes work without it.

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -48,7 +49,8 @@ func (o *deviceOptions) addTo(f *pflag.FlagSet) {
 	f.IntVar(&o.regionPercent, "region-percent", 100, "most of each of these regions that the driver takes")
 	f.StringVar(&o.lvmClasses, "lvm-classes", "",
 		"device classes of logical volumes, a JSON list of objects with name, regions (as in --regions; all that are given "+
-			"when there are none), spare (what stays free in each volume group) and default")
+			"when there are none), spare (what stays free in each volume group), default, type (linear or thin) and thinPool "+
+			"(of a thin class: name, size and overprovisionRatio)")
 	f.StringVar(&o.namespaceMap, "namespace-map", string(nvdimm.MapDev),
 		"where new namespaces keep what the kernel knows of their pages: dev (persistent memory, 1/64 of it) or "+
 			"mem (main memory)")
@@ -127,6 +129,47 @@ type classOption struct {
 	Regions []string `json:"regions"`
 	Spare   string   `json:"spare"`
 	Default bool     `json:"default"`
+	Type    string   `json:"type"`
+
+	ThinPool *thinPoolOption `json:"thinPool"`
+}
+
+// Types of device classes; the first one is the default.
+const (
+	classLinear = "linear"
+	classThin   = "thin"
+)
+
+// thinPoolOption is a thin pool as it is written down.
+type thinPoolOption struct {
+	Name  string  `json:"name"`
+	Size  string  `json:"size"`
+	Ratio float64 `json:"overprovisionRatio"`
+}
+
+// thinPool reads the thin pool of a class; nil when the class is linear.
+func (o classOption) thinPool() (*lvm.ThinPool, error) {
+	switch {
+	case o.Type == "" || o.Type == classLinear:
+		if o.ThinPool != nil {
+			return nil, fmt.Errorf("it has a thinPool, and not the type %s", classThin)
+		}
+		return nil, nil
+	case o.Type != classThin:
+		return nil, fmt.Errorf("type is %q; allowed: %s, %s", o.Type, classLinear, classThin)
+	case o.ThinPool == nil:
+		return nil, fmt.Errorf("its type is %s, and it has no thinPool", classThin)
+	}
+	pool := &lvm.ThinPool{Name: o.ThinPool.Name, Overprovision: cmp.Or(o.ThinPool.Ratio, 1)}
+	if o.ThinPool.Size == "" {
+		return pool, nil
+	}
+	var size quantity
+	if err := size.Set(o.ThinPool.Size); err != nil {
+		return nil, fmt.Errorf("size of the thinPool: %w", err)
+	}
+	pool.Size = int64(size)
+	return pool, nil
 }
 
 // parseClasses reads device classes; given are the regions that the driver has.
@@ -158,6 +201,9 @@ func parseClasses(text string, given []string) ([]lvm.Class, error) {
 				return nil, fmt.Errorf("class %q: spare: %w", o.Name, err)
 			}
 			class.Spare = int64(spare)
+		}
+		if class.Thin, err = o.thinPool(); err != nil {
+			return nil, fmt.Errorf("class %q: %w", o.Name, err)
 		}
 		classes = append(classes, class)
 	}

@@ -66,6 +66,12 @@ func (d realDevice) options() deviceOptions {
 // serveDevices starts the service for one kind of device, with state that a later boot finds again.
 func serveDevices(t *testing.T, d realDevice) *service {
 	t.Helper()
+	return serveDevicesWith(t, d, "")
+}
+
+// serveDevicesWith is serveDevices with device classes.
+func serveDevicesWith(t *testing.T, d realDevice, classes string) *service {
+	t.Helper()
 	binary, library := realParts(t)
 	dir := filepath.Join(os.Getenv(envDir), d.device)
 	s := &service{t: t, dir: dir}
@@ -79,6 +85,7 @@ func serveDevices(t *testing.T, d realDevice) *service {
 
 		binary: binary, library: library, httpEndpoint: charttest.FreeAddress(t),
 	}
+	s.options.devices.lvmClasses = classes
 	if err := s.options.complete(); err != nil {
 		t.Fatal(err)
 	}

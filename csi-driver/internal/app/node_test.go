@@ -153,11 +153,15 @@ func (s *service) createFrom(name, fsType string, class map[string]string,
 	s.t.Helper()
 	parameters := map[string]string{"csi.storage.k8s.io/pvc/name": name, "csi.storage.k8s.io/pvc/namespace": "default"}
 	maps.Copy(parameters, class)
-	resp, err := csi.NewControllerClient(s.conn).CreateVolume(context.Background(), &csi.CreateVolumeRequest{
+	request := &csi.CreateVolumeRequest{
 		Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: 64 << 20},
 		VolumeCapabilities: []*csi.VolumeCapability{mountCapability(fsType)}, Parameters: parameters,
 		VolumeContentSource: source,
-	})
+	}
+	resp, err := csi.NewControllerClient(s.conn).CreateVolume(context.Background(), request)
+	for source != nil && status.Code(err) == codes.Aborted { // on a slow machine the call ends before the work does
+		resp, err = csi.NewControllerClient(s.conn).CreateVolume(context.Background(), request)
+	}
 	s.must(err)
 	return volumeOnNode{
 		id: resp.GetVolume().GetVolumeId(), context: resp.GetVolume().GetVolumeContext(), fsType: fsType,

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
@@ -73,7 +75,8 @@ func realSnapshot(t *testing.T, s *service, fsType string, class map[string]stri
 	controller := csi.NewControllerClient(s.conn)
 	request := &csi.CreateSnapshotRequest{Name: "snap", SourceVolumeId: v.id}
 	snapshot, err := controller.CreateSnapshot(context.Background(), request)
-	for err == nil && !snapshot.GetSnapshot().GetReadyToUse() { // on a slow machine the call ends before the work does
+	// On a slow machine the call ends before the work does.
+	for status.Code(err) == codes.Aborted || err == nil && !snapshot.GetSnapshot().GetReadyToUse() {
 		snapshot, err = controller.CreateSnapshot(context.Background(), request)
 	}
 	s.must(err)

@@ -51,6 +51,9 @@ type Recreate struct {
 	counter  prometheus.Counter
 	// tries are by the UID of a pod's controller.
 	tries map[types.UID]tries
+	// seen is since when this process sees a pod, by its UID, wait on its node. The time at which the API server says that
+	// it was created is no help: where this machine's clock was set, a pod of a moment ago looks old.
+	seen map[types.UID]time.Time
 }
 
 type tries struct {
@@ -63,7 +66,7 @@ func NewRecreate(client kubernetes.Interface, view *View, exempt []string, recor
 	clk clock.PassiveClock) *Recreate {
 	return &Recreate{
 		client: client, view: view, checker: promise.NewChecker(client, exempt), recorder: recorder, clock: clk,
-		tries: map[types.UID]tries{},
+		tries: map[types.UID]tries{}, seen: map[types.UID]time.Time{},
 		counter: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "splitfs_pods_recreated_total",
 			Help: "Pods that were evicted because they had been created without the library.",
@@ -104,6 +107,7 @@ func (r *Recreate) check(ctx context.Context) error {
 			delete(r.tries, uid)
 		}
 	}
+	r.see(list.Items, now)
 	var errs []error
 	evicted := 0
 	for i := range list.Items {
@@ -139,6 +143,23 @@ func (r *Recreate) claims() (map[types.NamespacedName]*corev1.PersistentVolume, 
 	return claims, nil
 }
 
+// see notes the pods that wait and are new, and forgets those that do not any more. now has a monotonic reading, which
+// is what times are compared by.
+func (r *Recreate) see(pods []corev1.Pod, now time.Time) {
+	seen := make(map[types.UID]time.Time, len(pods))
+	for i := range pods {
+		if pods[i].Spec.NodeName == "" {
+			continue
+		}
+		since, known := r.seen[pods[i].UID]
+		if !known {
+			since = now
+		}
+		seen[pods[i].UID] = since
+	}
+	r.seen = seen
+}
+
 // due says whether a pod has waited on its node for so long that it may be evicted, and its controller has not been
 // through this too often.
 func (r *Recreate) due(pod *corev1.Pod, now time.Time) bool {
@@ -148,7 +169,7 @@ func (r *Recreate) due(pod *corev1.Pod, now time.Time) bool {
 		return false
 	}
 	t := r.tries[controller.UID]
-	return t.count < recreateMost && now.Sub(pod.CreationTimestamp.Time) >= recreateAfter<<t.count
+	return t.count < recreateMost && now.Sub(r.seen[pod.UID]) >= recreateAfter<<t.count
 }
 
 // without returns what the pod's node says of it, nil when it has what it was promised.

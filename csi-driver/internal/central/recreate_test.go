@@ -90,8 +90,12 @@ func TestRecreate(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "default"},
 		})
 		recorder := record.NewFakeRecorder(10)
-		r := NewRecreate(client, newView(t, client), []string{"exempt"}, recorder,
-			clocktesting.NewFakePassiveClock(start.Add(c.age)))
+		clock := clocktesting.NewFakePassiveClock(start)
+		r := NewRecreate(client, newView(t, client), []string{"exempt"}, recorder, clock)
+		if err := r.check(t.Context()); err != nil || evictions(client) != 0 {
+			t.Errorf("%s: seen for the first time: %d evictions, %v", c.name, evictions(client), err)
+		}
+		clock.SetTime(start.Add(c.age))
 		if err := r.check(t.Context()); err != nil || evictions(client) != c.want || len(recorder.Events) != c.want {
 			t.Errorf("%s: %d evictions, %d events, %v", c.name, evictions(client), len(recorder.Events), err)
 		}
@@ -119,13 +123,17 @@ func TestRecreateIsBounded(t *testing.T) {
 		if evictions(client) > before { // the fake keeps it: it is its successor from now on
 			waits = append(waits, now.Sub(born))
 			born = now
-			pod := waiting("web-1", func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now) })
+			pod := waiting("web-1", func(p *corev1.Pod) { p.UID = types.UID(now.String()) })
 			if _, err := client.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	want := []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute}
+	// A successor is seen at the next look.
+	const look = 30 * time.Second
+	want := []time.Duration{
+		time.Minute, 2*time.Minute + look, 4*time.Minute + look, 8*time.Minute + look, 16*time.Minute + look,
+	}
 	if len(waits) != len(want) {
 		t.Fatalf("evicted after %v", waits)
 	}
@@ -139,7 +147,35 @@ func TestRecreateIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := evictions(client)
+	if err := r.check(t.Context()); err != nil || evictions(client) != before {
+		t.Errorf("another controller's pod, at once: %v", err)
+	}
+	clock.SetTime(clock.Now().Add(recreateAfter))
 	if err := r.check(t.Context()); err != nil || evictions(client) != before+1 {
 		t.Errorf("another controller's pod: %v", err)
+	}
+}
+
+// TestRecreateClockSet: the time at which the API server says that a pod was created tells nothing on a machine whose
+// clock was set since, or differs from the server's.
+func TestRecreateClockSet(t *testing.T) {
+	strict := persistentVolume("a", "n1")
+	strict.Spec.CSI.VolumeAttributes = map[string]string{"mode": "strict"}
+	for name, created := range map[string]time.Time{
+		"a day back": start.Add(-24 * time.Hour), "a day ahead": start.Add(24 * time.Hour),
+	} {
+		client := fake.NewClientset(strict, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
+			waiting("web-1", func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(created) }))
+		clock := clocktesting.NewFakePassiveClock(start)
+		r := NewRecreate(client, newView(t, client), nil, record.NewFakeRecorder(10), clock)
+		for _, c := range []struct {
+			after time.Duration
+			want  int
+		}{{0, 0}, {recreateAfter - time.Second, 0}, {recreateAfter, 1}} {
+			clock.SetTime(start.Add(c.after))
+			if err := r.check(t.Context()); err != nil || evictions(client) != c.want {
+				t.Errorf("created %s, seen for %v: %d evictions, %v", name, c.after, evictions(client), err)
+			}
+		}
 	}
 }

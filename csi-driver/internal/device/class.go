@@ -19,6 +19,8 @@ var ErrNoClass = errors.New("no such device class")
 type Class struct {
 	Name    string
 	Default bool
+	// Thin: what its devices take together may be more than there is.
+	Thin bool
 	// Capacity is what its devices can take together, Available what the largest one more can take.
 	Capacity, Available int64
 }

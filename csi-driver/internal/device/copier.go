@@ -13,8 +13,6 @@ var ErrNotShared = errors.New("storage cannot be shared")
 // Copier is what a Manager can implement that has a better way to copy a device, for snapshots and clones, than byte by
 // byte from one device node to another.
 type Copier interface {
-	// File is where a device's bytes are, while it is attached and while it is not.
-	File(id string) string
 	// Reserve makes a device of at least size bytes for Share, in place of one that is there already, of an earlier call
 	// that was interrupted. volume.ErrExhausted when there is no room.
 	Reserve(ctx context.Context, from, to string, size int64) error
@@ -23,4 +21,16 @@ type Copier interface {
 	Share(ctx context.Context, from, to string) error
 	// Unshare gives the copy storage of its own from a byte on, and says after each step how far it has come.
 	Unshare(ctx context.Context, to string, start int64, done func(at int64) error) error
+}
+
+// Filed is what a Manager implements whose devices are files.
+type Filed interface {
+	// File is where a device's bytes are, while it is attached and while it is not.
+	File(id string) string
+}
+
+// Freezer is what a Manager implements whose Share freezes the file system that is on the device itself.
+type Freezer interface {
+	// NestsFreezes says whether it can do so while the file system is frozen already.
+	NestsFreezes() bool
 }

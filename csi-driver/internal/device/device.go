@@ -88,8 +88,13 @@ func (m Managers) GetFor(name, class string, durability volume.Durability) (Mana
 	if err != nil {
 		return nil, err
 	}
-	if manager, _, err = ofClass(manager, class); err != nil || !durability.Required() {
+	if manager, class, err = ofClass(manager, class); err != nil || !durability.Required() {
 		return manager, err
+	}
+	if IsThin(manager) {
+		return nil, fmt.Errorf("%w: the claim's StorageClass wants durable memory mapped directly (DAX), and its device "+
+			"class %q is thin: device mapper's thin volumes have no direct access. Name a class that is not thin, or set "+
+			"durability to any", volume.ErrInvalid, class)
 	}
 	durable, ok := manager.(Durable)
 	if !ok {

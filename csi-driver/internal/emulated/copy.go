@@ -14,9 +14,12 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-var _ device.Copier = (*Manager)(nil)
+var (
+	_ device.Copier = (*Manager)(nil)
+	_ device.Filed  = (*Manager)(nil)
+)
 
-// File implements device.Copier.
+// File implements device.Filed.
 func (m *Manager) File(id string) string { return m.path(id) }
 
 // unshareStep is how much of a file gets blocks of its own at once: so long it takes at most until an interrupted call

@@ -54,6 +54,10 @@ const (
 	ReasonOrphan = "OrphanFound"
 	// ReasonEraseFailed: the bytes of a deleted volume are still there.
 	ReasonEraseFailed = "EraseFailed"
+	// ReasonThinPoolNearFull: a thin pool is nearly full, and there is still time to make room.
+	ReasonThinPoolNearFull = "ThinPoolNearFull"
+	// ReasonThinPoolFull: nothing new is made in a thin pool, or writes to its volumes fail.
+	ReasonThinPoolFull = "ThinPoolFull"
 	// ReasonRegionUnusable: a region of persistent memory that was given to the driver cannot be used.
 	ReasonRegionUnusable = "RegionUnusable"
 	// ReasonPMEMCSI: volumes of pmem-csi are on the node.

@@ -22,12 +22,14 @@ type Class struct {
 	Spare int64
 	// Default: it is for volumes that name no class.
 	Default bool
+	// Thin: its volumes are in thin pools; nil: they are linear.
+	Thin *ThinPool
 }
 
 var className = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 func checkClasses(classes []Class) error {
-	known := map[string]bool{}
+	known, pools := map[string]bool{}, map[string]bool{}
 	defaults := 0
 	for _, c := range classes {
 		if !className.MatchString(c.Name) {
@@ -43,6 +45,16 @@ func checkClasses(classes []Class) error {
 		if c.Default {
 			defaults++
 		}
+		if c.Thin == nil {
+			continue
+		}
+		if err := c.Thin.check(); err != nil {
+			return fmt.Errorf("device class %q: %w", c.Name, err)
+		}
+		if pools[c.Thin.Name] {
+			return fmt.Errorf("thin pool %q is that of two device classes", c.Thin.Name)
+		}
+		pools[c.Thin.Name] = true
 	}
 	if defaults > 1 {
 		return errors.New("only one device class can be the default")
@@ -74,6 +86,9 @@ func (m *Manager) OfClass(class string) (device.Manager, string, error) {
 	var names []string
 	for _, c := range m.config.Classes {
 		if c.Name == class || class == "" && c.Default {
+			if c.Thin != nil {
+				return thinView{m, &c}, c.Name, nil
+			}
 			return view{m, wanted{class: &c}}, c.Name, nil
 		}
 		names = append(names, c.Name)
@@ -92,8 +107,13 @@ func (m *Manager) Classes(ctx context.Context) ([]device.Class, error) {
 	if err != nil {
 		return nil, err
 	}
+	pools, problems := m.pools(ctx, groups)
 	classes := make([]device.Class, 0, len(m.config.Classes))
 	for _, c := range m.config.Classes {
+		if c.Thin != nil {
+			classes = append(classes, thinClass(c, pools))
+			continue
+		}
 		fit, _ := fitting(groups, wanted{class: &c})
 		class := device.Class{Name: c.Name, Default: c.Default, Available: roomiest(fit).free}
 		for _, g := range fit {
@@ -101,5 +121,16 @@ func (m *Manager) Classes(ctx context.Context) ([]device.Class, error) {
 		}
 		classes = append(classes, class)
 	}
-	return classes, nil
+	return classes, problems.Err()
+}
+
+func thinClass(c Class, pools []pool) device.Class {
+	class := device.Class{Name: c.Name, Default: c.Default, Thin: true}
+	for _, p := range pools {
+		if p.class != nil && p.class.Name == c.Name {
+			class.Available = max(class.Available, p.room())
+			class.Capacity += p.limit()
+		}
+	}
+	return class
 }

@@ -231,8 +231,8 @@ func (m *Manager) groupOn(ctx context.Context, region nvdimm.Region, ns nvdimm.N
 	if err := m.mayInitialize(ctx, region, device, len(physical) > 0); err != nil {
 		return nil, err
 	}
-	if _, err := run(ctx, []string{device}, "vgcreate", "--yes", "--alloc", "normal", "--setautoactivation", "n",
-		"--dataalignment", bytesArg(extentSize), "--physicalextentsize", bytesArg(extentSize), "--addtag", ownTag,
+	if _, err := run(ctx, []string{device}, "vgcreate", assumeYes, "--alloc", "normal", "--setautoactivation", "n",
+		"--dataalignment", bytesArg(extentSize), "--physicalextentsize", bytesArg(extentSize), addTag, ownTag,
 		name, device); err != nil {
 		return nil, fmt.Errorf("make volume group %s on %s: %w", name, device, err)
 	}

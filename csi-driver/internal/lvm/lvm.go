@@ -35,7 +35,7 @@ type Config struct {
 	Map     nvdimm.Map
 	// Classes divide the volume groups; none: all of them are for all volumes.
 	Classes []Class
-	// OnProblem is told when a selected region cannot be used.
+	// OnProblem is told when a selected region, or a thin pool in it, cannot be used.
 	OnProblem func(ctx context.Context, message string)
 }
 
@@ -47,6 +47,8 @@ type Manager struct {
 	mu       sync.Mutex
 	checked  time.Time
 	reporter nvdimm.ProblemReporter
+	// copied are the thin volumes of which copies are about to be made.
+	copied map[string]*found
 }
 
 var (
@@ -68,7 +70,12 @@ func New(config Config, tool *nvdimm.Tool) (*Manager, error) {
 	if err := checkClasses(config.Classes); err != nil {
 		return nil, err
 	}
-	return &Manager{config: config, tool: tool, reporter: nvdimm.ProblemReporter{OnProblem: config.OnProblem}}, nil
+	return &Manager{
+		config:   config,
+		tool:     tool,
+		reporter: nvdimm.ProblemReporter{OnProblem: config.OnProblem},
+		copied:   map[string]*found{},
+	}, nil
 }
 
 // Name implements device.Manager.
@@ -100,6 +107,11 @@ func (m *Manager) groupsToFill(ctx context.Context) ([]group, error) {
 	all, problems, err := m.groups(ctx, true)
 	if err != nil {
 		return nil, err
+	}
+	for i := range all {
+		if err := m.ensurePools(ctx, &all[i]); err != nil {
+			problems = append(problems, nvdimm.Problem{Region: all[i].region, Err: err})
+		}
 	}
 	m.reporter.Report(ctx, m.Name(), problems)
 	return all, nil
@@ -228,7 +240,7 @@ func (m *Manager) volumes(ctx context.Context) (all []found, unknown nvdimm.Prob
 	}
 	for _, g := range groups {
 		// Asked for a group, lvm says so when it does not find it.
-		_, logical, err := list(ctx, []string{g.device}, "lvs", logicalFields, g.name)
+		_, logical, err := list(ctx, []string{g.device}, lvList, logicalFields, g.name)
 		if err != nil {
 			err = fmt.Errorf("list the logical volumes of %s: %w", g.name, err)
 			unknown = append(unknown, nvdimm.Problem{Region: g.region, Err: unreadable{err, g.own}})
@@ -326,8 +338,8 @@ func (m *Manager) create(ctx context.Context, id string, size int64, w wanted) e
 		}
 		return err
 	}
-	if _, err := run(ctx, []string{g.device}, "lvcreate", "--yes", "--type", "linear", "--wipesignatures", "y",
-		"--zero", "y", "--size", bytesArg(size), "--addtag", ownTag, "--name", logicalName(id), g.name); err != nil {
+	if _, err := run(ctx, []string{g.device}, lvCreate, assumeYes, "--type", "linear", "--wipesignatures", "y",
+		"--zero", "y", sizeIs, bytesArg(size), addTag, ownTag, nameIs, logicalName(id), g.name); err != nil {
 		return fmt.Errorf("make logical volume %s in %s: %w", id, g.name, err)
 	}
 	klog.FromContext(ctx).V(2).Info("Made a logical volume", "volume-id", id, "volume-group", g.name, "region", g.region,
@@ -338,7 +350,7 @@ func (m *Manager) create(ctx context.Context, id string, size int64, w wanted) e
 }
 
 func (f *found) deactivate(ctx context.Context) error {
-	if err := f.run(ctx, "lvchange", "--yes", "--activate", "n"); err != nil {
+	if err := f.run(ctx, "lvchange", assumeYes, "--activate", "n"); err != nil {
 		return fmt.Errorf("deactivate logical volume %s: %w", f.path(), err)
 	}
 	return nil
@@ -376,7 +388,7 @@ func grow(ctx context.Context, lv *found, size int64) error {
 		return fmt.Errorf("%w in volume group %s: %s needs %d MiB more, %d MiB are free; a volume stays in its region",
 			volume.ErrExhausted, lv.Group, lv.Name, missing/volume.MiB, lv.group.free/volume.MiB)
 	}
-	if err := lv.run(ctx, "lvextend", "--yes", "--size", bytesArg(size)); err != nil {
+	if err := lv.run(ctx, "lvextend", assumeYes, sizeIs, bytesArg(size)); err != nil {
 		return fmt.Errorf("grow logical volume %s: %w", lv.path(), err)
 	}
 	return nil
@@ -391,7 +403,7 @@ func (m *Manager) Attach(ctx context.Context, id string) (string, error) {
 		return "", err
 	}
 	if lv.node() == "" {
-		if err := lv.run(ctx, "lvchange", "--yes", "--activate", "y"); err != nil {
+		if err := lv.run(ctx, "lvchange", assumeYes, "--activate", "y"); err != nil {
 			return "", fmt.Errorf("activate logical volume %s: %w", lv.path(), err)
 		}
 		if lv, err = m.mustFind(ctx, id); err != nil {
@@ -427,7 +439,7 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	if err != nil || lv == nil {
 		return err
 	}
-	if err := lv.run(ctx, "lvremove", "--yes"); err != nil {
+	if err := lv.run(ctx, "lvremove", assumeYes); err != nil {
 		return fmt.Errorf("remove logical volume %s: %w", lv.path(), err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,11 +17,21 @@ import (
 
 // settings make lvm independent of the node's and the image's configuration. Inside a container there is no udev to
 // wait for: lvm makes its device nodes itself, and takes no device from udev's list. Nothing is kept beside the
-// metadata on the devices.
+// metadata on the devices. A write for which a thin pool has no space is an error at once and not held back.
 const settings = `devices{external_device_info_source="none" obtain_device_list_from_udev=0 ` +
 	`use_devicesfile=0 hints="none"} ` +
-	`activation{udev_sync=0 udev_rules=0 verify_udev_operations=0 monitoring=0} ` +
+	`activation{udev_sync=0 udev_rules=0 verify_udev_operations=0 monitoring=0 error_when_full=1} ` +
 	`backup{backup=0 archive=0} global{event_activation=0}`
+
+// Commands of lvm, and their options.
+const (
+	lvCreate  = "lvcreate"
+	lvList    = "lvs"
+	assumeYes = "--yes"
+	addTag    = "--addtag"
+	nameIs    = "--name"
+	sizeIs    = "--size"
+)
 
 // run runs one of lvm's commands. It sees the given devices and no other: whatever it does, it cannot do to a foreign
 // volume group.
@@ -48,6 +59,27 @@ func (c *count) UnmarshalJSON(in []byte) error {
 	*c = count(n)
 	return nil
 }
+
+// percent is a part as lvm reports it: "12.34", in a string; what it does not know is empty.
+type percent float64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *percent) UnmarshalJSON(in []byte) error {
+	text := strings.Trim(string(in), `"`)
+	if text == "" {
+		*p = 0
+		return nil
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n >= 0 && n <= 100) {
+		return fmt.Errorf("%.40q is not a percentage", text)
+	}
+	*p = percent(n)
+	return nil
+}
+
+// of is that part of a whole, rounded up: what is nearly full is not taken for less.
+func (p percent) of(whole int64) int64 { return int64(math.Ceil(float64(p) / 100 * float64(whole))) }
 
 // tags are comma separated.
 type tags []string
@@ -88,9 +120,18 @@ type logicalVolume struct {
 	Size  count  `json:"lv_size"`
 	// Minor is the number of the device, -1 when the volume is not active.
 	Minor count `json:"lv_kernel_minor"`
+	// Pool is the thin pool that the volume is in, "" when it is not thin.
+	Pool string `json:"pool_lv"`
+	// Of a thin pool that is active: how full it is, and what is wrong with it.
+	Data         percent `json:"data_percent"`
+	Metadata     percent `json:"metadata_percent"`
+	MetadataSize count   `json:"lv_metadata_size"`
+	WhenFull     string  `json:"lv_when_full"`
+	Health       string  `json:"lv_health_status"`
 }
 
-const logicalFields = "lv_name,vg_name,lv_tags,lv_size,lv_kernel_minor"
+const logicalFields = "lv_name,vg_name,lv_tags,lv_size,lv_kernel_minor,pool_lv,data_percent,metadata_percent," +
+	"lv_metadata_size,lv_when_full,lv_health_status"
 
 type report struct {
 	Report []struct {

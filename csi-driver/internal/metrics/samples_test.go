@@ -57,6 +57,12 @@ func (fixedNode) DeviceClasses(_ context.Context, name string) ([]device.Class, 
 	}
 	return []device.Class{{Name: "fast", Default: true, Capacity: 32 * volume.GiB, Available: 9 * volume.GiB}}, nil
 }
+func (fixedNode) Pools(context.Context) ([]device.Pool, error) {
+	return []device.Pool{{
+		Name: "pool", Region: "region0", Class: "bulk", Data: 16 * volume.GiB, DataUsed: 4 * volume.GiB,
+		Metadata: 32 * volume.MiB, MetadataUsed: 2 * volume.MiB, Virtual: 20 * volume.GiB,
+	}}, nil
+}
 func (fixedNode) Status() module.Status {
 	return module.Status{
 		State: module.LoadRefused, Why: module.WhyLockdown, Release: "6.1.0-1-amd64", Version: "1",

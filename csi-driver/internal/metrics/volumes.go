@@ -58,10 +58,14 @@ type Source interface {
 	DeviceNames() []string
 	Capacity(ctx context.Context, params volume.Params, block bool) (node.Capacity, error)
 	DeviceClasses(ctx context.Context, name string) ([]device.Class, error)
+	Pools(ctx context.Context) ([]device.Pool, error)
 }
 
 // deviceLabel is the kind of a device, as the StorageClass parameter of this name says it.
 const deviceLabel = "device"
+
+// classLabel is a device class.
+const classLabel = "class"
 
 var volumeLabels = []string{"volume_id", "namespace", "persistentvolumeclaim"}
 
@@ -103,9 +107,21 @@ var (
 	availableBytes   = prometheus.NewDesc(prefix+"node_available_bytes",
 		"The most that one more volume of a device could hold.", []string{deviceLabel}, nil)
 	classAvailable = prometheus.NewDesc(prefix+"device_class_available_bytes",
-		"The most that one more volume of a device class could hold.", []string{deviceLabel, "class"}, nil)
+		"The most that one more volume of a device class could hold.", []string{deviceLabel, classLabel}, nil)
 	classCapacity = prometheus.NewDesc(prefix+"device_class_capacity_bytes",
-		"What the volumes of a device class can take together.", []string{deviceLabel, "class"}, nil)
+		"What the volumes of a device class can take together.", []string{deviceLabel, classLabel}, nil)
+	poolLabels   = []string{"pool", "region", classLabel}
+	poolData     = prometheus.NewDesc(prefix+"thin_pool_data_bytes", "What a thin pool holds.", poolLabels, nil)
+	poolDataUsed = prometheus.NewDesc(prefix+"thin_pool_data_used_bytes",
+		"How much of a thin pool is taken; when it is all, writes fail.", poolLabels, nil)
+	poolMetadata = prometheus.NewDesc(prefix+"thin_pool_metadata_bytes",
+		"Space for a thin pool's map of what is where.", poolLabels, nil)
+	poolMetadataUsed = prometheus.NewDesc(prefix+"thin_pool_metadata_used_bytes",
+		"How much of that is taken; when it is all, writes fail.", poolLabels, nil)
+	poolVirtual = prometheus.NewDesc(prefix+"thin_pool_virtual_bytes",
+		"What the volumes and snapshots in a thin pool may take together.", poolLabels, nil)
+	poolState = prometheus.NewDesc(prefix+"thin_pool_refuses",
+		"1 when a thin pool is so full that nothing new is made in it.", poolLabels, nil)
 	memoryBytes = prometheus.NewDesc(prefix+"node_memory_bytes",
 		"Persistent memory of the node, and volatile memory that shows itself like it, by what it promises when "+
 			"the power fails.", []string{"range", "provider", "memory", "durable"}, nil)
@@ -153,6 +169,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 		processes, unservedOpens, unservedState, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside,
 		protocolRefused, libraryInstalled,
 		availableBytes, classAvailable, classCapacity, memoryBytes,
+		poolData, poolDataUsed, poolMetadata, poolMetadataUsed, poolVirtual, poolState,
 		callSeconds, jobBytes, jobDoneBytes, orphans, erasing, erasingBytes, eraseFailed,
 		reportErrors,
 	}, counterDescs...) {
@@ -170,6 +187,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- gauge(reportErrors, boolean(err != nil))
 	ch <- gauge(libraryInstalled, boolean(c.source.LibraryReady() == nil))
+	c.collectPools(ctx, ch) // what is urgent comes first: a slow machine may not come to the end of this
 	for _, name := range c.source.DeviceNames() {
 		if capacity, err := c.source.Capacity(ctx, volume.Params{Device: name, Durability: volume.DurabilityAny},
 			false); err != nil {
@@ -198,10 +216,26 @@ func (c *Collector) collectClasses(ctx context.Context, ch chan<- prometheus.Met
 		params := volume.Params{Device: name, Class: class.Name, Durability: volume.DurabilityAny}
 		capacity, err := c.source.Capacity(ctx, params, false)
 		if err != nil {
-			c.logger.Error(err, "Cannot report the capacity", deviceLabel, name, "class", class.Name)
+			c.logger.Error(err, "Cannot report the capacity", deviceLabel, name, classLabel, class.Name)
 			continue
 		}
 		ch <- gauge(classAvailable, float64(capacity.Largest), name, class.Name)
+	}
+}
+
+func (c *Collector) collectPools(ctx context.Context, ch chan<- prometheus.Metric) {
+	pools, err := c.source.Pools(ctx)
+	if err != nil {
+		c.logger.Error(err, "Cannot report all thin pools")
+	}
+	for _, p := range pools {
+		labels := []string{p.Name, p.Region, p.Class}
+		ch <- gauge(poolData, float64(p.Data), labels...)
+		ch <- gauge(poolDataUsed, float64(p.DataUsed), labels...)
+		ch <- gauge(poolMetadata, float64(p.Metadata), labels...)
+		ch <- gauge(poolMetadataUsed, float64(p.MetadataUsed), labels...)
+		ch <- gauge(poolVirtual, float64(p.Virtual), labels...)
+		ch <- gauge(poolState, boolean(p.Refuses() != nil), labels...)
 	}
 }
 

@@ -61,7 +61,7 @@ func (n *Node) StagesLong(id string) bool {
 	if err != nil || !rec.Block || rec.Cleared {
 		return false
 	}
-	manager, err := n.config.Managers.Get(rec.Device)
+	manager, err := n.config.Managers.Of(rec)
 	return err == nil && !manager.Emulated()
 }
 
@@ -89,7 +89,7 @@ func (n *Node) publishBlock(ctx context.Context, rec *volume.Record, req Publish
 				rec.ID, volume.ErrPrecondition, target, p.ReadOnly)
 		}
 	}
-	manager, err := n.config.Managers.Get(rec.Device)
+	manager, err := n.config.Managers.Of(rec)
 	if err != nil {
 		return err
 	}

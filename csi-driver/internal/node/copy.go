@@ -47,7 +47,7 @@ func (n *Node) copyDevice(ctx context.Context, store *volume.Store, source, rec 
 
 // finishCut makes a copy that is cut one that can be used: with storage of its own, and settled.
 func (n *Node) finishCut(ctx context.Context, store *volume.Store, rec *volume.Record) error {
-	manager, err := n.config.Managers.Get(rec.Device)
+	manager, err := n.config.Managers.Of(rec)
 	if err != nil {
 		return err
 	}
@@ -74,6 +74,11 @@ func (n *Node) unshare(ctx context.Context, manager device.Manager, store *volum
 	if !ok {
 		return nil
 	}
+	if device.IsThin(manager) { // it has the size of its original so far
+		if err := manager.Grow(ctx, rec.ID, rec.DeviceSize); err != nil {
+			return err
+		}
+	}
 	j, err := n.beginJob(store, rec, volume.JobUnshare, rec.DeviceSize)
 	if err != nil {
 		return err
@@ -89,8 +94,8 @@ func (n *Node) unshare(ctx context.Context, manager device.Manager, store *volum
 // otherwise.
 func (n *Node) content(ctx context.Context, manager device.Manager,
 	rec *volume.Record) (path string, let func() error, err error) {
-	if copier, ok := manager.(device.Copier); ok {
-		return copier.File(rec.ID), func() error { return nil }, nil
+	if filed, ok := manager.(device.Filed); ok {
+		return filed.File(rec.ID), func() error { return nil }, nil
 	}
 	path, err = manager.Attach(ctx, rec.ID)
 	if err != nil {

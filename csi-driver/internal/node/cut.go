@@ -42,7 +42,7 @@ type copying struct {
 }
 
 func (n *Node) newCopying(ctx context.Context, store *volume.Store, source, rec *volume.Record) (*copying, error) {
-	manager, err := n.config.Managers.GetFor(rec.Device, rec.Class, rec.Durability)
+	manager, err := n.makerOf(rec)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +66,24 @@ func (n *Node) newCopying(ctx context.Context, store *volume.Store, source, rec 
 		c.cutter = &sharing{n: n, c: c, copier: copier}
 	}
 	return c, nil
+}
+
+// makerOf returns the manager that makes the device of a copy. A thin copy is made where its original is, whatever has
+// become of its class.
+func (n *Node) makerOf(rec *volume.Record) (device.Manager, error) {
+	if rec.Thin {
+		return n.config.Managers.Of(rec)
+	}
+	manager, err := n.config.Managers.GetFor(rec.Device, rec.Class, rec.Durability)
+	if err == nil && device.IsThin(manager) {
+		err = fmt.Errorf(
+			"%w: %s is not thin, and its device class %q has become so",
+			volume.ErrPrecondition,
+			rec.ID,
+			rec.Class,
+		)
+	}
+	return manager, err
 }
 
 // copyBytes is for a copy whose original's storage cannot be shared.
@@ -289,6 +307,9 @@ func (n *Node) whileFrozen(ctx context.Context, list []*volume.Record, do func()
 			written = append(written, rec)
 		}
 	}
+	if written, err = n.withoutFreezers(written); err != nil {
+		return err
+	}
 	if len(written) == 0 {
 		return do()
 	}
@@ -316,4 +337,32 @@ func (n *Node) whileFrozen(ctx context.Context, list []*volume.Record, do func()
 		}
 	}
 	return do()
+}
+
+// withoutFreezers leaves out a volume that whoever makes its copy freezes, where it could not do so to one that is
+// frozen. As long as all others are frozen meanwhile its moment is theirs; of two such volumes each would have its own.
+func (n *Node) withoutFreezers(written []*volume.Record) ([]*volume.Record, error) {
+	var rest []*volume.Record
+	var alone *volume.Record
+	for _, rec := range written {
+		manager, err := n.config.Managers.Of(rec)
+		if err != nil {
+			return nil, err
+		}
+		freezer, ok := manager.(device.Freezer)
+		switch {
+		case !ok || freezer.NestsFreezes():
+			rest = append(rest, rec)
+		case alone != nil:
+			return nil, fmt.Errorf("volumes %s and %s: %w: both are thin and in use, and this node's kernel cannot have device "+
+				"mapper take snapshots of both at one moment (6.8 and newer can); stop the pods of one of them", alone.ID, rec.ID,
+				volume.ErrPrecondition)
+		default:
+			alone = rec
+		}
+	}
+	if alone != nil {
+		return rest, filesystem.Sync(alone.Staged.Path) // so that device mapper has little left to write
+	}
+	return rest, nil
 }

@@ -154,7 +154,7 @@ func (n *Node) eraseDeleted(ctx context.Context, locks *volume.Locks, id string)
 	if err != nil {
 		return ignoreNotFound(err)
 	}
-	manager, err := n.config.Managers.Get(rec.Device)
+	manager, err := n.config.Managers.Of(rec)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (n *Node) Expand(ctx context.Context, id, path string, required, limit int6
 			return 0, err
 		}
 	}
-	manager, err := n.config.Managers.Get(rec.Device)
+	manager, err := n.config.Managers.Of(rec)
 	if err != nil {
 		return 0, err
 	}

@@ -93,7 +93,7 @@ func (n *Node) Reports(ctx context.Context) ([]Report, error) {
 		if r.Problems, err = n.problems(rec); err != nil {
 			errs = append(errs, err)
 		}
-		if manager, err := n.config.Managers.Get(rec.Device); err == nil {
+		if manager, err := n.config.Managers.Of(rec); err == nil {
 			r.Emulated = manager.Emulated()
 		}
 		if rec.Staged != nil && r.Agent.Ready {
@@ -115,6 +115,8 @@ type DeviceReport struct {
 	Memory volume.Memory
 	// Regions are what the devices are made of, where the manager can say it.
 	Regions []device.Region
+	// Pools are the thin pools that it keeps.
+	Pools []device.Pool
 	// Err says why no device can be made now.
 	Err error
 }
@@ -136,6 +138,9 @@ func (n *Node) Devices(ctx context.Context) []DeviceReport {
 			if r.Regions, err = inventory.Regions(ctx); err != nil {
 				r.Err = errors.Join(r.Err, err)
 			}
+		}
+		if r.Pools, err = n.poolsOf(ctx, m); err != nil {
+			r.Err = errors.Join(r.Err, err)
 		}
 		r.Memory = strongest(m, r.Regions)
 		reports = append(reports, r)

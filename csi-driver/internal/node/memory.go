@@ -31,7 +31,7 @@ func (n *Node) learnMemory(ctx context.Context, rec *volume.Record) error {
 // lessDurableMessage says what a volume's owner has to know of its memory: "" where it is durable, where nothing is
 // known of it, and of emulated volumes, which have a message of their own.
 func (n *Node) lessDurableMessage(rec *volume.Record) string {
-	if rec.Device == volume.DeviceEmulated || rec.Memory == "" || rec.Memory.Durable() {
+	if rec.Device == volume.DeviceEmulated || rec.Thin || rec.Memory == "" || rec.Memory.Durable() {
 		return ""
 	}
 	return fmt.Sprintf("the memory of volume %s on node %s is %q: nobody says that what was stored there, and not "+

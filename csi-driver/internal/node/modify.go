@@ -22,7 +22,7 @@ func (n *Node) Modify(ctx context.Context, id string, changes volume.Changes) (*
 		rec.Mode = changes.Mode
 	}
 	if changes.Erase != "" {
-		manager, err := n.config.Managers.Get(rec.Device)
+		manager, err := n.config.Managers.Of(rec)
 		if err != nil {
 			return nil, err
 		}

@@ -99,7 +99,7 @@ func (n *Node) made(ctx context.Context, manager device.Manager, rec *volume.Rec
 
 // FinishCopy makes a volume whole that was cut before the node service ended.
 func (n *Node) FinishCopy(ctx context.Context, rec *volume.Record) error {
-	manager, err := n.config.Managers.Get(rec.Device)
+	manager, err := n.config.Managers.Of(rec)
 	if err != nil {
 		return err
 	}
@@ -138,6 +138,7 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 	if rec.Class, err = n.config.Managers.ClassOf(req.Params.Device, req.Params.Class); err != nil {
 		return nil, err
 	}
+	rec.Thin = device.IsThin(manager)
 	rec.SetErase(req.Params.Erase)
 	rec.SetDurability(req.Params.WantedDurability())
 	if !req.Block {
@@ -155,17 +156,24 @@ func (n *Node) plan(ctx context.Context, manager device.Manager, id string, req 
 		return nil, err
 	}
 	if rec.DeviceSize > available {
-		return nil, n.tooLarge(rec, available)
+		return nil, n.tooLarge(ctx, manager, rec, available)
 	}
 	return rec, nil
 }
 
 // tooLarge says in the user's terms, the size of a claim, what would have fitted.
-func (n *Node) tooLarge(rec *volume.Record, available int64) error {
+func (n *Node) tooLarge(ctx context.Context, manager device.Manager, rec *volume.Record, available int64) error {
 	err := fmt.Errorf("%w on node %s: the volume would hold %d MiB, the largest that fits now holds %d MiB; ask for "+
 		"less, delete volumes, or raise the node's capacity",
 		volume.ErrExhausted, n.config.Name, rec.Size/volume.MiB, largest(rec, available)/volume.MiB)
-	if rec.Class != "" {
+	if pooled, ok := manager.(device.Pooled); ok {
+		pools, _ := pooled.Pools(ctx) // it was asked for what is available a moment ago
+		for _, p := range pools {
+			if p.Class == rec.Class {
+				err = fmt.Errorf("%w. Its device class %q is thin: %s", err, rec.Class, p)
+			}
+		}
+	} else if rec.Class != "" {
 		err = fmt.Errorf("%w. It is of device class %q, so only the volume groups of that class count, less what they are "+
 			"to keep free", err, rec.Class)
 	}
@@ -260,7 +268,7 @@ func (n *Node) Delete(ctx context.Context, id string) error {
 	} else if user != "" {
 		return fmt.Errorf("volume %s: %w: it is in use at %s", id, volume.ErrPrecondition, user)
 	}
-	manager, err := n.config.Managers.Get(rec.Device)
+	manager, err := n.config.Managers.Of(rec)
 	if err != nil {
 		return err
 	}
@@ -338,7 +346,7 @@ func (n *Node) CheckUse(rec *volume.Record, block bool, fsType string, mountFlag
 	if block {
 		return nil
 	}
-	manager, err := n.config.Managers.Get(rec.Device)
+	manager, err := n.config.Managers.Of(rec)
 	if err != nil {
 		return err
 	}
@@ -400,7 +408,7 @@ func (n *Node) CheckExpand(ctx context.Context, id string, required, limit int64
 	if err != nil {
 		return 0, err
 	}
-	manager, err := n.config.Managers.Get(rec.Device)
+	manager, err := n.config.Managers.Of(rec)
 	if err != nil {
 		return 0, err
 	}
@@ -425,7 +433,7 @@ func (n *Node) roomToGrow(ctx context.Context, manager device.Manager, rec *volu
 		return nil
 	}
 	// A class that is not defined any more spares nothing.
-	if of, err := n.config.Managers.GetFor(rec.Device, rec.Class, ""); err == nil {
+	if of, err := n.config.Managers.GetFor(rec.Device, rec.Class, ""); err == nil && device.IsThin(of) == rec.Thin {
 		manager = of
 	}
 	available, err := manager.Available(ctx)
@@ -457,6 +465,11 @@ func expandedSize(rec *volume.Record, required, limit int64) (int64, error) {
 }
 
 func (n *Node) emulatedMessage(rec *volume.Record) string {
+	if rec.Thin {
+		return fmt.Sprintf("volume %s is emulated: it is in a thin pool of node %s, which has no direct access to its "+
+			"memory; it behaves like a volume on persistent memory, is slower, and what is not fsynced can be lost when the "+
+			"power fails", rec.ID, n.config.Name)
+	}
 	return fmt.Sprintf("volume %s is emulated: a file on a loop device of node %s, not persistent memory; it behaves "+
 		"like the real one, its speed does not tell anything about it",
 		rec.ID, n.config.Name)

@@ -163,7 +163,7 @@ func (n *Node) staged(rec *volume.Record, path string) error {
 
 // notifyPod repeats on the pod what its owner should know of the volume.
 func (n *Node) notifyPod(ctx context.Context, rec *volume.Record, pod volume.Pod) {
-	if manager, err := n.config.Managers.Get(rec.Device); err == nil && manager.Emulated() {
+	if manager, err := n.config.Managers.Of(rec); err == nil && manager.Emulated() {
 		n.config.Events.OnPod(ctx, pod, false, events.ReasonEmulated, n.emulatedMessage(rec))
 	}
 	if message := n.lessDurableMessage(rec); message != "" {

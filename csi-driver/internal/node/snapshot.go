@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,9 +62,9 @@ func snapshotRecord(id, name string, source *volume.Record) *volume.Record {
 	return &volume.Record{
 		ID: id, Name: name, Phase: volume.PhaseCreating, Source: &volume.Source{VolumeID: source.ID},
 		Mode: source.Mode, Erase: source.Erase, Unserved: source.Unserved, Durability: source.Durability,
-		Device: source.Device, Class: source.Class, FSType: source.FSType, Block: source.Block, PVC: source.PVC,
-		Size: source.Size, DeviceSize: source.DeviceSize, Overhead: source.Overhead, Formatted: source.Formatted,
-		Cleared: source.Cleared, Measured: source.Measured,
+		Device: source.Device, Class: source.Class, Thin: source.Thin, FSType: source.FSType, Block: source.Block,
+		PVC: source.PVC, Size: source.Size, DeviceSize: source.DeviceSize, Overhead: source.Overhead,
+		Formatted: source.Formatted, Cleared: source.Cleared, Measured: source.Measured,
 	}
 }
 
@@ -99,7 +100,7 @@ func (n *Node) copyFailed(ctx context.Context, store *volume.Store, rec *volume.
 	if mustErase(rec) {
 		return errors.Join(err, n.beginErasing(cleanup, store, rec))
 	}
-	manager, errManager := n.config.Managers.Get(rec.Device)
+	manager, errManager := n.config.Managers.Of(rec)
 	if errManager != nil {
 		return errors.Join(err, errManager)
 	}
@@ -143,7 +144,7 @@ func (n *Node) deleteSnapshot(ctx context.Context, rec *volume.Record) error {
 	if mustErase(rec) {
 		return n.beginErasing(ctx, n.snapshots, rec)
 	}
-	manager, err := n.config.Managers.Get(rec.Device)
+	manager, err := n.config.Managers.Of(rec)
 	if err != nil {
 		return err
 	}
@@ -201,6 +202,15 @@ func (n *Node) source(s *volume.Source) (*volume.Record, error) {
 	return rec, err
 }
 
+// classOf names a volume's device class. A thin volume is copied in its own pool, and no other volume is copied there.
+func classOf(rec *volume.Record) string {
+	class := cmp.Or(rec.Class, "of the node")
+	if rec.Thin {
+		class += " (thin)"
+	}
+	return class
+}
+
 // planCopy completes the record of a new volume that is to be a copy.
 func (n *Node) planCopy(rec *volume.Record, req CreateRequest) error {
 	source, err := n.source(req.Source)
@@ -214,6 +224,8 @@ func (n *Node) planCopy(rec *volume.Record, req CreateRequest) error {
 	switch {
 	case source.Device != rec.Device:
 		return refuse("device", source.Device, rec.Device)
+	case source.Thin != rec.Thin || rec.Thin && source.Class != rec.Class:
+		return refuse("device class", classOf(source), classOf(rec))
 	case source.Block != rec.Block:
 		return refuse("volume mode", volumeMode(source.Block), volumeMode(rec.Block))
 	case source.FSType != rec.FSType:

@@ -41,7 +41,7 @@ func (n *Node) Stage(ctx context.Context, req StageRequest) error {
 	if err := n.CheckUse(rec, req.Block, req.FSType, req.MountFlags); err != nil {
 		return err
 	}
-	manager, err := n.config.Managers.Get(rec.Device)
+	manager, err := n.config.Managers.Of(rec)
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (n *Node) Unstage(ctx context.Context, id, path string) error {
 	if rec.Staged != nil && rec.Staged.Path != path || rec.Phase == volume.PhaseErasing {
 		return n.mounter.Cleanup(path) // it was staged elsewhere since, or deleted; only this path is to be cleaned
 	}
-	manager, err := n.config.Managers.Get(rec.Device)
+	manager, err := n.config.Managers.Of(rec)
 	if err != nil {
 		return err
 	}

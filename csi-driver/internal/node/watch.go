@@ -21,6 +21,7 @@ import (
 // leaves them to whoever calls; a volume that is busy is looked at the next time.
 func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Duration) {
 	libraryFailed := false
+	var pools poolWatch
 	n.reportOrphans(ctx)
 	looked := time.Now()
 	for {
@@ -30,6 +31,7 @@ func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Dur
 		case <-time.After(interval):
 		}
 		libraryFailed = n.watchLibrary(ctx, libraryFailed)
+		pools.watch(ctx, n)
 		if time.Since(looked) > orphanInterval {
 			n.reportOrphans(ctx)
 			n.removeUnusedLibraries(ctx)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/api/v1alpha1"
+	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/driverinfo"
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/module"
@@ -78,6 +79,7 @@ func observe(ctx context.Context, name string, n Node, m Module) snapshot {
 	addErasures(&s.node, n, reports)
 	addLibrary(&s.node, n)
 	setDevicesReady(&s.node, devices)
+	setThinPools(&s.node, devices)
 	setModuleReady(&s.node, m.Status(), m.Providers())
 	setVolumesHealthy(&s.node, s.volumes, err)
 	setReady(&s.node, n.Check(ctx))
@@ -202,6 +204,24 @@ func setDevicesReady(s *v1alpha1.SplitFSNodeStatus, devices []node.DeviceReport)
 		return
 	}
 	set(&s.Conditions, v1alpha1.NodeDevicesReady, true, "Usable", "all device managers work")
+}
+
+// setThinPools says nothing where there are no pools.
+func setThinPools(s *v1alpha1.SplitFSNodeStatus, devices []node.DeviceReport) {
+	worst := device.PoolWell
+	order := []device.PoolState{device.PoolWell, device.PoolNearFull, device.PoolFilling, device.PoolFull}
+	var all []string
+	for _, d := range devices {
+		for _, p := range d.Pools {
+			all = append(all, p.String())
+			if slices.Index(order, p.State()) > slices.Index(order, worst) {
+				worst = p.State()
+			}
+		}
+	}
+	if len(all) > 0 {
+		set(&s.Conditions, v1alpha1.NodeThinPoolsHaveRoom, worst == device.PoolWell, string(worst), strings.Join(all, "; "))
+	}
 }
 
 // setModuleReady also says what the node's own kernel gives without the module: that is what most clusters run.

@@ -44,6 +44,8 @@ type Record struct {
 	Device string        `json:"device"`
 	// Class is the device class that it was made in; empty: there were none.
 	Class string `json:"class,omitempty"`
+	// Thin: its device is in a thin pool.
+	Thin bool `json:"thin,omitempty"`
 	// FSType is empty for a raw block volume.
 	FSType string `json:"fsType"`
 	// Block: a raw block volume. It has no file system, so no pool, no logs and no agent, and the library does not serve
