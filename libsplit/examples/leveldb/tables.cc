@@ -67,13 +67,14 @@ static void make(const std::string &path, unsigned n, size_t size)
 	db->CompactRange(nullptr, nullptr);
 }
 
-static unsigned count(leveldb::DB *db)
+/* How many values there are; compare: each is what it should be. */
+static unsigned count(leveldb::DB *db, bool compare)
 {
 	const std::unique_ptr<leveldb::Iterator> it(db->NewIterator(leveldb::ReadOptions()));
 	unsigned n = 0;
 
 	for (it->SeekToFirst(); it->Valid(); it->Next(), n++)
-		if (it->key() != key_of(n) || it->value() != value_of(n, it->value().size())) {
+		if (it->key() != key_of(n) || (compare && it->value() != value_of(n, it->value().size()))) {
 			fprintf(stderr, "tables: %s has another value\n", it->key().ToString().c_str());
 			exit(1);
 		}
@@ -84,7 +85,7 @@ static unsigned count(leveldb::DB *db)
 static void read(const std::string &path, unsigned turns)
 {
 	const std::unique_ptr<leveldb::DB> db = open_db(path, false);
-	const unsigned n = count(db.get());
+	const unsigned n = count(db.get(), false);
 	std::minstd_rand rnd(7);
 	std::string value;
 	size_t bytes = 0;
@@ -99,14 +100,14 @@ static void read(const std::string &path, unsigned turns)
 static void outlive(const std::string &path)
 {
 	const std::unique_ptr<leveldb::DB> db = open_db(path, false);
-	const unsigned n = count(db.get()); /* all tables are open */
+	const unsigned n = count(db.get(), true); /* all tables are open */
 	DIR *dir = opendir(path.c_str());
 	unsigned gone = 0;
 
 	while (const dirent *e = dir ? readdir(dir) : nullptr)
 		gone += unlink((path + "/" + e->d_name).c_str()) == 0;
 	closedir(dir);
-	printf("%u files deleted, %u values before, %u after\n", gone, n, count(db.get()));
+	printf("%u files deleted, %u values before, %u after\n", gone, n, count(db.get(), true));
 }
 
 int main(int argc, char **argv)
