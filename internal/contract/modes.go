@@ -87,8 +87,12 @@ func ParseProtect(s string) (Protect, error) {
 	if p := Protect(s); p == ProtectOn || p == ProtectOff {
 		return p, nil
 	}
-	return "", fmt.Errorf("%s is not allowed; allowed are %q (where the processor has protection keys) and %q (the default)",
-		Quote(s), ProtectOn, ProtectOff)
+	return "", fmt.Errorf(
+		"%s is not allowed; allowed are %q (where the processor has protection keys) and %q (the default)",
+		Quote(s),
+		ProtectOn,
+		ProtectOff,
+	)
 }
 
 // Unserved is what becomes of programs without the library that open a file for writing.

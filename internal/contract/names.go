@@ -63,8 +63,8 @@ const (
 	PreloadSubPath = "ld.so.preload"
 	ConfigSubPath  = "containers"
 
-	// EnvPreload is the dynamic linker's variable, EnvConfig, EnvFsync and EnvProtect are ours. EnvPreloadOriginal keeps a LD_PRELOAD
-	// that the container had from a source (valueFrom, envFrom) which cannot be merged as text.
+	// EnvPreload is the dynamic linker's variable; EnvConfig, EnvFsync and EnvProtect are ours. EnvPreloadOriginal keeps
+	// a LD_PRELOAD that the container had from a source (valueFrom, envFrom) which cannot be merged as text.
 	EnvPreload         = "LD_PRELOAD"
 	EnvFsync           = "SPLITFS_FSYNC"
 	EnvProtect         = "SPLITFS_PROTECT"

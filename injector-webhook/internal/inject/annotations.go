@@ -156,7 +156,8 @@ func (w *Wishes) read(pod *corev1.Pod, key, value string) error {
 		return err
 	}
 	w.Warnings = append(w.Warnings,
-		fmt.Sprintf("annotation %s has no meaning; SplitFS knows %s, %s, %s, %s and %s, the first three also with .<container>",
+		fmt.Sprintf("annotation %s has no meaning; SplitFS knows %s, %s, %s, %s and %s, the first three also with "+
+			".<container>",
 			contract.Quote(key), contract.AnnotationMode, contract.AnnotationFsync, contract.AnnotationProtect,
 			contract.AnnotationUnserved, contract.AnnotationInject))
 	return nil

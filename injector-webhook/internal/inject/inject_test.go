@@ -168,12 +168,20 @@ func TestProtect(t *testing.T) {
 		if value != test.want || (result.Status.Protect["app"] == contract.ProtectOn) != (test.want == "on") {
 			t.Errorf("%s %s: SPLITFS_PROTECT is %q, status %+v", test.annotations, test.env, value, result.Status)
 		}
-		if got := strings.Join(result.Warnings, " "); test.warning == "" && got != "" || !strings.Contains(got, test.warning) {
+		if got := strings.Join(
+			result.Warnings,
+			" ",
+		); test.warning == "" && got != "" ||
+			!strings.Contains(got, test.warning) {
 			t.Errorf("%s: warnings %q", test.annotations, got)
 		}
 	}
 	for _, annotation := range []string{`splitfs.io/protect: "true"`, `splitfs.io/protect.app: ""`} {
-		if _, err := mutate(t, rawPod(t, onePod(annotation, ours))); err == nil || !strings.Contains(err.Error(), "not allowed") {
+		if _, err := mutate(
+			t,
+			rawPod(t, onePod(annotation, ours)),
+		); err == nil ||
+			!strings.Contains(err.Error(), "not allowed") {
 			t.Errorf("%s: %v", annotation, err)
 		}
 	}
