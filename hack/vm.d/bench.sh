@@ -78,6 +78,7 @@ vm_bench_command() {
     [ -z "$mkfs" ] || job+=(--mkfs "$mkfs")
     [ "$count" = 0 ] || job+=(--instructions)
     # One processor: with several the order in which they are emulated would be part of what is counted.
+    [ "$zerocopy" = 0 ] || [ -z "$mkfs" ] || usage_error "--zerocopy and --mkfs don't go together"
     [ "$zerocopy" = 0 ] || zerocopy_job
     vm_run_command --kernel "$line" --name "$name" --timeout 1800 --pmem "$size" "${shared[@]}" --cpus "$((2 - count))" -- "${job[@]}"
 }
