@@ -25,8 +25,8 @@ VM_TESTS=(
     "devices-thin | 6.1 6.12 | 0 | | thin pools: snapshots and groups of them while volumes are written, a full pool, a reboot (builds what it needs)"
     "memory | 6.1 6.12 | 300 | libsplit-few | what memory is taken for: NVDIMMs with ADR, eADR and without a word, CXL (volatile too), virtio-pmem, memmap="
     "evaluation | 6.1 | 0 | | rows of libsplit/bench/paper run on DAX in every mode (builds what it needs)"
-    "libsplit-ext4 | 6.1 6.12 | 2400 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
-    "libsplit-xfs | 6.12 | 2400 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
+    "libsplit-ext4 | 6.1 6.12 | 3000 | module libsplit pmem=1G pmem=512M | libsplit's own tests on ext4 with our module"
+    "libsplit-xfs | 6.12 | 3000 | libsplit pmem=1G pmem=512M | libsplit's own tests on XFS with stock exchange-range"
     "power-cut-ext4 | 6.1 6.12 | 0 | programs module libsplit | power cuts on ext4 with our module, recovery, every acknowledged write"
     "power-cut-xfs | 6.12 | 0 | programs libsplit | power cuts on XFS with stock exchange-range"
 )

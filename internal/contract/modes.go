@@ -72,6 +72,29 @@ func ParseFsync(s string) (Fsync, error) {
 	)
 }
 
+// Protect says whether a stray store of the program is kept from what the library has mapped.
+type Protect string
+
+const (
+	// ProtectOn takes protection keys; where the processor has none there is no protection.
+	ProtectOn Protect = "on"
+	// ProtectOff is what a program gets that asks for nothing.
+	ProtectOff Protect = "off"
+)
+
+// ParseProtect accepts exactly the two names.
+func ParseProtect(s string) (Protect, error) {
+	if p := Protect(s); p == ProtectOn || p == ProtectOff {
+		return p, nil
+	}
+	return "", fmt.Errorf(
+		"%s is not allowed; allowed are %q (where the processor has protection keys) and %q (the default)",
+		Quote(s),
+		ProtectOn,
+		ProtectOff,
+	)
+}
+
 // Unserved is what becomes of programs without the library that open a file for writing.
 type Unserved string
 

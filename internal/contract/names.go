@@ -18,6 +18,8 @@ const (
 	AnnotationMode = AnnotationPrefix + "mode"
 	// AnnotationFsync says what fsync does in all containers of a pod.
 	AnnotationFsync = AnnotationPrefix + "fsync"
+	// AnnotationProtect guards what the library has mapped against stray stores, in all containers of a pod.
+	AnnotationProtect = AnnotationPrefix + "protect"
 	// AnnotationInject set to "false" keeps the injector away from a pod; it is a label of pods and namespaces, too.
 	AnnotationInject = AnnotationPrefix + "inject"
 	// AnnotationUnserved says what becomes of the pod's programs without the library that open a file for writing.
@@ -61,10 +63,11 @@ const (
 	PreloadSubPath = "ld.so.preload"
 	ConfigSubPath  = "containers"
 
-	// EnvPreload is the dynamic linker's variable, EnvConfig and EnvFsync are ours. EnvPreloadOriginal keeps a LD_PRELOAD
-	// that the container had from a source (valueFrom, envFrom) which cannot be merged as text.
+	// EnvPreload is the dynamic linker's variable; EnvConfig, EnvFsync and EnvProtect are ours. EnvPreloadOriginal keeps
+	// a LD_PRELOAD that the container had from a source (valueFrom, envFrom) which cannot be merged as text.
 	EnvPreload         = "LD_PRELOAD"
 	EnvFsync           = "SPLITFS_FSYNC"
+	EnvProtect         = "SPLITFS_PROTECT"
 	EnvConfig          = "SPLITFS_CONFIG"
 	EnvPreloadOriginal = "SPLITFS_LD_PRELOAD"
 )

@@ -2,10 +2,12 @@
 /*
  * What writing without a copy gains: pieces of a file of 32 MiB are overwritten in turn, by pwrite(2) from a buffer that is used again and by
  * splitfs_patch(3), each time with and without fsync(2). The buffers are filled outside of the time that is taken; what a buffer of
- * splitfs_alloc(3) costs besides is inside. Then splitfs_swap(3) of two such files, and of blocks. In turns, in one
+ * splitfs_alloc(3) costs besides is inside. Then splitfs_swap(3) of two such files, of blocks, and of ranges that are no
+ * blocks, which are copied. In turns, in one
  * process; medians over the turns of microseconds of processor time per piece.
  *
  *   splitfs run --mode MODE --dir DIR -- patch DIR   in a volume
+ *   ... -- patch DIR MIB                             and swaps of files of so many MiB, which nobody has written to
  *   patch DIR                                        the kernel alone, and splitfs_patch(3) as pwrite(2)
  */
 #include <fcntl.h>
@@ -74,20 +76,39 @@ static void row(size_t n, int sync)
 	fflush(stdout);
 }
 
-static void swap_row(int other, size_t n)
+static void swap_row(int one, int other, off_t off, size_t n)
 {
 	double us[TURNS];
 
 	for (int t = 0; t < TURNS; t++) {
 		const double began = now_ns(CLOCK_MONOTONIC);
 
-		if (splitfs_swap(fd, 0, other, 0, n) < 0) {
+		if (splitfs_swap(one, off, other, off, n) < 0) {
 			printf("swap %9zu KiB: %s\n", n >> 10, strerror(errno));
 			return;
 		}
 		us[t] = (now_ns(CLOCK_MONOTONIC) - began) / 1e3;
 	}
-	printf("swap %9zu KiB %12.2f\n", n >> 10, median(us, TURNS));
+	printf("swap %9zu KiB%s %12.2f\n", n >> 10, off ? " by copying" : "           ", median(us, TURNS));
+	fflush(stdout);
+}
+
+/* An empty file of that size, with blocks. */
+static int allocated(const char *dir, off_t size)
+{
+	const int f = open(dir, O_RDWR | O_TMPFILE, 0600);
+
+	if (f < 0 || fallocate(f, 0, 0, size) < 0 || fsync(f) < 0)
+		fail(dir);
+	return f;
+}
+
+static void large(const char *dir, size_t n)
+{
+	const int one = allocated(dir, (off_t)n), two = allocated(dir, (off_t)n);
+
+	swap_row(one, two, 0, 4 << 10);
+	swap_row(one, two, 0, n);
 }
 
 static int file_in(const char *dir, const char *name)
@@ -109,8 +130,8 @@ int main(int argc, char **argv)
 	static const size_t sizes[] = {4 << 10, 64 << 10, 1 << 20, 4 << 20};
 	int other, dir;
 
-	if (argc != 2)
-		return fprintf(stderr, "Usage: patch DIR\n"), 2;
+	if (argc != 2 && argc != 3)
+		return fprintf(stderr, "Usage: patch DIR [MIB]\n"), 2;
 	splitfs_flags(getenv("SPLITFS_CONFIG") ? 0 : SPLITFS_COPY);
 	dir = open(argv[1], O_RDONLY | O_DIRECTORY);
 	fd = file_in(argv[1], "patch-bench");
@@ -121,7 +142,10 @@ int main(int argc, char **argv)
 	for (int sync = 0; sync < 2; sync++)
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 			row(sizes[i], sync);
-	swap_row(other, 4 << 10);
-	swap_row(other, FILE_BYTES);
+	swap_row(fd, other, 0, 4 << 10);
+	swap_row(fd, other, 0, FILE_BYTES);
+	swap_row(fd, other, 1, FILE_BYTES - (4 << 10));
+	if (argc == 3)
+		large(argv[1], (size_t)atol(argv[2]) << 20);
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/protect.h"
 #include "cli.h"
 #include "launch.h"
 #include "local_agent.h"
@@ -28,6 +29,9 @@ static const char help[] =
 	"a "
 	"file system\n"
 	"                    that is mounted on DIR\n"
+	"\n"
+	"  --protect         stores of COMMAND that go astray can't hit what the library has mapped; takes a processor with\n"
+	"                    protection keys (PKU)\n"
 	"\n"
 	"Exit status: that of COMMAND, 128 + N when signal N ended it; 1 failure before it was started, 2 wrong usage, 126 "
 	"COMMAND can't\n"
@@ -71,6 +75,7 @@ static int run(int argc, char **argv)
 						{"pool-bytes", required_argument, NULL, OPT_POOL},
 						{"chunk-bytes", required_argument, NULL, OPT_CHUNK},
 						{"unserved", required_argument, NULL, OPT_UNSERVED},
+						{"protect", no_argument, NULL, OPT_PROTECT},
 						{0}};
 	const char *mode = NULL, *dir = NULL, *library = NULL;
 	struct local_agent_options how = {.pool_bytes = RUN_POOL_BYTES, .chunk_bytes = SFS_DEFAULT_CHUNK_BYTES};
@@ -101,6 +106,12 @@ static int run(int argc, char **argv)
 		case OPT_UNSERVED:
 			if (!sfs_unserved_parse(optarg, &how.unserved))
 				return cli_usage(&cmd_run, "--unserved must be refuse, durable or allow");
+			break;
+		case OPT_PROTECT:
+			/* The library takes it from the environment, in pods too, and says nothing where it can't be. */
+			if (!sfs_protect_possible())
+				return cli_fail("--protect: this processor or its kernel has no protection keys (PKU)");
+			setenv("SPLITFS_PROTECT", "on", 1);
 			break;
 		default:
 			return cli_usage(&cmd_run, "unknown option or missing value: %s", argv[optind - 1]);

@@ -116,7 +116,7 @@ func configurations(pod *corev1.Pod) map[string]string {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			var text strings.Builder
-			for _, name := range []string{contract.EnvConfig, contract.EnvFsync} {
+			for _, name := range []string{contract.EnvConfig, contract.EnvFsync, contract.EnvProtect} {
 				if value := contract.Expanded(variable(&containers[i], name)); value != "" {
 					text.WriteString(name + "=" + value + "\n")
 				}

@@ -15,9 +15,10 @@ import (
 // Wishes is what the annotations of a pod ask for.
 type Wishes struct {
 	// OptOut: the pod wants to be left alone; nothing else in it was looked at.
-	OptOut bool
-	mode   wish[contract.Mode]
-	fsync  wish[contract.Fsync]
+	OptOut  bool
+	mode    wish[contract.Mode]
+	fsync   wish[contract.Fsync]
+	protect wish[contract.Protect]
 	// Warnings name annotations that have no effect.
 	Warnings []string
 }
@@ -39,6 +40,9 @@ func newWishes() *Wishes {
 		},
 		fsync: wish[contract.Fsync]{
 			annotation: contract.AnnotationFsync, parse: contract.ParseFsync, containers: map[string]contract.Fsync{},
+		},
+		protect: wish[contract.Protect]{
+			annotation: contract.AnnotationProtect, parse: contract.ParseProtect, containers: map[string]contract.Protect{},
 		},
 	}
 }
@@ -148,10 +152,14 @@ func (w *Wishes) read(pod *corev1.Pod, key, value string) error {
 	if taken, err := w.fsync.read(pod, key, value); taken {
 		return err
 	}
+	if taken, err := w.protect.read(pod, key, value); taken {
+		return err
+	}
 	w.Warnings = append(w.Warnings,
-		fmt.Sprintf("annotation %s has no meaning; SplitFS knows %s, %s, %s and %s, the first two also with .<container>",
-			contract.Quote(key), contract.AnnotationMode, contract.AnnotationFsync, contract.AnnotationUnserved,
-			contract.AnnotationInject))
+		fmt.Sprintf("annotation %s has no meaning; SplitFS knows %s, %s, %s, %s and %s, the first three also with "+
+			".<container>",
+			contract.Quote(key), contract.AnnotationMode, contract.AnnotationFsync, contract.AnnotationProtect,
+			contract.AnnotationUnserved, contract.AnnotationInject))
 	return nil
 }
 

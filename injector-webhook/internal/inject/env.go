@@ -78,6 +78,19 @@ func (e *envEditor) setFsync(wish contract.Fsync) (contract.Fsync, error) {
 	return wish, err
 }
 
+// setProtect does the same with SPLITFS_PROTECT.
+func (e *envEditor) setProtect(wish contract.Protect) (contract.Protect, error) {
+	i := e.last(contract.EnvProtect)
+	switch {
+	case i < 0 && wish != contract.ProtectOn:
+		return contract.ProtectOff, nil
+	case wish == "":
+		return contract.Protect(e.vars[i].Value), nil
+	}
+	_, err := e.set(contract.EnvProtect, string(wish))
+	return wish, err
+}
+
 // set gives a variable a value and says whether it replaced somebody else's.
 func (e *envEditor) set(name, value string) (replaced bool, err error) {
 	i := e.last(name)

@@ -31,7 +31,8 @@ func Pod(raw []byte, pod *corev1.Pod, wishes *Wishes, volumes map[string]contrac
 		return nil, err
 	}
 	m := &mutation{doc: doc, pod: pod, wishes: wishes, volumes: volumes,
-		status: Status{Containers: map[string]map[string]contract.Mode{}, Fsync: map[string]contract.Fsync{}}}
+		status: Status{Containers: map[string]map[string]contract.Mode{}, Fsync: map[string]contract.Fsync{},
+			Protect: map[string]contract.Protect{}}}
 	m.libraryVolume, m.libraryIndex = findLibraryVolume(pod)
 	for _, list := range []struct {
 		member     string
@@ -45,6 +46,7 @@ func Pod(raw []byte, pod *corev1.Pod, wishes *Wishes, volumes map[string]contrac
 	}
 	m.warnings = append(m.warnings, wishes.mode.withoutEffect(m.status.Containers)...)
 	m.warnings = append(m.warnings, wishes.fsync.withoutEffect(m.status.Containers)...)
+	m.warnings = append(m.warnings, wishes.protect.withoutEffect(m.status.Containers)...)
 	m.status.Injected = len(m.status.Containers) > 0
 	if m.status.Injected {
 		if err := m.volume(delivery); err != nil {
@@ -141,6 +143,13 @@ func (m *mutation) container(at []any, c *corev1.Container) error {
 	}
 	if fsync != contract.Record {
 		m.status.Fsync[c.Name] = fsync
+	}
+	protect, err := env.setProtect(m.wishes.protect.of(c.Name, ""))
+	if err != nil {
+		return fmt.Errorf("container %s: %w", contract.Name(c.Name), err)
+	}
+	if protect != contract.ProtectOff {
+		m.status.Protect[c.Name] = protect
 	}
 	modesByPath := make(map[string]contract.Mode, len(served))
 	for _, e := range served {

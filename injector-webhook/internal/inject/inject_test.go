@@ -149,6 +149,44 @@ spec:
 `
 }
 
+func TestProtect(t *testing.T) {
+	const ours, plain = `{name: data, mountPath: /data}`, `{name: other, mountPath: /other}`
+	for _, test := range []struct{ annotations, env, mount, want, warning string }{
+		{"", "", ours, "", ""},
+		{`splitfs.io/protect: "on"`, "", ours, "on", ""},
+		{`splitfs.io/protect: "off"`, "", ours, "", ""},
+		{`splitfs.io/protect: "off", splitfs.io/protect.app: "on"`, "", ours, "on", ""},
+		{`splitfs.io/protect: "on", splitfs.io/protect.app: "off"`, "", ours, "", ""},
+		{`splitfs.io/protect.second: "on"`, "", ours, "", "splitfs.io/protect.second has no effect"},
+		{`splitfs.io/protect: "on"`, "", plain, "", ""},
+		{"", `{name: SPLITFS_PROTECT, value: "on"}`, ours, "on", ""},
+		{`splitfs.io/protect: "off"`, `{name: SPLITFS_PROTECT, value: "on"}`, ours, "off", ""},
+	} {
+		pod := strings.Replace(onePod(test.annotations, test.mount), "{name: app,", "{name: app, env: ["+test.env+"],", 1)
+		_, after, result := mutated(t, rawPod(t, pod))
+		value, _ := lastEnv(&after.Spec.Containers[0], "SPLITFS_PROTECT")
+		if value != test.want || (result.Status.Protect["app"] == contract.ProtectOn) != (test.want == "on") {
+			t.Errorf("%s %s: SPLITFS_PROTECT is %q, status %+v", test.annotations, test.env, value, result.Status)
+		}
+		if got := strings.Join(
+			result.Warnings,
+			" ",
+		); test.warning == "" && got != "" ||
+			!strings.Contains(got, test.warning) {
+			t.Errorf("%s: warnings %q", test.annotations, got)
+		}
+	}
+	for _, annotation := range []string{`splitfs.io/protect: "true"`, `splitfs.io/protect.app: ""`} {
+		if _, err := mutate(
+			t,
+			rawPod(t, onePod(annotation, ours)),
+		); err == nil ||
+			!strings.Contains(err.Error(), "not allowed") {
+			t.Errorf("%s: %v", annotation, err)
+		}
+	}
+}
+
 func TestFsync(t *testing.T) {
 	const ours, plain = `{name: data, mountPath: /data}`, `{name: other, mountPath: /other}`
 	for _, test := range []struct{ annotations, env, mount, want, status, warning string }{

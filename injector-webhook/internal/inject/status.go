@@ -16,6 +16,8 @@ type Status struct {
 	Containers map[string]map[string]contract.Mode `json:"containers,omitempty"`
 	// Fsync names the containers whose fsync does not show the bytes to programs without the library.
 	Fsync map[string]contract.Fsync `json:"fsync,omitempty"`
+	// Protect names the containers that are guarded against stray stores where the node's processor has protection keys.
+	Protect map[string]contract.Protect `json:"protect,omitempty"`
 	// Reason says why nothing was injected although it might have been expected.
 	Reason string `json:"reason,omitempty"`
 }

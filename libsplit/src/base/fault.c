@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arch.h"
+#include "base/protect.h"
 
 #define SLOTS  1024u
 #define PROBES 8u
@@ -61,6 +62,7 @@ __attribute__((noinline)) bool sfs_try(void (*fn)(void *arg), void *arg, struct 
 	f->outer = s->fault;
 	if (__builtin_expect(__builtin_setjmp(f->back), 0)) {
 		s->fault = keep->outer;
+		sfs_protect_enter(); /* it may have been in the middle of a store */
 		return false;
 	}
 	__atomic_store_n(&s->fault, f, __ATOMIC_RELAXED);

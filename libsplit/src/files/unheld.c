@@ -57,7 +57,7 @@ static bool first(int fd, bool writes, uint64_t **place)
 		*place = &sfs_files.first_reads;
 	else
 		return false;
-	__atomic_add_fetch(*place, 1, __ATOMIC_SEQ_CST);
+	sfs_protected_add(*place, 1);
 	all = __atomic_load_n(&vol->owners[SFS_OWNERS_ALL], __ATOMIC_SEQ_CST);
 	/* Another thread may have taken the descriptor over, or be asking for a grant of its file. */
 	if (likely((writes ? !sfs_owners_any(all) : sfs_owners_stagers(all) == 0) && sfs_only_opened(fd) &&
@@ -65,13 +65,13 @@ static bool first(int fd, bool writes, uint64_t **place)
 		sfs_fds_flags[fd] += SFS_FIRST_CALL;
 		return true;
 	}
-	__atomic_sub_fetch(*place, 1, __ATOMIC_SEQ_CST);
+	sfs_protected_add(*place, -1);
 	return false;
 }
 
 static void first_end(uint64_t *place)
 {
-	__atomic_sub_fetch(place, 1, __ATOMIC_SEQ_CST);
+	sfs_protected_add(place, -1);
 }
 
 bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r)

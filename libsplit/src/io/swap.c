@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * splitfs_swap(3): two ranges of two files change places. On XFS with exchange-range the file system does it, in one operation of its
- * journal; elsewhere each is written to the other's place in one operation of ours (io/together.h). Nobody stores to them
+ * splitfs_swap(3): two ranges of two files change places. On XFS with exchange-range, and on ext4 with our module, the file system does it, in
+ * one operation of its journal; elsewhere each is written to the other's place in one operation of ours (io/together.h). Nobody stores to them
  * meanwhile: both files are locked, and stores in place that are under way are waited for.
  */
 #include <errno.h>
@@ -169,7 +169,7 @@ static int swap(struct sfs_together *t, size_t len)
 	t->blocks = 2 * (len / SFS_BLOCK + 2);
 	t->alone = true;
 	r = SFS_PASS;
-	if ((a->off | b->off | len) % SFS_BLOCK == 0 && relink_is_xfs(a->fd))
+	if ((a->off | b->off | len) % SFS_BLOCK == 0 && relink_can_swap(a->fd))
 		r = swap_by(t, by_exchange);
 	if (r == SFS_PASS)
 		r = swap_copying(t, len);

@@ -184,7 +184,7 @@ int sfs_ask_first(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino)
 /* ---- claims ---- */
 
 /* A full fence between the claim and what is looked at next. */
-static uint64_t *announce(struct sfs_claims *t, uint64_t ino)
+static uint64_t *announce_open(struct sfs_claims *t, uint64_t ino)
 {
 	const uint32_t first = sfs_thread_hash() % SFS_CLAIMS;
 
@@ -199,12 +199,24 @@ static uint64_t *announce(struct sfs_claims *t, uint64_t ino)
 	return &t->unnamed;
 }
 
+static uint64_t *announce(struct sfs_claims *t, uint64_t ino)
+{
+	const uint32_t rights = sfs_protect_open();
+	uint64_t *const place = announce_open(t, ino);
+
+	sfs_protect_close(rights);
+	return place;
+}
+
 void sfs_unclaim(struct sfs_volume *vol, struct sfs_claim_held *c)
 {
+	const uint32_t rights = sfs_protect_open();
+
 	if (c->place == &vol->claims->unnamed)
 		__atomic_sub_fetch(c->place, 1, __ATOMIC_SEQ_CST);
 	else if (c->place)
 		store_release(c->place, 0);
+	sfs_protect_close(rights);
 	c->place = NULL;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/atomic.h"
 #include "base/lock.h"
+#include "base/protect.h"
 #include "base/result.h"
 #include "format/layout.h"
 #include "format/proto.h"
@@ -91,6 +92,7 @@ struct sfs_state {
 	bool unmet;		/* a volume has an agent that has not answered this process yet (VOL_UNKNOWN) */
 	uint32_t agent_wait_ms; /* so long a process waits for its first agent, which may be about to come back */
 	uint32_t forks;		/* that this process comes from, since the library began */
+	bool protect;		/* stray stores are caught (base/protect.h) */
 	bool grant_first;	/* a file is asked for with its first call */
 	bool fsync_shows;	/* SPLITFS_FSYNC=visible: fsync relinks whoever has the file open (sfs_outside()) */
 	int service_state;	/* 0 none, 1 running */
@@ -170,9 +172,12 @@ void sfs_service_wake(struct sfs_volume *vol);
 /* process/fork.c */
 void sfs_fork_child(void);
 
-/* Did a fork happen that was not announced (a bare clone)? Then this is the child. */
+/*
+ * Every call begins with it. Did a fork happen that was not announced (a bare clone)? Then this is the child.
+ */
 static inline void sfs_check_fork(void)
 {
+	sfs_protect_enter(); /* a signal handler begins without a right to look at what is mapped */
 	if (unlikely(sfs.alive && *sfs.alive == 0))
 		sfs_fork_child();
 }

@@ -42,14 +42,18 @@ static void touch(uint8_t *p, uint64_t len)
 void *sfs_map_staging(bool dax, uint64_t len, int fd)
 {
 	void *p = sys_mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	int r;
+	int r = 0;
 
-	if (sys_is_err(p) || !dax)
+	if (sys_is_err(p))
 		return p;
-	touch(p, len);
-	r = sys_madvise(p, len, MADV_NOHUGEPAGE);
+	if (dax) {
+		touch(p, len);
+		r = sys_madvise(p, len, MADV_NOHUGEPAGE);
+	}
 	/* EINVAL: a kernel without huge pages. */
-	if (r < 0 && r != -EINVAL) {
+	if (r == 0 || r == -EINVAL)
+		r = sfs_protect(p, len, PROT_READ | PROT_WRITE);
+	if (r < 0) {
 		sys_munmap(p, len);
 		return (void *)(long)r;
 	}

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/protect.h"
 #include "base/sys.h"
 
 /*
@@ -36,7 +37,10 @@ void *sfs_map_sparse(uint64_t len);
 /* Page tables for stores to [p, p + n), page aligned, at once. A kernel before 5.14 refuses, and faults when it comes to that. */
 static inline void sfs_map_populate(uint8_t *p, uint64_t n)
 {
+	const uint32_t rights = sfs_protect_open(); /* the kernel goes by this thread's rights */
+
 	sys_madvise(p, n, 23 /* MADV_POPULATE_WRITE */);
+	sfs_protect_close(rights);
 }
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "base/cpu.h"
 #include "base/crc32c.h"
+#include "base/protect.h"
 #include "base/sys.h"
 #include "pm/lines_crc.h"
 
@@ -290,7 +291,10 @@ static void copy(char *dst, const char *src, size_t n)
 
 void pm_copy(void *dst, const void *src, size_t n)
 {
+	const uint32_t rights = sfs_protect_open();
+
 	copy(dst, src, n);
+	sfs_protect_close(rights);
 }
 
 static bool crc_beside_stores(void)
@@ -320,7 +324,7 @@ static uint32_t copy_bounced(uint32_t crc, char *dst, const char *src, size_t n)
 	return crc;
 }
 
-uint32_t pm_copy_crc(uint32_t crc, void *dst, const void *src, size_t n)
+static uint32_t copy_crc(uint32_t crc, void *dst, const void *src, size_t n)
 {
 	const size_t head = -(uintptr_t)dst & (LINE - 1);
 	const size_t body = n < PM_NT_MIN || !crc_beside_stores() ? 0 : (n - head) & ~(size_t)(PM_LINES_CRC - 1);
@@ -338,24 +342,42 @@ uint32_t pm_copy_crc(uint32_t crc, void *dst, const void *src, size_t n)
 	return crc;
 }
 
+uint32_t pm_copy_crc(uint32_t crc, void *dst, const void *src, size_t n)
+{
+	const uint32_t rights = sfs_protect_open();
+
+	crc = copy_crc(crc, dst, src, n);
+	sfs_protect_close(rights);
+	return crc;
+}
+
 void pm_store(void *dst, const void *src, size_t n)
 {
+	const uint32_t rights = sfs_protect_open();
+
 	record(PM_EV_STORE, dst, src, n);
 	store_ascending(dst, src, n);
+	sfs_protect_close(rights);
 }
 
 void pm_zero(void *dst, size_t n)
 {
+	const uint32_t rights = sfs_protect_open();
+
 	copy(dst, NULL, n);
+	sfs_protect_close(rights);
 }
 
 /* From words: see sfs_log_write() (record/log.h), whose words they are. */
 void pm_copy_line(void *dst, const void *src)
 {
+	const uint32_t rights = sfs_protect_open();
+
 	record(PM_EV_NT, dst, src, LINE);
 	for (size_t i = 0; i < LINE; i += 8)
 		store_word((char *)dst + i, *(const volatile u64_any *)((const char *)src + i));
 	lines_stored(dst, LINE);
+	sfs_protect_close(rights);
 }
 
 #ifdef PM_RECORD
@@ -368,7 +390,10 @@ void pm_store_word(uint64_t *dst, uint64_t value)
 
 void pm_store64(uint64_t *dst, uint64_t value)
 {
+	const uint32_t rights = sfs_protect_open();
+
 	record(PM_EV_STORE, dst, &value, sizeof(value));
 	__atomic_store_n(dst, value, __ATOMIC_RELEASE);
+	sfs_protect_close(rights);
 	pm_flush(dst, sizeof(value));
 }

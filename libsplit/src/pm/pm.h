@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/protect.h"
+
 /* Choose instructions for this CPU (clwb, clflushopt or clflush; dc cvap or dc cvac). Call once before anything else; idempotent. */
 void pm_init(void);
 
@@ -79,7 +81,10 @@ void pm_store_word(uint64_t *dst, uint64_t value);
 #else
 static inline void pm_store_word(uint64_t *dst, uint64_t value)
 {
+	const uint32_t rights = sfs_protect_open();
+
 	__atomic_store_n(dst, value, __ATOMIC_RELEASE);
+	sfs_protect_close(rights);
 }
 #endif
 

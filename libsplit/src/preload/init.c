@@ -93,9 +93,22 @@ static char **configuration(int argc, char **argv, char **envp)
 	return file ? file : e;
 }
 
+/*
+ * Does the program call us? Not where we are behind the C library: some library of the program's is linked with us and the program is not, or
+ * we came by dlopen(). Its reads and writes go past us there, so we serve nothing.
+ */
+static bool in_front(void)
+{
+	const char *const name = "write";
+	void *next;
+
+	pl_elf_next(&name, 1, &next);
+	return next != NULL;
+}
+
 __attribute__((constructor)) static void start(int argc, char **argv, char **envp)
 {
-	pl_idle = !sfs_init(configuration(argc, argv, envp));
+	pl_idle = !in_front() || !sfs_init(configuration(argc, argv, envp));
 	pl_resolve_early(!pl_idle);
 	if (pl_idle)
 		return;

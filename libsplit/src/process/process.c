@@ -14,6 +14,7 @@
 #include "io/io.h"
 #include "base/deferred.h"
 #include "base/fault.h"
+#include "base/protect.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -85,7 +86,8 @@ void sfs_limits_changed(void)
 bool sfs_init(char *const *envp)
 {
 	const char *config = env(envp, "SPLITFS_CONFIG"), *ms = env(envp, "SPLITFS_VISIBILITY_MS");
-	const char *fsync = env(envp, "SPLITFS_FSYNC"), *grant = env(envp, "SPLITFS_GRANT");
+	const char *fsync = env(envp, "SPLITFS_FSYNC"), *grant = env(envp, "SPLITFS_GRANT"),
+		   *protect = env(envp, "SPLITFS_PROTECT");
 	void *p;
 
 	if (!config || !*config)
@@ -99,6 +101,7 @@ bool sfs_init(char *const *envp)
 	if (sfs.visibility_ms == 0)
 		sfs.visibility_ms = 1;
 	sfs.agent_wait_ms = number(env(envp, "SPLITFS_AGENT_WAIT_MS"), AGENT_WAIT_MS);
+	sfs.protect = protect && memcmp(protect, "on", sizeof("on")) == 0 && sfs_protect_start();
 	sfs.grant_first = grant && memcmp(grant, "first", sizeof("first")) == 0;
 	sfs.fsync_shows = fsync && memcmp(fsync, "visible", sizeof("visible")) == 0;
 	sfs_limits_changed();

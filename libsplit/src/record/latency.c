@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#include "base/protect.h"
 #include "base/sys.h"
 
 #define LEARN_NS 1000000 /* two looks at both clocks so far apart are off by less than a hundredth */
@@ -67,11 +68,14 @@ uint64_t sfs_timing_begin(bool fsync)
 void sfs_timing_end(const struct sfs_log *log, enum sfs_latency_kind kind, uint64_t begun)
 {
 	struct sfs_log_header *h = (struct sfs_log_header *)log->map;
+	uint32_t rights;
 	uint64_t ns;
 
 	if (!begun || !h)
 		return;
 	ns = (uint64_t)((unsigned __int128)(sfs_ticks() - begun) * __atomic_load_n(&ns_of_tick, __ATOMIC_RELAXED) >> SHIFT);
+	rights = sfs_protect_open();
 	__atomic_fetch_add(&h->latency.bucket[kind][sfs_latency_bucket(ns)], 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&h->latency.sum_ns[kind], ns, __ATOMIC_RELAXED);
+	sfs_protect_close(rights);
 }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/atomic.h"
+#include "base/protect.h"
 #include "base/sys.h"
 #include "pm/map.h"
 #include "pm/pm.h"
@@ -27,6 +28,16 @@ static bool fits(const struct sfs_log_header *h, uint64_t bytes)
 {
 	return h->magic == SFS_LOG_MAGIC && h->format == SFS_FORMAT && h->slots > SFS_LOG_HEADROOM &&
 	       SFS_LOG_RECORDS_OFFSET + (uint64_t)h->slots * sizeof(struct sfs_record) <= bytes;
+}
+
+/* All but the counters, which harm nobody. */
+static int protect(void *map, size_t len)
+{
+	const int r = sfs_protect(map, SFS_BLOCK, PROT_READ | PROT_WRITE);
+
+	return r < 0 ? r
+		     : sfs_protect((uint8_t *)map + SFS_LOG_RECORDS_OFFSET, len - SFS_LOG_RECORDS_OFFSET,
+				   PROT_READ | PROT_WRITE);
 }
 
 int sfs_log_map(struct sfs_log *log, int fd, bool dax, enum sfs_mode mode)
@@ -52,6 +63,11 @@ int sfs_log_map(struct sfs_log *log, int fd, bool dax, enum sfs_mode mode)
 	if (!fits(h, (uint64_t)st.st_size)) {
 		sys_munmap(h, len);
 		return -EPROTO;
+	}
+	r = protect(h, len);
+	if (r < 0) {
+		sys_munmap(h, len);
+		return r;
 	}
 	/* A child of fork gets a log of its own. */
 	sys_madvise(h, len, MADV_DONTFORK);

@@ -15,7 +15,7 @@
 #define NEEDED (EXT4_RELINK_QUERY | EXT4_RELINK_SKIP_HOLES | EXT4_RELINK_PARTIAL | EXT4_RELINK_DATA_PERSISTENT)
 
 /* The ioctl's number means something else on other file systems, so ext4's magic comes first. */
-bool relink_has_ext4(int fd)
+static bool knows(int fd, uint32_t flags)
 {
 	struct ext4_relink x = {.version = EXT4_RELINK_VERSION, .flags = EXT4_RELINK_QUERY};
 	struct statfs fs;
@@ -24,7 +24,38 @@ bool relink_has_ext4(int fd)
 		return false;
 	if (sys_ioctl(fd, EXT4_IOC_RELINK, &x) < 0)
 		return false;
-	return x.version >= EXT4_RELINK_VERSION && (x.known_flags & NEEDED) == NEEDED;
+	return x.version >= EXT4_RELINK_VERSION && (x.known_flags & flags) == flags;
+}
+
+bool relink_has_ext4(int fd)
+{
+	return knows(fd, NEEDED);
+}
+
+bool relink_ext4_can_swap(int fd)
+{
+	return knows(fd, EXT4_RELINK_EXCHANGE | EXT4_RELINK_KEEP_SIZE);
+}
+
+/* One transaction or none: no PARTIAL. What is stored through mappings of others is written back: no DATA_PERSISTENT. */
+int relink_ext4_swap(int fd1, uint64_t off1, int fd2, uint64_t off2, uint64_t len)
+{
+	struct ext4_relink x = {
+		.version = EXT4_RELINK_VERSION,
+		.flags = EXT4_RELINK_EXCHANGE | EXT4_RELINK_KEEP_SIZE,
+		.donor_fd = fd1,
+		.donor_offset = off1,
+		.target_offset = off2,
+		.length = len,
+	};
+	int err;
+
+	if (!relink_ext4_can_swap(fd2))
+		return -EOPNOTSUPP;
+	do
+		err = sys_ioctl(fd2, EXT4_IOC_RELINK, &x);
+	while (err == -EINTR);
+	return err == -EAGAIN ? -EOPNOTSUPP : err; /* pages are pinned for who knows how long: the caller copies */
 }
 
 int relink_ext4(const struct relink_range *r, uint64_t at, uint64_t n, uint64_t *moved, uint32_t *extents)

@@ -29,6 +29,11 @@ int relink_xfs_exchange(const struct relink_range *r, uint64_t at, uint64_t n);
 int relink_ext4(const struct relink_range *r, uint64_t at, uint64_t n, uint64_t *moved, uint32_t *extents);
 /* Is there an ext4 that knows the call? */
 bool relink_has_ext4(int fd);
+/* relink_can_swap() and relink_swap() of an ext4 with the call. */
+bool relink_ext4_can_swap(int fd);
+int relink_ext4_swap(int fd1, uint64_t off1, int fd2, uint64_t off2, uint64_t len);
+/* Is this an XFS (the numbers of ioctls mean something else elsewhere)? */
+bool relink_is_xfs(int fd);
 
 /* Make the file at least `size` bytes long, never shorter, also when another process extends it meanwhile. */
 int relink_grow(int fd, uint64_t size);

@@ -96,11 +96,12 @@ int relink(enum relink_provider provider, const struct relink_range *r, uint64_t
 
 /*
  * Exchange two ranges of whole blocks inside the files' sizes, in one operation of the file system's journal. 0; an error of which
- * relink_unsupported() says that it can't be done here; another negative errno value. Nothing is durable before an fsync.
+ * relink_unsupported() says that it can't be done here (-E2BIG: of ext4, too many extents for one transaction); another negative errno
+ * value. After any error nothing has changed. Nothing is durable before an fsync.
  */
 int relink_swap(int fd1, uint64_t off1, int fd2, uint64_t off2, uint64_t len);
-/* Is this an XFS (the numbers of ioctls mean something else elsewhere)? */
-bool relink_is_xfs(int fd);
+/* May this file system know such a call? */
+bool relink_can_swap(int fd);
 
 /* "This kernel, file system or pair of files cannot do that": there may be another way. */
 static inline bool relink_unsupported(int err)

@@ -61,5 +61,10 @@ int relink_swap(int fd1, uint64_t off1, int fd2, uint64_t off2, uint64_t len)
 {
 	struct exchange_range x = {.file1_fd = fd1, .file1_offset = off1, .file2_offset = off2, .length = len};
 
-	return relink_is_xfs(fd2) ? sys_ioctl(fd2, IOC_EXCHANGE_RANGE, &x) : -EOPNOTSUPP;
+	return relink_is_xfs(fd2) ? sys_ioctl(fd2, IOC_EXCHANGE_RANGE, &x) : relink_ext4_swap(fd1, off1, fd2, off2, len);
+}
+
+bool relink_can_swap(int fd)
+{
+	return relink_is_xfs(fd) || relink_ext4_can_swap(fd);
 }

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/vfs.h>
 
+#include "base/protect.h"
 #include "base/sys.h"
 #include "fds/own.h"
 #include "pm/map.h"
@@ -24,14 +25,22 @@ static void give_back(struct sfs_pool *pool, struct sfs_chunk *c)
 	pool->give_back(pool, id);
 }
 
+/* What buffers have had is like the rest of it again. */
+static int store_again(const struct sfs_chunk *c)
+{
+	const uint64_t n = (uint64_t)c->blocks * SFS_BLOCK;
+	const int r = (int)sys_call3(SYS_mprotect, (long)c->base, (long)n, PROT_READ | PROT_WRITE);
+
+	return r < 0 ? r : sfs_protect(c->base, n, PROT_READ | PROT_WRITE);
+}
+
 void sfs_chunk_unpin(struct sfs_pool *pool, struct sfs_chunk *c)
 {
 	if (--c->pins > 0)
 		return;
 	/* What can't be stored to is as good as a hole. */
 	if (!c->holes && c->sealed)
-		c->holes = sys_call3(SYS_mprotect, (long)c->base, (long)((uint64_t)c->blocks * SFS_BLOCK),
-				     PROT_READ | PROT_WRITE) < 0;
+		c->holes = store_again(c) < 0;
 	c->sealed = c->sealed && c->holes;
 	if (!c->holes)
 		c->used = 0;

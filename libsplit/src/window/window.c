@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/protect.h"
 #include "base/sys.h"
 #include "pm/map.h"
 
@@ -22,6 +23,10 @@ void sfs_window_map(struct sfs_window *w, bool dax, bool writable, int fd, uint6
 	if (size == tried || !sfs_window_short(w, size))
 		return;
 	p = sfs_map_file(dax, len, PROT_READ | (writable ? PROT_WRITE : 0), fd);
+	if (writable && !sys_is_err(p) && sfs_protect(p, len, PROT_READ | PROT_WRITE) < 0) {
+		sys_munmap(p, len);
+		p = (void *)-1l;
+	}
 	w->base = sys_is_err(p) ? NULL : p;
 	w->len = w->base ? len : 0;
 	w->populated = w->cold = 0;

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/hash.h"
+#include "base/protect.h"
 #include "base/sys.h"
 #include "pm/map.h"
 #include "zerocopy/view.h"
@@ -154,6 +155,15 @@ static int alloc_locked(struct sfs_buffer_pool *pool, uint64_t off, uint64_t len
 		sfs_buffer_table.free_buffers = b;
 		return r;
 	}
+	/* The program's to store to. */
+	r = sfs_unprotect(pool->from->chunks[chunk].base + (uint64_t)first * SFS_BLOCK, (uint64_t)blocks * SFS_BLOCK,
+			  PROT_READ | PROT_WRITE);
+	if (r < 0) {
+		sfs_chunk_give(pool->from, chunk, first, blocks, true);
+		b->next = sfs_buffer_table.free_buffers;
+		sfs_buffer_table.free_buffers = b;
+		return r;
+	}
 	*b = (struct sfs_buffer){.p = pool->from->chunks[chunk].base + (uint64_t)first * SFS_BLOCK + off % SFS_BLOCK,
 				 .len = len,
 				 .from = pool->from,
@@ -210,6 +220,9 @@ static void free_locked(struct sfs_buffer *b)
 		bar(b);
 	else if (b->state == SFS_BUFFER_SAVED)
 		show_chunk(b);
+	/* Where that fails it stays the program's to store to, and is not used again before all of the staging file is. */
+	if (!b->lost && b->state == SFS_BUFFER_OPEN && sfs_protect(blocks_of(b), bytes_of(b), PROT_READ | PROT_WRITE) < 0)
+		b->from->chunks[b->chunk].sealed = true;
 	if (!b->lost)
 		sfs_chunk_give(b->from, b->chunk, b->first, b->blocks, b->state == SFS_BUFFER_OPEN);
 	pool->taken -= b->blocks;
