@@ -20,6 +20,11 @@
 /* The rights of the key in the register, two bits from here on; 0: there is no key. */
 extern uint32_t sfs_protect_shift __attribute__((visibility("hidden")));
 
+static inline bool sfs_protect_on(void)
+{
+	return __builtin_expect(sfs_protect_shift != 0, 0);
+}
+
 /* From now on, in this process. False: this processor or kernel has no keys, or none is left. */
 bool sfs_protect_start(void);
 /* Could it be? Changes nothing. */

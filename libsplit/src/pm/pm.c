@@ -274,6 +274,8 @@ static void copy_nt(char *dst, const char *src, size_t n)
 	lines_stored(dst, n);
 }
 
+#define OPENED __attribute__((noinline, cold))
+
 static void copy(char *dst, const char *src, size_t n)
 {
 	size_t head, body;
@@ -289,12 +291,24 @@ static void copy(char *dst, const char *src, size_t n)
 	copy_cached(dst + head + body, src ? src + head + body : NULL, n - head - body);
 }
 
-void pm_copy(void *dst, const void *src, size_t n)
+/*
+ * The same where what is mapped is under a key (base/protect.h). Out of line, here and below, so that the way of everybody else has one look at
+ * whether there is one and keeps nothing.
+ */
+static OPENED void copy_opened(char *dst, const char *src, size_t n)
 {
 	const uint32_t rights = sfs_protect_open();
 
 	copy(dst, src, n);
 	sfs_protect_close(rights);
+}
+
+void pm_copy(void *dst, const void *src, size_t n)
+{
+	if (sfs_protect_on())
+		copy_opened(dst, src, n);
+	else
+		copy(dst, src, n);
 }
 
 static bool crc_beside_stores(void)
@@ -342,7 +356,7 @@ static uint32_t copy_crc(uint32_t crc, void *dst, const void *src, size_t n)
 	return crc;
 }
 
-uint32_t pm_copy_crc(uint32_t crc, void *dst, const void *src, size_t n)
+static OPENED uint32_t copy_crc_opened(uint32_t crc, void *dst, const void *src, size_t n)
 {
 	const uint32_t rights = sfs_protect_open();
 
@@ -351,32 +365,63 @@ uint32_t pm_copy_crc(uint32_t crc, void *dst, const void *src, size_t n)
 	return crc;
 }
 
-void pm_store(void *dst, const void *src, size_t n)
+uint32_t pm_copy_crc(uint32_t crc, void *dst, const void *src, size_t n)
+{
+	return sfs_protect_on() ? copy_crc_opened(crc, dst, src, n) : copy_crc(crc, dst, src, n);
+}
+
+static OPENED void store_opened(void *dst, const void *src, size_t n)
 {
 	const uint32_t rights = sfs_protect_open();
 
-	record(PM_EV_STORE, dst, src, n);
 	store_ascending(dst, src, n);
 	sfs_protect_close(rights);
 }
 
+void pm_store(void *dst, const void *src, size_t n)
+{
+	record(PM_EV_STORE, dst, src, n);
+	if (sfs_protect_on())
+		store_opened(dst, src, n);
+	else
+		store_ascending(dst, src, n);
+}
+
 void pm_zero(void *dst, size_t n)
 {
-	const uint32_t rights = sfs_protect_open();
-
-	copy(dst, NULL, n);
-	sfs_protect_close(rights);
+	pm_copy(dst, NULL, n);
 }
 
 /* From words: see sfs_log_write() (record/log.h), whose words they are. */
-void pm_copy_line(void *dst, const void *src)
+static inline __attribute__((always_inline)) void copy_line(void *dst, const void *src)
 {
-	const uint32_t rights = sfs_protect_open();
-
-	record(PM_EV_NT, dst, src, LINE);
 	for (size_t i = 0; i < LINE; i += 8)
 		store_word((char *)dst + i, *(const volatile u64_any *)((const char *)src + i));
 	lines_stored(dst, LINE);
+}
+
+static OPENED void copy_line_opened(void *dst, const void *src)
+{
+	const uint32_t rights = sfs_protect_open();
+
+	copy_line(dst, src);
+	sfs_protect_close(rights);
+}
+
+void pm_copy_line(void *dst, const void *src)
+{
+	record(PM_EV_NT, dst, src, LINE);
+	if (sfs_protect_on())
+		copy_line_opened(dst, src);
+	else
+		copy_line(dst, src);
+}
+
+void pm_store_word_opened(uint64_t *dst, uint64_t value)
+{
+	const uint32_t rights = sfs_protect_open();
+
+	__atomic_store_n(dst, value, __ATOMIC_RELEASE);
 	sfs_protect_close(rights);
 }
 
@@ -390,10 +435,7 @@ void pm_store_word(uint64_t *dst, uint64_t value)
 
 void pm_store64(uint64_t *dst, uint64_t value)
 {
-	const uint32_t rights = sfs_protect_open();
-
 	record(PM_EV_STORE, dst, &value, sizeof(value));
-	__atomic_store_n(dst, value, __ATOMIC_RELEASE);
-	sfs_protect_close(rights);
+	pm_store_word_opened(dst, value);
 	pm_flush(dst, sizeof(value));
 }

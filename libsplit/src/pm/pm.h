@@ -76,15 +76,16 @@ void pm_flush(const void *p, size_t n);
 void pm_fence(void);
 
 /* Store 8 bytes atomically at an 8-byte aligned address, after everything stored before; otherwise as pm_store(). */
+void pm_store_word_opened(uint64_t *dst, uint64_t value); /* where what is mapped is under a key */
 #ifdef PM_RECORD
 void pm_store_word(uint64_t *dst, uint64_t value);
 #else
 static inline void pm_store_word(uint64_t *dst, uint64_t value)
 {
-	const uint32_t rights = sfs_protect_open();
-
-	__atomic_store_n(dst, value, __ATOMIC_RELEASE);
-	sfs_protect_close(rights);
+	if (sfs_protect_on())
+		pm_store_word_opened(dst, value);
+	else
+		__atomic_store_n(dst, value, __ATOMIC_RELEASE);
 }
 #endif
 
