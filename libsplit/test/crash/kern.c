@@ -514,7 +514,7 @@ int kern_relink(uint32_t from, off_t from_off, uint32_t to, off_t to_off, uint64
 
 int kern_exchange(uint32_t a, off_t a_off, uint32_t b, off_t b_off, uint64_t len)
 {
-	if (kern.fs != KERN_XFS_EXCHANGE)
+	if (kern.fs != KERN_XFS_EXCHANGE && kern.fs != KERN_EXT4_RELINK)
 		return -EOPNOTSUPP;
 	if ((a_off | b_off) % KERN_BLOCK || len % KERN_BLOCK || (uint64_t)a_off + len > inode(a)->size ||
 	    (uint64_t)b_off + len > inode(b)->size)

@@ -234,6 +234,13 @@ static long relink_of(uint32_t ino, struct ext4_relink *x)
 {
 	int moved;
 
+	if (x->flags & EXT4_RELINK_QUERY) {
+		x->version = EXT4_RELINK_VERSION;
+		x->known_flags = ~0u;
+		return 0;
+	}
+	if (x->flags & EXT4_RELINK_EXCHANGE)
+		return kern_exchange(kern_fd_ino(x->donor_fd), (off_t)x->donor_offset, ino, (off_t)x->target_offset, x->length);
 	/* Without the flag the kernel would write back what was stored through mappings of the donor. */
 	CHECK(!!(x->flags & EXT4_RELINK_DATA_PERSISTENT) == kern.dax && x->flags & EXT4_RELINK_SKIP_HOLES);
 	moved = kern_relink(kern_fd_ino(x->donor_fd), (off_t)x->donor_offset, ino, (off_t)x->target_offset, x->length,
@@ -264,7 +271,7 @@ static long ioctl_of(int fd, unsigned long req, void *arg)
 
 		return kern_clone(kern_fd_ino((int)c->src_fd), (off_t)c->src_offset, ino, (off_t)c->dest_offset, c->src_length);
 	}
-	if (req == IOC_EXCHANGE_RANGE) {
+	if (req == IOC_EXCHANGE_RANGE && kern.fs == KERN_XFS_EXCHANGE) {
 		const struct exchange_range *x = arg;
 
 		return kern_exchange(kern_fd_ino(x->file1_fd), (off_t)x->file1_offset, ino, (off_t)x->file2_offset, x->length);
