@@ -66,7 +66,7 @@ struct sfs_ofd *sfs_ofd_new_locked(struct sfs_inode *in, int flags)
 	ofd->flags = flags;
 	ofd->kernel_off = false;
 	ofd->lazy = 0;
-	ofd->uncounted = false;
+	ofd->uncounted = UNCOUNTED_NO;
 	ofd->off = 0;
 	sfs_mutex_unlock(&ofd->lock);
 	return ofd;

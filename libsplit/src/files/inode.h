@@ -131,6 +131,11 @@ struct sfs_slab {
 
 #define SFS_OFF_LAZY  0x80000000u
 #define SFS_OFF_MOVES 0x40000000u /* it is being made ours at this moment */
+/*
+ * Has a call that is in no count of `lazy` been let through to the kernel's offset? Then it may be on its way still, and only a process with one thread
+ * makes the offset its own. NO -> YES with such a call, YES -> KEPT when there were several threads: nobody looks again.
+ */
+enum sfs_uncounted { UNCOUNTED_NO, UNCOUNTED_YES, UNCOUNTED_KEPT };
 struct sfs_ofd {
 	struct sfs_mutex lock;
 	struct sfs_inode *inode;
@@ -145,7 +150,7 @@ struct sfs_ofd {
 	 * ours. Below, how many calls use the kernel's at this moment. Atomic.
 	 */
 	uint32_t lazy;
-	bool uncounted; /* a call that is in no such count has been let through to the kernel's offset: it stays there; atomic */
+	uint8_t uncounted; /* enum sfs_uncounted; atomic */
 	int64_t off;
 };
 

@@ -4,6 +4,14 @@
 #include "base/sys.h"
 #include "files/unheld.h"
 
+static bool may_be_ours(struct sfs_ofd *ofd)
+{
+	if (__atomic_load_n(&ofd->uncounted, __ATOMIC_SEQ_CST) == UNCOUNTED_NO || sfs_one_thread())
+		return true;
+	__atomic_store_n(&ofd->uncounted, UNCOUNTED_KEPT, __ATOMIC_RELAXED);
+	return false;
+}
+
 /*
  * ofd.lock held, signals blocked. Calls of other threads that use the kernel's offset are counted, and there are none; those that come now wait for
  * the end of SFS_OFF_MOVES. One that is in no count has said so before it looked.
@@ -17,7 +25,7 @@ static void take_locked(struct sfs_ofd *ofd, int fd)
 	    !__atomic_compare_exchange_n(&ofd->lazy, &idle, SFS_OFF_LAZY | SFS_OFF_MOVES, false, __ATOMIC_SEQ_CST,
 					 __ATOMIC_RELAXED))
 		return;
-	off = __atomic_load_n(&ofd->uncounted, __ATOMIC_SEQ_CST) && !sfs_one_thread() ? -1 : sys_lseek(fd, 0, SEEK_CUR);
+	off = may_be_ours(ofd) ? sys_lseek(fd, 0, SEEK_CUR) : -1;
 	if (off >= 0) {
 		__atomic_store_n(&ofd->off, off, __ATOMIC_RELAXED);
 		__atomic_store_n(&ofd->kernel_off, false, __ATOMIC_SEQ_CST);
@@ -30,7 +38,7 @@ void sfs_offset_take(struct sfs_ofd *ofd, int fd)
 	uint64_t signals, *op;
 
 	if (likely(!(__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY)) || !sfs_inode_served(ofd->inode) ||
-	    !sfs_op_begin(ofd->inode, &op))
+	    __atomic_load_n(&ofd->uncounted, __ATOMIC_RELAXED) == UNCOUNTED_KEPT || !sfs_op_begin(ofd->inode, &op))
 		return;
 	signals = sfs_signals_block(); /* a handler would wait for the end of SFS_OFF_MOVES */
 	sfs_mutex_take(&ofd->lock);
@@ -85,7 +93,8 @@ bool sfs_kernel_offset_uncounted(struct sfs_ofd *ofd)
 {
 	if (!__atomic_load_n(&ofd->kernel_off, __ATOMIC_SEQ_CST))
 		return false;
-	__atomic_store_n(&ofd->uncounted, true, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&ofd->uncounted, __ATOMIC_RELAXED) == UNCOUNTED_NO)
+		__atomic_store_n(&ofd->uncounted, UNCOUNTED_YES, __ATOMIC_SEQ_CST);
 	while (unlikely(__atomic_load_n(&ofd->lazy, __ATOMIC_SEQ_CST) & SFS_OFF_MOVES))
 		sys_call0(SYS_sched_yield);
 	return __atomic_load_n(&ofd->kernel_off, __ATOMIC_SEQ_CST);
