@@ -48,8 +48,8 @@ static bool renew_log(struct worker *w, struct made *log)
 
 	log->fd = sfs_log_open(w->root, log->id, O_RDWR);
 	if (log->fd >= 0 && fstat(log->fd, &st) == 0 &&
-	    st.st_size == SFS_LOG_RECORDS_OFFSET + (off_t)(FIRST_SLOTS * sizeof(struct sfs_record)) &&
-	    sfs_open_alone(log->fd) && sfs_log_renew(w->root, log->id, log->fd, FIRST_SLOTS, w->log_slots) == 0)
+	    st.st_size == SFS_LOG_RECORDS_OFFSET + (off_t)(FIRST_SLOTS * sizeof(struct sfs_record)) && alone_soon(log->fd) &&
+	    sfs_log_renew(w->root, log->id, log->fd, FIRST_SLOTS, w->log_slots) == 0)
 		return true;
 	if (log->fd >= 0)
 		close(log->fd);
