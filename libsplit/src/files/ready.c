@@ -112,6 +112,7 @@ int sfs_inode_acquire(struct sfs_inode *in, int fd, unsigned flags)
 	in->grant.asked = flags;
 	sfs_turn_begin(in);
 	r = sfs_agent_acquire(in->vol, &in->grant, in->ino, in->gen, fd, flags);
+	in->kdirty = true; /* what others have had the kernel do meanwhile */
 	if (r != SFS_TURN)
 		sfs_turn_come(in);
 	return r;
@@ -135,7 +136,6 @@ static int acquire(struct sfs_inode *in, int fd)
 	r = sfs_inode_acquire(in, fd, 0);
 	if (claimed && sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE)
 		sfs_grant_set(&in->grant, GRANT_SHARED);
-	in->kdirty = true;
 	sfs_asking_end(in);
 	return r == SFS_TURN ? r : 0;
 }

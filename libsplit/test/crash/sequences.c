@@ -94,8 +94,8 @@ static void company(void)
 /* What longer sequences have found, made as short as it goes. */
 static void found(void)
 {
-	static const char *const of[] = {"buEY", "Hqvf", "Rpf", "Yt",  "OfeX", "pfef", "3t7O", "5yt",
-					 "6Lt",	 "p4H",	 "ze",	"bgi", "Bgi",  "BgKi", "BvQu"};
+	static const char *const of[] = {"buEY", "Hqvf", "Rpf", "Yt", "OfeX", "pfef", "3t7O", "5yt",
+					 "pg5S", "6Lt",	 "p4H", "ze", "bgi",  "Bgi",  "BgKi", "BvQu"};
 
 	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
 		add(of[i], (unsigned)strlen(of[i]));
