@@ -4,22 +4,25 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
+import subprocess
 import sys
 import termios
 
 columns = int(sys.argv[1])
-pid, terminal = pty.fork()
-if pid == 0:
-    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
-    os.execvp(sys.argv[2], sys.argv[2:])
-shown = b""
-try:
-    while part := os.read(terminal, 65536):
-        shown += part
-except OSError:
-    pass  # the end of the terminal's other side
-status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+# The other end stays open here: what is still on its way when the last process closes it would be lost now and then.
+terminal, slave = pty.openpty()
+fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
+with subprocess.Popen(
+    sys.argv[2:], stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+) as process:
+    shown, ended = b"", False
+    while not ended:
+        ended = process.poll() is not None
+        while select.select([terminal], [], [], 0.3 if ended else 0.05)[0]:
+            shown += os.read(terminal, 65536)
+status = process.returncode
 text = re.sub(r"\033\[[0-9]*[A-Z]|\r", "", shown.decode())
 print(text, end="")
 wide = [line for line in text.splitlines() if len(line) > columns]
