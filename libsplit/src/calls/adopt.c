@@ -59,6 +59,8 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 	if (!vol || (flags & O_PATH) || fd >= sfs_fds_len)
 		return 0;
 	r = sfs_volume_connect(vol, fd);
+	if (r == SFS_NOT_OF_VOLUME)
+		return 0;
 	if (vol->provider == RELINK_EXT4)
 		sfs_reopen_enable();
 	/* A file that is not below is the kernel's, as one without a grant: in posix it is time to look when a grant is asked for. */

@@ -79,12 +79,12 @@ int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
 		if (r == 0) {
 			store_release(&vol->agent.state, VOL_READY);
 			sfs_service_wake(NULL); /* the thread has another event socket to listen to */
-		} else if (r != -EAGAIN)
+		} else if (r != -EAGAIN && r != SFS_NOT_OF_VOLUME)
 			vol->agent.state = VOL_LOST;
 		sfs.unmet = unmet();
 	}
 	sfs_mutex_unlock(&vol->agent.request);
-	if (r < 0 && r != -EAGAIN && r != -ENOSPC && vol->mode != SFS_POSIX)
+	if (r < 0 && r != -EAGAIN && r != -ENOSPC && r != SFS_NOT_OF_VOLUME && vol->mode != SFS_POSIX)
 		sfs_hello_complain(vol, r);
 	return r;
 }
