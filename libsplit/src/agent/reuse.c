@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "agent/internal.h"
+#include "base/sys.h"
 
 #define ALONE_TRIES 5
 #define ALONE_US    200
@@ -35,7 +36,7 @@ struct leftover {
 static bool alone_soon(int fd)
 {
 	for (int i = 0; i < ALONE_TRIES; i++) {
-		if (sfs_open_alone(fd))
+		if (sys_may_lease(fd, F_WRLCK))
 			return true;
 		usleep(ALONE_US);
 	}
@@ -208,14 +209,10 @@ void reuse_keep(struct agent *a, struct client *c, struct made *log)
 	struct made *bigger;
 
 	/* Its file and mapping are the spare log's by now. */
-	free(c->lease.inodes);
-	free(c->lease.free);
-	c->lease.inodes = NULL;
-	c->lease.free = NULL;
+	c->lease.fd = -1;
 	c->lease.map = NULL;
 	c->lease.head.ninodes = 0;
-	c->lease.fd = -1;
-
+	sfs_lease_close(&c->lease);
 	log->left->since = agent_now();
 	bigger = reallocarray(a->spare_logs, a->nspare_logs + 1, sizeof(*bigger));
 	if (!bigger) {

@@ -11,15 +11,7 @@
 #include <unistd.h>
 
 #include "agent/internal.h"
-
-/* Nobody has the file open for writing, nor mapped so. fd: open for reading. In doubt somebody has. */
-static bool no_writers(int fd)
-{
-	if (fcntl(fd, F_SETLEASE, F_RDLCK) < 0)
-		return false;
-	fcntl(fd, F_SETLEASE, F_UNLCK);
-	return true;
-}
+#include "base/sys.h"
 
 static bool watch(struct agent *a, struct dnode *d, struct hold *h, int fd)
 {
@@ -28,7 +20,7 @@ static bool watch(struct agent *a, struct dnode *d, struct hold *h, int fd)
 		return false;
 	target_keep(a, &h->target, fd);
 	outsider_mark(a, d, &h->target);
-	return d->marked && (h->lease_index >= 0 || no_writers(fd));
+	return d->marked && (h->lease_index >= 0 || sys_may_lease(fd, F_RDLCK));
 }
 
 void deleg_watch(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)

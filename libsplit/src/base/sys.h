@@ -101,6 +101,18 @@ static inline int sys_fcntl(int fd, int cmd, long arg)
 {
 	return (int)sys_call3(SYS_fcntl, fd, cmd, arg);
 }
+/*
+ * Would the kernel give a lease of this type now? Not one for writing (F_WRLCK) while anybody else has the file open or mapped, in whatever process,
+ * nor one for reading (F_RDLCK) while anybody may write to it so. fd: the caller's own; of the asker's other descriptors each counts. In
+ * doubt it would not. A program that asks ignores SIGIO, or nobody can come in between.
+ */
+static inline bool sys_may_lease(int fd, int type)
+{
+	if (sys_fcntl(fd, F_SETLEASE, type) < 0)
+		return false;
+	sys_fcntl(fd, F_SETLEASE, F_UNLCK);
+	return true;
+}
 static inline int sys_ioctl(int fd, unsigned long req, void *arg)
 {
 	return (int)sys_call3(SYS_ioctl, fd, (long)req, (long)arg);

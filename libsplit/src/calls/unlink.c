@@ -34,15 +34,6 @@ static bool may_be_thrown_away(const struct sfs_inode *in)
 	       sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE;
 }
 
-/* Nobody else has the file open or mapped: the kernel gives a lease for writing only then. In doubt somebody has. */
-static bool nobody_else(int fd)
-{
-	if (sys_fcntl(fd, F_SETLEASE, F_WRLCK) < 0)
-		return false;
-	sys_fcntl(fd, F_SETLEASE, F_UNLCK);
-	return true;
-}
-
 static bool throw_away(struct sfs_inode *in)
 {
 	bool gone = false;
@@ -52,7 +43,7 @@ static bool throw_away(struct sfs_inode *in)
 	if (!sfs_op_begin(in, &op))
 		return false;
 	sfs_inode_lock(in);
-	if (may_be_thrown_away(in) && sys_fstat(in->fd, &st) == 0 && st.st_nlink == 0 && nobody_else(in->fd))
+	if (may_be_thrown_away(in) && sys_fstat(in->fd, &st) == 0 && st.st_nlink == 0 && sys_may_lease(in->fd, F_WRLCK))
 		gone = sfs_flush_nothing(in) == 0;
 	sfs_inode_unlock(in);
 	sfs_op_end(op);

@@ -101,15 +101,6 @@ int sfs_log_grow(const struct sfs_root *r, int fd, uint32_t from, uint32_t slots
 	return r->dax && fsync(fd) < 0 ? -errno : 0;
 }
 
-bool sfs_open_alone(int fd)
-{
-	/* A lease for writing is refused while anybody else has the file open; a mapping counts. SIGIO is ignored, should somebody come now. */
-	if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0)
-		return false;
-	fcntl(fd, F_SETLEASE, F_UNLCK);
-	return true;
-}
-
 int sfs_log_renew(const struct sfs_root *r, uint32_t id, int fd, uint32_t slots, uint32_t slots_max)
 {
 	static const struct sfs_log_stats none;

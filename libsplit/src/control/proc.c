@@ -87,17 +87,6 @@ void sfs_process_cgroups(int pid, char text[SFS_CGROUPS_MAX])
 		text[0] = 0;
 }
 
-void sfs_process_comm(int pid, char comm[16])
-{
-	char buf[64];
-
-	memset(comm, 0, 16);
-	if (pid <= 0 || slurp(pid, "comm", buf, sizeof(buf)) <= 0)
-		return;
-	buf[strcspn(buf, "\n")] = 0;
-	snprintf(comm, 16, "%.15s", buf);
-}
-
 long sfs_process_number(int pid, const char *field)
 {
 	char buf[4096];
@@ -154,7 +143,7 @@ void sfs_process_program(int pid, char *name, size_t size)
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
 	n = readlink(path, target, sizeof(target) - 1);
-	sfs_process_comm(pid, comm);
+	sfs_process_start_comm(pid, comm);
 	target[n > 0 ? n : 0] = 0;
 	/* The end of a long path says more than its beginning. */
 	if (n > 0)

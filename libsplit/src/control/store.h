@@ -47,8 +47,6 @@ int sfs_log_grow(const struct sfs_root *r, int fd, uint32_t from, uint32_t slots
  * claims are zero. fd: the log, which nobody else has open. Durable on persistent memory.
  */
 int sfs_log_renew(const struct sfs_root *r, uint32_t id, int fd, uint32_t slots, uint32_t slots_max);
-/* Has nobody else the file open or mapped, in whatever process? fd: opened for writing by the caller alone. In doubt somebody has. */
-bool sfs_open_alone(int fd);
 int sfs_log_open(const struct sfs_root *r, uint32_t id, int flags);
 /* A log in memory, of the same header as log `id` but no persistent memory, which nobody can make larger. A descriptor, or an error. */
 int sfs_log_memory(const struct sfs_root *r, uint32_t id, uint32_t slots, uint64_t *ino);
@@ -172,9 +170,8 @@ int sfs_totals_write(const struct sfs_root *r, struct sfs_totals *t);
 void sfs_process_cgroups(int pid, char text[SFS_CGROUPS_MAX]);
 /* Start time of a process, field 22 of /proc/PID/stat; 0 when there is no such process. */
 uint64_t sfs_process_start(int pid);
-/* Both at once. */
+/* And the process's name, without its path; "" when there is none. */
 uint64_t sfs_process_start_comm(int pid, char comm[16]);
-void sfs_process_comm(int pid, char comm[16]);
 /* As ps shows it: T stopped, D in the kernel, ...; '?' without such a process. */
 char sfs_process_state(int pid);
 /* The number in a field of /proc/PID/status; 0 without one. */
