@@ -64,30 +64,18 @@ func (e *envEditor) rename(i int, name string) error {
 	return nil
 }
 
-// setFsync sets SPLITFS_FSYNC when the annotations say something of it, and returns what the container has then. What
-// the pod's author set in the container by hand counts otherwise.
-func (e *envEditor) setFsync(wish contract.Fsync) (contract.Fsync, error) {
-	i := e.last(contract.EnvFsync)
+// setWish sets a variable of ours when the annotations say something of it, and returns what the container has then; none
+// is what it has without the variable, so a wish for that sets nothing anew. What the pod's author set in the container
+// by hand counts otherwise.
+func setWish[T ~string](e *envEditor, name string, wish, none T) (T, error) {
+	i := e.last(name)
 	switch {
-	case i < 0 && wish != contract.Visible:
-		return contract.Record, nil
+	case i < 0 && (wish == "" || wish == none):
+		return none, nil
 	case wish == "":
-		return contract.Fsync(e.vars[i].Value), nil
+		return T(e.vars[i].Value), nil
 	}
-	_, err := e.set(contract.EnvFsync, string(wish))
-	return wish, err
-}
-
-// setProtect does the same with SPLITFS_PROTECT.
-func (e *envEditor) setProtect(wish contract.Protect) (contract.Protect, error) {
-	i := e.last(contract.EnvProtect)
-	switch {
-	case i < 0 && wish != contract.ProtectOn:
-		return contract.ProtectOff, nil
-	case wish == "":
-		return contract.Protect(e.vars[i].Value), nil
-	}
-	_, err := e.set(contract.EnvProtect, string(wish))
+	_, err := e.set(name, string(wish))
 	return wish, err
 }
 

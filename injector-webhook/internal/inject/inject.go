@@ -137,14 +137,14 @@ func (m *mutation) container(at []any, c *corev1.Container) error {
 				"container %s: %s is set by the injector, the value it had was replaced; use annotation %s to choose a mode",
 				contract.Name(c.Name), contract.EnvConfig, contract.AnnotationMode))
 	}
-	fsync, err := env.setFsync(m.wishes.fsync.of(c.Name, ""))
+	fsync, err := setWish(env, contract.EnvFsync, m.wishes.fsync.of(c.Name, ""), contract.Record)
 	if err != nil {
 		return fmt.Errorf("container %s: %w", contract.Name(c.Name), err)
 	}
 	if fsync != contract.Record {
 		m.status.Fsync[c.Name] = fsync
 	}
-	protect, err := env.setProtect(m.wishes.protect.of(c.Name, ""))
+	protect, err := setWish(env, contract.EnvProtect, m.wishes.protect.of(c.Name, ""), contract.ProtectOff)
 	if err != nil {
 		return fmt.Errorf("container %s: %w", contract.Name(c.Name), err)
 	}
