@@ -64,9 +64,9 @@ func (e *envEditor) rename(i int, name string) error {
 	return nil
 }
 
-// setWish sets a variable of ours when the annotations say something of it, and returns what the container has then; none
-// is what it has without the variable, so a wish for that sets nothing anew. What the pod's author set in the container
-// by hand counts otherwise.
+// setWish sets a variable of ours when the annotations say something of it, and returns what the container has then;
+// none is what it has without the variable, so a wish for that sets nothing anew. What the pod's author set in the
+// container by hand counts otherwise.
 func setWish[T ~string](e *envEditor, name string, wish, none T) (T, error) {
 	i := e.last(name)
 	switch {
