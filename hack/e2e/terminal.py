@@ -1,28 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """terminal.py COLUMNS COMMAND...: runs it on a terminal of so many columns and prints what it shows, or fails where a line is wider."""
-import fcntl
-import os
-import pty
+import pathlib
 import re
-import select
-import struct
-import subprocess
 import sys
-import termios
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from on_terminal import on_terminal  # noqa: E402
 
 columns = int(sys.argv[1])
-# The other end stays open here: what is still on its way when the last process closes it would be lost now and then.
-terminal, slave = pty.openpty()
-fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
-with subprocess.Popen(
-    sys.argv[2:], stdin=slave, stdout=slave, stderr=slave, start_new_session=True
-) as process:
-    shown, ended = b"", False
-    while not ended:
-        ended = process.poll() is not None
-        while select.select([terminal], [], [], 0.3 if ended else 0.05)[0]:
-            shown += os.read(terminal, 65536)
-status = process.returncode
+status, shown = on_terminal(columns, sys.argv[2:], lines=60)
 text = re.sub(r"\033\[[0-9]*[A-Z]|\r", "", shown.decode())
 print(text, end="")
 wide = [line for line in text.splitlines() if len(line) > columns]
