@@ -64,7 +64,8 @@ static uint64_t check_donor(const struct relink_case *c, enum relink_provider pr
 	return left;
 }
 
-static void model(enum relink_provider provider, int must_move, const char *donor_dir, const char *target_dir)
+/* persistent: short ranges are moved, too. */
+static void model(enum relink_provider provider, bool persistent, int must_move, const char *donor_dir, const char *target_dir)
 {
 	static struct relink_case c;
 	uint64_t rnd = test_seed(5), moved, left, blocks_left = 0;
@@ -74,6 +75,7 @@ static void model(enum relink_provider provider, int must_move, const char *dono
 		donor = test_file(donor_dir, "donor");
 		target = test_file(target_dir, "target");
 		case_make(&c, &rnd, donor, target, i & 1);
+		c.r.persistent = persistent;
 		flags = relink(provider, &c.r, &moved);
 		if (flags < 0)
 			FAIL("round %d, %s: %s", i, relink_provider_name(provider), strerror(-flags));
@@ -135,8 +137,23 @@ static void refuses(const char *dir)
 	close(target);
 }
 
-/* Full: an error, nothing lost, and the work is finished when there is room again. */
-static void full(enum relink_provider provider, const char *dir)
+static void fill_up(int ballast)
+{
+	for (off_t at = 0, step = 64 << 20; step >= (off_t)BLOCK;) {
+		if (fallocate(ballast, 0, at, step) == 0) {
+			at += step;
+		} else {
+			CHECK_EQ(errno, ENOSPC);
+			step /= 4;
+		}
+	}
+}
+
+/*
+ * Full: an error, nothing lost, and the work is finished when there is room again. What reflink can move needs no room, however
+ * short it is.
+ */
+static void full(enum relink_provider provider, bool moves, uint64_t len, const char *dir)
 {
 	int donor = test_file(dir, "donor"), target = test_file(dir, "target"), ballast = test_file(dir, "ballast"), flags;
 	static unsigned char got[DONOR_SIZE];
@@ -147,21 +164,14 @@ static void full(enum relink_provider provider, const char *dir)
 	case_make(&c, &rnd, donor, target, 0);
 	CHECK_EQ(ftruncate(target, 0), 0);
 	c.r.target_off = c.r.donor_off = 0;
-	c.r.len = c.r.size = c.want_size = DONOR_SIZE;
+	c.r.len = c.r.size = c.want_size = len;
 	c.r.staged = NULL;
-	memcpy(c.want, c.donor, DONOR_SIZE);
-	memset(c.want + DONOR_SIZE, 0, TARGET_MAX - DONOR_SIZE); /* what the target had before it was truncated */
+	memcpy(c.want, c.donor, len);
+	memset(c.want + len, 0, TARGET_MAX - len); /* what the target had before it was truncated */
 	CHECK_EQ(fsync(donor), 0);
 	CHECK_EQ(statvfs(dir, &fs), 0);
 	CHECK(fs.f_bavail * fs.f_frsize < (1ull << 30));
-	for (off_t at = 0, step = 64 << 20; step >= (off_t)BLOCK;) {
-		if (fallocate(ballast, 0, at, step) == 0) {
-			at += step;
-		} else {
-			CHECK_EQ(errno, ENOSPC);
-			step /= 4;
-		}
-	}
+	fill_up(ballast);
 	flags = relink(provider, &c.r, &moved);
 	if (flags < 0) {
 		CHECK(moved < c.r.len);
@@ -170,6 +180,8 @@ static void full(enum relink_provider provider, const char *dir)
 	}
 	if (provider == RELINK_COPY && flags >= 0)
 		flags = fsync(target) ? -errno : flags; /* delayed allocation */
+	if (moves)
+		CHECK(flags >= 0 && !(flags & RELINK_DONOR_KEEPS));
 	if (flags < 0) {
 		CHECK_EQ(flags, -ENOSPC);
 		printf("%s on a full file system: %s after %llu bytes\n", relink_provider_name(provider), strerror(-flags),
@@ -201,14 +213,15 @@ int main(int argc, char **argv)
 	refuses(dir);
 	/* Also providers that do not work here: they have to fall back. */
 	for (int p = RELINK_NONE + 1; p < RELINK_PROVIDERS; p++) {
-		model(p, p == found && found != RELINK_COPY, dir, dir);
-		if (argc > 2)
-			full(p, dir);
+		model(p, false, false, dir, dir);
+		model(p, true, p == found && found != RELINK_COPY, dir, dir);
+		for (uint64_t len = argc > 2 ? DONOR_SIZE : 0; len >= BLOCK; len /= 4)
+			full(p, p == found && found == RELINK_REFLINK, len, dir);
 	}
 	if (argc > 3) {
 		printf("donor and target through different mounts:\n");
 		for (int p = RELINK_NONE + 1; p < RELINK_PROVIDERS; p++)
-			model(p, (found == RELINK_REFLINK && p <= found) || (found == RELINK_EXT4 && p == found), dir, argv[3]);
+			model(p, true, (found == RELINK_REFLINK && p <= found) || (found == RELINK_EXT4 && p == found), dir, argv[3]);
 	}
 	return 0;
 }

@@ -68,6 +68,7 @@ int main(int argc, char **argv)
 
 				rnd = test_seed(7) + (uint64_t)i * 1000003;
 				case_make(&c, &rnd, donor, target, i & 1);
+				c.r.persistent = true; /* short ranges are moved, too */
 				finished = killed_at(&c, first, stop);
 				crashes += !finished;
 				/* Whoever recovers may find another provider (an upgrade, another mount). */
