@@ -221,7 +221,8 @@ int main(int argc, char **argv)
 	if (argc > 3) {
 		printf("donor and target through different mounts:\n");
 		for (int p = RELINK_NONE + 1; p < RELINK_PROVIDERS; p++)
-			model(p, true, (found == RELINK_REFLINK && p <= found) || (found == RELINK_EXT4 && p == found), dir, argv[3]);
+			model(p, true, (found == RELINK_REFLINK && p <= found) || (found == RELINK_EXT4 && p == found), dir,
+			      argv[3]);
 	}
 	return 0;
 }
