@@ -74,18 +74,30 @@ static void first_end(uint64_t *place)
 	sfs_protected_add(place, -1);
 }
 
-bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r)
+bool sfs_first_read(int fd, void *buf, size_t n, off_t off, ssize_t *r)
 {
 	uint64_t *place;
 
 	if (!first(fd, false, &place))
 		return false;
-	*r = sys_read(fd, buf, n);
+	*r = off < 0 ? sys_read(fd, buf, n) : sys_pread(fd, buf, n, off);
 	first_end(place);
 	return true;
 }
 
-bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r)
+/* Where nobody has staged anything the kernel's size is true. */
+bool sfs_first_lseek(int fd, off_t off, int whence, off_t *r)
+{
+	uint64_t *place;
+
+	if (!first(fd, false, &place))
+		return false;
+	*r = sys_lseek(fd, off, whence);
+	first_end(place);
+	return true;
+}
+
+bool sfs_first_write(int fd, const void *buf, size_t n, off_t off, ssize_t *r)
 {
 	const struct sfs_volume *vol = &sfs.volumes[0];
 	uint64_t *place;
@@ -95,10 +107,10 @@ bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r)
 	if (vol->dax) {
 		const struct iovec iov = {(void *)buf, n};
 
-		*r = sys_pwritev2(fd, &iov, 1, -1, overwrite_flags(fd, -1));
+		*r = sys_pwritev2(fd, &iov, 1, off, overwrite_flags(fd, off));
 		pm_fence();
 	} else {
-		*r = sys_write(fd, buf, n);
+		*r = off < 0 ? sys_write(fd, buf, n) : sys_pwrite(fd, buf, n, off);
 	}
 	first_end(place);
 	return true;
@@ -117,10 +129,25 @@ static uint32_t grants(const struct sfs_inode *in)
 	return sfs_owners_number(load_acquire(&in->vol->owners[sfs_owners_index(in->ino)]));
 }
 
-/* The same bytes once more, `got` of them at `at`. Fewer are there when the file has been cut off; then the offset stands behind those. */
-static ssize_t again(int fd, const struct iovec *iov, int cnt, off_t at, ssize_t got, bool at_offset)
+/* off: -1 for the file offset. */
+static ssize_t kernel_reads(int fd, struct sfs_vector v, off_t off, int flags)
 {
-	const ssize_t r = sys_preadv2(fd, iov, cnt, at, 0);
+	if (!v.one || flags)
+		return sys_preadv2(fd, v.iov, v.cnt, off, flags);
+	return off < 0 ? sys_read(fd, v.iov->iov_base, v.iov->iov_len) : sys_pread(fd, v.iov->iov_base, v.iov->iov_len, off);
+}
+
+static ssize_t kernel_writes(int fd, struct sfs_vector v, off_t off, int flags)
+{
+	if (!v.one || flags)
+		return sys_pwritev2(fd, v.iov, v.cnt, off, flags);
+	return off < 0 ? sys_write(fd, v.iov->iov_base, v.iov->iov_len) : sys_pwrite(fd, v.iov->iov_base, v.iov->iov_len, off);
+}
+
+/* The same bytes once more, `got` of them at `at`. Fewer are there when the file has been cut off; then the offset stands behind those. */
+static ssize_t again(int fd, struct sfs_vector v, off_t at, ssize_t got, bool at_offset)
+{
+	const ssize_t r = kernel_reads(fd, v, at, 0);
 
 	if (at_offset && r >= 0 && r < got)
 		sys_lseek(fd, at + r, SEEK_SET);
@@ -131,7 +158,7 @@ static ssize_t again(int fd, const struct iovec *iov, int cnt, off_t at, ssize_t
  * After a look at the table. Between the look and the kernel's read another process may get the file, stage and relink: the read may
  * have missed a whole write or, where relinking copies, a part of one. In strict it is made again then.
  */
-static ssize_t looked_read(struct sfs_inode *in, int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+static ssize_t looked_read(struct sfs_inode *in, int fd, struct sfs_vector v, off_t off, int flags)
 {
 	const bool at_offset = off < 0, whole = in->vol->mode == SFS_STRICT;
 	const off_t at = at_offset && whole ? sys_lseek(fd, 0, SEEK_CUR) : off;
@@ -146,8 +173,7 @@ static ssize_t looked_read(struct sfs_inode *in, int fd, const struct iovec *iov
 				sys_lseek(fd, at, SEEK_SET);
 			return err;
 		}
-		/* The kernel alone looks at the vector, which may be anywhere. */
-		r = r > 0 ? again(fd, iov, cnt, at, r, at_offset) : sys_preadv2(fd, iov, cnt, off, flags);
+		r = r > 0 ? again(fd, v, at, r, at_offset) : kernel_reads(fd, v, off, flags);
 		if (!whole || r < 0 || at < 0 || likely(grants(in) == number))
 			break;
 		/* Several at one offset at once: whose bytes these are nobody can tell. */
@@ -157,7 +183,7 @@ static ssize_t looked_read(struct sfs_inode *in, int fd, const struct iovec *iov
 	return r;
 }
 
-ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags)
 {
 	struct sfs_inode *in = ofd->inode;
 	ssize_t r;
@@ -168,7 +194,7 @@ ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, const struct iovec *iov, in
 		return SFS_PASS;
 	if (off < 0 && !sfs_kernel_offset(ofd, fd))
 		return SFS_PASS;
-	r = looked_read(in, fd, iov, cnt, off, flags);
+	r = looked_read(in, fd, v, off, flags);
 	if (off < 0)
 		sfs_kernel_offset_end(ofd);
 	in->unheld.reads++;
@@ -213,7 +239,7 @@ static bool may_claim(const struct sfs_inode *in, int fd)
 	return load_acquire(&vol->agent.state) == VOL_READY && vol->claims;
 }
 
-ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags)
 {
 	struct sfs_inode *in = ofd->inode;
 	struct sfs_claim_held c;
@@ -230,7 +256,7 @@ ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 		in->kdirty = true;
 		if (in->vol->dax)
 			flags |= overwrite_flags(fd, off);
-		r = sys_pwritev2(fd, iov, cnt, off, flags);
+		r = kernel_writes(fd, v, off, flags);
 		/* To persistent memory the kernel stores past the caches, and does not wait. */
 		if (in->vol->dax)
 			pm_fence();

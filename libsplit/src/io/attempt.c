@@ -127,7 +127,7 @@ static int plan_store(struct sfs_attempt *a, uint64_t pos)
 			return SFS_BUSY;
 		sfs_stores_void(in, pos, pos + a->n); /* stopped, or left by a jump: it is to begin anew */
 	}
-	if (!a->mem && __atomic_load_n(&in->flights.quiet, __ATOMIC_RELAXED))
+	if (!a->mem && (__atomic_load_n(&in->flights.quiet, __ATOMIC_RELAXED) || (in->window.few_stores && a->n <= SFS_BOUNCE)))
 		return SFS_GATHER;
 	sfs_attempt_reserve(a);
 	look_ahead(a, pos);
@@ -237,9 +237,18 @@ static int faulted(struct sfs_attempt *a, const struct sfs_fault *f)
 static ssize_t stored(struct sfs_attempt *a)
 {
 	a->in->touched = true;
+	a->in->window.stores++;
 	sfs_count_write(&a->in->vol->log, false, a->n);
 	a->last = (off_t)a->n;
 	return (ssize_t)a->n;
+}
+
+/* Where a store would meet a page that has been written back. The lock is held, so the descriptor is the file's; what fails is stored. */
+static bool kernel_stores(struct sfs_attempt *a)
+{
+	const struct sfs_inode *in = a->in;
+
+	return in->window.few_stores && sys_pwrite(in->fd, a->mem, a->n, a->at) == (ssize_t)a->n;
 }
 
 /* With the bytes in memory of ours, in this section of the lock. */
@@ -257,7 +266,7 @@ static ssize_t at_once(struct sfs_attempt *a)
 		return sfs_try(copy, a, &f) ? sfs_commit_end(a) : faulted(a, &f);
 	}
 	sfs_change_begin(in, (uint64_t)a->at, (uint64_t)a->at + a->n, SFS_CHANGES_ALONE);
-	ok = sfs_try(copy, a, &f);
+	ok = kernel_stores(a) || sfs_try(copy, a, &f);
 	pm_fence();
 	sfs_change_end(in, SFS_CHANGES_ALONE);
 	return ok ? stored(a) : faulted(a, &f);

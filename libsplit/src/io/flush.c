@@ -318,6 +318,8 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
 	int r;
 
 	in->fsyncs = true;
+	if (!in->vol->dax && !in->vol->pool.tmpfs)
+		sfs_window_forced(&in->window);
 	if (in->vol->dax && (pending || in->touched) && sfs_inode_served(in) && in->fd >= 0 && !sfs_ofd_shared(ofd)) {
 		r = sfs_commit_base(in);
 		if (r == 0)

@@ -308,31 +308,50 @@ static ssize_t read_next(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 	return r;
 }
 
-ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+static ssize_t read_to(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags)
 {
-	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	ssize_t total, r;
 
-	if (!ofd)
-		return SFS_PASS;
-	r = sfs_unheld_read(ofd, fd, iov, cnt, off, flags);
+	r = sfs_unheld_read(ofd, fd, v, off, flags);
 	if (r != SFS_PASS)
 		return r;
 	if (flags != 0) {
 		r = sfs_true_to_look(fd);
 		if (r < 0)
 			return r;
-		r = sys_preadv2(fd, iov, cnt, off, flags);
+		r = sys_preadv2(fd, v.iov, v.cnt, off, flags);
 		if (off < 0)
 			sfs_changed(fd);
 		return r;
 	}
 	if ((ofd->flags & O_ACCMODE) == O_WRONLY)
 		return -EBADF;
-	total = sfs_user_total(iov, cnt);
+	total = sfs_user_total(v.iov, v.cnt);
 	if (total < 0)
 		return total;
-	return off < 0 ? read_next(ofd, fd, iov, cnt, (size_t)total) : read_at(ofd, fd, iov, cnt, (uint64_t)off, (size_t)total);
+	return off < 0 ? read_next(ofd, fd, v.iov, v.cnt, (size_t)total)
+		       : read_at(ofd, fd, v.iov, v.cnt, (uint64_t)off, (size_t)total);
+}
+
+static ssize_t read_from(int fd, struct sfs_vector v, off_t off, int flags)
+{
+	struct sfs_ofd *ofd;
+	uint32_t number;
+	ssize_t r;
+
+	do {
+		ofd = sfs_ofd_of(fd);
+		if (!ofd)
+			return SFS_PASS;
+		number = load_acquire(&ofd->number);
+		r = read_to(ofd, fd, v, off, flags);
+	} while (unlikely(r == -EBADF) && sfs_ofd_left(ofd, number, fd));
+	return r;
+}
+
+ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+{
+	return read_from(fd, (struct sfs_vector){iov, cnt, false}, off, flags);
 }
 
 /*
@@ -381,5 +400,5 @@ ssize_t sfs_read(int fd, void *buf, size_t n, off_t off)
 {
 	const struct iovec iov = {buf, n > SFS_IO_MAX ? SFS_IO_MAX : n};
 
-	return sfs_readv(fd, &iov, 1, off, 0);
+	return read_from(fd, (struct sfs_vector){&iov, 1, true}, off, 0);
 }

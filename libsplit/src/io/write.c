@@ -220,14 +220,11 @@ ssize_t sfs_write_buffer(struct sfs_ofd *ofd, int fd, const void *p, size_t n, o
 	return write_op(&a);
 }
 
-ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+static ssize_t write_to(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags)
 {
-	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	ssize_t r;
 
-	if (!ofd)
-		return SFS_PASS;
-	r = sfs_unheld_write(ofd, fd, iov, cnt, off, flags);
+	r = sfs_unheld_write(ofd, fd, v, off, flags);
 	if (r != SFS_PASS)
 		return r;
 	if (flags & ~(RWF_DSYNC | RWF_SYNC | RWF_APPEND)) {
@@ -236,22 +233,40 @@ ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flag
 		r = sfs_true_to_change(fd, &change);
 		if (r < 0)
 			return r;
-		r = sys_pwritev2(fd, iov, cnt, off, flags);
+		r = sys_pwritev2(fd, v.iov, v.cnt, off, flags);
 		sfs_change_over(fd, &change);
 		return r;
 	}
-	return writev_of(ofd, fd, iov, cnt, sfs_user_total(iov, cnt), off, flags);
+	return writev_of(ofd, fd, v.iov, v.cnt, v.one ? sfs_iov_total(v.iov, 1) : sfs_user_total(v.iov, v.cnt), off, flags);
+}
+
+static ssize_t write_from(int fd, struct sfs_vector v, off_t off, int flags)
+{
+	struct sfs_ofd *ofd;
+	uint32_t number;
+	ssize_t r;
+
+	do {
+		ofd = sfs_ofd_of(fd);
+		if (!ofd)
+			return SFS_PASS;
+		number = load_acquire(&ofd->number);
+		r = write_to(ofd, fd, v, off, flags);
+	} while (unlikely(r == -EBADF) && sfs_ofd_left(ofd, number, fd));
+	return r;
+}
+
+ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
+{
+	return write_from(fd, (struct sfs_vector){iov, cnt, false}, off, flags);
 }
 
 ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off)
 {
 	const struct iovec iov = {(void *)buf, n > SFS_IO_MAX ? SFS_IO_MAX : n};
 	struct sfs_ofd *ofd = off < 0 ? sfs_known(fd) : NULL;
-	ssize_t r;
 
 	if (ofd && sfs_append(ofd, fd, buf, n))
 		return (ssize_t)n;
-	ofd = sfs_ofd_of(fd);
-	r = ofd ? sfs_unheld_write(ofd, fd, &iov, 1, off, 0) : SFS_PASS;
-	return ofd && r == SFS_PASS ? writev_of(ofd, fd, &iov, 1, sfs_iov_total(&iov, 1), off, 0) : r;
+	return write_from(fd, (struct sfs_vector){&iov, 1, true}, off, 0);
 }

@@ -17,9 +17,24 @@ struct sfs_window {
 	uint64_t cold;	/* bytes that the kernel has read for us since it was mapped */
 	uint64_t populated; /* in-place stores: everything before this offset has been faulted in */
 	uint64_t last_end;  /* end of the last in-place store */
+	uint32_t stores;    /* made in place since the file was forced */
+	bool few_stores;    /* before that they were few */
 	bool dense;	    /* no holes below the size */
 	bool dense_known;
 };
+
+/*
+ * Each page that the kernel has written back costs the next store to it a fault, in which the file system prepares for it to be dirty: about
+ * as much as two of the kernel's own writes. So where a file is forced after so few stores that most of them meet such a page, the kernel
+ * had better write. (On persistent memory and tmpfs nothing is written back.)
+ */
+#define SFS_STORES_FEW 64u
+
+static inline void sfs_window_forced(struct sfs_window *w)
+{
+	w->few_stores = w->stores < SFS_STORES_FEW;
+	w->stores = 0;
+}
 
 /* Does a file of `size` bytes need another window than the one that is there? */
 static inline bool sfs_window_short(const struct sfs_window *w, uint64_t size)
