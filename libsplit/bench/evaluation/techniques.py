@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SplitFS, Figure 3: the techniques one after another, by turning off those that come later. Each file is asked for with
-its first call, so that it is the techniques that are measured and not the rule that says whom they pay for."""
+"""SplitFS, Figure 3: the techniques one after another, by turning off those that come later. Each file is asked for
+with its first call, so that it is the techniques that are measured and not the rule that says whom they pay for."""
 
 from .calls import fsync_every_ten, tens
 from .row import Calls

@@ -65,8 +65,8 @@ ROWS = [
     Program(
         "tpcc-sqlite",
         "SplitFS, Figure 6 (TPC-C on SQLite)",
-        "a load in the manner of TPC-C on SQLite with a write-ahead log, one warehouse with a tenth of the customers and "
-        "items, each transaction forced",
+        "a load in the manner of TPC-C on SQLite with a write-ahead log, one warehouse with a tenth of the customers "
+        "and items, each transaction forced",
         2000,
         200,
         '"$OURS/tpcc" run t.db 10 $N',

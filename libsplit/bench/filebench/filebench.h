@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the personalities have in common: a set of files that threads take entries of, and the calls that filebench names. */
+/* What the personalities have in common: a set of files that threads take entries of, and the calls they make. */
 #ifndef BENCH_FILEBENCH_H
 #define BENCH_FILEBENCH_H
 
@@ -37,7 +37,10 @@ struct worker {
 
 /* set.c. Each call ends the program when it fails. */
 uint64_t random_below(struct worker *w, uint64_t n);
-/* Sizes by a gamma distribution (shape 1.5), the first `percent` of the entries made; nothing is written without `make`. */
+/*
+ * Sizes by a gamma distribution (shape 1.5), the first `percent` of the entries there. `make` writes those; without it
+ * they have been written before.
+ */
 void set_begin(struct set *s, unsigned n, unsigned width, uint32_t mean, unsigned percent, bool make);
 /* One at random that is there, or is not; never NULL. */
 struct entry *set_take(struct set *s, struct worker *w, bool there, enum use use);

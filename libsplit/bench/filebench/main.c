@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * filebench's four personalities, made again from the parameters of its workload descriptions (varmail.f, fileserver.f, webserver.f, oltp.f): file
- * sizes, threads, sizes of reads and appends, and the order of the calls are those. It runs for a number of rounds and not for a time, so that
- * what it costs can be compared. No code of filebench is in it.
+ * filebench's four personalities, made again from the parameters of its workload descriptions (varmail.f, fileserver.f,
+ * webserver.f, oltp.f): file sizes, threads, sizes of reads and appends, and the order of the calls are those. It runs
+ * for a number of rounds and not for a time, so that what it costs can be compared. No code of filebench is in it.
  */
 #include "filebench.h"
 

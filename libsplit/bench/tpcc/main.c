@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A load in the manner of TPC-C on SQLite with a write-ahead log, one connection: the tables, the five transactions and their mix, without terminals,
- * think times and the rules for what may be published. So its figure is not a result of TPC-C.
+ * A load in the manner of TPC-C on SQLite with a write-ahead log, one connection: the tables, the five transactions and
+ * their mix, without terminals, think times and the rules for what may be published. So its figure is no
+ * result of TPC-C.
  */
 #include "tpcc.h"
 

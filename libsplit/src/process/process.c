@@ -84,7 +84,7 @@ void sfs_limits_changed(void)
 	sfs_all_true(); /* no append goes on without looking */
 }
 
-/* To see what staging is worth. In sync and strict it is how the mode keeps its promise, so they go on with it and say so. */
+/* To see what staging is worth. sync and strict keep their promise by it, so they go on with it and say so. */
 static __attribute__((cold)) void staging_off(void)
 {
 	for (int i = 0; i < sfs.nvolumes; i++) {
