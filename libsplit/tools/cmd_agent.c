@@ -2,6 +2,7 @@
 /* splitfs agent: serve one volume. */
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -43,6 +44,8 @@ static const char help[] =
 	"  --unserved-by FILE   what is done with those of pods: a line for each, the pod's UID and WHAT; read again when it "
 	"is "
 	"replaced\n"
+	"  --provider copy      bring staged bytes into files by copying, although blocks could be moved: to see what "
+	"moving is worth\n"
 	"  --private            used by 'splitfs run': DIR is this agent's own and is removed with it, and SIGTERM means to "
 	"end\n"
 	"                       when no process uses the volume any more\n"
@@ -65,6 +68,7 @@ static int run(int argc, char **argv)
 						{"report-after", required_argument, NULL, OPT_REPORT_AFTER},
 						{"unserved", required_argument, NULL, OPT_UNSERVED},
 						{"unserved-by", required_argument, NULL, OPT_UNSERVED_BY},
+						{"provider", required_argument, NULL, OPT_PROVIDER},
 						{"private", no_argument, NULL, OPT_PRIVATE},
 						{0}};
 	struct sfs_agent_config c = {.pool_bytes = SFS_DEFAULT_POOL_BYTES,
@@ -134,6 +138,12 @@ static int run(int argc, char **argv)
 			break;
 		case OPT_UNSERVED_BY:
 			c.unserved_by = optarg;
+			break;
+		case OPT_PROVIDER:
+			if (strcmp(optarg, "copy"))
+				return cli_usage(&cmd_agent,
+						 "--provider must be copy: without it the best one that works is taken");
+			c.copies = true;
 			break;
 		case OPT_PRIVATE:
 			c.private_dir = true;

@@ -182,9 +182,10 @@ static void print_volume(const struct report *rp)
 			      : "emulated (page cache; no durability of persistent memory)");
 	cli_paragraph(stdout, MARGIN, "memory    %s", report_memory(rp->memory));
 	cli_paragraph(stdout, MARGIN, "provider  %s%s", rp->provider,
-		      strcmp(rp->provider, "copy") == 0
-			      ? " (moving blocks takes ext4 with the module ext4_splitfs, or XFS with the kernel's own reflink)"
-			      : "");
+		      strcmp(rp->provider, "copy") == 0 ? " (moving blocks takes ext4 with the module ext4_splitfs, or XFS "
+							  "with the kernel's own reflink, and an "
+							  "agent without --provider copy)"
+							: "");
 	if (rp->agent_pid)
 		printf("agent     process %d\n", rp->agent_pid);
 	else

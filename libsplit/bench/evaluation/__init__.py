@@ -3,7 +3,11 @@
 
 row         what a row of the evaluation is
 calls       rows of single calls, done by bench/worker
+techniques  rows of single calls with techniques turned off
 programs    rows of programs from packages
+filebench   rows of filebench's personalities
+tpcc        rows of TPC-C
+catalogue   all rows
 absent      what the papers or a reader would want and is not to be had
 papers      the papers' own numbers
 ground      file systems, volumes and the modes that take turns on them

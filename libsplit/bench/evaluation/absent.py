@@ -3,21 +3,12 @@
 
 ABSENT = [
     (
-        "SplitFS, Figure 3: each technique alone",
-        "mapped reads, staging and relink can't be switched off at run time; the rows append-fsync10 and "
-        "overwrite-fsync10 are the figure's ends",
-    ),
-    (
         "SplitFS, Figure 5: file system time within applications",
         "needs a profile of each program; CPU time is given as a whole",
     ),
     (
         "SplitFS, Figure 6: YCSB on LevelDB",
         "go-ycsb has no LevelDB; its workloads run on SQLite, and LevelDB runs its own db_bench",
-    ),
-    (
-        "SplitFS, Figure 6: TPC-C on SQLite",
-        "no package or module with one was found; speedtest1 and YCSB run on SQLite instead",
     ),
     ("SplitFS, Table 7: Strata", "no package has Strata"),
     ("SplitFS, section 5.3: recovery time", "nothing is killed here, and libsplit/test/soak measures no time"),
@@ -30,9 +21,7 @@ ABSENT = [
         "programs on persistent memory",
         "`hack/vm bench` counts instructions of SplitFS's Tables 1 and 6 and Figure 3; programs are not in it",
     ),
-    ("filebench", "no package in Debian 12"),
     ("MongoDB, wtperf", "Debian's package of WiredTiger has no wtperf, and no package has MongoDB"),
-    ("TPC-C on PostgreSQL", "not made yet; pgbench runs"),
     ("etcd's benchmark, Prometheus' TSDB", "static Go programs: the kernel serves their files in every mode"),
     ("a log on the JVM, as Kafka's", "no package has a benchmark of one"),
 ]

@@ -49,25 +49,33 @@ class Mounted:
 class Ground:
     def __init__(self, kind, work, splitfs, library, mounted=None):
         self.kind, self.volumes = kind, {}
+        self.splitfs, self.library = str(splitfs), str(library)
         os.mkdir(work)
         self.machine = Mounted(work, mounted) if mounted else volume.Machine(str(work), fs=kind)
         self.input = self.machine.input
         try:
             make_input(self.input)
             for mode in modes(kind):
-                served = PLAIN if mode == DURABLE else mode
-                self.volumes[mode] = volume.Volume(
-                    str(splitfs), str(library), f"{self.machine.dir}/{mode}", served, POOL
-                )
-                self.volumes[mode].start()
+                self.volume(mode)
         except BaseException:
             self.close()
             raise
 
-    def directory(self, mode, name):
+    def volume(self, mode, options=()):
+        """The one of that mode whose agent has these options besides; it is started when it is first asked for."""
+        served = PLAIN if mode == DURABLE else mode
+        key = mode if served == PLAIN else "".join((mode, *options))
+        if key not in self.volumes:
+            self.volumes[key] = volume.Volume(
+                self.splitfs, self.library, f"{self.machine.dir}/{key}", served, [*POOL, *options]
+            )
+            self.volumes[key].start()
+        return self.volumes[key]
+
+    def directory(self, mode, row):
         """A new one. In DURABLE, what is written to its files is durable when write returns: the attribute that chattr
         calls S, which XFS gives to new files of a directory."""
-        path = pathlib.Path(self.volumes[mode].root) / name
+        path = pathlib.Path(self.volume(mode, row.agent).root) / row.name
         path.mkdir()
         if mode == DURABLE:
             subprocess.run(["chattr", "+S", path], check=True)
@@ -77,22 +85,23 @@ class Ground:
         """What others have left to be written is not this run's work."""
         subprocess.run(["sync", "-f", self.machine.dir], check=True)
 
-    def agent_seconds(self, mode):
-        agent = self.volumes[mode].agent
-        if not agent:
-            return 0.0
-        # Of each thread, in nanoseconds: /proc/PID/stat counts ticks, and a short row is a few of them.
-        threads = pathlib.Path(f"/proc/{agent.pid}/task").glob("*/schedstat")
-        return sum(int(t.read_text(encoding="ascii").split()[0]) for t in threads) / 1e9
-
-    def served(self, mode):
-        """Calls that the library has served so far."""
-        if not self.volumes[mode].agent:
-            return 0
-        totals = self.volumes[mode].status()["totals"]
-        return sum(totals[f"{what}_ops"] for what in ("read", "append", "overwrite"))
-
     def close(self):
         for v in self.volumes.values():
             v.stop()
         self.machine.close()
+
+
+def agent_seconds(vol):
+    if not vol.agent:
+        return 0.0
+    # Of each thread, in nanoseconds: /proc/PID/stat counts ticks, and a short row is a few of them.
+    threads = pathlib.Path(f"/proc/{vol.agent.pid}/task").glob("*/schedstat")
+    return sum(int(t.read_text(encoding="ascii").split()[0]) for t in threads) / 1e9
+
+
+def served(vol):
+    """Calls that the library has served so far."""
+    if not vol.agent:
+        return 0
+    totals = vol.status()["totals"]
+    return sum(totals[f"{what}_ops"] for what in ("read", "append", "overwrite"))

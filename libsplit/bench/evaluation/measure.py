@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import time
 
+from .ground import PLAIN, agent_seconds, served
 from .row import PATH, Calls
 
 LIMIT = 600
@@ -24,7 +25,7 @@ class Failure(Exception):
     """Something the user can understand; printed without a traceback."""
 
 
-def environment(ground, tools, mode, n):
+def environment(ground, vol, row, tools, ours, n):
     postgres = sorted(pathlib.Path(POSTGRES).glob("*/bin"))[-1:]
     return {
         "PATH": PATH,
@@ -33,10 +34,12 @@ def environment(ground, tools, mode, n):
         "N": str(n),
         "INPUT": ground.input,
         "BENCH": str(tools),
+        "OURS": str(ours),
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "PG": str(postgres[0] if postgres else POSTGRES),
-        **ground.volumes[mode].environment(ground.volumes[mode].root),
+        **vol.environment(vol.root),
+        **(dict(row.settings) if vol.mode != PLAIN else {}),
     }
 
 
@@ -106,18 +109,18 @@ def run_calls(row, n, env, directory, worker):
 
 
 def run(ground, row, mode, n, tools, worker):
-    directory = ground.directory(mode, row.name)
-    env = environment(ground, tools, mode, n)
+    vol, directory = ground.volume(mode, row.agent), ground.directory(mode, row)
+    env = environment(ground, vol, row, tools, worker.parent, n)
     try:
         ground.flush()
-        agent, served = ground.agent_seconds(mode), ground.served(mode)
+        agent, before = agent_seconds(vol), served(vol)
         load = os.getloadavg()[0]
         if isinstance(row, Calls):
             sample = run_calls(row, n, env, directory, worker)
         else:
             sample = run_program(row, n, env, directory)
-        ground.volumes[mode].settle()
-        sample.update(agent_s=ground.agent_seconds(mode) - agent, served=ground.served(mode) - served, load=load)
+        vol.settle()
+        sample.update(agent_s=agent_seconds(vol) - agent, served=served(vol) - before, load=load)
     except subprocess.TimeoutExpired as late:
         raise Failure(f"no end after {late.timeout} s") from late
     finally:

@@ -11,7 +11,8 @@ HOW = [
     "Each row is done by the plain kernel and by the library in its three modes in turns, in an order that rotates "
     "from round to round, in a new directory each time, on one file system; what others have left to be written is "
     "written before. So whatever else the machine does falls on all of them. A ratio is taken within a round.",
-    "The library and its agents have their defaults. CPU time is that of all processes of the row and of the volume's "
+    "The library and its agents have their defaults, but in the rows figure3-*, which turn techniques off. CPU time is "
+    "that of all processes of the row and of the volume's "
     "agent. The work of the kernel's own threads (the loop device, write-back) is in neither.",
     "Nothing here is persistent memory. XFS and tmpfs are emulated volumes: memory behind a page cache, where the "
     "kernel's path is at its fastest. The virtual machine has real ext4 DAX on emulated persistent memory, and counts "

@@ -63,6 +63,19 @@ SAID = [
         "overwrite",
         wanted="speedup",
     ),
+    *(
+        Said("SplitFS, Figure 3 (section 5.5)", what, said, row, figure, wanted="speedup")
+        for what, said, row, figure in (
+            (
+                "overwrites, mapped, nothing staged",
+                "more than 2 times ext4 DAX",
+                "figure3-overwrite-mapped",
+                "overwrite",
+            ),
+            ("appends, staged and copied", "about 2 times ext4 DAX", "figure3-append-staged", "append"),
+            ("appends, staged and relinked", "5 times ext4 DAX", "figure3-append-relinked", "append"),
+        )
+    ),
     Said(
         "SplitFS, Figure 4 (section 5.6)",
         "appends",

@@ -47,6 +47,7 @@ struct sfs_agent_config {
 	/* What is done with programs without the library that open a file for writing; of pods that the file names, what it says (policy.h). */
 	enum sfs_unserved unserved;
 	const char *unserved_by; /* or NULL */
+	bool copies;		 /* staged bytes are copied into files, although blocks could be moved */
 	int ready_fd;		 /* gets "ready\n" */
 };
 

@@ -196,7 +196,7 @@ int agent_begin(struct agent *a, struct sfs_why *why)
 	err = relink_probe(a->root.ctl);
 	if (err < 0)
 		return sfs_fail(why, err, "try relinking in %s: %s", a->root.path, strerror(-err));
-	a->provider = (enum relink_provider)err;
+	a->provider = cf->copies ? RELINK_COPY : (enum relink_provider)err;
 	err = sfs_recover_all(&a->root, &how, &sum, &living, why);
 	if (err)
 		return err;

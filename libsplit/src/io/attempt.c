@@ -149,7 +149,7 @@ static int before_reserved(struct sfs_attempt *a)
 		return 0;
 	if (!a->mem)
 		return SFS_GATHER;
-	if (a->reserved || a->part)
+	if (a->reserved || a->part || in->vol->unstaged)
 		return 0;
 	if (!sfs_log_has(&in->vol->log, &in->slots, SLOTS_FEW))
 		r = -EAGAIN;
@@ -181,6 +181,8 @@ static int plan(struct sfs_attempt *a)
 		return 0;
 	if (!a->buffer && sfs_in_place(in, pos, a->n))
 		return plan_store(a, pos);
+	if (unlikely(in->vol->unstaged) && !a->buffer)
+		return 0;
 	a->way = SFS_WAY_STAGE;
 	sfs_grow_end(in); /* it says which bytes of the last block are named */
 	sfs_stage_live(in);

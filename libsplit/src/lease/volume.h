@@ -70,7 +70,8 @@ struct sfs_volume {
 	char place[SFS_PATH_MAX];
 	bool dax;
 	bool dedicated;
-	bool watches; /* its agent knows WATCH */
+	bool watches;  /* its agent knows WATCH */
+	bool unstaged; /* SPLITFS_STAGING=off, in posix: what does not go in place is the kernel's */
 	enum relink_provider provider;
 
 	struct sfs_agent agent;

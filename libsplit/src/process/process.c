@@ -15,6 +15,7 @@
 #include "base/deferred.h"
 #include "base/fault.h"
 #include "base/protect.h"
+#include "base/text.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -83,11 +84,30 @@ void sfs_limits_changed(void)
 	sfs_all_true(); /* no append goes on without looking */
 }
 
+/* To see what staging is worth. sync and strict keep their promise by it, so they go on with it and say so. */
+static __attribute__((cold)) void staging_off(void)
+{
+	for (int i = 0; i < sfs.nvolumes; i++) {
+		struct sfs_volume *vol = &sfs.volumes[i];
+		char text[SFS_PATH_MAX + 128];
+		size_t n = 0;
+
+		vol->unstaged = vol->mode == SFS_POSIX;
+		if (vol->unstaged)
+			continue;
+		sfs_text_add(text, &n, sizeof(text), "libsplit: SPLITFS_STAGING=off is for posix: writes to ");
+		sfs_text_add(text, &n, sizeof(text), vol->dir);
+		sfs_text_add(text, &n, sizeof(text), vol->mode == SFS_SYNC ? " (sync)" : " (strict)");
+		sfs_text_add(text, &n, sizeof(text), " are staged as without it\n");
+		sys_write(2, text, n);
+	}
+}
+
 bool sfs_init(char *const *envp)
 {
 	const char *config = env(envp, "SPLITFS_CONFIG"), *ms = env(envp, "SPLITFS_VISIBILITY_MS");
 	const char *fsync = env(envp, "SPLITFS_FSYNC"), *grant = env(envp, "SPLITFS_GRANT"),
-		   *protect = env(envp, "SPLITFS_PROTECT");
+		   *protect = env(envp, "SPLITFS_PROTECT"), *staging = env(envp, "SPLITFS_STAGING");
 	void *p;
 
 	if (!config || !*config)
@@ -114,6 +134,8 @@ bool sfs_init(char *const *envp)
 		*sfs.alive = sys_getpid();
 	}
 	sfs_volumes_parse(config);
+	if (staging && memcmp(staging, "off", sizeof("off")) == 0)
+		staging_off();
 	return sfs_active();
 }
 
