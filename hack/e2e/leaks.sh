@@ -28,7 +28,9 @@ nothing_left_where() {
     known=$(our_volumes "$1 | not" .spec.csi.volumeHandle)
     wait_until 60 "end of the status of volumes that are gone" no_status_besides "$known" || fail "SplitFSVolumes of volumes that are gone: $(kube get splitfsvolumes -o name | tr '\n' ' ')"
     for node in $(kube get nodes -o jsonpath='{.items[*].metadata.name}'); do
-        node_is_clean "$node" "$known"
+        # What a volume had is put away after it is gone, and an agent that is replaced is there twice for a moment.
+        wait_until 60 "a clean node $node" node_is_clean "$node" "$known" || fail "$node: something is left (above)"
+        say "$node: clean; $(staged_on "$node") volumes of others mounted, with as many agents"
     done
 }
 
@@ -64,9 +66,13 @@ node_is_clean() {
         grep -qxF "${file%.*}" <<<"$known" || fail "$node: /var/lib/splitfs/agents/$file belongs to no volume"
     done < <(on_node "$node" sh -c 'cd /var/lib/splitfs/agents && ls -A . unserved 2>/dev/null | grep -vxE "[.a-z]*:||[.]reserve|supervisor.sock|handover.sock|program|own|pods|unserved"; true')
     # One agent for each volume that is mounted, and none besides.
-    mounted=$(on_node "$node" sh -c 'grep -c " /var/lib/kubelet/plugins/kubernetes.io/csi/csi.splitfs.io/.*/globalmount " /proc/mounts; true') # 0 is told by the exit status, too
+    mounted=$(staged_on "$node")
     # shellcheck disable=SC2016  # expanded by the shell on the node
     agents=$(on_node "$node" sh -c 'cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\000" "\n" | grep -xEA 1 "/.*/splitfs" | grep -cx agent; true')
     expect "agents on $node" "$agents" -eq "$mounted"
-    say "$node: $mounted volumes of others mounted, $agents agents"
+}
+
+# staged_on NODE: how many volumes are mounted there.
+staged_on() {
+    on_node "$1" sh -c 'grep -c " /var/lib/kubelet/plugins/kubernetes.io/csi/csi.splitfs.io/.*/globalmount " /proc/mounts; true' # 0 is told by the exit status, too
 }

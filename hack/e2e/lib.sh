@@ -3,11 +3,18 @@
 # What the end-to-end tests and the quickstart share: claims and pods in one namespace, the state of a volume as its node
 # sees it, and the death of a container. To be sourced after lib/common.sh, with NAMESPACE set.
 
+# How many times longer than on the machine where a limit was found something may take. What succeeds waits no longer for it.
+PATIENCE=${PATIENCE:-4}
 APPS_IMAGE=${APPS_IMAGE:-localhost/splitfs/apps:dev}
 RELEASE_NAMESPACE=${RELEASE_NAMESPACE:-splitfs-system}
 NODE_LABELS=app.kubernetes.io/name=splitfs,app.kubernetes.io/component=node
 kube() {
     "$HACK_DIR/cluster" kubectl "$@"
+}
+
+# within SECONDS: what kubectl and helm take as a timeout.
+within() {
+    printf '%ds\n' $(($1 * PATIENCE))
 }
 
 # k: kubectl in the test's namespace.
@@ -60,7 +67,7 @@ EOF
 
 # wait_ready POD [SECONDS]
 wait_ready() {
-    k wait --for=condition=Ready "pod/$1" "--timeout=${2:-90}s" >/dev/null || fail "pod $1 is not ready"
+    k wait --for=condition=Ready "pod/$1" "--timeout=$(within "${2:-90}")" >/dev/null || fail "pod $1 is not ready"
 }
 
 # wait_restarted POD CONTAINER: the container has been started a second time and runs.
@@ -83,10 +90,24 @@ in_pod() {
 
 # node_pod NODE: our pod on that node.
 node_pod() {
-    local name
-    name=$(kube --namespace "$RELEASE_NAMESPACE" get pods -l "$NODE_LABELS" --field-selector "spec.nodeName=$1,status.phase=Running" \
-        -o jsonpath="{.items[0].metadata.name}") || fail "no running pod of the driver on node $1"
-    printf '%s\n' "$name"
+    # One that is going still runs for a while.
+    kube --namespace "$RELEASE_NAMESPACE" get pods -l "$NODE_LABELS" --field-selector "spec.nodeName=$1,status.phase=Running" -o json |
+        jq --exit-status --raw-output 'first(.items[].metadata | select(.deletionTimestamp == null) | .name)' || fail "no running pod of the driver on node $1"
+}
+
+# another_node_service NODE POD: the driver is ready on that node, in another pod. What a DaemonSet says may be of before a pod was deleted.
+another_node_service() {
+    kube --namespace "$RELEASE_NAMESPACE" get pods -l "$NODE_LABELS" --field-selector "spec.nodeName=$1" -o json |
+        jq --exit-status --arg before "$2" 'any(.items[]; .metadata.name != $before and .metadata.deletionTimestamp == null and
+            any(.status.conditions[]?; .type == "Ready" and .status == "True"))'
+}
+
+# replace_node_service NODE [OPTION...]: its pod is deleted, and the next one is ready.
+replace_node_service() {
+    local pod
+    pod=$(node_pod "$1")
+    kube --namespace "$RELEASE_NAMESPACE" delete pod "$pod" "${@:2}" >/dev/null 2>&1
+    wait_until 120 "the next node service on $1" another_node_service "$1" "$pod" || fail "node $1 has no node service again"
 }
 
 # on_node NODE COMMAND...: inside the driver's container, which sees the processes and the volumes of its node.
@@ -110,6 +131,19 @@ volume_root() {
     file=$(on_node "$1" grep -lsr --include=vol_data.json "\"$handle\"" /var/lib/kubelet/plugins/kubernetes.io/csi/csi.splitfs.io) ||
         fail "claim $2: volume $handle is not staged on node $1"
     printf '%s/globalmount\n' "${file%/vol_data.json}"
+}
+
+# snapshot_handle NAME: of the VolumeSnapshot, as its node calls it.
+snapshot_handle() {
+    kube get volumesnapshotcontent "$(k get volumesnapshot "$1" -o jsonpath='{.status.boundVolumeSnapshotContentName}')" -o jsonpath='{.status.snapshotHandle}'
+}
+
+# snapshots_gone NODE HANDLE...: the node keeps nothing of these.
+snapshots_gone() {
+    local left
+    left=$(on_node "$1" ls /var/lib/splitfs/volumes/snapshots) || return 1
+    shift
+    ! grep -F "$(printf '%s\n' "$@")" <<<"$left"
 }
 
 # volume_status NODE ROOT: the JSON of `splitfs status`.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Programs that make processes and connections all the time on one strict volume: PostgreSQL under pgbench with a connection for each
-# transaction, git, and a shell. Each notes what was acknowledged, and how long every step took, on a volume that is not ours.
+# transaction, git, and a shell. Each notes what was acknowledged, and how long every step took, on a volume that is not ours. Beside them another
+# git works on no volume of ours: what holds that one up is the machine.
 # To be sourced after lib.sh.
 
 # A line of /notes/NAME is "NUMBER MICROSECONDS" of a step.
@@ -16,6 +17,7 @@ FORKER_STEPS='
             began=${EPOCHREALTIME/./}
             "$@" "$i" 2>>/notes/$name.err || { echo "step $i: status $?" >>/notes/$name.failed; exec sleep infinity; }
             echo "$i $((${EPOCHREALTIME/./} - began))" >>/notes/$name
+            [ -z "${pause:-}" ] || sleep "$pause"
         done
     }'
 # shellcheck disable=SC2016
@@ -37,10 +39,10 @@ FORKER_BENCH='
 # shellcheck disable=SC2016
 FORKER_GIT='
     export HOME=/tmp GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
-    mkdir -p /data/git && cd /data/git && git init -q . 2>/dev/null
+    mkdir -p "$at" && cd "$at" && git init -q . 2>/dev/null
     git config gc.auto 0
     commit() { echo "line $1" >>file && git add file && git commit -qm "step $1"; }
-    timed git commit'
+    timed "$as" commit'
 # shellcheck disable=SC2016
 FORKER_SHELL='
     mkdir -p /data/shell
@@ -59,13 +61,14 @@ forkers_pod() {
             volumes: [{name: "data", persistentVolumeClaim: {claimName: $claim}}, {name: "notes", emptyDir: {}}],
             containers: [
                 container("postgres"; $postgres; [data]), container("bench"; $bench; [notes]),
-                container("git"; $git; [data, notes]), container("shell"; $shell; [data, notes])]}}' | k apply -f - >/dev/null
+                container("git"; "at=/data/git as=git" + $git; [data, notes]),
+                container("control"; "at=/tmp/git as=control pause=0.1" + $git; [notes]), container("shell"; $shell; [data, notes])]}}' | k apply -f - >/dev/null
 }
 
-# forker_steps POD: how many steps each program has done, "bench git shell".
+# forker_steps POD: how many steps each program has done, "bench git shell control".
 forker_steps() {
     # shellcheck disable=SC2016
-    in_pod "$1" bench bash -c 'n() { cat "$@" 2>/dev/null | wc -l; }; echo $(n /notes/transactions*) $(n /notes/git) $(n /notes/shell)'
+    in_pod "$1" bench bash -c 'n() { cat "$@" 2>/dev/null | wc -l; }; echo $(n /notes/transactions*) $(n /notes/git) $(n /notes/shell) $(n /notes/control)'
 }
 
 # forkers_failed POD: what any of them has complained of.
@@ -73,7 +76,7 @@ forkers_failed() {
     in_pod "$1" bench bash -c 'cat /notes/*.failed 2>/dev/null; grep -hv "^$" /notes/git.err /notes/shell.err 2>/dev/null | head -n 5' || true
 }
 
-# forkers_done POD STEPS: each program has done so many more than "bench git shell" of before, or one has failed.
+# forkers_done POD STEPS: each program has done so many more than forker_steps of before, or one has failed.
 forkers_done() {
     local -a before now
     local i
@@ -87,10 +90,10 @@ forkers_done() {
 
 # slowest_step POD STEPS: the slowest step of each program since those steps, in milliseconds.
 slowest_step() {
-    # shellcheck disable=SC2016,SC2086  # expanded in the container; three numbers
+    # shellcheck disable=SC2016,SC2086  # expanded in the container; four numbers
     in_pod "$1" bench bash -c '
         since() { awk -v from="$1" "NR > from && \$2 > most { most = \$2 } END { printf \"%d\", most / 1000 }" "$2"; }
         # Of pgbench the log of each thread is in its own order: the time of a transaction is its third column.
         bench=$(cat /notes/transactions* | sort -k 5,5n -k 6,6n | awk -v from="$1" "NR > from && \$3 > most { most = \$3 } END { printf \"%d\", most / 1000 }")
-        echo "bench $bench git $(since "$2" /notes/git) shell $(since "$3" /notes/shell)"' slowest $2
+        echo "bench $bench git $(since "$2" /notes/git) shell $(since "$3" /notes/shell) control $(since "$4" /notes/control)"' slowest $2
 }

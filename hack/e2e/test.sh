@@ -19,9 +19,16 @@ at_exit() {
     AT_EXIT=("$1" "${AT_EXIT[@]}")
 }
 
+# Where a command failed that the test does not speak of: it ends there.
+set -E
+FAILED_AT=''
+trap 'FAILED_AT="${BASH_SOURCE[0]##*/}, line $LINENO: $BASH_COMMAND"' ERR
+
 finish() {
     local status=$? command
     set +e
+    trap - ERR
+    [ "$status" = 0 ] || [ -z "$FAILED_AT" ] || printf 'FAILED: %s\n' "$FAILED_AT" >&2
     [ "$status" = 0 ] || diagnose
     for command in "${AT_EXIT[@]}"; do
         "$command" || {

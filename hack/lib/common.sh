@@ -52,9 +52,9 @@ need_commands() {
 # The status by which a polled command says that waiting any longer is pointless.
 GIVE_UP=99
 
-# wait_until SECONDS DESCRIPTION COMMAND...: poll until COMMAND succeeds. Its output is shown only on failure.
+# wait_until SECONDS DESCRIPTION COMMAND...: poll until COMMAND succeeds, PATIENCE [1] times as long. Its output is shown only on failure.
 wait_until() {
-    local limit=$1 what=$2 end output status
+    local limit=$(($1 * ${PATIENCE:-1})) what=$2 end output status
     shift 2
     end=$((SECONDS + limit))
     while true; do

@@ -112,6 +112,7 @@ static void print_json(const struct report *rp)
 		json_string(&j, "comm", p->lease.comm);
 		json_string(&j, "mode", report_mode(p));
 		json_bool(&j, "alive", p->alive);
+		json_string(&j, "protection", report_protection(p));
 		report_json_counters(&j, "counters", &p->counters);
 		report_json_percentiles(&j, "latency", &p->latency);
 		json_object_end(&j);
@@ -202,6 +203,10 @@ static void print_process(const struct report_process *p)
 	sfs_printable(comm, sizeof(comm), p->lease.comm);
 	printf("process   %d (%s), %s, %s\n", p->lease.pid, comm, report_mode(p),
 	       p->alive ? "alive" : "ended, to be recovered");
+	if (p->protection == SFS_PROTECTION_ON)
+		printf("    protection         on\n");
+	else if (p->protection == SFS_PROTECTION_CANNOT)
+		printf("    protection         cannot: there is no protection key, or the program has taken all\n");
 	print_counters(&p->counters);
 	report_print_percentiles(stdout, &p->latency);
 }

@@ -45,6 +45,7 @@ static int add_process(struct report *rp, uint32_t id, struct sfs_why *why)
 			sfs_latencies_add(&rp->totals.latency[p->lease.mode], &usage.latency[p->lease.mode]);
 	}
 	p->counters = usage.counters;
+	p->protection = usage.protection;
 	if (p->lease.mode < SFS_MODES)
 		p->latency = usage.latency[p->lease.mode];
 	p->alive = sfs_lease_alive(&p->lease, fd);
@@ -168,6 +169,17 @@ const char *report_memory(enum sfs_memory memory)
 	};
 
 	return lines[memory];
+}
+
+const char *report_protection(const struct report_process *p)
+{
+	switch (p->protection) {
+	case SFS_PROTECTION_ON:
+		return "on";
+	case SFS_PROTECTION_CANNOT:
+		return "cannot";
+	}
+	return "off";
 }
 
 const char *report_mode(const struct report_process *p)

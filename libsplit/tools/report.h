@@ -18,6 +18,7 @@ struct report_process {
 	struct sfs_lease lease;
 	struct sfs_counters counters;
 	struct sfs_latencies latency;
+	uint8_t protection; /* enum sfs_protection */
 	bool alive;
 };
 
@@ -46,6 +47,8 @@ void report_free(struct report *rp);
 const char *report_memory(enum sfs_memory memory);
 /* "posix", "sync", "strict", or "unknown". */
 const char *report_mode(const struct report_process *p);
+/* "off", "on", "cannot": it was asked for and there is no protection key. */
+const char *report_protection(const struct report_process *p);
 void report_json_counters(struct json *j, const char *key, const struct sfs_counters *c);
 /*
  * What the timed calls of a kind say: how many there are, and the time in ns that `percent` of them did not exceed, by the bounds of

@@ -351,5 +351,6 @@ func newNode(ctx context.Context, o nodeOptions, cluster cluster, modules *modul
 		Promises: cluster.promises,
 		Pods:     cluster.pods,
 		Module:   modules,
+		Owner:    attach.Owner("/proc"),
 	})
 }

@@ -112,8 +112,25 @@ var (
 
 // owner is the pod's UID and the container's ID in the process's cgroups, with either cgroup driver; "" when there is
 // none.
-func (p *process) owner() (pod, container string) {
-	groups, err := p.proc.Cgroups()
+func (p *process) owner() (pod, container string) { return ownerOf(p.proc) }
+
+// Owner says which pod, by UID, and which container a process belongs to; proc is a procfs that shows all processes.
+func Owner(proc string) func(pid int) (pod, container string) {
+	return func(pid int) (pod, container string) {
+		mounted, err := procfs.NewFS(proc)
+		if err != nil {
+			return "", ""
+		}
+		p, err := mounted.Proc(pid)
+		if err != nil {
+			return "", ""
+		}
+		return ownerOf(p)
+	}
+}
+
+func ownerOf(proc procfs.Proc) (pod, container string) {
+	groups, err := proc.Cgroups()
 	if err != nil {
 		return "", ""
 	}

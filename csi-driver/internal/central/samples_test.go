@@ -18,7 +18,10 @@ import (
 
 // TestSamples keeps charts/splitfs/testdata/metrics/controller.prom what the controller prints.
 func TestSamples(t *testing.T) {
-	orphans := NewOrphans(newView(t, fake.NewClientset()), record.NewFakeRecorder(1), time.Minute, clock.RealClock{})
+	client := fake.NewClientset()
+	view := newView(t, client)
+	orphans := NewOrphans(view, record.NewFakeRecorder(1), time.Minute, clock.RealClock{})
+	recreate := NewRecreate(client, view, nil, record.NewFakeRecorder(1), clock.RealClock{})
 	objects := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
 	nodes, err := NewNodeObjects(objects)
 	if err != nil {
@@ -26,6 +29,6 @@ func TestSamples(t *testing.T) {
 	}
 	silent := NewSilent(objects, nodes, time.Minute, clock.RealClock{})
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(orphans.Metric(), silent.Metric())
+	registry.MustRegister(orphans.Metric(), silent.Metric(), recreate.Metric())
 	charttest.CheckSamples(t, "controller", registry, "splitfs_")
 }

@@ -46,6 +46,8 @@ const (
 	ReasonUnservedRefused    = "UnservedRefused"
 	ReasonUnservedDurable    = "UnservedDurable"
 	ReasonUnservedNotRefused = "UnservedNotRefused"
+	// ReasonUnprotected: a process of the pod is to be kept from stray stores, and there is no protection key for it.
+	ReasonUnprotected = "StoresNotProtected"
 	// ReasonRecreated: the pod was evicted, because it had been created without the library.
 	ReasonRecreated = "RecreatedForLibrary"
 	// ReasonImagePreload: what the pod's image preloads by itself is lost.

@@ -85,7 +85,10 @@ func record(id, claim string, mode contract.Mode) *volume.Record {
 func served() node.Report {
 	s := &splitfs.Status{Provider: "reflink", Totals: map[string]int64{}}
 	s.Pool.Bytes, s.Pool.FreeBytes = 128*volume.MiB, 32*volume.MiB
-	s.Processes = append(s.Processes, splitfs.Process{PID: 1, Mode: "strict", Alive: true})
+	s.Processes = append(s.Processes,
+		splitfs.Process{PID: 1, Mode: "strict", Alive: true, Counters: map[string]int64{"peek_ops": 5, "unpeek_ops": 3}},
+		splitfs.Process{PID: 2, Mode: "strict", Alive: true, Counters: map[string]int64{"unpeek_ops": 1}},
+		splitfs.Process{PID: 3, Mode: "strict", Counters: map[string]int64{"peek_ops": 9}})
 	for i, c := range counters {
 		s.Totals[c.name] = int64(1000 * (i + 1))
 	}

@@ -90,7 +90,9 @@ var (
 	poolBytes      = desc("volume_pool_bytes", "Size of the staging pool.")
 	poolFreeBytes  = desc("volume_pool_free_bytes", "Bytes of the staging pool that are not in use.")
 	processes      = desc("volume_processes", "Live processes that use the volume through the library.", "mode")
-	unservedOpens  = desc("volume_unserved_opens_total",
+	snapshotsHeld  = desc("volume_snapshots_held",
+		"Snapshots without a copy that living processes have taken and not given back.")
+	unservedOpens = desc("volume_unserved_opens_total",
 		"Opens for writing by programs without the library that were refused, or made the file durable, since "+
 			"the agent started.", "did")
 	unservedState = desc("volume_unserved_enforced",
@@ -166,7 +168,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range append([]*prometheus.Desc{
 		volumeInfo, volumeSize, volumeDevice, volumeStaged, volumeProblem, volumeStatusUp, agentUp, agentRestarts, poolBytes,
 		poolFreeBytes,
-		processes, unservedOpens, unservedState, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside,
+		processes, snapshotsHeld, unservedOpens, unservedState, recoveryRuns, recoveryRecords, recoveryReplays, recoveryAside,
 		protocolRefused, libraryInstalled,
 		availableBytes, classAvailable, classCapacity, memoryBytes,
 		poolData, poolDataUsed, poolMetadata, poolMetadataUsed, poolVirtual, poolState,
@@ -339,6 +341,7 @@ func collectStatus(ch chan<- prometheus.Metric, r node.Report, labels []string, 
 	s := r.Status
 	ch <- gauge(poolBytes, float64(s.Pool.Bytes), labels...)
 	ch <- gauge(poolFreeBytes, float64(s.Pool.FreeBytes), labels...)
+	ch <- gauge(snapshotsHeld, float64(held(s.Processes)), labels...)
 	alive := map[string]int{}
 	for _, p := range s.Processes {
 		if p.Alive {
@@ -365,6 +368,17 @@ func collectStatus(ch chan<- prometheus.Metric, r node.Report, labels []string, 
 	for i, c := range counters {
 		ch <- counter(counterDescs[i], float64(s.Totals[c.name]), labels...)
 	}
+}
+
+// held are the snapshots that living processes have taken and not given back. A child gives back what its parent has
+// taken.
+func held(processes []splitfs.Process) (n int64) {
+	for _, p := range processes {
+		if p.Alive {
+			n += max(0, p.Counters["peek_ops"]-p.Counters["unpeek_ops"])
+		}
+	}
+	return n
 }
 
 func gauge(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {

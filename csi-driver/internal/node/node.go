@@ -63,8 +63,10 @@ type Config struct {
 	// Module says how file systems are mounted; nil: as what they are.
 	Module Module
 	Events events.Recorder
-	// Sysfs is where sysfs is; "": /sys.
-	Sysfs string
+	// Sysfs is where sysfs is; "": /sys. Proc is where procfs is; "": /proc.
+	Sysfs, Proc string
+	// Owner says which pod, by UID, a process of the node belongs to; nil: that is not known of any.
+	Owner func(pid int) (pod, container string)
 	// Claims is asked for volumes that the cluster has forgotten; nil: nobody is.
 	Claims Claims
 	// ClaimGrace is how long a volume may wait for its PersistentVolume, which is made after it; 0: ten minutes.
@@ -140,9 +142,7 @@ func New(ctx context.Context, config Config) (*Node, error) {
 	if config.Module == nil {
 		config.Module = noModule{}
 	}
-	if config.Sysfs == "" {
-		config.Sysfs = "/sys"
-	}
+	config.Sysfs, config.Proc = cmp.Or(config.Sysfs, "/sys"), cmp.Or(config.Proc, "/proc")
 	config.FreezeLimit = cmp.Or(config.FreezeLimit, time.Second)
 	config.ClaimGrace = cmp.Or(config.ClaimGrace, claimGrace)
 	store, err := volume.OpenStore(config.StateDir)

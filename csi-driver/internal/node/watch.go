@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/events"
+	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
@@ -22,6 +23,7 @@ import (
 func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Duration) {
 	libraryFailed := false
 	var pools poolWatch
+	unprotected := unprotectedWatch{}
 	n.reportOrphans(ctx)
 	looked := time.Now()
 	for {
@@ -42,6 +44,7 @@ func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Dur
 			n.removeUnusedPrograms(ctx, records)
 			n.removePods(ctx, records)
 			n.configurePods(ctx, records)
+			unprotected.forget(records)
 		}
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot look after all volumes")
@@ -50,7 +53,8 @@ func (n *Node) Watch(ctx context.Context, locks *volume.Locks, interval time.Dur
 			if state, ok := n.agents.State(rec.ID); rec.Staged == nil || !ok || !state.Ready {
 				continue
 			}
-			if err := n.watchQuarantine(ctx, locks, rec.ID); err != nil && ctx.Err() == nil && !errors.Is(err, volume.ErrBusy) {
+			err := n.watchVolume(ctx, locks, rec.ID, unprotected)
+			if err != nil && ctx.Err() == nil && !errors.Is(err, volume.ErrBusy) {
 				klog.FromContext(ctx).Error(err, "Cannot look after a volume", "volume-id", rec.ID)
 			}
 		}
@@ -143,9 +147,9 @@ func (l library) restore() (why string, err error) {
 	return why, l.install()
 }
 
-// watchQuarantine tells the users of a volume when its agent has set aside something that a dead program had left.
-func (n *Node) watchQuarantine(ctx context.Context, locks *volume.Locks, id string) error {
-	look, release, err := locks.TryLockYielding(ctx, id, "look for quarantined logs")
+// watchVolume asks a volume how it is, and tells its users what they have to know.
+func (n *Node) watchVolume(ctx context.Context, locks *volume.Locks, id string, unprotected unprotectedWatch) error {
+	look, release, err := locks.TryLockYielding(ctx, id, "look after it")
 	if err != nil {
 		return err
 	}
@@ -166,6 +170,12 @@ func (n *Node) watchQuarantine(ctx context.Context, locks *volume.Locks, id stri
 	if err != nil {
 		return err
 	}
+	n.tellUnprotected(ctx, unprotected, rec, status)
+	return n.tellQuarantined(ctx, rec, status)
+}
+
+// tellQuarantined tells the users of a volume when its agent has set aside something that a dead program had left.
+func (n *Node) tellQuarantined(ctx context.Context, rec *volume.Record, status *splitfs.Status) error {
 	fresh := status.Recovery.Quarantined - rec.Quarantined.Counted
 	if fresh == 0 {
 		return nil
@@ -178,7 +188,7 @@ func (n *Node) watchQuarantine(ctx context.Context, locks *volume.Locks, id stri
 		return err
 	}
 	if fresh > 0 {
-		klog.FromContext(ctx).Info("An agent set something aside", "volume-id", id, "quarantined", fresh)
+		klog.FromContext(ctx).Info("An agent set something aside", "volume-id", rec.ID, "quarantined", fresh)
 		n.notifyUsers(ctx, rec, true, events.ReasonQuarantined, n.agentQuarantineMessage(rec))
 	}
 	return nil

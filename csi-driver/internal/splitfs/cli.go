@@ -137,12 +137,17 @@ type Latency struct {
 
 // Process is one that has a log of the volume. One that is not alive has ended, and its log waits for recovery.
 type Process struct {
-	PID      int              `json:"pid"`
-	Comm     string           `json:"comm"`
-	Mode     string           `json:"mode"`
-	Alive    bool             `json:"alive"`
-	Counters map[string]int64 `json:"counters"`
+	PID   int    `json:"pid"`
+	Comm  string `json:"comm"`
+	Mode  string `json:"mode"`
+	Alive bool   `json:"alive"`
+	// Protection against stray stores is "off", "on" or ProtectionCannot.
+	Protection string           `json:"protection"`
+	Counters   map[string]int64 `json:"counters"`
 }
+
+// ProtectionCannot: the process asks for protection, and there is no protection key for it.
+const ProtectionCannot = "cannot"
 
 // Blocked is a process that has waited too long for a file which another one does not give up.
 type Blocked struct {

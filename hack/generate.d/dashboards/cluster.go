@@ -42,6 +42,11 @@ func clusterBoard() *boardBuilder {
 				query{`sum by (state) (splitfs_pod_processes)`, "{{state}}"})).
 		WithPanel(graph("Pods at the injector", units.OpsPerSecond, "By what the injector did with them.",
 			query{`sum by (result) (rate(splitfs_injector_pods_total[$__rate_interval]))`, "{{result}}"})).
+		WithPanel(graph("Mounts that were given the library", units.OpsPerSecond, "By mode.",
+			query{`sum by (mode) (rate(splitfs_injector_mounts_total[$__rate_interval]))`, "{{mode}}"})).
+		WithPanel(graph("Pods evicted to be made anew", units.Short,
+			"Within an hour: they had been created without the library.",
+			query{`increase(splitfs_pods_recreated_total[1h])`, "pods"})).
 		WithPanel(
 			graph("Injector: time of an answer", units.Seconds,
 				"99th percentile; the API server waits for it when a pod is created.",

@@ -40,6 +40,18 @@ func nodeBoard() *boardBuilder {
 		WithPanel(graph("Leftovers", units.Short, "Things that no volume accounts for, by kind.", query{
 			`sum by (node, kind) (splitfs_node_orphans{` + on + `})`, "{{node}} {{kind}}",
 		})).
+		WithRow(dashboard.NewRowBuilder("Device classes")).
+		WithPanel(graph("Room of device classes", units.BytesIEC, "The most that one more volume could hold.",
+			query{`splitfs_device_class_available_bytes{` + on + `}`, "{{node}} {{class}}"},
+			query{`splitfs_device_class_capacity_bytes{` + on + `}`, "{{node}} {{class}}, all volumes"})).
+		WithPanel(graph("Thin pools in use", units.PercentUnit, "Writes fail where data or map are full.",
+			query{`splitfs_thin_pool_data_used_bytes{` + on + `} / splitfs_thin_pool_data_bytes{` + on + `}`,
+				"{{node}} {{region}} {{pool}} data"},
+			query{`splitfs_thin_pool_metadata_used_bytes{` + on + `} / splitfs_thin_pool_metadata_bytes{` + on + `}`,
+				"{{node}} {{region}} {{pool}} map"}).Max(1)).
+		WithPanel(graph("Thin pools: promised", units.PercentUnit, "What volumes and snapshots may take, of what there is.",
+			query{`splitfs_thin_pool_virtual_bytes{` + on + `} / splitfs_thin_pool_data_bytes{` + on + `}`,
+				"{{node}} {{region}} {{pool}}"})).
 		WithRow(dashboard.NewRowBuilder("Volumes")).
 		WithPanel(graph("Calls served", units.OpsPerSecond, "By volume.",
 			query{`sum by (namespace, persistentvolumeclaim) (rate(splitfs_append_ops_total{` + on + `}[$__rate_interval])` +

@@ -68,6 +68,21 @@ func volumeBoard() *boardBuilder {
 			graph("Processes by mode", units.Short, "", query{
 				`sum by (mode) (splitfs_volume_processes{` + of + `})`, "{{mode}}",
 			})).
+		WithRow(dashboard.NewRowBuilder("Without a copy")).
+		WithPanel(graph("Snapshots held", units.Short, "By living processes (splitfs_peek).", query{
+			`splitfs_volume_snapshots_held{` + of + `}`, name,
+		})).
+		WithPanel(graph("Snapshots taken and given back", units.OpsPerSecond, "",
+			rates(of, query{"peek_ops", "taken"}, query{"unpeek_ops", "given back"})...)).
+		WithPanel(graph("Snapshots copied after all", units.BytesPerSecondIEC,
+			"Because their file changed while they were held.", rates(of, query{"saved_bytes", "copied"})...)).
+		WithRow(dashboard.NewRowBuilder("Who is not served")).
+		WithPanel(graph("Programs without the library", units.Short,
+			"Their opens for writing within an hour that were refused, or made the file durable.",
+			query{`increase(splitfs_volume_unserved_opens_total{` + of + `}[1h])`, name + " {{did}}"})).
+		WithPanel(graph("Libraries of another version", units.Short,
+			"Processes within an hour that the agent refused, because they speak no protocol that it knows.",
+			query{`increase(splitfs_protocol_refused_total{` + of + `}[1h])`, name})).
 		WithRow(dashboard.NewRowBuilder("Recovery")).
 		WithPanel(graph("Recoveries", units.Short, "Within an hour.", query{
 			`increase(splitfs_recovery_runs_total{` + of + `}[1h])`, name,

@@ -190,6 +190,7 @@ int sfs_log_usage(int logfd, uint8_t mode, struct sfs_usage *u)
 	memset(u, 0, sizeof(*u));
 	if (n != (ssize_t)sizeof(pages))
 		return n < 0 ? -errno : -EINVAL;
+	u->protection = pages.header.protection;
 	sfs_log_stats_sum(&pages.stats, &u->counters);
 	if (mode >= SFS_MODES)
 		return 0;

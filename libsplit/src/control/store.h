@@ -69,6 +69,7 @@ struct sfs_latencies {
 struct sfs_usage {
 	struct sfs_counters counters;
 	struct sfs_latencies latency[SFS_MODES];
+	uint8_t protection; /* enum sfs_protection; of one process, and in no sum */
 };
 /* Of the one that the log belongs to; zeros when it cannot be read. */
 int sfs_log_usage(int logfd, uint8_t mode, struct sfs_usage *u);

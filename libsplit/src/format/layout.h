@@ -56,9 +56,16 @@ _Static_assert(sizeof(struct sfs_claims) == 2048, "claims take half a page");
 #define SFS_CLAIMS_OFFSET  2048u
 #define SFS_LATENCY_OFFSET 1024u
 
+/* Are stray stores of the client's program kept from what the library has mapped (base/protect.h)? */
+enum sfs_protection {
+	SFS_PROTECTION_OFF = 0, /* nobody asks for it */
+	SFS_PROTECTION_ON = 1,
+	SFS_PROTECTION_CANNOT = 2, /* it is asked for, and there is no protection key */
+};
+
 /*
- * Page 0 of a log. While a client holds the log it changes `epoch`, the claims and `latency`, and the agent makes the log longer: the file first, `slots`
- * then.
+ * Page 0 of a log. While a client holds the log it changes `epoch`, the claims, `protection` and `latency`, and the agent makes the log longer: the file
+ * first, `slots` then.
  */
 struct sfs_log_header {
 	uint64_t magic;
@@ -73,8 +80,9 @@ struct sfs_log_header {
 	 * 8-byte aligned, so the store is atomic (power-fail atomicity of an aligned 8-byte store).
 	 */
 	uint64_t epoch;
-	uint8_t dax; /* 1: a fence makes data durable; 0: emulated, the log is void after a reboot */
-	uint8_t pad0[3];
+	uint8_t dax;	    /* 1: a fence makes data durable; 0: emulated, the log is void after a reboot */
+	uint8_t protection; /* enum sfs_protection; for `splitfs status` */
+	uint8_t pad0[2];
 	uint32_t slots_max; /* the agent makes it so long at most; 0: it stays as it is */
 	uint8_t pad1[SFS_LATENCY_OFFSET - 72];
 	struct sfs_latency latency; /* statistics; zeros of who does not know it */

@@ -129,11 +129,17 @@ int sfs_hello_peek(struct sfs_volume *vol, int proof_fd)
 static int take_log(struct sfs_volume *vol, const struct sfs_msg *m, int fd)
 {
 	const int r = sfs_log_map(&vol->log, fd, vol->dax, vol->mode);
+	struct sfs_log_header *h;
+	uint32_t rights;
 
 	if (r < 0)
 		return r;
+	h = (struct sfs_log_header *)vol->log.map;
 	vol->log.id = (uint32_t)m->a;
-	store_release(&vol->claims, &((struct sfs_log_header *)vol->log.map)->claims);
+	rights = sfs_protect_open();
+	h->protection = sfs.protection;
+	sfs_protect_close(rights);
+	store_release(&vol->claims, &h->claims);
 	return 0;
 }
 

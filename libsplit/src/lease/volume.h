@@ -93,7 +93,7 @@ struct sfs_state {
 	bool unmet;		/* a volume has an agent that has not answered this process yet (VOL_UNKNOWN) */
 	uint32_t agent_wait_ms; /* so long a process waits for its first agent, which may be about to come back */
 	uint32_t forks;		/* that this process comes from, since the library began */
-	bool protect;		/* stray stores are caught (base/protect.h) */
+	uint8_t protection;	/* enum sfs_protection */
 	bool grant_first;	/* a file is asked for with its first call */
 	bool fsync_shows;	/* SPLITFS_FSYNC=visible: fsync relinks whoever has the file open (sfs_outside()) */
 	int service_state;	/* 0 none, 1 running */

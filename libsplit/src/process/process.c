@@ -103,11 +103,19 @@ static __attribute__((cold)) void staging_off(void)
 	}
 }
 
+/* The program's own stores are another matter than the library's work: without a key it serves all the same. */
+static __attribute__((cold)) enum sfs_protection protection(const char *asked)
+{
+	if (!asked || memcmp(asked, "on", sizeof("on")))
+		return SFS_PROTECTION_OFF;
+	return sfs_protect_start() ? SFS_PROTECTION_ON : SFS_PROTECTION_CANNOT;
+}
+
 bool sfs_init(char *const *envp)
 {
 	const char *config = env(envp, "SPLITFS_CONFIG"), *ms = env(envp, "SPLITFS_VISIBILITY_MS");
 	const char *fsync = env(envp, "SPLITFS_FSYNC"), *grant = env(envp, "SPLITFS_GRANT"),
-		   *protect = env(envp, "SPLITFS_PROTECT"), *staging = env(envp, "SPLITFS_STAGING");
+		   *staging = env(envp, "SPLITFS_STAGING");
 	void *p;
 
 	if (!config || !*config)
@@ -121,7 +129,7 @@ bool sfs_init(char *const *envp)
 	if (sfs.visibility_ms == 0)
 		sfs.visibility_ms = 1;
 	sfs.agent_wait_ms = number(env(envp, "SPLITFS_AGENT_WAIT_MS"), AGENT_WAIT_MS);
-	sfs.protect = protect && memcmp(protect, "on", sizeof("on")) == 0 && sfs_protect_start();
+	sfs.protection = protection(env(envp, "SPLITFS_PROTECT"));
 	sfs.grant_first = grant && memcmp(grant, "first", sizeof("first")) == 0;
 	sfs.fsync_shows = fsync && memcmp(fsync, "visible", sizeof("visible")) == 0;
 	sfs_limits_changed();
