@@ -261,10 +261,11 @@ void stress_work(unsigned int worker, uint64_t seed)
 	state = seed + worker * 7919;
 	sigaction(SIGBUS, &action, NULL);
 	check(!w->user || setresuid(w->user, w->user, w->user) == 0, "setresuid");
-	while (!stress->stop) {
+	/* Once at least, however slow the machine is. */
+	do {
 		w->step(w->user ? LIMITED : below(LIMITED));
 		if (w->pause)
 			usleep(w->pause);
-	}
+	} while (!stress->stop);
 	_exit(0);
 }
