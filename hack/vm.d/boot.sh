@@ -78,7 +78,7 @@ vm_power_on() {
     # At last: what is plugged in nowhere in particular would be put on a CXL host bridge, if there was one.
     mapfile -t memory < <(memory_words)
     command+=("${memory[@]}")
-    rm -f "$vm_run"/{console.log,output.log,started,status,status.new,dmesg.log,qemu.log}
+    rm -f "$vm_run"/{console.log,output.log,started,status,status.new,dmesg.log,lockdep_stats,qemu.log}
     : >"$vm_run/output.log"
     # The kernel's signal, not ours, ends the machine when this script is killed.
     setpriv --pdeathsig KILL "${qemu[@]}" "${command[@]}" "${vm_extra[@]}" -append "${words[*]}" >"$vm_run/qemu.log" 2>&1 </dev/null &
@@ -86,9 +86,11 @@ vm_power_on() {
     vm_started=$SECONDS
 }
 
-# vm_reap: waits for the machine's process; its status says nothing that its files do not.
+# vm_reap: waits for the machine's process; its status says nothing that its files do not. Sets vm_complained where its
+# kernel has.
 vm_reap() {
     wait "$vm_pid" 2>/dev/null || true
+    watchers_said || vm_complained=1
 }
 
 # vm_kill: the machine loses its power now.

@@ -65,6 +65,28 @@ check_debug_config() {
     [ ${#lost[@]} = 0 ] || die "this kernel has no ${lost[*]}: hack/vm.d/debug.config has to be adapted"
 }
 
+# What KASAN and lockdep say on the console.
+WATCHERS='KASAN:|WARNING: .*(lock|RCU usage)|BUG: (Invalid wait context|sleeping function)|DEBUG_LOCKS_WARN_ON|ODEBUG'
+WATCHERS+='|INFO: trying to register non-static|lockdep is turned off'
+
+# watchers_said: of the machine that has ended, by itself or not, when its kernel was one that watches itself: 1 where
+# KASAN or lockdep had something to say, or where lockdep was off when the job was done. One word, or a table that is too
+# small, turns it off; then it finds nothing any more.
+watchers_said() {
+    local said off=0
+    [ "${SPLITFS_VM_KERNEL:-stock}" = debug ] || return 0
+    # grep's word for none is no failure
+    said=$(cat "$vm_run"/{console,dmesg}.log 2>/dev/null | tr -d '\r' | grep -aE "$WATCHERS" | head -n 20) || true
+    if [ -e "$vm_run/status" ]; then
+        grep -qsE '^ *debug_locks: +1$' "$vm_run/lockdep_stats" || off=1
+    fi
+    [ -n "$said" ] || [ "$off" = 1 ] || return 0
+    [ -z "$said" ] || warn "the kernel that watches itself has complained:"$'\n'"$said"
+    [ "$off" = 0 ] || warn "lockdep was off when the job was done: nothing was watched from some moment on"
+    warn "all that it said is in $vm_run"
+    return 1
+}
+
 vm_kernel_command() {
     local line=6.12
     while [ $# -gt 0 ]; do

@@ -52,6 +52,8 @@ xfstests_on() {
         ("$HACK_DIR/vm" xfstests-machine "${xfstests_machine[@]}" --name "${xfstests_dir##*/}-$type" --share "$xfstests_dir" \
             --timeout $((left * xfstests_limit + 60)) -- xfstests-suite --type "$type" --dir "$xfstests" --results "$xfstests_dir" \
             --limit "$xfstests_limit" "${xfstests_inside[@]}") || status=$?
+        vm_run=$VM_BUILD/vm/${xfstests_dir##*/}-$type
+        watchers_said 2>/dev/null || vm_complained=1 # that machine has told why
         [ "$status" != 0 ] || continue
         # A machine that died took the test with it that was running.
         name=$(cat "$xfstests_dir/$type.current" 2>/dev/null) || true

@@ -22,7 +22,7 @@ struct fault_pair {
 };
 
 struct fault_pair fault_pair_new(const struct shape *s, const char *donor, const char *target);
-/* A block of each is dirty. */
+/* A block of each is dirty, one that is allocated and not unwritten. */
 void fault_pair_touch(const struct shape *s, struct fault_pair *p, unsigned int tag);
 
 /* Breaks a relink so that it cannot be undone; a case that is skipped where it does not make so many calls. */

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Random calls on some files, against a model of each in memory. */
+/* Random calls on some files, against a model of each in memory; the files are read and looked at through mappings. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "testlib.h"
@@ -13,6 +14,8 @@
 enum { FILES = 4, BLOCKS = 1024 };
 
 static uint64_t state;
+static struct file files[FILES];
+static uint8_t *maps[FILES];
 
 static uint64_t below(uint64_t n)
 {
@@ -92,49 +95,76 @@ static void some_change(struct file *f, unsigned int tag)
 	}
 }
 
+/* Through the mapping of a file that is there from the beginning: a range, and what lies beside it. */
+static void look_mapped(int k, uint64_t offset, uint64_t length)
+{
+	const uint64_t beside = 2 * sysconf(_SC_PAGESIZE), from = offset > beside ? offset - beside : 0;
+
+	file_verify_mapping(&files[k], maps[k], from, offset + length + beside - from, "random calls");
+}
+
+static void look_at_all(const char *when)
+{
+	int k;
+
+	for (k = 0; k < FILES; k++) {
+		file_verify(&files[k], when);
+		file_verify_mapping(&files[k], maps[k], 0, BLOCKS * B, when);
+	}
+}
+
+/* Returns what the call has said, after looking at both files. */
+static int random_relink(int t, unsigned long operation)
+{
+	const int d = (t + 1 + below(FILES - 1)) % FILES;
+	struct ext4_relink r = some_relink(&files[t], &files[d]);
+	const int want = expected(&files[t], &files[d], &r);
+	bool *allocated = relink_map(&files[d], r.donor_offset, r.length);
+	const int err = relink_call(files[t].fd, &r);
+
+	check(err == want, "operation %lu: error %d, not %d (offsets %lu, %lu, length %lu, size %lu, flags %#x)", operation,
+	      err, want, (unsigned long)r.donor_offset, (unsigned long)r.target_offset, (unsigned long)r.length,
+	      (unsigned long)r.new_size, r.flags);
+	if (!err)
+		relink_model(&files[t], &files[d], &r, allocated);
+	free(allocated);
+	look_mapped(t, r.target_offset, r.length);
+	look_mapped(d, r.donor_offset, r.length);
+	file_verify(&files[t], "random calls");
+	return err;
+}
+
 static void random_calls(void)
 {
 	static const char *const names[FILES] = {"a", "b", "c", "d"};
 	unsigned long i, relinks = 0, refusals = 0;
-	struct file files[FILES];
-	int k, t, d, err, want;
-	struct ext4_relink r;
-	bool *allocated;
+	int k, t, err;
 
 	state = env.seed;
 	for (k = 0; k < FILES; k++) {
 		files[k] = file_new(names[k], BLOCKS * B);
+		maps[k] = mmap(NULL, BLOCKS * B, PROT_READ, MAP_SHARED, files[k].fd, 0);
+		check(maps[k] != MAP_FAILED, "mmap of %s", names[k]);
 		file_write(&files[k], 0, (1 + below(BLOCKS)) * B, k);
 	}
 	for (i = 0; i < env.ops; i++) {
 		t = below(FILES);
 		if (below(3) == 0) {
 			some_change(&files[t], i);
-			continue;
+		} else {
+			err = random_relink(t, i);
+			relinks += !err;
+			refusals += !!err;
 		}
-		d = (t + 1 + below(FILES - 1)) % FILES;
-		r = some_relink(&files[t], &files[d]);
-		want = expected(&files[t], &files[d], &r);
-		allocated = relink_map(&files[d], r.donor_offset, r.length);
-		err = relink_call(files[t].fd, &r);
-		check(err == want, "operation %lu: error %d, not %d (offsets %lu, %lu, length %lu, size %lu, flags %#x)", i,
-		      err, want, (unsigned long)r.donor_offset, (unsigned long)r.target_offset, (unsigned long)r.length,
-		      (unsigned long)r.new_size, r.flags);
-		if (!err)
-			relink_model(&files[t], &files[d], &r, allocated);
-		free(allocated);
-		relinks += !err;
-		refusals += !!err;
-		if (i % 8 == 0 || i + 1 == env.ops)
-			for (k = 0; k < FILES; k++)
-				file_verify(&files[k], "random calls");
-		else
-			file_verify(&files[t], "random calls");
+		if (i % 8 == 0)
+			look_at_all("random calls");
 	}
 	note("seed %lu: %lu operations, %lu relinks, %lu refusals", (unsigned long)env.seed, env.ops, relinks, refusals);
-	for (k = 0; k < FILES; k++) {
+	for (k = 0; k < FILES; k++)
 		fsync(files[k].fd);
-		file_verify(&files[k], "at the end");
+	look_at_all("at the end");
+	for (k = 0; k < FILES; k++) {
+		munmap(maps[k], BLOCKS * B);
 		file_free(&files[k]);
 	}
 }

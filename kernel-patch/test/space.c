@@ -48,13 +48,18 @@ void quota_limit(int type, unsigned int id, uint64_t bytes)
 	check(quota_call(Q_SETQUOTA, type, id, &quota) == 0, "setting the quota of %u", id);
 }
 
-void need_quota(void)
+bool has_quota(void)
 {
 	struct if_dqblk quota;
 
+	return quota_call(Q_GETQUOTA, USRQUOTA, 0, &quota) == 0;
+}
+
+void need_quota(void)
+{
 	if (geteuid())
 		skip("needs root");
-	if (quota_call(Q_GETQUOTA, USRQUOTA, 0, &quota))
+	if (!has_quota())
 		skip("no quota here: %s", strerror(errno));
 }
 
@@ -247,19 +252,27 @@ static void crumb_name(char name[16], unsigned int i)
 	snprintf(name, 16, "crumb%u", i);
 }
 
+int take_all(int fd)
+{
+	struct stat st;
+	uint64_t step;
+
+	check(fstat(fd, &st) == 0, "fstat");
+	for (step = 256 * MIB; step >= B; step /= 2)
+		while (fallocate(fd, 0, st.st_size, step) == 0)
+			st.st_size += step;
+	return errno;
+}
+
 void fill_up(void)
 {
 	int fd = open("filler", O_RDWR | O_CREAT, 0600), crumb = 0;
-	uint64_t step, at;
 	struct stat st;
 	unsigned int i;
 	char name[16];
 
-	check(fd >= 0 && fstat(fd, &st) == 0, "filler");
-	at = st.st_size;
-	for (step = 256 * MIB; step >= B; step /= 2)
-		while (fallocate(fd, 0, at, step) == 0)
-			at += step;
+	check(fd >= 0, "filler");
+	take_all(fd);
 	for (i = 0; i < CRUMBS && crumb == 0; i++) {
 		crumb_name(name, i);
 		close(fd);

@@ -176,11 +176,34 @@ void file_truncate(struct file *f, uint64_t size)
 	f->size = size;
 }
 
+/* What was read from an offset on is what the model has there. */
+static void compare(const struct file *f, const uint8_t *bytes, uint64_t offset, uint64_t length, const char *how,
+		    const char *when)
+{
+	uint64_t i;
+
+	if (!memcmp(bytes, f->bytes + offset, length))
+		return;
+	for (i = 0; bytes[i] == f->bytes[offset + i]; i++)
+		;
+	check(false, "%s: byte %lu of %s, %s, is %02x, not %02x", when, (unsigned long)(offset + i), f->name, how, bytes[i],
+	      f->bytes[offset + i]);
+}
+
+void file_verify_mapping(const struct file *f, const uint8_t *map, uint64_t offset, uint64_t length, const char *when)
+{
+	const uint64_t page = sysconf(_SC_PAGESIZE), mapped = (f->size + page - 1) / page * page;
+	const uint64_t end = offset + length < mapped ? offset + length : mapped;
+
+	if (offset < end)
+		compare(f, map + offset, offset, end - offset, "mapped", when);
+}
+
 void file_verify(const struct file *f, const char *when)
 {
 	static uint8_t buffer[MIB];
 	struct stat st = file_stat(f);
-	uint64_t offset, i;
+	uint64_t offset;
 	ssize_t n;
 
 	check((uint64_t)st.st_size == f->size, "%s: %s has %lu bytes, not %lu", when, f->name, (unsigned long)st.st_size,
@@ -188,12 +211,7 @@ void file_verify(const struct file *f, const char *when)
 	for (offset = 0; offset < f->size; offset += n) {
 		n = pread(f->fd, buffer, sizeof(buffer), offset);
 		check(n > 0, "%s: reading %s at %lu", when, f->name, (unsigned long)offset);
-		if (!memcmp(buffer, f->bytes + offset, n))
-			continue;
-		for (i = 0; buffer[i] == f->bytes[offset + i]; i++)
-			;
-		check(false, "%s: byte %lu of %s is %02x, not %02x", when, (unsigned long)(offset + i), f->name, buffer[i],
-		      f->bytes[offset + i]);
+		compare(f, buffer, offset, n, "read", when);
 	}
 }
 

@@ -99,6 +99,11 @@ void file_punch(struct file *f, uint64_t offset, uint64_t length);
 void file_truncate(struct file *f, uint64_t size);
 /* Compares size and content with the model. */
 void file_verify(const struct file *f, const char *when);
+/*
+ * The same for a range through a mapping of the file that has been there all the time, as far as there are pages;
+ * behind the size they hold zeros.
+ */
+void file_verify_mapping(const struct file *f, const uint8_t *map, uint64_t offset, uint64_t length, const char *when);
 void file_free(struct file *f);
 /* The blocks that lie in [offset, offset + length): allocated ones, or of the unwritten ones only; and how many extents. */
 uint64_t file_blocks(const struct file *f, uint64_t offset, uint64_t length, bool unwritten);
