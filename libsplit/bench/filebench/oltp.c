@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The personality oltp: a process of 200 threads that read 2 KiB anywhere in the data files and compute, one of 10
+ * The personality oltp: a process of 200 threads (200 processes there) that read 2 KiB anywhere in the data files and compute, one of 10
  * database writers that write a hundred such pages after each 1,000 reads, and one that writes 256 KiB of the log after
  * each 3,200. filebench's writers use aio and wait for it; here they write, with O_DSYNC as there.
  */
