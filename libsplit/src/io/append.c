@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/protect.h"
 #include "base/sys.h"
 #include "io/commit.h"
 #include "io/user.h"
@@ -228,6 +229,27 @@ static inline void drop(struct sfs_ofd *ofd, struct sfs_inode *in)
 	sfs_op_end(NULL);
 }
 
+static inline bool extended(struct sfs_inode *in, const uint8_t *buf, size_t n)
+{
+	/* The log writer's: the record grows in its last block. */
+	if (likely(in->grow.record && n <= SFS_STORE_MAX && n <= (size_t)(in->grow.limit - in->grow.at))) {
+		pm_store(in->grow.at, buf, n);
+		grown(in, n);
+		return true;
+	}
+	return store(in, buf, n);
+}
+
+/* The key is opened once for all stores of the append. */
+static __attribute__((noinline)) bool extended_opened(struct sfs_inode *in, const uint8_t *buf, size_t n)
+{
+	const uint32_t rights = sfs_protect_open();
+	const bool done = extended(in, buf, n);
+
+	sfs_protect_close(rights);
+	return done;
+}
+
 static inline bool stored(struct sfs_ofd *ofd, int fd, const uint8_t *buf, size_t n)
 {
 	struct sfs_inode *in = ofd->inode;
@@ -236,14 +258,7 @@ static inline bool stored(struct sfs_ofd *ofd, int fd, const uint8_t *buf, size_
 	if (!take(ofd, in))
 		return false;
 	if (at_end(ofd, in, fd)) {
-		/* The log writer's: the record grows in its last block. */
-		done = likely(in->grow.record && n <= SFS_STORE_MAX && n <= (size_t)(in->grow.limit - in->grow.at));
-		if (done) {
-			pm_store(in->grow.at, buf, n);
-			grown(in, n);
-		} else {
-			done = store(in, buf, n);
-		}
+		done = sfs_protect_on() ? extended_opened(in, buf, n) : extended(in, buf, n);
 		if (done)
 			ofd->off = (int64_t)in->size;
 	}
