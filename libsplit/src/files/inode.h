@@ -160,15 +160,6 @@ static inline bool sfs_ofd_shared(const struct sfs_ofd *ofd)
 	return ofd->kernel_off && !(__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY);
 }
 
-/*
- * Where a call that was at work with description `number` of this place finds -EBADF: is the descriptor another description's by now, or none?
- * dup2(2) leaves no moment in which it is none, so the call is made again, as if it had come after the other thread's.
- */
-static inline bool sfs_ofd_left(const struct sfs_ofd *ofd, uint32_t number, int fd)
-{
-	return load_acquire(&sfs_fds[fd]) != ofd || load_acquire(&ofd->number) != number;
-}
-
 #define SFS_HASH 4096
 struct sfs_files {
 	struct sfs_mutex lock;

@@ -9,7 +9,7 @@
 
 #include "base/sys.h"
 #include "files/kernel_offset.h"
-#include "files/unheld.h"
+#include "io/call.h"
 #include "io/io.h"
 #include "io/look.h"
 #include "io/user.h"
@@ -333,25 +333,9 @@ static ssize_t read_to(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t o
 		       : read_at(ofd, fd, v.iov, v.cnt, (uint64_t)off, (size_t)total);
 }
 
-static ssize_t read_from(int fd, struct sfs_vector v, off_t off, int flags)
-{
-	struct sfs_ofd *ofd;
-	uint32_t number;
-	ssize_t r;
-
-	do {
-		ofd = sfs_ofd_of(fd);
-		if (!ofd)
-			return SFS_PASS;
-		number = load_acquire(&ofd->number);
-		r = read_to(ofd, fd, v, off, flags);
-	} while (unlikely(r == -EBADF) && sfs_ofd_left(ofd, number, fd));
-	return r;
-}
-
 ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
 {
-	return read_from(fd, (struct sfs_vector){iov, cnt, false}, off, flags);
+	return sfs_call_on(fd, (struct sfs_vector){iov, cnt, false}, off, flags, read_to);
 }
 
 /*
@@ -400,5 +384,5 @@ ssize_t sfs_read(int fd, void *buf, size_t n, off_t off)
 {
 	const struct iovec iov = {buf, n > SFS_IO_MAX ? SFS_IO_MAX : n};
 
-	return read_from(fd, (struct sfs_vector){&iov, 1, true}, off, 0);
+	return sfs_call_on(fd, (struct sfs_vector){&iov, 1, true}, off, 0, read_to);
 }

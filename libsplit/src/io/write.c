@@ -12,7 +12,7 @@
 
 #include "base/sys.h"
 #include "files/kernel_offset.h"
-#include "files/unheld.h"
+#include "io/call.h"
 #include "io/offset.h"
 #include "io/user.h"
 
@@ -240,25 +240,9 @@ static ssize_t write_to(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t 
 	return writev_of(ofd, fd, v.iov, v.cnt, v.one ? sfs_iov_total(v.iov, 1) : sfs_user_total(v.iov, v.cnt), off, flags);
 }
 
-static ssize_t write_from(int fd, struct sfs_vector v, off_t off, int flags)
-{
-	struct sfs_ofd *ofd;
-	uint32_t number;
-	ssize_t r;
-
-	do {
-		ofd = sfs_ofd_of(fd);
-		if (!ofd)
-			return SFS_PASS;
-		number = load_acquire(&ofd->number);
-		r = write_to(ofd, fd, v, off, flags);
-	} while (unlikely(r == -EBADF) && sfs_ofd_left(ofd, number, fd));
-	return r;
-}
-
 ssize_t sfs_writev(int fd, const struct iovec *iov, int cnt, off_t off, int flags)
 {
-	return write_from(fd, (struct sfs_vector){iov, cnt, false}, off, flags);
+	return sfs_call_on(fd, (struct sfs_vector){iov, cnt, false}, off, flags, write_to);
 }
 
 ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off)
@@ -268,5 +252,5 @@ ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off)
 
 	if (ofd && sfs_append(ofd, fd, buf, n))
 		return (ssize_t)n;
-	return write_from(fd, (struct sfs_vector){&iov, 1, true}, off, 0);
+	return sfs_call_on(fd, (struct sfs_vector){&iov, 1, true}, off, 0, write_to);
 }
