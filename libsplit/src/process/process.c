@@ -37,6 +37,13 @@ static __attribute__((cold)) const char *env(char *const *envp, const char *name
 	return NULL;
 }
 
+static __attribute__((cold)) bool set_to(char *const *envp, const char *name, const char *word)
+{
+	const char *value = env(envp, name);
+
+	return value && memcmp(value, word, strlen(word) + 1) == 0;
+}
+
 /* Milliseconds, cut off at a day; `otherwise` where there is no number. */
 static __attribute__((cold)) uint32_t number(const char *s, uint32_t otherwise)
 {
@@ -104,9 +111,9 @@ static __attribute__((cold)) void staging_off(void)
 }
 
 /* The program's own stores are another matter than the library's work: without a key it serves all the same. */
-static __attribute__((cold)) enum sfs_protection protection(const char *asked)
+static __attribute__((cold)) enum sfs_protection protection(bool asked)
 {
-	if (!asked || memcmp(asked, "on", sizeof("on")))
+	if (!asked)
 		return SFS_PROTECTION_OFF;
 	return sfs_protect_start() ? SFS_PROTECTION_ON : SFS_PROTECTION_CANNOT;
 }
@@ -114,8 +121,6 @@ static __attribute__((cold)) enum sfs_protection protection(const char *asked)
 bool sfs_init(char *const *envp)
 {
 	const char *config = env(envp, "SPLITFS_CONFIG"), *ms = env(envp, "SPLITFS_VISIBILITY_MS");
-	const char *fsync = env(envp, "SPLITFS_FSYNC"), *grant = env(envp, "SPLITFS_GRANT"),
-		   *staging = env(envp, "SPLITFS_STAGING");
 	void *p;
 
 	if (!config || !*config)
@@ -129,9 +134,9 @@ bool sfs_init(char *const *envp)
 	if (sfs.visibility_ms == 0)
 		sfs.visibility_ms = 1;
 	sfs.agent_wait_ms = number(env(envp, "SPLITFS_AGENT_WAIT_MS"), AGENT_WAIT_MS);
-	sfs.protection = protection(env(envp, "SPLITFS_PROTECT"));
-	sfs.grant_first = grant && memcmp(grant, "first", sizeof("first")) == 0;
-	sfs.fsync_shows = fsync && memcmp(fsync, "visible", sizeof("visible")) == 0;
+	sfs.protection = protection(set_to(envp, "SPLITFS_PROTECT", "on"));
+	sfs.grant_first = set_to(envp, "SPLITFS_GRANT", "first");
+	sfs.fsync_shows = set_to(envp, "SPLITFS_FSYNC", "visible");
 	sfs_limits_changed();
 	sfs_bias_enable(); /* without it locks are slower, nothing else */
 	if (sfs_fds_make() < 0)
@@ -142,7 +147,7 @@ bool sfs_init(char *const *envp)
 		*sfs.alive = sys_getpid();
 	}
 	sfs_volumes_parse(config);
-	if (staging && memcmp(staging, "off", sizeof("off")) == 0)
+	if (set_to(envp, "SPLITFS_STAGING", "off"))
 		staging_off();
 	return sfs_active();
 }
