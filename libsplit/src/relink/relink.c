@@ -196,15 +196,16 @@ static int present(struct move *m, uint64_t at, uint64_t n, int (*how)(struct mo
 /* [at, at + whole): whole blocks, by copying where that is cheaper and there is room for it. */
 static int whole_blocks(struct move *m, uint64_t at, uint64_t whole)
 {
-	const bool moves = m->provider == RELINK_XFS_EXCHANGE || m->provider == RELINK_REFLINK;
-	int err = -ENOSPC;
+	int (*const move)(struct move *, uint64_t, uint64_t) = m->provider == RELINK_XFS_EXCHANGE ? exchange
+							       : m->provider == RELINK_REFLINK	  ? reflink_or_copy
+												  : NULL;
+	int err;
 
-	if (!moves || whole < (m->r->persistent ? MOVE_MIN_PERSISTENT : MOVE_MIN_CACHED))
-		err = present(m, at, whole, copy);
+	if (move && whole >= (m->r->persistent ? MOVE_MIN_PERSISTENT : MOVE_MIN_CACHED))
+		return present(m, at, whole, move);
+	err = present(m, at, whole, copy);
 	/* The file system is full, or a quota is: the staged blocks are there already. (What was copied of them is replaced.) */
-	if (moves && (err == -ENOSPC || err == -EDQUOT))
-		err = present(m, at, whole, m->provider == RELINK_XFS_EXCHANGE ? exchange : reflink_or_copy);
-	return err;
+	return move && (err == -ENOSPC || err == -EDQUOT) ? present(m, at, whole, move) : err;
 }
 
 static int pieces(struct move *m)
