@@ -4,6 +4,7 @@
 #define BENCH_TIMING_H
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,15 @@ static inline double now_ns(clockid_t clock)
 
 	clock_gettime(clock, &t);
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* xorshift: the next state, which is no 0 before nor after. */
+static inline uint64_t next_random(uint64_t *s)
+{
+	*s ^= *s << 13;
+	*s ^= *s >> 7;
+	*s ^= *s << 17;
+	return *s;
 }
 
 static inline int by_value(const void *a, const void *b)

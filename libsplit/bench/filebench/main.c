@@ -24,14 +24,31 @@ static struct {
 	_Atomic int64_t left; /* rounds */
 } all;
 
+static void read_one(struct worker *w)
+{
+	struct entry *e = set_take(&all.files, w, true, USE_READ);
+	const int fd = open_file(w, &all.files, e, O_RDONLY);
+
+	read_whole(w, fd);
+	close_file(w, fd);
+	set_give_back(&all.files, e, true);
+}
+
+static void delete_one(struct worker *w)
+{
+	struct entry *e = set_take(&all.files, w, true, USE_ALONE);
+
+	delete_file(w, &all.files, e);
+	set_give_back(&all.files, e, false);
+}
+
 static void varmail(struct worker *w)
 {
 	struct set *s = &all.files;
-	struct entry *e = set_take(s, w, true, USE_ALONE);
+	struct entry *e;
 	int fd;
 
-	delete_file(w, s, e);
-	set_give_back(s, e, false);
+	delete_one(w);
 	e = set_take(s, w, false, USE_ALONE);
 	fd = open_file(w, s, e, O_RDWR | O_CREAT);
 	append_random(w, fd);
@@ -45,11 +62,7 @@ static void varmail(struct worker *w)
 	force(w, fd);
 	close_file(w, fd);
 	set_give_back(s, e, true);
-	e = set_take(s, w, true, USE_READ);
-	fd = open_file(w, s, e, O_RDONLY);
-	read_whole(w, fd);
-	close_file(w, fd);
-	set_give_back(s, e, true);
+	read_one(w);
 }
 
 static void fileserver(struct worker *w)
@@ -66,14 +79,8 @@ static void fileserver(struct worker *w)
 	append_random(w, fd);
 	close_file(w, fd);
 	set_give_back(s, e, true);
-	e = set_take(s, w, true, USE_READ);
-	fd = open_file(w, s, e, O_RDONLY);
-	read_whole(w, fd);
-	close_file(w, fd);
-	set_give_back(s, e, true);
-	e = set_take(s, w, true, USE_ALONE);
-	delete_file(w, s, e);
-	set_give_back(s, e, false);
+	read_one(w);
+	delete_one(w);
 	e = set_take(s, w, true, USE_READ);
 	stat_file(w, s, e);
 	set_give_back(s, e, true);
@@ -81,16 +88,8 @@ static void fileserver(struct worker *w)
 
 static void webserver(struct worker *w)
 {
-	struct set *s = &all.files;
-
-	for (int i = 0; i < 10; i++) {
-		struct entry *e = set_take(s, w, true, USE_READ);
-		const int fd = open_file(w, s, e, O_RDONLY);
-
-		read_whole(w, fd);
-		close_file(w, fd);
-		set_give_back(s, e, true);
-	}
+	for (int i = 0; i < 10; i++)
+		read_one(w);
 	append_random(w, w->log);
 }
 

@@ -13,10 +13,7 @@
 
 uint64_t random_below(struct worker *w, uint64_t n)
 {
-	w->random ^= w->random << 13;
-	w->random ^= w->random >> 7;
-	w->random ^= w->random << 17;
-	return (w->random >> 11) % n;
+	return (next_random(&w->random) >> 11) % n;
 }
 
 /* Above 0, up to 1. */

@@ -57,10 +57,7 @@ bool sql_row(struct tpcc *t, sqlite3_stmt *s)
 
 int64_t between(struct tpcc *t, int64_t lo, int64_t hi)
 {
-	t->random ^= t->random << 13;
-	t->random ^= t->random >> 7;
-	t->random ^= t->random << 17;
-	return lo + (int64_t)((t->random >> 11) % (uint64_t)(hi - lo + 1));
+	return lo + (int64_t)((next_random(&t->random) >> 11) % (uint64_t)(hi - lo + 1));
 }
 
 int64_t uneven(struct tpcc *t, int64_t a, int64_t lo, int64_t hi)

@@ -204,7 +204,7 @@ static void reads(unsigned count)
 		uint64_t x = 88172645463325252ull;
 
 		for (unsigned i = 0; i < count; i++) {
-			x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+			next_random(&x);
 			if (pread(fd, buffer, BLOCK, (off_t)(random ? x % count : i) * BLOCK) != BLOCK)
 				fail("pread");
 		}
