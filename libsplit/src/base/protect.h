@@ -51,6 +51,12 @@ static inline void sfs_key_write(uint32_t rights)
 	__asm__ volatile(".byte 0x0f, 0x01, 0xef" /* wrpkru */ : : "a"(rights), "c"(0), "d"(0) : "memory");
 }
 
+/* What they say of the key. */
+static inline uint32_t sfs_key_bits(uint32_t rights)
+{
+	return rights >> sfs_protect_shift & SFS_KEY_BITS;
+}
+
 /*
  * Open for this thread's stores; returns what sfs_protect_close() puts back. Writing the register takes some 25 ns, reading it one: where it is
  * open already nothing is written, so several stores may be put between one pair.
@@ -62,14 +68,14 @@ static inline uint32_t sfs_protect_open(void)
 	if (__builtin_expect(!sfs_protect_shift, 1))
 		return 0;
 	rights = sfs_key_read();
-	if (rights >> sfs_protect_shift & SFS_KEY_BITS)
+	if (sfs_key_bits(rights))
 		sfs_key_write(rights & ~(SFS_KEY_BITS << sfs_protect_shift));
 	return rights;
 }
 
 static inline void sfs_protect_close(uint32_t rights)
 {
-	if (__builtin_expect(sfs_protect_shift, 0) && (rights >> sfs_protect_shift & SFS_KEY_BITS))
+	if (__builtin_expect(sfs_protect_shift, 0) && sfs_key_bits(rights))
 		sfs_key_write(rights);
 }
 
@@ -81,7 +87,7 @@ static inline void sfs_protect_enter(void)
 	if (__builtin_expect(!sfs_protect_shift, 1))
 		return;
 	rights = sfs_key_read();
-	if (__builtin_expect((rights >> sfs_protect_shift & SFS_KEY_BITS) != SFS_KEY_CLOSED, 0))
+	if (__builtin_expect(sfs_key_bits(rights) != SFS_KEY_CLOSED, 0))
 		sfs_key_write((rights & ~(SFS_KEY_BITS << sfs_protect_shift)) | SFS_KEY_CLOSED << sfs_protect_shift);
 }
 

@@ -20,7 +20,7 @@ static long faults(void)
 	return u.ru_minflt;
 }
 
-/* Every third write of a page, as a log does that begins anew: a short head, then the rest. */
+/* Page after page, as a log does that begins anew: a short head, then the rest. */
 static void overwrite(int fd, int from, int to)
 {
 	static unsigned char buf[4096];
