@@ -6,6 +6,7 @@
 
 #include "base/sys.h"
 #include "calls/calls.h"
+#include "files/kernel_offset.h"
 #include "files/leased.h"
 #include "files/privileges.h"
 #include "files/reopen.h"
@@ -87,13 +88,13 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 	if (unlikely(load_acquire(&in->unsure)))
 		sfs_inode_renew(in);
 	ofd->kernel_off = offset != SFS_OFFSET_NEW;
-	ofd->lazy = offset == SFS_OFFSET_MOVED ? SFS_OFF_LAZY : 0;
+	sfs_offset_lazy(ofd, offset == SFS_OFFSET_MOVED);
 	/* A descriptor of ours would break the program's lease. */
 	if (offset == SFS_OFFSET_SHARED && sfs_has_lease(fd))
 		__atomic_store_n(&in->leased, true, __ATOMIC_RELAXED);
 	/* Nobody is asked before it pays. */
 	if (sfs_unheld(in)) {
-		ofd->lazy = offset == SFS_OFFSET_SHARED ? 0 : SFS_OFF_LAZY;
+		sfs_offset_lazy(ofd, offset != SFS_OFFSET_SHARED);
 		ofd->kernel_off = true;
 		sfs_fds_enter(fd, ofd);
 		return 1;

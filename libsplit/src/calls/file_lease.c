@@ -37,7 +37,7 @@ static int begin(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
 		return -EDEADLK;
 	do {
 		sfs_inode_lock(in);
-		if (load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in)
+		if (sfs_fd_still(fd, ofd, in))
 			r = give_up(in);
 		else
 			r = -EBADF; /* closed by another thread meanwhile */

@@ -44,10 +44,10 @@ static void push_offset(struct sfs_ofd *ofd, int fd, bool forever, bool moves)
 	if (moves)
 		sfs_kernel_offset_uncounted(ofd);
 	sfs_mutex_lock(&ofd->lock);
-	if (!ofd->kernel_off)
+	if (load_acquire(&sfs_fds[fd]) == ofd && !ofd->kernel_off)
 		sys_lseek(fd, ofd->off, SEEK_SET);
 	if (forever) {
-		__atomic_and_fetch(&ofd->lazy, ~SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
+		sfs_offset_lazy(ofd, false);
 		ofd->kernel_off = true;
 	}
 	sfs_mutex_unlock(&ofd->lock);
@@ -223,10 +223,7 @@ int sfs_true_to_change(int fd, struct sfs_change *c)
 
 void sfs_change_over(int fd, struct sfs_change *c)
 {
-	struct sfs_ofd *ofd = sfs_ofd_of(fd);
-
-	if (c->claim && ofd)
-		sfs_unheld_unclaim(ofd->inode, c->claim);
+	sfs_unclaim(&c->claim);
 	if (c->in)
 		change_end(c->in);
 	sfs_changed(fd);
@@ -326,9 +323,11 @@ void sfs_changed(int fd)
 		sfs_inode_reload(in);
 	sfs_inode_unlock(in);
 	sfs_mutex_lock(&ofd->lock);
-	off = ofd->kernel_off ? 0 : sys_lseek(fd, 0, SEEK_CUR);
-	if (!ofd->kernel_off && off >= 0)
-		ofd->off = off;
+	if (load_acquire(&sfs_fds[fd]) == ofd && !ofd->kernel_off) {
+		off = sys_lseek(fd, 0, SEEK_CUR);
+		if (off >= 0)
+			ofd->off = off;
+	}
 	sfs_mutex_unlock(&ofd->lock);
 	sfs_op_end(op);
 }

@@ -6,6 +6,7 @@
 
 #include "base/sys.h"
 #include "calls/calls.h"
+#include "files/kernel_offset.h"
 #include "files/leased.h"
 #include "io/io.h"
 #include "lease/ask.h"
@@ -65,7 +66,7 @@ struct sfs_ofd *sfs_ofd_new_locked(struct sfs_inode *in, int flags)
 	ofd->number++;
 	ofd->flags = flags;
 	ofd->kernel_off = false;
-	ofd->lazy = 0;
+	sfs_offset_lazy(ofd, false);
 	ofd->uncounted = UNCOUNTED_NO;
 	ofd->off = 0;
 	sfs_mutex_unlock(&ofd->lock);

@@ -3,13 +3,13 @@
 #ifndef SFS_CHANGE_H
 #define SFS_CHANGE_H
 
-#include <stdint.h>
+#include "lease/ask.h"
 
 struct sfs_inode;
 /* What sfs_change_over() has to know. */
 struct sfs_change {
-	uint64_t *claim;      /* the file has no grant: nobody gets one meanwhile */
-	struct sfs_inode *in; /* it has one: no snapshot is taken meanwhile; with a reference */
+	struct sfs_claim_held claim; /* the file has no grant: nobody gets one meanwhile */
+	struct sfs_inode *in;	     /* it has one: no snapshot is taken meanwhile; with a reference */
 };
 
 /*

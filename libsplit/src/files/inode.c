@@ -96,8 +96,8 @@ static struct sfs_inode *free_inode_locked(void)
 }
 
 _Static_assert(offsetof(struct sfs_inode, lock) == 0 &&
-		       offsetof(struct sfs_inode, next) == sizeof(struct sfs_mutex) + sizeof(uint64_t),
-	       "what follows the lock and `awaited` is cleared");
+		       offsetof(struct sfs_inode, next) == sizeof(struct sfs_mutex) + sizeof(uint64_t) + sizeof(void *),
+	       "what follows the lock, `awaited` and `vol` is cleared");
 
 /* The inode with one more reference; new ones know nothing but their name yet. NULL without memory. */
 struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino)
@@ -109,11 +109,11 @@ struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t 
 		in = free_inode_locked();
 		if (!in)
 			return NULL;
-		/* Not the lock: a stale pointer may be waiting for it. And a reader is to see that it is another file. */
+		/* Not the lock and the volume: a stale pointer may be in use. And a reader is to see that it is another file. */
 		changes = (in->flights.changes / SFS_CHANGES_ONE + 1) * SFS_CHANGES_ONE;
 		memset(&in->next, 0, sizeof(*in) - offsetof(struct sfs_inode, next));
 		in->flights.changes = changes;
-		in->vol = vol;
+		__atomic_store_n(&in->vol, vol, __ATOMIC_RELAXED);
 		in->dev = dev;
 		in->ino = ino;
 		in->fd = in->fd_readonly = -1;

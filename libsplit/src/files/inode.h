@@ -66,8 +66,8 @@ struct sfs_park {
 struct sfs_inode {
 	struct sfs_mutex lock;
 	uint32_t awaited;	/* threads wait for their turn to have it (turn.c): a futex */
+	struct sfs_volume *vol; /* a call whose descriptor was closed under it looks at it: never NULL again */
 	struct sfs_inode *next; /* hash chain or free list */
-	struct sfs_volume *vol;
 	dev_t dev;
 	ino_t ino;
 	uint32_t gen;
@@ -131,6 +131,7 @@ struct sfs_slab {
 
 #define SFS_OFF_LAZY  0x80000000u
 #define SFS_OFF_MOVES 0x40000000u /* it is being made ours at this moment */
+#define SFS_OFF_CALLS 0x3fffffffu
 /*
  * Has a call that is in no count of `lazy` been let through to the kernel's offset? Then it may be on its way still, and only a process with one thread
  * makes the offset its own. NO -> YES with such a call, YES -> KEPT when there were several threads: nobody looks again.
@@ -153,6 +154,12 @@ struct sfs_ofd {
 	uint8_t uncounted; /* enum sfs_uncounted; atomic */
 	int64_t off;
 };
+
+/* Has no other thread closed the descriptor, or made it another description's, since the table was looked at? */
+static inline bool sfs_fd_still(int fd, const struct sfs_ofd *ofd, const struct sfs_inode *in)
+{
+	return load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in;
+}
 
 /* May another process have the description, too? Then it may move the offset, write, and set O_APPEND, and nobody tells. */
 static inline bool sfs_ofd_shared(const struct sfs_ofd *ofd)

@@ -16,12 +16,13 @@ static bool may_be_ours(struct sfs_ofd *ofd)
  * ofd.lock held, signals blocked. Calls of other threads that use the kernel's offset are counted, and there are none; those that come now wait for
  * the end of SFS_OFF_MOVES. One that is in no count has said so before it looked.
  */
-static void take_locked(struct sfs_ofd *ofd, int fd)
+static void take_locked(struct sfs_ofd *ofd, const struct sfs_inode *in, int fd)
 {
 	uint32_t idle = SFS_OFF_LAZY;
 	off_t off;
 
-	if (!sfs_inode_served(ofd->inode) || __atomic_load_n(&sfs_files.first_reads, __ATOMIC_SEQ_CST) > 0 ||
+	if (!sfs_fd_still(fd, ofd, in) || !sfs_inode_served(in) ||
+	    __atomic_load_n(&sfs_files.first_reads, __ATOMIC_SEQ_CST) > 0 ||
 	    !__atomic_compare_exchange_n(&ofd->lazy, &idle, SFS_OFF_LAZY | SFS_OFF_MOVES, false, __ATOMIC_SEQ_CST,
 					 __ATOMIC_RELAXED))
 		return;
@@ -35,14 +36,15 @@ static void take_locked(struct sfs_ofd *ofd, int fd)
 
 void sfs_offset_take(struct sfs_ofd *ofd, int fd)
 {
+	struct sfs_inode *in = ofd->inode;
 	uint64_t signals, *op;
 
-	if (likely(!(__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY)) || !sfs_inode_served(ofd->inode) ||
-	    __atomic_load_n(&ofd->uncounted, __ATOMIC_RELAXED) == UNCOUNTED_KEPT || !sfs_op_begin(ofd->inode, &op))
+	if (likely(!(__atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED) & SFS_OFF_LAZY)) || !sfs_inode_served(in) ||
+	    __atomic_load_n(&ofd->uncounted, __ATOMIC_RELAXED) == UNCOUNTED_KEPT || !sfs_op_begin(in, &op))
 		return;
 	signals = sfs_signals_block(); /* a handler would wait for the end of SFS_OFF_MOVES */
 	sfs_mutex_take(&ofd->lock);
-	take_locked(ofd, fd);
+	take_locked(ofd, in, fd);
 	sfs_mutex_drop(&ofd->lock);
 	sfs_signals_restore(signals);
 	sfs_op_end(op);
@@ -57,7 +59,7 @@ static int ask(struct sfs_ofd *ofd, int fd)
 	if (!sfs_unheld(in) || !sfs_op_begin(in, &op))
 		return 0;
 	sfs_inode_lock(in);
-	if (load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in)
+	if (sfs_fd_still(fd, ofd, in))
 		r = sfs_inode_ready(in, fd, ofd->flags);
 	sfs_inode_unlock(in);
 	sfs_op_end(op);
@@ -102,28 +104,46 @@ bool sfs_kernel_offset_uncounted(struct sfs_ofd *ofd)
 
 bool sfs_kernel_offset(struct sfs_ofd *ofd, int fd)
 {
+	struct sfs_inode *in = ofd->inode;
 	uint64_t *op;
+	bool is;
 
 	if (likely(sfs_kernel_offset_is(ofd)))
 		return true;
 	__atomic_add_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
-	if (!sfs_op_begin(ofd->inode, &op)) {
+	if (!sfs_op_begin(in, &op)) {
 		sfs_kernel_offset_end(ofd);
 		return false;
 	}
 	/* Whoever has begun with the offset as ours looks again, under this lock, before moving it. */
 	sfs_mutex_take(&ofd->lock);
-	if (!ofd->kernel_off) {
+	is = sfs_fd_still(fd, ofd, in);
+	if (is && !ofd->kernel_off) {
 		sys_lseek(fd, ofd->off, SEEK_SET);
-		__atomic_or_fetch(&ofd->lazy, SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
+		sfs_offset_lazy(ofd, true);
 		__atomic_store_n(&ofd->kernel_off, true, __ATOMIC_SEQ_CST);
 	}
 	sfs_mutex_drop(&ofd->lock);
 	sfs_op_end(op);
-	return true;
+	if (!is)
+		sfs_kernel_offset_end(ofd);
+	return is;
 }
 
 void sfs_kernel_offset_end(struct sfs_ofd *ofd)
 {
-	__atomic_sub_fetch(&ofd->lazy, 1, __ATOMIC_SEQ_CST);
+	uint32_t lazy = __atomic_load_n(&ofd->lazy, __ATOMIC_RELAXED);
+
+	/* In the child of a handler's fork the call that it interrupted is in no count. */
+	while ((lazy & SFS_OFF_CALLS) &&
+	       !__atomic_compare_exchange_n(&ofd->lazy, &lazy, lazy - 1, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+		;
+}
+
+void sfs_offset_lazy(struct sfs_ofd *ofd, bool yes)
+{
+	if (yes)
+		__atomic_or_fetch(&ofd->lazy, SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
+	else
+		__atomic_and_fetch(&ofd->lazy, ~SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
 }

@@ -17,6 +17,11 @@ bool sfs_kernel_offset_is(struct sfs_ofd *ofd);
 /* Before a call of the kernel's that moves its offset and has no end that we see: where the kernel has it now, it keeps it. False: it is ours. */
 bool sfs_kernel_offset_uncounted(struct sfs_ofd *ofd);
 void sfs_kernel_offset_end(struct sfs_ofd *ofd);
+/*
+ * Whether the kernel has it only because it serves the file. How many calls use it is kept: one whose description was closed under it is counted still,
+ * and takes itself off.
+ */
+void sfs_offset_lazy(struct sfs_ofd *ofd, bool yes);
 /* The offset becomes ours where only we use it and there is a grant now. */
 void sfs_offset_take(struct sfs_ofd *ofd, int fd);
 /* The same for a call that is to be served by us: the grant is asked for first, and waited for. 0, or -EINTR. No lock held. */

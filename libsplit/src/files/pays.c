@@ -56,7 +56,7 @@ static bool try(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
 
 	if (in->vol->claims && load_acquire(&in->vol->agent.state) == VOL_READY && sfs_op_begin(in, &op)) {
 		sfs_inode_lock(in);
-		if (load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in)
+		if (sfs_fd_still(fd, ofd, in))
 			granted = try_locked(in, fd, ofd->flags);
 		sfs_inode_unlock(in);
 		sfs_op_end(op);

@@ -194,19 +194,29 @@ ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t 
 /* ---- writes ---- */
 
 /*
- * From here to sfs_unclaim() the kernel may change the file. SFS_PASS: this process has got a grant, or is getting one.
+ * From here to sfs_unclaim() the kernel may change the file. SFS_PASS: this process has got a grant, or is getting one. -EBADF: the last
+ * descriptor of the file has been closed by another thread.
  */
-static int claim(struct sfs_inode *in, struct sfs_claim_held *c)
+static int claim(struct sfs_volume *vol, struct sfs_inode *in, struct sfs_claim_held *c)
 {
-	for (int try = 0; try < ASKING_TRIES; try++) {
-		const int r = sfs_claim(in->vol, &in->grant, in->ino, c);
+	const ino_t ino = __atomic_load_n(&in->ino, __ATOMIC_RELAXED);
 
+	for (int try = 0; try < ASKING_TRIES; try++) {
+		int r;
+
+		if (unlikely(ino == 0))
+			return -EBADF;
+		r = sfs_claim(vol, &in->grant, ino, c);
 		if (r < 0)
 			return r;
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		if (unlikely(__atomic_load_n(&in->ino, __ATOMIC_RELAXED) != ino)) {
+			sfs_unclaim(c);
+			return -EBADF;
+		}
 		if (likely(!__atomic_load_n(&in->grant.asking, __ATOMIC_SEQ_CST) && sfs_unheld(in)))
 			return 0;
-		sfs_unclaim(in->vol, c);
+		sfs_unclaim(c);
 		if (!sfs_unheld(in))
 			break;
 		sys_call0(SYS_sched_yield);
@@ -227,9 +237,27 @@ static bool may_claim(const struct sfs_inode *in, int fd)
 	return load_acquire(&vol->agent.state) == VOL_READY && vol->claims;
 }
 
+static ssize_t claimed_write(struct sfs_volume *vol, struct sfs_inode *in, int fd, struct sfs_vector v, off_t off, int flags)
+{
+	ssize_t r;
+
+	in->kdirty = true;
+	if (vol->dax)
+		flags |= overwrite_flags(fd, off);
+	r = kernel_writes(fd, v, off, flags);
+	/* To persistent memory the kernel stores past the caches, and does not wait. */
+	if (vol->dax)
+		pm_fence();
+	in->unheld.writes++;
+	in->unheld.written += r > 0 ? (uint64_t)r : 0;
+	count(vol, passthrough_ops, 1);
+	return r;
+}
+
 ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags)
 {
 	struct sfs_inode *in = ofd->inode;
+	struct sfs_volume *vol = in->vol; /* a pointer to an inode that is another's by now may lead to another volume */
 	struct sfs_claim_held c;
 	ssize_t r;
 
@@ -239,19 +267,14 @@ ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t
 		return SFS_PASS;
 	if (off < 0 && !sfs_kernel_offset(ofd, fd))
 		return SFS_PASS;
-	r = claim(in, &c);
+	r = claim(vol, in, &c);
 	if (r == 0) {
-		in->kdirty = true;
-		if (in->vol->dax)
-			flags |= overwrite_flags(fd, off);
-		r = kernel_writes(fd, v, off, flags);
-		/* To persistent memory the kernel stores past the caches, and does not wait. */
-		if (in->vol->dax)
-			pm_fence();
-		sfs_unclaim(in->vol, &c);
-		in->unheld.writes++;
-		in->unheld.written += r > 0 ? (uint64_t)r : 0;
-		count(in->vol, passthrough_ops, 1);
+		/* Another thread may have made the descriptor another file's, of which we have said nothing. */
+		if (likely(sfs_fd_still(fd, ofd, in)))
+			r = claimed_write(vol, in, fd, v, off, flags);
+		else
+			r = -EBADF;
+		sfs_unclaim(&c);
 	}
 	if (off < 0)
 		sfs_kernel_offset_end(ofd);
@@ -260,36 +283,26 @@ ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t
 
 /* ---- other calls ---- */
 
-int sfs_unheld_claim(struct sfs_inode *in, int fd, uint64_t **place)
+int sfs_unheld_claim(struct sfs_inode *in, int fd, struct sfs_claim_held *c)
 {
-	struct sfs_claim_held c;
 	int r;
 
 	if (in->vol->mode != SFS_POSIX || !may_claim(in, fd))
 		return SFS_PASS;
-	r = claim(in, &c);
-	if (r == 0) {
+	r = claim(in->vol, in, c);
+	if (r == 0)
 		in->kdirty = true;
-		*place = c.place;
-	}
 	return r;
-}
-
-void sfs_unheld_unclaim(struct sfs_inode *in, uint64_t *place)
-{
-	struct sfs_claim_held c = {place};
-
-	sfs_unclaim(in->vol, &c);
 }
 
 int sfs_unheld_change(struct sfs_inode *in, int fd, int (*call)(int fd, const long *arg), const long *arg)
 {
-	uint64_t *place;
-	int r = sfs_unheld_claim(in, fd, &place);
+	struct sfs_claim_held c;
+	int r = sfs_unheld_claim(in, fd, &c);
 
 	if (r == 0) {
 		r = call(fd, arg);
-		sfs_unheld_unclaim(in, place);
+		sfs_unclaim(&c);
 	}
 	return r;
 }

@@ -51,9 +51,8 @@ off_t sfs_unheld_lseek(struct sfs_ofd *ofd, int fd, off_t off, int whence);
 int sfs_unheld_fsync(struct sfs_ofd *ofd, int fd, bool data_only);
 /* A call by which the kernel changes the file. */
 int sfs_unheld_change(struct sfs_inode *in, int fd, int (*call)(int fd, const long *arg), const long *arg);
-/* The same around a call that somebody else makes. */
-int sfs_unheld_claim(struct sfs_inode *in, int fd, uint64_t **claim);
-void sfs_unheld_unclaim(struct sfs_inode *in, uint64_t *claim);
+/* The same around a call that somebody else makes, and sfs_unclaim(). */
+int sfs_unheld_claim(struct sfs_inode *in, int fd, struct sfs_claim_held *c);
 /* The kernel's view is true for a call that only looks. */
 int sfs_unheld_look(struct sfs_inode *in);
 

@@ -206,9 +206,9 @@ static __attribute__((noinline)) bool store(struct sfs_inode *in, const void *bu
 /* Is fd still this description, of this file, and is the append one at its end? Lock held. */
 static inline bool at_end(const struct sfs_ofd *ofd, const struct sfs_inode *in, int fd)
 {
-	return likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in) && !ofd->kernel_off &&
-	       (ofd->flags & O_ACCMODE) != O_RDONLY && !(ofd->flags & (O_SYNC | O_DSYNC)) &&
-	       ((ofd->flags & O_APPEND) || ofd->off == (int64_t)in->size) && !in->privileged;
+	return likely(sfs_fd_still(fd, ofd, in)) && !ofd->kernel_off && (ofd->flags & O_ACCMODE) != O_RDONLY &&
+	       !(ofd->flags & (O_SYNC | O_DSYNC)) && ((ofd->flags & O_APPEND) || ofd->off == (int64_t)in->size) &&
+	       !in->privileged;
 }
 
 /* This thread's own locks only (base/bias.h): then nobody waits, and who holds the inode's is who is inside (see sfs_op_begin()). */

@@ -346,7 +346,7 @@ ssize_t sfs_attempt(struct sfs_attempt *a)
 		sfs_inode_lock(in);
 		alone = true;
 	}
-	if (unlikely(load_acquire(&sfs_fds[a->fd]) != a->ofd || a->ofd->inode != in))
+	if (unlikely(!sfs_fd_still(a->fd, a->ofd, in)))
 		r = -EBADF; /* closed by another thread meanwhile */
 	else if (alone)
 		r = sfs_attempt_make_ready(a);

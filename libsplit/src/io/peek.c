@@ -175,7 +175,7 @@ static int attempt(struct peek *k)
 		sfs_inode_lock(in);
 		alone = true;
 	}
-	if (unlikely(load_acquire(&sfs_fds[k->fd]) != k->ofd || k->ofd->inode != in))
+	if (unlikely(!sfs_fd_still(k->fd, k->ofd, in)))
 		r = -EBADF; /* closed by another thread meanwhile */
 	else if (alone)
 		r = make_ready(k);

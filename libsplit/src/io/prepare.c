@@ -64,7 +64,7 @@ int sfs_attempt_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint6
 	if (unlikely(!sfs_op_begin(in, &op)))
 		return -EDEADLK;
 	sfs_inode_lock(in);
-	if (likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in))
+	if (likely(sfs_fd_still(fd, ofd, in)))
 		r = sfs_attempt_make_ready(&a);
 	if (r == 0)
 		r = sfs_io_prepare(ofd, in, fd); /* privileges that have been ended leave a question about holes */

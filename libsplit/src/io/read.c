@@ -97,7 +97,7 @@ static int prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, bool reloa
 		return -EDEADLK;
 	sfs_inode_lock(in);
 	vol = in->vol;
-	if (unlikely(load_acquire(&sfs_fds[fd]) != ofd || ofd->inode != in)) {
+	if (unlikely(!sfs_fd_still(fd, ofd, in))) {
 		r = -EBADF; /* closed by another thread meanwhile */
 	} else {
 		if (reload)
@@ -211,7 +211,7 @@ static ssize_t look_once(struct sfs_inode *in, const struct iovec *iov, uint64_t
 
 static bool is_it(const struct sfs_ofd *ofd, const struct sfs_inode *in, int fd)
 {
-	return likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in);
+	return likely(sfs_fd_still(fd, ofd, in));
 }
 
 /* The read itself at `pos`, however the file is served. */
@@ -363,8 +363,7 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 	    end > load_acquire(&in->size) || end > in->ksize || end > in->window.len || !sfs_read_warm(in))
 		return false;
 	vol = in->vol;
-	done = sfs_copy(buf, in->window.base + off, n) && load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in &&
-	       sfs_looked(in, seen, (uint64_t)off, end);
+	done = sfs_copy(buf, in->window.base + off, n) && sfs_fd_still(fd, ofd, in) && sfs_looked(in, seen, (uint64_t)off, end);
 	if (unlikely(!done))
 		return false;
 	if (at_offset) {

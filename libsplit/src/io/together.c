@@ -99,7 +99,7 @@ static int commit(const struct sfs_part *p)
 	if (!sfs_op_begin(p->in, &op))
 		return -EDEADLK;
 	sfs_inode_lock(p->in);
-	if (load_acquire(&sfs_fds[p->fd]) == p->ofd && p->ofd->inode == p->in)
+	if (sfs_fd_still(p->fd, p->ofd, p->in))
 		r = sfs_flush_fsync(p->ofd, p->fd, true);
 	sfs_io_leave(p->in, true, op);
 	return r;
@@ -149,7 +149,7 @@ static int still_open(const struct sfs_together *t)
 	for (int i = 0; i < t->parts; i++) {
 		const struct sfs_part *p = &t->part[i];
 
-		if (load_acquire(&sfs_fds[p->fd]) != p->ofd || p->ofd->inode != p->in)
+		if (!sfs_fd_still(p->fd, p->ofd, p->in))
 			return -EBADF;
 	}
 	return 0;

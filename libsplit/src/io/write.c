@@ -157,7 +157,7 @@ static int make_durable(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, int f
 
 	sfs_inode_lock(in);
 	/* Closed by another thread meanwhile: that has relinked, and the description may be another file's by now. */
-	if (likely(load_acquire(&sfs_fds[fd]) == ofd && ofd->inode == in))
+	if (likely(sfs_fd_still(fd, ofd, in)))
 		r = sfs_flush_fsync(ofd, fd, !((ofd->flags & O_SYNC) == O_SYNC || (flags & RWF_SYNC)));
 	sfs_inode_unlock(in);
 	return r == -EAGAIN ? sfs_checkpoint(in->vol, true) : r;

@@ -208,15 +208,18 @@ static uint64_t *announce(struct sfs_claims *t, uint64_t ino)
 	return place;
 }
 
-void sfs_unclaim(struct sfs_volume *vol, struct sfs_claim_held *c)
+void sfs_unclaim(struct sfs_claim_held *c)
 {
-	const uint32_t rights = sfs_protect_open();
+	uint32_t rights;
 
-	if (c->place == &vol->claims->unnamed)
-		__atomic_sub_fetch(c->place, 1, __ATOMIC_SEQ_CST);
-	else if (c->place)
-		store_release(c->place, 0);
-	sfs_protect_close(rights);
+	if (c->place && likely(c->forks == sfs.forks)) {
+		rights = sfs_protect_open();
+		if (c->place == &c->vol->claims->unnamed)
+			__atomic_sub_fetch(c->place, 1, __ATOMIC_SEQ_CST);
+		else
+			store_release(c->place, 0);
+		sfs_protect_close(rights);
+	}
 	c->place = NULL;
 }
 
@@ -230,6 +233,8 @@ static bool unowned(const struct sfs_volume *vol, const struct sfs_grant *g, uin
 
 int sfs_claim(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino, struct sfs_claim_held *c)
 {
+	c->vol = vol;
+	c->forks = sfs.forks;
 	for (int try = 0; try < CLAIM_TRIES; try++) {
 		int r;
 
@@ -237,7 +242,7 @@ int sfs_claim(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino, struct 
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		if (likely(unowned(vol, g, ino)))
 			return 0;
-		sfs_unclaim(vol, c);
+		sfs_unclaim(c);
 		r = sfs_ask(vol, g, ino, SFS_LOOK_CHANGE);
 		if (r < 0)
 			return r == -EINTR ? r : -EIO; /* writing beside who stages loses bytes of either */

@@ -71,10 +71,12 @@ void sfs_asks_end(struct sfs_volume *vol);
  * sfs_ask() does; -EIO where it can't be had.
  */
 struct sfs_claim_held {
-	uint64_t *place;
+	struct sfs_volume *vol;
+	uint64_t *place; /* NULL: none is held */
+	uint32_t forks;	 /* sfs.forks: in the child of a handler's fork it is the parent's still */
 };
 int sfs_claim(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino, struct sfs_claim_held *c);
-void sfs_unclaim(struct sfs_volume *vol, struct sfs_claim_held *c);
+void sfs_unclaim(struct sfs_claim_held *c);
 /* Has a thread of this process a claim on the inode? */
 bool sfs_claimed_here(const struct sfs_volume *vol, uint64_t ino);
 

@@ -9,6 +9,7 @@
 
 #include "base/sys.h"
 #include "fds/own.h"
+#include "files/kernel_offset.h"
 #include "files/reopen.h"
 #include "calls/calls.h"
 #include "io/io.h"
@@ -163,7 +164,7 @@ static void share_offsets(void)
 		if (ofd <= SFS_PRIVATE)
 			continue;
 		sfs_mutex_lock(&ofd->lock);
-		__atomic_and_fetch(&ofd->lazy, ~SFS_OFF_LAZY, __ATOMIC_SEQ_CST);
+		sfs_offset_lazy(ofd, false);
 		if (!ofd->kernel_off) {
 			sys_lseek(fd, ofd->off, SEEK_SET);
 			ofd->kernel_off = true;
