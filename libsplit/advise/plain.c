@@ -32,13 +32,18 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 	(void)ofd, (void)fd, (void)buf, (void)n, (void)off;
 	return false;
 }
-bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r)
+bool sfs_first_read(int fd, void *buf, size_t n, off_t off, ssize_t *r)
 {
-	(void)fd, (void)buf, (void)n, (void)r;
+	(void)fd, (void)buf, (void)n, (void)off, (void)r;
 	return false;
 }
-bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r)
+bool sfs_first_write(int fd, const void *buf, size_t n, off_t off, ssize_t *r)
 {
-	(void)fd, (void)buf, (void)n, (void)r;
+	(void)fd, (void)buf, (void)n, (void)off, (void)r;
+	return false;
+}
+bool sfs_first_lseek(int fd, off_t off, int whence, off_t *r)
+{
+	(void)fd, (void)off, (void)whence, (void)r;
 	return false;
 }

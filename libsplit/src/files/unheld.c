@@ -74,18 +74,30 @@ static void first_end(uint64_t *place)
 	sfs_protected_add(place, -1);
 }
 
-bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r)
+bool sfs_first_read(int fd, void *buf, size_t n, off_t off, ssize_t *r)
 {
 	uint64_t *place;
 
 	if (!first(fd, false, &place))
 		return false;
-	*r = sys_read(fd, buf, n);
+	*r = off < 0 ? sys_read(fd, buf, n) : sys_pread(fd, buf, n, off);
 	first_end(place);
 	return true;
 }
 
-bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r)
+/* Where nobody has staged anything the kernel's size is true. */
+bool sfs_first_lseek(int fd, off_t off, int whence, off_t *r)
+{
+	uint64_t *place;
+
+	if (!first(fd, false, &place))
+		return false;
+	*r = sys_lseek(fd, off, whence);
+	first_end(place);
+	return true;
+}
+
+bool sfs_first_write(int fd, const void *buf, size_t n, off_t off, ssize_t *r)
 {
 	const struct sfs_volume *vol = &sfs.volumes[0];
 	uint64_t *place;
@@ -95,10 +107,10 @@ bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r)
 	if (vol->dax) {
 		const struct iovec iov = {(void *)buf, n};
 
-		*r = sys_pwritev2(fd, &iov, 1, -1, overwrite_flags(fd, -1));
+		*r = sys_pwritev2(fd, &iov, 1, off, overwrite_flags(fd, off));
 		pm_fence();
 	} else {
-		*r = sys_write(fd, buf, n);
+		*r = off < 0 ? sys_write(fd, buf, n) : sys_pwrite(fd, buf, n, off);
 	}
 	first_end(place);
 	return true;

@@ -30,10 +30,11 @@ bool sfs_overwrites(int fd, off_t at, size_t n);
 
 /*
  * The first few calls on a descriptor that nothing is known of but that this process has opened it (fds/table.h): where nobody has a
- * grant of any file the kernel serves them and nobody looks what the descriptor is. True: *r is the result.
+ * grant of any file the kernel serves them and nobody looks what the descriptor is. off: -1 for the file offset. True: *r is the result.
  */
-bool sfs_first_read(int fd, void *buf, size_t n, ssize_t *r);
-bool sfs_first_write(int fd, const void *buf, size_t n, ssize_t *r);
+bool sfs_first_read(int fd, void *buf, size_t n, off_t off, ssize_t *r);
+bool sfs_first_write(int fd, const void *buf, size_t n, off_t off, ssize_t *r);
+bool sfs_first_lseek(int fd, off_t off, int whence, off_t *r);
 
 /*
  * What the kernel is to read or write. It alone looks at a vector of the program's, which may be anywhere; one buffer is described by memory of

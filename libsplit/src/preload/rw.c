@@ -38,7 +38,7 @@ WRAPPER ssize_t w_read(int fd, void *buf, size_t n)
 		SERVE(fd, sfs_timed_read(ofd, fd, buf, n, -1), REAL(read)(fd, buf, n));
 	if (ofd && sfs_read_window(ofd, fd, buf, n, -1))
 		return (ssize_t)n;
-	if (!ofd && !pl_cancel_used && sfs_first_read(fd, buf, n, &r))
+	if (!ofd && !pl_cancel_used && sfs_first_read(fd, buf, n, -1, &r))
 		return pl_ret(r);
 	SERVE(fd, unlikely(pl_bad_buffer(buf, n)) ? -EFAULT : sfs_read(fd, buf, n, -1), REAL(read)(fd, buf, n));
 }
@@ -54,7 +54,7 @@ WRAPPER ssize_t w_write(int fd, const void *buf, size_t n)
 		SERVE(fd, sfs_timed_write(ofd, fd, buf, n, -1), REAL(write)(fd, buf, n));
 	if (ofd && sfs_append(ofd, fd, buf, n))
 		return (ssize_t)n;
-	if (!ofd && !pl_cancel_used && sfs_first_write(fd, buf, n, &r))
+	if (!ofd && !pl_cancel_used && sfs_first_write(fd, buf, n, -1, &r))
 		return pl_ret(r);
 	SERVE(fd, unlikely(pl_bad_buffer(buf, n)) ? -EFAULT : sfs_write(fd, buf, n, -1), REAL(write)(fd, buf, n));
 }
@@ -72,11 +72,14 @@ WRAPPER ssize_t w_pread(int fd, void *buf, size_t n, off_t off)
 {
 	struct sfs_ofd *ofd = quick(fd, buf, n);
 	long error;
+	ssize_t r;
 
 	if (unlikely(ofd && off >= 0 && sfs_timed(false)))
 		SERVE(fd, sfs_timed_read(ofd, fd, buf, n, off), REAL(pread)(fd, buf, n, off));
 	if (ofd && off >= 0 && sfs_read_window(ofd, fd, buf, n, off))
 		return (ssize_t)n;
+	if (!ofd && off >= 0 && !pl_cancel_used && sfs_first_read(fd, buf, n, off, &r))
+		return pl_ret(r);
 	SERVE(fd, refused(buf, n, off, &error) ? error : sfs_read(fd, buf, n, off), REAL(pread)(fd, buf, n, off));
 }
 EXPORT(pread, w_pread);
@@ -87,9 +90,12 @@ WRAPPER ssize_t w_pwrite(int fd, const void *buf, size_t n, off_t off)
 {
 	struct sfs_ofd *ofd = quick(fd, buf, n);
 	long error;
+	ssize_t r;
 
 	if (unlikely(ofd && off >= 0 && sfs_timed(false)))
 		SERVE(fd, sfs_timed_write(ofd, fd, buf, n, off), REAL(pwrite)(fd, buf, n, off));
+	if (!ofd && off >= 0 && !pl_cancel_used && sfs_first_write(fd, buf, n, off, &r))
+		return pl_ret(r);
 	SERVE(fd, refused(buf, n, off, &error) ? error : sfs_write(fd, buf, n, off), REAL(pwrite)(fd, buf, n, off));
 }
 EXPORT(pwrite, w_pwrite);
@@ -98,6 +104,10 @@ EXPORT(__pwrite64, w_pwrite);
 
 WRAPPER off_t w_lseek(int fd, off_t off, int whence)
 {
+	off_t r;
+
+	if (!sfs_known(fd) && sfs_first_lseek(fd, off, whence, &r))
+		return pl_ret(r);
 	SERVE(fd, sfs_lseek(fd, off, whence), REAL(lseek)(fd, off, whence));
 }
 EXPORT(lseek, w_lseek);
