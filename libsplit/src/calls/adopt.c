@@ -132,8 +132,7 @@ void sfs_detach(int fd)
 
 bool sfs_ours_unknown(int fd)
 {
-	sfs_adopt(fd);
-	return (unsigned)fd < (unsigned)sfs_fds_len && load_acquire(&sfs_fds[fd]) > SFS_PRIVATE;
+	return sfs_adopted(fd) > SFS_PRIVATE;
 }
 
 void sfs_attach_await(int fd, const struct stat *st)
@@ -145,7 +144,7 @@ void sfs_attach_await(int fd, const struct stat *st)
 		sfs_volume_await(vol, fd);
 }
 
-void sfs_adopt(int fd)
+struct sfs_ofd *sfs_adopted(int fd)
 {
 	struct sfs_ofd *ofd;
 	struct stat st;
@@ -154,13 +153,15 @@ void sfs_adopt(int fd)
 	uint32_t name;
 	int flags;
 
-	if ((unsigned)fd >= (unsigned)sfs_fds_len || sys_fstat(fd, &st) < 0)
-		return;
-	sfs_attach_await(fd, &st);
-	/* Two threads may use a descriptor for the first time at once. */
+	if ((unsigned)fd >= (unsigned)sfs_fds_len || (unlikely(sfs.unmet) && sys_fstat(fd, &st) < 0))
+		return NULL;
+	if (unlikely(sfs.unmet))
+		sfs_attach_await(fd, &st);
+	/* Two threads may use a descriptor for the first time at once, or one make it another file's (dup.c). */
 	sfs_mutex_lock(&sfs_files.adopt);
 	ofd = load_acquire(&sfs_fds[fd]);
-	if (ofd != SFS_PRIVATE && !(ofd > SFS_PRIVATE && ofd->inode->dev == st.st_dev && ofd->inode->ino == st.st_ino)) {
+	if (sys_fstat(fd, &st) == 0 && ofd != SFS_PRIVATE &&
+	    !(ofd > SFS_PRIVATE && ofd->inode->dev == st.st_dev && ofd->inode->ino == st.st_ino)) {
 		name = sfs_fds_fresh[fd];
 		sfs_detach(fd);
 		flags = name ? sfs_fds_flags[fd] : sys_fcntl(fd, F_GETFL, 0);
@@ -175,5 +176,12 @@ void sfs_adopt(int fd)
 				in->kernel_only = true; /* whose O_DSYNC writes fail, as the journal has */
 		}
 	}
+	ofd = load_acquire(&sfs_fds[fd]);
 	sfs_mutex_unlock(&sfs_files.adopt);
+	return ofd;
+}
+
+void sfs_adopt(int fd)
+{
+	sfs_adopted(fd);
 }

@@ -33,6 +33,11 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 int sfs_attach_name(struct sfs_inode *in, int fd, int flags, const struct stat *st);
 /* The file may be a volume's: its agent is waited for before anything is held. */
 void sfs_attach_await(int fd, const struct stat *st);
+/*
+ * A look at a descriptor of which nothing is known: what the table says of it then (fds/table.h). A moment later another thread's dup2 may be taking
+ * that entry away to put another one there, so who goes on with it looks here and not once more in the table.
+ */
+struct sfs_ofd *sfs_adopted(int fd);
 /* Forget an entry that a descriptor closed behind our back left. */
 void sfs_detach(int fd);
 

@@ -6,23 +6,31 @@
 
 #include "base/sys.h"
 #include "calls/calls.h"
+#include "lease/ask.h"
 
-#define SETFL (O_APPEND | O_DIRECT | O_NONBLOCK | O_NOATIME) /* what F_SETFL can change */
+#define AWAIT_NAP_NS 50000
+#define AWAIT_NAPS   20000					    /* a second: the kernel may be waiting for a device */
+#define SETFL	     (O_APPEND | O_DIRECT | O_NONBLOCK | O_NOATIME) /* what F_SETFL can change */
 
-/* fd `copy` was just made a duplicate of fd by the kernel. */
-static void share(int fd, int copy)
+/* The descriptor `copy`, of which nothing is known, was just made a duplicate of fd by the kernel. */
+static void enter_copy(int fd, int copy)
 {
 	struct sfs_ofd *ofd = (unsigned)fd < (unsigned)sfs_fds_len ? load_acquire(&sfs_fds[fd]) : NULL;
 
-	if (copy >= sfs_fds_len)
-		return;
-	sfs_detach(copy);
 	if (ofd > SFS_PRIVATE) {
 		sfs_mutex_lock(&sfs_files.lock);
 		ofd->refs++;
 		sfs_mutex_unlock(&sfs_files.lock);
 	}
 	sfs_fds_enter(copy, ofd);
+}
+
+static void share(int fd, int copy)
+{
+	if (copy >= sfs_fds_len)
+		return;
+	sfs_detach(copy);
+	enter_copy(fd, copy);
 }
 
 int sfs_dup(int fd)
@@ -38,17 +46,63 @@ int sfs_dup(int fd)
 	return copy;
 }
 
-int sfs_dup3(int fd, int newfd, int flags)
+/*
+ * Calls that the kernel makes by a descriptor of the file, and that change it, have said so: by a claim, or in in->by_kernel. They look then whether
+ * the descriptor is still the file's, so that those which come after its entry has gone from the table need no waiting for.
+ */
+static void kernel_calls_await(struct sfs_inode *in)
 {
+	uint64_t *op;
+	bool some;
+
+	sfs_claims_await(in->vol, in->ino);
+	if (!sfs_op_begin(in, &op))
+		return; /* a handler in the middle of one */
+	for (int n = 0; n < AWAIT_NAPS; n++) {
+		sfs_inode_lock(in);
+		some = in->by_kernel > 0;
+		sfs_inode_unlock(in);
+		if (likely(!some))
+			break;
+		sys_nap(AWAIT_NAP_NS);
+	}
+	sfs_op_end(op);
+}
+
+/*
+ * Other threads may use newfd all the time, as they do when a log is rotated. Nothing is known of it while the kernel's table changes, and who comes
+ * to know it waits for the lock: nobody takes the new file for the old one.
+ */
+static int replace(int fd, int newfd, int flags)
+{
+	struct sfs_ofd *old;
+	uint32_t fresh;
 	int r;
 
+	sfs_mutex_lock(&sfs_files.adopt);
+	fresh = __atomic_exchange_n(&sfs_fds_fresh[newfd], 0, __ATOMIC_SEQ_CST);
+	old = __atomic_exchange_n(&sfs_fds[newfd], NULL, __ATOMIC_SEQ_CST);
+	if (old > SFS_PRIVATE)
+		kernel_calls_await(old->inode);
+	r = (int)sys_call3(SYS_dup3, fd, newfd, flags);
+	if (r >= 0) {
+		enter_copy(fd, newfd);
+	} else {
+		store_release(&sfs_fds_fresh[newfd], fresh);
+		store_release(&sfs_fds[newfd], old);
+	}
+	sfs_mutex_unlock(&sfs_files.adopt);
+	if (r >= 0 && old > SFS_PRIVATE)
+		sfs_ofd_put(old);
+	return r;
+}
+
+int sfs_dup3(int fd, int newfd, int flags)
+{
 	sfs_ours(fd);
 	if (sfs_fd_is_private(newfd) && !sfs_number_give_up(newfd))
 		return -EBADF;
-	r = (int)sys_call3(SYS_dup3, fd, newfd, flags);
-	if (r >= 0)
-		share(fd, newfd);
-	return r;
+	return (unsigned)newfd < (unsigned)sfs_fds_len ? replace(fd, newfd, flags) : (int)sys_call3(SYS_dup3, fd, newfd, flags);
 }
 
 int sfs_fcntl(int fd, int cmd, long arg)

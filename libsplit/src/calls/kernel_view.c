@@ -5,7 +5,6 @@
 #include "base/sys.h"
 #include "files/kernel_offset.h"
 #include "files/unheld.h"
-#include "format/identity.h"
 #include "io/io.h"
 #include "io/peek.h"
 #include "calls/calls.h"
@@ -64,7 +63,7 @@ static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever
 	sfs_inode_lock(in);
 	/* Mapped: no descriptor of ours is needed, and the process may have a lock on the file. */
 	in->kernel_only = in->kernel_only || (forever && in->fd < 0 && in->vol->owners);
-	r = in->kernel_only && !in->gen ? sfs_generation(fd, &in->gen) : 0;
+	r = in->kernel_only ? sfs_inode_generation(in, fd) : 0;
 	/* Another process may have it staged: taking part in the delegation makes that one relink. */
 	if (r == 0)
 		r = sfs_inode_ready(in, fd, flags);

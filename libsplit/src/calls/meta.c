@@ -139,7 +139,8 @@ static bool tears(const struct sfs_inode *in, uint64_t cut)
 struct by_kernel {
 	int (*call)(int fd, const long *arg);
 	const long *arg;
-	uint64_t cut; /* where it cuts the file off, or NO_CUT */
+	uint64_t cut;		   /* where it cuts the file off, or NO_CUT */
+	const struct sfs_ofd *ofd; /* of the program's descriptor; NULL: it is one of ours */
 	bool made;
 };
 
@@ -149,7 +150,7 @@ struct by_kernel {
  */
 static int change(struct sfs_inode *in, int flags, int fd, struct by_kernel *k)
 {
-	int r = sfs_inode_ready(in, fd, flags), unsynced = 0;
+	int r = !k->ofd || sfs_fd_still(fd, k->ofd, in) ? sfs_inode_ready(in, fd, flags) : -EBADF, unsynced = 0;
 	uint32_t slot = 0;
 	bool torn;
 
@@ -204,12 +205,20 @@ static int try_by_kernel(struct sfs_inode *in, int flags, int fd, struct by_kern
 
 static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long *arg), const long *arg, uint64_t cut)
 {
-	struct by_kernel k = {call, arg, cut, false};
+	struct by_kernel k = {call, arg, cut, ofd, false};
+	struct sfs_inode *in;
 	int r;
 
-	do
-		r = try_by_kernel(ofd->inode, ofd->flags, fd, &k);
-	while (r == SFS_TURN && (r = sfs_turn_wait(ofd->inode)) == 0);
+	do {
+		in = k.ofd->inode;
+		r = try_by_kernel(in, k.ofd->flags, fd, &k);
+		if (r == SFS_TURN)
+			r = sfs_turn_wait(in);
+		else if (likely(r != -EBADF || sfs_fd_still(fd, k.ofd, in) || !(k.ofd = sfs_ofd_of(fd))))
+			return r;
+		else
+			r = 0; /* it is another file's now (io/call.h) */
+	} while (r == 0);
 	return r;
 }
 
@@ -248,7 +257,7 @@ static int truncate_known(dev_t dev, ino_t ino, off_t len, struct sfs_inode **tu
 	const uint64_t signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
 	struct sfs_inode *in = sfs_inode_ref(dev, ino);
 	const long arg[1] = {len};
-	struct by_kernel k = {call_truncate_name, arg, (uint64_t)len, false};
+	struct by_kernel k = {call_truncate_name, arg, (uint64_t)len, NULL, false};
 	int r = SFS_UNKNOWN;
 
 	*turn = in;

@@ -20,9 +20,15 @@ struct sfs_ofd *sfs_ofd_of(int fd)
 	struct sfs_ofd *ofd;
 
 	sfs_check_fork();
-	ofd = sfs_ours(fd) ? sfs_known(fd) : NULL;
+	if ((unsigned)fd >= (unsigned)sfs_fds_len)
+		return NULL;
+	ofd = load_acquire(&sfs_fds[fd]);
+	if (!ofd)
+		ofd = sfs_adopted(fd);
+	if (ofd <= SFS_PRIVATE)
+		return NULL;
 	/* In the child of a fork, before any lock is held. */
-	if (unlikely(sfs.unmet) && ofd)
+	if (unlikely(sfs.unmet))
 		sfs_volume_await(ofd->inode->vol, fd);
 	return ofd;
 }

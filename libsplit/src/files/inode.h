@@ -306,6 +306,10 @@ void sfs_turn_come(struct sfs_inode *in);
 void sfs_turn_told(dev_t dev, ino_t ino);
 /* Our own descriptor and the generation, as far as they can be had. 1: they are new; 0; -EMFILE: no number is left; a negative errno value. */
 int sfs_inode_own(struct sfs_inode *in, int fd, int flags);
+/*
+ * in.gen is known then. It is asked of our own descriptor of the file; without one of fd, and -EBADF when another thread has made that another file's.
+ */
+int sfs_inode_generation(struct sfs_inode *in, int fd);
 /* inode.lock held, nothing staged: no descriptor nor window of ours, until the file is made ready again. */
 void sfs_inode_close_own(struct sfs_inode *in);
 /*

@@ -37,6 +37,22 @@ void sfs_inode_resize(struct sfs_inode *in)
 	look_at_size(in, false);
 }
 
+int sfs_inode_generation(struct sfs_inode *in, int fd)
+{
+	struct stat st;
+	uint32_t gen;
+	int r;
+
+	if (in->gen)
+		return 0;
+	r = sfs_generation(in->fd >= 0 ? in->fd : fd, &gen);
+	if (r == 0 && in->fd < 0 && (sys_fstat(fd, &st) < 0 || st.st_ino != in->ino || st.st_dev != in->dev))
+		return -EBADF;
+	if (r == 0)
+		in->gen = gen;
+	return r;
+}
+
 /* There is no number for a descriptor of our own: the kernel serves the file, where it can keep what the mode promises. As sfs_inode_own(). */
 static int without_own(struct sfs_inode *in, int fd)
 {
@@ -45,7 +61,7 @@ static int without_own(struct sfs_inode *in, int fd)
 	if (in->vol->mode == SFS_STRICT)
 		return sfs_scarce_refuse(in->vol);
 	in->kernel_only = true;
-	r = in->gen ? 0 : sfs_generation(fd, &in->gen);
+	r = sfs_inode_generation(in, fd);
 	return r < 0 ? r : 1;
 }
 
@@ -57,13 +73,13 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
 	int own, r;
 
 	if (sfs_by_kernel(in))
-		return in->gen ? 0 : sfs_generation(fd, &in->gen);
+		return sfs_inode_generation(in, fd);
 	if (in->fd >= 0 && (accmode == O_RDONLY || in->writable))
 		return 0;
 	/* A descriptor is opened under a low number, and that number closed. */
 	if (in->locked) {
 		in->kernel_only = true;
-		r = in->gen ? 0 : sfs_generation(fd, &in->gen);
+		r = sfs_inode_generation(in, fd);
 		return r < 0 ? r : 1;
 	}
 	if (in->vol->mode == SFS_POSIX && in->vol->owners && !in->vol->dedicated && in->fd < 0 && !sfs_below(in->vol, fd)) {
@@ -83,7 +99,7 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
 		return own;
 	if (own == -EAGAIN) {
 		in->leased = true; /* the lease is being broken, and the program has not answered yet */
-		return in->gen ? 0 : sfs_generation(fd, &in->gen);
+		return sfs_inode_generation(in, fd);
 	}
 	if (own < 0) {
 		in->kernel_only = true; /* the process may not open it again: its identity has changed */
@@ -96,7 +112,7 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
 		sfs_inode_unmap(in);
 	}
 	sfs_files.granted = true;
-	r = in->gen ? 0 : sfs_generation(fd, &in->gen);
+	r = sfs_inode_generation(in, fd);
 	in->kernel_only = in->kernel_only || (r == 0 && sfs_was_mapped(in));
 	return r < 0 ? r : 1;
 }

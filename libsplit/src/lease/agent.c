@@ -305,8 +305,10 @@ int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino
 
 	store_release(&grant->acquiring, true);
 	r = request(vol, &m, fd, NULL, 0, &grant->acquiring);
+	/* -EINVAL: fd is another file's by now, another thread has seen to that. */
 	if (r < 0)
-		sfs_grant_set(grant, __atomic_load_n(&vol->agent.away, __ATOMIC_RELAXED) ? GRANT_UNTOLD : GRANT_SHARED);
+		sfs_grant_set(grant, r == -EINVAL || __atomic_load_n(&vol->agent.away, __ATOMIC_RELAXED) ? GRANT_UNTOLD
+													 : GRANT_SHARED);
 	else if (m.b == SFS_ACQ_QUEUED)
 		sfs_grant_set(grant, GRANT_QUEUED);
 	else if (m.a != SFS_DELEG_EXCLUSIVE)
