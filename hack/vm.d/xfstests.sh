@@ -5,7 +5,7 @@
 # What its scripts need besides the packages of every machine.
 VM_XFSTESTS_PACKAGES=(bc gawk hostname perl psmisc)
 # What building a copy wants. Its configure does without libaio-dev and libcap-dev; then tests that need them are not run.
-XFSTESTS_BUILD_PACKAGES="build-essential autoconf automake libtool-bin pkg-config xfslibs-dev uuid-dev libacl1-dev libattr1-dev libaio-dev libcap-dev"
+XFSTESTS_BUILD_PACKAGES="build-essential automake libtool-bin pkg-config xfslibs-dev uuid-dev libacl1-dev libattr1-dev libaio-dev libcap-dev"
 
 xfstests_usage() {
     cat <<EOF
@@ -16,7 +16,7 @@ differently; exits with 1 when a test passes on stock ext4 and does not on ext4_
 $VM_SUITE: build it there, or on an older release. Each test has a time limit; a machine that dies in a test is started again for the next.
 Building it wants the packages
 $(printf '  %s\n' "$XFSTESTS_BUILD_PACKAGES")
-and then, in DIR, make; nothing has to be installed.
+and then, in DIR, make (not make install).
 Results are in BUILD/vm/NAME: TYPE.results has a line for each test, TYPE/ what the tests themselves left.
 
   --dir DIR       xfstests, built
@@ -157,7 +157,8 @@ vm_xfstests_command() {
     [ -s "$xfstests_dir/tests" ] || die "$xfstests has no tests of ${groups[*]}"
     [ -n "$resume" ] || rm -rf "$xfstests_dir"/ext4{,_splitfs}{,.results,.current}
     build_module "$line"
-    xfstests_machine=(--kernel "$line" --pmem 2G --pmem 2G --memory 2G --share-read "$xfstests")
+    # Tests of quota look into the kernel's configuration.
+    xfstests_machine=(--kernel "$line" --pmem 2G --pmem 2G --memory 2G --share-read "$xfstests" --share-read "$kernel_image/boot=/boot")
     xfstests_failed=0
     for type in ext4 ext4_splitfs; do
         [ "$xfstests_at_once" -gt 1 ] || xfstests_wait
