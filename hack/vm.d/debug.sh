@@ -43,6 +43,7 @@ get_debug_kernel() {
         rm -rf "$dir/image" "$dir/modules"
         mkdir -p "$dir/image/boot" "$dir/modules"
         cp "$out/arch/x86/boot/bzImage" "$dir/image/boot/vmlinuz-$kernel_release"
+        cp "$out/.config" "$dir/image/boot/config-$kernel_release"
         make -s -C "$kernel_tree" O="$out" INSTALL_MOD_PATH="$dir/modules" modules_install >>"$dir/make.log" 2>&1 ||
             die "the modules of kernel $line cannot be installed (see $dir/make.log)"
         rm -f "$dir/modules/lib/modules/$kernel_release"/{build,source}

@@ -174,7 +174,7 @@ static void dirty_pages(void)
 	r = relink_args(&donor, 3 * B, 11 * B, 50 * B);
 	/* Not by relink_checked(): asking for the donor's extents would write it back. */
 	check(relink_call(target.fd, &r) == 0, "relink");
-	relink_model(&target, &donor, &r, (bool[64]){0});
+	relink_model(&target, &donor, &r, NULL);
 	file_verify(&target, "after relink");
 	file_verify(&donor, "after relink");
 	fsync(target.fd);
@@ -480,14 +480,14 @@ static void there_and_back(void)
 	for (i = 0; i < 16; i++) {
 		r = relink_args(&a, i * 2 * MIB, (15 - i) * 2 * MIB, 2 * MIB);
 		check(relink_call(b.fd, &r) == 0, "piece %u", i);
-		relink_model(&b, &a, &r, (bool[2 * MIB / 1024]){0});
+		relink_model(&b, &a, &r, NULL);
 	}
 	file_verify(&a, "there");
 	file_verify(&b, "there");
 	for (i = 0; i < 16; i++) {
 		r = relink_args(&b, i * 2 * MIB, (15 - i) * 2 * MIB, 2 * MIB);
 		check(relink_call(a.fd, &r) == 0, "piece %u back", i);
-		relink_model(&a, &b, &r, (bool[2 * MIB / 1024]){0});
+		relink_model(&a, &b, &r, NULL);
 	}
 	file_verify(&a, "back");
 	file_verify(&b, "back");
@@ -507,7 +507,7 @@ static void large(void)
 	clock_gettime(CLOCK_MONOTONIC, &t1);
 	note("128 MiB in %u extents: %ld us", r.extents_moved,
 	     (t1.tv_sec - t0.tv_sec) * 1000000 + (t1.tv_nsec - t0.tv_nsec) / 1000);
-	relink_model(&target, &donor, &r, (bool[128 * MIB / 1024]){0});
+	relink_model(&target, &donor, &r, NULL);
 	file_verify(&target, "moved");
 	file_verify(&donor, "moved");
 }

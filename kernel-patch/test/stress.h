@@ -34,12 +34,14 @@ enum counter {
 };
 
 /* What all processes see. */
-extern struct stress {
+struct stress {
 	volatile bool stop;
 	bool control; /* what is wrong now is meant to be */
 	uint64_t wrong;
 	uint64_t counters[COUNTERS];
-} * stress;
+};
+
+extern struct stress *stress;
 
 extern int group_fds[GROUPS][FILES], bystander_fds[BYSTANDERS];
 extern uint8_t *group_maps[GROUPS][FILES], *bystander_maps[BYSTANDERS];

@@ -357,7 +357,7 @@ void relink_model(struct file *target, struct file *donor, const struct ext4_rel
 		uint8_t *to = target->bytes + r->target_offset + done, *from = donor->bytes + r->donor_offset + done;
 
 		n = r->moved - done < env.block ? r->moved - done : env.block;
-		if (!allocated[done / env.block] && r->flags & EXT4_RELINK_SKIP_HOLES)
+		if (r->flags & EXT4_RELINK_SKIP_HOLES && !allocated[done / env.block])
 			continue;
 		memcpy(replaced, to, n);
 		memcpy(to, from, n);

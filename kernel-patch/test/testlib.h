@@ -115,7 +115,7 @@ int relink_call(int target, struct ext4_relink *r);
 struct ext4_relink relink_args(const struct file *donor, uint64_t donor_offset, uint64_t target_offset, uint64_t length);
 /*
  * The model's relink: moves in the models what the call should have moved, for the moved bytes. Holes of the donor are looked up
- * before the call with relink_map(), one flag per block of the range.
+ * before the call with relink_map(), one flag per block of the range; NULL will do where they are not skipped.
  */
 bool *relink_map(const struct file *donor, uint64_t offset, uint64_t length);
 void relink_model(struct file *target, struct file *donor, const struct ext4_relink *r, const bool *allocated);
