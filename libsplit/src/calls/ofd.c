@@ -114,7 +114,7 @@ static void narrow_own(struct sfs_inode *in)
  * Drop one descriptor's hold on its description; with the last one relink what is staged, so that a closed file is what
  * everybody sees. Returns what close(2) should report.
  */
-static int ofd_put_blocked(struct sfs_ofd *ofd)
+int sfs_ofd_put(struct sfs_ofd *ofd)
 {
 	struct sfs_inode *in = ofd->inode;
 	bool last, gone = false, many = false, publish = false, touched = false, narrow = false;
@@ -152,14 +152,5 @@ static int ofd_put_blocked(struct sfs_ofd *ofd)
 		sfs_op_end(op);
 	}
 	sfs_inode_put(in);
-	return r;
-}
-
-int sfs_ofd_put(struct sfs_ofd *ofd)
-{
-	const uint64_t signals = sfs_signals_block(); /* once for all locks on the way */
-	const int r = ofd_put_blocked(ofd);
-
-	sfs_signals_restore(signals);
 	return r;
 }

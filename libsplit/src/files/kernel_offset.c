@@ -3,6 +3,9 @@
 
 #include "base/sys.h"
 #include "files/unheld.h"
+#include "lease/ask.h"
+
+#define DRAIN_TRIES 200
 
 static bool may_be_ours(struct sfs_ofd *ofd)
 {
@@ -138,6 +141,19 @@ void sfs_kernel_offset_end(struct sfs_ofd *ofd)
 	while ((lazy & SFS_OFF_CALLS) &&
 	       !__atomic_compare_exchange_n(&ofd->lazy, &lazy, lazy - 1, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 		;
+}
+
+void sfs_kernel_offset_drain(const struct sfs_ofd *ofd)
+{
+	const struct sfs_inode *in = ofd->inode;
+	const struct sfs_volume *vol = in->vol;
+
+	for (int n = 0; n < DRAIN_TRIES; n++) {
+		if (likely(!(__atomic_load_n(&ofd->lazy, __ATOMIC_SEQ_CST) & SFS_OFF_CALLS)) &&
+		    !(sfs_unheld(in) && vol->claims && sfs_claimed_here(vol, in->ino)))
+			return;
+		sys_call0(SYS_sched_yield);
+	}
 }
 
 void sfs_offset_lazy(struct sfs_ofd *ofd, bool yes)
