@@ -143,10 +143,18 @@ void sfs_kernel_offset_end(struct sfs_ofd *ofd)
 		;
 }
 
-void sfs_kernel_offset_drain(const struct sfs_ofd *ofd)
+void sfs_kernel_offset_drain(struct sfs_ofd *ofd)
 {
-	const struct sfs_inode *in = ofd->inode;
+	struct sfs_inode *in = ofd->inode;
 	const struct sfs_volume *vol = in->vol;
+	uint64_t *op;
+
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (ofd->kernel_off && sfs_op_begin(in, &op)) {
+		sfs_inode_take(in);
+		sfs_inode_drop(in);
+		sfs_op_end(op);
+	}
 
 	for (int n = 0; n < DRAIN_TRIES; n++) {
 		if (likely(!(__atomic_load_n(&ofd->lazy, __ATOMIC_SEQ_CST) & SFS_OFF_CALLS)) &&
