@@ -41,9 +41,11 @@ static long lines(const char *name, long limit)
 
 	CHECK(fd >= 0 && n >= 0 && n % LINE == 0 && (size_t)n < sizeof(buf));
 	for (ssize_t i = 0; i < n; i += LINE) {
+		char line[LINE + 1] = "";
 		long t, k;
 
-		CHECK(buf[i + LINE - 1] == '\n' && sscanf(buf + i, "%3ld%12ld", &t, &k) == 2);
+		memcpy(line, buf + i, LINE); /* sscanf() looks for the end of its string */
+		CHECK(line[LINE - 1] == '\n' && sscanf(line, "%3ld%12ld", &t, &k) == 2);
 		CHECK(t >= 0 && t < THREADS && k >= 0 && k < written[t] && t * limit + k < (long)sizeof(found));
 		CHECK(!found[t * limit + k]);
 		found[t * limit + k] = true;
