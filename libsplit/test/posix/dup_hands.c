@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-enum { FILES = 4, THREADS = 3, CHANGES = 3000, LEN = 512 };
+enum { FILES = 4, THREADS = 3, CHANGES = 1000, LEN = 512 };
 
 static int number;
 static bool over;

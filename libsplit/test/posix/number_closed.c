@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-enum { FILES = 4, THREADS = 2, CHANGES = 4000, LEN = 512 };
+enum { FILES = 4, THREADS = 2, CHANGES = 1500, LEN = 512 };
 
 static int number;
 static bool over;
