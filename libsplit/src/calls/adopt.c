@@ -48,7 +48,7 @@ static void get_ready(struct sfs_inode *in, int fd, const struct stat *st, int f
 	sfs_inode_unlock(in);
 }
 
-int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset, struct sfs_inode **file)
+int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset, struct sfs_ofd **made)
 {
 	struct sfs_volume *vol = S_ISREG(st->st_mode) ? sfs_volume_at(st->st_dev, fd) : NULL;
 	struct sfs_inode *in;
@@ -84,7 +84,7 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 		sfs_inode_put(in);
 		return -ENOMEM;
 	}
-	*file = in;
+	*made = ofd;
 	if (unlikely(load_acquire(&in->unsure)))
 		sfs_inode_renew(in);
 	ofd->kernel_off = offset != SFS_OFFSET_NEW;
@@ -96,7 +96,6 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 	if (sfs_unheld(in)) {
 		sfs_offset_lazy(ofd, offset != SFS_OFFSET_SHARED);
 		ofd->kernel_off = true;
-		sfs_fds_enter(fd, ofd);
 		return 1;
 	}
 	/* In a signal handler in the middle of a call on this file, which has prepared it, the lock is its thread's. */
@@ -106,7 +105,6 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 		sfs_privileges_look(in, fd, st, flags);
 		sfs_op_end(op);
 	}
-	sfs_fds_enter(fd, ofd);
 	return 1;
 }
 
@@ -121,18 +119,28 @@ int sfs_attach_name(struct sfs_inode *in, int fd, int flags, const struct stat *
 void sfs_detach(int fd)
 {
 	struct sfs_ofd *old;
+	uint64_t signals;
 
 	if ((unsigned)fd >= (unsigned)sfs_fds_len)
 		return;
 	store_release(&sfs_fds_fresh[fd], 0);
 	old = __atomic_exchange_n(&sfs_fds[fd], NULL, __ATOMIC_ACQ_REL);
-	if (old > SFS_PRIVATE)
-		sfs_ofd_put(old);
+	if (old <= SFS_PRIVATE)
+		return;
+	signals = sfs_signals_block();
+	sfs_ofd_put(old);
+	sfs_signals_restore(signals);
 }
 
 bool sfs_ours_unknown(int fd)
 {
-	return sfs_adopted(fd) > SFS_PRIVATE;
+	struct sfs_ofd *ofd;
+
+	do {
+		sfs_adopt(fd);
+		ofd = load_acquire(&sfs_fds[fd]);
+	} while (unlikely(ofd == SFS_CHANGING));
+	return ofd > SFS_PRIVATE;
 }
 
 void sfs_attach_await(int fd, const struct stat *st)
@@ -144,44 +152,62 @@ void sfs_attach_await(int fd, const struct stat *st)
 		sfs_volume_await(vol, fd);
 }
 
-struct sfs_ofd *sfs_adopted(int fd)
+static bool is_of(const struct sfs_ofd *ofd, const struct stat *st)
 {
+	return ofd > SFS_PRIVATE && ofd->inode->dev == st->st_dev && ofd->inode->ino == st->st_ino;
+}
+
+/* The number is this thread's to change. What is known of it now. */
+static struct sfs_ofd *look(int fd, struct sfs_ofd *was)
+{
+	enum sfs_offset offset;
 	struct sfs_ofd *ofd;
 	struct stat st;
-	struct sfs_inode *in;
-	enum sfs_offset offset;
 	uint32_t name;
-	int flags;
+	int flags, r;
 
-	if ((unsigned)fd >= (unsigned)sfs_fds_len || (unlikely(sfs.unmet) && sys_fstat(fd, &st) < 0))
+	/* A number that is closed is no file of ours, and not known to be none. */
+	r = sys_fstat(fd, &st);
+	if (r == 0 && is_of(was, &st))
+		return was;
+	name = __atomic_exchange_n(&sfs_fds_fresh[fd], 0, __ATOMIC_SEQ_CST); /* before the flags are looked at */
+	if (was > SFS_PRIVATE)
+		sfs_ofd_put(was);
+	if (r < 0)
 		return NULL;
-	if (unlikely(sfs.unmet))
-		sfs_attach_await(fd, &st);
-	/* Two threads may use a descriptor for the first time at once, or one make it another file's (dup.c). */
-	sfs_mutex_lock(&sfs_files.adopt);
-	ofd = load_acquire(&sfs_fds[fd]);
-	if (sys_fstat(fd, &st) == 0 && ofd != SFS_PRIVATE &&
-	    !(ofd > SFS_PRIVATE && ofd->inode->dev == st.st_dev && ofd->inode->ino == st.st_ino)) {
-		name = sfs_fds_fresh[fd];
-		sfs_detach(fd);
-		flags = name ? sfs_fds_flags[fd] : sys_fcntl(fd, F_GETFL, 0);
-		offset = !name ? SFS_OFFSET_SHARED : flags >= SFS_FIRST_CALL ? SFS_OFFSET_MOVED : SFS_OFFSET_NEW;
-		if (name)
-			flags &= SFS_FIRST_CALL - 1;
-		if (flags < 0 || sfs_attach(fd, &st, flags, offset, &in) != 1) {
-			sfs_fds_know(fd, SFS_FOREIGN);
-		} else if (name) {
-			sfs_reopen_note(in, name);
-			if (sfs_attach_name(in, fd, flags, &st) < 0)
-				in->kernel_only = true; /* whose O_DSYNC writes fail, as the journal has */
-		}
+	flags = name ? sfs_fds_flags[fd] : sys_fcntl(fd, F_GETFL, 0);
+	offset = !name ? SFS_OFFSET_SHARED : flags >= SFS_FIRST_CALL ? SFS_OFFSET_MOVED : SFS_OFFSET_NEW;
+	if (name)
+		flags &= SFS_FIRST_CALL - 1;
+	if (flags < 0 || sfs_attach(fd, &st, flags, offset, &ofd) != 1)
+		return SFS_FOREIGN;
+	if (name) {
+		sfs_reopen_note(ofd->inode, name);
+		if (sfs_attach_name(ofd->inode, fd, flags, &st) < 0)
+			ofd->inode->kernel_only = true; /* whose O_DSYNC writes fail, as the journal has */
 	}
-	ofd = load_acquire(&sfs_fds[fd]);
-	sfs_mutex_unlock(&sfs_files.adopt);
 	return ofd;
 }
 
 void sfs_adopt(int fd)
 {
-	sfs_adopted(fd);
+	struct sfs_ofd *was, *ofd;
+	struct stat st;
+	uint64_t signals;
+	bool mine;
+
+	if ((unsigned)fd >= (unsigned)sfs_fds_len)
+		return;
+	do {
+		was = sfs_fds_settled(fd);
+		if (was == SFS_PRIVATE || sys_fstat(fd, &st) < 0 || is_of(was, &st))
+			return;
+		sfs_attach_await(fd, &st);
+		signals = sfs_signals_block();
+		mine = sfs_fds_change_from(fd, was); /* two threads may use a descriptor for the first time at once */
+		ofd = mine ? look(fd, was) : NULL;
+		if (mine && !sfs_fds_changed(fd, ofd) && ofd > SFS_PRIVATE)
+			sfs_ofd_put(ofd);
+		sfs_signals_restore(signals);
+	} while (!mine);
 }

@@ -12,7 +12,7 @@
 
 /* sfs_files.lock held: a description of the file, with one descriptor, at offset 0; NULL without memory. */
 struct sfs_ofd *sfs_ofd_new_locked(struct sfs_inode *in, int flags);
-/* A descriptor of it is closed: what close(2) should report. */
+/* Signals blocked. A descriptor of it is closed: what close(2) should report. */
 int sfs_ofd_put(struct sfs_ofd *ofd);
 
 /* --- adopt.c */
@@ -25,19 +25,14 @@ enum sfs_offset {
 };
 
 /*
- * Make fd ours if it is a regular file of a volume. Returns 1 when it is, 0 when not, or a negative errno value. *file: the inode, which may be
- * another file's when another thread closes fd meanwhile.
+ * The description behind fd if it is a regular file of a volume: 1 when it is, 0 when not, or a negative errno value. It is the caller's to enter in
+ * the table. Signals blocked.
  */
-int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset, struct sfs_inode **file);
+int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset, struct sfs_ofd **ofd);
 /* The file that fd, ours, was opened on: nothing of what is written to it may count before its name does. */
 int sfs_attach_name(struct sfs_inode *in, int fd, int flags, const struct stat *st);
 /* The file may be a volume's: its agent is waited for before anything is held. */
 void sfs_attach_await(int fd, const struct stat *st);
-/*
- * A look at a descriptor of which nothing is known: what the table says of it then (fds/table.h). A moment later another thread's dup2 may be taking
- * that entry away to put another one there, so who goes on with it looks here and not once more in the table.
- */
-struct sfs_ofd *sfs_adopted(int fd);
 /* Forget an entry that a descriptor closed behind our back left. */
 void sfs_detach(int fd);
 

@@ -23,7 +23,10 @@
 #include "files/change.h"
 #include "meta/durable.h"
 
-/* Look at a descriptor that nobody told us about (inherited, received): is it a file of one of our volumes? */
+/*
+ * Look at a descriptor that nobody told us about (inherited, received), or that another thread is about to change: is it a file of one of our
+ * volumes?
+ */
 bool sfs_ours_unknown(int fd);
 
 /* Is fd an open file of one of our volumes? Two loads where it is known; any fd, any time, also in a signal handler. */
@@ -34,7 +37,7 @@ static inline bool sfs_ours(int fd)
 	if ((unsigned)fd >= (unsigned)sfs_fds_len)
 		return false;
 	o = __atomic_load_n(&sfs_fds[fd], __ATOMIC_ACQUIRE);
-	if (o)
+	if (likely(o && o != SFS_CHANGING))
 		return o > SFS_PRIVATE;
 	return sfs_ours_unknown(fd);
 }

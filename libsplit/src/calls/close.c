@@ -6,25 +6,45 @@
 
 #include "base/sys.h"
 #include "calls/calls.h"
+#include "files/kernel_offset.h"
+
+/*
+ * What is staged is relinked before the kernel closes the descriptor, which drops the process's locks. A call of another thread that comes meanwhile
+ * finds it closed: it would go on where the kernel's offset has been left.
+ */
+static int close_known(int fd)
+{
+	const uint64_t signals = sfs_signals_block();
+	struct sfs_ofd *ofd = sfs_fds_change(fd);
+	int r = -EBADF, k;
+
+	if (ofd != SFS_PRIVATE) {
+		if (ofd > SFS_PRIVATE)
+			sfs_kernel_offset_drain(ofd);
+		store_release(&sfs_fds_fresh[fd], 0);
+		r = ofd > SFS_PRIVATE ? sfs_ofd_put(ofd) : 0;
+		k = sys_close(fd);
+		sfs_fds_changed(fd, NULL);
+		r = k < 0 ? k : r;
+	}
+	sfs_signals_restore(signals);
+	return r;
+}
 
 int sfs_close(int fd)
 {
 	struct sfs_ofd *ofd;
-	int r = 0, k;
 
 	sfs_check_fork();
 	if ((unsigned)fd >= (unsigned)sfs_fds_len)
 		return SFS_PASS;
-	if (sfs_fd_is_private(fd))
-		return -EBADF;
-	ofd = __atomic_exchange_n(&sfs_fds[fd], NULL, __ATOMIC_ACQ_REL);
-	if (ofd <= SFS_PRIVATE) {
-		store_release(&sfs_fds_fresh[fd], 0);
+	ofd = load_acquire(&sfs_fds[fd]);
+	if (ofd > SFS_FOREIGN)
+		return ofd == SFS_PRIVATE ? -EBADF : close_known(fd);
+	store_release(&sfs_fds_fresh[fd], 0);
+	if (__atomic_compare_exchange_n(&sfs_fds[fd], &ofd, NULL, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		return SFS_PASS;
-	}
-	r = sfs_ofd_put(ofd);
-	k = sys_close(fd);
-	return k < 0 ? k : r;
+	return ofd == SFS_PRIVATE ? -EBADF : close_known(fd); /* another thread has used it for the first time */
 }
 
 void sfs_forget(int fd)
@@ -62,7 +82,7 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags)
 	for (unsigned fd = next_known(first); fd <= last && fd < (unsigned)sfs_fds_len; fd = next_known(fd + 1)) {
 		struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
 
-		if (ofd > SFS_PRIVATE) {
+		if (ofd > SFS_PRIVATE || ofd == SFS_CHANGING) {
 			sfs_close((int)fd);
 		} else if (ofd != SFS_PRIVATE) {
 			if (sfs_fds_fresh[fd])

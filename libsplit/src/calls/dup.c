@@ -6,92 +6,104 @@
 
 #include "base/sys.h"
 #include "calls/calls.h"
-#include "lease/ask.h"
+#include "files/kernel_offset.h"
 
-#define AWAIT_NAP_NS 50000
-#define AWAIT_NAPS   20000					    /* a second: the kernel may be waiting for a device */
-#define SETFL	     (O_APPEND | O_DIRECT | O_NONBLOCK | O_NOATIME) /* what F_SETFL can change */
+#define SETFL (O_APPEND | O_DIRECT | O_NONBLOCK | O_NOATIME) /* what F_SETFL can change */
 
-/* The descriptor `copy`, of which nothing is known, was just made a duplicate of fd by the kernel. */
-static void enter_copy(int fd, int copy)
+/* What is known of a descriptor that is about to be duplicated. */
+struct source {
+	struct sfs_ofd *ofd;
+	uint32_t number;
+};
+
+static struct source source_of(int fd)
 {
-	struct sfs_ofd *ofd = (unsigned)fd < (unsigned)sfs_fds_len ? load_acquire(&sfs_fds[fd]) : NULL;
+	struct source s = {(unsigned)fd < (unsigned)sfs_fds_len ? load_acquire(&sfs_fds[fd]) : SFS_FOREIGN, 0};
 
-	if (ofd > SFS_PRIVATE) {
-		sfs_mutex_lock(&sfs_files.lock);
-		ofd->refs++;
-		sfs_mutex_unlock(&sfs_files.lock);
-	}
-	sfs_fds_enter(copy, ofd);
+	if (s.ofd > SFS_PRIVATE)
+		s.number = load_acquire(&s.ofd->number);
+	return s;
 }
 
-static void share(int fd, int copy)
+/* The kernel has duplicated fd, and the description has one descriptor more. False: another thread may have changed what fd leads to before. */
+static bool hold(int fd, const struct source *s)
 {
-	if (copy >= sfs_fds_len)
-		return;
-	sfs_detach(copy);
-	enter_copy(fd, copy);
+	bool same;
+
+	if ((unsigned)fd >= (unsigned)sfs_fds_len)
+		return true;
+	sfs_mutex_lock(&sfs_files.lock);
+	same = s->ofd != SFS_CHANGING && load_acquire(&sfs_fds[fd]) == s->ofd &&
+	       (s->ofd <= SFS_PRIVATE || load_acquire(&s->ofd->number) == s->number);
+	if (same && s->ofd > SFS_PRIVATE)
+		s->ofd->refs++;
+	sfs_mutex_unlock(&sfs_files.lock);
+	/* Both have one offset: the kernel's. */
+	if (same && !s->ofd)
+		store_release(&sfs_fds_fresh[fd], 0);
+	return same;
+}
+
+/* What is private to us is no file of the program's. */
+static struct sfs_ofd *copied(const struct source *s)
+{
+	return s->ofd == SFS_PRIVATE ? SFS_FOREIGN : s->ofd;
+}
+
+/* A duplicate under a number that the kernel chooses. */
+static int duplicate(int fd, long call, long a, long b)
+{
+	struct sfs_ofd *old = NULL;
+	struct source s;
+	uint64_t signals;
+	int copy;
+
+	for (;;) {
+		sfs_ours(fd);
+		s = source_of(fd);
+		copy = (int)sys_call3(call, fd, a, b);
+		if (copy < 0 && sfs_numbers_back(copy))
+			continue;
+		if (copy < 0 || copy >= sfs_fds_len)
+			return copy;
+		if (hold(fd, &s))
+			break;
+		sys_close(copy);
+	}
+	signals = sfs_signals_block();
+	store_release(&sfs_fds_fresh[copy], 0);
+	old = sfs_fds_know(copy, copied(&s));
+	if (old > SFS_PRIVATE)
+		sfs_ofd_put(old);
+	sfs_signals_restore(signals);
+	return copy;
 }
 
 int sfs_dup(int fd)
 {
-	int copy;
-
-	sfs_ours(fd);
-	do
-		copy = (int)sys_call1(SYS_dup, fd);
-	while (sfs_numbers_back(copy));
-	if (copy >= 0)
-		share(fd, copy);
-	return copy;
+	return duplicate(fd, SYS_dup, 0, 0);
 }
 
-/*
- * Calls that the kernel makes by a descriptor of the file, and that change it, have said so: by a claim, or in in->by_kernel. They look then whether
- * the descriptor is still the file's, so that those which come after its entry has gone from the table need no waiting for.
- */
-static void kernel_calls_await(struct sfs_inode *in)
+/* *again: fd was changed by another thread, and newfd leads to what it led to before or after. */
+static int dup3_once(int fd, int newfd, int flags, bool *again)
 {
-	uint64_t *op;
-	bool some;
-
-	sfs_claims_await(in->vol, in->ino);
-	if (!sfs_op_begin(in, &op))
-		return; /* a handler in the middle of one */
-	for (int n = 0; n < AWAIT_NAPS; n++) {
-		sfs_inode_lock(in);
-		some = in->by_kernel > 0;
-		sfs_inode_unlock(in);
-		if (likely(!some))
-			break;
-		sys_nap(AWAIT_NAP_NS);
-	}
-	sfs_op_end(op);
-}
-
-/*
- * Other threads may use newfd all the time, as they do when a log is rotated. Nothing is known of it while the kernel's table changes, and who comes
- * to know it waits for the lock: nobody takes the new file for the old one.
- */
-static int replace(int fd, int newfd, int flags)
-{
-	struct sfs_ofd *old;
-	uint32_t fresh;
+	const struct source s = source_of(fd);
+	struct sfs_ofd *old = sfs_fds_change(newfd), *what = old;
 	int r;
 
-	sfs_mutex_lock(&sfs_files.adopt);
-	fresh = __atomic_exchange_n(&sfs_fds_fresh[newfd], 0, __ATOMIC_SEQ_CST);
-	old = __atomic_exchange_n(&sfs_fds[newfd], NULL, __ATOMIC_SEQ_CST);
+	*again = false;
+	if (old == SFS_PRIVATE)
+		return -EBADF;
 	if (old > SFS_PRIVATE)
-		kernel_calls_await(old->inode);
+		sfs_kernel_offset_drain(old);
 	r = (int)sys_call3(SYS_dup3, fd, newfd, flags);
 	if (r >= 0) {
-		enter_copy(fd, newfd);
-	} else {
-		store_release(&sfs_fds_fresh[newfd], fresh);
-		store_release(&sfs_fds[newfd], old);
+		*again = !hold(fd, &s);
+		what = *again ? NULL : copied(&s);
+		store_release(&sfs_fds_fresh[newfd], 0);
 	}
-	sfs_mutex_unlock(&sfs_files.adopt);
+	if (!sfs_fds_changed(newfd, what) && what > SFS_PRIVATE)
+		sfs_ofd_put(what);
 	if (r >= 0 && old > SFS_PRIVATE)
 		sfs_ofd_put(old);
 	return r;
@@ -99,10 +111,21 @@ static int replace(int fd, int newfd, int flags)
 
 int sfs_dup3(int fd, int newfd, int flags)
 {
-	sfs_ours(fd);
+	uint64_t signals;
+	bool again;
+	int r;
+
 	if (sfs_fd_is_private(newfd) && !sfs_number_give_up(newfd))
 		return -EBADF;
-	return (unsigned)newfd < (unsigned)sfs_fds_len ? replace(fd, newfd, flags) : (int)sys_call3(SYS_dup3, fd, newfd, flags);
+	if (newfd >= sfs_fds_len)
+		return (int)sys_call3(SYS_dup3, fd, newfd, flags);
+	do {
+		sfs_ours(fd);
+		signals = sfs_signals_block();
+		r = dup3_once(fd, newfd, flags, &again);
+		sfs_signals_restore(signals);
+	} while (again);
+	return r;
 }
 
 int sfs_fcntl(int fd, int cmd, long arg)
@@ -121,20 +144,10 @@ int sfs_fcntl(int fd, int cmd, long arg)
 	}
 	if (cmd == F_SETLEASE)
 		return sfs_setlease(fd, (int)arg);
-	do
-		r = sys_fcntl(fd, cmd, arg);
-	while ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && sfs_numbers_back(r));
-	if (r < 0)
-		return r;
-	switch (cmd) {
-	case F_DUPFD:
-	case F_DUPFD_CLOEXEC:
-		share(fd, r);
-		break;
-	case F_SETFL:
-		if (ofd)
-			ofd->flags = (ofd->flags & ~SETFL) | (int)(arg & SETFL);
-		break;
-	}
+	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+		return duplicate(fd, SYS_fcntl, cmd, arg);
+	r = sys_fcntl(fd, cmd, arg);
+	if (r >= 0 && cmd == F_SETFL && ofd)
+		ofd->flags = (ofd->flags & ~SETFL) | (int)(arg & SETFL);
 	return r;
 }

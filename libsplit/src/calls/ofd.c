@@ -22,11 +22,11 @@ struct sfs_ofd *sfs_ofd_of(int fd)
 	sfs_check_fork();
 	if ((unsigned)fd >= (unsigned)sfs_fds_len)
 		return NULL;
-	ofd = load_acquire(&sfs_fds[fd]);
-	if (!ofd)
-		ofd = sfs_adopted(fd);
-	if (ofd <= SFS_PRIVATE)
-		return NULL;
+	while ((ofd = load_acquire(&sfs_fds[fd])) <= SFS_PRIVATE) {
+		/* Another thread may be changing it, again and again: it is no less ours meanwhile. */
+		if (ofd == SFS_FOREIGN || ofd == SFS_PRIVATE || !sfs_ours_unknown(fd))
+			return NULL;
+	}
 	/* In the child of a fork, before any lock is held. */
 	if (unlikely(sfs.unmet))
 		sfs_volume_await(ofd->inode->vol, fd);
@@ -120,7 +120,7 @@ static void narrow_own(struct sfs_inode *in)
  * Drop one descriptor's hold on its description; with the last one relink what is staged, so that a closed file is what
  * everybody sees. Returns what close(2) should report.
  */
-static int ofd_put_blocked(struct sfs_ofd *ofd)
+int sfs_ofd_put(struct sfs_ofd *ofd)
 {
 	struct sfs_inode *in = ofd->inode;
 	bool last, gone = false, many = false, publish = false, touched = false, narrow = false;
@@ -158,14 +158,5 @@ static int ofd_put_blocked(struct sfs_ofd *ofd)
 		sfs_op_end(op);
 	}
 	sfs_inode_put(in);
-	return r;
-}
-
-int sfs_ofd_put(struct sfs_ofd *ofd)
-{
-	const uint64_t signals = sfs_signals_block(); /* once for all locks on the way */
-	const int r = ofd_put_blocked(ofd);
-
-	sfs_signals_restore(signals);
 	return r;
 }

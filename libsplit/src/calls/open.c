@@ -53,12 +53,22 @@ static bool only_reads(const struct stat *st, int flags)
 	       load_acquire(&vol->agent.state) == VOL_UNKNOWN && sfs_owners_known(vol);
 }
 
+/* Another thread may have used the number since the kernel gave it. */
+static void enter(int fd, struct sfs_ofd *ofd)
+{
+	struct sfs_ofd *old = sfs_fds_know(fd, ofd);
+
+	if (unlikely(old > SFS_PRIVATE))
+		sfs_ofd_put(old);
+}
+
 int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
 	const bool truncate = truncates_ours(dirfd, path, flags);
 	const uint32_t name = sfs_reopen_name(dirfd, path);
 	const int how = (truncate ? flags & ~O_TRUNC : flags) | O_LARGEFILE;
 	struct sfs_inode *in;
+	struct sfs_ofd *ofd;
 	uint64_t signals;
 	struct stat st;
 	int fd, r;
@@ -85,11 +95,12 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 		sfs_attach_await(fd, &st);
 	signals = sfs_signals_block();
 	if (r == 0)
-		r = sfs_attach(fd, &st, flags, SFS_OFFSET_NEW, &in);
-	if (r > 0)
+		r = sfs_attach(fd, &st, flags, SFS_OFFSET_NEW, &ofd);
+	in = r > 0 ? ofd->inode : NULL;
+	if (in)
 		sfs_reopen_note(in, name);
-	if (r == 0 && fd < sfs_fds_len)
-		sfs_fds_know(fd, SFS_FOREIGN);
+	if (r >= 0 && fd < sfs_fds_len)
+		enter(fd, in ? ofd : SFS_FOREIGN);
 	if (r >= 0 && truncate)
 		r = sfs_truncate_open(fd, flags);
 	else if (r > 0)

@@ -4,7 +4,9 @@
 #include "base/sys.h"
 #include "pm/map.h"
 
-#define FDS_MAX (1 << 20)
+#define FDS_MAX	      (1 << 20)
+#define CHANGE_YIELDS 100
+#define CHANGE_NAP_NS 50000
 
 struct sfs_ofd **sfs_fds;
 int sfs_fds_len;
@@ -34,17 +36,67 @@ static void reach(int *max, int fd)
 		;
 }
 
-void sfs_fds_know(int fd, struct sfs_ofd *what)
+static void reached(int fd, const struct sfs_ofd *what)
 {
+	if (what > SFS_PRIVATE)
+		reach(&sfs_fdt.fd_max, fd);
 	reach(&sfs_fdt.known_max, fd);
-	store_release(&sfs_fds[fd], what);
 }
 
-void sfs_fds_enter(int fd, struct sfs_ofd *ofd)
+struct sfs_ofd *sfs_fds_know(int fd, struct sfs_ofd *what)
 {
-	if (ofd > SFS_PRIVATE)
-		reach(&sfs_fdt.fd_max, fd);
-	sfs_fds_know(fd, ofd);
+	reached(fd, what);
+	return __atomic_exchange_n(&sfs_fds[fd], what, __ATOMIC_ACQ_REL);
+}
+
+/* Its thread makes a few calls of the kernel, and at a close relinks the file. */
+struct sfs_ofd *sfs_fds_settled(int fd)
+{
+	struct sfs_ofd *seen = load_acquire(&sfs_fds[fd]);
+
+	for (int i = 0; unlikely(seen == SFS_CHANGING); i++, seen = load_acquire(&sfs_fds[fd])) {
+		if (i < CHANGE_YIELDS)
+			sys_call0(SYS_sched_yield);
+		else
+			sys_nap(CHANGE_NAP_NS);
+	}
+	return seen;
+}
+
+bool sfs_fds_change_from(int fd, struct sfs_ofd *was)
+{
+	reach(&sfs_fdt.known_max, fd);
+	return __atomic_compare_exchange_n(&sfs_fds[fd], &was, SFS_CHANGING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+struct sfs_ofd *sfs_fds_change(int fd)
+{
+	struct sfs_ofd *was;
+
+	do
+		was = sfs_fds_settled(fd);
+	while (was != SFS_PRIVATE && !sfs_fds_change_from(fd, was));
+	return was;
+}
+
+bool sfs_fds_changed(int fd, struct sfs_ofd *what)
+{
+	struct sfs_ofd *mine = SFS_CHANGING;
+
+	reached(fd, what);
+	return __atomic_compare_exchange_n(&sfs_fds[fd], &mine, what, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+void sfs_fds_await(void)
+{
+	for (int fd = 0; fd < sfs_fds_len && fd <= load_acquire(&sfs_fdt.known_max); fd++)
+		sfs_fds_settled(fd);
+}
+
+void sfs_fds_forget(void)
+{
+	for (int fd = 0; fd < sfs_fds_len && fd <= sfs_fdt.known_max; fd++)
+		sfs_fds_changed(fd, NULL);
 }
 
 void sfs_fds_opened(int fd, uint32_t name, int flags)

@@ -8,7 +8,6 @@
  *                      changes the file; never while memory of the program is read or written, and by no reader. Who writes to several
  *                      files in one step (io/together.h) takes those of all, in the order of their addresses
  *   ofd.lock           file offset of one open file description; short
- *   sfs_files.adopt    making an unknown descriptor ours
  *   sfs_files.lock     descriptor table changes, inode hash, the slabs (open, close, dup; never on read or write)
  *   agent.request      one request to the agent and its reply
  *   sfs_buffer_table.lock  short; what is copied before a relink is copied under it
@@ -170,7 +169,6 @@ static inline bool sfs_ofd_shared(const struct sfs_ofd *ofd)
 #define SFS_HASH 4096
 struct sfs_files {
 	struct sfs_mutex lock;
-	struct sfs_mutex adopt;
 	uint32_t asking;      /* threads that ask for a grant: no claim is made meanwhile; atomic */
 	uint64_t first_reads; /* calls of sfs_first_read() before there are claims; atomic */
 	struct sfs_inode *hash[SFS_HASH];

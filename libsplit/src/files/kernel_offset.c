@@ -3,6 +3,11 @@
 
 #include "base/sys.h"
 #include "files/unheld.h"
+#include "lease/ask.h"
+
+#define DRAIN_YIELDS 50
+#define DRAIN_NAP_NS 50000
+#define DRAIN_TRIES  5000 /* at least a quarter of a second: with fewer cores than threads a call takes its time */
 
 static bool may_be_ours(struct sfs_ofd *ofd)
 {
@@ -138,6 +143,37 @@ void sfs_kernel_offset_end(struct sfs_ofd *ofd)
 	while ((lazy & SFS_OFF_CALLS) &&
 	       !__atomic_compare_exchange_n(&ofd->lazy, &lazy, lazy - 1, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 		;
+}
+
+/* Is a call that the kernel makes by a descriptor of the file under way? *own: this thread is in the middle of one. */
+static bool busy(const struct sfs_ofd *ofd, struct sfs_inode *in, bool *own)
+{
+	bool some = (__atomic_load_n(&ofd->lazy, __ATOMIC_SEQ_CST) & SFS_OFF_CALLS) ||
+		    (load_acquire(&in->vol->claims) && sfs_claim_named(in->vol, in->ino));
+	uint64_t *op;
+
+	*own = !sfs_op_begin(in, &op);
+	if (*own)
+		return some;
+	sfs_inode_take(in);
+	some = some || in->by_kernel > 0;
+	sfs_inode_drop(in);
+	sfs_op_end(op);
+	return some;
+}
+
+void sfs_kernel_offset_drain(struct sfs_ofd *ofd)
+{
+	struct sfs_inode *in = ofd->inode;
+	bool own;
+
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	for (int n = 0; n < DRAIN_TRIES && unlikely(busy(ofd, in, &own)) && !own; n++) {
+		if (n < DRAIN_YIELDS)
+			sys_call0(SYS_sched_yield);
+		else
+			sys_nap(DRAIN_NAP_NS);
+	}
 }
 
 void sfs_offset_lazy(struct sfs_ofd *ofd, bool yes)

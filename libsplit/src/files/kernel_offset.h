@@ -22,6 +22,11 @@ void sfs_kernel_offset_end(struct sfs_ofd *ofd);
  * and takes itself off.
  */
 void sfs_offset_lazy(struct sfs_ofd *ofd, bool yes);
+/*
+ * The descriptor of the description is SFS_CHANGING: calls that are to be made by it, at the kernel's offset or under a claim, are made before it leads
+ * to another file, and so is what is done to that offset with the inode's lock held. Those that come now see that it does. One that a handler of this thread has interrupted would never end: not for long.
+ */
+void sfs_kernel_offset_drain(struct sfs_ofd *ofd);
 /* The offset becomes ours where only we use it and there is a grant now. */
 void sfs_offset_take(struct sfs_ofd *ofd, int fd);
 /* The same for a call that is to be served by us: the grant is asked for first, and waited for. 0, or -EINTR. No lock held. */

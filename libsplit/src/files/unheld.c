@@ -194,9 +194,12 @@ ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t 
 		return SFS_PASS;
 	if (off < 0 && !sfs_kernel_offset(ofd, fd))
 		return SFS_PASS;
-	r = looked_read(in, fd, v, off, flags);
+	/* Another thread may have made the descriptor another file's: before the offset moves, or while the bytes were read. */
+	r = off < 0 && unlikely(!sfs_fd_still(fd, ofd, in)) ? -EBADF : looked_read(in, fd, v, off, flags);
 	if (off < 0)
 		sfs_kernel_offset_end(ofd);
+	else if (unlikely(!sfs_fd_still(fd, ofd, in)))
+		r = -EBADF;
 	in->unheld.reads++;
 	in->unheld.read += r > 0 ? (uint64_t)r : 0;
 	count(in->vol, passthrough_ops, 1);
@@ -330,7 +333,7 @@ off_t sfs_unheld_lseek(struct sfs_ofd *ofd, int fd, off_t off, int whence)
 		return r;
 	if (!sfs_kernel_offset(ofd, fd))
 		return SFS_PASS;
-	r = sys_lseek(fd, off, whence);
+	r = unlikely(!sfs_fd_still(fd, ofd, ofd->inode)) ? SFS_PASS : sys_lseek(fd, off, whence);
 	sfs_kernel_offset_end(ofd);
 	return r;
 }

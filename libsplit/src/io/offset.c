@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "io/offset.h"
 
+#include <errno.h>
+
 #include "base/sys.h"
+
+/* The kernel's offset of a->fd is the description's: for as long as the inode's lock is held (sfs_kernel_offset_drain()). */
+static bool still(const struct sfs_attempt *a)
+{
+	return likely(sfs_fd_still(a->fd, a->ofd, a->in));
+}
 
 off_t sfs_offset_now(const struct sfs_attempt *a)
 {
@@ -10,7 +18,7 @@ off_t sfs_offset_now(const struct sfs_attempt *a)
 
 	if (!load_acquire(&ofd->kernel_off))
 		return ofd->off;
-	off = sys_lseek(a->fd, 0, SEEK_CUR);
+	off = still(a) ? sys_lseek(a->fd, 0, SEEK_CUR) : -EBADF;
 	return load_acquire(&ofd->kernel_off) ? off : ofd->off; /* made ours meanwhile, and moved perhaps */
 }
 
@@ -21,10 +29,10 @@ void sfs_offset_set(const struct sfs_attempt *a, off_t to)
 	sfs_mutex_take(&ofd->lock);
 	if (ofd->number != a->number)
 		; /* closed meanwhile, and another description now */
-	else if (ofd->kernel_off)
-		sys_lseek(a->fd, to, SEEK_SET);
-	else
+	else if (!ofd->kernel_off)
 		ofd->off = to;
+	else if (still(a))
+		sys_lseek(a->fd, to, SEEK_SET);
 	sfs_mutex_drop(&ofd->lock);
 }
 
@@ -34,7 +42,7 @@ off_t sfs_offset_adopt(const struct sfs_attempt *a)
 	off_t off;
 
 	sfs_mutex_take(&ofd->lock);
-	off = sys_lseek(a->fd, 0, SEEK_CUR);
+	off = still(a) ? sys_lseek(a->fd, 0, SEEK_CUR) : -EBADF;
 	if (ofd->number == a->number && !ofd->kernel_off && off >= 0)
 		ofd->off = off;
 	sfs_mutex_drop(&ofd->lock);
@@ -52,7 +60,7 @@ int sfs_attempt_offset(struct sfs_attempt *a)
 		a->pos = sfs_offset_now(a);
 		return a->pos < 0 ? (int)a->pos : 0;
 	}
-	a->pos = sys_lseek(a->fd, (off_t)a->n, SEEK_CUR);
+	a->pos = still(a) ? sys_lseek(a->fd, (off_t)a->n, SEEK_CUR) : -EBADF;
 	if (a->pos < 0)
 		return (int)a->pos;
 	a->reserved = (off_t)a->n;
@@ -80,10 +88,10 @@ void sfs_attempt_settle(struct sfs_attempt *a, ssize_t r)
 	sfs_mutex_take(&ofd->lock);
 	if (ofd->number != a->number)
 		; /* closed meanwhile, and another description now */
-	else if (ofd->kernel_off)
-		sys_lseek(a->fd, -less, SEEK_CUR);
-	else
+	else if (!ofd->kernel_off)
 		ofd->off -= less;
+	else if (still(a))
+		sys_lseek(a->fd, -less, SEEK_CUR);
 	sfs_mutex_drop(&ofd->lock);
 	sfs_op_end(op);
 }

@@ -289,7 +289,8 @@ static ssize_t read_next(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 	do {
 		/* Where other processes share the offset the kernel keeps it: reserve the range there. */
 		if (ofd->kernel_off && sfs_kernel_offset_is(ofd)) {
-			pos = sys_lseek(fd, (off_t)total, SEEK_CUR);
+			/* Another thread may have made the descriptor another file's. */
+			pos = likely(sfs_fd_still(fd, ofd, in)) ? sys_lseek(fd, (off_t)total, SEEK_CUR) : -EBADF;
 			r = pos < 0 ? pos : read_at(ofd, fd, iov, cnt, (uint64_t)pos - total, total);
 			if (pos >= 0)
 				sys_lseek(fd, (r > 0 ? r : 0) - (off_t)total, SEEK_CUR);

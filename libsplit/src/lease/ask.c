@@ -11,11 +11,9 @@
 #include "fds/own.h"
 #include "lease/hello.h"
 
-#define AWAY_TRIES     30 /* an agent that restarts is waited for so long */
-#define AWAY_NAP_NS    100000000l
-#define CLAIM_TRIES    1000
-#define CLAIM_NAP_US   20
-#define CLAIM_AWAIT_US 1000000
+#define AWAY_TRIES  30 /* an agent that restarts is waited for so long */
+#define AWAY_NAP_NS 100000000l
+#define CLAIM_TRIES 1000
 
 void sfs_owners_map(struct sfs_volume *vol, int fd)
 {
@@ -252,7 +250,7 @@ int sfs_claim(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino, struct 
 	return -EIO;
 }
 
-static bool named(const struct sfs_volume *vol, uint64_t ino)
+bool sfs_claim_named(const struct sfs_volume *vol, uint64_t ino)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	for (uint32_t i = 0; i < SFS_CLAIMS; i++)
@@ -263,12 +261,5 @@ static bool named(const struct sfs_volume *vol, uint64_t ino)
 
 bool sfs_claimed_here(const struct sfs_volume *vol, uint64_t ino)
 {
-	return named(vol, ino) || __atomic_load_n(&vol->claims->unnamed, __ATOMIC_SEQ_CST) > 0;
-}
-
-void sfs_claims_await(const struct sfs_volume *vol, uint64_t ino)
-{
-	for (int nap_us = 0; load_acquire(&vol->claims) && ino && named(vol, ino) && nap_us < CLAIM_AWAIT_US;
-	     nap_us += CLAIM_NAP_US)
-		nap(CLAIM_NAP_US * 1000);
+	return sfs_claim_named(vol, ino) || __atomic_load_n(&vol->claims->unnamed, __ATOMIC_SEQ_CST) > 0;
 }

@@ -77,9 +77,9 @@ struct sfs_claim_held {
 };
 int sfs_claim(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino, struct sfs_claim_held *c);
 void sfs_unclaim(struct sfs_claim_held *c);
-/* Has a thread of this process a claim on the inode? */
+/* Has a thread of this process a claim that names the inode? */
+bool sfs_claim_named(const struct sfs_volume *vol, uint64_t ino);
+/* The same, or one that names none. */
 bool sfs_claimed_here(const struct sfs_volume *vol, uint64_t ino);
-/* Until calls that have claimed the inode are over, for at most 10 ms: a handler may have interrupted one and never return to it. */
-void sfs_claims_await(const struct sfs_volume *vol, uint64_t ino);
 
 #endif

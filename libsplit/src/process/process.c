@@ -64,8 +64,7 @@ bool sfs_active(void)
 
 void sfs_handler_installed(void)
 {
-	struct sfs_mutex *const global[] = {&sfs_files.lock, &sfs_files.adopt, &sfs_fdt.numbers, &sfs_pin_table.lock,
-					    &sfs_buffer_table.lock};
+	struct sfs_mutex *const global[] = {&sfs_files.lock, &sfs_fdt.numbers, &sfs_pin_table.lock, &sfs_buffer_table.lock};
 
 	if (!sfs_handlers_seen())
 		return;
@@ -74,6 +73,7 @@ void sfs_handler_installed(void)
 		sfs_mutex_lock(global[i]);
 		sfs_mutex_unlock(global[i]);
 	}
+	sfs_fds_await();
 	for (int i = 0; i < sfs.nvolumes; i++) {
 		sfs_mutex_lock(&sfs.volumes[i].agent.conn);
 		sfs_mutex_unlock(&sfs.volumes[i].agent.conn);
@@ -220,7 +220,6 @@ void sfs_fork_child(void)
 		*sfs.alive = sys_getpid();
 	own_descriptors();
 	memset(&sfs_files.lock, 0, sizeof(sfs_files.lock));
-	memset(&sfs_files.adopt, 0, sizeof(sfs_files.adopt));
 	sfs_files.asking = 0;
 	memset(&sfs_fdt.numbers, 0, sizeof(sfs_fdt.numbers));
 	sfs_limit_child();
@@ -255,6 +254,7 @@ void sfs_fork_child(void)
 		}
 	}
 	sfs_fds_shared();
+	sfs_fds_forget();
 	for (int fd = 0; fd <= sfs_fdt.fd_max; fd++) {
 		if (load_acquire(&sfs_fds[fd]) > SFS_PRIVATE) {
 			sfs_fds[fd]->lock = (struct sfs_mutex){.brief = true};
