@@ -139,7 +139,7 @@ bool sfs_ours_unknown(int fd)
 	do {
 		sfs_adopt(fd);
 		ofd = load_acquire(&sfs_fds[fd]);
-	} while (unlikely(ofd == SFS_CHANGING));
+	} while (unlikely(sfs_fds_changing(ofd)));
 	return ofd > SFS_PRIVATE;
 }
 
@@ -191,10 +191,9 @@ static struct sfs_ofd *look(int fd, struct sfs_ofd *was)
 
 void sfs_adopt(int fd)
 {
-	struct sfs_ofd *was, *ofd;
+	struct sfs_ofd *was, *ofd, *change;
 	struct stat st;
 	uint64_t signals;
-	bool mine;
 
 	if ((unsigned)fd >= (unsigned)sfs_fds_len)
 		return;
@@ -204,10 +203,10 @@ void sfs_adopt(int fd)
 			return;
 		sfs_attach_await(fd, &st);
 		signals = sfs_signals_block();
-		mine = sfs_fds_change_from(fd, was); /* two threads may use a descriptor for the first time at once */
-		ofd = mine ? look(fd, was) : NULL;
-		if (mine && !sfs_fds_changed(fd, ofd) && ofd > SFS_PRIVATE)
+		change = sfs_fds_change_from(fd, was); /* two threads may use a descriptor for the first time at once */
+		ofd = change ? look(fd, was) : NULL;
+		if (change && !sfs_fds_changed(fd, change, ofd) && ofd > SFS_PRIVATE)
 			sfs_ofd_put(ofd);
 		sfs_signals_restore(signals);
-	} while (!mine);
+	} while (!change);
 }

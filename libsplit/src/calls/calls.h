@@ -37,9 +37,9 @@ static inline bool sfs_ours(int fd)
 	if ((unsigned)fd >= (unsigned)sfs_fds_len)
 		return false;
 	o = __atomic_load_n(&sfs_fds[fd], __ATOMIC_ACQUIRE);
-	if (likely(o && o != SFS_CHANGING))
-		return o > SFS_PRIVATE;
-	return sfs_ours_unknown(fd);
+	if (likely(o > SFS_PRIVATE))
+		return true;
+	return o != SFS_FOREIGN && o != SFS_PRIVATE && sfs_ours_unknown(fd);
 }
 
 /*

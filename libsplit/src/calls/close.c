@@ -15,16 +15,16 @@
 static int close_known(int fd)
 {
 	const uint64_t signals = sfs_signals_block();
-	struct sfs_ofd *ofd = sfs_fds_change(fd);
+	struct sfs_ofd *ofd, *change = sfs_fds_change(fd, &ofd);
 	int r = -EBADF, k;
 
-	if (ofd != SFS_PRIVATE) {
+	if (change) {
 		if (ofd > SFS_PRIVATE)
 			sfs_kernel_offset_drain(ofd);
 		store_release(&sfs_fds_fresh[fd], 0);
 		r = ofd > SFS_PRIVATE ? sfs_ofd_put(ofd) : 0;
 		k = sys_close(fd);
-		sfs_fds_changed(fd, NULL);
+		sfs_fds_changed(fd, change, NULL);
 		r = k < 0 ? k : r;
 	}
 	sfs_signals_restore(signals);
@@ -82,7 +82,7 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags)
 	for (unsigned fd = next_known(first); fd <= last && fd < (unsigned)sfs_fds_len; fd = next_known(fd + 1)) {
 		struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
 
-		if (ofd > SFS_PRIVATE || ofd == SFS_CHANGING) {
+		if (ofd > SFS_PRIVATE || sfs_fds_changing(ofd)) {
 			sfs_close((int)fd);
 		} else if (ofd != SFS_PRIVATE) {
 			if (sfs_fds_fresh[fd])

@@ -33,7 +33,7 @@ static bool hold(int fd, const struct source *s)
 	if ((unsigned)fd >= (unsigned)sfs_fds_len)
 		return true;
 	sfs_mutex_lock(&sfs_files.lock);
-	same = s->ofd != SFS_CHANGING && load_acquire(&sfs_fds[fd]) == s->ofd &&
+	same = !sfs_fds_changing(s->ofd) && load_acquire(&sfs_fds[fd]) == s->ofd &&
 	       (s->ofd <= SFS_PRIVATE || load_acquire(&s->ofd->number) == s->number);
 	if (same && s->ofd > SFS_PRIVATE)
 		s->ofd->refs++;
@@ -88,11 +88,11 @@ int sfs_dup(int fd)
 static int dup3_once(int fd, int newfd, int flags, bool *again)
 {
 	const struct source s = source_of(fd);
-	struct sfs_ofd *old = sfs_fds_change(newfd), *what = old;
+	struct sfs_ofd *old, *change = sfs_fds_change(newfd, &old), *what = old;
 	int r;
 
 	*again = false;
-	if (old == SFS_PRIVATE)
+	if (!change)
 		return -EBADF;
 	if (old > SFS_PRIVATE)
 		sfs_kernel_offset_drain(old);
@@ -102,7 +102,7 @@ static int dup3_once(int fd, int newfd, int flags, bool *again)
 		what = *again ? NULL : copied(&s);
 		store_release(&sfs_fds_fresh[newfd], 0);
 	}
-	if (!sfs_fds_changed(newfd, what) && what > SFS_PRIVATE)
+	if (!sfs_fds_changed(newfd, change, what) && what > SFS_PRIVATE)
 		sfs_ofd_put(what);
 	if (r >= 0 && old > SFS_PRIVATE)
 		sfs_ofd_put(old);

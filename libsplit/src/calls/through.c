@@ -72,15 +72,16 @@ static int reopen(struct sfs_ofd *ofd, int fd, int flags)
 		return again;
 	sys_lseek(again, ofd->off, SEEK_SET);
 	for (int i = 0; i <= load_acquire(&sfs_fdt.fd_max) && r >= 0; i++) {
+		struct sfs_ofd *change;
 		int cloexec;
 
 		/* One that another thread is closing is not waited for, with the lock held, and not opened again. */
-		if (load_acquire(&sfs_fds[i]) != ofd || !sfs_fds_change_from(i, ofd))
+		if (load_acquire(&sfs_fds[i]) != ofd || !(change = sfs_fds_change_from(i, ofd)))
 			continue;
 		cloexec = sys_fcntl(i, F_GETFD, 0);
 		if (cloexec >= 0)
 			r = (int)sys_call3(SYS_dup3, again, i, cloexec & FD_CLOEXEC ? O_CLOEXEC : 0);
-		sfs_fds_changed(i, ofd);
+		sfs_fds_changed(i, change, ofd);
 	}
 	sys_close(again);
 	return r < 0 ? r : 0;

@@ -54,7 +54,7 @@ struct sfs_ofd *sfs_fds_settled(int fd)
 {
 	struct sfs_ofd *seen = load_acquire(&sfs_fds[fd]);
 
-	for (int i = 0; unlikely(seen == SFS_CHANGING); i++, seen = load_acquire(&sfs_fds[fd])) {
+	for (int i = 0; unlikely(sfs_fds_changing(seen)); i++, seen = load_acquire(&sfs_fds[fd])) {
 		if (i < CHANGE_YIELDS)
 			sys_call0(SYS_sched_yield);
 		else
@@ -63,28 +63,32 @@ struct sfs_ofd *sfs_fds_settled(int fd)
 	return seen;
 }
 
-bool sfs_fds_change_from(int fd, struct sfs_ofd *was)
+struct sfs_ofd *sfs_fds_change_from(int fd, struct sfs_ofd *was)
 {
+	static uintptr_t last;
+	const uintptr_t first = (uintptr_t)SFS_FOREIGN + 1, values = (uintptr_t)SFS_PRIVATE - first;
+	struct sfs_ofd *change;
+
+	change = (struct sfs_ofd *)(first + __atomic_fetch_add(&last, 1, __ATOMIC_RELAXED) % values);
 	reach(&sfs_fdt.known_max, fd);
-	return __atomic_compare_exchange_n(&sfs_fds[fd], &was, SFS_CHANGING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	return __atomic_compare_exchange_n(&sfs_fds[fd], &was, change, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED) ? change
+														  : NULL;
 }
 
-struct sfs_ofd *sfs_fds_change(int fd)
+struct sfs_ofd *sfs_fds_change(int fd, struct sfs_ofd **was)
 {
-	struct sfs_ofd *was;
+	struct sfs_ofd *change = NULL;
 
 	do
-		was = sfs_fds_settled(fd);
-	while (was != SFS_PRIVATE && !sfs_fds_change_from(fd, was));
-	return was;
+		*was = sfs_fds_settled(fd);
+	while (*was != SFS_PRIVATE && !(change = sfs_fds_change_from(fd, *was)));
+	return change;
 }
 
-bool sfs_fds_changed(int fd, struct sfs_ofd *what)
+bool sfs_fds_changed(int fd, struct sfs_ofd *change, struct sfs_ofd *what)
 {
-	struct sfs_ofd *mine = SFS_CHANGING;
-
 	reached(fd, what);
-	return __atomic_compare_exchange_n(&sfs_fds[fd], &mine, what, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	return __atomic_compare_exchange_n(&sfs_fds[fd], &change, what, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
 void sfs_fds_await(void)
@@ -96,7 +100,8 @@ void sfs_fds_await(void)
 void sfs_fds_forget(void)
 {
 	for (int fd = 0; fd < sfs_fds_len && fd <= sfs_fdt.known_max; fd++)
-		sfs_fds_changed(fd, NULL);
+		if (sfs_fds_changing(sfs_fds[fd]))
+			sfs_fds[fd] = NULL;
 }
 
 void sfs_fds_opened(int fd, uint32_t name, int flags)

@@ -18,8 +18,8 @@
 struct sfs_ofd;
 /*
  * By descriptor number; no table and length 0 before any volume is configured. An entry is NULL while the descriptor has not been
- * looked at, SFS_FOREIGN when it is no file of ours, SFS_CHANGING while a thread closes it, makes it another description's or looks at it for the
- * first time, SFS_PRIVATE when it is a descriptor of the library itself.
+ * looked at, SFS_FOREIGN when it is no file of ours, a change (sfs_fds_changing()) while a thread closes it, makes it another description's or looks
+ * at it for the first time, SFS_PRIVATE when it is a descriptor of the library itself.
  */
 extern struct sfs_ofd **sfs_fds __attribute__((visibility("hidden")));
 extern int sfs_fds_len __attribute__((visibility("hidden")));
@@ -36,10 +36,17 @@ extern int *sfs_fds_flags __attribute__((visibility("hidden")));
 
 /* Known not to be a file of ours. */
 #define SFS_FOREIGN ((struct sfs_ofd *)1)
-/* What it leads to is about to be another thing, or known: calls by it wait, and look again. That thread has its signals blocked. */
-#define SFS_CHANGING ((struct sfs_ofd *)2)
-/* A descriptor of the library itself: the application never got that number. */
-#define SFS_PRIVATE ((struct sfs_ofd *)3)
+/* A descriptor of the library itself: the application never got that number. Below every pointer. */
+#define SFS_PRIVATE ((struct sfs_ofd *)0xffff)
+
+/*
+ * What the number leads to is about to be another thing, or known: calls by it wait, and look again. The thread has its signals blocked. Each change
+ * has a value of its own, so that a thread which is late, and whose number has been closed and taken again meanwhile, does not end another's.
+ */
+static inline bool sfs_fds_changing(const struct sfs_ofd *entry)
+{
+	return entry > SFS_FOREIGN && entry < SFS_PRIVATE;
+}
 
 struct sfs_fdt {
 	struct sfs_mutex numbers; /* RLIMIT_NOFILE is lifted, from soft_limit */
@@ -56,16 +63,16 @@ int sfs_fds_make(void);
 /* What was known before. */
 struct sfs_ofd *sfs_fds_know(int fd, struct sfs_ofd *what);
 /*
- * Signals blocked. From here to sfs_fds_changed() no other thread changes what the number leads to, nor looks. What was known before; where that is
- * SFS_PRIVATE nothing has begun. Between them no other number is waited for, and no lock is taken that is held where descriptors are looked at.
+ * Signals blocked. From here to sfs_fds_changed() no other thread changes what the number leads to, nor looks. *was: what was known before. NULL: it
+ * is SFS_PRIVATE, and nothing has begun. Between them no other number is waited for, and no lock is taken that is held where descriptors are looked at.
  */
-struct sfs_ofd *sfs_fds_change(int fd);
-/* The same if nothing but `was` is known; never waits. */
-bool sfs_fds_change_from(int fd, struct sfs_ofd *was);
+struct sfs_ofd *sfs_fds_change(int fd, struct sfs_ofd **was);
+/* The same if nothing but `was` is known; NULL otherwise. Never waits. */
+struct sfs_ofd *sfs_fds_change_from(int fd, struct sfs_ofd *was);
 /* What is known of the number, after the end of a change that is under way. */
 struct sfs_ofd *sfs_fds_settled(int fd);
-/* False: the number was closed unseen and is taken again, and what is known of it now stays. */
-bool sfs_fds_changed(int fd, struct sfs_ofd *what);
+/* The end of that change. False: the number was closed unseen and is taken again, and what is known of it now stays. */
+bool sfs_fds_changed(int fd, struct sfs_ofd *change, struct sfs_ofd *what);
 /* Every change that is under way has ended. */
 void sfs_fds_await(void);
 /* In the child of a fork: those who were changing numbers are not here. */

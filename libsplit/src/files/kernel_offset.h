@@ -23,8 +23,9 @@ void sfs_kernel_offset_end(struct sfs_ofd *ofd);
  */
 void sfs_offset_lazy(struct sfs_ofd *ofd, bool yes);
 /*
- * The descriptor of the description is SFS_CHANGING: calls that are to be made by it, at the kernel's offset or under a claim, are made before it leads
- * to another file, and so is what is done to that offset with the inode's lock held. Those that come now see that it does. One that a handler of this thread has interrupted would never end: not for long.
+ * A descriptor of the description is being changed (fds/table.h). Calls that the kernel makes by it, at its offset, under a claim or counted in
+ * in->by_kernel, are over when this returns, before it leads to another file; those that come now see that it is changing. One that a handler of this
+ * thread has interrupted would never end: not for long.
  */
 void sfs_kernel_offset_drain(struct sfs_ofd *ofd);
 /* The offset becomes ours where only we use it and there is a grant now. */
