@@ -167,7 +167,7 @@ int sfs_ask(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino, unsigned 
 			return -EINTR;
 	}
 	if (r == 0 && g)
-		__atomic_store_n(&g->looked, (uint64_t)flags << 33 | SFS_ASKED | at, __ATOMIC_RELAXED);
+		__atomic_store_n(&g->looked, sfs_asked(ino, flags, at), __ATOMIC_RELAXED);
 	return r;
 }
 
@@ -228,7 +228,7 @@ static bool unowned(const struct sfs_volume *vol, const struct sfs_grant *g, uin
 {
 	const uint64_t word = __atomic_load_n(&vol->owners[sfs_owners_index(ino)], __ATOMIC_SEQ_CST);
 
-	return !sfs_owners_any(word) || sfs_asked_at(g, sfs_owners_number(word), SFS_LOOK_CHANGE);
+	return !sfs_owners_any(word) || sfs_asked_at(g, ino, sfs_owners_number(word), SFS_LOOK_CHANGE);
 }
 
 int sfs_claim(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino, struct sfs_claim_held *c)

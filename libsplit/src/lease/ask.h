@@ -12,13 +12,27 @@
 /* The table and, with a log, the claims of this process. fd: the table's, closed. Nothing changes when it can't be mapped. */
 void sfs_owners_map(struct sfs_volume *vol, int fd);
 
-#define SFS_ASKED (1ull << 32)
+/*
+ * struct sfs_grant's `looked`: the number in the table that the answer was given at, SFS_ASKED, the question's flags, and above the lowest bits of the
+ * inode's number. Nothing is held while an answer is waited for, so it may come when the file has been closed by another thread, and what it is noted
+ * in has become another file's.
+ */
+#define SFS_ASKED	    (1ull << 32)
+#define SFS_ASKED_FLAGS	    33
+#define SFS_ASKED_FLAGS_MAX 7u
+#define SFS_ASKED_INO	    36
+static inline uint64_t sfs_asked(uint64_t ino, unsigned flags, uint32_t at)
+{
+	return ino << SFS_ASKED_INO | (uint64_t)flags << SFS_ASKED_FLAGS | SFS_ASKED | at;
+}
+
 /* Was the answer to such a question that nobody has the file, and at this number? */
-static inline bool sfs_asked_at(const struct sfs_grant *g, uint32_t number, unsigned flags)
+static inline bool sfs_asked_at(const struct sfs_grant *g, uint64_t ino, uint32_t number, unsigned flags)
 {
 	const uint64_t looked = __atomic_load_n(&g->looked, __ATOMIC_RELAXED);
 
-	return (looked & SFS_ASKED) && (uint32_t)looked == number && (looked >> 33 & flags) == flags;
+	return (looked | (uint64_t)SFS_ASKED_FLAGS_MAX << SFS_ASKED_FLAGS) == sfs_asked(ino, SFS_ASKED_FLAGS_MAX, number) &&
+	       (looked >> SFS_ASKED_FLAGS & flags) == flags;
 }
 
 /* Is there a table? A process that has nothing of the volume open gets it without becoming a client. */
@@ -33,7 +47,7 @@ static inline bool sfs_owners_clean(const struct sfs_volume *vol, const struct s
 {
 	const uint64_t word = load_acquire(&vol->owners[sfs_owners_index(ino)]);
 
-	return sfs_owners_stagers(word) == 0 || (g && sfs_asked_at(g, sfs_owners_number(word), 0));
+	return sfs_owners_stagers(word) == 0 || (g && sfs_asked_at(g, ino, sfs_owners_number(word), 0));
 }
 
 /* Does the table say in that word that programs without the library have such a file open? One load. */
