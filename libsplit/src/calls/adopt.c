@@ -199,9 +199,14 @@ void sfs_adopt(int fd)
 		return;
 	do {
 		was = sfs_fds_settled(fd);
-		if (was == SFS_PRIVATE || sys_fstat(fd, &st) < 0 || is_of(was, &st))
+		if (was == SFS_PRIVATE)
 			return;
-		sfs_attach_await(fd, &st);
+		/* Of most nothing is known, and look() asks the kernel once. */
+		if (unlikely(was || sfs.unmet)) {
+			if (sys_fstat(fd, &st) < 0 || is_of(was, &st))
+				return;
+			sfs_attach_await(fd, &st);
+		}
 		signals = sfs_signals_block();
 		change = sfs_fds_change_from(fd, was); /* two threads may use a descriptor for the first time at once */
 		ofd = change ? look(fd, was) : NULL;
