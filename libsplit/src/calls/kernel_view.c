@@ -202,22 +202,35 @@ static void change_end(struct sfs_inode *in)
 	sfs_inode_put(in);
 }
 
-int sfs_true_to_change(int fd, struct sfs_change *c)
+static int true_to_change(const struct sfs_ofd *ofd, struct sfs_inode *in, int fd, struct sfs_change *c)
 {
-	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	int r = 0;
 
-	*c = (struct sfs_change){0};
-	if (!ofd)
-		return 0;
-	if (sfs_unheld(ofd->inode))
+	if (sfs_unheld(in))
 		r = sfs_true_to_look(fd); /* the offset is the kernel's then */
 	if (r == 0)
-		r = sfs_unheld_claim(ofd->inode, fd, &c->claim);
+		r = sfs_unheld_claim(in, ofd, fd, &c->claim);
 	if (r != SFS_PASS)
 		return r;
 	r = sfs_make_true(fd, false);
-	return r < 0 ? r : change_begin(ofd->inode, c);
+	return r < 0 ? r : change_begin(in, c);
+}
+
+int sfs_true_to_change(int fd, struct sfs_change *c)
+{
+	const struct sfs_ofd *ofd;
+	struct sfs_inode *in;
+	int r;
+
+	do {
+		*c = (struct sfs_change){0};
+		ofd = sfs_ofd_of(fd);
+		if (!ofd)
+			return 0;
+		in = ofd->inode;
+		r = true_to_change(ofd, in, fd, c);
+	} while (r == -EBADF && !sfs_fd_still(fd, ofd, in)); /* it is another file's now: io/call.h */
+	return r;
 }
 
 void sfs_change_over(int fd, struct sfs_change *c)

@@ -185,7 +185,7 @@ static int change(struct sfs_inode *in, int flags, int fd, struct by_kernel *k)
 /* The same without the lock. SFS_TURN: nothing has happened. */
 static int try_by_kernel(struct sfs_inode *in, int flags, int fd, struct by_kernel *k)
 {
-	int r = sfs_unheld_change(in, fd, k->call, k->arg);
+	int r = sfs_unheld_change(in, k->ofd, fd, k->call, k->arg);
 	uint64_t *op;
 
 	if (r != SFS_PASS)
@@ -209,17 +209,21 @@ static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long
 	struct sfs_inode *in;
 	int r;
 
-	do {
+	for (;;) {
 		in = k.ofd->inode;
 		r = try_by_kernel(in, k.ofd->flags, fd, &k);
-		if (r == SFS_TURN)
+		if (r == SFS_TURN) {
 			r = sfs_turn_wait(in);
-		else if (likely(r != -EBADF || sfs_fd_still(fd, k.ofd, in) || !(k.ofd = sfs_ofd_of(fd))))
+			if (r < 0)
+				return r;
+			continue;
+		}
+		if (likely(r != -EBADF || sfs_fd_still(fd, k.ofd, in)))
 			return r;
-		else
-			r = 0; /* it is another file's now (io/call.h) */
-	} while (r == 0);
-	return r;
+		k.ofd = sfs_ofd_of(fd); /* another file's now: io/call.h */
+		if (!k.ofd)
+			return r;
+	}
 }
 
 static int call_ftruncate(int fd, const long *arg)

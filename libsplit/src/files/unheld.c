@@ -208,24 +208,29 @@ ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t 
 
 /* ---- writes ---- */
 
+/* Is it what the claim was made of? ofd: fd's; NULL: fd is the library's own. */
+static bool claimed_still(const struct sfs_inode *in, ino_t ino, const struct sfs_ofd *ofd, int fd)
+{
+	return __atomic_load_n(&in->ino, __ATOMIC_RELAXED) == ino && (!ofd || sfs_fd_still(fd, ofd, in));
+}
+
 /*
- * From here to sfs_unclaim() the kernel may change the file. SFS_PASS: this process has got a grant, or is getting one. -EBADF: the last
- * descriptor of the file has been closed by another thread.
+ * From here to sfs_unclaim() the kernel may change the file. SFS_PASS: this process has got a grant, or is getting one. -EBADF: another thread has
+ * closed the descriptor or made it another file's, of which nothing is said. vol: a pointer to an inode that is another's by now may lead to another.
  */
-static int claim(struct sfs_volume *vol, struct sfs_inode *in, struct sfs_claim_held *c)
+static int claim(struct sfs_volume *vol, struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, struct sfs_claim_held *c)
 {
 	const ino_t ino = __atomic_load_n(&in->ino, __ATOMIC_RELAXED);
 
+	if (unlikely(ino == 0))
+		return -EBADF;
 	for (int try = 0; try < ASKING_TRIES; try++) {
-		int r;
+		const int r = sfs_claim(vol, &in->grant, ino, c);
 
-		if (unlikely(ino == 0))
-			return -EBADF;
-		r = sfs_claim(vol, &in->grant, ino, c);
 		if (r < 0)
 			return r;
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
-		if (unlikely(__atomic_load_n(&in->ino, __ATOMIC_RELAXED) != ino)) {
+		if (unlikely(!claimed_still(in, ino, ofd, fd))) {
 			sfs_unclaim(c);
 			return -EBADF;
 		}
@@ -272,7 +277,7 @@ static ssize_t claimed_write(struct sfs_volume *vol, struct sfs_inode *in, int f
 ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags)
 {
 	struct sfs_inode *in = ofd->inode;
-	struct sfs_volume *vol = in->vol; /* a pointer to an inode that is another's by now may lead to another volume */
+	struct sfs_volume *vol = in->vol;
 	struct sfs_claim_held c;
 	ssize_t r;
 
@@ -282,13 +287,9 @@ ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t
 		return SFS_PASS;
 	if (off < 0 && !sfs_kernel_offset(ofd, fd))
 		return SFS_PASS;
-	r = claim(vol, in, &c);
+	r = claim(vol, in, ofd, fd, &c);
 	if (r == 0) {
-		/* Another thread may have made the descriptor another file's, of which we have said nothing. */
-		if (likely(sfs_fd_still(fd, ofd, in)))
-			r = claimed_write(vol, in, fd, v, off, flags);
-		else
-			r = -EBADF;
+		r = claimed_write(vol, in, fd, v, off, flags);
 		sfs_unclaim(&c);
 	}
 	if (off < 0)
@@ -298,22 +299,24 @@ ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t
 
 /* ---- other calls ---- */
 
-int sfs_unheld_claim(struct sfs_inode *in, int fd, struct sfs_claim_held *c)
+int sfs_unheld_claim(struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, struct sfs_claim_held *c)
 {
+	struct sfs_volume *vol = in->vol;
 	int r;
 
-	if (in->vol->mode != SFS_POSIX || !may_claim(in, fd))
+	if (vol->mode != SFS_POSIX || !may_claim(in, fd))
 		return SFS_PASS;
-	r = claim(in->vol, in, c);
+	r = claim(vol, in, ofd, fd, c);
 	if (r == 0)
 		in->kdirty = true;
 	return r;
 }
 
-int sfs_unheld_change(struct sfs_inode *in, int fd, int (*call)(int fd, const long *arg), const long *arg)
+int sfs_unheld_change(struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long *arg),
+		      const long *arg)
 {
 	struct sfs_claim_held c;
-	int r = sfs_unheld_claim(in, fd, &c);
+	int r = sfs_unheld_claim(in, ofd, fd, &c);
 
 	if (r == 0) {
 		r = call(fd, arg);

@@ -209,11 +209,6 @@ static ssize_t look_once(struct sfs_inode *in, const struct iovec *iov, uint64_t
 	return o.r < 0 ? o.r : (ssize_t)o.n;
 }
 
-static bool is_it(const struct sfs_ofd *ofd, const struct sfs_inode *in, int fd)
-{
-	return likely(sfs_fd_still(fd, ofd, in));
-}
-
 /* The read itself at `pos`, however the file is served. */
 static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, uint64_t pos, size_t total)
 {
@@ -226,7 +221,7 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 	for (int tries = 0;; tries++) {
 		const bool prepared = sfs_io_prepared(in);
 
-		r = is_it(ofd, in, fd) ? -EAGAIN : -EBADF; /* closed by another thread */
+		r = likely(sfs_fd_still(fd, ofd, in)) ? -EAGAIN : -EBADF; /* closed by another thread */
 		if (r == -EBADF)
 			break;
 		/* Before end of file is believed, look whether somebody without the library wrote more. */
@@ -246,7 +241,7 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 		if (unlikely(tries >= LOOKS_MAX && !hushed))
 			quiet(in, hushed = true);
 		r = look_once(in, iov, pos, &total, tries < PATIENCE);
-		if (r >= 0 && unlikely(!is_it(ofd, in, fd)))
+		if (r >= 0 && unlikely(!sfs_fd_still(fd, ofd, in)))
 			continue;
 		stale = r == -ESTALE && tries < STALE_MAX;
 		if (r != -EAGAIN && !stale)
