@@ -305,7 +305,7 @@ void sfs_turn_told(dev_t dev, ino_t ino);
 /* Our own descriptor and the generation, as far as they can be had. 1: they are new; 0; -EMFILE: no number is left; a negative errno value. */
 int sfs_inode_own(struct sfs_inode *in, int fd, int flags);
 /*
- * in.gen is known then. It is asked of our own descriptor of the file; without one of fd, and -EBADF when another thread has made that another file's.
+ * in.gen is known then. It is asked of our own descriptor of the file; without one of fd, and SFS_GONE when another thread has made that another file's.
  */
 int sfs_inode_generation(struct sfs_inode *in, int fd);
 /* inode.lock held, nothing staged: no descriptor nor window of ours, until the file is made ready again. */
@@ -327,6 +327,19 @@ void sfs_inode_resize(struct sfs_inode *in);
 void sfs_inode_times(struct sfs_inode *in);
 /* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. calls/ofd.c */
 struct sfs_ofd *sfs_ofd_of(int fd);
+/* The kernel is asked what fd leads to, whatever was known. calls/adopt.c */
+void sfs_adopt(int fd);
+/*
+ * Is a call that returned r to be made again, as if it had come after what another thread has done to fd? dup2(2) leaves no moment in which a number
+ * leads to nothing. The table tells the truth then, so that a call is made again once for each change.
+ */
+static inline bool sfs_gone(long r, int fd)
+{
+	if (likely(r != SFS_GONE))
+		return false;
+	sfs_adopt(fd);
+	return true;
+}
 /* mapped.c: has this process mapped the file at any time? */
 bool sfs_was_mapped(const struct sfs_inode *in);
 

@@ -195,11 +195,11 @@ ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t 
 	if (off < 0 && !sfs_kernel_offset(ofd, fd))
 		return SFS_PASS;
 	/* Another thread may have made the descriptor another file's: before the offset moves, or while the bytes were read. */
-	r = off < 0 && unlikely(!sfs_fd_still(fd, ofd, in)) ? -EBADF : looked_read(in, fd, v, off, flags);
+	r = off < 0 && unlikely(!sfs_fd_still(fd, ofd, in)) ? SFS_GONE : looked_read(in, fd, v, off, flags);
 	if (off < 0)
 		sfs_kernel_offset_end(ofd);
 	else if (unlikely(!sfs_fd_still(fd, ofd, in)))
-		r = -EBADF;
+		r = SFS_GONE;
 	in->unheld.reads++;
 	in->unheld.read += r > 0 ? (uint64_t)r : 0;
 	count(in->vol, passthrough_ops, 1);
@@ -215,15 +215,15 @@ static bool claimed_still(const struct sfs_inode *in, ino_t ino, const struct sf
 }
 
 /*
- * From here to sfs_unclaim() the kernel may change the file. SFS_PASS: this process has got a grant, or is getting one. -EBADF: another thread has
- * closed the descriptor or made it another file's, of which nothing is said. vol: a pointer to an inode that is another's by now may lead to another.
+ * From here to sfs_unclaim() the kernel may change the file. SFS_PASS: this process has got a grant, or is getting one. SFS_GONE: of what the
+ * descriptor is now nothing is said. vol: a pointer to an inode that is another's by now may lead to another.
  */
 static int claim(struct sfs_volume *vol, struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, struct sfs_claim_held *c)
 {
 	const ino_t ino = __atomic_load_n(&in->ino, __ATOMIC_RELAXED);
 
 	if (unlikely(ino == 0))
-		return -EBADF;
+		return SFS_GONE;
 	for (int try = 0; try < ASKING_TRIES; try++) {
 		const int r = sfs_claim(vol, &in->grant, ino, c);
 
@@ -232,7 +232,7 @@ static int claim(struct sfs_volume *vol, struct sfs_inode *in, const struct sfs_
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		if (unlikely(!claimed_still(in, ino, ofd, fd))) {
 			sfs_unclaim(c);
-			return -EBADF;
+			return SFS_GONE;
 		}
 		if (likely(!__atomic_load_n(&in->grant.asking, __ATOMIC_SEQ_CST) && sfs_unheld(in)))
 			return 0;
@@ -336,7 +336,7 @@ off_t sfs_unheld_lseek(struct sfs_ofd *ofd, int fd, off_t off, int whence)
 		return r;
 	if (!sfs_kernel_offset(ofd, fd))
 		return SFS_PASS;
-	r = unlikely(!sfs_fd_still(fd, ofd, ofd->inode)) ? SFS_PASS : sys_lseek(fd, off, whence);
+	r = unlikely(!sfs_fd_still(fd, ofd, ofd->inode)) ? SFS_GONE : sys_lseek(fd, off, whence);
 	sfs_kernel_offset_end(ofd);
 	return r;
 }
@@ -352,5 +352,6 @@ int sfs_unheld_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
 	if (r < 0)
 		return r;
 	in->unheld.forced++;
-	return data_only ? sys_fdatasync(fd) : sys_fsync(fd);
+	r = data_only ? sys_fdatasync(fd) : sys_fsync(fd);
+	return likely(sfs_fd_still(fd, ofd, in)) ? r : SFS_GONE;
 }

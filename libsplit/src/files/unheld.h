@@ -51,8 +51,7 @@ ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t
 off_t sfs_unheld_lseek(struct sfs_ofd *ofd, int fd, off_t off, int whence);
 int sfs_unheld_fsync(struct sfs_ofd *ofd, int fd, bool data_only);
 /*
- * A call by which the kernel changes the file. ofd: of the program's descriptor fd, NULL: fd is one of ours. -EBADF: another thread has closed fd or
- * made it another file's, and nothing has happened.
+ * A call by which the kernel changes the file. ofd: of the program's descriptor fd, NULL: fd is one of ours. May be SFS_GONE.
  */
 int sfs_unheld_change(struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long *arg),
 		      const long *arg);

@@ -68,7 +68,7 @@ static int look_at(int fd, struct sfs_ofd **ofd)
 	return flags & O_APPEND ? -EINVAL : 0; /* which says where, whatever the call says */
 }
 
-ssize_t sfs_patch(int fd, void *buf, size_t len, off_t off)
+static ssize_t patch_at(int fd, void *buf, size_t len, off_t off)
 {
 	const uint64_t from = ((uint64_t)off + SFS_BLOCK - 1) / SFS_BLOCK * SFS_BLOCK;
 	struct sfs_ofd *ofd;
@@ -99,6 +99,16 @@ ssize_t sfs_patch(int fd, void *buf, size_t len, off_t off)
 	sfs_buffer_end(buf, r > 0);
 	err = r > 0 ? sfs_write_durable(ofd, ofd->inode, fd, 0) : 0;
 	return err < 0 ? err : r;
+}
+
+ssize_t sfs_patch(int fd, void *buf, size_t len, off_t off)
+{
+	ssize_t r;
+
+	do
+		r = patch_at(fd, buf, len, off);
+	while (sfs_gone(r, fd));
+	return r;
 }
 
 /* ---- pools and buffers */

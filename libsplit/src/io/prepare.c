@@ -55,7 +55,7 @@ int sfs_attempt_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint6
 {
 	struct sfs_attempt a;
 	uint64_t *op;
-	int r = -EBADF;
+	int r = SFS_GONE;
 
 	sfs_attempt_begin(&a, ofd, fd, NULL, 0, 0);
 	a.in = in;

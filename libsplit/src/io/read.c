@@ -98,7 +98,7 @@ static int prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, bool reloa
 	sfs_inode_lock(in);
 	vol = in->vol;
 	if (unlikely(!sfs_fd_still(fd, ofd, in))) {
-		r = -EBADF; /* closed by another thread meanwhile */
+		r = SFS_GONE;
 	} else {
 		if (reload)
 			sfs_inode_reload(in);
@@ -221,8 +221,8 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 	for (int tries = 0;; tries++) {
 		const bool prepared = sfs_io_prepared(in);
 
-		r = likely(sfs_fd_still(fd, ofd, in)) ? -EAGAIN : -EBADF; /* closed by another thread */
-		if (r == -EBADF)
+		r = likely(sfs_fd_still(fd, ofd, in)) ? -EAGAIN : SFS_GONE;
+		if (r == SFS_GONE)
 			break;
 		/* Before end of file is believed, look whether somebody without the library wrote more. */
 		if (unlikely(!prepared || stale ||
@@ -285,7 +285,7 @@ static ssize_t read_next(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 		/* Where other processes share the offset the kernel keeps it: reserve the range there. */
 		if (ofd->kernel_off && sfs_kernel_offset_is(ofd)) {
 			/* Another thread may have made the descriptor another file's. */
-			pos = likely(sfs_fd_still(fd, ofd, in)) ? sys_lseek(fd, (off_t)total, SEEK_CUR) : -EBADF;
+			pos = likely(sfs_fd_still(fd, ofd, in)) ? sys_lseek(fd, (off_t)total, SEEK_CUR) : SFS_GONE;
 			r = pos < 0 ? pos : read_at(ofd, fd, iov, cnt, (uint64_t)pos - total, total);
 			if (pos >= 0)
 				sys_lseek(fd, (r > 0 ? r : 0) - (off_t)total, SEEK_CUR);

@@ -178,7 +178,7 @@ static int swap(struct sfs_together *t, size_t len)
 	return r;
 }
 
-int sfs_swap(int fd1, off_t off1, int fd2, off_t off2, size_t len)
+static int swap_once(int fd1, off_t off1, int fd2, off_t off2, size_t len)
 {
 	struct sfs_together *t;
 	int r;
@@ -195,5 +195,18 @@ int sfs_swap(int fd1, off_t off1, int fd2, off_t off2, size_t len)
 	for (int i = 0; r == 0 && i < t->parts; i++)
 		r = sfs_write_durable(t->part[i].ofd, t->part[i].in, t->part[i].fd, 0);
 	sfs_user_free((uint8_t *)t, sizeof(*t));
+	return r;
+}
+
+int sfs_swap(int fd1, off_t off1, int fd2, off_t off2, size_t len)
+{
+	bool gone;
+	int r;
+
+	do {
+		r = swap_once(fd1, off1, fd2, off2, len);
+		gone = sfs_gone(r, fd1);
+		gone = sfs_gone(r, fd2) || gone;
+	} while (gone);
 	return r;
 }

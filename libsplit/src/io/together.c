@@ -94,7 +94,7 @@ static int gather(struct sfs_together *t, uint8_t *to)
 static int commit(const struct sfs_part *p)
 {
 	uint64_t *op;
-	int r = -EBADF;
+	int r = SFS_GONE;
 
 	if (!sfs_op_begin(p->in, &op))
 		return -EDEADLK;
@@ -150,7 +150,7 @@ static int still_open(const struct sfs_together *t)
 		const struct sfs_part *p = &t->part[i];
 
 		if (!sfs_fd_still(p->fd, p->ofd, p->in))
-			return -EBADF;
+			return SFS_GONE;
 	}
 	return 0;
 }
@@ -234,7 +234,7 @@ int sfs_together_attempts(struct sfs_together *t)
 	return -EBUSY;
 }
 
-int sfs_write_atomic(const struct sfs_range *ranges, int n)
+static int write_together(const struct sfs_range *ranges, int n)
 {
 	struct sfs_together *t;
 	size_t total;
@@ -262,5 +262,19 @@ int sfs_write_atomic(const struct sfs_range *ranges, int n)
 			sfs_user_free(bytes, total);
 	}
 	sfs_user_free((uint8_t *)t, sizeof(*t));
+	return r;
+}
+
+int sfs_write_atomic(const struct sfs_range *ranges, int n)
+{
+	bool gone;
+	int r;
+
+	do {
+		r = write_together(ranges, n);
+		gone = false;
+		for (int i = 0; r == SFS_GONE && i < n; i++)
+			gone = sfs_gone(r, ranges[i].fd) || gone;
+	} while (gone);
 	return r;
 }
