@@ -6,6 +6,7 @@
 
 #include "base/sys.h"
 #include "calls/calls.h"
+#include "io/call.h"
 #include "io/io.h"
 #include "lease/ask.h"
 

@@ -8,6 +8,7 @@
 #include "io/io.h"
 #include "io/peek.h"
 #include "calls/calls.h"
+#include "io/call.h"
 
 static int publish_marked(struct sfs_inode *in)
 {

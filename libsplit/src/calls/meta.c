@@ -8,6 +8,7 @@
 #include "files/unheld.h"
 #include "io/io.h"
 #include "calls/calls.h"
+#include "io/call.h"
 
 /* Where the end of the file is, moved by off. */
 static off_t from_end(struct sfs_ofd *ofd, int fd, off_t off)

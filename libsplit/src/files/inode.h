@@ -327,19 +327,6 @@ void sfs_inode_resize(struct sfs_inode *in);
 void sfs_inode_times(struct sfs_inode *in);
 /* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. calls/ofd.c */
 struct sfs_ofd *sfs_ofd_of(int fd);
-/* The kernel is asked what fd leads to, whatever was known. calls/adopt.c */
-void sfs_adopt(int fd);
-/*
- * Is a call that returned r to be made again, as if it had come after what another thread has done to fd? dup2(2) leaves no moment in which a number
- * leads to nothing. The table tells the truth then, so that a call is made again once for each change.
- */
-static inline bool sfs_gone(long r, int fd)
-{
-	if (likely(r != SFS_GONE))
-		return false;
-	sfs_adopt(fd);
-	return true;
-}
 /* mapped.c: has this process mapped the file at any time? */
 bool sfs_was_mapped(const struct sfs_inode *in);
 
@@ -386,6 +373,8 @@ static inline void sfs_inode_unlock(struct sfs_inode *in)
 bool sfs_inode_trylock(struct sfs_inode *in);
 /* If it is to be had within half a millisecond. */
 bool sfs_inode_lock_soon(struct sfs_inode *in);
+/* Lock held, and dropped meanwhile: no call by the kernel is under way? Another process could stage what it would miss, or see a part of. Waits as long. */
+bool sfs_kernel_calls_end(struct sfs_inode *in);
 /*
  * inode.lock held: is another thread storing in place in [from, to)? One of this thread is the call that a handler has interrupted.
  */

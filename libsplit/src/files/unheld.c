@@ -154,9 +154,18 @@ static ssize_t again(int fd, struct sfs_vector v, off_t at, ssize_t got, bool at
 	return r > got ? got : r;
 }
 
+/* Another thread may be asking for a grant, and may have got it before this process knows. */
+static bool unheld_still(const struct sfs_inode *in)
+{
+	for (int try = 0; try < ASKING_TRIES && __atomic_load_n(&in->grant.asking, __ATOMIC_SEQ_CST); try++)
+		sys_call0(SYS_sched_yield);
+	return sfs_unheld(in);
+}
+
 /*
- * After a look at the table. Between the look and the kernel's read another process may get the file, stage and relink: the read may
- * have missed a whole write or, where relinking copies, a part of one. In strict it is made again then.
+ * After a look at the table. Between the look and the kernel's read another process, or another thread of this one, may get the file, stage and
+ * relink: the read may have missed a whole write or, where relinking copies, a part of one. In strict it is made again then: a grant that comes after
+ * the number was read changes it, and one that came before is seen.
  */
 static ssize_t looked_read(struct sfs_inode *in, int fd, struct sfs_vector v, off_t off, int flags)
 {
@@ -166,7 +175,7 @@ static ssize_t looked_read(struct sfs_inode *in, int fd, struct sfs_vector v, of
 
 	for (unsigned try = 0; try < READ_TRIES; try++) {
 		const uint32_t number = grants(in);
-		const int err = sfs_unheld_look(in);
+		const int err = likely(!whole || unheld_still(in)) ? sfs_unheld_look(in) : SFS_PASS;
 
 		if (err < 0) {
 			if (at_offset && r > 0)

@@ -14,6 +14,7 @@
 
 #include "base/sys.h"
 #include "format/identity.h"
+#include "io/call.h"
 #include "pm/pm.h"
 
 #define LEASES_MAX 4u /* tries to get blocks in a row */

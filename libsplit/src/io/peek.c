@@ -12,6 +12,7 @@
 
 #include "base/holes.h"
 #include "base/sys.h"
+#include "io/call.h"
 #include "io/io.h"
 #include "io/peek.h"
 

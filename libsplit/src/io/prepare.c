@@ -33,6 +33,11 @@ int sfs_attempt_make_ready(struct sfs_attempt *a)
 		/* Atomic writes need the file to ourselves; the others get it back when they ask. */
 		if (in->vol->agent.state != VOL_READY)
 			return -EIO;
+		/* Asking gives up what we share, and another process may come first. */
+		if (in->by_kernel > 0) {
+			sfs_kernel_calls_end(in);
+			return SFS_BUSY;
+		}
 		r = sfs_inode_acquire(in, in->fd, SFS_ACQ_EXCLUSIVE);
 		if (r == SFS_TURN)
 			return r;

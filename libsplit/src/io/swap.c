@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/sys.h"
+#include "io/call.h"
 #include "io/together.h"
 #include "io/user.h"
 #include "relink/relink.h"

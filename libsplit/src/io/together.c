@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/sys.h"
+#include "io/call.h"
 #include "io/user.h"
 
 #define TRIES_MAX  200u /* a file may be taken away between PREPARED and LOCKED */
