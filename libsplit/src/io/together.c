@@ -9,9 +9,10 @@
 #include "io/call.h"
 #include "io/user.h"
 
-#define TRIES_MAX  200u /* a file may be taken away between PREPARED and LOCKED */
-#define PAUSE_NS   50000
-#define LEASES_MAX 20u /* of staging files that other threads take */
+#define TRIES_MAX     200u /* a file may be taken away between PREPARED and LOCKED */
+#define PAUSE_NS      50000l
+#define PAUSE_DOUBLED 7	  /* times: up to 6.4 ms */
+#define LEASES_MAX    20u /* of staging files that other threads take */
 
 /* What is wrong with a range, before anything is done; 0. */
 static int look_at(const struct sfs_range *r, struct sfs_ofd **ofd)
@@ -47,6 +48,19 @@ static int add_file(struct sfs_together *t, struct sfs_inode *in)
 	return 0;
 }
 
+/*
+ * In the order of the files' numbers, so that all processes ask for the same files in one order; those of one file in the order of the call, as
+ * they may overlap.
+ */
+static void add_part(struct sfs_together *t, const struct sfs_part *p)
+{
+	int i = t->parts++;
+
+	for (; i > 0 && t->part[i - 1].in->ino > p->in->ino; i--)
+		t->part[i] = t->part[i - 1];
+	t->part[i] = *p;
+}
+
 /* Which files and how much. The bytes are still the program's. */
 static int take_parts(struct sfs_together *t, const struct sfs_range *ranges, int n, size_t *total)
 {
@@ -63,7 +77,7 @@ static int take_parts(struct sfs_together *t, const struct sfs_range *ranges, in
 		t->vol = ofd->inode->vol;
 		if (r->len == 0)
 			continue;
-		t->part[t->parts++] = (struct sfs_part){ofd, ofd->inode, r->fd, (uint64_t)r->off, r->len, r->buf, false};
+		add_part(t, &(struct sfs_part){ofd, ofd->inode, r->fd, (uint64_t)r->off, r->len, r->buf, false});
 		t->blocks += r->len / SFS_BLOCK + 2;
 		*total += r->len;
 		err = add_file(t, ofd->inode);
@@ -212,6 +226,15 @@ static int find_space(struct sfs_together *t)
 	return r;
 }
 
+/* Longer with each try, and not as long as another thread's: two processes that take files from each other end it. */
+static void pause_before(unsigned try)
+{
+	const long most = PAUSE_NS << (try < PAUSE_DOUBLED ? try : PAUSE_DOUBLED);
+	const uint32_t mixed = ((uint32_t)sys_call0(SYS_gettid) + try) * 2654435761u;
+
+	sys_nap(most / 2 + (long)(mixed >> 8) % (most / 2));
+}
+
 int sfs_together_attempts(struct sfs_together *t)
 {
 	int r = SFS_BUSY;
@@ -220,7 +243,7 @@ int sfs_together_attempts(struct sfs_together *t)
 		r = attempt(t);
 		/* After the first checkpoint the agent may be making the log longer. */
 		if (r == SFS_BUSY || (r == -EAGAIN && tries > 1))
-			sys_nap(PAUSE_NS);
+			pause_before(tries);
 		if (r == SFS_BUSY)
 			continue;
 		if (r == -EAGAIN)
