@@ -57,8 +57,8 @@ int sfs_log_remove(const struct sfs_root *r, uint32_t id);
 int sfs_log_list(const struct sfs_root *r, struct sfs_numbers *logs, struct sfs_numbers *leases, struct sfs_why *why);
 /* Its number, and behind that the epoch, which changes when the log goes to another client. */
 uint64_t sfs_log_mark(uint32_t id, int fd);
-/* The counters page, added up. */
-void sfs_log_stats_sum(const struct sfs_log_stats *stats, struct sfs_counters *c);
+/* The counters of its first two pages, added up. */
+void sfs_log_counters(const struct sfs_log_header *header, const struct sfs_log_stats *stats, struct sfs_counters *c);
 
 /* How long calls took, of any number of processes in one mode. */
 struct sfs_latencies {
@@ -147,22 +147,20 @@ bool sfs_chunk_whole(const struct sfs_root *r, uint32_t id, uint64_t bytes);
 
 /* --- totals.c: what outlives the logs */
 
+/* Not as the file has them (totals.c). */
 struct sfs_totals {
-	uint64_t magic;
-	uint32_t format;
-	uint32_t crc;
 	struct sfs_counters counters; /* of processes that are gone */
 	/* runs: that had something to do */
 	uint64_t recovery_runs, recovery_records, recovery_replayed, recovery_quarantined;
 	uint64_t
 		settled_log; /* sfs_log_mark() of the log whose counters are in here already, should it still be there; 0: none */
-	struct sfs_latencies latency[SFS_MODES]; /* not in files of agents that did not know it: zeros then */
+	struct sfs_latencies latency[SFS_MODES];
 };
 
 void sfs_counters_add(struct sfs_counters *to, const struct sfs_counters *from);
 /* Zeros when there is no file yet or it is damaged. */
 int sfs_totals_read(const struct sfs_root *r, struct sfs_totals *t);
-int sfs_totals_write(const struct sfs_root *r, struct sfs_totals *t);
+int sfs_totals_write(const struct sfs_root *r, const struct sfs_totals *t);
 
 /* --- proc.c */
 

@@ -193,6 +193,10 @@ static int swap_once(int fd1, off_t off1, int fd2, off_t off2, size_t len)
 		r = look_at(fd2, off2, len, &t->part[1]);
 	if (r == 0)
 		r = swap(t, len);
+	if (r == 0 && len > 0) {
+		count_later(t->vol, swap_ops, 1);
+		count_later(t->vol, swap_bytes, len);
+	}
 	for (int i = 0; r == 0 && i < t->parts; i++)
 		r = sfs_write_durable(t->part[i].ofd, t->part[i].in, t->part[i].fd, 0);
 	sfs_user_free((uint8_t *)t, sizeof(*t));

@@ -278,6 +278,10 @@ static int write_together(const struct sfs_range *ranges, int n)
 		r = bytes ? gather(t, bytes) : -ENOMEM;
 		if (r == 0)
 			r = sfs_together_attempts(t);
+		if (r == 0) {
+			count_later(t->vol, atomic_ops, 1);
+			count_later(t->vol, atomic_bytes, total);
+		}
 		for (int i = 0; i < t->files; i++)
 			sfs_write_give_back(t->file[i].in);
 		for (int i = 0; r == 0 && i < t->parts; i++)
