@@ -167,7 +167,7 @@ static bool unheld_still(const struct sfs_inode *in)
  * relink: the read may have missed a whole write or, where relinking copies, a part of one. In strict it is made again then: a grant that comes after
  * the number was read changes it, and one that came before is seen.
  */
-static ssize_t looked_read(struct sfs_inode *in, int fd, struct sfs_vector v, off_t off, int flags)
+static ssize_t looked_read(struct sfs_inode *in, int fd, struct sfs_vector v, off_t off, int flags, struct sfs_taken *taken)
 {
 	const bool at_offset = off < 0, whole = in->vol->mode == SFS_STRICT;
 	const off_t at = at_offset && whole ? sys_lseek(fd, 0, SEEK_CUR) : off;
@@ -177,6 +177,10 @@ static ssize_t looked_read(struct sfs_inode *in, int fd, struct sfs_vector v, of
 		const uint32_t number = grants(in);
 		const int err = likely(!whole || unheld_still(in)) ? sfs_unheld_look(in) : SFS_PASS;
 
+		if (err == SFS_PASS && at_offset && r > 0) {
+			*taken = (struct sfs_taken){at, r};
+			return SFS_AGAIN;
+		}
 		if (err < 0) {
 			if (at_offset && r > 0)
 				sys_lseek(fd, at, SEEK_SET);
@@ -192,7 +196,7 @@ static ssize_t looked_read(struct sfs_inode *in, int fd, struct sfs_vector v, of
 	return r;
 }
 
-ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags)
+ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags, struct sfs_taken *taken)
 {
 	struct sfs_inode *in = ofd->inode;
 	ssize_t r;
@@ -204,7 +208,7 @@ ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t 
 	if (off < 0 && !sfs_kernel_offset(ofd, fd))
 		return SFS_PASS;
 	/* Another thread may have made the descriptor another file's: before the offset moves, or while the bytes were read. */
-	r = off < 0 && unlikely(!sfs_fd_still(fd, ofd, in)) ? SFS_GONE : looked_read(in, fd, v, off, flags);
+	r = off < 0 && unlikely(!sfs_fd_still(fd, ofd, in)) ? SFS_GONE : looked_read(in, fd, v, off, flags, taken);
 	if (off < 0)
 		sfs_kernel_offset_end(ofd);
 	else if (unlikely(!sfs_fd_still(fd, ofd, in)))

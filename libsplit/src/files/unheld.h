@@ -46,7 +46,13 @@ struct sfs_vector {
 	bool one;
 };
 
-ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags);
+/* The offset has moved over these bytes, and other threads may have moved it on: they are this read's. */
+struct sfs_taken {
+	off_t at;
+	ssize_t n;
+};
+/* SFS_AGAIN: the bytes in *taken are to be read again, as this process has got a grant meanwhile. */
+ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags, struct sfs_taken *taken);
 ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags);
 off_t sfs_unheld_lseek(struct sfs_ofd *ofd, int fd, off_t off, int whence);
 int sfs_unheld_fsync(struct sfs_ofd *ofd, int fd, bool data_only);

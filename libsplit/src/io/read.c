@@ -306,9 +306,14 @@ static ssize_t read_next(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 
 static ssize_t read_to(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags)
 {
+	struct sfs_taken taken;
 	ssize_t total, r;
 
-	r = sfs_unheld_read(ofd, fd, v, off, flags);
+	r = sfs_unheld_read(ofd, fd, v, off, flags, &taken);
+	if (r == SFS_AGAIN) {
+		r = read_at(ofd, fd, v.iov, v.cnt, (uint64_t)taken.at, (size_t)taken.n);
+		return r < taken.n ? r : taken.n;
+	}
 	if (r != SFS_PASS)
 		return r;
 	if (flags != 0) {
