@@ -139,15 +139,16 @@ void sequences_named(void)
 void sequences_for_bugs(void)
 {
 	static const char *const of[] = {
-		"a",   "p",    "o",	"O",	  "e",	   "h",	   "v",	  "y",	  "t",	 "T",	 "F",	  "f",	  "c",	 "k",
-		"K",   "n",    "r",	"l",	  "D",	   "m",	   "X",	  "U",	  "j",	 "q",	 "4",	  "34",	  "a3a", "aa",
-		"aap", "oo",   "aw",	"pk",	  "ok",	   "af",   "aK",  "an",	  "pf",	 "ao",	 "Tf",	  "Td",	  "nR",	 "ook",
-		"aQb", "pkaw", "akbaw", "pkanLk", "pkaQb", "aQEw", "oQo", "eQKw", "anL", "fpaf", "faapf", "GLk",  "LQb", "tf",
-		"td",  "nb",   "ng",	"x",	  "u",	   "uX",   "aX",  "aU",	  "pK",	 "kao",	 "aaf",	  "afa",  "afo", "ako",
-		"L",   "z",    "vf",	"uf",	  "Lf",	   "Lk",   "LK",  "GLf",  "GLK", "za",	 "zz",	  "nbR",  "Lfo", "Lko",
-		"zKa", "azf",  "zfa",	"afz",	  "zkz",   "LKo",  "uuk", "afaf", "pko", "nBgR", "XaX",	  "aXa",  "ofk", "hko",
-		"LfL", "GaK",  "GLc",	"zfz",	  "pXf",   "2a",   "|o",  "a|a",  "o|O", "u|p",	 "o|w",	  "a|uf", "C",	 "H",
-		"N",   "M",    "Cf",	"Mf",	  "IfW",   "VoK",  "CkC", "A",	  "J",	 "JJ",	 "bJ",	  "S",	  "Y",	 "YY"};
+		"a",	 "p",	"o",	"O",   "e",    "h",	"v",	  "y",	   "t",	   "T",	  "F",	  "f",	 "c",
+		"k",	 "K",	"n",	"r",   "l",    "D",	"m",	  "X",	   "U",	   "j",	  "q",	  "4",	 "34",
+		"a3a",	 "aa",	"aap",	"oo",  "aw",   "pk",	"ok",	  "af",	   "aK",   "an",  "pf",	  "ao",	 "Tf",
+		"Td",	 "nR",	"ook",	"aQb", "pkaw", "akbaw", "pkanLk", "pkaQb", "aQEw", "oQo", "eQKw", "anL", "fpaf",
+		"faapf", "GLk", "LQb",	"tf",  "td",   "nb",	"ng",	  "x",	   "u",	   "uX",  "aX",	  "aU",	 "pK",
+		"kao",	 "aaf", "afa",	"afo", "ako",  "L",	"z",	  "vf",	   "uf",   "Lf",  "Lk",	  "LK",	 "GLf",
+		"GLK",	 "za",	"zz",	"nbR", "Lfo",  "Lko",	"zKa",	  "azf",   "zfa",  "afz", "zkz",  "LKo", "uuk",
+		"afaf",	 "pko", "nBgR", "XaX", "aXa",  "ofk",	"hko",	  "LfL",   "GaK",  "GLc", "zfz",  "pXf", "2a",
+		"|o",	 "a|a", "o|O",	"u|p", "o|w",  "a|uf",	"C",	  "H",	   "N",	   "M",	  "Cf",	  "Mf",	 "IfW",
+		"VoK",	 "CkC", "A",	"J",   "JJ",   "bJ",	"S",	  "Y",	   "YY",   "3e",  "34e",  "3fe"};
 
 	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
 		add(of[i], (unsigned)strlen(of[i]));
