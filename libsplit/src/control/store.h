@@ -140,6 +140,13 @@ struct sfs_pool_plan sfs_pool_plan(uint64_t pool_bytes, uint64_t chunk_bytes);
 int sfs_chunk_create(const struct sfs_root *r, uint32_t id, uint64_t bytes, struct sfs_why *why);
 int sfs_chunk_open(const struct sfs_root *r, uint32_t id);
 int sfs_chunk_remove(const struct sfs_root *r, uint32_t id);
+/*
+ * Take it out of sight, before its lease names it no more: from there on it would be given to the next client, with what it holds. So on
+ * persistent memory, where an entry of a lease does not wait for the journal, the journal has the name when this returns.
+ */
+int sfs_chunk_hide(const struct sfs_root *r, uint32_t id);
+/* Those that were removed stay removed, whatever is stored to a lease next. */
+int sfs_chunk_settle(const struct sfs_root *r);
 /* Numbers of all staging files; leftovers of interrupted creations are removed when `clean`. */
 int sfs_chunk_list(const struct sfs_root *r, struct sfs_numbers *l, bool clean, struct sfs_why *why);
 /* Is it whole (right size, no hole), so that it may be leased? */

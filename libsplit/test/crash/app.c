@@ -427,6 +427,24 @@ void app_fill_log(struct app *a)
 	app_end(a);
 }
 
+void app_fill_staging(struct app *a)
+{
+	struct sfs_pool *pool = &sfs.volumes[0].pool;
+
+	app_begin(a, "full staging files");
+	for (uint32_t i = 0; i < pool->nchunks; i++)
+		if (pool->chunks[i].pins > 0) /* else it would be empty again */
+			pool->chunks[i].used = pool->chunks[i].blocks;
+	app_end(a);
+}
+
+void app_idle(struct app *a)
+{
+	app_begin(a, "idle volume");
+	sfs_pool_idle(&sfs.volumes[0].pool);
+	app_end(a);
+}
+
 void app_process(int which)
 {
 	process_switch(which);

@@ -83,6 +83,11 @@ void app_service(struct app *a, int turns, bool busy);
 /* Records of files that are not looked at take all slots of the log that there are. */
 void app_fill_log(struct app *a);
 
+/* Other files have taken, and left, what there was of the staging files: what is staged next is in another one. */
+void app_fill_staging(struct app *a);
+/* The volume is idle: the agent gets staging files back. */
+void app_idle(struct app *a);
+
 /* The calls that follow are made by this process. */
 void app_process(int which);
 

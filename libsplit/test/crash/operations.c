@@ -68,10 +68,13 @@ static const struct {
 	{'I', "patch 8192 bytes of A at its beginning and keep the buffer"},
 	{'A', "strict: three ranges of A in one step, one of them at its end"},
 	{'J', "strict: ranges of A and B in one step"},
+	{'0', "strict: a range behind the block in which A ends, and one of B, in one step"},
 	{'S', "swap 1000 bytes of A and B"},
 	{'Y', "swap a block of A and one of B, which has 12000 bytes more before"},
 	{'V', "take a snapshot of A and keep it"},
 	{'W', "give back the snapshot or buffer that was kept first"},
+	{'1', "other files have taken, and left, the rest of the staging files"},
+	{'Z', "the volume is idle: the agent gets back all staging files but one"},
 	{'E', "the service thread has a turn while another thread holds the lock of checkpoints"},
 };
 
@@ -192,7 +195,7 @@ static bool pointless(const struct app *a, char letter)
 		return !strchr("345678", letter);
 	return now(a)->file[a->slot[A].file].size > (KERN_FILE_BLOCKS - 12) * KERN_BLOCK ||
 	       (!named && strchr("crRlXUq23456789", letter)) || (letter == '|' && app_has_company(a, A)) ||
-	       (strchr("AJ", letter) && a->r->mode != SFS_STRICT) || (strchr("IV", letter) && a->kept[KEPT - 1].p) ||
+	       (strchr("AJ0", letter) && a->r->mode != SFS_STRICT) || (strchr("IV", letter) && a->kept[KEPT - 1].p) ||
 	       (letter == 'W' && !app_keeps(a)) || (a->slot[OTHER].fd >= 0 && strchr("RXU", letter)) ||
 	       (letter == '7' && a->slot[OTHER].fd < 0) || (letter == 'n' && a->slot[B].fd >= 0) ||
 	       (letter == 'j' && there(a, "J")) || (letter == 'l' && there(a, "L")) ||
@@ -210,7 +213,7 @@ bool operate(struct app *a, char letter)
 	if (pointless(a, letter))
 		return false;
 	strcpy(path, a->slot[A].path);
-	if (strchr("bBgRxiJSY", letter))
+	if (strchr("bBgRxiJ0SY", letter))
 		need_b(a);
 	switch (letter) {
 	case 'a':
@@ -267,6 +270,9 @@ bool operate(struct app *a, char letter)
 					 {A, 4000, 200}, {B, 100, 50}, {B, now(a)->file[a->slot[B].file].size, 5000}, {0}},
 				 bytes(a, 5250));
 		break;
+	case '0':
+		app_write_atomic(a, (const struct range[]){{A, size + KERN_BLOCK, 64}, {B, 100, 50}, {0}}, bytes(a, 114));
+		break;
 	case 'S':
 		if (size < 1100 || now(a)->file[a->slot[B].file].size < 1050)
 			return false;
@@ -321,6 +327,12 @@ bool operate(struct app *a, char letter)
 		break;
 	case 'Q':
 		app_fill_log(a);
+		break;
+	case '1':
+		app_fill_staging(a);
+		break;
+	case 'Z':
+		app_idle(a);
 		break;
 	case 'n':
 		need_b(a);
