@@ -34,6 +34,8 @@ struct app {
 
 /* What the calls are made of: begin, the library, end. */
 struct model_op *app_begin(struct app *a, const char *what);
+/* The same for one that writes n bytes, which are noted in what it makes of the tree. */
+void app_begin_write(struct app *a, const char *name, int slot, uint64_t off, const void *p, uint64_t n);
 void app_end(struct app *a);
 long app_must(long r, const char *what); /* it does not fail */
 const char *app_full(const char *path);	 /* in the volume; of the last two calls */
