@@ -71,7 +71,21 @@ struct sfs_usage {
 	struct sfs_latencies latency[SFS_MODES];
 	uint8_t protection; /* enum sfs_protection; of one process, and in no sum */
 };
-/* Of the one that the log belongs to; zeros when it cannot be read. */
+/*
+ * A process may write anything to its log, and so may what damages it. Who reads the sums (JSON, metrics) takes signed numbers, so no sum is
+ * larger; and one process that says it has counted more than SFS_COUNTED_MAX in one place has counted nothing there.
+ */
+#define SFS_COUNTED_MAX (1ull << 56)
+#define SFS_SUM_MAX	(1ull << 62)
+static inline uint64_t sfs_counted(uint64_t said)
+{
+	return said <= SFS_COUNTED_MAX ? said : 0;
+}
+static inline uint64_t sfs_sum(uint64_t a, uint64_t b)
+{
+	return a < SFS_SUM_MAX && b < SFS_SUM_MAX - a ? a + b : SFS_SUM_MAX;
+}
+/* Of the one that the log belongs to; zeros when it cannot be read, or when its header is damaged. */
 int sfs_log_usage(int logfd, uint8_t mode, struct sfs_usage *u);
 void sfs_latencies_add(struct sfs_latencies *to, const struct sfs_latencies *from);
 void sfs_usage_add(struct sfs_usage *to, const struct sfs_usage *from);

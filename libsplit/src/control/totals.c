@@ -70,13 +70,14 @@ static void from_file(struct sfs_totals *t, const struct totals_file *f)
 		.recovery_quarantined = f->head.recovery_quarantined,
 		.settled_log = f->head.settled_log,
 	};
-#define TAKE(name) t->counters.name = f->head.counters.name;
+#define TAKE(name) t->counters.name = sfs_sum(f->head.counters.name, 0);
 	SFS_PAGE_COUNTERS(TAKE)
 #undef TAKE
-#define TAKE(name) t->counters.name = f->later.name;
+#define TAKE(name) t->counters.name = sfs_sum(f->later.name, 0);
 	SFS_LATER_COUNTERS(TAKE)
 #undef TAKE
-	memcpy(t->latency, f->latency, sizeof(t->latency));
+	for (unsigned mode = 0; mode < SFS_MODES; mode++)
+		sfs_latencies_add(&t->latency[mode], &f->latency[mode]);
 }
 
 static void to_file(struct totals_file *f, const struct sfs_totals *t)
@@ -107,9 +108,9 @@ static void to_file(struct totals_file *f, const struct sfs_totals *t)
 void sfs_latencies_add(struct sfs_latencies *to, const struct sfs_latencies *from)
 {
 	for (unsigned kind = 0; kind < SFS_LATENCY_NKINDS; kind++) {
-		to->sum_ns[kind] += from->sum_ns[kind];
+		to->sum_ns[kind] = sfs_sum(to->sum_ns[kind], from->sum_ns[kind]);
 		for (unsigned i = 0; i < SFS_LATENCY_BUCKETS; i++)
-			to->bucket[kind][i] += from->bucket[kind][i];
+			to->bucket[kind][i] = sfs_sum(to->bucket[kind][i], from->bucket[kind][i]);
 	}
 }
 
@@ -122,7 +123,7 @@ void sfs_usage_add(struct sfs_usage *to, const struct sfs_usage *from)
 
 void sfs_counters_add(struct sfs_counters *to, const struct sfs_counters *from)
 {
-#define ADD(name) to->name += from->name;
+#define ADD(name) to->name = sfs_sum(to->name, from->name);
 	SFS_COUNTERS(ADD)
 #undef ADD
 }

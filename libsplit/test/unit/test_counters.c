@@ -3,6 +3,7 @@
  * Counters of two places of a log, and what is kept of processes that are gone: a library or an agent of the last release knows the first
  * sixteen only, leaves the others at zero, and finds its own in what this one has written.
  */
+#include <errno.h>
 #include <stddef.h>
 
 #include "base/crc32c.h"
@@ -71,6 +72,36 @@ static void test_older_library(const struct sfs_log *log)
 	sfs_log_counters(h, log->counters, &c);
 	CHECK_EQ(c.peek_ops, 6);
 	CHECK_EQ(c.patch_ops + c.patch_bytes + c.swap_ops + c.atomic_bytes, 0);
+}
+
+/* A process writes what it likes, and so does what damages a log. */
+static void test_lies(const struct sfs_log *log)
+{
+	struct sfs_log_header *h = (struct sfs_log_header *)log->map;
+	struct sfs_counters sum = {0};
+	struct sfs_usage u;
+
+	memset(h->later, 0xff, sizeof(h->later));
+	memset(&h->latency, 0xff, sizeof(h->latency));
+	h->later[3].swap_ops = 5;
+	log->counters->place[2].read_ops = UINT64_MAX;
+	log->counters->place[3].read_ops = SFS_COUNTED_MAX;
+	log->counters->place[4].read_ops = SFS_COUNTED_MAX + 1;
+	CHECK_EQ(sfs_log_usage(log->fd, SFS_SYNC, &u), 0);
+	CHECK_EQ(u.counters.patch_ops, 0);
+	CHECK_EQ(u.counters.swap_ops, 5);
+	CHECK_EQ(u.counters.read_ops, SFS_COUNTED_MAX);
+	CHECK_EQ(u.counters.saved_bytes, 9);
+	CHECK_EQ(u.latency[SFS_SYNC].sum_ns[SFS_LATENCY_read], 0);
+	for (int i = 0; i < 300; i++)
+		sfs_counters_add(&sum, &u.counters);
+	CHECK_EQ(sum.read_ops, SFS_SUM_MAX);
+	CHECK_EQ(sum.swap_ops, 1500);
+
+	h->magic++;
+	CHECK_EQ(sfs_log_usage(log->fd, SFS_SYNC, &u), -EINVAL);
+	CHECK_EQ(u.counters.swap_ops + u.counters.read_ops, 0);
+	h->magic--;
 }
 
 static void put(const struct world *w, const void *bytes, size_t n)
@@ -166,6 +197,7 @@ int main(void)
 	CHECK_EQ(sfs_log_map(&log, fd, false, SFS_SYNC), 0);
 	test_sum(&log);
 	test_older_library(&log);
+	test_lies(&log);
 	test_totals(&w);
 	close(fd);
 	world_end(&w);
