@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <sys/uio.h>
 
 #ifdef PM_RECORD
@@ -88,6 +89,14 @@ static inline void sys_nap(long ns)
 	const struct timespec t = {0, ns};
 
 	sys_call2(SYS_nanosleep, (long)&t, 0);
+}
+/* ns since some moment before the process began; it never goes back. */
+static inline int64_t sys_now_ns(void)
+{
+	struct timespec t = {0, 0};
+
+	sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 static inline int sys_fsync(int fd)
 {

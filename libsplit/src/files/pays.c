@@ -2,7 +2,6 @@
 #include "files/pays.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "base/sys.h"
 #include "files/leased.h"
@@ -40,10 +39,7 @@ static bool try_locked(struct sfs_inode *in, int fd, int flags)
 
 static int64_t seconds(void)
 {
-	struct timespec t = {0, 0};
-
-	sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&t);
-	return t.tv_sec;
+	return sys_now_ns() / 1000000000;
 }
 
 /* Signals are blocked while the agent answers, which it does at once. */

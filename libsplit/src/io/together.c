@@ -9,7 +9,7 @@
 #include "io/call.h"
 #include "io/user.h"
 
-#define TRIES_MAX     200u /* a file may be taken away between PREPARED and LOCKED */
+#define BUSY_NS	      10000000000ll /* so long others may take a file away between PREPARED and LOCKED */
 #define PAUSE_NS      50000l
 #define PAUSE_DOUBLED 7	  /* times: up to 6.4 ms */
 #define LEASES_MAX    20u /* of staging files that other threads take */
@@ -237,9 +237,10 @@ static void pause_before(unsigned try)
 
 int sfs_together_attempts(struct sfs_together *t)
 {
+	const int64_t begun = sys_now_ns();
 	int r = SFS_BUSY;
 
-	for (unsigned tries = 0; tries < TRIES_MAX; tries++) {
+	for (unsigned tries = 0; tries == 0 || sys_now_ns() - begun < BUSY_NS; tries++) {
 		r = attempt(t);
 		/* After the first checkpoint the agent may be making the log longer. */
 		if (r == SFS_BUSY || (r == -EAGAIN && tries > 1))

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/vfs.h>
-#include <time.h>
 
 #include "base/sys.h"
 #include "base/text.h"
@@ -25,10 +24,7 @@
 
 static int64_t seconds(void)
 {
-	struct timespec t = {0, 0};
-
-	sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, (long)&t);
-	return t.tv_sec;
+	return sys_now_ns() / 1000000000;
 }
 
 /* What the answer to HELLO or PEEK says of versions. 0, or a negative errno value. */
@@ -55,10 +51,7 @@ static void close_all(int sock, const int fds[HELLO_FDS])
 
 static int64_t now_ms(void)
 {
-	struct timespec t = {0, 0};
-
-	sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+	return sys_now_ns() / 1000000;
 }
 
 /* Is there an answer within that time? */

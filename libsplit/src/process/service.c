@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "base/sys.h"
 #include "files/leased.h"
@@ -224,14 +223,6 @@ void sfs_service_show(void)
 			sfs_inodes_each(&sfs.volumes[i], show_one, NULL);
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec t = {0, 0};
-
-	sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&t);
-	return t.tv_sec * 1000000000ll + t.tv_nsec;
-}
-
 /* What wakes us before is no reason to do it now, nor to put it off. 0: it is not to be done. */
 static void decide(int64_t *due, bool wanted, int64_t now, int64_t wait)
 {
@@ -268,7 +259,7 @@ static void serve(void)
 
 	for (;;) {
 		struct pollfd p[SFS_VOLUMES_MAX + 1];
-		int64_t now = now_ns(), first;
+		int64_t now = sys_now_ns(), first;
 		bool timed = pending, shown = false;
 		int n = 1;
 
@@ -291,7 +282,7 @@ static void serve(void)
 		if (!sfs_timing_learn(now) && (!first || first > now + LEARN_NS))
 			first = now + LEARN_NS;
 		sleep_until(p, n, now, first);
-		now = now_ns();
+		now = sys_now_ns();
 		if (over(&show, now))
 			sfs_service_show();
 		pending = sfs_service_turn(timed && over(&due, now));
