@@ -9,7 +9,7 @@
 
 #include "agent/internal.h"
 
-#define WAITED_MS 200	      /* so long somebody has waited, perhaps for space */
+#define WAITED_MS 200	       /* so long somebody has waited, perhaps for space */
 #define SCARCE	  (1ull << 20) /* bytes: less may be too little to bring anything in */
 
 /* UINT64_MAX: that can't be said. */

@@ -125,8 +125,8 @@ struct client {
 	char comm[16];
 	uint64_t deadline; /* ms; of a stranger, or of the next try to recover */
 	bool event_blocked;
-	bool queued; /* the worker has it */
-	bool full;   /* C_DYING: its recovery has found no space, */
+	bool queued;	     /* the worker has it */
+	bool full;	     /* C_DYING: its recovery has found no space, */
 	uint64_t found_free; /* but these bytes */
 
 	enum sfs_mode mode;
