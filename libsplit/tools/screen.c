@@ -52,14 +52,14 @@ static void line(struct screen *s, const char *fmt, ...)
 	s->drawn++;
 }
 
-enum cell { PID, COMMAND, MODE, CALLS, READ, WRITE, SERVED, FSYNC, RELINK, CKPT, CELLS };
+enum cell { PID, COMMAND, MODE, CALLS, READ, WRITE, SERVED, FSYNC, RELINK, CKPT, NOCOPY, CELLS };
 static const struct {
 	const char *head;
 	int width; /* < 0: flush left */
 } cells[CELLS] = {
-	[PID] = {"PID", 8},	    [COMMAND] = {"COMMAND", -15}, [MODE] = {"MODE", -6},    [CALLS] = {"CALLS/s", 7},
-	[READ] = {"READ/s", 8},	    [WRITE] = {"WRITE/s", 8},	  [SERVED] = {"SERVED", 6}, [FSYNC] = {"FSYNC/s", 7},
-	[RELINK] = {"RELINK/s", 8}, [CKPT] = {"CKPT/s", 6},
+	[PID] = {"PID", 8},	    [COMMAND] = {"COMMAND", -15}, [MODE] = {"MODE", -6},      [CALLS] = {"CALLS/s", 7},
+	[READ] = {"READ/s", 8},	    [WRITE] = {"WRITE/s", 8},	  [SERVED] = {"SERVED", 6},   [FSYNC] = {"FSYNC/s", 7},
+	[RELINK] = {"RELINK/s", 8}, [CKPT] = {"CKPT/s", 6},	  [NOCOPY] = {"NOCOPY/s", 8},
 };
 
 /* A line of the table. What has no room at its end is left out whole: a number that is cut off is another number. */
@@ -114,6 +114,7 @@ static void counters_line(struct screen *s, const char *pid, const char *comm, c
 	rate(text[FSYNC], c->fsync_ops, ms, 1000);
 	rate(text[RELINK], c->relink_ops, ms, 1000);
 	rate(text[CKPT], c->checkpoints, ms, 1000);
+	rate(text[NOCOPY], top_without_copy(c), ms, 1000);
 	cells_line(s, text);
 }
 

@@ -19,6 +19,11 @@ uint64_t top_written(const struct sfs_counters *c)
 	return c->append_bytes + c->overwrite_bytes;
 }
 
+uint64_t top_without_copy(const struct sfs_counters *c)
+{
+	return c->peek_ops + c->patch_ops + c->swap_ops;
+}
+
 /* Counters are plain stores of other processes: a sum that was read in between may be behind one before. Then nothing has happened. */
 static struct sfs_counters since(const struct sfs_counters *now, const struct sfs_counters *then)
 {

@@ -27,6 +27,8 @@ void top_free(struct top *t);
 uint64_t top_calls(const struct sfs_counters *c);
 uint64_t top_served(const struct sfs_counters *c);
 uint64_t top_written(const struct sfs_counters *c);
+/* Snapshots, patches and swaps. */
+uint64_t top_without_copy(const struct sfs_counters *c);
 
 /* Where tables are drawn: on a terminal each over the one before. */
 struct screen {

@@ -144,6 +144,9 @@ func (c Counters) Calls() int64 { return c.Served() + c["passthrough_ops"] }
 // Written are the bytes that were written by calls that the library served.
 func (c Counters) Written() int64 { return c["append_bytes"] + c["overwrite_bytes"] }
 
+// WithoutCopy is how many snapshots, patches and swaps there were.
+func (c Counters) WithoutCopy() int64 { return c["peek_ops"] + c["patch_ops"] + c["swap_ops"] }
+
 // Since returns what was counted after before. A counter that went back, because it was read while it changed, has not
 // moved.
 func (c Counters) Since(before Counters) Counters {

@@ -45,6 +45,13 @@ var counters = []struct{ name, help string }{
 	{"peek_ops", "Snapshots taken without a copy."},
 	{"unpeek_ops", "Snapshots given back."},
 	{"saved_bytes", "Bytes of snapshots that were copied because their file changed."},
+	{"patch_ops", "Buffers that were patched into files."},
+	{"patch_bytes", "Bytes patched into files."},
+	{"adopted_bytes", "Bytes of patches that became parts of files without a copy."},
+	{"swap_ops", "Ranges of two files that changed places."},
+	{"swap_bytes", "Bytes of each of the two files that changed places."},
+	{"atomic_ops", "Atomic writes of several ranges."},
+	{"atomic_bytes", "Bytes of these."},
 }
 
 // Source is where the reports come from.

@@ -212,8 +212,8 @@ func busiest(a, b *topProcess) int {
 // whole.
 func (t *topTable) lines(columns int) []string {
 	g := &grid{gap: 2, columns: []gridColumn{
-		{"NAMESPACE", 5}, {"POD / PROCESS", 0}, {headMode, 7}, {"SERVED", 0}, {"CALLS/s", 0}, {"READ/s", 8}, {"WRITE/s", 9},
-		{"FSYNC/s", 6}, {"RELINK/s", 2}, {"CKPT/s", 1}, {"POOL", 3}, {"CONTAINER", 4},
+		{"NAMESPACE", 6}, {"POD / PROCESS", 0}, {headMode, 8}, {"SERVED", 0}, {"CALLS/s", 0}, {"READ/s", 9}, {"WRITE/s", 10},
+		{"FSYNC/s", 7}, {"RELINK/s", 3}, {"CKPT/s", 2}, {"NOCOPY/s", 1}, {"POOL", 4}, {"CONTAINER", 5},
 	}}
 	for _, pod := range t.Pods {
 		pod.addRows(g)
@@ -242,7 +242,7 @@ func (t *topPod) addRows(g *grid) {
 	for _, p := range t.Processes {
 		command := fmt.Sprintf("  %s (%d)", printable(p.Command), p.PID)
 		if p.State != coverage.StateLoaded {
-			g.add("", command, "-", "no: "+p.State, "-", "-", "-", "-", "-", "-", "", orDash(p.Container))
+			g.add("", command, "-", "no: "+p.State, "-", "-", "-", "-", "-", "-", "-", "", orDash(p.Container))
 			continue
 		}
 		g.add(slices.Concat([]string{"", command, strings.Join(p.Modes, ",")}, rates(p.Counters, t.Seconds),
@@ -291,5 +291,6 @@ func rates(c coverage.Counters, seconds float64) []string {
 		share(c.Served(), c.Calls()), timesRate(c.Calls(), seconds), bytesRate(c["read_bytes"], seconds),
 		bytesRate(c.Written(), seconds),
 		timesRate(c["fsync_ops"], seconds), timesRate(c["relink_ops"], seconds), timesRate(c["checkpoints"], seconds),
+		timesRate(c.WithoutCopy(), seconds),
 	}
 }

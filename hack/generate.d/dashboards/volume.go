@@ -76,6 +76,13 @@ func volumeBoard() *boardBuilder {
 			rates(of, query{"peek_ops", "taken"}, query{"unpeek_ops", "given back"})...)).
 		WithPanel(graph("Snapshots copied after all", units.BytesPerSecondIEC,
 			"Because their file changed while they were held.", rates(of, query{"saved_bytes", "copied"})...)).
+		WithPanel(graph("Patches, swaps, atomic writes", units.OpsPerSecond,
+			"splitfs_patch, splitfs_swap and splitfs_write_atomic.",
+			rates(of, query{"patch_ops", "patches"}, query{"swap_ops", "swaps"}, query{"atomic_ops", "atomic writes"})...)).
+		WithPanel(graph("Bytes patched and swapped", units.BytesPerSecondIEC,
+			"Of what is patched, whole blocks become parts of the file without a copy.",
+			rates(of, query{"patch_bytes", "patched"}, query{"adopted_bytes", "patched without a copy"},
+				query{"swap_bytes", "swapped"}, query{"atomic_bytes", "written atomically"})...)).
 		WithRow(dashboard.NewRowBuilder("Who is not served")).
 		WithPanel(graph("Programs without the library", units.Short,
 			"Their opens for writing within an hour that were refused, or made the file durable.",

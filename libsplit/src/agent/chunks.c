@@ -227,12 +227,11 @@ void chunk_ask(struct agent *a, struct client *c, uint64_t bytes, uint64_t whole
 
 /*
  * Out of sight first, out of the lease then: whatever happens between, the file can't be leased to somebody else with its
- * old content.
+ * old content, and what relink has taken out of it is in the journal before that.
  */
 void chunk_return(struct agent *a, struct client *c, uint64_t id)
 {
 	enum sfs_chunk_size size = SFS_FULL;
-	char from[32], to[32];
 	bool known = false;
 	int err;
 
@@ -242,10 +241,9 @@ void chunk_return(struct agent *a, struct client *c, uint64_t id)
 		client_drop(a, c, "RETURN of a staging file it does not have");
 		return;
 	}
-	sfs_number_name(from, (uint32_t)id, "");
-	sfs_number_name(to, (uint32_t)id, ".tmp");
-	if (renameat(a->root.pool, from, a->root.pool, to) < 0 && errno != ENOENT) {
-		agent_log(a, "rename staging file %s: %s", from, strerror(errno));
+	err = sfs_chunk_hide(&a->root, (uint32_t)id);
+	if (err) {
+		agent_log(a, "rename staging file %u: %s", (uint32_t)id, strerror(-err));
 		return; /* it stays in the lease and goes when the client goes */
 	}
 	err = sfs_lease_del_chunk(&c->lease, (uint32_t)id);

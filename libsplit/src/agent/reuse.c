@@ -75,7 +75,7 @@ static bool remove_others(struct worker *w, const struct client *c, uint32_t tin
 	for (uint32_t i = 0; i < c->lease.head.nchunks; i++)
 		if (c->lease.head.chunks[i] != tiny && sfs_chunk_remove(w->root, c->lease.head.chunks[i]))
 			return false;
-	return true;
+	return sfs_chunk_settle(w->root) == 0;
 }
 
 bool worker_keep_log(struct worker *w, struct recovery_job *job)

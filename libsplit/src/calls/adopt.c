@@ -116,7 +116,7 @@ int sfs_attach_name(struct sfs_inode *in, int fd, int flags, const struct stat *
 	return r;
 }
 
-void sfs_detach(int fd)
+void sfs_enter(int fd, struct sfs_ofd *what)
 {
 	struct sfs_ofd *old;
 	uint64_t signals;
@@ -124,12 +124,17 @@ void sfs_detach(int fd)
 	if ((unsigned)fd >= (unsigned)sfs_fds_len)
 		return;
 	store_release(&sfs_fds_fresh[fd], 0);
-	old = __atomic_exchange_n(&sfs_fds[fd], NULL, __ATOMIC_ACQ_REL);
-	if (old <= SFS_PRIVATE)
+	old = sfs_fds_know(fd, what);
+	if (likely(old <= SFS_PRIVATE))
 		return;
 	signals = sfs_signals_block();
 	sfs_ofd_put(old);
 	sfs_signals_restore(signals);
+}
+
+void sfs_detach(int fd)
+{
+	sfs_enter(fd, NULL);
 }
 
 bool sfs_ours_unknown(int fd)

@@ -33,7 +33,9 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 int sfs_attach_name(struct sfs_inode *in, int fd, int flags, const struct stat *st);
 /* The file may be a volume's: its agent is waited for before anything is held. */
 void sfs_attach_await(int fd, const struct stat *st);
-/* Forget an entry that a descriptor closed behind our back left. */
+/* fd has just been made, and leads to `what`. What a descriptor closed behind our back left there, or another thread since, is forgotten. */
+void sfs_enter(int fd, struct sfs_ofd *what);
+/* Nothing is known of fd. */
 void sfs_detach(int fd);
 
 #endif

@@ -53,16 +53,14 @@ static struct sfs_ofd *copied(const struct source *s)
 /* A duplicate under a number that the kernel chooses. */
 static int duplicate(int fd, long call, long a, long b)
 {
-	struct sfs_ofd *old = NULL;
 	struct source s;
-	uint64_t signals;
 	int copy;
 
 	for (;;) {
 		sfs_ours(fd);
 		s = source_of(fd);
 		copy = (int)sys_call3(call, fd, a, b);
-		if (copy < 0 && sfs_numbers_back(copy))
+		if (sfs_numbers_back(copy))
 			continue;
 		if (copy < 0 || copy >= sfs_fds_len)
 			return copy;
@@ -70,12 +68,7 @@ static int duplicate(int fd, long call, long a, long b)
 			break;
 		sys_close(copy);
 	}
-	signals = sfs_signals_block();
-	store_release(&sfs_fds_fresh[copy], 0);
-	old = sfs_fds_know(copy, copied(&s));
-	if (old > SFS_PRIVATE)
-		sfs_ofd_put(old);
-	sfs_signals_restore(signals);
+	sfs_enter(copy, copied(&s));
 	return copy;
 }
 

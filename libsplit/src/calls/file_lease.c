@@ -6,6 +6,7 @@
 
 #include "base/sys.h"
 #include "calls/calls.h"
+#include "io/call.h"
 #include "io/io.h"
 #include "lease/ask.h"
 
@@ -40,7 +41,7 @@ static int begin(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
 		if (sfs_fd_still(fd, ofd, in))
 			r = give_up(in);
 		else
-			r = -EBADF; /* closed by another thread meanwhile */
+			r = SFS_GONE;
 		sfs_inode_unlock(in);
 	} while (r == -EAGAIN && (r = sfs_checkpoint(in->vol, true)) == 0);
 	sfs_op_end(op);
@@ -93,7 +94,7 @@ static int ask(struct sfs_inode *in, int fd, int type)
 	return r;
 }
 
-int sfs_setlease(int fd, int type)
+static int set(int fd, int type)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	struct sfs_inode *in = ofd ? ofd->inode : NULL;
@@ -106,5 +107,15 @@ int sfs_setlease(int fd, int type)
 	r = asks ? ask(in, fd, type) : sys_fcntl(fd, F_SETLEASE, type);
 	if (in)
 		end(in, ino, fd, asks);
+	return r;
+}
+
+int sfs_setlease(int fd, int type)
+{
+	int r;
+
+	do
+		r = set(fd, type);
+	while (sfs_gone(r, fd));
 	return r;
 }

@@ -8,6 +8,7 @@
 #include "io/io.h"
 #include "io/peek.h"
 #include "calls/calls.h"
+#include "io/call.h"
 
 static int publish_marked(struct sfs_inode *in)
 {
@@ -94,6 +95,8 @@ static int give_up_known(dev_t dev, ino_t ino, struct sfs_inode **turn)
 		r = 0; /* it is not open, and nothing is staged */
 	else if (in && sfs_op_begin(in, &op)) {
 		r = make_inode_true(in, fd, O_RDONLY, true, true);
+		if (r == SFS_GONE)
+			r = SFS_UNKNOWN;
 		sfs_op_end(op);
 	} else if (in) {
 		r = -EDEADLK;
@@ -151,16 +154,19 @@ static int try_to_make_true(struct sfs_ofd *ofd, int fd, enum then then)
 
 static int make_true(int fd, enum then then)
 {
-	struct sfs_ofd *ofd;
-	int r;
+	for (;;) {
+		struct sfs_ofd *ofd = sfs_ofd_of(fd);
+		int r = ofd ? try_to_make_true(ofd, fd, then) : 0;
 
-	while ((ofd = sfs_ofd_of(fd)) && (r = try_to_make_true(ofd, fd, then)) == SFS_TURN) {
+		if (sfs_gone(r, fd))
+			continue;
+		if (r != SFS_TURN)
+			return r;
 		r = sfs_turn_wait(ofd->inode);
 		/* mmap and its like know no EINTR: the handler has run, and they go on. */
 		if (r < 0 && then != THEN_CHANGES_EVER)
 			return r;
 	}
-	return ofd ? r : 0;
 }
 
 int sfs_make_true(int fd, bool forever)
@@ -169,7 +175,7 @@ int sfs_make_true(int fd, bool forever)
 }
 
 /* From here to change_end() no snapshot of the file is taken; there is none whose bytes are the file's. */
-static int change_begin(struct sfs_inode *in, struct sfs_change *c)
+static int change_begin(struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, struct sfs_change *c)
 {
 	uint64_t *op;
 	int r;
@@ -178,7 +184,7 @@ static int change_begin(struct sfs_inode *in, struct sfs_change *c)
 		return -EDEADLK;
 	c->in = sfs_inode_ref(in->dev, in->ino);
 	sfs_inode_take(in);
-	r = c->in == in ? sfs_pins_save_all(&in->pins) : -EBADF; /* closed by another thread meanwhile */
+	r = c->in == in && sfs_fd_still(fd, ofd, in) ? sfs_pins_save_all(&in->pins) : SFS_GONE;
 	in->changing += r == 0;
 	sfs_inode_drop(in);
 	sfs_op_end(op);
@@ -202,22 +208,31 @@ static void change_end(struct sfs_inode *in)
 	sfs_inode_put(in);
 }
 
-int sfs_true_to_change(int fd, struct sfs_change *c)
+static int true_to_change(const struct sfs_ofd *ofd, struct sfs_inode *in, int fd, struct sfs_change *c)
 {
-	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	int r = 0;
 
-	*c = (struct sfs_change){0};
-	if (!ofd)
-		return 0;
-	if (sfs_unheld(ofd->inode))
+	if (sfs_unheld(in))
 		r = sfs_true_to_look(fd); /* the offset is the kernel's then */
 	if (r == 0)
-		r = sfs_unheld_claim(ofd->inode, fd, &c->claim);
+		r = sfs_unheld_claim(in, ofd, fd, &c->claim);
 	if (r != SFS_PASS)
 		return r;
 	r = sfs_make_true(fd, false);
-	return r < 0 ? r : change_begin(ofd->inode, c);
+	return r < 0 ? r : change_begin(in, ofd, fd, c);
+}
+
+int sfs_true_to_change(int fd, struct sfs_change *c)
+{
+	const struct sfs_ofd *ofd;
+	int r;
+
+	do {
+		*c = (struct sfs_change){0};
+		ofd = sfs_ofd_of(fd);
+		r = ofd ? true_to_change(ofd, ofd->inode, fd, c) : 0;
+	} while (sfs_gone(r, fd));
+	return r;
 }
 
 void sfs_change_over(int fd, struct sfs_change *c)

@@ -8,6 +8,7 @@
 #include "files/unheld.h"
 #include "io/io.h"
 #include "calls/calls.h"
+#include "io/call.h"
 
 /* Where the end of the file is, moved by off. */
 static off_t from_end(struct sfs_ofd *ofd, int fd, off_t off)
@@ -18,7 +19,7 @@ static off_t from_end(struct sfs_ofd *ofd, int fd, off_t off)
 	if (sfs_by_kernel(in) && in->fd < 0)
 		return sys_lseek(fd, off, SEEK_END); /* nothing is staged of it */
 	sfs_inode_lock(in);
-	r = sfs_inode_ready(in, fd, ofd->flags);
+	r = likely(sfs_fd_still(fd, ofd, in)) ? sfs_inode_ready(in, fd, ofd->flags) : SFS_GONE;
 	if (r == 0) {
 		if (in->staging.count == 0)
 			sfs_inode_resize(in);
@@ -41,17 +42,20 @@ static off_t from_here(const struct sfs_ofd *ofd, off_t off)
 
 static off_t lseek_of(struct sfs_ofd *ofd, int fd, off_t off, int whence)
 {
+	struct sfs_inode *in = ofd->inode;
 	off_t r = 0;
 
 	sfs_offset_take(ofd, fd);
 	if (whence == SEEK_END)
 		r = from_end(ofd, fd, off);
 	else if (whence == SEEK_DATA || whence == SEEK_HOLE)
-		r = sfs_flush_unlocked(ofd->inode, SFS_PUBLISH);
+		r = sfs_flush_unlocked(in, SFS_PUBLISH);
 	if (r < 0)
 		return r;
 	sfs_mutex_take(&ofd->lock);
-	if (whence == SEEK_END)
+	if (unlikely(!sfs_fd_still(fd, ofd, in)))
+		r = SFS_GONE;
+	else if (whence == SEEK_END)
 		r = ofd->kernel_off ? sys_lseek(fd, r, SEEK_SET) : r;
 	else if (ofd->kernel_off || (whence != SEEK_SET && whence != SEEK_CUR))
 		r = sys_lseek(fd, off, whence);
@@ -68,14 +72,11 @@ static off_t lseek_of(struct sfs_ofd *ofd, int fd, off_t off, int whence)
 	return r;
 }
 
-off_t sfs_lseek(int fd, off_t off, int whence)
+static off_t try_lseek(struct sfs_ofd *ofd, int fd, off_t off, int whence)
 {
-	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	uint64_t *op;
 	off_t r;
 
-	if (!ofd)
-		return SFS_PASS;
 	r = sfs_unheld_lseek(ofd, fd, off, whence);
 	if (r != SFS_PASS)
 		return r;
@@ -88,16 +89,24 @@ off_t sfs_lseek(int fd, off_t off, int whence)
 	return r;
 }
 
-int sfs_fsync(int fd, bool data_only)
+off_t sfs_lseek(int fd, off_t off, int whence)
 {
-	struct sfs_ofd *ofd = sfs_ofd_of(fd);
-	struct sfs_inode *in;
+	struct sfs_ofd *ofd;
+	off_t r;
+
+	do {
+		ofd = sfs_ofd_of(fd);
+		r = ofd ? try_lseek(ofd, fd, off, whence) : SFS_PASS;
+	} while (sfs_gone(r, fd));
+	return r;
+}
+
+static int try_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
+{
+	struct sfs_inode *in = ofd->inode;
 	uint64_t *op;
 	int r;
 
-	if (!ofd)
-		return SFS_PASS;
-	in = ofd->inode;
 	count(in->vol, fsync_ops, 1);
 	r = sfs_unheld_fsync(ofd, fd, data_only);
 	if (r != SFS_PASS)
@@ -106,7 +115,7 @@ int sfs_fsync(int fd, bool data_only)
 		if (!sfs_op_begin(in, &op))
 			return -EDEADLK;
 		sfs_inode_lock(in);
-		r = in->ready ? 0 : sfs_inode_ready(in, fd, ofd->flags);
+		r = unlikely(!sfs_fd_still(fd, ofd, in)) ? SFS_GONE : in->ready ? 0 : sfs_inode_ready(in, fd, ofd->flags);
 		if (r == 0)
 			r = sfs_flush_fsync(ofd, fd, data_only);
 		sfs_inode_unlock(in);
@@ -114,6 +123,18 @@ int sfs_fsync(int fd, bool data_only)
 			r = sfs_checkpoint(in->vol, true);
 		sfs_op_end(op);
 	} while (r == SFS_TURN && (r = sfs_turn_wait(in)) == 0);
+	return r;
+}
+
+int sfs_fsync(int fd, bool data_only)
+{
+	struct sfs_ofd *ofd;
+	int r;
+
+	do {
+		ofd = sfs_ofd_of(fd);
+		r = ofd ? try_fsync(ofd, fd, data_only) : SFS_PASS;
+	} while (sfs_gone(r, fd));
 	return r;
 }
 
@@ -150,7 +171,7 @@ struct by_kernel {
  */
 static int change(struct sfs_inode *in, int flags, int fd, struct by_kernel *k)
 {
-	int r = !k->ofd || sfs_fd_still(fd, k->ofd, in) ? sfs_inode_ready(in, fd, flags) : -EBADF, unsynced = 0;
+	int r = !k->ofd || sfs_fd_still(fd, k->ofd, in) ? sfs_inode_ready(in, fd, flags) : SFS_GONE, unsynced = 0;
 	uint32_t slot = 0;
 	bool torn;
 
@@ -185,7 +206,7 @@ static int change(struct sfs_inode *in, int flags, int fd, struct by_kernel *k)
 /* The same without the lock. SFS_TURN: nothing has happened. */
 static int try_by_kernel(struct sfs_inode *in, int flags, int fd, struct by_kernel *k)
 {
-	int r = sfs_unheld_change(in, fd, k->call, k->arg);
+	int r = sfs_unheld_change(in, k->ofd, fd, k->call, k->arg);
 	uint64_t *op;
 
 	if (r != SFS_PASS)
@@ -206,19 +227,12 @@ static int try_by_kernel(struct sfs_inode *in, int flags, int fd, struct by_kern
 static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long *arg), const long *arg, uint64_t cut)
 {
 	struct by_kernel k = {call, arg, cut, ofd, false};
-	struct sfs_inode *in;
+	struct sfs_inode *in = ofd->inode;
 	int r;
 
-	do {
-		in = k.ofd->inode;
-		r = try_by_kernel(in, k.ofd->flags, fd, &k);
-		if (r == SFS_TURN)
-			r = sfs_turn_wait(in);
-		else if (likely(r != -EBADF || sfs_fd_still(fd, k.ofd, in) || !(k.ofd = sfs_ofd_of(fd))))
-			return r;
-		else
-			r = 0; /* it is another file's now (io/call.h) */
-	} while (r == 0);
+	do
+		r = try_by_kernel(in, ofd->flags, fd, &k);
+	while (r == SFS_TURN && (r = sfs_turn_wait(in)) == 0);
 	return r;
 }
 
@@ -229,14 +243,19 @@ static int call_ftruncate(int fd, const long *arg)
 
 int sfs_ftruncate(int fd, off_t len)
 {
-	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	const long arg[1] = {len};
+	struct sfs_ofd *ofd;
+	int r;
 
-	if (!ofd)
-		return SFS_PASS;
-	if ((ofd->flags & O_ACCMODE) == O_RDONLY || len < 0)
-		return -EINVAL;
-	return by_kernel(ofd, fd, call_ftruncate, arg, (uint64_t)len);
+	do {
+		ofd = sfs_ofd_of(fd);
+		if (!ofd)
+			return SFS_PASS;
+		if ((ofd->flags & O_ACCMODE) == O_RDONLY || len < 0)
+			return -EINVAL;
+		r = by_kernel(ofd, fd, call_ftruncate, arg, (uint64_t)len);
+	} while (sfs_gone(r, fd));
+	return r;
 }
 
 /* By its name in /proc, as the file may be opened for reading only. */
@@ -266,6 +285,8 @@ static int truncate_known(dev_t dev, ino_t ino, off_t len, struct sfs_inode **tu
 
 		/* Without a descriptor, and while it is leased, the kernel serves it, and nothing is staged. */
 		r = fd < 0 ? SFS_PASS : try_by_kernel(in, O_RDONLY, fd, &k);
+		if (r == SFS_GONE)
+			r = SFS_UNKNOWN;
 		sfs_inode_put(in);
 	}
 	sfs_signals_restore(signals);
@@ -305,10 +326,18 @@ static int call_fallocate(int fd, const long *arg)
 
 int sfs_fallocate(int fd, int mode, off_t off, off_t len)
 {
-	struct sfs_ofd *ofd = sfs_ofd_of(fd);
-	const long arg[4] = {mode, off, len, ofd && ofd->inode->vol->mode == SFS_STRICT};
+	long arg[4] = {mode, off, len};
+	struct sfs_ofd *ofd;
+	int r;
 
-	return ofd ? by_kernel(ofd, fd, call_fallocate, arg, NO_CUT) : SFS_PASS;
+	do {
+		ofd = sfs_ofd_of(fd);
+		if (!ofd)
+			return SFS_PASS;
+		arg[3] = ofd->inode->vol->mode == SFS_STRICT;
+		r = by_kernel(ofd, fd, call_fallocate, arg, NO_CUT);
+	} while (sfs_gone(r, fd));
+	return r;
 }
 
 /* arg[1]: fd is open for writing. Otherwise its name in /proc is what the kernel lets us truncate by. */
@@ -328,8 +357,13 @@ static int call_truncate(int fd, const long *arg)
 
 int sfs_truncate_open(int fd, int flags)
 {
-	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	const long arg[2] = {0, (flags & O_ACCMODE) != O_RDONLY};
+	struct sfs_ofd *ofd;
+	int r;
 
-	return ofd ? by_kernel(ofd, fd, call_truncate, arg, 0) : call_truncate(fd, arg);
+	do {
+		ofd = sfs_ofd_of(fd);
+		r = ofd ? by_kernel(ofd, fd, call_truncate, arg, 0) : call_truncate(fd, arg);
+	} while (sfs_gone(r, fd));
+	return r;
 }

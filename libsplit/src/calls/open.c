@@ -53,15 +53,6 @@ static bool only_reads(const struct stat *st, int flags)
 	       load_acquire(&vol->agent.state) == VOL_UNKNOWN && sfs_owners_known(vol);
 }
 
-/* Another thread may have used the number since the kernel gave it. */
-static void enter(int fd, struct sfs_ofd *ofd)
-{
-	struct sfs_ofd *old = sfs_fds_know(fd, ofd);
-
-	if (unlikely(old > SFS_PRIVATE))
-		sfs_ofd_put(old);
-}
-
 int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
 	const bool truncate = truncates_ours(dirfd, path, flags);
@@ -99,8 +90,8 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 	in = r > 0 ? ofd->inode : NULL;
 	if (in)
 		sfs_reopen_note(in, name);
-	if (r >= 0 && fd < sfs_fds_len)
-		enter(fd, in ? ofd : SFS_FOREIGN);
+	if (r >= 0)
+		sfs_enter(fd, in ? ofd : SFS_FOREIGN);
 	if (r >= 0 && truncate)
 		r = sfs_truncate_open(fd, flags);
 	else if (r > 0)

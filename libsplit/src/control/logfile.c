@@ -171,11 +171,21 @@ uint64_t sfs_log_mark(uint32_t id, int fd)
 	return epoch << 32 | id;
 }
 
-void sfs_log_stats_sum(const struct sfs_log_stats *stats, struct sfs_counters *c)
+void sfs_log_counters(const struct sfs_log_header *header, const struct sfs_log_stats *stats, struct sfs_counters *c)
 {
 	memset(c, 0, sizeof(*c));
-	for (unsigned i = 0; i < SFS_COUNTER_PLACES; i++)
-		sfs_counters_add(c, &stats->place[i].counters);
+#define ADD(name) c->name += sfs_counted(place->name);
+	for (unsigned i = 0; i < SFS_COUNTER_PLACES; i++) {
+		const struct sfs_counter_place *place = &stats->place[i];
+
+		SFS_PAGE_COUNTERS(ADD)
+	}
+	for (unsigned i = 0; i < SFS_LATER_PLACES; i++) {
+		const struct sfs_later_place *place = &header->later[i];
+
+		SFS_LATER_COUNTERS(ADD)
+	}
+#undef ADD
 }
 
 int sfs_log_usage(int logfd, uint8_t mode, struct sfs_usage *u)
@@ -190,12 +200,14 @@ int sfs_log_usage(int logfd, uint8_t mode, struct sfs_usage *u)
 	memset(u, 0, sizeof(*u));
 	if (n != (ssize_t)sizeof(pages))
 		return n < 0 ? -errno : -EINVAL;
+	if (pages.header.magic != SFS_LOG_MAGIC || pages.header.format != SFS_FORMAT)
+		return -EINVAL;
 	u->protection = pages.header.protection;
-	sfs_log_stats_sum(&pages.stats, &u->counters);
+	sfs_log_counters(&pages.header, &pages.stats, &u->counters);
 	if (mode >= SFS_MODES)
 		return 0;
 	for (unsigned kind = 0; kind < SFS_LATENCY_NKINDS; kind++) {
-		u->latency[mode].sum_ns[kind] = l->sum_ns[kind];
+		u->latency[mode].sum_ns[kind] = sfs_counted(l->sum_ns[kind]);
 		for (unsigned i = 0; i < SFS_LATENCY_BUCKETS; i++)
 			u->latency[mode].bucket[kind][i] = l->bucket[kind][i];
 	}

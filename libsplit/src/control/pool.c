@@ -65,6 +65,22 @@ int sfs_chunk_remove(const struct sfs_root *r, uint32_t id)
 	return sfs_number_remove(r->pool, id, "");
 }
 
+int sfs_chunk_settle(const struct sfs_root *r)
+{
+	return r->dax && fsync(r->pool) < 0 ? -errno : 0;
+}
+
+int sfs_chunk_hide(const struct sfs_root *r, uint32_t id)
+{
+	char from[32], to[32];
+
+	sfs_number_name(from, id, "");
+	sfs_number_name(to, id, ".tmp");
+	if (renameat(r->pool, from, r->pool, to) < 0 && errno != ENOENT)
+		return -errno;
+	return sfs_chunk_settle(r);
+}
+
 int sfs_chunk_list(const struct sfs_root *r, struct sfs_numbers *l, bool clean, struct sfs_why *why)
 {
 	int err;

@@ -57,8 +57,8 @@ int sfs_log_remove(const struct sfs_root *r, uint32_t id);
 int sfs_log_list(const struct sfs_root *r, struct sfs_numbers *logs, struct sfs_numbers *leases, struct sfs_why *why);
 /* Its number, and behind that the epoch, which changes when the log goes to another client. */
 uint64_t sfs_log_mark(uint32_t id, int fd);
-/* The counters page, added up. */
-void sfs_log_stats_sum(const struct sfs_log_stats *stats, struct sfs_counters *c);
+/* The counters of its first two pages, added up. */
+void sfs_log_counters(const struct sfs_log_header *header, const struct sfs_log_stats *stats, struct sfs_counters *c);
 
 /* How long calls took, of any number of processes in one mode. */
 struct sfs_latencies {
@@ -71,7 +71,21 @@ struct sfs_usage {
 	struct sfs_latencies latency[SFS_MODES];
 	uint8_t protection; /* enum sfs_protection; of one process, and in no sum */
 };
-/* Of the one that the log belongs to; zeros when it cannot be read. */
+/*
+ * A process may write anything to its log, and so may what damages it. Who reads the sums (JSON, metrics) takes signed numbers, so no sum is
+ * larger; and one process that says it has counted more than SFS_COUNTED_MAX in one place has counted nothing there.
+ */
+#define SFS_COUNTED_MAX (1ull << 56)
+#define SFS_SUM_MAX	(1ull << 62)
+static inline uint64_t sfs_counted(uint64_t said)
+{
+	return said <= SFS_COUNTED_MAX ? said : 0;
+}
+static inline uint64_t sfs_sum(uint64_t a, uint64_t b)
+{
+	return a < SFS_SUM_MAX && b < SFS_SUM_MAX - a ? a + b : SFS_SUM_MAX;
+}
+/* Of the one that the log belongs to; zeros when it cannot be read, or when its header is damaged. */
 int sfs_log_usage(int logfd, uint8_t mode, struct sfs_usage *u);
 void sfs_latencies_add(struct sfs_latencies *to, const struct sfs_latencies *from);
 void sfs_usage_add(struct sfs_usage *to, const struct sfs_usage *from);
@@ -140,6 +154,13 @@ struct sfs_pool_plan sfs_pool_plan(uint64_t pool_bytes, uint64_t chunk_bytes);
 int sfs_chunk_create(const struct sfs_root *r, uint32_t id, uint64_t bytes, struct sfs_why *why);
 int sfs_chunk_open(const struct sfs_root *r, uint32_t id);
 int sfs_chunk_remove(const struct sfs_root *r, uint32_t id);
+/*
+ * Take it out of sight, before its lease names it no more: from there on it would be given to the next client, with what it holds. So on
+ * persistent memory, where an entry of a lease does not wait for the journal, the journal has the name when this returns.
+ */
+int sfs_chunk_hide(const struct sfs_root *r, uint32_t id);
+/* Those that were removed stay removed, whatever is stored to a lease next. */
+int sfs_chunk_settle(const struct sfs_root *r);
 /* Numbers of all staging files; leftovers of interrupted creations are removed when `clean`. */
 int sfs_chunk_list(const struct sfs_root *r, struct sfs_numbers *l, bool clean, struct sfs_why *why);
 /* Is it whole (right size, no hole), so that it may be leased? */
@@ -147,22 +168,20 @@ bool sfs_chunk_whole(const struct sfs_root *r, uint32_t id, uint64_t bytes);
 
 /* --- totals.c: what outlives the logs */
 
+/* Not as the file has them (totals.c). */
 struct sfs_totals {
-	uint64_t magic;
-	uint32_t format;
-	uint32_t crc;
 	struct sfs_counters counters; /* of processes that are gone */
 	/* runs: that had something to do */
 	uint64_t recovery_runs, recovery_records, recovery_replayed, recovery_quarantined;
 	uint64_t
 		settled_log; /* sfs_log_mark() of the log whose counters are in here already, should it still be there; 0: none */
-	struct sfs_latencies latency[SFS_MODES]; /* not in files of agents that did not know it: zeros then */
+	struct sfs_latencies latency[SFS_MODES];
 };
 
 void sfs_counters_add(struct sfs_counters *to, const struct sfs_counters *from);
 /* Zeros when there is no file yet or it is damaged. */
 int sfs_totals_read(const struct sfs_root *r, struct sfs_totals *t);
-int sfs_totals_write(const struct sfs_root *r, struct sfs_totals *t);
+int sfs_totals_write(const struct sfs_root *r, const struct sfs_totals *t);
 
 /* --- proc.c */
 

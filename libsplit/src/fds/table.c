@@ -40,7 +40,8 @@ static void reached(int fd, const struct sfs_ofd *what)
 {
 	if (what > SFS_PRIVATE)
 		reach(&sfs_fdt.fd_max, fd);
-	reach(&sfs_fdt.known_max, fd);
+	if (what)
+		reach(&sfs_fdt.known_max, fd);
 }
 
 struct sfs_ofd *sfs_fds_know(int fd, struct sfs_ofd *what)

@@ -25,6 +25,18 @@ bool sfs_inode_lock_soon(struct sfs_inode *in)
 	return got;
 }
 
+bool sfs_kernel_calls_end(struct sfs_inode *in)
+{
+	__atomic_add_fetch(&in->wanted, 1, __ATOMIC_RELAXED);
+	for (int i = 0; i < PAUSES && in->by_kernel > 0; i++) {
+		sfs_inode_unlock(in);
+		sys_nap(PAUSE_NS);
+		sfs_inode_lock(in);
+	}
+	__atomic_sub_fetch(&in->wanted, 1, __ATOMIC_RELAXED);
+	return in->by_kernel == 0;
+}
+
 bool sfs_stores_meet(const struct sfs_inode *in, uint64_t from, uint64_t to)
 {
 	const struct sfs_flights *f = &in->flights;

@@ -305,7 +305,7 @@ void sfs_turn_told(dev_t dev, ino_t ino);
 /* Our own descriptor and the generation, as far as they can be had. 1: they are new; 0; -EMFILE: no number is left; a negative errno value. */
 int sfs_inode_own(struct sfs_inode *in, int fd, int flags);
 /*
- * in.gen is known then. It is asked of our own descriptor of the file; without one of fd, and -EBADF when another thread has made that another file's.
+ * in.gen is known then. It is asked of our own descriptor of the file; without one of fd, and SFS_GONE when another thread has made that another file's.
  */
 int sfs_inode_generation(struct sfs_inode *in, int fd);
 /* inode.lock held, nothing staged: no descriptor nor window of ours, until the file is made ready again. */
@@ -373,6 +373,8 @@ static inline void sfs_inode_unlock(struct sfs_inode *in)
 bool sfs_inode_trylock(struct sfs_inode *in);
 /* If it is to be had within half a millisecond. */
 bool sfs_inode_lock_soon(struct sfs_inode *in);
+/* Lock held, and dropped meanwhile: no call by the kernel is under way? Another process could stage what it would miss, or see a part of. Waits as long. */
+bool sfs_kernel_calls_end(struct sfs_inode *in);
 /*
  * inode.lock held: is another thread storing in place in [from, to)? One of this thread is the call that a handler has interrupted.
  */

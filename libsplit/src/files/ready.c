@@ -47,7 +47,7 @@ int sfs_inode_generation(struct sfs_inode *in, int fd)
 		return 0;
 	r = sfs_generation(in->fd >= 0 ? in->fd : fd, &gen);
 	if (r == 0 && in->fd < 0 && (sys_fstat(fd, &st) < 0 || st.st_ino != in->ino || st.st_dev != in->dev))
-		return -EBADF;
+		return SFS_GONE;
 	if (r == 0)
 		in->gen = gen;
 	return r;
@@ -93,7 +93,7 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
 	own = sfs_scarce_open(in, fd, (accmode == O_RDONLY ? O_RDONLY : O_RDWR) | O_NONBLOCK);
 	if (own >= 0 && (sys_fstat(own, &st) < 0 || st.st_ino != in->ino || st.st_dev != in->dev)) {
 		sfs_file_close(own);
-		return -EBADF; /* closed by another thread meanwhile */
+		return SFS_GONE;
 	}
 	if (own == -EMFILE)
 		return own;

@@ -154,11 +154,20 @@ static ssize_t again(int fd, struct sfs_vector v, off_t at, ssize_t got, bool at
 	return r > got ? got : r;
 }
 
+/* Another thread may be asking for a grant, and may have got it before this process knows. */
+static bool unheld_still(const struct sfs_inode *in)
+{
+	for (int try = 0; try < ASKING_TRIES && __atomic_load_n(&in->grant.asking, __ATOMIC_SEQ_CST); try++)
+		sys_call0(SYS_sched_yield);
+	return sfs_unheld(in);
+}
+
 /*
- * After a look at the table. Between the look and the kernel's read another process may get the file, stage and relink: the read may
- * have missed a whole write or, where relinking copies, a part of one. In strict it is made again then.
+ * After a look at the table. Between the look and the kernel's read another process, or another thread of this one, may get the file, stage and
+ * relink: the read may have missed a whole write or, where relinking copies, a part of one. In strict it is made again then: a grant that comes after
+ * the number was read changes it, and one that came before is seen.
  */
-static ssize_t looked_read(struct sfs_inode *in, int fd, struct sfs_vector v, off_t off, int flags)
+static ssize_t looked_read(struct sfs_inode *in, int fd, struct sfs_vector v, off_t off, int flags, struct sfs_taken *taken)
 {
 	const bool at_offset = off < 0, whole = in->vol->mode == SFS_STRICT;
 	const off_t at = at_offset && whole ? sys_lseek(fd, 0, SEEK_CUR) : off;
@@ -166,8 +175,12 @@ static ssize_t looked_read(struct sfs_inode *in, int fd, struct sfs_vector v, of
 
 	for (unsigned try = 0; try < READ_TRIES; try++) {
 		const uint32_t number = grants(in);
-		const int err = sfs_unheld_look(in);
+		const int err = likely(!whole || unheld_still(in)) ? sfs_unheld_look(in) : SFS_PASS;
 
+		if (err == SFS_PASS && at_offset && r > 0) {
+			*taken = (struct sfs_taken){at, r};
+			return SFS_AGAIN;
+		}
 		if (err < 0) {
 			if (at_offset && r > 0)
 				sys_lseek(fd, at, SEEK_SET);
@@ -183,7 +196,7 @@ static ssize_t looked_read(struct sfs_inode *in, int fd, struct sfs_vector v, of
 	return r;
 }
 
-ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags)
+ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags, struct sfs_taken *taken)
 {
 	struct sfs_inode *in = ofd->inode;
 	ssize_t r;
@@ -195,11 +208,11 @@ ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t 
 	if (off < 0 && !sfs_kernel_offset(ofd, fd))
 		return SFS_PASS;
 	/* Another thread may have made the descriptor another file's: before the offset moves, or while the bytes were read. */
-	r = off < 0 && unlikely(!sfs_fd_still(fd, ofd, in)) ? -EBADF : looked_read(in, fd, v, off, flags);
+	r = off < 0 && unlikely(!sfs_fd_still(fd, ofd, in)) ? SFS_GONE : looked_read(in, fd, v, off, flags, taken);
 	if (off < 0)
 		sfs_kernel_offset_end(ofd);
 	else if (unlikely(!sfs_fd_still(fd, ofd, in)))
-		r = -EBADF;
+		r = SFS_GONE;
 	in->unheld.reads++;
 	in->unheld.read += r > 0 ? (uint64_t)r : 0;
 	count(in->vol, passthrough_ops, 1);
@@ -208,26 +221,31 @@ ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t 
 
 /* ---- writes ---- */
 
+/* Is it what the claim was made of? ofd: fd's; NULL: fd is the library's own. */
+static bool claimed_still(const struct sfs_inode *in, ino_t ino, const struct sfs_ofd *ofd, int fd)
+{
+	return __atomic_load_n(&in->ino, __ATOMIC_RELAXED) == ino && (!ofd || sfs_fd_still(fd, ofd, in));
+}
+
 /*
- * From here to sfs_unclaim() the kernel may change the file. SFS_PASS: this process has got a grant, or is getting one. -EBADF: the last
- * descriptor of the file has been closed by another thread.
+ * From here to sfs_unclaim() the kernel may change the file. SFS_PASS: this process has got a grant, or is getting one. SFS_GONE: of what the
+ * descriptor is now nothing is said. vol: a pointer to an inode that is another's by now may lead to another.
  */
-static int claim(struct sfs_volume *vol, struct sfs_inode *in, struct sfs_claim_held *c)
+static int claim(struct sfs_volume *vol, struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, struct sfs_claim_held *c)
 {
 	const ino_t ino = __atomic_load_n(&in->ino, __ATOMIC_RELAXED);
 
+	if (unlikely(ino == 0))
+		return SFS_GONE;
 	for (int try = 0; try < ASKING_TRIES; try++) {
-		int r;
+		const int r = sfs_claim(vol, &in->grant, ino, c);
 
-		if (unlikely(ino == 0))
-			return -EBADF;
-		r = sfs_claim(vol, &in->grant, ino, c);
 		if (r < 0)
 			return r;
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
-		if (unlikely(__atomic_load_n(&in->ino, __ATOMIC_RELAXED) != ino)) {
+		if (unlikely(!claimed_still(in, ino, ofd, fd))) {
 			sfs_unclaim(c);
-			return -EBADF;
+			return SFS_GONE;
 		}
 		if (likely(!__atomic_load_n(&in->grant.asking, __ATOMIC_SEQ_CST) && sfs_unheld(in)))
 			return 0;
@@ -272,7 +290,7 @@ static ssize_t claimed_write(struct sfs_volume *vol, struct sfs_inode *in, int f
 ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags)
 {
 	struct sfs_inode *in = ofd->inode;
-	struct sfs_volume *vol = in->vol; /* a pointer to an inode that is another's by now may lead to another volume */
+	struct sfs_volume *vol = in->vol;
 	struct sfs_claim_held c;
 	ssize_t r;
 
@@ -282,13 +300,9 @@ ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t
 		return SFS_PASS;
 	if (off < 0 && !sfs_kernel_offset(ofd, fd))
 		return SFS_PASS;
-	r = claim(vol, in, &c);
+	r = claim(vol, in, ofd, fd, &c);
 	if (r == 0) {
-		/* Another thread may have made the descriptor another file's, of which we have said nothing. */
-		if (likely(sfs_fd_still(fd, ofd, in)))
-			r = claimed_write(vol, in, fd, v, off, flags);
-		else
-			r = -EBADF;
+		r = claimed_write(vol, in, fd, v, off, flags);
 		sfs_unclaim(&c);
 	}
 	if (off < 0)
@@ -298,22 +312,24 @@ ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t
 
 /* ---- other calls ---- */
 
-int sfs_unheld_claim(struct sfs_inode *in, int fd, struct sfs_claim_held *c)
+int sfs_unheld_claim(struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, struct sfs_claim_held *c)
 {
+	struct sfs_volume *vol = in->vol;
 	int r;
 
-	if (in->vol->mode != SFS_POSIX || !may_claim(in, fd))
+	if (vol->mode != SFS_POSIX || !may_claim(in, fd))
 		return SFS_PASS;
-	r = claim(in->vol, in, c);
+	r = claim(vol, in, ofd, fd, c);
 	if (r == 0)
 		in->kdirty = true;
 	return r;
 }
 
-int sfs_unheld_change(struct sfs_inode *in, int fd, int (*call)(int fd, const long *arg), const long *arg)
+int sfs_unheld_change(struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long *arg),
+		      const long *arg)
 {
 	struct sfs_claim_held c;
-	int r = sfs_unheld_claim(in, fd, &c);
+	int r = sfs_unheld_claim(in, ofd, fd, &c);
 
 	if (r == 0) {
 		r = call(fd, arg);
@@ -333,7 +349,7 @@ off_t sfs_unheld_lseek(struct sfs_ofd *ofd, int fd, off_t off, int whence)
 		return r;
 	if (!sfs_kernel_offset(ofd, fd))
 		return SFS_PASS;
-	r = unlikely(!sfs_fd_still(fd, ofd, ofd->inode)) ? SFS_PASS : sys_lseek(fd, off, whence);
+	r = unlikely(!sfs_fd_still(fd, ofd, ofd->inode)) ? SFS_GONE : sys_lseek(fd, off, whence);
 	sfs_kernel_offset_end(ofd);
 	return r;
 }
@@ -349,5 +365,6 @@ int sfs_unheld_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
 	if (r < 0)
 		return r;
 	in->unheld.forced++;
-	return data_only ? sys_fdatasync(fd) : sys_fsync(fd);
+	r = data_only ? sys_fdatasync(fd) : sys_fsync(fd);
+	return likely(sfs_fd_still(fd, ofd, in)) ? r : SFS_GONE;
 }

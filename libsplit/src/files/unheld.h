@@ -46,14 +46,23 @@ struct sfs_vector {
 	bool one;
 };
 
-ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags);
+/* The offset has moved over these bytes, and other threads may have moved it on: they are this read's. */
+struct sfs_taken {
+	off_t at;
+	ssize_t n;
+};
+/* SFS_AGAIN: the bytes in *taken are to be read again, as this process has got a grant meanwhile. */
+ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags, struct sfs_taken *taken);
 ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags);
 off_t sfs_unheld_lseek(struct sfs_ofd *ofd, int fd, off_t off, int whence);
 int sfs_unheld_fsync(struct sfs_ofd *ofd, int fd, bool data_only);
-/* A call by which the kernel changes the file. */
-int sfs_unheld_change(struct sfs_inode *in, int fd, int (*call)(int fd, const long *arg), const long *arg);
+/*
+ * A call by which the kernel changes the file. ofd: of the program's descriptor fd, NULL: fd is one of ours. May be SFS_GONE.
+ */
+int sfs_unheld_change(struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long *arg),
+		      const long *arg);
 /* The same around a call that somebody else makes, and sfs_unclaim(). */
-int sfs_unheld_claim(struct sfs_inode *in, int fd, struct sfs_claim_held *c);
+int sfs_unheld_claim(struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, struct sfs_claim_held *c);
 /* The kernel's view is true for a call that only looks. */
 int sfs_unheld_look(struct sfs_inode *in);
 

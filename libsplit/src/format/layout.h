@@ -64,8 +64,30 @@ enum sfs_protection {
 };
 
 /*
- * Page 0 of a log. While a client holds the log it changes `epoch`, the claims, `protection` and `latency`, and the agent makes the log longer: the file
- * first, `slots` then.
+ * Counters that came when those of page 1 had filled it. Who does not know them leaves them at zero and does not look at
+ * them, so they need no version of the protocol.
+ */
+#define SFS_LATER_COUNTERS(X)                                                                                                  \
+	X(patch_ops)                                                                                                           \
+	X(patch_bytes)                                                                                                         \
+	X(adopted_bytes)                                                                                                       \
+	X(swap_ops)                                                                                                            \
+	X(swap_bytes)                                                                                                          \
+	X(atomic_ops)                                                                                                          \
+	X(atomic_bytes)
+
+#define SFS_COUNTER_FIELD(name) uint64_t name;
+#define SFS_LATER_PLACES	14u
+#define SFS_LATER_OFFSET	128u
+struct sfs_later_place {
+	SFS_LATER_COUNTERS(SFS_COUNTER_FIELD)
+	uint64_t spare; /* for one more */
+};
+_Static_assert(sizeof(struct sfs_later_place) == 64, "a place is one line");
+
+/*
+ * Page 0 of a log. While a client holds the log it changes `epoch`, the claims, `protection`, `later` and `latency`, and
+ * the agent makes the log longer: the file first, `slots` then.
  */
 struct sfs_log_header {
 	uint64_t magic;
@@ -84,15 +106,16 @@ struct sfs_log_header {
 	uint8_t protection; /* enum sfs_protection; for `splitfs status` */
 	uint8_t pad0[2];
 	uint32_t slots_max; /* the agent makes it so long at most; 0: it stays as it is */
-	uint8_t pad1[SFS_LATENCY_OFFSET - 72];
+	uint8_t pad1[SFS_LATER_OFFSET - 72];
+	struct sfs_later_place later[SFS_LATER_PLACES];
 	struct sfs_latency latency; /* statistics; zeros of who does not know it */
 	uint8_t pad2[SFS_CLAIMS_OFFSET - SFS_LATENCY_OFFSET - sizeof(struct sfs_latency)];
 	struct sfs_claims claims;
 };
 _Static_assert(sizeof(struct sfs_log_header) == 4096, "log header is one page");
 
-/* Operation counters of one client, plain stores; order is that of docs/architecture.md. */
-#define SFS_COUNTERS(X)                                                                                                        \
+/* Operation counters of one client, plain stores. There is no room for more of them here. */
+#define SFS_PAGE_COUNTERS(X)                                                                                                   \
 	X(read_ops)                                                                                                            \
 	X(read_bytes)                                                                                                          \
 	X(append_ops)                                                                                                          \
@@ -110,22 +133,23 @@ _Static_assert(sizeof(struct sfs_log_header) == 4096, "log header is one page");
 	X(unpeek_ops)                                                                                                          \
 	X(saved_bytes)
 
-struct sfs_counters {
-#define SFS_COUNTER_FIELD(name) uint64_t name;
-	SFS_COUNTERS(SFS_COUNTER_FIELD)
-#undef SFS_COUNTER_FIELD
-};
-
 /* Page 1 of a log: added up, they are the client's. Each thread has a place, so that two seldom store to the same line. */
 #define SFS_COUNTER_PLACES 32u
 struct sfs_counter_place {
-	struct sfs_counters counters;
+	SFS_PAGE_COUNTERS(SFS_COUNTER_FIELD)
 };
 _Static_assert(sizeof(struct sfs_counter_place) == 128, "a place is two lines");
 struct sfs_log_stats {
 	struct sfs_counter_place place[SFS_COUNTER_PLACES];
 };
 _Static_assert(sizeof(struct sfs_log_stats) == 4096, "counters take one page");
+
+/* All of them, in the order of docs/architecture.md. Not as they lie on the medium. */
+#define SFS_COUNTERS(X) SFS_PAGE_COUNTERS(X) SFS_LATER_COUNTERS(X)
+struct sfs_counters {
+	SFS_COUNTERS(SFS_COUNTER_FIELD)
+};
+#undef SFS_COUNTER_FIELD
 
 #define SFS_LOG_RECORDS_OFFSET 8192u
 

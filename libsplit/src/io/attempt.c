@@ -347,7 +347,7 @@ ssize_t sfs_attempt(struct sfs_attempt *a)
 		alone = true;
 	}
 	if (unlikely(!sfs_fd_still(a->fd, a->ofd, in)))
-		r = -EBADF; /* closed by another thread meanwhile */
+		r = SFS_GONE;
 	else if (alone)
 		r = sfs_attempt_make_ready(a);
 	if (r == 0)

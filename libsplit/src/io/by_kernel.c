@@ -14,7 +14,7 @@
 static int before_kernel(struct sfs_attempt *a)
 {
 	struct sfs_inode *in = a->in;
-	int r = sfs_fd_still(a->fd, a->ofd, in) ? sfs_inode_ready(in, a->fd, a->ofd->flags) : -EBADF;
+	int r = sfs_fd_still(a->fd, a->ofd, in) ? sfs_inode_ready(in, a->fd, a->ofd->flags) : SFS_GONE;
 
 	if (r == 0 && !a->append)
 		r = sfs_attempt_offset(a);

@@ -127,6 +127,16 @@ int sfs_commit_begin(struct sfs_attempt *a)
 	return r == 0 ? sfs_staged_carry(in, st) : r;
 }
 
+/* Of a write from a buffer, the bytes that nobody has copied. */
+static uint64_t adopted(const struct sfs_staged *st)
+{
+	uint64_t n = 0;
+
+	for (int i = 0; i < st->extents; i++)
+		n += st->ext[i].there ? st->ext[i].len : 0;
+	return n;
+}
+
 ssize_t sfs_commit_end(struct sfs_attempt *a)
 {
 	struct sfs_inode *in = a->in;
@@ -152,6 +162,8 @@ ssize_t sfs_commit_end(struct sfs_attempt *a)
 	if (a->at_offset && !a->reserved)
 		sfs_offset_set(a, (off_t)(st->pos + st->n));
 	count(vol, staged_bytes, st->n);
+	if (unlikely(a->buffer))
+		count_later(vol, adopted_bytes, adopted(st));
 	if (grows)
 		grow_from(in, st, crc);
 	else if (st->n <= SFS_STORE_MAX)

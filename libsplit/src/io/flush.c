@@ -73,30 +73,12 @@ static bool kept(int fd, const struct relink_range *r, int ret)
 	return !(ret & RELINK_DONOR_EMPTIED) && relink_next_data(fd, &from, &to, r->donor_off + r->len) != 0;
 }
 
-/*
- * Reflink takes the blocks out of the staging file in a transaction of its own, behind the one that gave them to the target. If that were lost and
- * the record gone, the next to have the staging file would store to blocks that it shares: to new ones, which no journal knows of then.
- */
-static int sync_donors(const struct sfs_inode *in)
-{
-	const struct sfs_volume *vol = in->vol;
-	int r = 0;
-
-	if (!vol->dax || vol->provider != RELINK_REFLINK)
-		return 0;
-	for (uint32_t i = 0; i < vol->pool.nchunks && r == 0; i++)
-		if (in->staging.pinned[i / 64] >> i % 64 & 1 && vol->pool.chunks[i].holes)
-			r = sys_fsync(vol->pool.chunks[i].fd);
-	return r;
-}
-
 /* What was relinked becomes durable. */
 static int settle(void *inode)
 {
-	struct sfs_inode *in = inode;
-	const int r = sys_fsync(in->fd);
+	const struct sfs_inode *in = inode;
 
-	return r < 0 ? r : sync_donors(in);
+	return sys_fsync(in->fd);
 }
 
 /*

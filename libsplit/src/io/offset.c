@@ -18,7 +18,7 @@ off_t sfs_offset_now(const struct sfs_attempt *a)
 
 	if (!load_acquire(&ofd->kernel_off))
 		return ofd->off;
-	off = still(a) ? sys_lseek(a->fd, 0, SEEK_CUR) : -EBADF;
+	off = still(a) ? sys_lseek(a->fd, 0, SEEK_CUR) : SFS_GONE;
 	return load_acquire(&ofd->kernel_off) ? off : ofd->off; /* made ours meanwhile, and moved perhaps */
 }
 
@@ -60,7 +60,7 @@ int sfs_attempt_offset(struct sfs_attempt *a)
 		a->pos = sfs_offset_now(a);
 		return a->pos < 0 ? (int)a->pos : 0;
 	}
-	a->pos = still(a) ? sys_lseek(a->fd, (off_t)a->n, SEEK_CUR) : -EBADF;
+	a->pos = still(a) ? sys_lseek(a->fd, (off_t)a->n, SEEK_CUR) : SFS_GONE;
 	if (a->pos < 0)
 		return (int)a->pos;
 	a->reserved = (off_t)a->n;

@@ -14,6 +14,7 @@
 
 #include "base/sys.h"
 #include "format/identity.h"
+#include "io/call.h"
 #include "pm/pm.h"
 
 #define LEASES_MAX 4u /* tries to get blocks in a row */
@@ -68,11 +69,11 @@ static int look_at(int fd, struct sfs_ofd **ofd)
 	return flags & O_APPEND ? -EINVAL : 0; /* which says where, whatever the call says */
 }
 
-ssize_t sfs_patch(int fd, void *buf, size_t len, off_t off)
+static ssize_t patch_at(int fd, void *buf, size_t len, off_t off)
 {
 	const uint64_t from = ((uint64_t)off + SFS_BLOCK - 1) / SFS_BLOCK * SFS_BLOCK;
+	struct sfs_volume *vol;
 	struct sfs_ofd *ofd;
-	struct sfs_pool *of;
 	bool lost;
 	ssize_t r;
 	int err;
@@ -87,18 +88,32 @@ ssize_t sfs_patch(int fd, void *buf, size_t len, off_t off)
 		return -EINVAL;
 	if ((uint64_t)off + len > INT64_MAX)
 		return -EFBIG;
-	of = &ofd->inode->vol->pool;
-	r = sfs_buffer_begin(buf, len, (uint64_t)off, of, &lost);
+	vol = ofd->inode->vol;
+	r = sfs_buffer_begin(buf, len, (uint64_t)off, &vol->pool, &lost);
 	if (r < 0)
 		return r;
 	if (len > 0) {
-		if (of->dax)
+		if (vol->dax)
 			pm_flush(buf, len);
 		r = sfs_write_buffer(ofd, fd, buf, len, off, !lost && from + SFS_BLOCK <= (uint64_t)off + len);
 	}
 	sfs_buffer_end(buf, r > 0);
+	if (r > 0) {
+		count_later(vol, patch_ops, 1);
+		count_later(vol, patch_bytes, r);
+	}
 	err = r > 0 ? sfs_write_durable(ofd, ofd->inode, fd, 0) : 0;
 	return err < 0 ? err : r;
+}
+
+ssize_t sfs_patch(int fd, void *buf, size_t len, off_t off)
+{
+	ssize_t r;
+
+	do
+		r = patch_at(fd, buf, len, off);
+	while (sfs_gone(r, fd));
+	return r;
 }
 
 /* ---- pools and buffers */

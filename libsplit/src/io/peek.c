@@ -12,6 +12,7 @@
 
 #include "base/holes.h"
 #include "base/sys.h"
+#include "io/call.h"
 #include "io/io.h"
 #include "io/peek.h"
 
@@ -176,7 +177,7 @@ static int attempt(struct peek *k)
 		alone = true;
 	}
 	if (unlikely(!sfs_fd_still(k->fd, k->ofd, in)))
-		r = -EBADF; /* closed by another thread meanwhile */
+		r = SFS_GONE;
 	else if (alone)
 		r = make_ready(k);
 	if (r == 0)
@@ -215,7 +216,7 @@ static int attempts(struct peek *k)
 	return r;
 }
 
-int sfs_peek(int fd, off_t off, size_t len, const void **p, size_t *got)
+static int peek_at(int fd, off_t off, size_t len, const void **p, size_t *got)
 {
 	struct peek k = {.ofd = sfs_ofd_of(fd), .fd = fd, .off = (uint64_t)off, .len = len};
 	struct sfs_volume *vol;
@@ -236,6 +237,16 @@ int sfs_peek(int fd, off_t off, size_t len, const void **p, size_t *got)
 	*p = k.p;
 	*got = k.n;
 	return 0;
+}
+
+int sfs_peek(int fd, off_t off, size_t len, const void **p, size_t *got)
+{
+	int r;
+
+	do
+		r = peek_at(fd, off, len, p, got);
+	while (sfs_gone(r, fd));
+	return r;
 }
 
 /* The last one of a file that nobody has open. */

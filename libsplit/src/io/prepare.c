@@ -33,6 +33,11 @@ int sfs_attempt_make_ready(struct sfs_attempt *a)
 		/* Atomic writes need the file to ourselves; the others get it back when they ask. */
 		if (in->vol->agent.state != VOL_READY)
 			return sfs_volume_refuses(in->vol);
+		/* Asking gives up what we share, and another process may come first. */
+		if (in->by_kernel > 0) {
+			sfs_kernel_calls_end(in);
+			return SFS_BUSY;
+		}
 		r = sfs_inode_acquire(in, in->fd, SFS_ACQ_EXCLUSIVE);
 		if (r == SFS_TURN)
 			return r;
@@ -55,7 +60,7 @@ int sfs_attempt_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, uint6
 {
 	struct sfs_attempt a;
 	uint64_t *op;
-	int r = -EBADF;
+	int r = SFS_GONE;
 
 	sfs_attempt_begin(&a, ofd, fd, NULL, 0, 0);
 	a.in = in;

@@ -98,7 +98,7 @@ static int prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd, bool reloa
 	sfs_inode_lock(in);
 	vol = in->vol;
 	if (unlikely(!sfs_fd_still(fd, ofd, in))) {
-		r = -EBADF; /* closed by another thread meanwhile */
+		r = SFS_GONE;
 	} else {
 		if (reload)
 			sfs_inode_reload(in);
@@ -209,11 +209,6 @@ static ssize_t look_once(struct sfs_inode *in, const struct iovec *iov, uint64_t
 	return o.r < 0 ? o.r : (ssize_t)o.n;
 }
 
-static bool is_it(const struct sfs_ofd *ofd, const struct sfs_inode *in, int fd)
-{
-	return likely(sfs_fd_still(fd, ofd, in));
-}
-
 /* The read itself at `pos`, however the file is served. */
 static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int cnt, uint64_t pos, size_t total)
 {
@@ -226,8 +221,8 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 	for (int tries = 0;; tries++) {
 		const bool prepared = sfs_io_prepared(in);
 
-		r = is_it(ofd, in, fd) ? -EAGAIN : -EBADF; /* closed by another thread */
-		if (r == -EBADF)
+		r = likely(sfs_fd_still(fd, ofd, in)) ? -EAGAIN : SFS_GONE;
+		if (r == SFS_GONE)
 			break;
 		/* Before end of file is believed, look whether somebody without the library wrote more. */
 		if (unlikely(!prepared || stale ||
@@ -246,7 +241,7 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 		if (unlikely(tries >= LOOKS_MAX && !hushed))
 			quiet(in, hushed = true);
 		r = look_once(in, iov, pos, &total, tries < PATIENCE);
-		if (r >= 0 && unlikely(!is_it(ofd, in, fd)))
+		if (r >= 0 && unlikely(!sfs_fd_still(fd, ofd, in)))
 			continue;
 		stale = r == -ESTALE && tries < STALE_MAX;
 		if (r != -EAGAIN && !stale)
@@ -290,7 +285,7 @@ static ssize_t read_next(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 		/* Where other processes share the offset the kernel keeps it: reserve the range there. */
 		if (ofd->kernel_off && sfs_kernel_offset_is(ofd)) {
 			/* Another thread may have made the descriptor another file's. */
-			pos = likely(sfs_fd_still(fd, ofd, in)) ? sys_lseek(fd, (off_t)total, SEEK_CUR) : -EBADF;
+			pos = likely(sfs_fd_still(fd, ofd, in)) ? sys_lseek(fd, (off_t)total, SEEK_CUR) : SFS_GONE;
 			r = pos < 0 ? pos : read_at(ofd, fd, iov, cnt, (uint64_t)pos - total, total);
 			if (pos >= 0)
 				sys_lseek(fd, (r > 0 ? r : 0) - (off_t)total, SEEK_CUR);
@@ -311,9 +306,14 @@ static ssize_t read_next(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 
 static ssize_t read_to(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags)
 {
+	struct sfs_taken taken;
 	ssize_t total, r;
 
-	r = sfs_unheld_read(ofd, fd, v, off, flags);
+	r = sfs_unheld_read(ofd, fd, v, off, flags, &taken);
+	if (r == SFS_AGAIN) {
+		r = read_at(ofd, fd, v.iov, v.cnt, (uint64_t)taken.at, (size_t)taken.n);
+		return r < taken.n ? r : taken.n;
+	}
 	if (r != SFS_PASS)
 		return r;
 	if (flags != 0) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/sys.h"
+#include "io/call.h"
 #include "io/together.h"
 #include "io/user.h"
 #include "relink/relink.h"
@@ -178,7 +179,7 @@ static int swap(struct sfs_together *t, size_t len)
 	return r;
 }
 
-int sfs_swap(int fd1, off_t off1, int fd2, off_t off2, size_t len)
+static int swap_once(int fd1, off_t off1, int fd2, off_t off2, size_t len)
 {
 	struct sfs_together *t;
 	int r;
@@ -192,8 +193,25 @@ int sfs_swap(int fd1, off_t off1, int fd2, off_t off2, size_t len)
 		r = look_at(fd2, off2, len, &t->part[1]);
 	if (r == 0)
 		r = swap(t, len);
+	if (r == 0 && len > 0) {
+		count_later(t->vol, swap_ops, 1);
+		count_later(t->vol, swap_bytes, len);
+	}
 	for (int i = 0; r == 0 && i < t->parts; i++)
 		r = sfs_write_durable(t->part[i].ofd, t->part[i].in, t->part[i].fd, 0);
 	sfs_user_free((uint8_t *)t, sizeof(*t));
+	return r;
+}
+
+int sfs_swap(int fd1, off_t off1, int fd2, off_t off2, size_t len)
+{
+	bool gone;
+	int r;
+
+	do {
+		r = swap_once(fd1, off1, fd2, off2, len);
+		gone = sfs_gone(r, fd1);
+		gone = sfs_gone(r, fd2) || gone;
+	} while (gone);
 	return r;
 }

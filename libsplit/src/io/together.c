@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "base/sys.h"
+#include "io/call.h"
 #include "io/user.h"
 
-#define TRIES_MAX  200u /* a file may be taken away between PREPARED and LOCKED */
-#define PAUSE_NS   50000
-#define LEASES_MAX 20u /* of staging files that other threads take */
+#define TRIES_MAX     200u /* a file may be taken away between PREPARED and LOCKED */
+#define PAUSE_NS      50000l
+#define PAUSE_DOUBLED 7	  /* times: up to 6.4 ms */
+#define LEASES_MAX    20u /* of staging files that other threads take */
 
 /* What is wrong with a range, before anything is done; 0. */
 static int look_at(const struct sfs_range *r, struct sfs_ofd **ofd)
@@ -46,6 +48,19 @@ static int add_file(struct sfs_together *t, struct sfs_inode *in)
 	return 0;
 }
 
+/*
+ * In the order of the files' numbers, so that all processes ask for the same files in one order; those of one file in the order of the call, as
+ * they may overlap.
+ */
+static void add_part(struct sfs_together *t, const struct sfs_part *p)
+{
+	int i = t->parts++;
+
+	for (; i > 0 && t->part[i - 1].in->ino > p->in->ino; i--)
+		t->part[i] = t->part[i - 1];
+	t->part[i] = *p;
+}
+
 /* Which files and how much. The bytes are still the program's. */
 static int take_parts(struct sfs_together *t, const struct sfs_range *ranges, int n, size_t *total)
 {
@@ -62,7 +77,7 @@ static int take_parts(struct sfs_together *t, const struct sfs_range *ranges, in
 		t->vol = ofd->inode->vol;
 		if (r->len == 0)
 			continue;
-		t->part[t->parts++] = (struct sfs_part){ofd, ofd->inode, r->fd, (uint64_t)r->off, r->len, r->buf, false};
+		add_part(t, &(struct sfs_part){ofd, ofd->inode, r->fd, (uint64_t)r->off, r->len, r->buf, false});
 		t->blocks += r->len / SFS_BLOCK + 2;
 		*total += r->len;
 		err = add_file(t, ofd->inode);
@@ -94,7 +109,7 @@ static int gather(struct sfs_together *t, uint8_t *to)
 static int commit(const struct sfs_part *p)
 {
 	uint64_t *op;
-	int r = -EBADF;
+	int r = SFS_GONE;
 
 	if (!sfs_op_begin(p->in, &op))
 		return -EDEADLK;
@@ -150,7 +165,7 @@ static int still_open(const struct sfs_together *t)
 		const struct sfs_part *p = &t->part[i];
 
 		if (!sfs_fd_still(p->fd, p->ofd, p->in))
-			return -EBADF;
+			return SFS_GONE;
 	}
 	return 0;
 }
@@ -211,6 +226,15 @@ static int find_space(struct sfs_together *t)
 	return r;
 }
 
+/* Longer with each try, and not as long as another thread's: two processes that take files from each other end it. */
+static void pause_before(unsigned try)
+{
+	const long most = PAUSE_NS << (try < PAUSE_DOUBLED ? try : PAUSE_DOUBLED);
+	const uint32_t mixed = ((uint32_t)sys_call0(SYS_gettid) + try) * 2654435761u;
+
+	sys_nap(most / 2 + (long)(mixed >> 8) % (most / 2));
+}
+
 int sfs_together_attempts(struct sfs_together *t)
 {
 	int r = SFS_BUSY;
@@ -219,7 +243,7 @@ int sfs_together_attempts(struct sfs_together *t)
 		r = attempt(t);
 		/* After the first checkpoint the agent may be making the log longer. */
 		if (r == SFS_BUSY || (r == -EAGAIN && tries > 1))
-			sys_nap(PAUSE_NS);
+			pause_before(tries);
 		if (r == SFS_BUSY)
 			continue;
 		if (r == -EAGAIN)
@@ -234,7 +258,7 @@ int sfs_together_attempts(struct sfs_together *t)
 	return -EBUSY;
 }
 
-int sfs_write_atomic(const struct sfs_range *ranges, int n)
+static int write_together(const struct sfs_range *ranges, int n)
 {
 	struct sfs_together *t;
 	size_t total;
@@ -254,6 +278,10 @@ int sfs_write_atomic(const struct sfs_range *ranges, int n)
 		r = bytes ? gather(t, bytes) : -ENOMEM;
 		if (r == 0)
 			r = sfs_together_attempts(t);
+		if (r == 0) {
+			count_later(t->vol, atomic_ops, 1);
+			count_later(t->vol, atomic_bytes, total);
+		}
 		for (int i = 0; i < t->files; i++)
 			sfs_write_give_back(t->file[i].in);
 		for (int i = 0; r == 0 && i < t->parts; i++)
@@ -262,5 +290,19 @@ int sfs_write_atomic(const struct sfs_range *ranges, int n)
 			sfs_user_free(bytes, total);
 	}
 	sfs_user_free((uint8_t *)t, sizeof(*t));
+	return r;
+}
+
+int sfs_write_atomic(const struct sfs_range *ranges, int n)
+{
+	bool gone;
+	int r;
+
+	do {
+		r = write_together(ranges, n);
+		gone = false;
+		for (int i = 0; r == SFS_GONE && i < n; i++)
+			gone = sfs_gone(r, ranges[i].fd) || gone;
+	} while (gone);
 	return r;
 }

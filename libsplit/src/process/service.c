@@ -21,28 +21,11 @@
 #include "calls/calls.h"
 
 #define STACK_BYTES   (64ul << 10)
-#define PAUSES	      10
-#define PAUSE_NS      50000
 #define LEARN_NS      1000000l /* until the clock of timed calls is known (record/latency.h) */
 #define RETRY_NS      2000000l /* a file that was busy when it was to be given up */
 #define RETIRE_BLOCKS 16384u   /* 64 MiB */
 #define IDLE_MS	      2000     /* after that the pool gets spare staging files back */
 #define SHOW_MS	      10       /* after that programs without the library see what is written to a file that they have open */
-
-/*
- * Lock held, and dropped meanwhile. No read by the kernel is under way? Another process could stage what it would miss, or see a part of.
- */
-static bool alone(struct sfs_inode *in)
-{
-	__atomic_add_fetch(&in->wanted, 1, __ATOMIC_RELAXED);
-	for (int i = 0; i < PAUSES && in->by_kernel > 0; i++) {
-		sfs_inode_unlock(in);
-		sys_nap(PAUSE_NS);
-		sfs_inode_lock(in);
-	}
-	__atomic_sub_fetch(&in->wanted, 1, __ATOMIC_RELAXED);
-	return in->by_kernel == 0;
-}
 
 /*
  * Go down to the delegation that the agent wants. False: the file is busy, or what is staged can't be relinked now (no space); it
@@ -58,7 +41,8 @@ static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 	 */
 	if (!sfs_inode_lock_soon(in))
 		return load_acquire(&in->grant.acquiring);
-	r = in->grant.revoke - 1u == SFS_DELEG_NONE && !alone(in) ? -EBUSY : sfs_step_down(in, in->grant.revoke - 1u);
+	r = in->grant.revoke - 1u == SFS_DELEG_NONE && !sfs_kernel_calls_end(in) ? -EBUSY
+										 : sfs_step_down(in, in->grant.revoke - 1u);
 	/* The agent keeps no hold of who goes by its table, unless the file is mapped. */
 	if (r == 0 && in->grant.state == GRANT_KEPT && in->vol->owners && !in->kernel_only)
 		sfs_grant_set(&in->grant, GRANT_NONE);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/lock.h"
+#include "base/protect.h"
 #include "format/layout.h"
 #include "record/record.h"
 
@@ -110,16 +111,34 @@ void sfs_log_clear(struct sfs_log *log);
 void sfs_log_reopen(struct sfs_log *log);
 
 /* Plain additions: two threads that share a place may lose one. */
-static inline struct sfs_counters *sfs_counters_here(const struct sfs_log *log)
+static inline struct sfs_counter_place *sfs_counters_here(const struct sfs_log *log)
 {
-	return &log->counters->place[sfs_thread_hash() % SFS_COUNTER_PLACES].counters;
+	return &log->counters->place[sfs_thread_hash() % SFS_COUNTER_PLACES];
 }
 #define count(vol, what, n) (sfs_counters_here(&(vol)->log)->what += (uint64_t)(n))
+
+/* Those of the log's header, which is under the key: for calls beside which opening it is nothing. NULL: no log. */
+static inline struct sfs_later_place *sfs_later_here(const struct sfs_log *log)
+{
+	struct sfs_log_header *h = (struct sfs_log_header *)log->map;
+
+	return h ? &h->later[sfs_thread_hash() % SFS_LATER_PLACES] : NULL;
+}
+#define count_later(vol, what, n)                                                                                              \
+	do {                                                                                                                   \
+		struct sfs_later_place *later_here = sfs_later_here(&(vol)->log);                                              \
+		const uint32_t later_rights = later_here ? sfs_protect_open() : 0;                                             \
+                                                                                                                               \
+		if (later_here) {                                                                                              \
+			later_here->what += (uint64_t)(n);                                                                     \
+			sfs_protect_close(later_rights);                                                                       \
+		}                                                                                                              \
+	} while (0)
 
 /* One write of n bytes; append: it made the file longer. */
 static inline void sfs_count_write(const struct sfs_log *log, bool append, uint64_t n)
 {
-	struct sfs_counters *here = sfs_counters_here(log);
+	struct sfs_counter_place *here = sfs_counters_here(log);
 
 	*(append ? &here->append_ops : &here->overwrite_ops) += 1;
 	*(append ? &here->append_bytes : &here->overwrite_bytes) += n;

@@ -14,7 +14,10 @@
 #define SPARE_BLOCKS 16u
 #define SHED_BLOCKS  64u
 #define FAULT_AROUND (64ul << 10) /* bytes that the kernel maps at one fault, and aligned to that, where they are in memory */
-#define WORTH_BLOCKS 512u	  /* a staging file with less unused space than this, 2 MiB, goes back */
+/* A staging file with less unused space than this, 2 MiB, goes back. */
+#ifndef WORTH_BLOCKS
+#define WORTH_BLOCKS 512u
+#endif
 
 static void give_back(struct sfs_pool *pool, struct sfs_chunk *c)
 {

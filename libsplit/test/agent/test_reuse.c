@@ -84,6 +84,7 @@ static void is_new(const struct played *c)
 	CHECK_EQ(h.log_id, c->log);
 	CHECK_MEM(&s, &none, sizeof(s));
 	CHECK_MEM(&h.claims, &none, sizeof(h.claims));
+	CHECK_MEM(&h.later, &none, sizeof(h.later));
 	CHECK_MEM(&h.latency, &none, sizeof(h.latency));
 }
 
@@ -119,9 +120,11 @@ static void use(struct played *c, char byte, uint32_t *id)
 	close(fd);
 	memset(&s, 7, sizeof(s));
 	memset(&h.claims, 7, sizeof(h.claims));
+	memset(&h.later, 7, sizeof(h.later));
 	memset(&h.latency, 7, sizeof(h.latency));
 	CHECK_EQ(pwrite(c->log_fd, &s, sizeof(s), sizeof(h)), sizeof(s));
 	CHECK_EQ(pwrite(c->log_fd, &h.claims, sizeof(h.claims), SFS_CLAIMS_OFFSET), sizeof(h.claims));
+	CHECK_EQ(pwrite(c->log_fd, &h.later, sizeof(h.later), SFS_LATER_OFFSET), sizeof(h.later));
 	CHECK_EQ(pwrite(c->log_fd, &h.latency, sizeof(h.latency), SFS_LATENCY_OFFSET), sizeof(h.latency));
 }
 

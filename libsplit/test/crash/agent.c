@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-#include "base/crc32c.h"
 #include "crash/record.h"
 #include "crash/workload.h"
 #include "harness.h"
@@ -19,8 +18,7 @@
 #include "control/fsprobe.h"
 #include "control/store.h"
 
-#define INODES	 16
-#define FIRST_ID 10u
+#define INODES 16
 
 uint8_t agent_boot;
 
@@ -44,8 +42,6 @@ static struct {
 	bool asking, answered;
 	bool alone;
 } agent;
-
-static const uint8_t uuid[16] = "crash explorer!";
 
 int __wrap_sfs_boot_id(uint8_t id[16]);
 int __wrap_sfs_boot_id(uint8_t id[16])
@@ -75,55 +71,19 @@ static void path_or_die(int err, const char *what)
 		FAIL("make %s: %s", what, strerror(-err));
 }
 
-void agent_open_root(struct sfs_root *r)
-{
-	memset(r, 0, sizeof(*r));
-	strcpy(r->path, "/v");
-	memcpy(r->uuid, uuid, sizeof(uuid));
-	r->fd = kern_open(AT_FDCWD, "/v", O_RDONLY | O_DIRECTORY, 0);
-	r->ctl = kern_open(r->fd, SFS_CONTROL_DIR, O_RDONLY | O_DIRECTORY, 0);
-	r->log = kern_open(r->ctl, "log", O_RDONLY | O_DIRECTORY, 0);
-	r->pool = kern_open(r->ctl, "pool", O_RDONLY | O_DIRECTORY, 0);
-	r->lock = -1;
-	r->dev = KERN_DEV;
-	r->dax = kern.dax;
-	r->dedicated = true;
-	CHECK(r->log >= 0 && r->pool >= 0);
-}
-
-void agent_make_volume(void)
-{
-	static struct sfs_volume_header h;
-	struct sfs_why why;
-	int fd;
-
-	path_or_die(kern_mkdir(AT_FDCWD, "/v/" SFS_CONTROL_DIR, 0700), "the control directory");
-	path_or_die(kern_mkdir(AT_FDCWD, "/v/" SFS_CONTROL_DIR "/log", 0700), "log");
-	path_or_die(kern_mkdir(AT_FDCWD, "/v/" SFS_CONTROL_DIR "/pool", 0700), "pool");
-	h = (struct sfs_volume_header){.magic = SFS_VOLUME_MAGIC, .format = SFS_FORMAT};
-	memcpy(h.uuid, uuid, sizeof(uuid));
-	h.crc = crc32c(0, &h, sizeof(h));
-	fd = kern_open(AT_FDCWD, "/v/" SFS_CONTROL_DIR "/volume", O_RDWR | O_CREAT, 0600);
-	CHECK(fd >= 0 && kern_pwrite(kern_fd_ino(fd), &h, sizeof(h), 0) == sizeof(h));
-	kern_call(SYS_close, fd, 0, 0, 0, 0, 0, NULL);
-	agent_boot = 1;
-	agent_open_root(&agent.root);
-	for (uint32_t i = 0; i < AGENT_CHUNKS; i++)
-		if (sfs_chunk_create(&agent.root, FIRST_ID + i, AGENT_CHUNK_BYTES, &why))
-			FAIL("%s", why.text);
-	fd = sfs_log_create(&agent.root, 1, AGENT_SLOTS, 0, &why);
-	if (fd < 0)
-		FAIL("%s", why.text);
-}
-
 void agent_start(bool alone)
 {
 	memset(&agent, 0, sizeof(agent));
 	agent.alone = alone;
 	agent_open_root(&agent.root);
-	agent.next_chunk = FIRST_ID;
+	agent.next_chunk = AGENT_FIRST_CHUNK;
 	for (int i = 0; i < PROCESSES; i++)
 		agent.client[i].lease.fd = -1;
+}
+
+uint32_t agent_chunks_end(void)
+{
+	return agent.next_chunk;
 }
 
 void agent_stop(void)
@@ -176,7 +136,7 @@ static void chunk(struct sfs_msg *m)
 		return;
 	}
 	/* The first are there before it begins. */
-	if (agent.next_chunk >= FIRST_ID + AGENT_CHUNKS &&
+	if (agent.next_chunk >= AGENT_FIRST_CHUNK + AGENT_CHUNKS &&
 	    sfs_chunk_create(&agent.root, agent.next_chunk, AGENT_CHUNK_BYTES, &why))
 		FAIL("%s", why.text);
 	agent.leased++;
@@ -190,13 +150,12 @@ static void chunk(struct sfs_msg *m)
 /* As the agent does it: out of sight, out of the lease, gone. */
 static void give_back(uint32_t id)
 {
-	char from[32], to[32];
+	char hidden[32];
 
-	snprintf(from, sizeof(from), "%06u", id);
-	snprintf(to, sizeof(to), "%06u.tmp", id);
-	path_or_die(kern_rename(agent.root.pool, from, agent.root.pool, to, 0), "room for a staging file");
+	snprintf(hidden, sizeof(hidden), "%06u.tmp", id);
+	path_or_die(sfs_chunk_hide(&agent.root, id), "room for a staging file");
 	path_or_die(sfs_lease_del_chunk(&client()->lease, id), "an entry of the lease");
-	path_or_die(kern_unlink(agent.root.pool, to, 0), "room for a staging file");
+	path_or_die(kern_unlink(agent.root.pool, hidden, 0), "room for a staging file");
 	agent.leased--;
 }
 

@@ -34,6 +34,8 @@ struct app {
 
 /* What the calls are made of: begin, the library, end. */
 struct model_op *app_begin(struct app *a, const char *what);
+/* The same for one that writes n bytes, which are noted in what it makes of the tree. */
+void app_begin_write(struct app *a, const char *name, int slot, uint64_t off, const void *p, uint64_t n);
 void app_end(struct app *a);
 long app_must(long r, const char *what); /* it does not fail */
 const char *app_full(const char *path);	 /* in the volume; of the last two calls */
@@ -82,6 +84,11 @@ bool app_has_company(const struct app *a, int s);
 void app_service(struct app *a, int turns, bool busy);
 /* Records of files that are not looked at take all slots of the log that there are. */
 void app_fill_log(struct app *a);
+
+/* Other files have taken, and left, what there was of the staging files: what is staged next is in another one. */
+void app_fill_staging(struct app *a);
+/* The volume is idle: the agent gets staging files back. */
+void app_idle(struct app *a);
 
 /* The calls that follow are made by this process. */
 void app_process(int which);

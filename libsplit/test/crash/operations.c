@@ -9,97 +9,6 @@
 #include "crash/app.h"
 #include "harness.h"
 
-static const struct {
-	char letter;
-	const char *what;
-} letters[] = {
-	{'a', "append 64 bytes to A"},
-	{'p', "append 4096 bytes to A"},
-	{'u', "append 5000 bytes to A"},
-	{'L', "append 36000 bytes to A"},
-	{'o', "overwrite 100 bytes of A"},
-	{'O', "overwrite 5000 bytes of A, over a border of blocks"},
-	{'w', "overwrite 100 bytes at the end of A"},
-	{'e', "write 200 bytes over the end of A"},
-	{'h', "write behind the end of A"},
-	{'v', "writev of three pieces to the end of A"},
-	{'y', "writev with RWF_DSYNC to the end of A"},
-	{'t', "truncate A to half"},
-	{'T', "extend A by truncate"},
-	{'F', "fallocate behind the end of A"},
-	{'P', "punch a hole into A"},
-	{'f', "fsync A"},
-	{'d', "fdatasync A"},
-	{'c', "close A and open it again"},
-	{'k', "the service thread has a turn: relinks what is staged"},
-	{'K', "the service thread has two: relinks, and commits what was left alone since"},
-	{'n', "create B, write 3000 bytes"},
-	{'b', "append 64 bytes to B"},
-	{'B', "append 9000 bytes to B"},
-	{'g', "fsync B"},
-	{'r', "rename A to N, or back"},
-	{'R', "rename B over A and go on with it as A"},
-	{'l', "link A to L"},
-	{'x', "unlink B and close it"},
-	{'i', "close B and unlink it"},
-	{'X', "unlink A, create it again, append 100 bytes"},
-	{'U', "unlink A and append 100 bytes to what is still open"},
-	{'q', "make directory E and rename A into it"},
-	{'2', "append 5000 bytes to A through a second descriptor"},
-	{'3', "another process with the library appends 64 bytes to A"},
-	{'4', "another process overwrites 100 bytes of A"},
-	{'5', "another process appends 5000 bytes to A"},
-	{'6', "another process calls fsync for A"},
-	{'7', "another process closes A"},
-	{'8', "another process looks at A: by stat and read"},
-	{'9', "the process dies, and another one looks at A before anything is recovered, and appends 64 bytes to it"},
-	{'j', "open a file that another program has just made, write 100 bytes"},
-	{'G', "truncate A to 4296 bytes"},
-	{'D', "make a directory, or remove it"},
-	{'s', "make a symbolic link, or remove it"},
-	{'m', "fchmod A"},
-	{'z', "append 64 bytes to A until the log is full"},
-	{'Q', "other files' records fill the log to its last slot"},
-	{'|', "from here on another thread writes to A, somewhere else: writes go beside others"},
-	{'C', "patch 8192 bytes of A at a block"},
-	{'H', "patch 9000 bytes of A at 1000"},
-	{'N', "patch 5000 bytes to the end of A"},
-	{'M', "patch 36864 bytes behind the end of A, at a block"},
-	{'I', "patch 8192 bytes of A at its beginning and keep the buffer"},
-	{'A', "strict: three ranges of A in one step, one of them at its end"},
-	{'J', "strict: ranges of A and B in one step"},
-	{'S', "swap 1000 bytes of A and B"},
-	{'Y', "swap a block of A and one of B, which has 12000 bytes more before"},
-	{'V', "take a snapshot of A and keep it"},
-	{'W', "give back the snapshot or buffer that was kept first"},
-	{'E', "the service thread has a turn while another thread holds the lock of checkpoints"},
-};
-
-/* What all sequences are made of. */
-static const char core[] = "apoOevtTPfkKcbRX";
-
-const char *workload_core(void)
-{
-	return core;
-}
-
-const char *workload_letters(void)
-{
-	static char s[sizeof(letters) / sizeof(letters[0]) + 1];
-
-	for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
-		s[i] = letters[i].letter;
-	return s;
-}
-
-const char *workload_describe(char letter)
-{
-	for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
-		if (letters[i].letter == letter)
-			return letters[i].what;
-	return NULL;
-}
-
 /* Bytes that say which call wrote them. */
 static uint8_t *bytes(const struct app *a, uint64_t n)
 {
@@ -192,7 +101,7 @@ static bool pointless(const struct app *a, char letter)
 		return !strchr("345678", letter);
 	return now(a)->file[a->slot[A].file].size > (KERN_FILE_BLOCKS - 12) * KERN_BLOCK ||
 	       (!named && strchr("crRlXUq23456789", letter)) || (letter == '|' && app_has_company(a, A)) ||
-	       (strchr("AJ", letter) && a->r->mode != SFS_STRICT) || (strchr("IV", letter) && a->kept[KEPT - 1].p) ||
+	       (strchr("AJ0", letter) && a->r->mode != SFS_STRICT) || (strchr("IV", letter) && a->kept[KEPT - 1].p) ||
 	       (letter == 'W' && !app_keeps(a)) || (a->slot[OTHER].fd >= 0 && strchr("RXU", letter)) ||
 	       (letter == '7' && a->slot[OTHER].fd < 0) || (letter == 'n' && a->slot[B].fd >= 0) ||
 	       (letter == 'j' && there(a, "J")) || (letter == 'l' && there(a, "L")) ||
@@ -210,7 +119,7 @@ bool operate(struct app *a, char letter)
 	if (pointless(a, letter))
 		return false;
 	strcpy(path, a->slot[A].path);
-	if (strchr("bBgRxiJSY", letter))
+	if (strchr("bBgRxiJ0SY", letter))
 		need_b(a);
 	switch (letter) {
 	case 'a':
@@ -267,6 +176,9 @@ bool operate(struct app *a, char letter)
 					 {A, 4000, 200}, {B, 100, 50}, {B, now(a)->file[a->slot[B].file].size, 5000}, {0}},
 				 bytes(a, 5250));
 		break;
+	case '0':
+		app_write_atomic(a, (const struct range[]){{A, size + KERN_BLOCK, 64}, {B, 100, 50}, {0}}, bytes(a, 114));
+		break;
 	case 'S':
 		if (size < 1100 || now(a)->file[a->slot[B].file].size < 1050)
 			return false;
@@ -321,6 +233,12 @@ bool operate(struct app *a, char letter)
 		break;
 	case 'Q':
 		app_fill_log(a);
+		break;
+	case '1':
+		app_fill_staging(a);
+		break;
+	case 'Z':
+		app_idle(a);
 		break;
 	case 'n':
 		need_b(a);

@@ -221,8 +221,7 @@ static uint32_t must_have(const struct history *h, int file, uint32_t done, uint
 
 		if (op->cuts && op->file == file)
 			return 0;
-		if (op->writes && op->file == file && at >= op->off && at < op->off + op->len &&
-		    op->off + op->len <= h->state[i - 1].file[file].size)
+		if (op->writes && op->file == file && at >= op->off && at < op->off + op->len)
 			return i;
 	}
 	return 0;

@@ -80,6 +80,8 @@ const char *recover_and_check(const struct run *r, enum crash_kind kind, uint32_
 	if (!bad)
 		bad = leftovers();
 	if (!bad)
+		bad = agent_pool_sound();
+	if (!bad)
 		bad = model_check(&r->h, kind, done, in_flight);
 	if (!bad) {
 		once = kern.m;

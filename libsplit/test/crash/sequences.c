@@ -114,11 +114,45 @@ static void zero_copy(void)
 		add(of[i], (unsigned)strlen(of[i]));
 }
 
+/*
+ * Several staging files, of which one goes back while records name another; ranges of whole blocks, where relink calls the kernel for nothing
+ * behind the move; writes behind the end of a file whose last block is staged.
+ */
+static void staging_files(void)
+{
+	static const char *const of[] = {"MK", "Mt", "M4",  "a1b", "a1bt", "a1b3", "p1bX", "LLBt",  "a1bKZ",
+					 "ah", "aT", "ahk", "ahK", "a0",   "a0k",  "a0K",  "nKahk", "nKa0k"};
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+		add(of[i], (unsigned)strlen(of[i]));
+}
+
 void sequences_named(void)
 {
 	company();
 	found();
 	zero_copy();
+	staging_files();
+}
+
+/* Short ones first; together they come upon every place in the code that stores, flushes, fences or syncs. */
+void sequences_for_bugs(void)
+{
+	static const char *const of[] = {
+		"a",	 "p",	"o",	"O",   "e",    "h",	"v",	  "y",	   "t",	   "T",	  "F",	  "f",	 "c",
+		"k",	 "K",	"n",	"r",   "l",    "D",	"m",	  "X",	   "U",	   "j",	  "q",	  "4",	 "34",
+		"a3a",	 "aa",	"aap",	"oo",  "aw",   "pk",	"ok",	  "af",	   "aK",   "an",  "pf",	  "ao",	 "Tf",
+		"Td",	 "nR",	"ook",	"aQb", "pkaw", "akbaw", "pkanLk", "pkaQb", "aQEw", "oQo", "eQKw", "anL", "fpaf",
+		"faapf", "GLk", "LQb",	"tf",  "td",   "nb",	"ng",	  "x",	   "u",	   "uX",  "aX",	  "aU",	 "pK",
+		"kao",	 "aaf", "afa",	"afo", "ako",  "L",	"z",	  "vf",	   "uf",   "Lf",  "Lk",	  "LK",	 "GLf",
+		"GLK",	 "za",	"zz",	"nbR", "Lfo",  "Lko",	"zKa",	  "azf",   "zfa",  "afz", "zkz",  "LKo", "uuk",
+		"afaf",	 "pko", "nBgR", "XaX", "aXa",  "ofk",	"hko",	  "LfL",   "GaK",  "GLc", "zfz",  "pXf", "2a",
+		"|o",	 "a|a", "o|O",	"u|p", "o|w",  "a|uf",	"C",	  "H",	   "N",	   "M",	  "Cf",	  "Mf",	 "IfW",
+		"VoK",	 "CkC", "A",	"J",   "JJ",   "bJ",	"S",	  "Y",	   "YY",   "3e",  "34e",  "3fe"};
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+		add(of[i], (unsigned)strlen(of[i]));
+	sequences_named();
 }
 
 void sequences_traces(void)

@@ -12,7 +12,8 @@ const char *sequence(uint32_t i);
 void sequences_all(const char *letters, unsigned length); /* of that length, of these letters */
 void sequences_sampled(unsigned length, unsigned how_many, uint64_t seed);
 void sequences_lengthy(unsigned how_many, uint64_t seed); /* WORKLOAD_LENGTHY to 12 operations */
-void sequences_named(void);				  /* those written down: of threads, of zero-copy, and what was found */
-void sequences_traces(void);				  /* of programs */
+void sequences_named(void);    /* those written down: of threads, of zero-copy, of staging files, and what was found */
+void sequences_for_bugs(void); /* what looks for planted bugs */
+void sequences_traces(void);   /* of programs */
 
 #endif

@@ -29,7 +29,7 @@ struct run {
 
 /* Record the run; false: the sequence makes no sense (an operation on what is not there). */
 bool run_workload(struct run *r);
-/* operations.c: all operations, and those that all sequences are made of. */
+/* letters.c: all operations, and those that all sequences are made of. */
 const char *workload_letters(void);
 const char *workload_core(void);
 const char *workload_describe(char letter);

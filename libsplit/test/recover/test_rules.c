@@ -177,6 +177,27 @@ static void committed(bool all)
 }
 
 /* After a reboot of an emulated volume the page cache is gone: the log is void. */
+/* sync, strict: a cut under way is finished where its record is the newest of the file, and makes no file longer. */
+static void cut(uint64_t at, bool written_since, uint64_t size)
+{
+	struct world_file f;
+	struct sfs_recovery s;
+	struct sfs_record r;
+
+	f = fresh_file(31, 4096);
+	r = (struct sfs_record){.type = SFS_REC_TRUNCATE, .flags = SFS_REC_DURABLE, .ino = f.ino, .gen = f.gen, .size = at};
+	world_put(&w, &l, &r);
+	if (written_since)
+		world_write(&w, &l, &f, 0, 10, 'a', 0);
+	world_reboot(&l, true);
+	s = end();
+	CHECK_EQ(s.replayed, 1);
+	CHECK_EQ(s.quarantined, written_since);
+	world_expect(&f, size, 0, 10, written_since ? 'a' : 'o');
+	world_expect(&f, size, 10, size, 'o');
+	end_file(&f);
+}
+
 static void other_boot_emulated(void)
 {
 	struct world_file f;
@@ -352,6 +373,9 @@ static void not_allowed(void)
 		n++;                                                                                                           \
 	} while (0)
 	REFUSED(r.ino = other.ino, r.gen = other.gen);
+	/* Nor does it become one that may be named by a record that needs no leave. */
+	r = (struct sfs_record){.type = SFS_REC_COMMIT, .ino = other.ino, .gen = other.gen};
+	world_put(&w, &l, &r);
 	REFUSED(r.gen++);
 	REFUSED(r.stage_file = 7777);
 	REFUSED(r.stage_file = 0);
@@ -557,6 +581,9 @@ int main(void)
 	other_boot_dax();
 	committed(false);
 	committed(true);
+	cut(1000, false, 1000);
+	cut(9000, false, 4096);
+	cut(1000, true, 4096);
 	other_boot_emulated();
 	groups();
 	groups_of_files();

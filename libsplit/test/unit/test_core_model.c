@@ -220,7 +220,7 @@ int main(int argc, char **argv)
 			drop_snapshot(i);
 	CHECK(peeks > CALLS / 20 && copies < peeks / 2);
 	/* The test is worth something only if the interesting paths ran. */
-	sfs_log_stats_sum((const struct sfs_log_stats *)(a.log + SFS_BLOCK), &c);
+	sfs_log_counters((const struct sfs_log_header *)a.log, (const struct sfs_log_stats *)(a.log + SFS_BLOCK), &c);
 	CHECK(c.append_ops > CALLS / 8 && c.overwrite_ops > CALLS / 16 && c.read_ops > CALLS / 8);
 	CHECK(c.relink_ops > 100 && c.checkpoints > 10 && c.records > 1000);
 	CHECK(refused < CALLS / 20);

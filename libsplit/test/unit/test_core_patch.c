@@ -6,6 +6,7 @@
  */
 #include <sys/mman.h>
 
+#include "control/store.h"
 #include "harness.h"
 #include "io/io.h"
 #include "unit/core_agent.h"
@@ -66,6 +67,29 @@ static uint32_t pinned(void)
 	return n;
 }
 
+static struct sfs_counters counted(void)
+{
+	struct sfs_counters c;
+
+	sfs_log_counters((const struct sfs_log_header *)vol->log.map, vol->log.counters, &c);
+	return c;
+}
+
+/* A patch of [off, off + n) from p: what it is counted as. */
+static void patch_counted(int fd, const uint8_t *p, size_t n, uint64_t off)
+{
+	const uint64_t from = (off + PAGE - 1) / PAGE * PAGE, to = (off + n) / PAGE * PAGE;
+	const struct sfs_counters before = counted();
+	struct sfs_counters after;
+
+	CHECK_EQ(sfs_patch(fd, (void *)p, n, (off_t)off), n);
+	after = counted();
+	CHECK_EQ(after.patch_ops - before.patch_ops, 1);
+	CHECK_EQ(after.patch_bytes - before.patch_bytes, n);
+	CHECK_EQ(after.adopted_bytes - before.adopted_bytes, from < to ? to - from : 0);
+	CHECK_EQ(after.swap_ops + after.atomic_ops, 0);
+}
+
 /* [off, off + n) of a file of `size` bytes. */
 static void whole_blocks(int pool, uint64_t off, size_t n, size_t size)
 {
@@ -73,7 +97,7 @@ static void whole_blocks(int pool, uint64_t off, size_t n, size_t size)
 	const int fd = make_file(size);
 	uint8_t *p = alloc(pool, off, n);
 
-	CHECK_EQ(sfs_patch(fd, p, n, (off_t)off), n);
+	patch_counted(fd, p, n, off);
 	for (uint64_t blk = off / PAGE; blk <= (end - 1) / PAGE; blk++) {
 		const uint8_t *own = p - off % PAGE + (blk - off / PAGE) * PAGE;
 

@@ -310,7 +310,7 @@ int main(int argc, char **argv)
 		call(&files[test_below(&state, FILES)]);
 	pm_record(NULL);
 	/* The test is worth something only if the interesting paths ran. */
-	sfs_log_stats_sum((const struct sfs_log_stats *)(agent.log + SFS_BLOCK), &c);
+	sfs_log_counters((const struct sfs_log_header *)agent.log, (const struct sfs_log_stats *)(agent.log + SFS_BLOCK), &c);
 	CHECK(c.append_ops > CALLS / 8 && c.overwrite_ops > CALLS / 8);
 	CHECK(c.relink_ops > 100 && c.checkpoints > 10 && c.records > 1000);
 	CHECK(refused < CALLS / 20 && checks > 4 * CALLS && replayed > CALLS);
