@@ -76,12 +76,6 @@ static inline bool room(struct append *a)
 				s->hot_block + 1 == ((sfs_block)(s->region_chunk + 1) << 32 | s->region_next));
 }
 
-/* The long way says what is wrong. */
-static inline bool covered(const struct append *a)
-{
-	return a->more == 0 || a->in->vol->pool.copies_fd < 0 || sfs_staged_cover(a->in, a->pos, a->pos + a->n) == 0;
-}
-
 /* The blocks are the file's from here on, behind its end. */
 static inline void extend(const struct append *a)
 {
@@ -200,7 +194,7 @@ static __attribute__((noinline)) bool store(struct sfs_inode *in, const void *bu
 {
 	struct append mine = {.in = in, .buf = buf, .n = n}, *a = &mine;
 
-	if (!goes_on(in) || sfs_near_limit(in->size + a->n) || !room(a) || !covered(a))
+	if (!goes_on(in) || sfs_near_limit(in->size + a->n) || !room(a))
 		return false;
 	in->staging.region_next += (uint32_t)a->more;
 	copy(a);
@@ -291,7 +285,7 @@ static bool plan(struct sfs_ofd *ofd, int fd, struct append *a, struct sfs_flyin
 	const uint32_t chunk = (uint32_t)(in->staging.hot_block >> 32) - 1;
 
 	if (!at_end(ofd, in, fd) || !goes_on(in) || in->size % SFS_BLOCK || sfs_near_limit(in->size + a->n) || !room(a) ||
-	    !covered(a) || !sfs_flight_begin(in, fly))
+	    !sfs_flight_begin(in, fly))
 		return false;
 	fly->flight->chunks[chunk / 64] |= 1ull << chunk % 64;
 	fly->flight->blocks = (uint32_t)a->more;

@@ -121,9 +121,7 @@ int sfs_commit_begin(struct sfs_attempt *a)
 	if (r < 0)
 		return r;
 	sfs_stage_live(in);
-	r = sfs_staged_cover(in, st->pos, st->pos + st->n);
-	if (r == 0)
-		r = sfs_staged_slots(in, st, commits(a));
+	r = sfs_staged_slots(in, st, commits(a));
 	return r == 0 ? sfs_staged_carry(in, st) : r;
 }
 

@@ -174,29 +174,6 @@ void sfs_staged_move(struct sfs_staged *st, uint64_t pos)
 	st->pos = pos;
 }
 
-int sfs_staged_cover(struct sfs_inode *in, uint64_t from, uint64_t to)
-{
-	struct sfs_staging *st = &in->staging;
-	const uint64_t first = from / SFS_BLOCK, end = (to + SFS_BLOCK - 1) / SFS_BLOCK;
-	int r;
-
-	if (in->vol->pool.copies_fd < 0 || (first >= st->covered && end <= st->covered_end))
-		return 0;
-	if (in->window.dense && (end - 1) * SFS_BLOCK < in->ksize)
-		return 0;
-	do /* not beyond `to`: what is beyond RLIMIT_FSIZE would be a signal */
-		r = sys_fallocate(in->fd, FALLOC_FL_KEEP_SIZE, (off_t)(first * SFS_BLOCK), (off_t)(to - first * SFS_BLOCK));
-	while (r == -EINTR);
-	if (r == -ENOSPC || r == -EDQUOT)
-		return r;
-	if (r < 0)
-		return sfs_pool_covered(&in->vol->pool);
-	if (first != st->covered_end)
-		st->covered = first;
-	st->covered_end = end;
-	return 0;
-}
-
 int sfs_staged_slots(struct sfs_inode *in, struct sfs_staged *st, uint32_t more)
 {
 	return sfs_log_slots(&in->vol->log, &in->slots, (uint32_t)st->extents + more, &st->slot);

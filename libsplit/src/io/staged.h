@@ -34,7 +34,7 @@ struct sfs_staged {
 
 /*
  * Staging space for [pos, pos + n), or with `part` and where that takes more than SFS_EXTENTS_MAX extents for less. 0; -ENOBUFS: lease a staging
- * file; -E2BIG: one operation has no more than a part of it. What was taken is free again when the inode is retired.
+ * file; -ENOSPC; -E2BIG: one operation has no more than a part of it. What was taken is free again when the inode is retired.
  */
 int sfs_staged_place(struct sfs_inode *in, uint64_t pos, size_t n, bool part, struct sfs_staged *st);
 /*
@@ -45,11 +45,6 @@ size_t sfs_staged_head(const struct sfs_inode *in, const struct sfs_staged *st);
 bool sfs_staged_holds(const struct sfs_inode *in, const struct sfs_staged *st, size_t head);
 /* It is to begin elsewhere, at the same place of a block. */
 void sfs_staged_move(struct sfs_staged *st, uint64_t pos);
-/*
- * Where relink copies: the file gets its own blocks for bytes [from, to) before a record says that they are staged. So bringing them in takes no
- * space, whoever has taken the last block meanwhile, and a full volume says so to the write. 0; -ENOSPC; -EDQUOT.
- */
-int sfs_staged_cover(struct sfs_inode *in, uint64_t from, uint64_t to);
 /* Slots for its records and `more` others behind them. -EAGAIN: the log is full. */
 int sfs_staged_slots(struct sfs_inode *in, struct sfs_staged *st, uint32_t more);
 /* What a block holds now, bytes [from, to) of it, into its new place. */

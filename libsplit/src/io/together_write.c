@@ -103,16 +103,6 @@ static int fill(const struct sfs_together *t, struct sfs_inode *in, uint64_t blk
 	return r;
 }
 
-/* Where relink copies, the files have blocks of their own before they have the bytes. */
-static int cover(struct sfs_party *f)
-{
-	int r = 0;
-
-	for (int i = 0; r == 0 && i < f->st.extents; i++)
-		r = sfs_staged_cover(f->in, f->st.ext[i].off, f->st.ext[i].off + f->st.ext[i].len);
-	return r;
-}
-
 static int fill_all(struct sfs_together *t, struct sfs_party *f)
 {
 	int r = 0;
@@ -188,8 +178,6 @@ int sfs_together_write(struct sfs_together *t)
 		r = place(t, f);
 		if (r == 0)
 			r = sfs_staging_table(&f->in->staging, (f->size + SFS_BLOCK - 1) / SFS_BLOCK);
-		if (r == 0)
-			r = cover(f);
 	}
 	if (r == 0)
 		r = reserve(t);

@@ -211,10 +211,10 @@ void sfs_pool_drop(struct sfs_pool *pool, bool unmap)
  * Refuse now, as write(2) on a full file system does, and not after the data was acknowledged. Needs no exactness, other programs use space
  * too: what does not fit in the end stays staged.
  */
-int sfs_pool_covered(const struct sfs_pool *pool)
+int sfs_pool_covered(const struct sfs_pool *pool, uint64_t blocks)
 {
 	struct statfs sf;
-	const uint64_t want = pool->region_blocks + SPARE_BLOCKS;
+	const uint64_t want = pool->region_blocks + blocks + SPARE_BLOCKS;
 
 	if (pool->copies_fd < 0 || sys_call2(SYS_fstatfs, pool->copies_fd, (long)&sf) < 0)
 		return 0;

@@ -37,8 +37,7 @@ struct sfs_pool {
 	bool dax;
 	bool tmpfs;
 	/*
-	 * A file of the volume where relink copies, else -1. The target needs blocks of its own then, and has them before anything is
-	 * staged for them (sfs_staged_cover()).
+	 * A file of the volume where relink copies, else -1. The target needs blocks of its own then: no more is staged than it has free.
 	 */
 	int copies_fd;
 	void (*give_back)(struct sfs_pool *pool, uint32_t id); /* tell the agent; must not wait */
@@ -82,7 +81,7 @@ void sfs_pool_drop(struct sfs_pool *pool, bool unmap);
 void sfs_chunk_unpin(struct sfs_pool *pool, struct sfs_chunk *c);
 /* lock held: a staging file with space, or NULL. */
 struct sfs_chunk *sfs_pool_with_space(struct sfs_pool *pool);
-/* Where a file can't be given its blocks beforehand: has the volume room for what is staged? 0, or -ENOSPC. */
-int sfs_pool_covered(const struct sfs_pool *pool);
+/* May so many more blocks be staged? 0, or -ENOSPC. */
+int sfs_pool_covered(const struct sfs_pool *pool, uint64_t blocks);
 
 #endif

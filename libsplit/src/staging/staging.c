@@ -108,7 +108,6 @@ void sfs_staging_clear(struct sfs_staging *st)
 static void no_region(struct sfs_staging *st)
 {
 	st->region_next = st->region_end = st->region_want = st->region_taken = 0;
-	st->covered = st->covered_end = 0;
 }
 
 void sfs_staging_forget(struct sfs_staging *st)
@@ -148,13 +147,18 @@ static void pin(struct sfs_pool *pool, struct sfs_staging *st, uint32_t chunk)
 	pool->chunks[chunk].pins++;
 }
 
-void sfs_staging_adopt(struct sfs_pool *pool, struct sfs_staging *st, uint32_t chunk, uint32_t blocks)
+int sfs_staging_adopt(struct sfs_pool *pool, struct sfs_staging *st, uint32_t chunk, uint32_t blocks)
 {
+	const int r = sfs_pool_covered(pool, blocks);
+
+	if (r < 0)
+		return r;
 	sfs_mutex_lock(&pool->lock);
 	pin(pool, st, chunk);
 	st->region_taken += blocks;
 	pool->region_blocks += blocks;
 	sfs_mutex_unlock(&pool->lock);
+	return 0;
 }
 
 /*
@@ -164,7 +168,10 @@ static int region(struct sfs_pool *pool, struct sfs_staging *st, uint32_t blocks
 {
 	struct sfs_chunk *c;
 	uint32_t index, n;
+	int r = sfs_pool_covered(pool, blocks);
 
+	if (r < 0)
+		return r;
 	sfs_mutex_lock(&pool->lock);
 	c = sfs_pool_with_space(pool);
 	if (!c) {

@@ -33,7 +33,6 @@ struct sfs_staging {
 	uint32_t region_end;
 	uint32_t region_want;
 	uint32_t region_taken;		      /* blocks of all regions since the file was last retired */
-	uint64_t covered, covered_end;	      /* the file has its own blocks for these: sfs_staged_cover() */
 	uint64_t pinned[SFS_CHUNKS_MAX / 64]; /* chunks that it pins, under the pool's lock */
 };
 
@@ -51,11 +50,14 @@ int sfs_staging_table(struct sfs_staging *st, uint64_t blocks);
 void sfs_staging_set(struct sfs_staging *st, uint64_t blk, sfs_block b);
 /*
  * Up to *n contiguous blocks of one staging file; returns their first entry, 0 with *err set: -ENOBUFS: lease a staging file and start
- * again.
+ * again; -ENOSPC.
  */
 sfs_block sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint32_t *n, int *err);
-/* So many blocks of a staging file, which the program has filled, are about to be the file's, as those of its region are. */
-void sfs_staging_adopt(struct sfs_pool *pool, struct sfs_staging *st, uint32_t chunk, uint32_t blocks);
+/*
+ * So many blocks of a staging file, which the program has filled, are about to be the file's, as those of its region are. -ENOSPC:
+ * relink has no room for them.
+ */
+int sfs_staging_adopt(struct sfs_pool *pool, struct sfs_staging *st, uint32_t chunk, uint32_t blocks);
 /*
  * The file's records are retired: it lets go of its region and of every staging file they named, but for those in `keep` (NULL: none), which are
  * being copied to: `kept` blocks, which go on counting as taken.

@@ -307,11 +307,11 @@ int sfs_buffer_adopt(const void *p, const void *at, uint32_t n, struct sfs_stagi
 	struct sfs_buffer *b = find_locked(p);
 	int r = b && b->state == SFS_BUFFER_PATCHING && !b->lost ? 0 : -ESTALE;
 
-	if (r == 0) {
-		sfs_staging_adopt(b->from, st, b->chunk, n);
+	if (r == 0)
+		r = sfs_staging_adopt(b->from, st, b->chunk, n);
+	if (r == 0)
 		*out = (sfs_block)(b->chunk + 1) << 32 |
 		       (b->first + (uint32_t)(((const uint8_t *)at - blocks_of(b)) / SFS_BLOCK));
-	}
 	unlock_table(signals);
 	return r;
 }

@@ -82,7 +82,7 @@ int sfs_buffer_begin(const void *p, uint64_t len, uint64_t off, const struct sfs
 void sfs_buffer_end(const void *p, bool patched);
 /*
  * PATCHING: `n` whole blocks of it, which begin at `at`, become the file's. *b: where they are. -ESTALE: it is private memory by
- * now. inode.lock held.
+ * now; -ENOSPC. inode.lock held.
  */
 int sfs_buffer_adopt(const void *p, const void *at, uint32_t n, struct sfs_staging *st, sfs_block *b);
 
