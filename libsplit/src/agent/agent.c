@@ -186,6 +186,7 @@ static void timeouts(struct agent *a)
 	}
 	deleg_turns_over(a);
 	look_settle(a);
+	full_give_way(a, now);
 	reuse_timeouts(a, now);
 }
 

@@ -266,7 +266,6 @@ bool client_recovered(struct agent *a, struct recovery_job *job)
 {
 	struct client *c = job->client;
 	const struct sfs_recovery *s = &job->result;
-	uint32_t spare;
 
 	for (size_t i = 0; i < job->ntargets; i++)
 		target_close(&job->targets[i]);
@@ -274,20 +273,8 @@ bool client_recovered(struct agent *a, struct recovery_job *job)
 	c->queued = false;
 	a->nkeeping -= job->reuse;
 	tenant_charge_us(c->tenant, job->cpu_us);
-	/* What was acknowledged comes before staging space for what may come. */
-	spare = job->err == -ENOSPC ? chunks_give_up(a) : 0;
-	if (spare > 0) {
-		agent_log(a, "recover log %u of process %d (%s): %s; giving up %u spare staging files for it", c->log_id,
-			  c->pid, c->comm, job->why.text, spare);
-		c->deadline = agent_now();
-		free(job);
-		return false;
-	}
 	if (job->err) {
-		agent_log(a, "recover log %u of process %d (%s): %s; trying again in %d s", c->log_id, c->pid, c->comm,
-			  job->why.text, RETRY_SECONDS);
-		c->deadline = agent_now() + RETRY_SECONDS * 1000;
-		free(job);
+		full_unrecovered(a, job);
 		return false;
 	}
 	if (s->replayed || s->quarantined)
@@ -387,7 +374,7 @@ void client_timeouts(struct agent *a, uint64_t now)
 
 	for (struct client *c = a->clients; c; c = next) {
 		next = c->next;
-		if (!c->deadline || now < c->deadline)
+		if (!c->deadline || (now < c->deadline && !full_no_more(a, c)))
 			continue;
 		if (c->state == C_STRANGER) {
 			tenant_refused(a, c->tenant, c->tenant->strangers, a->nstrangers, "connections without HELLO");

@@ -26,6 +26,7 @@
  *   making.c      logs and staging files that it makes
  *   replay_log.c  logs of the dead
  *   reuse.c       what they leave to the next client of their tenant
+ *   full.c        what a full file system stops
  *   fill.c        how much of a processor it takes to fill the pool
  *   outsider.c    programs without the library that open a file which clients have
  *   listener.c    the thread that the kernel asks about them
@@ -124,7 +125,9 @@ struct client {
 	char comm[16];
 	uint64_t deadline; /* ms; of a stranger, or of the next try to recover */
 	bool event_blocked;
-	bool queued; /* the worker has it */
+	bool queued;	     /* the worker has it */
+	bool full;	     /* C_DYING: its recovery has found no space, */
+	uint64_t found_free; /* but these bytes */
 
 	enum sfs_mode mode;
 	enum right right;
@@ -204,6 +207,7 @@ struct agent {
 	struct shown shown;	    /* of the request that is handled */
 	struct look *looks;	    /* oldest first */
 	uint64_t look_ms;	    /* so long one waits for a process that does not answer */
+	uint64_t waited_since;	    /* ms: since then somebody waits for a file all the time; 0: nobody does */
 	bool claimed;		    /* an ACQUIRE waits for the end of a claim, which nobody tells us of */
 	TAILQ_HEAD(, hold) waiting; /* holds in queues */
 	uint64_t walk;		    /* of the last each_waiting() */
@@ -304,6 +308,16 @@ uint32_t chunks_awaited(const struct agent *a, enum sfs_chunk_size size);
 uint64_t chunks_leased_bytes(const struct agent *a);
 /* The spare ones go. How many those were. */
 uint32_t chunks_give_up(struct agent *a);
+
+/* full.c */
+/* The recovery has failed: it is tried again. The job goes. */
+void full_unrecovered(struct agent *a, struct recovery_job *job);
+/* Did the client's recovery find no space, and is there more now? */
+bool full_no_more(const struct agent *a, const struct client *c);
+/* Is the inode one of a dead client's for whose recovery there is no space? */
+bool full_in_way(const struct agent *a, uint64_t ino);
+/* Where files are waited for on a full file system the spare staging files go. */
+void full_give_way(struct agent *a, uint64_t now);
 
 /* reuse.c */
 /* The spare log that the client may have: one that its like has left before one that nobody has had. False: there is none. */

@@ -92,11 +92,14 @@ void look_settle(struct agent *a)
 			continue;
 		}
 		if (busy(a, l)) {
-			if (now - l->since < a->look_ms) {
+			const bool full = full_in_way(a, l->ino);
+
+			/* Who is about to write is told at once what the kernel would say; a reader waits for space as long as it may. */
+			if (now - l->since < a->look_ms && !(full && l->flags & SFS_LOOK_CHANGE)) {
 				p = &l->next;
 				continue;
 			}
-			status = -ETIMEDOUT;
+			status = full ? -ENOSPC : -ETIMEDOUT;
 		}
 		asked = *l;
 		look_free(a, p);

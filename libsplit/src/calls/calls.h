@@ -184,6 +184,7 @@ struct sfs_unlink {
 	dev_t dev;
 	ino_t ino;   /* 0: the second has nothing to do */
 	bool staged; /* what is, the second throws away or relinks */
+	bool last;   /* it had no other name */
 };
 int sfs_unlink_begin(int dirfd, const char *path, struct sfs_unlink *u);
 void sfs_unlink_end(const struct sfs_unlink *u, bool gone);

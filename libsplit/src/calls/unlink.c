@@ -34,6 +34,14 @@ static bool may_be_thrown_away(const struct sfs_inode *in)
 	       sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE;
 }
 
+/* Where it is not open it does not stay: its blocks are free when the call returns, as without the library. */
+static void leave(struct sfs_inode *in)
+{
+	sfs_mutex_lock(&sfs_files.lock);
+	in->park.evict = true;
+	sfs_mutex_unlock(&sfs_files.lock);
+}
+
 static bool throw_away(struct sfs_inode *in)
 {
 	bool gone = false;
@@ -47,11 +55,6 @@ static bool throw_away(struct sfs_inode *in)
 		gone = sfs_flush_nothing(in) == 0;
 	sfs_inode_unlock(in);
 	sfs_op_end(op);
-	if (gone) {
-		sfs_mutex_lock(&sfs_files.lock);
-		in->park.evict = true; /* its blocks are free when the call returns, as without the library */
-		sfs_mutex_unlock(&sfs_files.lock);
-	}
 	return gone;
 }
 
@@ -69,7 +72,7 @@ int sfs_unlink_begin(int dirfd, const char *path, struct sfs_unlink *u)
 	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
 	in = sfs_inode_ref(st.st_dev, st.st_ino);
 	if (in) {
-		*u = (struct sfs_unlink){st.st_dev, st.st_ino, st.st_nlink == 1 && may_be_thrown_away(in)};
+		*u = (struct sfs_unlink){st.st_dev, st.st_ino, st.st_nlink == 1 && may_be_thrown_away(in), st.st_nlink == 1};
 		if (!u->staged)
 			r = sfs_inode_publish_last(in);
 		sfs_inode_put(in);
@@ -90,6 +93,8 @@ void sfs_unlink_end(const struct sfs_unlink *u, bool gone)
 	if (in) {
 		if (u->staged && (!gone || !throw_away(in)))
 			sfs_inode_publish_last(in);
+		if (gone && u->last && !sfs_inode_pending(in))
+			leave(in);
 		in->kdirty = true; /* another thread's fsync may have come before the name went */
 		sfs_inode_put(in);
 	}

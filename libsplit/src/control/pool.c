@@ -76,7 +76,8 @@ int sfs_chunk_hide(const struct sfs_root *r, uint32_t id)
 
 	sfs_number_name(from, id, "");
 	sfs_number_name(to, id, ".tmp");
-	if (renameat(r->pool, from, r->pool, to) < 0 && errno != ENOENT)
+	/* A name more may need a block of a directory, which a full file system does not have. */
+	if (renameat(r->pool, from, r->pool, to) < 0 && errno != ENOENT && (errno != ENOSPC || unlinkat(r->pool, from, 0) < 0))
 		return -errno;
 	return sfs_chunk_settle(r);
 }

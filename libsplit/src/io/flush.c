@@ -114,6 +114,8 @@ static int relink_run(struct sfs_inode *in, uint64_t blk, sfs_block b, bool olde
 	if (ret < 0)
 		return ret;
 	ret = relink(vol->provider, &r, &moved);
+	while ((ret == -ENOSPC || ret == -EDQUOT) && sfs_pool_shed(&vol->pool))
+		ret = relink(vol->provider, &r, &moved);
 	if (ret < 0 ? moved > 0 : !(ret & RELINK_DONOR_KEEPS))
 		c->holes = true;
 	/* Also where only a part of it was moved. */

@@ -32,7 +32,7 @@ int sfs_attempt_make_ready(struct sfs_attempt *a)
 	    !sfs_by_kernel(in)) {
 		/* Atomic writes need the file to ourselves; the others get it back when they ask. */
 		if (in->vol->agent.state != VOL_READY)
-			return -EIO;
+			return sfs_volume_refuses(in->vol);
 		/* Asking gives up what we share, and another process may come first. */
 		if (in->by_kernel > 0) {
 			sfs_kernel_calls_end(in);
@@ -42,7 +42,7 @@ int sfs_attempt_make_ready(struct sfs_attempt *a)
 		if (r == SFS_TURN)
 			return r;
 		if (r < 0 || sfs_grant_deleg(&in->grant) != SFS_DELEG_EXCLUSIVE)
-			return -EIO;
+			return r == -ENOSPC ? r : -EIO;
 		sfs_inode_reload(in);
 		sfs_io_prepare(a->ofd, in, a->fd);
 	}

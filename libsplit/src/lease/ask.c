@@ -245,7 +245,7 @@ int sfs_claim(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino, struct 
 		sfs_unclaim(c);
 		r = sfs_ask(vol, g, ino, SFS_LOOK_CHANGE);
 		if (r < 0)
-			return r == -EINTR ? r : -EIO; /* writing beside who stages loses bytes of either */
+			return r == -EINTR || r == -ENOSPC ? r : -EIO; /* writing beside who stages loses bytes of either */
 	}
 	return -EIO;
 }

@@ -25,7 +25,7 @@ int sfs_rec_flush(struct sfs_recovering *rv, struct sfs_rec_file *f)
 	if (!c)
 		return err ? sfs_fail(rv->why, err, "open staging file %u of %s: %s", p->chunk, rv->root->path, strerror(-err))
 			   : 0;
-	err = sfs_replay_copy(c, p->stage_off, f->fd, p->off, p->len, rv->buf, &rv->sum.bytes);
+	err = sfs_rec_copy(rv, c, f->fd, p);
 	if (err)
 		return sfs_rec_fail(rv, f, err, "write");
 	p->len = 0;

@@ -71,7 +71,10 @@ static int in_bounds(struct sfs_recovering *rv, const struct sfs_record *rec)
 	if (err)
 		return sfs_fail(rv->why, err, "open staging file %u of %s: %s", rec->stage_file, rv->root->path,
 				strerror(-err));
-	return c && rec->stage_off <= c->size && rec->len <= c->size - rec->stage_off;
+	if (!c || rec->stage_off > c->size || rec->len > c->size - rec->stage_off)
+		return 0;
+	sfs_rec_named(c, rec);
+	return 1;
 }
 
 int sfs_rec_group(void *ctx, const struct sfs_record *rec, unsigned n)

@@ -48,6 +48,7 @@ struct sfs_recovering {
 	bool apply;	/* second pass */
 	bool void_log;	/* emulated volume and another boot */
 	bool same_boot; /* memory was never lost */
+	bool full;	/* the file system is full: full.c */
 	bool all_retired, all_committed;
 	struct sfs_rec_file *open[SFS_OPEN_TARGETS];
 	uint32_t next_open;
@@ -69,6 +70,11 @@ int sfs_rec_fail(struct sfs_recovering *rv, const struct sfs_rec_file *f, int er
 /* apply.c: a group whose file was found goes into it, where no newer record has been; what is kept back is written. */
 int sfs_rec_apply(struct sfs_recovering *rv, struct sfs_rec_file *f, const struct sfs_record *rec, unsigned n);
 int sfs_rec_flush(struct sfs_recovering *rv, struct sfs_rec_file *f);
+
+/* full.c: a range into its file, also where the file system has no space for it. */
+int sfs_rec_copy(struct sfs_recovering *rv, const struct sfs_chunk_ref *c, int target, const struct sfs_rec_range *p);
+/* A record that may count names bytes of the staging file. */
+void sfs_rec_named(struct sfs_chunk_ref *c, const struct sfs_record *rec);
 
 /* records.c: what the scan of the log calls. */
 int sfs_rec_done(void *ctx, const struct sfs_record *rec);

@@ -31,6 +31,7 @@ struct sfs_chunks {
 		uint32_t id;
 		int fd; /* -1 not open, -2 missing */
 		uint64_t size;
+		uint64_t named;	   /* no record that counts names anything from here on */
 	} chunk[SFS_LEASE_CHUNKS]; /* sorted by id */
 	struct sfs_chunk_ref *last;
 	struct sfs_replay_window window[SFS_REPLAY_WINDOW_SETS][SFS_REPLAY_WINDOW_WAYS];

@@ -12,6 +12,7 @@
 #include "pm/map.h"
 
 #define SPARE_BLOCKS 16u
+#define SHED_BLOCKS  64u
 #define FAULT_AROUND (64ul << 10) /* bytes that the kernel maps at one fault, and aligned to that, where they are in memory */
 /* A staging file with less unused space than this, 2 MiB, goes back. */
 #ifndef WORTH_BLOCKS
@@ -22,7 +23,7 @@ static void give_back(struct sfs_pool *pool, struct sfs_chunk *c)
 {
 	const uint32_t id = c->id;
 
-	sys_munmap(c->base, (uint64_t)c->blocks * SFS_BLOCK);
+	sys_munmap(c->base, (uint64_t)c->mapped * SFS_BLOCK);
 	sfs_private_close(c->fd);
 	*c = (struct sfs_chunk){.fd = -1};
 	pool->give_back(pool, id);
@@ -64,6 +65,27 @@ void sfs_pool_idle(struct sfs_pool *pool)
 		kept = kept || c->fd >= 0;
 	}
 	sfs_mutex_unlock(&pool->lock);
+}
+
+/* Cutting a file off takes no space, as punching a hole may. */
+bool sfs_pool_shed(struct sfs_pool *pool)
+{
+	uint32_t left = SHED_BLOCKS;
+
+	sfs_mutex_lock(&pool->lock);
+	for (uint32_t i = 0; i < pool->nchunks && left > 0; i++) {
+		struct sfs_chunk *c = &pool->chunks[i];
+		const uint32_t unused = c->fd < 0 ? 0 : c->blocks - c->used, n = unused < left ? unused : left;
+
+		if (n == 0 || sys_ftruncate(c->fd, (off_t)(c->blocks - n) * SFS_BLOCK) < 0)
+			continue;
+		left -= n;
+		c->blocks -= n;
+		if (c->pins == 0 && c->blocks == c->used)
+			give_back(pool, c);
+	}
+	sfs_mutex_unlock(&pool->lock);
+	return left < SHED_BLOCKS;
 }
 
 struct sfs_chunk *sfs_pool_with_space(struct sfs_pool *pool)
@@ -156,7 +178,9 @@ int sfs_pool_add(struct sfs_pool *pool, uint32_t id, uint64_t len, int fd)
 	for (i = 0; i < pool->nchunks && pool->chunks[i].fd >= 0; i++)
 		;
 	if (i < SFS_CHUNKS_MAX) {
-		pool->chunks[i] = (struct sfs_chunk){.id = id, .blocks = (uint32_t)(len / SFS_BLOCK), .fd = fd, .base = p};
+		const uint32_t blocks = (uint32_t)(len / SFS_BLOCK);
+
+		pool->chunks[i] = (struct sfs_chunk){.id = id, .blocks = blocks, .mapped = blocks, .fd = fd, .base = p};
 		if (i == pool->nchunks)
 			store_release(&pool->nchunks, i + 1);
 		pool->current = i;
@@ -176,7 +200,7 @@ void sfs_pool_drop(struct sfs_pool *pool, bool unmap)
 		if (c->fd < 0)
 			continue;
 		if (unmap && c->base)
-			sys_munmap(c->base, (uint64_t)c->blocks * SFS_BLOCK);
+			sys_munmap(c->base, (uint64_t)c->mapped * SFS_BLOCK);
 		sfs_private_close(c->fd);
 		*c = (struct sfs_chunk){.fd = -1};
 	}

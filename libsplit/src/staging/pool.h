@@ -16,6 +16,7 @@
 struct sfs_chunk {
 	uint32_t id;	  /* number in the pool */
 	uint32_t blocks;  /* size */
+	uint32_t mapped;  /* the same, before its end was shed */
 	uint32_t used;	  /* blocks handed to inodes since the chunk was empty */
 	uint32_t pins;	  /* inodes with a region of it, or records that name it and count; buffers of the program in it */
 	uint32_t buffers; /* these alone */
@@ -67,6 +68,11 @@ int sfs_chunk_take(struct sfs_pool *pool, uint32_t n, uint32_t *chunk, uint32_t 
 void sfs_chunk_give(struct sfs_pool *pool, uint32_t chunk, uint32_t first, uint32_t n, bool unused);
 /* Page tables for blocks that are about to be filled, at once: a fault per page would cost more than the copy. */
 void sfs_pool_populate(const struct sfs_pool *pool, uint8_t *p, size_t n);
+/*
+ * The file system is full, and staged bytes are to be brought into their files: the ends of staging files that nobody has had yet give some space
+ * up for that. False: there is none.
+ */
+bool sfs_pool_shed(struct sfs_pool *pool);
 /* The volume has been idle: the agent gets all staging files back but one. Their warm page tables go with them. */
 void sfs_pool_idle(struct sfs_pool *pool);
 /* Every staging file is unmapped and closed, without a word to the agent. unmap: they are mapped in this process. */
