@@ -12,10 +12,10 @@
  * any more becomes one. Files have a share of the numbers, and who needs one more makes another file do without
  * (files/scarce.c).
  *
- * Where the program is refused a number, it gets one of ours, one for each call that is made again: a kept one, or that
- * of a file or of an empty staging file. What stays are the sockets, the log and the eventfd, and what must be kept: one
- * number, by which a connection to the agent can be made anew, and in strict one for each file that is open, up to a
- * handful, and for staging files (struct sfs_need).
+ * Where the program is refused a number, it gets one of ours, one for each call that is made again: a kept one, or
+ * that of a file or of an empty staging file. What stays are the sockets, the log and the eventfd, and what must be
+ * kept: one number, by which a connection to the agent can be made anew, and in strict one for each file that is open,
+ * up to a handful, and for staging files (struct sfs_need).
  */
 #include <errno.h>
 
@@ -109,10 +109,16 @@ static void keep_more(int least)
 	}
 }
 
-/* The next descriptors that are made find numbers. */
-static void make_room(int descriptors)
+/* Kept for the connection: neither for a file nor for a staging file. */
+static int spare(void)
 {
-	for (; descriptors > 0 && ours.kept > 0; descriptors--) {
+	return ours.refused ? SPARE_MIN : 0;
+}
+
+/* The next descriptors that are made find numbers; so many of the kept ones stay. */
+static void make_room(int descriptors, int stay)
+{
+	for (; descriptors > 0 && ours.kept > stay; descriptors--) {
 		const int fd = ours.fd[--ours.kept];
 
 		store_release(&sfs_fds[fd], (struct sfs_ofd *)NULL);
@@ -128,8 +134,8 @@ bool sfs_number_kept(void)
 		sfs_mutex_lock(&sfs_fdt.numbers);
 		scarce = ours.limit > 0 && ours.limit <= PLENTY;
 		if (scarce)
-			keep_more(1);
-		have = !scarce || ours.kept > 0;
+			keep_more(1 + spare());
+		have = !scarce || ours.kept > spare();
 		sfs_mutex_unlock(&sfs_fdt.numbers);
 		if (have || !sfs_numbers_less(true))
 			return have;
@@ -146,7 +152,7 @@ static int must_keep(const struct sfs_need *need, bool file)
 {
 	const int files = need->files + (file && need->strict), room = FILES_MIN - ours.files;
 
-	return at_least((files < room ? files : at_least(room, 0)) + need->staging, SPARE_MIN);
+	return (files < room ? files : at_least(room, 0)) + need->staging + SPARE_MIN;
 }
 
 bool sfs_numbers_back(long fd, bool file)
@@ -166,7 +172,7 @@ bool sfs_numbers_back(long fd, bool file)
 		ours.want = ours.used + keeps < ours.most ? ours.used + keeps : ours.most;
 		gave = ours.kept > keeps;
 		if (gave)
-			make_room(1);
+			make_room(1, keeps);
 		others = !need.strict || ours.files > FILES_MIN || ours.used > ours.most;
 	}
 	sfs_mutex_unlock(&sfs_fdt.numbers);
@@ -214,7 +220,7 @@ static void shares(int soft, int hard)
 	__atomic_store_n(&ours.share, share > FILES_MIN ? share : FILES_MIN, __ATOMIC_RELAXED);
 }
 
-void sfs_limit_lift(struct sfs_limit *l, int descriptors)
+static void lift(struct sfs_limit *l, int descriptors, bool file)
 {
 	sfs_mutex_lock(&sfs_fdt.numbers);
 	l->lifted = false;
@@ -226,12 +232,17 @@ void sfs_limit_lift(struct sfs_limit *l, int descriptors)
 	l->now.rlim_cur = at_most(l->was.rlim_max);
 	shares(at_most(l->was.rlim_cur), (int)l->now.rlim_cur);
 	if (ours.limit) {
-		make_room(descriptors);
+		make_room(descriptors, file ? spare() : 0);
 		return;
 	}
 	/* For a child of a fork in another thread. */
 	sfs_fdt.soft_limit = l->was.rlim_cur;
 	l->lifted = prlimit_nofile(&l->now, NULL) == 0;
+}
+
+void sfs_limit_lift(struct sfs_limit *l, int descriptors)
+{
+	lift(l, descriptors, false);
 }
 
 void sfs_limit_set_back(const struct sfs_limit *l)
@@ -357,7 +368,7 @@ int sfs_file_open(const char *path, int flags, bool beyond)
 
 	if (!beyond && share && __atomic_load_n(&ours.files, __ATOMIC_RELAXED) >= share)
 		return -EMFILE;
-	sfs_limit_lift(&l, 1);
+	lift(&l, 1, true);
 	fd = sfs_limit_move(&l, sys_openat(AT_FDCWD, path, flags | O_CLOEXEC | O_NOCTTY, 0));
 	sfs_limit_set_back(&l);
 	if (fd >= 0)

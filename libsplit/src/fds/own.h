@@ -43,8 +43,8 @@ void sfs_numbers_keep(int n);
  */
 bool sfs_number_kept(void);
 /*
- * What a call of the program's for a new descriptor has returned: -EMFILE, and we have given a number back? From then on
- * we keep those that we need and no others. file: the descriptor may be one of a file of a volume. No lock is held.
+ * What a call of the program's for a new descriptor has returned: -EMFILE, and we have given a number back? From then
+ * on we keep those that we need and no others. file: it may be one of a file of a volume. No lock is held.
  */
 bool sfs_numbers_back(long fd, bool file);
 /* The program has closed descriptors: a number that we need and have not got is taken. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the soft limit of descriptors is the hard one, a program gets nearly all of them, by whatever call: the library has
- * what it can't do without. What it wrote before and writes then is in the files, when it has fewer open, too, and in a child
- * and in another program.
+ * Where the soft limit of descriptors is the hard one, a program gets nearly all of them, by whatever call: the
+ * library has what it can't do without. What the program wrote before and writes then is in the files, also when it
+ * has closed most of them again, and a child of a fork reads and writes them.
  */
 #include "check.h"
 
