@@ -22,7 +22,7 @@ enum {
 	FILES = 3,	/* that it writes */
 	SIZE = 30000,	/* of each, before it uses up its numbers */
 	LACKS = 5,	/* two sockets, the log, the eventfd, and one to connect anew by */
-	STRICT = 5 + 6, /* strict keeps one for each file and for staging files, too */
+	STRICT = 5 + 7, /* one for each file, three for staging files, and one for a file that open() may bring */
 	AT_LEAST = 16	/* below, some of the files are served by the kernel from the start */
 };
 
