@@ -60,7 +60,7 @@ static int duplicate(int fd, long call, long a, long b)
 		sfs_ours(fd);
 		s = source_of(fd);
 		copy = (int)sys_call3(call, fd, a, b);
-		if (sfs_numbers_back(copy))
+		if (sfs_numbers_back(copy, false))
 			continue;
 		if (copy < 0 || copy >= sfs_fds_len)
 			return copy;

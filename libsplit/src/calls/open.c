@@ -68,7 +68,7 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 	fd = sfs_reopen(dirfd, path, flags, name);
 	if (fd == SFS_PASS)
 		fd = sys_openat(dirfd, path, how, mode);
-	while (sfs_numbers_back(fd))
+	while (sfs_numbers_back(fd, !(flags & O_PATH)))
 		fd = sys_openat(dirfd, path, how, mode);
 	if (fd < 0)
 		return fd;

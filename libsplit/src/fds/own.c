@@ -9,9 +9,13 @@
  * but not higher than SHARED_FROM (the kernel's table of descriptors reaches up to the highest number, and fork(2)
  * copies it, close_range(2) walks through it). A few are kept from the start, as copies of a descriptor that is good
  * for nothing: one is closed for the instant in which we need a number, and a descriptor of ours that is not needed
- * any more becomes one. So the program may use up all the others: where it is refused one, we give back what we have
- * beyond those. Files have a share of the numbers, and who needs one more makes another file do without
+ * any more becomes one. Files have a share of the numbers, and who needs one more makes another file do without
  * (files/scarce.c).
+ *
+ * Where the program is refused a number, it gets one of ours, one for each call that is made again: a kept one, or
+ * that of a file or of an empty staging file. What stays are the sockets, the log and the eventfd, and what must be
+ * kept: one number, by which a connection to the agent can be made anew, and in strict one for each file that is open,
+ * up to a handful, and for staging files (struct sfs_need).
  */
 #include <errno.h>
 
@@ -23,15 +27,17 @@
 #define KEPT_MAX    64
 #define ABOVE_MIN   256 /* with fewer numbers above the soft limit we do without them */
 #define FILES_MIN   8
+#define SPARE_MIN   1 /* an agent that is back sends the log and the event socket over a new one, when two are closed */
 #define FILES_PART  8 /* of scarce numbers, one in so many is for files until the program wants it */
 
 /* Under sfs_fdt.numbers. */
 static struct {
-	int want;     /* as many as are to be ours, in use or kept */
+	int most;     /* as many as are to be ours, in use or kept, until the program is refused one */
+	int want;     /* as many as are to be ours now */
 	int used;     /* descriptors of ours */
 	int files;    /* those of files among them; atomic */
 	int share;    /* so many of them there may be; 0: nobody has asked; atomic */
-	bool refused; /* the program has used up all others */
+	bool refused; /* the program has used up all others; atomic */
 	int limit;    /* the program's numbers, where they are scarce, else 0 */
 	int mould;    /* what the kept ones are copies of, + 1 */
 	int kept;
@@ -45,7 +51,9 @@ static int prlimit_nofile(const struct rlimit *set, struct rlimit *old)
 
 void sfs_numbers_keep(int n)
 {
-	ours.want = n < KEPT_MAX ? n : KEPT_MAX;
+	ours.most = n < KEPT_MAX ? n : KEPT_MAX;
+	if (!ours.refused)
+		ours.want = ours.most;
 }
 
 /* ---- numbers that are kept ---- */
@@ -83,7 +91,7 @@ static void keep_more(int least)
 	if (least == 0 && ours.used + ours.kept >= ours.want)
 		return; /* a process that is no client of the agent's keeps none */
 	if (!ours.mould) {
-		fd = (int)sys_call2(SYS_eventfd2, 0, O_CLOEXEC);
+		fd = (int)sys_call2(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK);
 		if (fd < 0)
 			return;
 		ours.mould = copy_of(fd, ours.limit) + 1;
@@ -101,10 +109,16 @@ static void keep_more(int least)
 	}
 }
 
-/* The next descriptors that are made find numbers. */
-static void make_room(int descriptors)
+/* Kept for the connection: neither for a file nor for a staging file. */
+static int spare(void)
 {
-	for (; descriptors > 0 && ours.kept > 0; descriptors--) {
+	return ours.refused ? SPARE_MIN : 0;
+}
+
+/* The next descriptors that are made find numbers; so many of the kept ones stay. */
+static void make_room(int descriptors, int stay)
+{
+	for (; descriptors > 0 && ours.kept > stay; descriptors--) {
 		const int fd = ours.fd[--ours.kept];
 
 		store_release(&sfs_fds[fd], (struct sfs_ofd *)NULL);
@@ -120,28 +134,58 @@ bool sfs_number_kept(void)
 		sfs_mutex_lock(&sfs_fdt.numbers);
 		scarce = ours.limit > 0 && ours.limit <= PLENTY;
 		if (scarce)
-			keep_more(1);
-		have = !scarce || ours.kept > 0;
+			keep_more(1 + spare());
+		have = !scarce || ours.kept > spare();
 		sfs_mutex_unlock(&sfs_fdt.numbers);
 		if (have || !sfs_numbers_less(true))
 			return have;
 	}
 }
 
-bool sfs_numbers_back(long fd)
+static int at_least(int n, int least)
 {
-	bool over;
+	return n > least ? n : least;
+}
 
-	if (likely(fd != -EMFILE))
+/* So many must be kept. */
+static int must_keep(const struct sfs_need *need, bool file)
+{
+	const int files = need->files + (file && need->strict), room = FILES_MIN - ours.files;
+
+	return (files < room ? files : at_least(room, 0)) + need->staging + SPARE_MIN;
+}
+
+bool sfs_numbers_back(long fd, bool file)
+{
+	bool gave = false, others = false;
+	struct sfs_need need;
+	int keeps;
+
+	if (likely(fd != -EMFILE) || !ours.limit)
 		return false;
+	need = sfs_numbers_needed(ours.limit);
 	sfs_mutex_lock(&sfs_fdt.numbers);
-	over = ours.limit && ours.used > ours.want;
 	if (ours.limit) {
-		ours.refused = true;
+		__atomic_store_n(&ours.refused, true, __ATOMIC_RELAXED);
 		__atomic_store_n(&ours.share, FILES_MIN, __ATOMIC_RELAXED);
+		keeps = must_keep(&need, file);
+		ours.want = ours.used + keeps < ours.most ? ours.used + keeps : ours.most;
+		gave = ours.kept > keeps;
+		if (gave)
+			make_room(1, keeps);
+		others = !need.strict || ours.files > FILES_MIN || ours.used > ours.most;
 	}
 	sfs_mutex_unlock(&sfs_fdt.numbers);
-	return over && sfs_numbers_less(true);
+	return gave || (others && (sfs_numbers_less(true) || (!need.strict && sfs_numbers_unstaged())));
+}
+
+void sfs_numbers_closed(void)
+{
+	if (likely(!__atomic_load_n(&ours.refused, __ATOMIC_RELAXED)))
+		return;
+	sfs_mutex_lock(&sfs_fdt.numbers);
+	keep_more(0);
+	sfs_mutex_unlock(&sfs_fdt.numbers);
 }
 
 bool sfs_number_give_up(int newfd)
@@ -176,7 +220,7 @@ static void shares(int soft, int hard)
 	__atomic_store_n(&ours.share, share > FILES_MIN ? share : FILES_MIN, __ATOMIC_RELAXED);
 }
 
-void sfs_limit_lift(struct sfs_limit *l, int descriptors)
+static void lift(struct sfs_limit *l, int descriptors, bool file)
 {
 	sfs_mutex_lock(&sfs_fdt.numbers);
 	l->lifted = false;
@@ -188,12 +232,17 @@ void sfs_limit_lift(struct sfs_limit *l, int descriptors)
 	l->now.rlim_cur = at_most(l->was.rlim_max);
 	shares(at_most(l->was.rlim_cur), (int)l->now.rlim_cur);
 	if (ours.limit) {
-		make_room(descriptors);
+		make_room(descriptors, file ? spare() : 0);
 		return;
 	}
 	/* For a child of a fork in another thread. */
 	sfs_fdt.soft_limit = l->was.rlim_cur;
 	l->lifted = prlimit_nofile(&l->now, NULL) == 0;
+}
+
+void sfs_limit_lift(struct sfs_limit *l, int descriptors)
+{
+	lift(l, descriptors, false);
 }
 
 void sfs_limit_set_back(const struct sfs_limit *l)
@@ -233,9 +282,30 @@ int sfs_event_fd(void)
 	int fd;
 
 	sfs_limit_lift(&l, 1);
-	fd = sfs_limit_move(&l, (int)sys_call2(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK));
+	/* What the kept ones are copies of is nobody's yet. */
+	fd = ours.mould ? ours.mould - 1 : sfs_limit_move(&l, (int)sys_call2(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK));
+	if (fd >= 0)
+		ours.mould = fd + 1;
 	sfs_limit_set_back(&l);
 	return fd;
+}
+
+void sfs_event_forget(int fd)
+{
+	bool renewed = false;
+	struct sfs_limit l;
+	int fresh;
+
+	if (ours.limit && fd == ours.mould - 1) {
+		sfs_limit_lift(&l, 1);
+		fresh = (int)sys_call2(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK);
+		renewed = fresh >= 0 && sys_call3(SYS_dup3, fresh, fd, O_CLOEXEC) >= 0;
+		if (fresh >= 0)
+			sys_close(fresh);
+		sfs_limit_set_back(&l);
+	}
+	if (!renewed)
+		sfs_private_close(fd);
 }
 
 void sfs_private_close(int fd)
@@ -245,6 +315,8 @@ void sfs_private_close(int fd)
 	sfs_mutex_lock(&sfs_fdt.numbers);
 	if (sfs_fd_is_private(fd)) {
 		ours.used--;
+		if (fd == ours.mould - 1)
+			ours.mould = 0;
 		if (ours.mould && ours.limit && ours.kept < KEPT_MAX && ours.used + ours.kept < ours.want)
 			kept = sys_call3(SYS_dup3, ours.mould - 1, fd, O_CLOEXEC) >= 0;
 		if (kept)
@@ -296,7 +368,7 @@ int sfs_file_open(const char *path, int flags, bool beyond)
 
 	if (!beyond && share && __atomic_load_n(&ours.files, __ATOMIC_RELAXED) >= share)
 		return -EMFILE;
-	sfs_limit_lift(&l, 1);
+	lift(&l, 1, true);
 	fd = sfs_limit_move(&l, sys_openat(AT_FDCWD, path, flags | O_CLOEXEC | O_NOCTTY, 0));
 	sfs_limit_set_back(&l);
 	if (fd >= 0)

@@ -25,8 +25,10 @@ void sfs_limit_set_back(const struct sfs_limit *l);
  */
 int sfs_limit_move(const struct sfs_limit *l, int fd);
 
-/* An eventfd for us. */
+/* The eventfd of the service thread. */
 int sfs_event_fd(void);
+/* In the child of a fork: the parent has that eventfd, too. Its number stays ours where numbers are scarce. */
+void sfs_event_forget(int fd);
 /* Close a descriptor with such a number. */
 void sfs_private_close(int fd);
 
@@ -41,10 +43,12 @@ void sfs_numbers_keep(int n);
  */
 bool sfs_number_kept(void);
 /*
- * What a call of the program's for a new descriptor has returned: -EMFILE, and we have given one back that is not
- * among those that we keep?
+ * What a call of the program's for a new descriptor has returned: -EMFILE, and we have given a number back? From then
+ * on we keep those that we need and no others. file: it may be one of a file of a volume. No lock is held.
  */
-bool sfs_numbers_back(long fd);
+bool sfs_numbers_back(long fd, bool file);
+/* The program has closed descriptors: a number that we need and have not got is taken. */
+void sfs_numbers_closed(void);
 /* The program names newfd in dup2: true, where it is one that was only kept, and is the program's now. */
 bool sfs_number_give_up(int newfd);
 
@@ -63,6 +67,16 @@ void sfs_file_close(int fd);
  * hold one.
  */
 bool sfs_numbers_less(bool busy_too);
+
+/* files/scarce.c: numbers that must be left for calls to be served as their mode promises. */
+struct sfs_need {
+	bool strict; /* a volume has no other way to write than by a descriptor of ours */
+	int files;   /* of strict volumes, that have no descriptor of ours yet */
+	int staging; /* staging files that strict may want besides those that there are */
+};
+struct sfs_need sfs_numbers_needed(int limit);
+/* files/scarce.c: staging files in which nothing is staged go back. False: there is none. */
+bool sfs_numbers_unstaged(void);
 
 /* In the child of a fork. */
 void sfs_limit_child(void);

@@ -16,6 +16,8 @@
 
 #define TRIES	  16
 #define TEXT_SIZE 640
+#define FILES_FEW 8 /* more take turns */
+#define STAGING	  3 /* a write of strict may fill more than one staging file, and is whole */
 
 static uint32_t hand; /* the bucket of the hash where the next one is looked for */
 
@@ -99,6 +101,74 @@ bool sfs_numbers_less(bool busy_too)
 	}
 	sfs_signals_restore(signals);
 	return done;
+}
+
+/* ---- what must be left ---- */
+
+struct files {
+	const struct sfs_inode *in[FILES_FEW];
+	int n;
+};
+
+static void add_file(struct files *f, const struct sfs_inode *in)
+{
+	if (in->vol->mode != SFS_STRICT || __atomic_load_n(&in->fd, __ATOMIC_RELAXED) >= 0)
+		return;
+	for (int i = 0; i < f->n; i++)
+		if (f->in[i] == in)
+			return;
+	f->in[f->n++] = in;
+}
+
+/* A descriptor that has not been looked at yet. */
+static bool maybe_strict(int fd)
+{
+	const struct sfs_volume *vol;
+	struct stat st;
+
+	if (sys_fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return false;
+	vol = sfs_volume_of(st.st_dev);
+	return vol && vol->mode == SFS_STRICT;
+}
+
+struct sfs_need sfs_numbers_needed(int limit)
+{
+	struct sfs_need need = {0};
+	struct files known = {.n = 0};
+	int unknown = 0;
+
+	for (int i = 0; i < sfs.nvolumes; i++)
+		if (sfs.volumes[i].mode == SFS_STRICT) {
+			const int left = STAGING - sfs_pool_count(&sfs.volumes[i].pool);
+
+			need.strict = true;
+			need.staging = need.staging > left ? need.staging : left;
+		}
+	if (!need.strict)
+		return need;
+	for (int fd = 0; fd < limit && fd < sfs_fds_len && known.n + unknown < FILES_FEW; fd++) {
+		const struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
+		const struct sfs_inode *in = ofd > SFS_PRIVATE ? ofd->inode : NULL;
+
+		if (in)
+			add_file(&known, in);
+		else if (!ofd)
+			unknown += maybe_strict(fd);
+	}
+	need.files = known.n + unknown;
+	return need;
+}
+
+bool sfs_numbers_unstaged(void)
+{
+	const uint64_t signals = sfs_signals_block();
+	bool some = false;
+
+	for (int i = 0; i < sfs.nvolumes; i++)
+		some = sfs_pool_empty(&sfs.volumes[i].pool) || some;
+	sfs_signals_restore(signals);
+	return some;
 }
 
 int sfs_scarce_open(const struct sfs_inode *in, int fd, int flags)

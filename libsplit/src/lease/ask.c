@@ -31,7 +31,13 @@ void sfs_owners_map(struct sfs_volume *vol, int fd)
 /* Any descriptor of the file system is proof enough for the agent. */
 static int proof_of(const struct sfs_volume *vol)
 {
-	return sys_openat(AT_FDCWD, vol->dir, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+	struct sfs_limit l;
+	int fd;
+
+	sfs_limit_lift(&l, 1);
+	fd = sfs_limit_move(&l, sys_openat(AT_FDCWD, vol->dir, O_PATH | O_DIRECTORY | O_CLOEXEC, 0));
+	sfs_limit_set_back(&l);
+	return fd;
 }
 
 bool sfs_owners_peek(struct sfs_volume *vol)
@@ -44,7 +50,7 @@ bool sfs_owners_peek(struct sfs_volume *vol)
 	if (proof < 0)
 		return false;
 	fd = sfs_hello_peek(vol, proof);
-	sys_close(proof);
+	sfs_private_close(proof);
 	if (fd >= 0)
 		sfs_owners_map(vol, fd);
 	return load_acquire(&vol->owners);
@@ -60,7 +66,7 @@ static bool client(struct sfs_volume *vol)
 	proof = proof_of(vol);
 	r = proof < 0 ? proof : sfs_volume_connect(vol, proof);
 	if (proof >= 0)
-		sys_close(proof);
+		sfs_private_close(proof);
 	return r == 0;
 }
 

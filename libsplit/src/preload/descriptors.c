@@ -14,7 +14,9 @@ long do_close(const struct request *q)
 	if (q->named)
 		pl_cancel_point();
 	r = sfs_close(pl_fd(q));
-	return r == SFS_PASS ? pl_make(q) : r;
+	r = r == SFS_PASS ? pl_make(q) : r;
+	sfs_numbers_closed();
+	return r;
 }
 
 /*
@@ -40,7 +42,9 @@ long do_close_range(const struct request *q)
 	if ((q->a[2] & UNSHARE) && !sfs_one_thread())
 		return -EOPNOTSUPP;
 	r = sfs_close_range(first, last, flags);
-	return r == SFS_PASS ? sys_call3(SYS_close_range, first, last, flags) : r;
+	r = r == SFS_PASS ? sys_call3(SYS_close_range, first, last, flags) : r;
+	sfs_numbers_closed();
+	return r;
 }
 
 long do_closefrom(const struct request *q)
@@ -54,7 +58,7 @@ long do_dup(const struct request *q)
 {
 	if (unlikely(pl_hidden(q)))
 		return -EBADF;
-	return sfs_ours(pl_fd(q)) ? pl_new_fd(sfs_dup(pl_fd(q))) : pl_make(q);
+	return sfs_ours(pl_fd(q)) ? pl_new_fd(sfs_dup(pl_fd(q))) : pl_make_new(q);
 }
 
 /*
@@ -80,8 +84,10 @@ long do_fcntl(const struct request *q)
 	const int fd = pl_fd(q), cmd = (int)q->a[1];
 	long r;
 
+	if (!sfs_ours(fd) && unlikely(pl_hidden(q)))
+		return -EBADF;
 	if (!sfs_ours(fd))
-		return unlikely(pl_hidden(q)) ? -EBADF : pl_make(q);
+		return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? pl_make_new(q) : pl_make(q);
 	switch (cmd) {
 	case F_SETLK:
 	case F_SETLKW:
@@ -117,7 +123,7 @@ static void foreign(int fd)
 
 long do_foreign(const struct request *q)
 {
-	const long fd = pl_make(q);
+	const long fd = pl_make_new(q);
 
 	if (fd >= 0)
 		foreign((int)fd);
@@ -128,11 +134,17 @@ long do_foreign(const struct request *q)
 long do_foreign_two(const struct request *q)
 {
 	const int *fds = (const int *)q->a[pl_rows[q->call].fd - 1];
-	const long r = pl_make(q);
+	const long r = pl_make_new(q);
 
 	if (r >= 0) {
 		foreign(fds[0]);
 		foreign(fds[1]);
 	}
 	return r;
+}
+
+/* It keeps its descriptor to itself. */
+long do_new(const struct request *q)
+{
+	return pl_make_new(q);
 }

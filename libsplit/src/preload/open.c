@@ -79,7 +79,9 @@ static long open_then_truncate(const struct request *q, struct open_how how)
 	long fd, err;
 
 	how.flags &= ~(uint64_t)O_TRUNC;
-	fd = sys_call4(SYS_openat2, q->a[0], q->a[1], (long)&how, sizeof(how));
+	do
+		fd = sys_call4(SYS_openat2, q->a[0], q->a[1], (long)&how, sizeof(how));
+	while (sfs_numbers_back(fd, true));
 	if (fd < 0)
 		return fd;
 	err = sys_fstat((int)fd, &st);
@@ -106,7 +108,9 @@ long do_openat2(const struct request *q)
 		pl_cancel_point();
 	if ((flags & O_TRUNC) && !(flags & O_PATH) && (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL))
 		return open_then_truncate(q, *how);
-	fd = sys_call4(SYS_openat2, q->a[0], q->a[1], q->a[2], q->a[3]);
+	do
+		fd = sys_call4(SYS_openat2, q->a[0], q->a[1], q->a[2], q->a[3]);
+	while (sfs_numbers_back(fd, true));
 	return flags & O_CREAT ? pl_adopt_created(fd) : pl_adopt(fd);
 }
 
@@ -116,16 +120,16 @@ long do_handle(const struct request *q)
 	if (q->call != PL_open_by_handle_at || !(q->a[2] & O_TRUNC)) {
 		if (q->call != PL_open_by_handle_at)
 			sfs_all_true();
-		return pl_adopt(pl_make(q));
+		return pl_adopt(pl_make_new(q));
 	}
 	sfs_all_true();
-	return pl_adopt_created(pl_make(q));
+	return pl_adopt_created(pl_make_new(q));
 }
 
 /* The C library chooses the name and opens the file itself. */
 long do_created(const struct request *q)
 {
-	return pl_adopt_created(pl_make(q));
+	return pl_adopt_created(pl_make_new(q));
 }
 
 /*

@@ -17,6 +17,7 @@
 
 #include "../base/sys.h"
 #include "calls/calls.h"
+#include "fds/own.h"
 #include "numbers.h"
 #include "real.h"
 
@@ -59,6 +60,8 @@ extern bool pl_idle;
  * value, or PL_FAILED when errno is set already. Of a pointer or size, 0 is failure.
  */
 long pl_make(const struct request *q);
+/* The same of a call that makes descriptors: where no number is left it is made again when we have given one back. */
+long pl_make_new(const struct request *q);
 
 static inline bool pl_failed(const struct request *q, long r)
 {
@@ -116,7 +119,7 @@ typedef long pl_policy(const struct request *q);
 pl_policy do_serve, do_read_chk, do_posix_fallocate;					 /* rw.c */
 pl_policy do_open, do_open_2, do_openat2, do_handle, do_created, do_truncate;		 /* open.c */
 pl_policy do_close, do_close_range, do_closefrom, do_unshare, do_dup, do_dup2, do_fcntl; /* descriptors.c */
-pl_policy do_foreign, do_foreign_two;
+pl_policy do_foreign, do_foreign_two, do_new;
 pl_policy do_entry, do_attribute, do_mode, do_setxattr, do_rename, do_link, do_unlink, do_times, do_stat; /* names.c */
 pl_policy do_true_then, do_look_then, do_lock_then, do_all_true, do_sync, do_ioctl, do_mmap, do_limits;	  /* kernel.c */
 pl_policy do_aio, do_lio_listio, do_io_submit, do_ring;

@@ -174,6 +174,20 @@ static __attribute__((cold)) long substitute(const struct request *q)
 	}
 }
 
+long pl_make_new(const struct request *q)
+{
+	extern int *__errno_location(void) __attribute__((weak, visibility("default")));
+	long r, err;
+
+	do {
+		r = pl_make(q);
+		if (likely(!pl_failed(q, r)))
+			break;
+		err = r != 0 && r != PL_FAILED ? r : __errno_location ? -*__errno_location() : 0;
+	} while (sfs_numbers_back(err, pl_rows[q->call].path != 0));
+	return r;
+}
+
 long pl_make(const struct request *q)
 {
 	const long *a = q->a;

@@ -103,7 +103,7 @@ static long open_by_libc(const struct request *q, const char *mode)
 {
 	const int err = *mode == 'w' ? pl_give_up(pl_path(q)) : pl_path_true(AT_FDCWD, pl_path(q), 0);
 
-	return err < 0 ? err : made((FILE *)pl_make(q), true, *mode != 'r');
+	return err < 0 ? err : made((FILE *)pl_make_new(q), true, *mode != 'r');
 }
 
 /* The C library's own FILE over fd, whose file is the kernel's from now on. 0: there is none, and errno is set. */
@@ -187,7 +187,7 @@ long do_fdopen(const struct request *q)
 
 long do_tmpfile(const struct request *q)
 {
-	return made((FILE *)pl_make(q), true, false);
+	return made((FILE *)pl_make_new(q), true, false);
 }
 
 /* A FILE of ours closes its descriptor by calling us. */

@@ -263,7 +263,7 @@ void sfs_fork_child(void)
 		}
 	}
 	if (sfs.wake_fd >= 0)
-		sfs_private_close(sfs.wake_fd);
+		sfs_event_forget(sfs.wake_fd);
 	sfs.wake_fd = -1;
 	sfs.service_state = 0;
 	for (int i = 0; i < sfs.nvolumes; i++)

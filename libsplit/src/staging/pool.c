@@ -52,19 +52,42 @@ void sfs_chunk_unpin(struct sfs_pool *pool, struct sfs_chunk *c)
 		give_back(pool, c);
 }
 
-void sfs_pool_idle(struct sfs_pool *pool)
+/* True: some have gone. */
+static bool give_empty(struct sfs_pool *pool, bool all)
 {
-	bool kept = false;
+	bool kept = all, some = false;
 
 	sfs_mutex_lock(&pool->lock);
 	for (uint32_t i = 0; i < pool->nchunks; i++) {
 		struct sfs_chunk *c = &pool->chunks[i];
 
-		if (c->fd >= 0 && c->pins == 0 && kept)
+		if (c->fd >= 0 && c->pins == 0 && kept) {
 			give_back(pool, c);
+			some = true;
+		}
 		kept = kept || c->fd >= 0;
 	}
 	sfs_mutex_unlock(&pool->lock);
+	return some;
+}
+
+void sfs_pool_idle(struct sfs_pool *pool)
+{
+	give_empty(pool, false);
+}
+
+bool sfs_pool_empty(struct sfs_pool *pool)
+{
+	return give_empty(pool, true);
+}
+
+int sfs_pool_count(const struct sfs_pool *pool)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; i < load_acquire(&pool->nchunks); i++)
+		n += __atomic_load_n(&pool->chunks[i].fd, __ATOMIC_RELAXED) >= 0;
+	return n;
 }
 
 /* Cutting a file off takes no space, as punching a hole may. */

@@ -75,6 +75,10 @@ void sfs_pool_populate(const struct sfs_pool *pool, uint8_t *p, size_t n);
 bool sfs_pool_shed(struct sfs_pool *pool);
 /* The volume has been idle: the agent gets all staging files back but one. Their warm page tables go with them. */
 void sfs_pool_idle(struct sfs_pool *pool);
+/* All in which nothing is staged go back. False: there was none. */
+bool sfs_pool_empty(struct sfs_pool *pool);
+/* How many there are; a guess without the lock. */
+int sfs_pool_count(const struct sfs_pool *pool);
 /* Every staging file is unmapped and closed, without a word to the agent. unmap: they are mapped in this process. */
 void sfs_pool_drop(struct sfs_pool *pool, bool unmap);
 /* lock held: no record that counts names the chunk and no inode has a region of it: it starts over, or goes back. */
