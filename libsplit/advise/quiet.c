@@ -48,6 +48,15 @@ void sfs_limits_changed(void)
 void sfs_write_through_all(void)
 {
 }
+void sfs_numbers_closed(void)
+{
+}
+/* No number of the program's is kept. */
+bool sfs_numbers_back(long fd, bool file)
+{
+	(void)fd, (void)file;
+	return false;
+}
 
 sfs_call_handler_fn *sfs_call_handler;
 uint32_t sfs_deferred;
