@@ -81,6 +81,15 @@ uint32_t chunks_awaited(const struct agent *a, enum sfs_chunk_size size)
 	return n;
 }
 
+uint32_t chunks_awaited_over(const struct agent *a, enum sfs_chunk_size size)
+{
+	uint32_t n = 0;
+
+	for (const struct client *c = client_count(a, C_WAIT_CHUNK) ? a->clients : NULL; c; c = c->next)
+		n += c->state == C_WAIT_CHUNK && c->wants == size && c->wants_over;
+	return n;
+}
+
 uint32_t chunks_give_up(struct agent *a)
 {
 	uint32_t n = a->nfree_chunks + reuse_kept(a);
@@ -201,7 +210,15 @@ static int size_for(const struct agent *a, const struct client *c, uint64_t byte
 	return small_may_be(a, c) ? (int)SFS_SMALL : tiny_may_be(a, c) ? (int)SFS_TINY : -1;
 }
 
-void chunk_ask(struct agent *a, struct client *c, uint64_t bytes, uint64_t whole)
+/* The shortest that is long enough. Has the client one of that length already, it is full, or holed: it goes back first. */
+static int size_over(const struct agent *a, const struct client *c, uint64_t bytes)
+{
+	if (bytes <= SFS_TINY_CHUNK && tiny_may_be(a, c))
+		return SFS_TINY;
+	return bytes <= SFS_SMALL_CHUNK && small_may_be(a, c) ? (int)SFS_SMALL : -1;
+}
+
+void chunk_ask(struct agent *a, struct client *c, uint64_t bytes, uint64_t whole, bool over)
 {
 	int size;
 
@@ -209,7 +226,10 @@ void chunk_ask(struct agent *a, struct client *c, uint64_t bytes, uint64_t whole
 		client_reply_error(a, c, SFS_MSG_CHUNK, -EACCES, "no file for writing yet");
 		return;
 	}
-	size = size_for(a, c, bytes);
+	size = over ? size_over(a, c, bytes) : -1;
+	c->wants_over = size >= 0;
+	if (size < 0)
+		size = size_for(a, c, bytes);
 	c->wants_extra = size < 0 && extra_may_be(a, c, whole);
 	if (c->wants_extra)
 		size = SFS_FULL;

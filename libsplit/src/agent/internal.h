@@ -144,6 +144,7 @@ struct client {
 	bool given[SFS_FULL + 1];	   /* it has had one of that size */
 	uint32_t extra;			   /* full-size ones beyond its part of the pool */
 	bool wants_extra;		   /* C_WAIT_CHUNK */
+	bool wants_over;		   /* for a write over bytes that a file has */
 	enum sfs_chunk_size wants;	   /* C_WAIT_CHUNK */
 
 	struct hold *holds;
@@ -294,7 +295,7 @@ bool client_silent(const struct client *c);
 int client_load_away(struct agent *a, struct sfs_why *why);
 
 /* chunks.c */
-void chunk_ask(struct agent *a, struct client *c, uint64_t bytes, uint64_t whole);
+void chunk_ask(struct agent *a, struct client *c, uint64_t bytes, uint64_t whole, bool over);
 void chunk_return(struct agent *a, struct client *c, uint64_t id);
 /* It waits for a staging file: is there one for it? Then it gets that. */
 bool chunk_ready(const struct agent *a, const struct client *c);
@@ -305,6 +306,8 @@ void chunks_count(struct agent *a, struct client *c, int by);
 void chunks_known(struct agent *a, struct client *c);
 /* How many clients wait for one of that size. */
 uint32_t chunks_awaited(const struct agent *a, enum sfs_chunk_size size);
+/* Those of them that are for writes over bytes that a file has. */
+uint32_t chunks_awaited_over(const struct agent *a, enum sfs_chunk_size size);
 uint64_t chunks_leased_bytes(const struct agent *a);
 /* The spare ones go. How many those were. */
 uint32_t chunks_give_up(struct agent *a);

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +13,9 @@
 
 /* Leave this much of the file system to its user when a staging file is made. */
 #define SPACE_MARGIN (8ull << 20)
+#define OVER_MARGIN  (256ull << 10) /* the same for writes that take none of it in the end */
+#define LATE_LOOKS   3u
+#define LATE_US	     10000u
 
 static int made_add(struct made **list, uint32_t *n, uint32_t *room, struct made m)
 {
@@ -72,31 +77,45 @@ void making_grow(struct worker *w)
 	w->grown = g;
 }
 
-static int space_for(struct worker *w, uint64_t bytes, struct sfs_why *why)
+/* XFS gives what was removed back a moment later, and says only then that it is free; its own writes wait for that. */
+static bool gives_back_late(const struct worker *w)
 {
+	struct statfs sf;
+
+	return fstatfs(w->root->pool, &sf) == 0 && sf.f_type == XFS_SUPER_MAGIC;
+}
+
+static int space_for(struct worker *w, uint64_t bytes, bool over, struct sfs_why *why)
+{
+	const uint64_t reserve = __atomic_load_n(&w->reserve, __ATOMIC_RELAXED);
+	const uint64_t want = bytes + (over ? OVER_MARGIN : SPACE_MARGIN + reserve);
 	struct statvfs sv;
 
-	if (fstatvfs(w->root->pool, &sv) < 0)
-		return sfs_fail(why, -errno, "statvfs %s: %s", w->root->path, strerror(errno));
-	if ((uint64_t)sv.f_bavail * sv.f_frsize < bytes + SPACE_MARGIN + __atomic_load_n(&w->reserve, __ATOMIC_RELAXED))
-		return sfs_fail(why, -ENOSPC, "%s has no space left for another staging file", w->root->path);
-	return 0;
+	for (unsigned looks = 0;; looks++) {
+		if (fstatvfs(w->root->pool, &sv) < 0)
+			return sfs_fail(why, -errno, "statvfs %s: %s", w->root->path, strerror(errno));
+		if ((uint64_t)sv.f_bavail * sv.f_frsize >= want)
+			return 0;
+		if (looks == LATE_LOOKS || !gives_back_late(w))
+			return sfs_fail(why, -ENOSPC, "%s has no space left for another staging file", w->root->path);
+		usleep(LATE_US);
+	}
 }
 
 /* lock held; released while working. */
-static int make_chunk_of(struct worker *w, uint32_t id, uint64_t bytes, struct sfs_why *why)
+static int make_chunk_of(struct worker *w, uint32_t id, uint64_t bytes, bool over, struct sfs_why *why)
 {
 	uint64_t cpu;
 	int err;
 
 	pthread_mutex_unlock(&w->lock);
 	cpu = worker_nanoseconds(CLOCK_THREAD_CPUTIME_ID);
-	err = space_for(w, bytes, why);
+	err = space_for(w, bytes, over, why);
 	if (!err)
 		err = sfs_chunk_create(w->root, id, bytes, why);
 	/* Meanwhile somebody may have leased and staged what needs the space that was still there. */
 	if (!err) {
-		err = space_for(w, 0, why);
+		err = space_for(w, 0, over, why);
 		if (err)
 			sfs_chunk_remove(w->root, id);
 	}
@@ -111,13 +130,14 @@ static void chunk_failed(struct worker *w, int err, const struct sfs_why *why)
 	w->chunk_why = *why;
 	w->want.chunks = w->want.chunks_now = w->want.lesser_now = 0;
 	memset(w->want.lesser, 0, sizeof(w->want.lesser));
+	memset(w->want.lesser_over, 0, sizeof(w->want.lesser_over));
 }
 
 void making_chunk(struct worker *w)
 {
 	struct made m = {w->next_chunk++, -1, NULL};
 	struct sfs_why why = {0};
-	int err = make_chunk_of(w, m.id, w->chunk_bytes, &why);
+	int err = make_chunk_of(w, m.id, w->chunk_bytes, false, &why);
 
 	if (short_of_space(w, err))
 		return;
@@ -136,6 +156,9 @@ void making_chunk(struct worker *w)
 
 unsigned making_lesser_wanted(const struct worker *w)
 {
+	for (unsigned size = 0; size < SFS_LESSER_SIZES; size++)
+		if (w->want.lesser[size] && w->want.lesser_over[size])
+			return size;
 	for (unsigned i = 1; i <= SFS_LESSER_SIZES; i++) {
 		const unsigned size = (w->lesser_last + i) % SFS_LESSER_SIZES;
 
@@ -150,7 +173,8 @@ void making_lesser(struct worker *w)
 	const unsigned size = making_lesser_wanted(w);
 	const uint32_t id = w->next_chunk++;
 	struct sfs_why why = {0};
-	const int err = make_chunk_of(w, id, sfs_lesser_bytes(size), &why);
+	const bool over = w->want.lesser_over[size] > 0;
+	const int err = make_chunk_of(w, id, sfs_lesser_bytes(size), over, &why);
 	struct spares *s = &w->lesser[size];
 
 	if (short_of_space(w, err))
@@ -158,6 +182,7 @@ void making_lesser(struct worker *w)
 	w->lesser_last = size;
 	w->want.lesser[size] -= w->want.lesser[size] > 0;
 	w->want.lesser_now -= w->want.lesser_now > 0;
+	w->want.lesser_over[size] -= w->want.lesser_over[size] > 0;
 	if (err)
 		chunk_failed(w, err, &why);
 	else if (s->n < LESSER_MAX)

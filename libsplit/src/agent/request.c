@@ -232,7 +232,7 @@ void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, 
 	}
 	switch (m->type) {
 	case SFS_MSG_CHUNK:
-		chunk_ask(a, c, m->a, m->b);
+		chunk_ask(a, c, m->a, m->b, m->c == SFS_CHUNK_OVER);
 		break;
 	case SFS_MSG_RETURN:
 		chunk_return(a, c, m->a);
@@ -333,6 +333,7 @@ void request_refill(struct agent *a)
 		want.lesser[i] =
 			missing((i == SFS_TINY || lesser < SPARE_CHUNKS ? lesser : SPARE_CHUNKS) + waiting, a->lesser[i].n);
 		want.lesser_now += waiting;
+		want.lesser_over[i] = chunks_awaited_over(a, i);
 	}
 	worker_want(a, &want);
 }

@@ -69,6 +69,7 @@ struct wanted {
 	uint32_t logs;
 	uint32_t chunks, chunks_now; /* the latter at once, the others within the budget */
 	uint32_t lesser[SFS_LESSER_SIZES], lesser_now;
+	uint32_t lesser_over[SFS_LESSER_SIZES]; /* for writes that take no space in the end */
 	bool log_urgent;
 };
 

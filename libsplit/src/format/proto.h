@@ -55,6 +55,8 @@ static inline uint32_t sfs_versions_meet(struct sfs_versions theirs)
 
 #define SFS_WHOLE_MAX (1ull << 30)
 
+#define SFS_CHUNK_OVER 1u
+
 enum sfs_msg_type {
 	SFS_MSG_HELLO =
 		1, /* a = mode, b = log id to resume or 0, c = features, d = version; fd: any file or directory of the volume.
@@ -62,7 +64,9 @@ enum sfs_msg_type {
 	                      on this volume (probed by the agent when it starts); fds: log, event socket[, table] */
 	SFS_MSG_CHUNK, /* lease a staging file; -EACCES before a file that is open for writing came with HELLO or ACQUIRE. a = bytes that are about to be staged, or 0: a full-size file;
 			    b = bytes of the write that it is for, which is to be whole (strict), up to SFS_WHOLE_MAX, and has not found
-			    space in the client's part of the pool: it may have more for as long as that takes.
+			    space in the client's part of the pool: it may have more for as long as that takes;
+			    c = SFS_CHUNK_OVER, when b is not 0 and the write goes over bytes that the file has: it takes no space in the end, so
+			    it gets a short one also of the space that is left to the user. Older agents look at neither.
 			    reply: a = its number, b = bytes; fd: the file, O_RDWR */
 	SFS_MSG_RETURN,	 /* a = number of the staging file that no live record names; no reply */
 	SFS_MSG_ACQUIRE, /* a = ino, b = gen, c = SFS_ACQ_*; fd: the file as the application opened it. reply: a = delegation,

@@ -147,7 +147,7 @@ static int show_file(struct sfs_volume *vol, int dirfd)
 static int lease(struct sfs_volume *vol, uint64_t blocks)
 {
 	const uint64_t left = sfs_pool_left(&vol->pool);
-	const int r = sfs_chunk_lease(vol, left + blocks, false);
+	const int r = sfs_chunk_lease(vol, left + blocks, SFS_LEASE_ANY);
 
 	if (r != -ENOSPC)
 		return r;
@@ -176,11 +176,11 @@ int sfs_pool_create(int dirfd, size_t size)
 	r = sfs_volume_connect(vol, dirfd);
 	if (r < 0)
 		return r == -ENOSPC ? r : -ENOTSUP;
-	r = sfs_chunk_lease(vol, 1, false);
+	r = sfs_chunk_lease(vol, 1, SFS_LEASE_ANY);
 	if (r == -EACCES) {
 		r = show_file(vol, dirfd);
 		if (r == 0)
-			r = sfs_chunk_lease(vol, 1, false);
+			r = sfs_chunk_lease(vol, 1, SFS_LEASE_ANY);
 	}
 	return r < 0 ? r : sfs_buffers_create(&vol->pool, size);
 }

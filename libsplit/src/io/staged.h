@@ -32,6 +32,11 @@ struct sfs_staged {
 	struct sfs_extent ext[SFS_EXTENTS_MAX];
 };
 
+/* Do bytes up to `end` go over blocks that the file has, as far as is known? */
+static inline bool sfs_staged_over(const struct sfs_inode *in, uint64_t end)
+{
+	return in->window.dense && end <= in->ksize;
+}
 /*
  * Staging space for [pos, pos + n), or with `part` and where that takes more than SFS_EXTENTS_MAX extents for less. 0; -ENOBUFS: lease a staging
  * file; -ENOSPC; -E2BIG: one operation has no more than a part of it. What was taken is free again when the inode is retired.

@@ -212,14 +212,14 @@ static int attempt(struct sfs_together *t)
 /* Staging space for all of it. Where there is none everything is relinked; what that has emptied goes back, and comes again. */
 static int find_space(struct sfs_together *t)
 {
-	int r = sfs_chunk_lease(t->vol, t->blocks, true);
+	int r = sfs_chunk_lease(t->vol, t->blocks, SFS_LEASE_WHOLE);
 
 	for (unsigned tries = 0; r == -ENOSPC && tries < LEASES_MAX; tries++) {
 		sfs_flush_all(t->vol, SFS_RETIRE);
 		if (sfs_pool_room(&t->vol->pool, t->blocks))
 			return 0;
 		sfs_pool_idle(&t->vol->pool);
-		r = sfs_chunk_lease(t->vol, t->blocks, true);
+		r = sfs_chunk_lease(t->vol, t->blocks, SFS_LEASE_WHOLE);
 		if (r == -ENOSPC)
 			sys_nap(PAUSE_NS);
 	}

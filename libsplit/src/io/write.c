@@ -62,8 +62,10 @@ static void find_space(struct sfs_attempt *a, struct space *s, uint64_t blocks)
 	struct sfs_volume *vol = a->in->vol;
 	/* In strict there is no other way to write it whole than more than our part of the pool. */
 	const bool whole = s->emptied && vol->mode == SFS_STRICT;
+	const bool over = whole && !a->append && sfs_staged_over(a->in, sfs_attempt_about(a) + a->n);
+	const enum sfs_lease_for use = over ? SFS_LEASE_OVER : whole ? SFS_LEASE_WHOLE : SFS_LEASE_ANY;
 	/* Other threads may take what we lease: not for ever. */
-	const int r = s->leases++ < (whole ? WHOLE_LEASES_MAX : LEASES_MAX) ? sfs_chunk_lease(vol, blocks, whole) : -ENOSPC;
+	const int r = s->leases++ < (whole ? WHOLE_LEASES_MAX : LEASES_MAX) ? sfs_chunk_lease(vol, blocks, use) : -ENOSPC;
 
 	if (r == 0)
 		return;

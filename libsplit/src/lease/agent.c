@@ -251,9 +251,12 @@ static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, 
  * Lease a staging file: its number, length in bytes and descriptor. -ENOSPC when the pool is empty. `wanted`: bytes that are about to be
  * staged; it may have fewer.
  */
-static int agent_chunk(struct sfs_volume *vol, uint64_t wanted, bool whole, uint32_t *id, uint64_t *len, int *fd)
+static int agent_chunk(struct sfs_volume *vol, uint64_t wanted, enum sfs_lease_for use, uint32_t *id, uint64_t *len, int *fd)
 {
-	struct sfs_msg m = {.type = SFS_MSG_CHUNK, .a = wanted, .b = whole ? wanted : 0};
+	struct sfs_msg m = {.type = SFS_MSG_CHUNK,
+			    .a = wanted,
+			    .b = use == SFS_LEASE_ANY ? 0 : wanted,
+			    .c = use == SFS_LEASE_OVER ? SFS_CHUNK_OVER : 0};
 	int fds[1], r = request(vol, &m, -1, fds, 1, NULL);
 
 	if (r < 0)
@@ -271,7 +274,7 @@ static int agent_chunk(struct sfs_volume *vol, uint64_t wanted, bool whole, uint
 /*
  * Another thread's lease serves as well. -ENOSPC: the pool is empty, or this process has as many as it may.
  */
-int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks, bool whole)
+int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks, enum sfs_lease_for use)
 {
 	uint64_t len = 0;
 	uint32_t id = 0;
@@ -279,7 +282,7 @@ int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks, bool whole)
 
 	sfs_mutex_lock(&vol->pool.lease);
 	if (!sfs_pool_room(&vol->pool, blocks))
-		r = sfs_number_kept() ? agent_chunk(vol, blocks * SFS_BLOCK, whole, &id, &len, &fd) : -ENOSPC;
+		r = sfs_number_kept() ? agent_chunk(vol, blocks * SFS_BLOCK, use, &id, &len, &fd) : -ENOSPC;
 	if (r == 0 && fd >= 0) {
 		r = sfs_pool_add(&vol->pool, id, len, fd);
 		if (r < 0) {

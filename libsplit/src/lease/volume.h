@@ -131,11 +131,16 @@ static inline int sfs_volume_refuses(const struct sfs_volume *vol)
 	return vol->agent.full ? -ENOSPC : -EIO;
 }
 
+enum sfs_lease_for {
+	SFS_LEASE_ANY,
+	SFS_LEASE_WHOLE, /* one write that is to be whole: the agent may give more than this process's part of the pool */
+	SFS_LEASE_OVER,	 /* the same, over bytes that the file has: also on a full volume */
+};
 /*
  * One more staging file unless there is room for so many blocks already. No inode's lock held. -ENOSPC: the pool is empty, or this process's part of
- * it; whole: they are for one write that is to be whole, and the agent may give more than that part.
+ * it.
  */
-int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks, bool whole);
+int sfs_chunk_lease(struct sfs_volume *vol, uint64_t blocks, enum sfs_lease_for use);
 /*
  * ACQUIRE of the file (ino, gen), open as fd; sets the grant's state. Without an agent the kernel serves it. 0; SFS_TURN; or a negative
  * errno value.
