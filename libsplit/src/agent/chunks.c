@@ -72,21 +72,12 @@ uint64_t chunks_leased_bytes(const struct agent *a)
 	       a->leased_lesser[SFS_SMALL] * SFS_SMALL_CHUNK;
 }
 
-uint32_t chunks_awaited(const struct agent *a, enum sfs_chunk_size size)
+uint32_t chunks_awaited(const struct agent *a, enum sfs_chunk_size size, bool over)
 {
 	uint32_t n = 0;
 
 	for (const struct client *c = client_count(a, C_WAIT_CHUNK) ? a->clients : NULL; c; c = c->next)
-		n += c->state == C_WAIT_CHUNK && c->wants == size;
-	return n;
-}
-
-uint32_t chunks_awaited_over(const struct agent *a, enum sfs_chunk_size size)
-{
-	uint32_t n = 0;
-
-	for (const struct client *c = client_count(a, C_WAIT_CHUNK) ? a->clients : NULL; c; c = c->next)
-		n += c->state == C_WAIT_CHUNK && c->wants == size && c->wants_over;
+		n += c->state == C_WAIT_CHUNK && c->wants == size && (!over || c->wants_over);
 	return n;
 }
 

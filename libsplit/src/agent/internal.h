@@ -144,7 +144,7 @@ struct client {
 	bool given[SFS_FULL + 1];	   /* it has had one of that size */
 	uint32_t extra;			   /* full-size ones beyond its part of the pool */
 	bool wants_extra;		   /* C_WAIT_CHUNK */
-	bool wants_over;		   /* for a write over bytes that a file has */
+	bool wants_over;		   /* the same, for a write over bytes that a file has */
 	enum sfs_chunk_size wants;	   /* C_WAIT_CHUNK */
 
 	struct hold *holds;
@@ -304,10 +304,8 @@ void chunk_give(struct agent *a, struct client *c);
 void chunks_count(struct agent *a, struct client *c, int by);
 /* Of a client of the agent before us: which are of what size. */
 void chunks_known(struct agent *a, struct client *c);
-/* How many clients wait for one of that size. */
-uint32_t chunks_awaited(const struct agent *a, enum sfs_chunk_size size);
-/* Those of them that are for writes over bytes that a file has. */
-uint32_t chunks_awaited_over(const struct agent *a, enum sfs_chunk_size size);
+/* How many clients wait for one of that size. over: only those that want it for a write over bytes that a file has. */
+uint32_t chunks_awaited(const struct agent *a, enum sfs_chunk_size size, bool over);
 uint64_t chunks_leased_bytes(const struct agent *a);
 /* The spare ones go. How many those were. */
 uint32_t chunks_give_up(struct agent *a);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the worker makes and takes away: logs and staging files. */
 #include <errno.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <linux/magic.h>
 #include <sys/statfs.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -78,25 +77,18 @@ void making_grow(struct worker *w)
 }
 
 /* XFS gives what was removed back a moment later, and says only then that it is free; its own writes wait for that. */
-static bool gives_back_late(const struct worker *w)
-{
-	struct statfs sf;
-
-	return fstatfs(w->root->pool, &sf) == 0 && sf.f_type == XFS_SUPER_MAGIC;
-}
-
 static int space_for(struct worker *w, uint64_t bytes, bool over, struct sfs_why *why)
 {
 	const uint64_t reserve = __atomic_load_n(&w->reserve, __ATOMIC_RELAXED);
 	const uint64_t want = bytes + (over ? OVER_MARGIN : SPACE_MARGIN + reserve);
-	struct statvfs sv;
+	struct statfs sf;
 
 	for (unsigned looks = 0;; looks++) {
-		if (fstatvfs(w->root->pool, &sv) < 0)
-			return sfs_fail(why, -errno, "statvfs %s: %s", w->root->path, strerror(errno));
-		if ((uint64_t)sv.f_bavail * sv.f_frsize >= want)
+		if (fstatfs(w->root->pool, &sf) < 0)
+			return sfs_fail(why, -errno, "statfs %s: %s", w->root->path, strerror(errno));
+		if ((uint64_t)sf.f_bavail * (uint64_t)sf.f_bsize >= want)
 			return 0;
-		if (looks == LATE_LOOKS || !gives_back_late(w))
+		if (looks == LATE_LOOKS || sf.f_type != XFS_SUPER_MAGIC)
 			return sfs_fail(why, -ENOSPC, "%s has no space left for another staging file", w->root->path);
 		usleep(LATE_US);
 	}

@@ -308,7 +308,7 @@ void request_fail_waiting(struct agent *a, enum client_state state, int err)
 
 void request_refill(struct agent *a)
 {
-	const uint32_t waiting_logs = client_count(a, C_WAIT_LOG), waiting_chunks = chunks_awaited(a, SFS_FULL);
+	const uint32_t waiting_logs = client_count(a, C_WAIT_LOG), waiting_chunks = chunks_awaited(a, SFS_FULL, false);
 	uint32_t ready = missing(a->plan.full, a->leased_chunks), low = a->plan.full / 4;
 	uint32_t lesser = a->spare_target < a->plan.small ? a->spare_target : a->plan.small;
 	struct wanted want = {0};
@@ -327,13 +327,13 @@ void request_refill(struct agent *a)
 	want.chunks = missing(ready + waiting_chunks, a->nfree_chunks);
 	want.chunks_now = missing(low + waiting_chunks, a->nfree_chunks);
 	for (unsigned i = 0; i < SFS_LESSER_SIZES; i++) {
-		const uint32_t waiting = chunks_awaited(a, i);
+		const uint32_t waiting = chunks_awaited(a, i, false);
 
 		/* Few programs need the next size. */
 		want.lesser[i] =
 			missing((i == SFS_TINY || lesser < SPARE_CHUNKS ? lesser : SPARE_CHUNKS) + waiting, a->lesser[i].n);
 		want.lesser_now += waiting;
-		want.lesser_over[i] = chunks_awaited_over(a, i);
+		want.lesser_over[i] = chunks_awaited(a, i, true);
 	}
 	worker_want(a, &want);
 }

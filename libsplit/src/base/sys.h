@@ -14,8 +14,8 @@
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <sys/uio.h>
+#include <time.h>
 
 #ifdef PM_RECORD
 /* The recording build (pm/pm.h): crash exploration puts a kernel of its own under the library. NULL: the machine's. */
@@ -97,6 +97,10 @@ static inline int64_t sys_now_ns(void)
 
 	sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&t);
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+static inline int64_t sys_now_s(void)
+{
+	return sys_now_ns() / 1000000000;
 }
 static inline int sys_fsync(int fd)
 {

@@ -37,11 +37,6 @@ static bool try_locked(struct sfs_inode *in, int fd, int flags)
 	return granted;
 }
 
-static int64_t seconds(void)
-{
-	return sys_now_ns() / 1000000000;
-}
-
 /* Signals are blocked while the agent answers, which it does at once. */
 static bool try(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
 {
@@ -57,7 +52,7 @@ static bool try(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
 		sfs_inode_unlock(in);
 		sfs_op_end(op);
 	}
-	now = seconds();
+	now = sys_now_s();
 	if (now > in->unheld.tried + 1)
 		in->unheld.refused = 0;
 	else if (in->unheld.refused < REFUSED_MAX)

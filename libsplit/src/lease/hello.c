@@ -22,17 +22,12 @@
 
 /* ---- versions ---- */
 
-static int64_t seconds(void)
-{
-	return sys_now_ns() / 1000000000;
-}
-
 /* What the answer to HELLO or PEEK says of versions. 0, or a negative errno value. */
 static int meet(struct sfs_volume *vol, const struct sfs_msg *m)
 {
 	if (m->status == -EPROTONOSUPPORT) {
 		vol->agent.theirs = sfs_versions_of(m->a ? m->a : m->version, m->b);
-		__atomic_store_n(&vol->agent.unmet_until, seconds() + 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&vol->agent.unmet_until, sys_now_s() + 1, __ATOMIC_RELAXED);
 		return -EPROTONOSUPPORT;
 	}
 	if (m->version < SFS_PROTO_OLDEST || m->version > SFS_PROTO_NEWEST)
@@ -68,7 +63,7 @@ static int say(struct sfs_volume *vol, struct sfs_msg *m, int proof_fd)
 {
 	int sock, r;
 
-	if (unlikely(seconds() < __atomic_load_n(&vol->agent.unmet_until, __ATOMIC_RELAXED)))
+	if (unlikely(sys_now_s() < __atomic_load_n(&vol->agent.unmet_until, __ATOMIC_RELAXED)))
 		return -EPROTONOSUPPORT;
 	m->d = SFS_PROTO_NEWEST;
 	sock = sfs_dial(vol);

@@ -84,10 +84,11 @@ long do_fcntl(const struct request *q)
 	const int fd = pl_fd(q), cmd = (int)q->a[1];
 	long r;
 
-	if (!sfs_ours(fd) && unlikely(pl_hidden(q)))
-		return -EBADF;
-	if (!sfs_ours(fd))
+	if (!sfs_ours(fd)) {
+		if (unlikely(pl_hidden(q)))
+			return -EBADF;
 		return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? pl_make_new(q) : pl_make(q);
+	}
 	switch (cmd) {
 	case F_SETLK:
 	case F_SETLKW:

@@ -68,6 +68,17 @@ long do_open_2(const struct request *q)
 	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? pl_make(q) : open_file(q, flags, 0);
 }
 
+/* Where no number is left it is made again when we have given one back. */
+static long openat2_new(const struct request *q, long how, long size)
+{
+	long fd;
+
+	do
+		fd = sys_call4(SYS_openat2, q->a[0], q->a[1], how, size);
+	while (sfs_numbers_back(fd, true));
+	return fd;
+}
+
 /*
  * The kernel knows its rules for paths. Like sfs_openat(), it opens a file that it is to truncate as it is; that is
  * truncated when whoever has staged data of it has handed it over.
@@ -79,9 +90,7 @@ static long open_then_truncate(const struct request *q, struct open_how how)
 	long fd, err;
 
 	how.flags &= ~(uint64_t)O_TRUNC;
-	do
-		fd = sys_call4(SYS_openat2, q->a[0], q->a[1], (long)&how, sizeof(how));
-	while (sfs_numbers_back(fd, true));
+	fd = openat2_new(q, (long)&how, sizeof(how));
 	if (fd < 0)
 		return fd;
 	err = sys_fstat((int)fd, &st);
@@ -108,9 +117,7 @@ long do_openat2(const struct request *q)
 		pl_cancel_point();
 	if ((flags & O_TRUNC) && !(flags & O_PATH) && (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL))
 		return open_then_truncate(q, *how);
-	do
-		fd = sys_call4(SYS_openat2, q->a[0], q->a[1], q->a[2], q->a[3]);
-	while (sfs_numbers_back(fd, true));
+	fd = openat2_new(q, q->a[2], q->a[3]);
 	return flags & O_CREAT ? pl_adopt_created(fd) : pl_adopt(fd);
 }
 

@@ -18,9 +18,14 @@ static bool no_space(int err)
 	return err == -ENOSPC || err == -EDQUOT;
 }
 
+static uint64_t block_after(uint64_t off)
+{
+	return (off + SFS_BLOCK - 1) & ~(uint64_t)(SFS_BLOCK - 1);
+}
+
 void sfs_rec_named(struct sfs_chunk_ref *c, const struct sfs_record *rec)
 {
-	const uint64_t end = (rec->stage_off + rec->len + SFS_BLOCK - 1) & ~(uint64_t)(SFS_BLOCK - 1);
+	const uint64_t end = block_after(rec->stage_off + rec->len);
 
 	if (end > c->named)
 		c->named = end;
@@ -46,7 +51,7 @@ static void cut_ends(struct sfs_recovering *rv)
 /* The whole blocks in [from, end) of the staging file are in the target. */
 static int take_out(const struct sfs_recovering *rv, const struct sfs_chunk_ref *c, int target, uint64_t from, uint64_t end)
 {
-	from = (from + SFS_BLOCK - 1) & ~(uint64_t)(SFS_BLOCK - 1);
+	from = block_after(from);
 	end &= ~(uint64_t)(SFS_BLOCK - 1);
 	if (from >= end)
 		return 0;

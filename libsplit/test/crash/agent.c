@@ -65,12 +65,6 @@ uint64_t __wrap_sfs_process_start(int pid)
 	return 0; /* the client is dead when anybody asks */
 }
 
-static void path_or_die(int err, const char *what)
-{
-	if (err < 0)
-		FAIL("make %s: %s", what, strerror(-err));
-}
-
 void agent_start(bool alone)
 {
 	memset(&agent, 0, sizeof(agent));
@@ -115,7 +109,7 @@ static void hello(struct sfs_msg *m)
 			FAIL("%s", why.text);
 		kern_call(SYS_close, fd, 0, 0, 0, 0, 0, NULL);
 	}
-	path_or_die(sfs_lease_create(&agent.root, id, &head, &client()->lease), "the lease");
+	agent_path_or_die(sfs_lease_create(&agent.root, id, &head, &client()->lease), "the lease");
 	m->a = id;
 	m->b = SFS_HELLO_DEDICATED | (kern.dax ? SFS_HELLO_DAX : 0) |
 	       (uint64_t)(SFS_FEATURE_WATCH | SFS_FEATURE_FILES | (agent.alone ? SFS_FEATURE_OUTSIDE : 0))
@@ -140,7 +134,7 @@ static void chunk(struct sfs_msg *m)
 	    sfs_chunk_create(&agent.root, agent.next_chunk, AGENT_CHUNK_BYTES, &why))
 		FAIL("%s", why.text);
 	agent.leased++;
-	path_or_die(sfs_lease_add_chunk(&client()->lease, agent.next_chunk), "an entry of the lease");
+	agent_path_or_die(sfs_lease_add_chunk(&client()->lease, agent.next_chunk), "an entry of the lease");
 	agent.fds[0] = sfs_chunk_open(&agent.root, agent.next_chunk);
 	agent.nfds = 1;
 	m->a = agent.next_chunk++;
@@ -152,10 +146,10 @@ static void give_back(uint32_t id)
 {
 	char hidden[32];
 
-	snprintf(hidden, sizeof(hidden), "%06u.tmp", id);
-	path_or_die(sfs_chunk_hide(&agent.root, id), "room for a staging file");
-	path_or_die(sfs_lease_del_chunk(&client()->lease, id), "an entry of the lease");
-	path_or_die(kern_unlink(agent.root.pool, hidden, 0), "room for a staging file");
+	sfs_number_name(hidden, id, ".tmp");
+	agent_path_or_die(sfs_chunk_hide(&agent.root, id), "room for a staging file");
+	agent_path_or_die(sfs_lease_del_chunk(&client()->lease, id), "an entry of the lease");
+	agent_path_or_die(kern_unlink(agent.root.pool, hidden, 0), "room for a staging file");
 	agent.leased--;
 }
 
@@ -237,7 +231,7 @@ static void acquire(struct sfs_msg *m, int fd)
 	}
 	if (client()->inode[i].index < 0 && f && (f->flags & O_ACCMODE) != O_RDONLY) {
 		client()->inode[i].index = sfs_lease_add_inode(&client()->lease, m->a, gen);
-		path_or_die((int)client()->inode[i].index, "an entry of the lease");
+		agent_path_or_die((int)client()->inode[i].index, "an entry of the lease");
 	}
 	client()->inode[i].deleg = alone || theirs < 0 ? SFS_DELEG_EXCLUSIVE : SFS_DELEG_SHARED;
 	m->a = client()->inode[i].deleg;
@@ -250,7 +244,8 @@ static void release(const struct sfs_msg *m)
 	if (i < 0)
 		return;
 	if (client()->inode[i].index >= 0)
-		path_or_die(sfs_lease_del_inode(&client()->lease, (uint32_t)client()->inode[i].index), "an entry of the lease");
+		agent_path_or_die(sfs_lease_del_inode(&client()->lease, (uint32_t)client()->inode[i].index),
+				  "an entry of the lease");
 	memset(&client()->inode[i], 0, sizeof(client()->inode[i]));
 }
 

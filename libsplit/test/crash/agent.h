@@ -11,6 +11,8 @@
 #define AGENT_FIRST_CHUNK 10u
 #define AGENT_PAST	  0xa5 /* what these are full of, as if they had been used before */
 
+/* Ends the test when err is negative. what: what could not be made. */
+void agent_path_or_die(int err, const char *what);
 /* Make control directory, a log and staging files in the empty file system. */
 void agent_make_volume(void);
 /* The library's process begins: nothing is leased. alone: nobody without the library has a file open, as far as the agent sees. */

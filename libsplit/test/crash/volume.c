@@ -15,7 +15,7 @@
 
 static const uint8_t uuid[16] = "crash explorer!";
 
-static void path_or_die(int err, const char *what)
+void agent_path_or_die(int err, const char *what)
 {
 	if (err < 0)
 		FAIL("make %s: %s", what, strerror(-err));
@@ -78,9 +78,9 @@ void agent_make_volume(void)
 	struct sfs_why why;
 	int fd;
 
-	path_or_die(kern_mkdir(AT_FDCWD, "/v/" SFS_CONTROL_DIR, 0700), "the control directory");
-	path_or_die(kern_mkdir(AT_FDCWD, "/v/" SFS_CONTROL_DIR "/log", 0700), "log");
-	path_or_die(kern_mkdir(AT_FDCWD, "/v/" SFS_CONTROL_DIR "/pool", 0700), "pool");
+	agent_path_or_die(kern_mkdir(AT_FDCWD, "/v/" SFS_CONTROL_DIR, 0700), "the control directory");
+	agent_path_or_die(kern_mkdir(AT_FDCWD, "/v/" SFS_CONTROL_DIR "/log", 0700), "log");
+	agent_path_or_die(kern_mkdir(AT_FDCWD, "/v/" SFS_CONTROL_DIR "/pool", 0700), "pool");
 	h = (struct sfs_volume_header){.magic = SFS_VOLUME_MAGIC, .format = SFS_FORMAT};
 	memcpy(h.uuid, uuid, sizeof(uuid));
 	h.crc = crc32c(0, &h, sizeof(h));

@@ -5,10 +5,8 @@
  */
 #include "check.h"
 
-#include <string.h>
 #include <linux/magic.h>
 #include <sys/statfs.h>
-#include <sys/wait.h>
 
 #define WRITERS 2
 #define BLOCK	4096
@@ -23,16 +21,9 @@ static uint64_t next(uint64_t *seed)
 	return *seed >> 33;
 }
 
-static void name_of(char name[8], int me)
+static void name_of(char name[8], const char *what, int me)
 {
-	strcpy(name, "over-0");
-	name[5] = (char)('0' + me);
-}
-
-static void rest_of(char name[8], int me)
-{
-	strcpy(name, "rest-0");
-	name[5] = (char)('0' + me);
+	CHECK(snprintf(name, 8, "%s-%d", what, me) == 6);
 }
 
 static void fill_volume(int me)
@@ -44,7 +35,7 @@ static void fill_volume(int me)
 	char name[8];
 	int fd;
 
-	rest_of(name, me);
+	name_of(name, "rest", me);
 	CHECK(buf && (fd = open(name, O_WRONLY)) >= 0);
 	fill(buf, piece, 9, 0);
 	while ((n = write(fd, buf, piece)) > 0)
@@ -60,7 +51,7 @@ static void writer(int me, int go, int report)
 	int fd;
 
 	alarm(SECONDS);
-	name_of(name, me);
+	name_of(name, "over", me);
 	CHECK(model && found && (fd = open(name, O_RDWR)) >= 0);
 	fill(model, BLOCKS * BLOCK, (unsigned)me, 0);
 	hear(go);
@@ -104,9 +95,9 @@ int main(void)
 		int fd;
 
 		/* On a full volume there may be no inode for it. */
-		rest_of(name, i);
+		name_of(name, "rest", i);
 		CHECK((fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644)) >= 0 && close(fd) == 0);
-		name_of(name, i);
+		name_of(name, "over", i);
 		CHECK((fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644)) >= 0);
 		put(fd, (unsigned)i, 0, BLOCKS * BLOCK);
 		CHECK(fsync(fd) == 0 && close(fd) == 0);
