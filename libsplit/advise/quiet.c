@@ -38,6 +38,12 @@ void sfs_exit(void)
 {
 	adv_streams_end(!adv_abrupt);
 }
+bool sfs_store_again(uintptr_t addr)
+{
+	(void)addr;
+	return false;
+}
+
 void sfs_handler_installed(void)
 {
 	sfs_handlers_seen();

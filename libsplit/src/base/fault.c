@@ -5,10 +5,13 @@
 
 #include "base/arch.h"
 #include "base/protect.h"
+#include "base/sys.h"
 
 #define SLOTS  1024u
 #define PROBES 8u
 #define DEPTH  (64ul << 10) /* bytes of stack that fn and what it calls may take */
+
+#define FORGOTTEN_NS 10000000000 /* a fault at the same address after so long is another one */
 
 /*
  * Which thread is inside, by a few slots that its thread pointer leads to: there is no thread-local storage for us. A thread that finds none
@@ -17,6 +20,8 @@
 static struct slot {
 	void *self;
 	struct sfs_fault *fault;
+	uintptr_t again; /* where faults were met last, one after the other */
+	int64_t since;	 /* and when that began, ns */
 } slots[SLOTS + PROBES];
 
 static struct slot *mine(void)
@@ -191,6 +196,22 @@ bool sfs_fault(int sig, const siginfo_t *info, ucontext_t *at)
 	f->addr = (uintptr_t)info->si_addr;
 	go_back(f, at);
 	return true;
+}
+
+int64_t sfs_fault_lasts(uintptr_t addr)
+{
+	const int64_t now = sys_now_ns();
+	struct slot *s = mine();
+
+	if (!s)
+		s = claim();
+	if (!s)
+		return INT64_MAX;
+	if (s->again != addr || now - s->since > FORGOTTEN_NS) {
+		s->again = addr;
+		s->since = now;
+	}
+	return now - s->since;
 }
 
 void sfs_faults_forget(void)

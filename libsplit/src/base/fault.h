@@ -37,6 +37,8 @@ bool sfs_copy_short(void *to, const void *from, size_t n);
  * In the handler of SIGSEGV or SIGBUS. True: it came inside sfs_try(), which goes on when the handler returns. False: it is not ours.
  */
 bool sfs_fault(int sig, const siginfo_t *info, ucontext_t *at);
+/* In the handler: for so long, in ns, this thread has met faults at this address and at no other. */
+int64_t sfs_fault_lasts(uintptr_t addr);
 /* In the child of a fork: the other threads are gone. */
 void sfs_faults_forget(void);
 

@@ -53,6 +53,8 @@ bool sfs_init(char *const *envp) __attribute__((cold));
  * (base/lock.h), if sfs_handlers_none() was called: by who sees all calls of that kind.
  */
 void sfs_handler_installed(void);
+/* In the handler of SIGBUS: is the store to addr to be made again, as a volume may have space for it now? (sfs_pool_awaits_space()) */
+bool sfs_store_again(uintptr_t addr);
 /*
  * Called by a signal handler, with its arguments: is this the middle of a call that is to end first? Then the thread gets the signal again at the
  * end of it, and it and `block` (a bit for each signal, 1 is the lowest) stay blocked until then.

@@ -213,8 +213,9 @@ static void copy(void *arg)
 }
 
 /*
- * The copy has met a fault. In the program's memory: the write ends there. In ours: the memory is poisoned, or the window is not what it was,
- * because somebody has cut the file off without our knowing it. Lock held.
+ * The copy has met a fault. In the program's memory: the write ends there. In ours: the memory is poisoned; or the file system has no space that
+ * a store to the staging file would need (sfs_pool_awaits_space()); or the window is not what it was, because somebody has cut the file off
+ * without our knowing it. Lock held.
  */
 static int faulted(struct sfs_attempt *a, const struct sfs_fault *f)
 {
@@ -228,9 +229,11 @@ static int faulted(struct sfs_attempt *a, const struct sfs_fault *f)
 	}
 	if (f->sig == SIGBUS && (f->code == BUS_MCEERR_AR || f->code == BUS_MCEERR_AO))
 		return -EIO;
+	if (a->way == SFS_WAY_STAGE)
+		return -ENOSPC;
 	in->window.dense_known = false; /* ask the kernel again */
 	in->window.tried = ~in->ksize;
-	return a->way == SFS_WAY_STAGE ? -EIO : SFS_AGAIN;
+	return SFS_AGAIN;
 }
 
 /* ---- the whole of it */

@@ -113,11 +113,15 @@ static int relink_run(struct sfs_inode *in, uint64_t blk, sfs_block b, bool olde
 		ret = sfs_buffers_save(&vol->pool, (uint32_t)(b >> 32) - 1, (uint32_t)b, (uint32_t)n);
 	if (ret < 0)
 		return ret;
-	ret = relink(vol->provider, &r, &moved);
-	while ((ret == -ENOSPC || ret == -EDQUOT) && sfs_pool_shed(&vol->pool))
+	__atomic_add_fetch(&vol->pool.moving, 1, __ATOMIC_ACQ_REL);
+	do {
 		ret = relink(vol->provider, &r, &moved);
-	if (ret < 0 ? moved > 0 : !(ret & RELINK_DONOR_KEEPS))
-		c->holes = true;
+		/* After an error the file may share blocks with it. */
+		if (ret < 0 ? vol->provider != RELINK_COPY : !(ret & RELINK_DONOR_KEEPS))
+			c->holes = true;
+		r.full = true;
+	} while ((ret == -ENOSPC || ret == -EDQUOT) && sfs_pool_shed(&vol->pool));
+	__atomic_sub_fetch(&vol->pool.moving, 1, __ATOMIC_ACQ_REL);
 	/* Also where only a part of it was moved. */
 	if (in->counted.relinked != RELINKED_KEPT)
 		sfs_relinked_set(&in->counted, vol->dax && kept(c->fd, &r, ret) ? RELINKED_KEPT : RELINKED_MOVED);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * SIGSEGV and SIGBUS, where a volume is served. The kernel has a handler of ours: a fault in a copy to or from memory of the program makes
- * that call EFAULT or EIO (base/fault.h), as it is with the kernel's own copies. Every other one is the program's, whose action is kept here
+ * that call EFAULT or EIO (base/fault.h), as it is with the kernel's own copies; one that waits for space is made again. Every other one is the program's, whose action is kept here
  * and answered for: its handler is called as the kernel would call it.
  */
 #include "preload.h"
@@ -48,6 +48,8 @@ static void on_fault(int sig, siginfo_t *info, void *at)
 	struct theirs *t = of(sig);
 	const struct sigaction act = t->act;
 
+	if (sig == SIGBUS && info->si_code == BUS_ADRERR && sfs_store_again((uintptr_t)info->si_addr))
+		return;
 	if (sfs_fault(sig, info, at))
 		return;
 	if (act.sa_handler == SIG_IGN && info->si_code <= 0)

@@ -62,6 +62,14 @@ bool sfs_active(void)
 	return sfs.nvolumes > 0;
 }
 
+bool sfs_store_again(uintptr_t addr)
+{
+	for (int i = 0; i < sfs.nvolumes; i++)
+		if (sfs_pool_awaits_space(&sfs.volumes[i].pool, addr))
+			return true;
+	return false;
+}
+
 void sfs_handler_installed(void)
 {
 	struct sfs_mutex *const global[] = {&sfs_files.lock, &sfs_fdt.numbers, &sfs_pin_table.lock, &sfs_buffer_table.lock};

@@ -201,7 +201,7 @@ static int whole_blocks(struct move *m, uint64_t at, uint64_t whole)
 												  : NULL;
 	int err;
 
-	if (move && whole >= (m->r->persistent ? MOVE_MIN_PERSISTENT : MOVE_MIN_CACHED))
+	if (move && (m->r->full || whole >= (m->r->persistent ? MOVE_MIN_PERSISTENT : MOVE_MIN_CACHED)))
 		return present(m, at, whole, move);
 	err = present(m, at, whole, copy);
 	/* The file system is full, or a quota is: the staged blocks are there already. (What was copied of them is replaced.) */

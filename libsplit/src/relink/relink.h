@@ -67,6 +67,7 @@ struct relink_range {
 	uint64_t target_off; /* bytes */
 	uint64_t len;	     /* bytes */
 	uint64_t size;	     /* the target's size must be at least this afterwards; never shrinks the target */
+	bool full;	     /* there is no space to copy to: whole blocks are moved, however few */
 	/*
 	 * Or NULL. Called once, before bytes are copied into the target: what was relinked into it before becomes durable. Were it not,
 	 * a power loss might give a block that has been copied into back to a staging file, where a record takes it for what it was. 0, or a
@@ -89,7 +90,7 @@ struct relink_range {
  *
  * Returns a non-negative set of RELINK_* result flags, or a negative errno value. After an error, as after a crash, the target
  * holds the new content in part, the donor holds everything that was not moved, and calling again with the same arguments finishes
- * the work. *moved, when not NULL, says how many bytes of the range are finished, counted from its start, also after an
+ * the work. Blocks of the donor may be shared with the target then, and a store to them needs space: they are not to be used again. *moved, when not NULL, says how many bytes of the range are finished, counted from its start, also after an
  * error. Makes nothing durable: fsync the target for that.
  */
 int relink(enum relink_provider provider, const struct relink_range *r, uint64_t *moved);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/vfs.h>
 
+#include "base/fault.h"
 #include "base/protect.h"
 #include "base/sys.h"
 #include "fds/own.h"
@@ -14,6 +15,8 @@
 #define SPARE_BLOCKS 16u
 #define SHED_BLOCKS  64u
 #define FAULT_AROUND (64ul << 10) /* bytes that the kernel maps at one fault, and aligned to that, where they are in memory */
+#define AWAIT_NS      20000000	 /* so long a store waits for space that a relink is about to give back */
+#define AWAIT_MOVE_NS 5000000000 /* and that a relink under way may give back */
 /* A staging file with less unused space than this, 2 MiB, goes back. */
 #ifndef WORTH_BLOCKS
 #define WORTH_BLOCKS 512u
@@ -109,6 +112,31 @@ bool sfs_pool_shed(struct sfs_pool *pool)
 	}
 	sfs_mutex_unlock(&pool->lock);
 	return left < SHED_BLOCKS;
+}
+
+static bool has_address(const struct sfs_pool *pool, uintptr_t addr)
+{
+	for (uint32_t i = 0; i < load_acquire(&pool->nchunks); i++) {
+		const struct sfs_chunk *c = &pool->chunks[i];
+
+		if (c->base && addr - (uintptr_t)c->base < (uint64_t)c->mapped * SFS_BLOCK)
+			return true;
+	}
+	return false;
+}
+
+bool sfs_pool_awaits_space(const struct sfs_pool *pool, uintptr_t addr)
+{
+	int64_t lasts;
+
+	if (pool->dax || pool->tmpfs || !has_address(pool, addr))
+		return false;
+	lasts = sfs_fault_lasts(addr);
+	/* One that has just ended may have been the reason. */
+	if (lasts > (__atomic_load_n(&pool->moving, __ATOMIC_ACQUIRE) ? AWAIT_MOVE_NS : AWAIT_NS))
+		return false;
+	sys_nap(AWAIT_NS / 100);
+	return true;
 }
 
 struct sfs_chunk *sfs_pool_with_space(struct sfs_pool *pool)
@@ -227,7 +255,7 @@ void sfs_pool_drop(struct sfs_pool *pool, bool unmap)
 		sfs_private_close(c->fd);
 		*c = (struct sfs_chunk){.fd = -1};
 	}
-	pool->nchunks = pool->current = 0;
+	pool->nchunks = pool->current = pool->moving = 0;
 }
 
 /*

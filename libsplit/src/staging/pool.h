@@ -34,6 +34,7 @@ struct sfs_pool {
 	uint64_t chunk_bytes;	/* of a staging file, the largest there are; 0: not known */
 	uint32_t current;	/* the chunk that regions come from */
 	uint64_t region_blocks; /* blocks handed to inodes since those were last retired, under lock */
+	uint32_t moving;	/* relinks under way, atomic */
 	bool dax;
 	bool tmpfs;
 	/*
@@ -73,6 +74,12 @@ void sfs_pool_populate(const struct sfs_pool *pool, uint8_t *p, size_t n);
  * up for that. False: there is none.
  */
 bool sfs_pool_shed(struct sfs_pool *pool);
+/*
+ * In the handler of SIGBUS: may the store to addr be made again? While a relink shares blocks with a file, a store to the page that they or their
+ * neighbours are in needs space, which a full file system does not have: that is over when the relink has taken them out of the staging
+ * file. Waits a little. False: the address is none of the pool's, or the space can't be waited for.
+ */
+bool sfs_pool_awaits_space(const struct sfs_pool *pool, uintptr_t addr);
 /* The volume has been idle: the agent gets all staging files back but one. Their warm page tables go with them. */
 void sfs_pool_idle(struct sfs_pool *pool);
 /* All in which nothing is staged go back. False: there was none. */

@@ -66,6 +66,12 @@ static const char *value(char *const *envp, const char *name)
 	return NULL;
 }
 
+bool sfs_store_again(uintptr_t addr)
+{
+	(void)addr;
+	return false;
+}
+
 void sfs_handler_installed(void)
 {
 }
