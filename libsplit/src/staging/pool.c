@@ -12,11 +12,11 @@
 #include "fds/own.h"
 #include "pm/map.h"
 
-#define SPARE_BLOCKS 16u
-#define SHED_BLOCKS  64u
-#define FAULT_AROUND (64ul << 10) /* bytes that the kernel maps at one fault, and aligned to that, where they are in memory */
-#define AWAIT_NS      20000000	 /* so long a store waits for space that a relink is about to give back */
-#define AWAIT_MOVE_NS 5000000000 /* and that a relink under way may give back */
+#define SPARE_BLOCKS  16u
+#define SHED_BLOCKS   64u
+#define FAULT_AROUND  (64ul << 10) /* bytes that the kernel maps at one fault, and aligned to that, where they are in memory */
+#define AWAIT_NS      20000000	   /* so long a store waits for space that a relink is about to give back */
+#define AWAIT_MOVE_NS 5000000000   /* and that a relink under way may give back */
 /* A staging file with less unused space than this, 2 MiB, goes back. */
 #ifndef WORTH_BLOCKS
 #define WORTH_BLOCKS 512u
