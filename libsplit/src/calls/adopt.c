@@ -25,8 +25,8 @@ static bool has_all(struct sfs_inode *in, const struct stat *st, int flags)
 	bool yes;
 
 	sfs_inode_lock(in);
-	yes = sfs_io_prepared(in) && !in->lost && ((flags & O_ACCMODE) == O_RDONLY || in->writable) && !outdated(in, st) &&
-	      !sfs_was_mapped(in);
+	yes = sfs_io_prepared(in) && in->life != LIFE_LOST && ((flags & O_ACCMODE) == O_RDONLY || in->writable) &&
+	      !outdated(in, st) && !sfs_was_mapped(in);
 	sfs_inode_unlock(in);
 	return yes;
 }
@@ -38,8 +38,8 @@ static bool has_all(struct sfs_inode *in, const struct stat *st, int flags)
 static void get_ready(struct sfs_inode *in, int fd, const struct stat *st, int flags, bool reload)
 {
 	sfs_inode_lock(in);
-	if (unlikely(in->lost))
-		in->lost = sfs_inode_open_at(in, 0) >= 0;
+	if (unlikely(in->life == LIFE_LOST) && sfs_inode_open_at(in, 0) < 0)
+		sfs_life_set(&in->life, LIFE_NEW);
 	if ((in->grant.state > GRANT_UNTOLD || !in->vol->owners) && sfs_inode_ready(in, fd, flags) == 0 &&
 	    unlikely(sfs_was_mapped(in)))
 		in->kernel_only = true;
@@ -70,11 +70,10 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 	if (r < 0 && vol->mode == SFS_STRICT && (flags & O_ACCMODE) != O_RDONLY)
 		return sfs_volume_refuses(vol);
 	sfs_mutex_lock(&sfs_files.lock);
-	in = sfs_inode_get_locked(vol, st->st_dev, st->st_ino);
+	/* Who may execute it must not find it open for writing. */
+	in = sfs_inode_get_locked(vol, st->st_dev, st->st_ino, !(st->st_mode & 0111));
 	if (in) {
-		known = in->ready && in->opens == 0;
-		/* Who may execute it must not find it open for writing. */
-		in->park.keep = !(st->st_mode & 0111);
+		known = in->life == LIFE_READY && in->opens == 0;
 		ofd = sfs_ofd_new_locked(in, flags);
 	}
 	sfs_mutex_unlock(&sfs_files.lock);

@@ -333,7 +333,7 @@ void sfs_changed(int fd)
 		return;
 	in = ofd->inode;
 	sfs_inode_lock(in);
-	if (in->ready)
+	if (in->life == LIFE_READY)
 		sfs_inode_reload(in);
 	sfs_inode_unlock(in);
 	sfs_mutex_lock(&ofd->lock);

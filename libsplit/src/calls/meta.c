@@ -115,7 +115,9 @@ static int try_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
 		if (!sfs_op_begin(in, &op))
 			return -EDEADLK;
 		sfs_inode_lock(in);
-		r = unlikely(!sfs_fd_still(fd, ofd, in)) ? SFS_GONE : in->ready ? 0 : sfs_inode_ready(in, fd, ofd->flags);
+		r = unlikely(!sfs_fd_still(fd, ofd, in)) ? SFS_GONE
+		    : in->life == LIFE_READY		 ? 0
+							 : sfs_inode_ready(in, fd, ofd->flags);
 		if (r == 0)
 			r = sfs_flush_fsync(ofd, fd, data_only);
 		sfs_inode_unlock(in);
@@ -193,7 +195,7 @@ static int change(struct sfs_inode *in, int flags, int fd, struct by_kernel *k)
 		sfs_log_cut(&in->vol->log, slot, in->ino, in->gen, k->cut);
 	r = k->call(fd, k->arg);
 	in->window.dense_known = false;
-	if (in->ready)
+	if (in->life == LIFE_READY)
 		sfs_inode_reload(in);
 	/* Not durable where the journal failed: after a power loss recovery is to finish it. */
 	if (r == 0 && in->vol->mode != SFS_POSIX)

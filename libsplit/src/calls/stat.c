@@ -91,7 +91,7 @@ static enum truth truth(dev_t dev, ino_t ino, uint64_t size, uint64_t seen, stru
 	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
 	in = stale(dev, ino, size);
 	/* Without a grant the table is looked at: an ACQUIRE would keep others waiting for a turn that nobody comes for. */
-	if (in && !(sfs_owners_known(vol) && in->grant.state <= GRANT_UNTOLD && !in->lost))
+	if (in && !(sfs_owners_known(vol) && in->grant.state <= GRANT_UNTOLD && in->life != LIFE_LOST))
 		known = own_truth(in, now);
 	if (in)
 		sfs_inode_put(in);

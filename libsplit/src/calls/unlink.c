@@ -38,7 +38,7 @@ static bool may_be_thrown_away(const struct sfs_inode *in)
 static void leave(struct sfs_inode *in)
 {
 	sfs_mutex_lock(&sfs_files.lock);
-	in->park.evict = true;
+	sfs_park_end(&in->park);
 	sfs_mutex_unlock(&sfs_files.lock);
 }
 

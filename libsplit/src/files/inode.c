@@ -30,10 +30,10 @@ static struct sfs_inode *find_locked(dev_t dev, ino_t ino)
 
 static void leave_park_locked(struct sfs_inode *in)
 {
-	if (in->park.parked) {
-		in->park.parked = false;
-		sfs_files.parked--;
-	}
+	if (!sfs_parked(&in->park))
+		return;
+	sfs_park_set(&in->park, in->park.state == PARK_PARKED ? PARK_MAY : PARK_NEVER);
+	sfs_files.parked--;
 }
 
 /* A reference of the application's. */
@@ -100,7 +100,7 @@ _Static_assert(offsetof(struct sfs_inode, lock) == 0 &&
 	       "what follows the lock, `awaited` and `vol` is cleared");
 
 /* The inode with one more reference; new ones know nothing but their name yet. NULL without memory. */
-struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino)
+struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino, bool parks)
 {
 	struct sfs_inode *in = find_locked(dev, ino);
 	uint64_t changes;
@@ -122,7 +122,7 @@ struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t 
 		sfs_files.hash[bucket(dev, ino)] = in;
 	}
 	hold_locked(in);
-	in->park.evict = false;
+	sfs_park_set(&in->park, parks ? PARK_MAY : PARK_NEVER);
 	in->park.age = 0;
 	return in;
 }
@@ -140,7 +140,8 @@ void sfs_inode_close_own(struct sfs_inode *in)
 		sfs_inode_left();
 	sfs_inode_unmap(in);
 	sfs_pins_idle(&in->pins);
-	in->ready = in->writable = false;
+	sfs_life_again(&in->life);
+	in->writable = false;
 	__atomic_store_n(&in->fd, -1, __ATOMIC_RELAXED);
 	if (fd >= 0)
 		sfs_file_close(fd);
@@ -162,8 +163,9 @@ void sfs_inode_renew(struct sfs_inode *in)
 		if (in->grant.state != GRANT_NONE)
 			sfs_agent_release(in->vol, &in->grant, in->ino, in->gen);
 		in->gen = 0;
-		in->ready = in->lost = in->kernel_only = in->leased = in->privileged = in->locked = in->named = in->fsyncs =
-			false;
+		if (in->life != LIFE_NEW)
+			sfs_life_set(&in->life, LIFE_NEW);
+		in->kernel_only = in->leased = in->privileged = in->locked = in->named = in->fsyncs = false;
 		in->kdirty = true;
 		in->unheld = (struct sfs_unheld){0};
 		sfs_inode_unmap(in);
@@ -184,9 +186,9 @@ static void dismantle(struct sfs_inode *in)
 
 bool sfs_inode_parks(const struct sfs_inode *in)
 {
-	return in->park.keep && !in->park.evict && !sfs_by_kernel(in) && sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE &&
-	       load_acquire(&in->vol->agent.state) == VOL_READY && !sfs.no_staging && sfs.service_state &&
-	       (in->park.parked || load_acquire(&sfs_files.parked) < PARKED_MAX);
+	return (in->park.state == PARK_MAY || in->park.state == PARK_PARKED) && !sfs_by_kernel(in) &&
+	       sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE && load_acquire(&in->vol->agent.state) == VOL_READY &&
+	       !sfs.no_staging && sfs.service_state && (sfs_parked(&in->park) || load_acquire(&sfs_files.parked) < PARKED_MAX);
 }
 
 /*
@@ -200,8 +202,8 @@ static bool put_locked(struct sfs_inode *in, bool walk)
 	in->walks -= walk;
 	/* Not open any more, or it was not: may it stay? */
 	stays = in->refs - in->walks == 1 && sfs_inode_parks(in);
-	if (stays && !in->park.parked) {
-		in->park.parked = true;
+	if (stays && !sfs_parked(&in->park)) {
+		sfs_park_set(&in->park, PARK_PARKED);
 		in->locked = false; /* they go with the descriptor that is being closed */
 		sfs_files.parked++;
 	}
@@ -352,7 +354,7 @@ bool sfs_inode_evict(struct sfs_inode *in)
 	sfs_mutex_lock(&sfs_files.lock);
 	alone = in->refs == in->walks;
 	if (alone)
-		in->park.evict = true;
+		sfs_park_end(&in->park);
 	sfs_mutex_unlock(&sfs_files.lock);
 	return alone;
 }
@@ -360,14 +362,14 @@ bool sfs_inode_evict(struct sfs_inode *in)
 static int unpark_one(struct sfs_inode *in, void *arg)
 {
 	(void)arg;
-	if (in->park.parked && sfs_inode_evict(in))
+	if (sfs_parked(&in->park) && sfs_inode_evict(in))
 		sfs_inode_settle(in);
 	return 0;
 }
 
 static int age_one(struct sfs_inode *in, void *arg)
 {
-	return in->park.parked && ++in->park.age >= AGE_MAX ? unpark_one(in, arg) : 0;
+	return sfs_parked(&in->park) && ++in->park.age >= AGE_MAX ? unpark_one(in, arg) : 0;
 }
 
 void sfs_inodes_age(struct sfs_volume *vol)

@@ -28,6 +28,7 @@
 #include "fds/own.h"
 #include "fds/table.h"
 #include "files/flights.h"
+#include "files/life.h"
 #include "lease/place.h"
 #include "lease/volume.h"
 #include "record/counted.h"
@@ -51,17 +52,6 @@ struct sfs_grow {
 	uint64_t ops;	/* appends that are not in the counters yet */
 };
 
-/*
- * After the last close the inode stays for a while, with its grant, descriptor and window: opening the file again costs
- * nothing then. Under sfs_files.lock.
- */
-struct sfs_park {
-	bool keep;   /* it may */
-	bool parked; /* it does: nobody but walks has it, and it is counted in sfs_files.parked */
-	bool evict;  /* not any longer: the next to drop a reference takes it down */
-	uint8_t age; /* ticks of the service thread since the last close */
-};
-
 struct sfs_inode {
 	struct sfs_mutex lock;
 	uint32_t awaited;	/* threads wait for their turn to have it (turn.c): a futex */
@@ -71,11 +61,10 @@ struct sfs_inode {
 	ino_t ino;
 	uint32_t gen;
 	uint32_t refs; /* open file descriptions, and who works with the inode for a moment; under sfs_files.lock, like walks */
-	uint32_t walks;	  /* those of sfs_inodes_each(): they do not make the file an open one */
-	uint32_t opens;	  /* open file descriptions; under sfs_files.lock */
-	bool unsure;	  /* there were none: its number may be another file's by now (sfs_inode_renew); atomic */
-	bool ready;	  /* fd, gen and sizes are known */
-	bool lost;	  /* staged bytes were given up: calls fail until the file is closed */
+	uint32_t walks; /* those of sfs_inodes_each(): they do not make the file an open one */
+	uint32_t opens; /* open file descriptions; under sfs_files.lock */
+	bool unsure;	/* there were none: its number may be another file's by now (sfs_inode_renew); atomic */
+	enum sfs_life life;
 	bool kernel_only; /* mapped or otherwise shared with the kernel for good: no staging */
 	bool leased;	  /* so for as long as the program has a lease on it (files/leased.h) */
 	uint32_t leasing; /* threads that are asking the kernel for one; under the lock */
@@ -266,11 +255,13 @@ static inline bool sfs_inode_pending(const struct sfs_inode *in)
 /* Does this process serve the file itself now? */
 static inline bool sfs_inode_served(const struct sfs_inode *in)
 {
-	return in->ready && sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE && !sfs_by_kernel(in) && !sfs.no_staging;
+	return in->life == LIFE_READY && sfs_grant_deleg(&in->grant) == SFS_DELEG_EXCLUSIVE && !sfs_by_kernel(in) &&
+	       !sfs.no_staging;
 }
 
 /* sfs_files.lock held where the name says so */
-struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino);
+/* Of a file that is being opened. parks: it may stay after the last close. NULL: no memory. */
+struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t ino, bool parks);
 void sfs_inode_put(struct sfs_inode *in);
 /* The same with sfs_files.lock held, by who has flushed; true: sfs_inode_end() is to follow without it. */
 bool sfs_inode_put_locked(struct sfs_inode *in);

@@ -35,7 +35,7 @@ static void release(struct sfs_inode *in)
 {
 	if (!in->kernel_only && in->grant.state != GRANT_NONE)
 		sfs_agent_release(in->vol, &in->grant, in->ino, in->gen);
-	in->ready = false;
+	sfs_life_again(&in->life);
 }
 
 void sfs_lease_ask(struct sfs_inode *in)

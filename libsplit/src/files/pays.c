@@ -21,7 +21,8 @@ static bool try_locked(struct sfs_inode *in, int fd, int flags)
 	bool granted = false;
 
 	sfs_lease_look(in, fd);
-	if (sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE || sfs_by_kernel(in) || in->lost || in->locked || sfs.no_staging)
+	if (sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE || sfs_by_kernel(in) || in->life == LIFE_LOST || in->locked ||
+	    sfs.no_staging)
 		return false;
 	if (sfs_inode_own(in, fd, flags) < 0 || in->fd < 0 || sfs_by_kernel(in))
 		return false;
@@ -30,7 +31,7 @@ static bool try_locked(struct sfs_inode *in, int fd, int flags)
 		granted = sfs_agent_try(in->vol, &in->grant, in->ino, in->gen, in->fd);
 	if (granted) {
 		sfs_inode_reload(in);
-		in->ready = true;
+		sfs_life_set(&in->life, LIFE_READY);
 		in->kdirty = true; /* what it has done meanwhile */
 	}
 	sfs_asking_end(in);

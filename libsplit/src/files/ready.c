@@ -166,7 +166,7 @@ int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 	bool ask;
 	int r;
 
-	if (unlikely(in->lost))
+	if (unlikely(in->life == LIFE_LOST))
 		return -EIO;
 	sfs_lease_look(in, fd);
 	ask = in->grant.state <= GRANT_UNTOLD;
@@ -194,12 +194,12 @@ int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)
 		}
 	}
 	if (r == SFS_TURN) {
-		in->ready = false;
+		sfs_life_again(&in->life);
 		return r;
 	}
-	if (ask || !in->ready)
+	if (ask || in->life != LIFE_READY)
 		sfs_inode_reload(in);
-	in->ready = true;
+	sfs_life_set(&in->life, LIFE_READY);
 	return 0;
 }
 

@@ -31,7 +31,7 @@ bool sfs_may_be_locked(const struct sfs_inode *in)
 /* sfs_files.lock held: is it open, and being written to? */
 static bool writes(const struct sfs_inode *in)
 {
-	if (in->park.parked)
+	if (sfs_parked(&in->park))
 		return false;
 	return in->busy || sfs_inode_pending(in) || in->touched;
 }
@@ -41,7 +41,7 @@ static bool can_do_without(const struct sfs_inode *in, bool busy_too)
 {
 	const struct sfs_grant *g = &in->grant;
 
-	if (in->fd < 0 || in->lost || (writes(in) && !busy_too))
+	if (in->fd < 0 || in->life == LIFE_LOST || (writes(in) && !busy_too))
 		return false;
 	if (in->by_kernel > 0 || in->changing > 0 || in->flights.used || in->pins.total > 0)
 		return false;

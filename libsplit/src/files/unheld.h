@@ -16,7 +16,8 @@
 /* The kernel serves it, if the table agrees. */
 static inline bool sfs_unheld(const struct sfs_inode *in)
 {
-	return load_acquire(&in->vol->owners) && !sfs.grant_first && sfs_grant_deleg(&in->grant) == SFS_DELEG_NONE && !in->lost;
+	return load_acquire(&in->vol->owners) && !sfs.grant_first && sfs_grant_deleg(&in->grant) == SFS_DELEG_NONE &&
+	       in->life != LIFE_LOST;
 }
 
 /* What the mode promises the kernel keeps by itself: in posix; in sync on an emulated volume, which promises what was fsynced. */

@@ -9,7 +9,7 @@ int sfs_held_reclaim(struct sfs_volume *vol)
 	sfs_mutex_lock(&sfs_files.lock); /* nobody waits for a request with it */
 	for (int i = 0; r == 0 && i < SFS_HASH; i++)
 		for (struct sfs_inode *in = sfs_files.hash[i]; in && r == 0; in = in->next)
-			if (in->vol == vol && in->ready && sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE) {
+			if (in->vol == vol && in->life == LIFE_READY && sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE) {
 				/* An agent of an older release can't: the service thread saves what is looked at. */
 				if (in->grant.state == GRANT_WATCHED && !vol->watches)
 					sfs_grant_set(&in->grant, GRANT_EXCLUSIVE);
@@ -35,14 +35,14 @@ static int lose_one(struct sfs_inode *in, void *arg)
 	sfs_inode_lock(in);
 	sfs_pins_save_all(&in->pins); /* without memory they show what the file becomes */
 	if (sfs_inode_pending(in)) {
-		in->lost = true;
+		sfs_life_set(&in->life, LIFE_LOST);
 		++*(unsigned *)arg;
 	}
 	sfs_staging_clear(&in->staging);
 	sfs_log_drop_slots(in);
 	sfs_stage_retired(in);
 	sfs_grant_set(&in->grant, GRANT_NONE);
-	in->ready = false;
+	sfs_life_again(&in->life);
 	sfs_inode_unlock(in);
 	return 0;
 }

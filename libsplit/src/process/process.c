@@ -257,7 +257,7 @@ void sfs_fork_child(void)
 			in->grant.acquiring = in->grant.asking = false;
 			in->grant.looked = 0;
 			sfs_grant_set(&in->grant, GRANT_NONE);
-			in->ready = false;
+			sfs_life_again(&in->life);
 			in->awaited = 0;
 		}
 	}
