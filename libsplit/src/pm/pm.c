@@ -2,34 +2,28 @@
 /*
  * How a copy gets to the medium. Below PM_NT_MIN bytes: cached stores, then write-back of the lines, which beats draining
  * write-combining buffers. From there on: non-temporal stores of whole lines (vectors wider than 16 bytes gain nothing, memory is
- * the limit), with the unaligned head and tail as cached stores. arm64 has no stores that go past the caches; there whole lines are
- * written back as well.
+ * the limit), with the unaligned head and tail as cached stores.
  */
 #include "pm/pm.h"
 
 #include <string.h>
 
-#include "base/cpu.h"
 #include "base/crc32c.h"
 #include "base/protect.h"
 #include "base/sys.h"
+#include "pm/instructions.h"
 #include "pm/lines_crc.h"
 
-#define LINE	   64u
 #define PM_NT_MIN  512u
 #define BOUNCE	   1024u  /* bytes: a checksum of its own pass takes as long as a fence from here on */
 #define CRC_BESIDE 16384u /* bytes: see pm_crc_max() */
 
-typedef uint8_t v16 __attribute__((vector_size(16)));
-typedef v16 v16_any __attribute__((aligned(1), may_alias));
-typedef uint64_t u64_any __attribute__((aligned(1), may_alias));
-typedef uint32_t u32_any __attribute__((aligned(1), may_alias));
-typedef uint16_t u16_any __attribute__((aligned(1), may_alias));
+static write_back_fn *write_back_lines = write_back_first;
 
-/* Write back the lines that hold [p, end). */
-struct pm_ops {
-	void (*write_back)(const char *p, const char *end);
-};
+void pm_init(void)
+{
+	write_back_lines = write_back_best();
+}
 
 /* What a power failure does to the caches, of the volumes that have joined. It goes down this list only, or from UNKNOWN to LOST. */
 enum caches { CACHES_UNKNOWN, CACHES_KEPT, CACHES_LOST };
@@ -44,137 +38,6 @@ void pm_join(bool kept)
 	else
 		__atomic_store_n(&caches, CACHES_LOST, __ATOMIC_RELAXED);
 }
-
-static void write_back(const void *p, size_t n);
-
-static inline char *line_of(const void *p, size_t line)
-{
-	return (char *)((uintptr_t)p & ~(uintptr_t)(line - 1));
-}
-
-#if defined(__x86_64__)
-
-#include <emmintrin.h>
-
-static void write_back_clwb(const char *p, const char *end)
-{
-	for (p = line_of(p, LINE); p < end; p += LINE)
-		__asm__ volatile("clwb %0" : : "m"(*p) : "memory");
-}
-
-static void write_back_clflushopt(const char *p, const char *end)
-{
-	for (p = line_of(p, LINE); p < end; p += LINE)
-		__asm__ volatile("clflushopt %0" : : "m"(*p) : "memory");
-}
-
-static void write_back_clflush(const char *p, const char *end)
-{
-	for (p = line_of(p, LINE); p < end; p += LINE)
-		__asm__ volatile("clflush %0" : : "m"(*p) : "memory");
-}
-
-/* clflush exists on every x86-64, so that a call before pm_init() is slow and not wrong. */
-static struct pm_ops ops = {write_back_clflush};
-
-void pm_init(void)
-{
-	uint32_t cpu = sfs_cpu();
-
-	ops.write_back = cpu & SFS_CPU_CLWB	    ? write_back_clwb
-			 : cpu & SFS_CPU_CLFLUSHOPT ? write_back_clflushopt
-						    : write_back_clflush;
-}
-
-static inline void fence(void)
-{
-	_mm_sfence();
-}
-
-static inline void store_line(char *dst, v16 a, v16 b, v16 c, v16 d)
-{
-	_mm_stream_si128((__m128i *)dst, (__m128i)a);
-	_mm_stream_si128((__m128i *)dst + 1, (__m128i)b);
-	_mm_stream_si128((__m128i *)dst + 2, (__m128i)c);
-	_mm_stream_si128((__m128i *)dst + 3, (__m128i)d);
-}
-
-static inline void store_word(char *dst, uint64_t v)
-{
-	_mm_stream_si64((long long *)dst, (long long)v);
-}
-
-/* Non-temporal stores go past the caches. */
-static inline void lines_stored(const char *dst, size_t n)
-{
-	(void)dst, (void)n;
-}
-
-#else /* arm64 */
-
-/*
- * dc cvap cleans to the point of persistence; where the processor has none apart from the point of coherency, the kernel too uses
- * dc cvac. Both are ordered behind the stores to their line, and complete with the next dsb.
- */
-static size_t data_line;
-
-/* By its encoding: the assembler takes the name dc cvap only for newer architectures. */
-static void write_back_cvap(const char *p, const char *end)
-{
-	for (p = line_of(p, data_line); p < end; p += data_line)
-		__asm__ volatile("sys #3, c7, c12, #1, %0" : : "r"(p) : "memory");
-}
-
-static void write_back_cvac(const char *p, const char *end)
-{
-	for (p = line_of(p, data_line); p < end; p += data_line)
-		__asm__ volatile("dc cvac, %0" : : "r"(p) : "memory");
-}
-
-static void write_back_first(const char *p, const char *end);
-static struct pm_ops ops = {write_back_first};
-
-void pm_init(void)
-{
-	uint64_t ctr;
-
-	__asm__("mrs %0, ctr_el0" : "=r"(ctr));
-	data_line = (size_t)4 << (ctr >> 16 & 15); /* DminLine: words of the smallest data cache line */
-	ops.write_back = sfs_cpu() & SFS_CPU_DCPOP ? write_back_cvap : write_back_cvac;
-}
-
-static void write_back_first(const char *p, const char *end)
-{
-	pm_init();
-	ops.write_back(p, end);
-}
-
-static inline void fence(void)
-{
-	__asm__ volatile("dsb sy" ::: "memory");
-}
-
-static inline void store_line(char *dst, v16 a, v16 b, v16 c, v16 d)
-{
-	__asm__ volatile("stnp %q1, %q2, [%0]\n\t"
-			 "stnp %q3, %q4, [%0, #32]"
-			 :
-			 : "r"(dst), "w"(a), "w"(b), "w"(c), "w"(d)
-			 : "memory");
-}
-
-static inline void store_word(char *dst, uint64_t v)
-{
-	*(volatile u64_any *)dst = v;
-}
-
-/* Non-temporal is a hint here: the lines are in the caches as any others. */
-static inline void lines_stored(const char *dst, size_t n)
-{
-	write_back(dst, n);
-}
-
-#endif
 
 #ifdef PM_RECORD
 long (*sys_hook)(long n, long a, long b, long c, long d, long e, long f); /* base/sys.h */
@@ -197,7 +60,14 @@ static void record(enum pm_event_kind kind, void *dst, const void *src, size_t n
 static void write_back(const void *p, size_t n)
 {
 	if (n && __atomic_load_n(&caches, __ATOMIC_RELAXED) != CACHES_KEPT)
-		ops.write_back(p, (const char *)p + n);
+		write_back_lines(p, (const char *)p + n);
+}
+
+/* Lines that have been stored as a whole. */
+static inline void lines_stored(const char *dst, size_t n)
+{
+	if (LINES_ARE_CACHED)
+		write_back(dst, n);
 }
 
 void pm_flush(const void *p, size_t n)
