@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Relinking what is staged: on fsync, close, fork, exec, revocation, before calls we do not serve, and every visibility_ms. */
 #include <errno.h>
-#include <string.h>
 
 #include "base/sys.h"
-#include "io/io.h"
+#include "io/bring.h"
 #include "lease/ask.h"
 #include "pm/pm.h"
 
@@ -61,77 +60,6 @@ void sfs_inode_settle(struct sfs_inode *in)
 		return;
 	sfs_inode_settled(in);
 	sfs_inode_unlock(in);
-}
-
-/* A relink of this range has returned ret: is anything of it left in the staging file? */
-static bool kept(int fd, const struct relink_range *r, int ret)
-{
-	uint64_t from = r->donor_off, to;
-
-	if (ret < 0 || ret & RELINK_DONOR_KEEPS)
-		return true;
-	return !(ret & RELINK_DONOR_EMPTIED) && relink_next_data(fd, &from, &to, r->donor_off + r->len) != 0;
-}
-
-/* What was relinked becomes durable. */
-static int settle(void *inode)
-{
-	const struct sfs_inode *in = inode;
-
-	return sys_fsync(in->fd);
-}
-
-/*
- * Relink one run of blocks, [blk, blk + *blocks) of the file, contiguous in one staging file. *blocks of them are in it then. older: an earlier
- * flush has relinked blocks whose records still count.
- */
-static int relink_run(struct sfs_inode *in, uint64_t blk, sfs_block b, bool older, uint64_t *blocks)
-{
-	struct sfs_volume *vol = in->vol;
-	struct sfs_chunk *c = &vol->pool.chunks[(b >> 32) - 1];
-	const uint64_t off = blk * SFS_BLOCK, n = *blocks;
-	const uint64_t end = (blk + n) * SFS_BLOCK < in->size ? (blk + n) * SFS_BLOCK : in->size;
-	struct relink_range r = {
-		.donor = c->fd,
-		.target = in->fd,
-		.staged = sfs_block_addr(&vol->pool, b),
-		.donor_off = (uint64_t)(uint32_t)b * SFS_BLOCK,
-		.target_off = off,
-		.len = end - off,
-		.size = end,
-		.persistent = vol->dax,
-		.settle = older && vol->dax ? settle : NULL,
-		.arg = in,
-	};
-	uint64_t moved = 0;
-	int ret;
-
-	*blocks = 0;
-	/* What the program looks at is not to change under its eyes. */
-	ret = sfs_pins_save(&in->pins, off, (blk + n) * SFS_BLOCK);
-	if (ret == 0 && vol->provider != RELINK_COPY)
-		ret = sfs_buffers_save(&vol->pool, (uint32_t)(b >> 32) - 1, (uint32_t)b, (uint32_t)n);
-	if (ret < 0)
-		return ret;
-	__atomic_add_fetch(&vol->pool.moving, 1, __ATOMIC_ACQ_REL);
-	do {
-		ret = relink(vol->provider, &r, &moved);
-		/* After an error the file may share blocks with it. */
-		if (ret < 0 ? vol->provider != RELINK_COPY : !(ret & RELINK_DONOR_KEEPS))
-			c->holes = true;
-		r.full = true;
-	} while ((ret == -ENOSPC || ret == -EDQUOT) && sfs_pool_shed(&vol->pool));
-	__atomic_sub_fetch(&vol->pool.moving, 1, __ATOMIC_ACQ_REL);
-	/* Also where only a part of it was moved. */
-	if (in->counted.relinked != RELINKED_KEPT)
-		sfs_relinked_set(&in->counted, vol->dax && kept(c->fd, &r, ret) ? RELINKED_KEPT : RELINKED_MOVED);
-	*blocks = ret < 0 ? moved / SFS_BLOCK : n; /* after an error, whole blocks from the start may have gone over */
-	if (ret < 0)
-		return ret;
-	in->touched = false; /* whatever moved or copied the bytes has set the file's times */
-	count(vol, relink_ops, 1);
-	count(vol, relink_bytes, end - off);
-	return 0;
 }
 
 /* A record that retires the inode's earlier ones. -EAGAIN: the log is full. */
@@ -220,9 +148,7 @@ static int commit_first(struct sfs_inode *in)
 int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 {
 	struct sfs_volume *vol = in->vol;
-	const bool older = in->counted.relinked != RELINKED_NOTHING;
 	bool durable = how == SFS_DURABLE;
-	uint64_t blk;
 	int r;
 
 	sfs_grow_end(in); /* what is relinked must not grow in the staging file */
@@ -231,30 +157,9 @@ int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 		return r;
 	if (vol->dax)
 		pm_fence(); /* all that was staged has been written back */
-	blk = in->staging.first;
-	while (in->staging.count > 0 && blk < in->staging.last) {
-		const sfs_block b = in->staging.table[blk];
-		uint64_t n = 1;
-
-		if (b == 0) {
-			blk++;
-			continue;
-		}
-		while (blk + n < in->staging.last && in->staging.table[blk + n] == b + n)
-			n++;
-		r = relink_run(in, blk, b, older, &n);
-		/* What follows the end without a gap leaves it without holes; asking the kernel again costs a walk over the file. */
-		if (!in->window.dense || blk * SFS_BLOCK > in->ksize)
-			in->window.dense_known = false;
-		if (n > 0 && (blk + n) * SFS_BLOCK >= in->ksize)
-			in->ksize = (blk + n) * SFS_BLOCK < in->size ? (blk + n) * SFS_BLOCK : in->size;
-		memset(&in->staging.table[blk], 0, n * sizeof(sfs_block));
-		in->staging.count -= n;
-		blk += n;
-		in->staging.first = blk;
-		if (r < 0)
-			return r; /* the rest stays staged, its records stay valid */
-	}
+	r = sfs_bring_in(in);
+	if (r < 0)
+		return r; /* the rest stays staged, its records stay valid */
 	sfs_inode_times(in);
 	if (vol->dax && sfs_records_durable(&in->counted)) {
 		if (how == SFS_PUBLISH && in->counted.relinked != RELINKED_KEPT)
@@ -262,7 +167,7 @@ int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 		durable = true;
 	}
 	if (durable && in->fd >= 0) {
-		r = settle(in);
+		r = sfs_settle(in);
 		if (r < 0)
 			return r;
 		in->kdirty = false;

@@ -134,6 +134,8 @@ static int exchange(struct move *m, uint64_t at, uint64_t n)
 		}
 		if (to > from)
 			err = reflink_or_copy(m, from - r->target_off, to - from);
+		if (!err)
+			m->done = to - r->target_off;
 		pos = to;
 	}
 	return err;
@@ -193,6 +195,19 @@ static int present(struct move *m, uint64_t at, uint64_t n, int (*how)(struct mo
 	return 0;
 }
 
+bool relink_copies(enum relink_provider provider, bool persistent, uint64_t len)
+{
+	switch (provider) {
+	case RELINK_XFS_EXCHANGE:
+	case RELINK_REFLINK:
+		return len < (persistent ? MOVE_MIN_PERSISTENT : MOVE_MIN_CACHED);
+	case RELINK_EXT4:
+		return len < MOVE_MIN_EXT4;
+	default:
+		return true;
+	}
+}
+
 /* [at, at + whole): whole blocks, by copying where that is cheaper and there is room for it. */
 static int whole_blocks(struct move *m, uint64_t at, uint64_t whole)
 {
@@ -201,7 +216,7 @@ static int whole_blocks(struct move *m, uint64_t at, uint64_t whole)
 												  : NULL;
 	int err;
 
-	if (move && (m->r->full || whole >= (m->r->persistent ? MOVE_MIN_PERSISTENT : MOVE_MIN_CACHED)))
+	if (move && (m->r->full || !relink_copies(m->provider, m->r->persistent, whole)))
 		return present(m, at, whole, move);
 	err = present(m, at, whole, copy);
 	/* The file system is full, or a quota is: the staged blocks are there already. (What was copied of them is replaced.) */
@@ -260,7 +275,7 @@ int relink(enum relink_provider provider, const struct relink_range *r, uint64_t
 		return err;
 	if (err & O_APPEND)
 		return -EINVAL; /* pwrite would append */
-	m.no_holes = provider == RELINK_COPY && never_moves(r->donor);
+	m.no_holes = r->whole || (provider == RELINK_COPY && never_moves(r->donor));
 	err = pieces(&m);
 	if (moved)
 		*moved = m.done;

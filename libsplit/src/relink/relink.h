@@ -67,6 +67,7 @@ struct relink_range {
 	uint64_t target_off; /* bytes */
 	uint64_t len;	     /* bytes */
 	uint64_t size;	     /* the target's size must be at least this afterwards; never shrinks the target */
+	bool whole;	     /* nothing of the range has been moved yet: the donor is not asked for holes */
 	bool full;	     /* there is no space to copy to: whole blocks are moved, however few */
 	/*
 	 * Or NULL. Called once, before bytes are copied into the target: what was relinked into it before becomes durable. Were it not,
@@ -94,6 +95,9 @@ struct relink_range {
  * error. Makes nothing durable: fsync the target for that.
  */
 int relink(enum relink_provider provider, const struct relink_range *r, uint64_t *moved);
+
+/* Does relink() copy len bytes of whole blocks, as that costs less? */
+bool relink_copies(enum relink_provider provider, bool persistent, uint64_t len);
 
 /*
  * Exchange two ranges of whole blocks inside the files' sizes, in one operation of the file system's journal. 0; an error of which
