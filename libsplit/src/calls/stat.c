@@ -8,6 +8,8 @@
 #include "io/io.h"
 #include "calls/calls.h"
 
+#define LEFT_SHIFT 48 /* far above what the grants of a moment add up to */
+
 /*
  * The inode that a stat result is about, when what the kernel said of it may be old; with a reference. The service thread may have
  * been relinking while the kernel was asked: then the size is neither the old nor the new one.
@@ -65,18 +67,23 @@ static struct sfs_volume *staged_elsewhere(dev_t dev, ino_t ino)
 	return NULL;
 }
 
+/*
+ * The file may have been somebody's when the kernel was asked, which did not know its size then, and not be any more. This process's: closed by
+ * another thread, given up to another process, or without a descriptor of ours (files/scarce.c). Another one's: its grants are counted in the
+ * word for all inodes, where one that is given changes the upper half and adds one to the lower, and one that ends takes one off that. So
+ * it is the same again only if none has ended.
+ */
 uint64_t sfs_stat_begin(void)
 {
-	return __atomic_load_n(&sfs_files.left, __ATOMIC_ACQUIRE);
-}
+	uint64_t seen = __atomic_load_n(&sfs_files.left, __ATOMIC_ACQUIRE) << LEFT_SHIFT;
 
-/*
- * The file may have been this process's when the kernel was asked, which did not know its size then, and not be any more: closed by another
- * thread, given up to another process, or without a descriptor of ours (files/scarce.c).
- */
-static bool may_have_left(uint64_t seen)
-{
-	return __atomic_load_n(&sfs_files.left, __ATOMIC_ACQUIRE) != seen;
+	for (int i = 0; i < sfs.nvolumes; i++) {
+		const uint64_t *owners = load_acquire(&sfs.volumes[i].owners);
+		const uint64_t word = owners ? load_acquire(&owners[SFS_OWNERS_ALL]) : 0;
+
+		seen += (uint64_t)sfs_owners_number(word) << 32 | sfs_owners_stagers(word);
+	}
+	return seen;
 }
 
 static enum truth truth(dev_t dev, ino_t ino, uint64_t size, uint64_t seen, struct stat *now)
@@ -96,11 +103,11 @@ static enum truth truth(dev_t dev, ino_t ino, uint64_t size, uint64_t seen, stru
 	if (in)
 		sfs_inode_put(in);
 	sfs_signals_restore(signals);
-	if (known == TRUE_AS_IT_IS && unlikely(may_have_left(seen)))
-		return ASK_AGAIN;
-	vol = known == TRUE_NOW ? NULL : staged_elsewhere(dev, ino);
-	if (!vol)
+	if (known == TRUE_NOW)
 		return known;
+	vol = staged_elsewhere(dev, ino);
+	if (!vol)
+		return unlikely(sfs_stat_begin() != seen) ? ASK_AGAIN : known;
 	/* Who does not answer in time is not waited for by who only looks. */
 	return sfs_ask_first(vol, NULL, ino) == 0 ? ASK_AGAIN : TRUE_AS_IT_IS;
 }
