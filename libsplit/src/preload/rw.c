@@ -61,10 +61,13 @@ WRAPPER ssize_t w_write(int fd, const void *buf, size_t n)
 EXPORT(write, w_write);
 EXPORT(__write, w_write);
 
-/* A negative offset would mean "at the file offset" to the core; here it is an error, and the real call knows which. */
+/*
+ * A negative offset would mean "at the file offset" to the core; here it is an error, which the kernel sees before all others. It is not the
+ * kernel's to refuse: after a call that was passed on the kernel's offset counts, and it is not the file's.
+ */
 static bool refused(const void *buf, size_t n, off_t off, long *error)
 {
-	*error = off < 0 ? SFS_PASS : -EFAULT;
+	*error = off < 0 ? -EINVAL : -EFAULT;
 	return unlikely(off < 0 || pl_bad_buffer(buf, n));
 }
 
@@ -145,7 +148,7 @@ static long serve_vector(const struct request *q, int fd)
 	const int flags = two ? (int)q->a[q->named ? 4 : 5] : 0;
 
 	if (placed && off < (two ? -1 : 0))
-		return SFS_PASS;
+		return -EINVAL;
 	if (cnt > 0 && pl_bad_buffer(iov, (size_t)cnt * sizeof(*iov)))
 		return -EFAULT;
 	if (q->call == PL_readv || q->call == PL_preadv || q->call == PL_preadv2)
