@@ -10,6 +10,7 @@
 #include "files/scarce.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/sys.h"
 #include "base/text.h"
@@ -26,6 +27,33 @@ bool sfs_may_be_locked(const struct sfs_inode *in)
 	struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
 	return in->locking > 0 || sys_fcntl(in->fd, F_OFD_GETLK, (long)&any) < 0 || any.l_type != F_UNLCK;
+}
+
+/* /proc/self/fdinfo has a line for each lock. */
+bool sfs_fd_locked(int fd)
+{
+	char path[36] = "/proc/self/fdinfo/", text[1024], digits[32];
+	ssize_t n;
+	int info;
+
+	sfs_fd_path(digits, fd);
+	memcpy(path + sizeof("/proc/self/fdinfo/") - 1, digits + sizeof("/proc/self/fd/") - 1, 12);
+	info = sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+	if (info < 0)
+		return true;
+	n = sys_read(info, text, sizeof(text));
+	sys_close(info);
+	for (ssize_t i = 0; i + 5 <= n; i++)
+		if (memcmp(text + i, "lock:", 5) == 0)
+			return true;
+	return n < 0 || n == sizeof(text);
+}
+
+bool sfs_locked_before(int fd)
+{
+	struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	return sys_fcntl(fd, F_OFD_GETLK, (long)&any) == 0 && any.l_type != F_UNLCK && sfs_fd_locked(fd);
 }
 
 /* sfs_files.lock held: is it open, and being written to? */

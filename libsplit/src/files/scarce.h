@@ -11,6 +11,10 @@
  * as the process may have had the lock since before an exec.
  */
 bool sfs_may_be_locked(const struct sfs_inode *in);
+/* Does this process have a lock on the file through fd? In doubt it has. */
+bool sfs_fd_locked(int fd);
+/* The same of a POSIX lock that it may have had since before an exec, for less where there is none. */
+bool sfs_locked_before(int fd);
 
 /*
  * inode.lock held: a descriptor of our own, opened as `flags` says, of the file that the program's fd leads to.
