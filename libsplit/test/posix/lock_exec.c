@@ -36,8 +36,10 @@ static void next(int fd, int round)
 static int go_on(int fd, int round)
 {
 	CHECK(taken());
-	if (round == 2) /* one that uses the file, one that does not */
+	if (round == 2) { /* one that uses the file, one that does not */
+		CHECK(lseek(fd, 0, SEEK_END) == 5);
 		CHECK(write(fd, "second", 6) == 6 && size_of(fd) == 11);
+	}
 	CHECK(taken());
 	if (round > 0)
 		next(fd, round - 1);
