@@ -211,28 +211,27 @@ static int commit_first(struct sfs_inode *in)
 	return in->fsyncs || vol->provider != RELINK_EXT4 || !one_run(in) ? commit(in) : 0;
 }
 
-/*
- * When may records be retired? On an emulated volume they count only while this boot lasts, and in posix mode, before a COMMIT,
- * too: as soon as the blocks are in the file. All others when the file system's journal has committed the relink. Until then they go
- * on counting, and what a replay would find are holes, which says "moved already": so the journal's turn comes later,
- * unless a provider has copied.
- */
-int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
+/* Is mtime what stat has told, and has nobody written since? */
+static bool mtime_told(const struct sfs_inode *in)
 {
-	struct sfs_volume *vol = in->vol;
-	const bool older = in->counted.relinked != RELINKED_NOTHING;
-	bool durable = how == SFS_DURABLE;
-	uint64_t blk;
-	int r;
+	struct stat st;
 
-	sfs_grow_end(in); /* what is relinked must not grow in the staging file */
-	r = commit_first(in);
-	if (r < 0)
-		return r;
-	if (vol->dax)
-		pm_fence(); /* all that was staged has been written back */
-	blk = in->staging.first;
-	while (in->staging.count > 0 && blk < in->staging.last) {
+	return in->told.tv_sec != 0 && !in->touched && in->staging.count > 0 && sys_fstat(in->fd, &st) == 0 &&
+	       st.st_mtim.tv_sec == in->told.tv_sec && st.st_mtim.tv_nsec == in->told.tv_nsec;
+}
+
+/*
+ * Relink everything, or up to an error: then the rest stays staged, and its records stay valid. What stat has told of the bytes is true of them when
+ * they are moved, too; only the owner may set mtime back.
+ */
+static int relink_all(struct sfs_inode *in, bool older)
+{
+	const bool told = mtime_told(in);
+	const struct timespec times[2] = {{0, UTIME_OMIT}, in->told};
+	uint64_t blk = in->staging.first;
+	int r = 0;
+
+	while (r == 0 && in->staging.count > 0 && blk < in->staging.last) {
 		const sfs_block b = in->staging.table[blk];
 		uint64_t n = 1;
 
@@ -252,9 +251,34 @@ int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
 		in->staging.count -= n;
 		blk += n;
 		in->staging.first = blk;
-		if (r < 0)
-			return r; /* the rest stays staged, its records stay valid */
 	}
+	if (told)
+		sys_call4(SYS_utimensat, in->fd, 0, (long)times, 0);
+	return r;
+}
+
+/*
+ * When may records be retired? On an emulated volume they count only while this boot lasts, and in posix mode, before a COMMIT,
+ * too: as soon as the blocks are in the file. All others when the file system's journal has committed the relink. Until then they go
+ * on counting, and what a replay would find are holes, which says "moved already": so the journal's turn comes later,
+ * unless a provider has copied.
+ */
+int sfs_flush(struct sfs_inode *in, enum sfs_flush how)
+{
+	struct sfs_volume *vol = in->vol;
+	const bool older = in->counted.relinked != RELINKED_NOTHING;
+	bool durable = how == SFS_DURABLE;
+	int r;
+
+	sfs_grow_end(in); /* what is relinked must not grow in the staging file */
+	r = commit_first(in);
+	if (r < 0)
+		return r;
+	if (vol->dax)
+		pm_fence(); /* all that was staged has been written back */
+	r = relink_all(in, older);
+	if (r < 0)
+		return r;
 	sfs_inode_times(in);
 	if (vol->dax && sfs_records_durable(&in->counted)) {
 		if (how == SFS_PUBLISH && in->counted.relinked != RELINKED_KEPT)
