@@ -28,7 +28,7 @@ static off_t from_end(struct sfs_ofd *ofd, int fd, off_t off)
 			sfs_inode_resize(in);
 		r = (off_t)in->size;
 		if (off < 0 ? r + off < 0 : off > INT64_MAX - r)
-			r = off < 0 ? -EINVAL : -EOVERFLOW;
+			r = -EINVAL;
 		else
 			r += off;
 	}
@@ -38,9 +38,8 @@ static off_t from_end(struct sfs_ofd *ofd, int fd, off_t off)
 
 static off_t from_here(const struct sfs_ofd *ofd, off_t off)
 {
-	if (off > 0 && ofd->off > INT64_MAX - off)
-		return -EOVERFLOW;
-	return ofd->off + off < 0 ? -EINVAL : ofd->off + off;
+	/* As the kernel, which has no other error for it. */
+	return (off > 0 && ofd->off > INT64_MAX - off) || ofd->off + off < 0 ? -EINVAL : ofd->off + off;
 }
 
 static off_t lseek_of(struct sfs_ofd *ofd, int fd, off_t off, int whence)
