@@ -53,7 +53,10 @@ bool sfs_locked_before(int fd)
 {
 	struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
-	return sys_fcntl(fd, F_OFD_GETLK, (long)&any) == 0 && any.l_type != F_UNLCK && sfs_fd_locked(fd);
+	if (sys_fcntl(fd, F_OFD_GETLK, (long)&any) < 0 || any.l_type == F_UNLCK)
+		return false;
+	/* The kernel names one of them. Of the others it says only which were taken through this descriptor. */
+	return any.l_pid == sys_getpid() || sfs_fd_locked(fd);
 }
 
 /* sfs_files.lock held: is it open, and being written to? */

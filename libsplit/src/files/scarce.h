@@ -13,7 +13,7 @@
 bool sfs_may_be_locked(const struct sfs_inode *in);
 /* Does this process have a lock on the file through fd? In doubt it has. */
 bool sfs_fd_locked(int fd);
-/* The same of a POSIX lock that it may have had since before an exec, for less where there is none. */
+/* Has it a POSIX lock on the file of fd, which it may have had since before an exec? For less where nobody has one. */
 bool sfs_locked_before(int fd);
 
 /*

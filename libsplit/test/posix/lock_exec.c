@@ -23,42 +23,49 @@ static bool taken(void)
 	return pid == 7;
 }
 
-static void next(int fd, int round)
+static void next(int fd, int other, int round)
 {
-	char number[16], left[16];
+	char number[16], second[16], left[16];
 
 	snprintf(number, sizeof(number), "%d", fd);
+	snprintf(second, sizeof(second), "%d", other);
 	snprintf(left, sizeof(left), "%d", round);
-	execl("/proc/self/exe", "lock_exec", number, left, NULL);
+	execl("/proc/self/exe", "lock_exec", number, second, left, NULL);
 	CHECK(!"exec");
 }
 
-static int go_on(int fd, int round)
+/* The lock was taken through fd, and the file is used through the other descriptor first. */
+static int go_on(int fd, int other, int round)
 {
+	char c;
+
 	CHECK(taken());
+	if (round == 3)
+		CHECK(pread(other, &c, 1, 2) == 1 && c == 'r' && pwrite(other, "F", 1, 0) == 1 && taken());
 	if (round == 2) { /* one that uses the file, one that does not */
 		CHECK(lseek(fd, 0, SEEK_END) == 5);
 		CHECK(write(fd, "second", 6) == 6 && size_of(fd) == 11);
 	}
 	CHECK(taken());
 	if (round > 0)
-		next(fd, round - 1);
-	CHECK(close(fd) == 0 && !taken());
+		next(fd, other, round - 1);
+	CHECK(close(other) == 0 && !taken() && close(fd) == 0);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	struct flock f = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	int fd;
+	int fd, other;
 
-	if (argc == 3)
-		return go_on(atoi(argv[1]), atoi(argv[2]));
+	if (argc == 4)
+		return go_on(atoi(argv[1]), atoi(argv[2]), atoi(argv[3]));
 	CHECK((fd = open("f", O_RDWR | O_CREAT | O_TRUNC, 0644)) >= 0);
+	CHECK((other = open("f", O_RDWR)) >= 0);
 	CHECK(write(fd, "first", 5) == 5 && fcntl(fd, F_SETLK, &f) == 0);
 	CHECK(taken());
 	execl("missing", "missing", NULL);
 	CHECK(errno == ENOENT && taken());
-	next(fd, 2);
+	next(fd, other, 3);
 	return 1;
 }
