@@ -53,16 +53,50 @@ static int go_on(int fd, int other, int round)
 	return 0;
 }
 
+/* How many descriptors this process has of the file. */
+static int opens(int fd)
+{
+	struct stat st, one;
+	int n = 0;
+
+	CHECK(fstat(fd, &st) == 0);
+	for (int i = 0; i < 4096; i++)
+		n += unseen(SYS_fstat, i, (long)&one, 0, 0) == 0 && one.st_ino == st.st_ino && one.st_dev == st.st_dev;
+	return n;
+}
+
+/* Locks that are not the child's own: the program that it executes has the descriptors that the child had, and no others. */
+static void others(int fd)
+{
+	struct flock part = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 100, .l_len = 1};
+	char number[16];
+	pid_t pid;
+
+	snprintf(number, sizeof(number), "%d", fd);
+	CHECK(fcntl(fd, F_OFD_SETLK, &part) == 0);
+	if ((pid = fork()) == 0) {
+		execl("/proc/self/exe", "lock_exec", number, NULL);
+		_exit(1);
+	}
+	CHECK(status_of(pid) == 0);
+	part.l_type = F_UNLCK;
+	CHECK(fcntl(fd, F_OFD_SETLK, &part) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	struct flock f = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	int fd, other;
 
+	if (argc == 2)
+		return opens(atoi(argv[1])) != 2;
 	if (argc == 4)
 		return go_on(atoi(argv[1]), atoi(argv[2]), atoi(argv[3]));
 	CHECK((fd = open("f", O_RDWR | O_CREAT | O_TRUNC, 0644)) >= 0);
 	CHECK((other = open("f", O_RDWR)) >= 0);
-	CHECK(write(fd, "first", 5) == 5 && fcntl(fd, F_SETLK, &f) == 0);
+	CHECK(write(fd, "first", 5) == 5);
+	others(fd);
+	CHECK(fcntl(fd, F_SETLK, &f) == 0);
 	CHECK(taken());
 	execl("missing", "missing", NULL);
 	CHECK(errno == ENOENT && taken());
