@@ -34,6 +34,10 @@ void sfs_exec_prepare(void)
 {
 	adv_streams_end(false);
 }
+void sfs_exec_keep_locks(bool keep)
+{
+	(void)keep;
+}
 void sfs_exit(void)
 {
 	adv_streams_end(!adv_abrupt);

@@ -57,7 +57,8 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 	uint64_t *op;
 	int r;
 
-	if (!vol || (flags & O_PATH) || fd >= sfs_fds_len)
+	/* Access mode 3 is for ioctls alone. */
+	if (!vol || (flags & O_PATH) || (flags & O_ACCMODE) == O_ACCMODE || fd >= sfs_fds_len)
 		return 0;
 	r = sfs_volume_connect(vol, fd);
 	if (r == SFS_NOT_OF_VOLUME)

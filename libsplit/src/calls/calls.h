@@ -209,6 +209,11 @@ void sfs_fork_child(void);
  * fail; the offsets of descriptors that a spawned child may share are the kernel's from then on).
  */
 void sfs_exec_prepare(void);
+/*
+ * Right before execve, which keeps the process's locks: descriptors of ours that would drop them, being closed by it, stay open in the new
+ * program. keep false: the call has failed.
+ */
+void sfs_exec_keep_locks(bool keep);
 /* exit, _exit, abort, quick_exit: everything relinked. Also the library's destructor. */
 void sfs_exit(void);
 

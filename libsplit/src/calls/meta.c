@@ -20,12 +20,15 @@ static off_t from_end(struct sfs_ofd *ofd, int fd, off_t off)
 		return sys_lseek(fd, off, SEEK_END); /* nothing is staged of it */
 	sfs_inode_lock(in);
 	r = likely(sfs_fd_still(fd, ofd, in)) ? sfs_inode_ready(in, fd, ofd->flags) : SFS_GONE;
-	if (r == 0) {
+	/* Only now it has turned out that the kernel serves it, and that there is no descriptor of ours to ask. */
+	if (r == 0 && sfs_by_kernel(in) && in->fd < 0) {
+		r = sys_lseek(fd, off, SEEK_END);
+	} else if (r == 0) {
 		if (in->staging.count == 0)
 			sfs_inode_resize(in);
 		r = (off_t)in->size;
 		if (off < 0 ? r + off < 0 : off > INT64_MAX - r)
-			r = off < 0 ? -EINVAL : -EOVERFLOW;
+			r = -EINVAL;
 		else
 			r += off;
 	}
@@ -35,9 +38,8 @@ static off_t from_end(struct sfs_ofd *ofd, int fd, off_t off)
 
 static off_t from_here(const struct sfs_ofd *ofd, off_t off)
 {
-	if (off > 0 && ofd->off > INT64_MAX - off)
-		return -EOVERFLOW;
-	return ofd->off + off < 0 ? -EINVAL : ofd->off + off;
+	/* As the kernel, which has no other error for it. */
+	return (off > 0 && ofd->off > INT64_MAX - off) || ofd->off + off < 0 ? -EINVAL : ofd->off + off;
 }
 
 static off_t lseek_of(struct sfs_ofd *ofd, int fd, off_t off, int whence)

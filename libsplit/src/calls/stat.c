@@ -45,6 +45,8 @@ static enum truth own_truth(struct sfs_inode *in, struct stat *now)
 		sfs_inode_ready(in, in->fd, O_RDONLY); /* another process may have taken the file over */
 		sfs_inode_times(in);
 		known = sys_fstat(in->fd, now) == 0 ? TRUE_NOW : TRUE_AS_IT_IS;
+		if (known == TRUE_NOW && in->staging.count > 0)
+			in->told = now->st_mtim;
 		if (known == TRUE_NOW && in->staging.count > 0 && (uint64_t)now->st_size < in->size) {
 			now->st_size = (off_t)in->size;
 			now->st_blocks += (blkcnt_t)(in->staging.count * (SFS_BLOCK / 512));

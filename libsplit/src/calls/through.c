@@ -5,13 +5,14 @@
  * file description gets O_DSYNC. fcntl(2) can't set it, so the file is opened once more, through /proc, under the same numbers.
  *
  * Only while the description is this process's alone: nobody else may be left behind with the old one and its offset. And not
- * while this process has locks on the file, which closing any descriptor of it would drop.
+ * while this process has locks on the file, which closing any descriptor of it would drop. So would exec, which keeps them, with our
+ * own descriptor of the file.
  */
 #include <errno.h>
-#include <string.h>
 
 #include "base/sys.h"
 #include "calls/calls.h"
+#include "files/scarce.h"
 #include "io/io.h"
 
 /* An emulated volume promises what was fsynced, and the kernel keeps that by itself. Without an agent, we do not know. */
@@ -20,33 +21,13 @@ static bool promised(const struct sfs_volume *vol)
 	return vol->mode != SFS_POSIX && (vol->dax || load_acquire(&vol->agent.state) != VOL_READY);
 }
 
-/* Does this process have a lock on the file through fd? /proc/self/fdinfo has a line for each; in doubt it has. */
-static bool locked(int fd)
-{
-	char path[36] = "/proc/self/fdinfo/", text[1024], digits[32];
-	ssize_t n;
-	int info;
-
-	sfs_fd_path(digits, fd);
-	memcpy(path + sizeof("/proc/self/fdinfo/") - 1, digits + sizeof("/proc/self/fd/") - 1, 12);
-	info = sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-	if (info < 0)
-		return true;
-	n = sys_read(info, text, sizeof(text));
-	sys_close(info);
-	for (ssize_t i = 0; i + 5 <= n; i++)
-		if (memcmp(text + i, "lock:", 5) == 0)
-			return true;
-	return n < 0 || n == sizeof(text);
-}
-
 /* A lock by fcntl(2) is the process's, through whichever descriptor. */
-static bool inode_locked(const struct sfs_inode *in)
+static bool inode_locked(const struct sfs_inode *in, bool posix)
 {
 	for (int fd = 0; fd <= load_acquire(&sfs_fdt.fd_max); fd++) {
 		struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
 
-		if (ofd > SFS_PRIVATE && ofd->inode == in && locked(fd))
+		if (ofd > SFS_PRIVATE && ofd->inode == in && sfs_fd_locked(fd, posix))
 			return true;
 	}
 	return false;
@@ -56,7 +37,7 @@ bool sfs_wants_dsync(int fd)
 {
 	const struct sfs_ofd *ofd = sfs_ofd_of(fd);
 
-	return ofd && promised(ofd->inode->vol) && !inode_locked(ofd->inode);
+	return ofd && promised(ofd->inode->vol) && !inode_locked(ofd->inode, false);
 }
 
 /* ofd.lock held: every descriptor of the description becomes one of a new description of the same file. */
@@ -100,12 +81,38 @@ static int write_through(struct sfs_ofd *ofd, int fd)
 	signals = sfs_signals_block(); /* a handler may use the lock */
 	sfs_mutex_lock(&ofd->lock);
 	flags = sys_fcntl(fd, F_GETFL, 0);
-	if (flags >= 0 && !(flags & O_DSYNC) && !ofd->kernel_off && load_acquire(&sfs_fds[fd]) == ofd && !inode_locked(in))
+	if (flags >= 0 && !(flags & O_DSYNC) && !ofd->kernel_off && load_acquire(&sfs_fds[fd]) == ofd &&
+	    !inode_locked(in, false))
 		r = reopen(ofd, fd, flags);
 	sfs_mutex_unlock(&ofd->lock);
 	sfs_signals_restore(signals);
 	/* Whom the file no longer lets in keeps what he has. */
 	return r == -EACCES || r == -EPERM || r == -ENOENT || r == -ETXTBSY || r == -ENXIO ? 0 : r;
+}
+
+/* arg: stay open over exec? The program has the lock through a descriptor of its own that does so, or loses it with that one. */
+static int keep_own(struct sfs_inode *in, void *arg)
+{
+	const bool stays = *(bool *)arg;
+	uint64_t *op;
+
+	if (!sfs_op_begin(in, &op))
+		return 0;
+	sfs_inode_take(in);
+	if (in->fd >= 0 && (sfs_locked_before(in->fd) || (sfs_may_be_locked(in) && inode_locked(in, true)))) {
+		sys_fcntl(in->fd, F_SETFD, stays ? 0 : FD_CLOEXEC);
+		if (in->fd_readonly >= 0)
+			sys_fcntl(in->fd_readonly, F_SETFD, stays ? 0 : FD_CLOEXEC);
+	}
+	sfs_inode_drop(in);
+	sfs_op_end(op);
+	return 0;
+}
+
+void sfs_exec_keep_locks(bool keep)
+{
+	for (int i = 0; i < sfs.nvolumes; i++)
+		sfs_inodes_each(&sfs.volumes[i], keep_own, &keep);
 }
 
 int sfs_write_through(int fd)

@@ -24,6 +24,8 @@
 #ifndef SFS_INODE_H
 #define SFS_INODE_H
 
+#include <time.h>
+
 #include "base/lock.h"
 #include "fds/own.h"
 #include "fds/table.h"
@@ -106,8 +108,9 @@ struct sfs_inode {
 
 	/* Behind what every call looks at. */
 	struct sfs_pins pins;
-	uint32_t changing; /* calls under way that may change its bytes without our seeing it: no snapshot is taken */
-	uint32_t peeks;	   /* in vain, since the last snapshot: io/peek.c */
+	uint32_t changing;    /* calls under way that may change its bytes without our seeing it: no snapshot is taken */
+	uint32_t peeks;	      /* in vain, since the last snapshot: io/peek.c */
+	struct timespec told; /* mtime, as stat has told it last while bytes were staged; under the lock */
 };
 
 /* Inodes are never given back: a pointer to one stays a pointer to one. */

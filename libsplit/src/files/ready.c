@@ -77,8 +77,8 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
 	if (in->fd >= 0 && (accmode == O_RDONLY || in->writable))
 		return 0;
 	/* A descriptor is opened under a low number, and that number closed. */
-	if (in->locked) {
-		in->kernel_only = true;
+	if (in->locked || sfs_locked_before(fd)) {
+		in->kernel_only = in->locked = true;
 		r = sfs_inode_generation(in, fd);
 		return r < 0 ? r : 1;
 	}

@@ -10,6 +10,7 @@
 #include "files/scarce.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/sys.h"
 #include "base/text.h"
@@ -26,6 +27,38 @@ bool sfs_may_be_locked(const struct sfs_inode *in)
 	struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
 	return in->locking > 0 || sys_fcntl(in->fd, F_OFD_GETLK, (long)&any) < 0 || any.l_type != F_UNLCK;
+}
+
+/* /proc/self/fdinfo has a line for each lock: "lock:", a number, ": ", its kind, ... */
+bool sfs_fd_locked(int fd, bool posix)
+{
+	const char *what = posix ? ": POSIX" : "lock:";
+	const size_t len = strlen(what);
+	char path[36] = "/proc/self/fdinfo/", text[1024], digits[32];
+	ssize_t n;
+	int info;
+
+	sfs_fd_path(digits, fd);
+	memcpy(path + sizeof("/proc/self/fdinfo/") - 1, digits + sizeof("/proc/self/fd/") - 1, 12);
+	info = sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+	if (info < 0)
+		return true;
+	n = sys_read(info, text, sizeof(text));
+	sys_close(info);
+	for (ssize_t i = 0; i + (ssize_t)len <= n; i++)
+		if (memcmp(text + i, what, len) == 0)
+			return true;
+	return n < 0 || n == sizeof(text);
+}
+
+bool sfs_locked_before(int fd)
+{
+	struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	if (sys_fcntl(fd, F_OFD_GETLK, (long)&any) < 0 || any.l_type == F_UNLCK)
+		return false;
+	/* The kernel names one of them. Of the others it says only which were taken through this descriptor. */
+	return any.l_pid == sys_getpid() || sfs_fd_locked(fd, true);
 }
 
 /* sfs_files.lock held: is it open, and being written to? */

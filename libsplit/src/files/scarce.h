@@ -11,6 +11,10 @@
  * as the process may have had the lock since before an exec.
  */
 bool sfs_may_be_locked(const struct sfs_inode *in);
+/* Does this process have a lock on the file through fd? posix: one of fcntl(F_SETLK). In doubt it has. */
+bool sfs_fd_locked(int fd, bool posix);
+/* Has it a POSIX lock on the file of fd, which it may have had since before an exec? For less where nobody has one. */
+bool sfs_locked_before(int fd);
 
 /*
  * inode.lock held: a descriptor of our own, opened as `flags` says, of the file that the program's fd leads to.

@@ -24,7 +24,8 @@ int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
 	return 0;
 }
 
-int sfs_read_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
+/* n, or fewer: what comes behind those bytes can't be read, or stored. An error where that is the first one. */
+static ssize_t by_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
 {
 	size_t have = off < in->ksize ? (in->ksize - off < n ? (size_t)(in->ksize - off) : n) : 0;
 
@@ -32,14 +33,21 @@ int sfs_read_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
 		ssize_t r = sys_pread(in->fd, dst + done, have - done, (off_t)(off + done));
 
 		if (r < 0 && r != -EINTR)
-			return (int)r;
+			return done ? (ssize_t)done : r;
 		if (r == 0)
 			have = done; /* shorter than we knew: somebody else truncated it */
 		if (r > 0)
 			done += (size_t)r;
 	}
 	memset(dst + have, 0, n - have);
-	return 0;
+	return (ssize_t)n;
+}
+
+int sfs_read_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
+{
+	const ssize_t r = by_kernel(in, dst, off, n);
+
+	return r < 0 ? (int)r : (size_t)r < n ? -EIO : 0;
 }
 
 /*
@@ -54,13 +62,13 @@ static bool cold(struct sfs_inode *in, size_t n)
 	return true;
 }
 
-int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
+ssize_t sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
 {
 	const size_t have = off < in->ksize ? (in->ksize - off < n ? (size_t)(in->ksize - off) : n) : 0;
 
 	if (have > 0 && (!(in->window.dense && in->window.base && off + have <= in->window.len) || cold(in, have)))
-		return sfs_read_kernel(in, dst, off, n);
+		return by_kernel(in, dst, off, n);
 	memcpy(dst, in->window.base + off, have);
 	memset(dst + have, 0, n - have);
-	return 0;
+	return (ssize_t)n;
 }

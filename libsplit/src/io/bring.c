@@ -203,8 +203,20 @@ static void is_in(struct sfs_inode *in, uint64_t blk, uint64_t n)
 	in->staging.first = blk + n;
 }
 
+/* Is mtime what stat has told, and has nobody written since? */
+static bool mtime_told(const struct sfs_inode *in)
+{
+	struct stat st;
+
+	return in->told.tv_sec != 0 && !in->touched && in->staging.count > 0 && sys_fstat(in->fd, &st) == 0 &&
+	       st.st_mtim.tv_sec == in->told.tv_sec && st.st_mtim.tv_nsec == in->told.tv_nsec;
+}
+
+/* What stat has told of the bytes is true of them when they are in the file, too. Only the owner may set mtime back. */
 int sfs_bring_in(struct sfs_inode *in)
 {
+	const bool told = mtime_told(in);
+	const struct timespec times[2] = {{0, UTIME_OMIT}, in->told};
 	struct bringing b = {.in = in, .unsettled = in->vol->dax && in->counted.relinked != RELINKED_NOTHING};
 	uint64_t blk = in->staging.first, n;
 	int r = 0;
@@ -222,5 +234,7 @@ int sfs_bring_in(struct sfs_inode *in)
 		is_in(in, blk, n);
 		blk += n;
 	}
+	if (told)
+		sys_call4(SYS_utimensat, in->fd, 0, (long)times, 0);
 	return r;
 }

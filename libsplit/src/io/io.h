@@ -133,9 +133,12 @@ static inline bool sfs_read_warm(const struct sfs_inode *in)
 {
 	return in->ksize > SFS_COLD_MAX || in->window.cold >= in->ksize;
 }
-/* The window or the file, not what is staged: [off, off + n) as the kernel has it, zeros beyond its end. */
-int sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n);
-/* The same, always by pread. */
+/*
+ * The window or the file, not what is staged: [off, off + n) as the kernel has it, zeros beyond its end. n; or so many bytes before the first
+ * that can't be read, or stored to memory of the program; or an error where there are none.
+ */
+ssize_t sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n);
+/* The same, always by pread: all of it (0), or an error. */
 int sfs_read_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n);
 
 #endif

@@ -30,6 +30,13 @@ struct copy {
 	int r;
 };
 
+/* Not all of it could be had: `done` bytes before a piece of which r were, or r is why none. As from the kernel, those count. */
+static void ended(struct copy *o, size_t done, ssize_t r)
+{
+	o->n = done + (r > 0 ? (size_t)r : 0);
+	o->r = o->n == 0 ? (int)r : 0;
+}
+
 static void copy_out(void *arg)
 {
 	struct copy *o = arg;
@@ -65,9 +72,12 @@ static void copy_out(void *arg)
 			if (b) {
 				memcpy(dst, sfs_block_addr(&in->vol->pool, b) + (off - blk * SFS_BLOCK), got);
 			} else {
-				o->r = sfs_read_base(in, dst, off, got);
-				if (o->r < 0)
+				const ssize_t r = sfs_read_base(in, dst, off, got);
+
+				if (unlikely(r < (ssize_t)got)) {
+					ended(o, off - o->off, r);
 					return;
+				}
 			}
 			off += got;
 			bytes -= got;

@@ -198,9 +198,18 @@ long do_daemon(const struct request *q)
  */
 long do_exec(const struct request *q)
 {
+	const bool same =
+		q->call != PL_posix_spawn && q->call != PL_posix_spawnp && q->call != PL_system && q->call != PL_popen;
+	long r;
+
 	pl_share();
 	sfs_exec_prepare();
-	return pl_make(q);
+	if (same)
+		sfs_exec_keep_locks(true);
+	r = pl_make(q);
+	if (same)
+		sfs_exec_keep_locks(false);
+	return r;
 }
 
 /* The number of arguments in ap before the terminating NULL. */

@@ -29,6 +29,18 @@ static inline struct sfs_ofd *quick(int fd, const void *buf, size_t n)
 		return r_;                                                                                             \
 	} while (0)
 
+/*
+ * A call that only the kernel knows the error of, or that it is none: what it looks at first is the descriptor, and at the end of a file no buffer is
+ * needed. The file is true, so that the offset that the kernel has then is the file's.
+ */
+static __attribute__((noinline, cold)) long odd(enum pl_call call, int fd, const void *buf, size_t n, off_t off)
+{
+	const long args[6] = {fd, (long)buf, (long)n, off};
+	const struct request q = {.call = call, .named = true, .a = args};
+
+	return do_true_then(&q);
+}
+
 WRAPPER ssize_t w_read(int fd, void *buf, size_t n)
 {
 	struct sfs_ofd *ofd = quick(fd, buf, n);
@@ -40,7 +52,8 @@ WRAPPER ssize_t w_read(int fd, void *buf, size_t n)
 		return (ssize_t)n;
 	if (!ofd && !pl_cancel_used && sfs_first_read(fd, buf, n, -1, &r))
 		return pl_ret(r);
-	SERVE(fd, unlikely(pl_bad_buffer(buf, n)) ? -EFAULT : sfs_read(fd, buf, n, -1), REAL(read)(fd, buf, n));
+	SERVE(fd, unlikely(pl_bad_buffer(buf, n)) ? odd(PL_read, fd, buf, n, 0) : sfs_read(fd, buf, n, -1),
+	      REAL(read)(fd, buf, n));
 }
 EXPORT(read, w_read);
 EXPORT(__read, w_read);
@@ -56,22 +69,21 @@ WRAPPER ssize_t w_write(int fd, const void *buf, size_t n)
 		return (ssize_t)n;
 	if (!ofd && !pl_cancel_used && sfs_first_write(fd, buf, n, -1, &r))
 		return pl_ret(r);
-	SERVE(fd, unlikely(pl_bad_buffer(buf, n)) ? -EFAULT : sfs_write(fd, buf, n, -1), REAL(write)(fd, buf, n));
+	SERVE(fd, unlikely(pl_bad_buffer(buf, n)) ? odd(PL_write, fd, buf, n, 0) : sfs_write(fd, buf, n, -1),
+	      REAL(write)(fd, buf, n));
 }
 EXPORT(write, w_write);
 EXPORT(__write, w_write);
 
-/* A negative offset would mean "at the file offset" to the core; here it is an error, and the real call knows which. */
-static bool refused(const void *buf, size_t n, off_t off, long *error)
+/* A negative offset would mean "at the file offset" to the core; one so high that the end would be negative is no less odd. */
+static inline bool odd_place(const void *buf, size_t n, off_t off)
 {
-	*error = off < 0 ? SFS_PASS : -EFAULT;
-	return unlikely(off < 0 || pl_bad_buffer(buf, n));
+	return unlikely(off < 0 || (off_t)((size_t)off + n) < 0 || pl_bad_buffer(buf, n));
 }
 
 WRAPPER ssize_t w_pread(int fd, void *buf, size_t n, off_t off)
 {
 	struct sfs_ofd *ofd = quick(fd, buf, n);
-	long error;
 	ssize_t r;
 
 	if (unlikely(ofd && off >= 0 && sfs_timed(false)))
@@ -80,7 +92,8 @@ WRAPPER ssize_t w_pread(int fd, void *buf, size_t n, off_t off)
 		return (ssize_t)n;
 	if (!ofd && off >= 0 && !pl_cancel_used && sfs_first_read(fd, buf, n, off, &r))
 		return pl_ret(r);
-	SERVE(fd, refused(buf, n, off, &error) ? error : sfs_read(fd, buf, n, off), REAL(pread)(fd, buf, n, off));
+	SERVE(fd, odd_place(buf, n, off) ? odd(PL_pread, fd, buf, n, off) : sfs_read(fd, buf, n, off),
+	      REAL(pread)(fd, buf, n, off));
 }
 EXPORT(pread, w_pread);
 EXPORT(pread64, w_pread);
@@ -89,14 +102,14 @@ EXPORT(__pread64, w_pread);
 WRAPPER ssize_t w_pwrite(int fd, const void *buf, size_t n, off_t off)
 {
 	struct sfs_ofd *ofd = quick(fd, buf, n);
-	long error;
 	ssize_t r;
 
 	if (unlikely(ofd && off >= 0 && sfs_timed(false)))
 		SERVE(fd, sfs_timed_write(ofd, fd, buf, n, off), REAL(pwrite)(fd, buf, n, off));
 	if (!ofd && off >= 0 && !pl_cancel_used && sfs_first_write(fd, buf, n, off, &r))
 		return pl_ret(r);
-	SERVE(fd, refused(buf, n, off, &error) ? error : sfs_write(fd, buf, n, off), REAL(pwrite)(fd, buf, n, off));
+	SERVE(fd, odd_place(buf, n, off) ? odd(PL_pwrite, fd, buf, n, off) : sfs_write(fd, buf, n, off),
+	      REAL(pwrite)(fd, buf, n, off));
 }
 EXPORT(pwrite, w_pwrite);
 EXPORT(pwrite64, w_pwrite);
@@ -120,17 +133,16 @@ static long serve_bytes(const struct request *q, int fd)
 	void *buf = (void *)q->a[1];
 	const size_t n = (size_t)q->a[2];
 	const off_t off = q->a[3];
-	long error;
 
 	switch (q->call) {
 	case PL_read:
-		return pl_bad_buffer(buf, n) ? -EFAULT : sfs_read(fd, buf, n, -1);
+		return pl_bad_buffer(buf, n) ? do_true_then(q) : sfs_read(fd, buf, n, -1);
 	case PL_write:
-		return pl_bad_buffer(buf, n) ? -EFAULT : sfs_write(fd, buf, n, -1);
+		return pl_bad_buffer(buf, n) ? do_true_then(q) : sfs_write(fd, buf, n, -1);
 	case PL_pread:
-		return refused(buf, n, off, &error) ? error : sfs_read(fd, buf, n, off);
+		return odd_place(buf, n, off) ? do_true_then(q) : sfs_read(fd, buf, n, off);
 	default:
-		return refused(buf, n, off, &error) ? error : sfs_write(fd, buf, n, off);
+		return odd_place(buf, n, off) ? do_true_then(q) : sfs_write(fd, buf, n, off);
 	}
 }
 
@@ -144,10 +156,8 @@ static long serve_vector(const struct request *q, int fd)
 	const off_t off = placed ? q->a[3] : -1;
 	const int flags = two ? (int)q->a[q->named ? 4 : 5] : 0;
 
-	if (placed && off < (two ? -1 : 0))
-		return SFS_PASS;
-	if (cnt > 0 && pl_bad_buffer(iov, (size_t)cnt * sizeof(*iov)))
-		return -EFAULT;
+	if ((placed && off < (two ? -1 : 0)) || (cnt > 0 && pl_bad_buffer(iov, (size_t)cnt * sizeof(*iov))))
+		return do_true_then(q);
 	if (q->call == PL_readv || q->call == PL_preadv || q->call == PL_preadv2)
 		return sfs_readv(fd, iov, cnt, off, flags);
 	return sfs_writev(fd, iov, cnt, off, flags);

@@ -356,6 +356,8 @@ long kern_call(long n, long a, long b, long c, long d, long e, long f, void *sit
 			return -EBADF;
 		if (b == F_SETLEASE)
 			return lease(fd);
+		if (b == F_OFD_GETLK)
+			return -EINVAL; /* it knows of no locks */
 		return b == F_DUPFD || b == F_DUPFD_CLOEXEC ? dup_fd((int)a) : b == F_GETFL ? fd->flags : 0;
 	case SYS_dup:
 		return dup_fd((int)a);
