@@ -5,6 +5,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -83,11 +84,22 @@ func (j *Jobs) join(ctx context.Context, id string, lock func() (release func(),
 	j.running[id] = w
 	j.group.Go(func() {
 		defer cancel()
-		w.err = do(own)
+		w.err = recovered(own, do)
 		release()
 		j.end(own, id, w)
 	})
 	return w, nil
+}
+
+// recovered turns a panic into an error, as the server does for what a call does itself.
+func recovered(ctx context.Context, do func(ctx context.Context) error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			klog.FromContext(ctx).Error(nil, "Long work panicked", "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the driver has a bug: %v", r)
+		}
+	}()
+	return do(ctx)
 }
 
 func (j *Jobs) end(ctx context.Context, id string, w *work) {

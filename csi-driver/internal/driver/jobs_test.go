@@ -5,6 +5,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,4 +69,20 @@ func TestJobs(t *testing.T) {
 		t.Errorf("a volume that is busy: %t, %v", ended, err)
 	}
 	held()
+}
+
+// TestJobPanics: a bug in one volume's work is that call's error, as it is in a call without long work.
+func TestJobPanics(t *testing.T) {
+	locks := &volume.Locks{}
+	j := NewJobs(t.Context())
+	lock := func() (func(), error) { return locks.TryLock("one", "copy") }
+	for range 2 {
+		ended, err := j.do(t.Context(), "one", lock, func(context.Context) error { panic("nobody thought of this") })
+		if !ended || err == nil || !strings.Contains(err.Error(), "nobody thought of this") {
+			t.Errorf("work that panics: %t, %v", ended, err)
+		}
+	}
+	if ended, err := j.do(t.Context(), "one", lock, func(context.Context) error { return nil }); !ended || err != nil {
+		t.Errorf("the work after it: %t, %v", ended, err)
+	}
 }
