@@ -300,11 +300,41 @@ func (n *Node) deleteLeftover(ctx context.Context, id string) error {
 	}
 	var errs []error
 	for name, m := range n.config.Managers {
-		if err := m.Delete(ctx, id); err != nil {
+		err := refuseMounted(ctx, m, id)
+		if err == nil {
+			err = m.Delete(ctx, id)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("delete %s, of which this node has no state, from %s devices: %w", id, name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// refuseMounted looks whether a device is mounted of which no state says where.
+func refuseMounted(ctx context.Context, m device.Manager, id string) error {
+	lister, ok := m.(device.Lister)
+	if !ok {
+		return nil
+	}
+	found, err := lister.List(ctx)
+	for _, d := range found {
+		if d.ID != id || d.Node == "" {
+			continue
+		}
+		major, minor, err := mounts.DeviceNumbers(d.Node)
+		if err != nil {
+			return err
+		}
+		all, err := mounts.OfDevice(major, minor)
+		if err != nil {
+			return err
+		}
+		if len(all) > 0 {
+			return fmt.Errorf("%w: it is in use at %s", volume.ErrPrecondition, all[0].MountPoint)
+		}
+	}
+	return err
 }
 
 func (n *Node) destroy(ctx context.Context, manager device.Manager, rec *volume.Record) error {
