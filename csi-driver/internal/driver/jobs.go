@@ -120,15 +120,22 @@ func (j *Jobs) take(id string) {
 	delete(j.failed, id)
 }
 
-// cancel ends the work on a volume or snapshot, if there is one, and returns when it has ended.
-func (j *Jobs) cancel(id string) {
+// cancel ends the work on a volume or snapshot, if there is one, and returns when it has ended. Work on a device that
+// does not answer may not end: the call has a deadline.
+func (j *Jobs) cancel(ctx context.Context, id string) error {
 	j.mu.Lock()
 	w := j.running[id]
 	delete(j.failed, id)
 	j.mu.Unlock()
-	if w != nil {
-		w.cancel()
-		<-w.done
+	if w == nil {
+		return nil
+	}
+	w.cancel()
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("end the work on %s: %w", id, ctx.Err())
 	}
 }
 
