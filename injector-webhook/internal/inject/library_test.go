@@ -53,8 +53,8 @@ func TestDeliveryOfAnInjectedPod(t *testing.T) {
 	}
 }
 
-// TestCopyOfAnInjectedPod: a pod that was made from the text of an injected one, with a container of another name, finds
-// the configuration of that container.
+// TestCopyOfAnInjectedPod: a pod that was made from the text of an injected one, with a container of another name,
+// finds the configuration of that container.
 func TestCopyOfAnInjectedPod(t *testing.T) {
 	injected, pod, _ := mutated(t, rawPod(t, onePod(``, `{name: data, mountPath: /data}`)))
 	name := pod.Spec.Containers[0].Name
