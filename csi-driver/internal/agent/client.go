@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -238,19 +239,28 @@ func (c *Client) askForMissing(all snapshot) {
 	}
 	c.mu.Unlock()
 	for id, v := range missing {
-		if err := c.put(c.ctx, id, v); err != nil {
+		if err := c.askFor(id, v); err != nil {
 			klog.FromContext(c.ctx).Error(err, "Cannot have a volume served", "volume-id", id)
-			continue
+		}
+	}
+}
+
+// askFor has a volume served as it is wanted now. Others who change that meanwhile may be answered before.
+func (c *Client) askFor(id string, v Volume) error {
+	for {
+		if err := c.put(c.ctx, id, v); err != nil {
+			return err
 		}
 		c.mu.Lock()
-		_, still := c.wanted[id]
+		now, still := c.wanted[id]
 		c.mu.Unlock()
-		if still {
-			continue
+		switch {
+		case !still: // it was stopped while it was asked for
+			return c.stopDetached(c.ctx, id)
+		case reflect.DeepEqual(now, v):
+			return nil
 		}
-		if err := c.stopDetached(c.ctx, id); err != nil { // it was stopped while it was asked for
-			klog.FromContext(c.ctx).Error(err, "Cannot stop an agent", "volume-id", id)
-		}
+		v = now
 	}
 }
 

@@ -145,6 +145,55 @@ func TestSupervisorIsReplaced(t *testing.T) {
 	}
 }
 
+// TestAskedForMeanwhile: what a volume is to be served with stays so when an older request is answered late.
+func TestAskedForMeanwhile(t *testing.T) {
+	var deaths atomic.Int64
+	w := newWorld(t)
+	s := w.supervisor(nil)
+	listener, err := net.Listen("unix", w.endpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var requests atomic.Int64
+	asked, release := make(chan struct{}), make(chan struct{})
+	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(
+		func(answer http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPut {
+				switch requests.Add(1) {
+				case 1: // it is being replaced
+					http.Error(answer, errStopping.Error(), http.StatusServiceUnavailable)
+					return
+				case 2: // that volume is missing
+					close(asked)
+					<-release
+				}
+			}
+			s.Handler().ServeHTTP(answer, r)
+		})}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	v := w.volume("serve")
+	c := w.client(&deaths)
+	w.eventually("the supervisor is heard", func() bool { state, _ := c.State("v"); return state.LastError == nil })
+	if err := c.Watch("v", v); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.watch("other", entry{Wanted: w.volume("of/serve")}); err != nil { // something changes
+		t.Fatal(err)
+	}
+	<-asked
+	v.Shown = []string{w.mkdir("pod")}
+	if err := c.Update(w.ctx, "v", v); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	w.eventually("all requests are answered", func() bool { return requests.Load() >= 4 })
+	w.eventually("the volume is shown to its pod", func() bool {
+		worker, ok := s.worker("v")
+		return ok && len(worker.remembered().Wanted.Shown) == 1
+	})
+}
+
 // TestRestore: what is persistent is served again by the next supervisor; what is not mounted any more is not.
 func TestRestore(t *testing.T) {
 	w := newWorld(t)

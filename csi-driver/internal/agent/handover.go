@@ -104,13 +104,8 @@ func (s *Supervisor) handOverAll(conn *net.UnixConn, gates bool) error {
 	s.change.Lock()
 	defer s.change.Unlock()
 	s.handedOver = true
-	s.mu.Lock()
-	workers := make([]*worker, 0, len(s.agents))
-	for _, w := range s.agents {
-		workers = append(workers, w)
-	}
-	s.mu.Unlock()
-	for _, w := range workers {
+	kept, stopped := s.workers()
+	for _, w := range kept {
 		socket := w.endForSuccessor()
 		s.mu.Lock()
 		delete(s.agents, w.id)
@@ -127,7 +122,25 @@ func (s *Supervisor) handOverAll(conn *net.UnixConn, gates bool) error {
 			return err
 		}
 	}
+	// Who asks the successor for their end, as the one asked here got no answer, is told that there is none.
+	for _, w := range stopped {
+		<-w.done
+	}
 	return send(conn, handed{})
+}
+
+// workers returns those that keep volumes served, and those that were told to end. s.change is held.
+func (s *Supervisor) workers() (kept, stopped []*worker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.agents {
+		if w.stopped {
+			stopped = append(stopped, w)
+		} else {
+			kept = append(kept, w)
+		}
+	}
+	return kept, stopped
 }
 
 // endForSuccessor ends the agent and returns the socket, which stays as it is; nil when there is none.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -98,6 +99,53 @@ func TestHandover(t *testing.T) {
 	}
 	if err := s.Stop(w.ctx, "v"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestHandoverOfAStoppedVolume: a volume whose agent is being ended, or was by a caller that has gone, is not handed
+// over, and does not keep the others from being.
+func TestHandoverOfAStoppedVolume(t *testing.T) {
+	for what, stubborn := range map[string]bool{"ended": false, "being ended": true} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			path := filepath.Join(w.dir, "handover.sock")
+			persistent := func(c *Config) { c.Persistent, c.StopTimeout = true, 500*time.Millisecond }
+			s := w.supervisor(persistent)
+			action := map[bool]string{false: "serve", true: "stubborn"}[stubborn]
+			for id, v := range map[string]Volume{"kept": w.volume("serve"), "stopped": w.volume("of/" + action)} {
+				if err := s.Start(w.ctx, id, v); err != nil {
+					t.Fatal(err)
+				}
+			}
+			state, _ := s.State("stopped")
+			gone, cancel := context.WithCancel(w.ctx)
+			cancel()
+			if err := s.Stop(gone, "stopped"); !errors.Is(err, context.Canceled) {
+				t.Fatalf("a caller that has gone: %v", err)
+			}
+			if !stubborn {
+				w.eventually("the agent ends", func() bool { return syscall.Kill(state.PID, 0) != nil })
+				time.Sleep(100 * time.Millisecond)
+			}
+			ended, _ := w.heir(w.ctx, s)
+			next := w.supervisor(persistent)
+			conn, err := next.TakeOver(path)
+			if err != nil || conn == nil {
+				t.Fatalf("taking over: %v, %v", conn, err)
+			}
+			if err := next.WaitReady(w.ctx, "kept"); err != nil {
+				t.Error(err)
+			}
+			if _, ok := next.State("stopped"); ok {
+				t.Error("the next supervisor serves what was to be ended")
+			}
+			if err := conn.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := <-ended; err != nil {
+				t.Errorf("the handover: %v", err)
+			}
+		})
 	}
 }
 

@@ -80,7 +80,7 @@ func (s *Supervisor) serveStop(w http.ResponseWriter, r *http.Request) {
 
 // statusOf is an error's HTTP status, which is another one where it is worth to try again.
 func statusOf(err error, status int) int {
-	if errors.Is(err, errStopping) {
+	if errors.Is(err, errStopping) || errors.Is(err, errEnding) {
 		return http.StatusServiceUnavailable
 	}
 	return status

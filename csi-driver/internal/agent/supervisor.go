@@ -91,8 +91,12 @@ func New(ctx context.Context, config Config) (*Supervisor, error) {
 	}, nil
 }
 
-// errStopping: another supervisor is to be asked, or the same a moment later.
-var errStopping = errors.New("the supervisor of the agents is being replaced")
+var (
+	// errStopping: another supervisor is to be asked, or the same a moment later.
+	errStopping = errors.New("the supervisor of the agents is being replaced")
+	// errEnding: the same is to be asked a moment later.
+	errEnding = errors.New("its agent is being ended")
+)
 
 // Watch keeps a volume served and returns at once. When it is served with another program or other options, the agent
 // is replaced.
@@ -111,6 +115,9 @@ func (s *Supervisor) watch(id string, e entry) (*worker, error) {
 		return nil, errStopping
 	}
 	if w, ok := s.worker(id); ok {
+		if w.stopped {
+			return nil, fmt.Errorf("volume %s: %w", id, errEnding)
+		}
 		if root := w.root(); root != e.Wanted.Root {
 			return nil, fmt.Errorf("an agent serves volume %s at %s already", id, root)
 		}
@@ -140,8 +147,23 @@ func (s *Supervisor) begin(id string, e entry, behind *socket, g *gate) *worker 
 	s.wg.Go(func() {
 		defer close(w.done)
 		w.keep(ctx)
+		s.drop(w)
 	})
 	return w
+}
+
+// drop takes a worker away that was stopped, whether or not anybody waits for that.
+func (s *Supervisor) drop(w *worker) {
+	s.writing.Lock()
+	stopped := w.stopped
+	s.writing.Unlock()
+	if !stopped {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.agents, w.id)
+	s.bump()
 }
 
 func (s *Supervisor) worker(id string) (*worker, bool) {
@@ -232,16 +254,10 @@ func (s *Supervisor) Stop(ctx context.Context, id string) error {
 	}
 	select {
 	case <-w.done:
+		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("stop the agent of volume %s: %w", id, ctx.Err())
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.agents[id] == w {
-		delete(s.agents, id)
-		s.bump()
-	}
-	return nil
 }
 
 // giveUp forgets a volume and tells its agent to end; nil when there is none.

@@ -278,6 +278,39 @@ func TestStubbornAgentIsKilled(t *testing.T) {
 	}
 }
 
+// TestImpatientCaller: who asks for the end of an agent and does not wait for it leaves nothing behind, and the volume
+// can be served again.
+func TestImpatientCaller(t *testing.T) {
+	w := newWorld(t)
+	s := w.supervisor(func(c *Config) { c.StopTimeout = 200 * time.Millisecond })
+	v := w.volume("stubborn")
+	if err := s.Start(w.ctx, "v", v); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := s.State("v")
+	gone, cancel := context.WithCancel(w.ctx)
+	cancel()
+	if err := s.Stop(gone, "v"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a caller that has gone: %v", err)
+	}
+	if err := s.Watch("v", v); !errors.Is(err, errEnding) {
+		t.Errorf("a volume is to be served by an agent that is being ended: %v", err)
+	}
+	w.eventually("nothing is left", func() bool { _, ok := s.State("v"); return !ok })
+	if err := s.Watch("v", v); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WaitReady(w.ctx, "v"); err != nil {
+		t.Fatal(err)
+	}
+	if now, _ := s.State("v"); now.PID == first.PID {
+		t.Errorf("state %+v, at first %+v", now, first)
+	}
+	if err := s.Stop(w.ctx, "v"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestStartSaysWhyItFailed(t *testing.T) {
 	w := newWorld(t)
 	s := w.supervisor(func(c *Config) { c.ReadyTimeout = 200 * time.Millisecond })

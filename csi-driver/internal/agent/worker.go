@@ -20,7 +20,7 @@ type worker struct {
 	cancel     context.CancelFunc
 	done       chan struct{}
 	socket     *socket // of the goroutine in keep
-	stopped    bool    // under supervisor.writing
+	stopped    bool    // changes under supervisor.change and supervisor.writing
 
 	mu      sync.Mutex
 	state   State

@@ -32,7 +32,7 @@ const (
 	// better waits twice as long as the one before it.
 	recreateAfter = time.Minute
 	// recreateMost is how often the pods of one controller are made anew: a controller whose pods never get the library
-	// keeps the last one.
+	// keeps the last ones.
 	recreateMost = 5
 	// recreateForget is how long ago the last time was that counts.
 	recreateForget = 6 * time.Hour
@@ -51,14 +51,22 @@ type Recreate struct {
 	counter  prometheus.Counter
 	// tries are by the UID of a pod's controller.
 	tries map[types.UID]tries
-	// seen is since when this process sees a pod, by its UID, wait on its node. The time at which the API server says that
-	// it was created is no help: where this machine's clock was set, a pod of a moment ago looks old.
-	seen map[types.UID]time.Time
+	// seen are the pods, by UID, that this process sees wait on their nodes.
+	seen map[types.UID]waiter
 }
 
+// tries is how often in a row the pods of a controller were made anew: those that were there together count once.
 type tries struct {
 	count int
 	last  time.Time
+}
+
+type waiter struct {
+	// since is when the pod was first seen. The time at which the API server says that it was created is no help: where
+	// this machine's clock was set, a pod of a moment ago looks old.
+	since time.Time
+	// tries is how often pods of its controller had been made anew by then.
+	tries int
 }
 
 // NewRecreate returns a Recreate. Pods of the exempt namespaces may do without the library.
@@ -66,7 +74,7 @@ func NewRecreate(client kubernetes.Interface, view *View, exempt []string, recor
 	clk clock.PassiveClock) *Recreate {
 	return &Recreate{
 		client: client, view: view, checker: promise.NewChecker(client, exempt), recorder: recorder, clock: clk,
-		tries: map[types.UID]tries{}, seen: map[types.UID]time.Time{},
+		tries: map[types.UID]tries{}, seen: map[types.UID]waiter{},
 		counter: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "splitfs_pods_recreated_total",
 			Help: "Pods that were evicted because they had been created without the library.",
@@ -146,16 +154,19 @@ func (r *Recreate) claims() (map[types.NamespacedName]*corev1.PersistentVolume, 
 // see notes the pods that wait and are new, and forgets those that do not any more. now has a monotonic reading, which
 // is what times are compared by.
 func (r *Recreate) see(pods []corev1.Pod, now time.Time) {
-	seen := make(map[types.UID]time.Time, len(pods))
+	seen := make(map[types.UID]waiter, len(pods))
 	for i := range pods {
 		if pods[i].Spec.NodeName == "" {
 			continue
 		}
-		since, known := r.seen[pods[i].UID]
+		w, known := r.seen[pods[i].UID]
 		if !known {
-			since = now
+			w.since = now
+			if controller := metav1.GetControllerOf(&pods[i]); controller != nil {
+				w.tries = r.tries[controller.UID].count
+			}
 		}
-		seen[pods[i].UID] = since
+		seen[pods[i].UID] = w
 	}
 	r.seen = seen
 }
@@ -163,13 +174,12 @@ func (r *Recreate) see(pods []corev1.Pod, now time.Time) {
 // due says whether a pod has waited on its node for so long that it may be evicted, and its controller has not been
 // through this too often.
 func (r *Recreate) due(pod *corev1.Pod, now time.Time) bool {
-	controller := metav1.GetControllerOf(pod)
-	if controller == nil || pod.Spec.NodeName == "" || pod.Status.Phase != corev1.PodPending ||
+	if metav1.GetControllerOf(pod) == nil || pod.Spec.NodeName == "" || pod.Status.Phase != corev1.PodPending ||
 		pod.DeletionTimestamp != nil {
 		return false
 	}
-	t := r.tries[controller.UID]
-	return t.count < recreateMost && now.Sub(r.seen[pod.UID]) >= recreateAfter<<t.count
+	w := r.seen[pod.UID]
+	return w.tries < recreateMost && now.Sub(w.since) >= recreateAfter<<w.tries
 }
 
 // without returns what the pod's node says of it, nil when it has what it was promised.
@@ -224,13 +234,13 @@ func (r *Recreate) evict(ctx context.Context, pod *corev1.Pod, now time.Time, wh
 		return fmt.Errorf("evict pod %s/%s, which has not the library: %w", pod.Namespace, pod.Name, err)
 	}
 	controller := metav1.GetControllerOf(pod)
-	t := tries{count: r.tries[controller.UID].count + 1, last: now}
-	r.tries[controller.UID] = t
+	count := r.seen[pod.UID].tries + 1
+	r.tries[controller.UID] = tries{count: max(count, r.tries[controller.UID].count), last: now}
 	r.counter.Inc()
 	message := fmt.Sprintf("evicted, so that %s %s creates it anew with the library (time %d of at most %d): %v",
-		controller.Kind, controller.Name, t.count, recreateMost, why)
+		controller.Kind, controller.Name, count, recreateMost, why)
 	klog.FromContext(ctx).Info("Evicted a pod without the library", "pod", klog.KObj(pod), "controller", controller.Name,
-		"time", t.count)
+		"time", count)
 	r.recorder.Event(pod, corev1.EventTypeWarning, events.ReasonRecreated, message)
 	return nil
 }

@@ -156,6 +156,40 @@ func TestRecreateIsBounded(t *testing.T) {
 	}
 }
 
+// TestRecreateReplicas: how often pods were made anew counts, not how many pods a controller has.
+func TestRecreateReplicas(t *testing.T) {
+	strict := persistentVolume("a", "n1")
+	strict.Spec.CSI.VolumeAttributes = map[string]string{"mode": "strict"}
+	client := fake.NewClientset(strict, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+	names := []string{"web-1", "web-2", "web-3", "web-4", "web-5", "web-6", "web-7", "web-8"}
+	for _, name := range names {
+		if _, err := client.CoreV1().Pods("default").Create(t.Context(), waiting(name, nil),
+			metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock := clocktesting.NewFakePassiveClock(start)
+	r := NewRecreate(client, newView(t, client), nil, record.NewFakeRecorder(100), clock)
+	look := func(after time.Duration, want int) {
+		t.Helper()
+		clock.SetTime(start.Add(after))
+		if err := r.check(t.Context()); err != nil || evictions(client) != want {
+			t.Errorf("after %v: %d evictions, wanted %d, %v", after, evictions(client), want, err)
+		}
+	}
+	look(0, 0)
+	look(recreateAfter, len(names))
+	for _, name := range names { // their successors are no better
+		pod := waiting(name, func(p *corev1.Pod) { p.UID = types.UID("uid-2-" + name) })
+		if _, err := client.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look(recreateAfter, len(names))
+	look(3*recreateAfter-time.Second, len(names))
+	look(3*recreateAfter, 2*len(names))
+}
+
 // TestRecreateClockSet: the time at which the API server says that a pod was created tells nothing on a machine whose
 // clock was set since, or differs from the server's.
 func TestRecreateClockSet(t *testing.T) {

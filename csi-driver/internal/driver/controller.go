@@ -168,7 +168,9 @@ func (c *Controller) DeleteVolume(ctx context.Context,
 	if id == "" {
 		return nil, StatusOf(missing("volume ID"))
 	}
-	c.jobs.cancel(id)
+	if err := c.jobs.cancel(ctx, id); err != nil {
+		return nil, StatusOf(err)
+	}
 	release, err := c.locks.TryLock(id, "delete")
 	if err != nil {
 		return nil, StatusOf(err)

@@ -160,13 +160,18 @@ func (c *GroupController) DeleteVolumeGroupSnapshot(ctx context.Context,
 	if id == "" {
 		return nil, StatusOf(missing("group snapshot ID"))
 	}
-	c.jobs.cancel(id)
+	if err := c.jobs.cancel(ctx, id); err != nil {
+		return nil, StatusOf(err)
+	}
 	members, err := c.node.GroupMembers(id)
 	if err != nil {
 		return nil, StatusOf(err)
 	}
 	for _, member := range members {
-		c.jobs.cancel(member) // one that the start of the service went on with
+		// one that the start of the service went on with
+		if err := c.jobs.cancel(ctx, member); err != nil {
+			return nil, StatusOf(err)
+		}
 	}
 	release, err := (&manyLocks{locks: c.locks}).take(append([]string{id}, members...), nil)
 	if err != nil {

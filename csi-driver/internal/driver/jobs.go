@@ -5,6 +5,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -83,11 +84,22 @@ func (j *Jobs) join(ctx context.Context, id string, lock func() (release func(),
 	j.running[id] = w
 	j.group.Go(func() {
 		defer cancel()
-		w.err = do(own)
+		w.err = recovered(own, do)
 		release()
 		j.end(own, id, w)
 	})
 	return w, nil
+}
+
+// recovered turns a panic into an error, as the server does for what a call does itself.
+func recovered(ctx context.Context, do func(ctx context.Context) error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			klog.FromContext(ctx).Error(nil, "Long work panicked", "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the driver has a bug: %v", r)
+		}
+	}()
+	return do(ctx)
 }
 
 func (j *Jobs) end(ctx context.Context, id string, w *work) {
@@ -108,15 +120,22 @@ func (j *Jobs) take(id string) {
 	delete(j.failed, id)
 }
 
-// cancel ends the work on a volume or snapshot, if there is one, and returns when it has ended.
-func (j *Jobs) cancel(id string) {
+// cancel ends the work on a volume or snapshot, if there is one, and returns when it has ended. Work on a device that
+// does not answer may not end: the call has a deadline.
+func (j *Jobs) cancel(ctx context.Context, id string) error {
 	j.mu.Lock()
 	w := j.running[id]
 	delete(j.failed, id)
 	j.mu.Unlock()
-	if w != nil {
-		w.cancel()
-		<-w.done
+	if w == nil {
+		return nil
+	}
+	w.cancel()
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("end the work on %s: %w", id, ctx.Err())
 	}
 }
 

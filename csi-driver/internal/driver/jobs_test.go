@@ -5,8 +5,13 @@ package driver
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
@@ -54,7 +59,9 @@ func TestJobs(t *testing.T) {
 	if ended, err := j.do(t.Context(), "one", lock, work); ended || err != nil {
 		t.Errorf("new work: %t, %v", ended, err)
 	}
-	j.cancel("one")
+	if err := j.cancel(t.Context(), "one"); err != nil {
+		t.Error(err)
+	}
 	if release, err := locks.TryLock("one", "delete"); err != nil {
 		t.Errorf("after it was cancelled: %v", err)
 	} else {
@@ -68,4 +75,61 @@ func TestJobs(t *testing.T) {
 		t.Errorf("a volume that is busy: %t, %v", ended, err)
 	}
 	held()
+}
+
+// TestJobPanics: a bug in one volume's work is that call's error, as it is in a call without long work.
+func TestJobPanics(t *testing.T) {
+	locks := &volume.Locks{}
+	j := NewJobs(t.Context())
+	lock := func() (func(), error) { return locks.TryLock("one", "copy") }
+	for range 2 {
+		ended, err := j.do(t.Context(), "one", lock, func(context.Context) error { panic("nobody thought of this") })
+		if !ended || err == nil || !strings.Contains(err.Error(), "nobody thought of this") {
+			t.Errorf("work that panics: %t, %v", ended, err)
+		}
+	}
+	if ended, err := j.do(t.Context(), "one", lock, func(context.Context) error { return nil }); !ended || err != nil {
+		t.Errorf("the work after it: %t, %v", ended, err)
+	}
+}
+
+// TestJobThatDoesNotEnd: a call that is to end it has a deadline all the same, and nothing happens to the volume.
+func TestJobThatDoesNotEnd(t *testing.T) {
+	locks := &volume.Locks{}
+	j := NewJobs(t.Context())
+	j.patience = time.Millisecond
+	lock := func() (func(), error) { return locks.TryLock(volume.IDFromName("one"), "copy") }
+	finish := make(chan struct{})
+	hang := func(context.Context) error { <-finish; return nil } // a device that does not answer
+	if ended, err := j.do(t.Context(), volume.IDFromName("one"), lock, hang); ended || err != nil {
+		t.Fatalf("it has ended: %t, %v", ended, err)
+	}
+	c, s := NewController(nil, locks, j), NewNode(nil, locks, j)
+	for what, call := range map[string]func(ctx context.Context) error{
+		"DeleteVolume": func(ctx context.Context) error {
+			_, err := c.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: volume.IDFromName("one")})
+			return err
+		},
+		"NodeUnstageVolume": func(ctx context.Context) error {
+			_, err := s.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{
+				VolumeId: volume.IDFromName("one"), StagingTargetPath: "/staging",
+			})
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		answered := make(chan error, 1)
+		go func() { answered <- call(ctx) }()
+		select {
+		case err := <-answered:
+			if status.Code(err) != codes.DeadlineExceeded {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s does not end", what)
+		}
+		cancel()
+	}
+	close(finish)
+	j.Wait()
 }

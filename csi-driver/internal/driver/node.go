@@ -105,7 +105,9 @@ func (s *Node) NodeUnstageVolume(ctx context.Context,
 	if err := checkIDAndPath(id, "staging target path", path); err != nil {
 		return nil, StatusOf(err)
 	}
-	s.jobs.cancel(id)
+	if err := s.jobs.cancel(ctx, id); err != nil {
+		return nil, StatusOf(err)
+	}
 	release, err := s.locks.TryLock(id, "unstage")
 	if err != nil {
 		return nil, StatusOf(err)

@@ -35,7 +35,7 @@ func At(path string) (*mountutils.MountInfo, error) {
 			real = filepath.Join(real, filepath.Base(path))
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) { // nor can there be anything below a file
 		return nil, nil
 	}
 	if err != nil {

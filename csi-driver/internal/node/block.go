@@ -4,7 +4,9 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -121,9 +123,12 @@ func setReadOnly(dev string, readOnly bool) error {
 }
 
 // allowWrites undoes what a read-only target set: the mark belongs to the device's number, which the next user of a
-// loop device gets.
+// loop device gets. A device that is lost has no number.
 func allowWrites(ctx context.Context, manager device.Manager, id string) error {
 	dev, err := manager.Attach(ctx, id) // the one that is attached, except after a reboot
+	if errors.Is(err, volume.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

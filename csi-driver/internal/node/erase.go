@@ -158,10 +158,15 @@ func (n *Node) eraseDeleted(ctx context.Context, locks *volume.Locks, id string)
 	if err != nil {
 		return err
 	}
-	if rec.Phase == volume.PhaseErasing {
+	phase := rec.Phase
+	switch phase {
+	case volume.PhaseErasing:
 		if err := n.erase(ctx, manager, rec); err != nil {
 			return err
 		}
+	case volume.PhaseDeleting: // it was erased
+	default:
+		return nil // calls that were repeated had left it in the queue, and it was made anew since
 	}
 	release, err := waitForLock(ctx, locks, id)
 	if err != nil {
@@ -170,6 +175,9 @@ func (n *Node) eraseDeleted(ctx context.Context, locks *volume.Locks, id string)
 	defer release()
 	if rec, err = store.Get(id); err != nil {
 		return ignoreNotFound(err)
+	}
+	if rec.Phase != phase {
+		return nil // another one by now
 	}
 	// That it is erased is on disk before its device goes: without it a device that is not there would be a riddle.
 	rec.Phase = volume.PhaseDeleting

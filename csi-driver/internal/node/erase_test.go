@@ -290,6 +290,45 @@ func TestHalfMadeCopyIsErased(t *testing.T) {
 	eventually(t, "everything is gone", f.nothingLeft)
 }
 
+// TestErasedVolumeIsMadeAnew: what the eraser still has in its queue of a volume that is gone, because calls were
+// repeated, does not touch one of the same name that was made since.
+func TestErasedVolumeIsMadeAnew(t *testing.T) {
+	f := newFixture(t, "")
+	bad := badEraser{f.configs.Managers[volume.DeviceEmulated], make(chan error), make(chan struct{}, 1)}
+	f.config.Managers = device.NewManagers(bad)
+	deleted := func(name string) *volume.Record {
+		rec, err := f.createErased(name, volume.EraseOverwrite, nil)
+		f.must(err)
+		f.must(f.Delete(f.ctx, rec.ID))
+		return rec
+	}
+	rec := deleted("one")
+	deleted("other")
+	stop := f.eraser()
+	defer stop()
+	<-bad.began
+	f.must(f.Delete(f.ctx, rec.ID)) // again, while it is erased
+	bad.broken <- nil
+	<-bad.began // now it is the other's turn
+	again, err := f.createErased("one", volume.EraseOverwrite, nil)
+	f.must(err)
+	f.stageAt(again)
+	last := deleted("last")
+	close(bad.broken)
+	eventually(t, "the eraser has seen all of its queue", func() bool {
+		_, err := f.store.Get(last.ID)
+		return errors.Is(err, volume.ErrNotFound)
+	})
+	if _, err := os.Stat(f.image(again.ID)); err != nil {
+		t.Errorf("the device of the volume that was made anew: %v", err)
+	}
+	if now, err := f.Volume(again.ID); err != nil || now.Staged == nil {
+		t.Errorf("the volume that was made anew: %+v, %v", now, err)
+	}
+	f.remove(again)
+	eventually(t, "everything is gone", f.nothingLeft)
+}
+
 // TestErasePersistentMemory: zeros are written to the device itself; there is no discard.
 func TestErasePersistentMemory(t *testing.T) {
 	f := newFixture(t, "")

@@ -82,6 +82,44 @@ func TestCutCopy(t *testing.T) {
 	f.must(f.DeleteSnapshot(f.ctx, snapshot.ID))
 }
 
+// fullForCopies has no room for what a copy shared with its original.
+type fullForCopies struct {
+	device.Manager
+	device.Copier
+	full bool
+}
+
+func (m *fullForCopies) Unshare(ctx context.Context, to string, start int64, done func(at int64) error) error {
+	if m.full {
+		return volume.ErrExhausted
+	}
+	return m.Copier.Unshare(ctx, to, start, done)
+}
+
+// TestCutCopyStaysOnItsNode: a new volume whose device is here already is not made on another node for want of room: it
+// would be here too, for ever.
+func TestCutCopyStaysOnItsNode(t *testing.T) {
+	f := newFixture(t, "")
+	inner := f.configs.Managers[volume.DeviceEmulated]
+	manager := &fullForCopies{Manager: inner, Copier: inner.(device.Copier), full: true}
+	f.use(manager)
+	rec := f.create("one", volume.XFS, volume.MiB)
+	request := CreateRequest{
+		Name: "clone", FSType: volume.XFS, Required: volume.MiB, Source: &volume.Source{VolumeID: rec.ID},
+		Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated},
+	}
+	if _, err := f.Create(f.ctx, request); !errors.Is(err, volume.ErrUnavailable) || !errors.Is(err, volume.ErrExhausted) {
+		t.Errorf("a copy that is cut, and has no room: %v", err)
+	}
+	manager.full = false
+	clone, err := f.Create(f.ctx, request)
+	f.must(err)
+	if clone.Phase != volume.PhaseReady {
+		t.Errorf("the copy is %+v", clone)
+	}
+	f.must(errors.Join(f.Delete(f.ctx, clone.ID), f.Delete(f.ctx, rec.ID)))
+}
+
 // TestCopyGoesOn: a copy byte by byte that was interrupted goes on where it was, and holds what the volume holds when
 // it is cut.
 func TestCopyGoesOn(t *testing.T) {

@@ -49,3 +49,27 @@ func TestDeleteLeftover(t *testing.T) {
 		}
 	}
 }
+
+// TestLeftoverInUse: a volume whose state is lost is not deleted while it is mounted.
+func TestLeftoverInUse(t *testing.T) {
+	f := newFixture(t, "")
+	rec := f.create("one", volume.XFS, volume.MiB)
+	f.stageAt(rec)
+	f.publish(rec, f.target("one"), false)
+	f.must(f.agents.Stop(f.ctx, rec.ID))
+	f.must(os.Remove(f.statePath(rec)))
+	for range 2 {
+		if err := f.Delete(f.ctx, rec.ID); !errors.Is(err, volume.ErrPrecondition) {
+			t.Errorf("deleted while a pod has it: %v", err)
+		}
+	}
+	if _, err := os.Stat(f.image(rec.ID)); err != nil {
+		t.Errorf("its device: %v", err)
+	}
+	f.must(f.Unpublish(f.ctx, rec.ID, f.target("one")))
+	f.must(f.Unstage(f.ctx, rec.ID, f.staging("one")))
+	f.must(f.Delete(f.ctx, rec.ID))
+	if _, err := os.Stat(f.image(rec.ID)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its device after it: %v", err)
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/filesystem"
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
 	"splitfs.io/splitfs/csi-driver/internal/splitfstest"
@@ -286,6 +287,36 @@ func TestCapacity(t *testing.T) {
 	if back, err := f.Capacity(f.ctx, params, false); err != nil || back.Largest != capacity {
 		t.Errorf("%d of %d came back, %v", back.Largest, capacity, err)
 	}
+}
+
+// hopeful says that there is room until it is taken, as a node does whose room others take meanwhile.
+type hopeful struct{ device.Manager }
+
+func (hopeful) Available(context.Context) (int64, error) { return 1 << 40, nil }
+
+// TestExpandFails: a volume that could not grow is as large as before, also for who copies it.
+func TestExpandFails(t *testing.T) {
+	f := newFixture(t, "")
+	f.config.Managers = device.NewManagers(hopeful{f.configs.Managers[volume.DeviceEmulated]})
+	rec := f.create("one", volume.XFS, volume.MiB)
+	f.stageAt(rec)
+	before, err := f.Volume(rec.ID)
+	f.must(err)
+	for range 2 {
+		if _, err := f.Expand(f.ctx, rec.ID, f.staging("one"), 10*volume.GiB, 0); !errors.Is(err, volume.ErrExhausted) {
+			t.Errorf("expanding beyond the node: %v", err)
+		}
+	}
+	if now, err := f.Volume(rec.ID); err != nil || now.DeviceSize != before.DeviceSize || now.Size != before.Size {
+		t.Errorf("now %+v, before %+v, %v", now, before, err)
+	}
+	snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil)
+	if err != nil {
+		t.Errorf("a snapshot of it: %v", err)
+	} else {
+		f.must(f.DeleteSnapshot(f.ctx, snapshot.ID))
+	}
+	f.remove(rec)
 }
 
 // TestPodsSeeTheirOwn: a pod finds the agents of the volumes that it has, from its first to its last moment with them,

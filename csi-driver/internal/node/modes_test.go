@@ -222,6 +222,64 @@ func TestRawBlock(t *testing.T) {
 	}
 }
 
+// TestPublishFails: a pod that did not get a volume does not have it: nothing keeps its traces, nor keeps a raw block
+// volume from being copied.
+func TestPublishFails(t *testing.T) {
+	f := newFixture(t, "")
+	f.configs.Promises = policy{"pod": contract.Refuse}
+	f.Shutdown()
+	f.start()
+	blocked := filepath.Join(f.dir, "file") // no target can be made below it
+	f.must(os.WriteFile(blocked, nil, 0o600))
+	raw, err := f.Create(f.ctx, CreateRequest{
+		Name: "raw", Block: true, Required: volume.MiB,
+		Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated},
+	})
+	f.must(err)
+	f.must(f.Stage(f.ctx, StageRequest{ID: raw.ID, Path: f.staging("raw"), Block: true}))
+	files := f.create("files", volume.XFS, volume.MiB)
+	f.stageAt(files)
+	for _, rec := range []*volume.Record{raw, files} {
+		if err := f.Publish(f.ctx, PublishRequest{
+			ID: rec.ID, StagingPath: f.staging(rec.Name), Target: filepath.Join(blocked, "mount"), Block: rec.Block,
+			Pod: volume.Pod{Namespace: "default", Name: "pod", UID: "1"},
+		}); err == nil {
+			t.Fatal("it was published")
+		}
+		if now, err := f.Volume(rec.ID); err != nil || len(now.Published) != 0 {
+			t.Errorf("%s is published at %v, %v", rec.Name, now.Published, err)
+		}
+	}
+	if text, err := os.ReadFile(f.policiesFile(files)); err == nil {
+		t.Errorf("the agent is told of a pod that has not the volume: %q", text)
+	}
+	snapshot, err := f.CreateSnapshot(f.ctx, "snap", raw.ID, nil)
+	if err != nil {
+		t.Errorf("a copy of a raw block volume that nobody has: %v", err)
+	} else {
+		f.must(f.DeleteSnapshot(f.ctx, snapshot.ID))
+	}
+	f.remove(files)
+	f.remove(raw)
+}
+
+// TestRawBlockIsGone: a raw block volume whose device is lost can be taken down.
+func TestRawBlockIsGone(t *testing.T) {
+	f := newFixture(t, "")
+	rec, err := f.Create(f.ctx, CreateRequest{
+		Name: "raw", Block: true, Required: volume.MiB,
+		Params: volume.Params{Mode: contract.Posix, Device: volume.DeviceEmulated},
+	})
+	f.must(err)
+	f.must(f.Stage(f.ctx, StageRequest{ID: rec.ID, Path: f.staging("raw"), Block: true}))
+	f.must(f.configs.Managers[volume.DeviceEmulated].Detach(f.ctx, rec.ID)) // as after a reboot
+	f.must(os.Remove(f.image(rec.ID)))
+	for range 2 {
+		f.must(f.Unstage(f.ctx, rec.ID, f.staging("raw")))
+	}
+	f.must(f.Delete(f.ctx, rec.ID))
+}
+
 func deviceBytes(t *testing.T, path string) int64 {
 	t.Helper()
 	file, err := os.Open(path)

@@ -72,7 +72,7 @@ func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, e
 		return nil, err
 	}
 	if err := n.makeDevice(ctx, manager, rec, req.Released); err != nil {
-		return nil, n.copyFailed(ctx, n.store, rec, fmt.Errorf("create volume %s: %w", id, err))
+		return nil, n.copyFailed(ctx, n.store, rec, cannotFinish(rec, err))
 	}
 	return rec, n.made(ctx, manager, rec)
 }
@@ -81,8 +81,7 @@ func (n *Node) Create(ctx context.Context, req CreateRequest) (*volume.Record, e
 func (n *Node) made(ctx context.Context, manager device.Manager, rec *volume.Record) error {
 	rec.Phase, rec.Cut = volume.PhaseReady, false
 	if err := n.store.Put(rec); errors.Is(err, volume.ErrExhausted) {
-		// Its device is here: the volume is not to be made on another node now.
-		return fmt.Errorf("create volume %s: %w: %w", rec.ID, volume.ErrUnavailable, err)
+		return isHere(rec, err)
 	} else if err != nil {
 		return err
 	}
@@ -97,6 +96,20 @@ func (n *Node) made(ctx context.Context, manager device.Manager, rec *volume.Rec
 	return nil
 }
 
+// cannotFinish is the error of a volume whose device could not be made, or not be made whole.
+func cannotFinish(rec *volume.Record, err error) error {
+	if rec.Cut && errors.Is(err, volume.ErrExhausted) {
+		return isHere(rec, err)
+	}
+	return fmt.Errorf("create volume %s: %w", rec.ID, err)
+}
+
+// isHere says that there is no room for something else than a volume's device, which is here: the volume is not to be
+// made on another node now.
+func isHere(rec *volume.Record, err error) error {
+	return fmt.Errorf("create volume %s: %w: %w", rec.ID, volume.ErrUnavailable, err)
+}
+
 // FinishCopy makes a volume whole that was cut before the node service ended.
 func (n *Node) FinishCopy(ctx context.Context, rec *volume.Record) error {
 	manager, err := n.config.Managers.Of(rec)
@@ -104,7 +117,7 @@ func (n *Node) FinishCopy(ctx context.Context, rec *volume.Record) error {
 		return err
 	}
 	if err := n.copyDevice(ctx, n.store, nil, rec, nil); err != nil {
-		return fmt.Errorf("create volume %s: %w", rec.ID, err)
+		return cannotFinish(rec, err)
 	}
 	return n.made(ctx, manager, rec)
 }
@@ -300,11 +313,41 @@ func (n *Node) deleteLeftover(ctx context.Context, id string) error {
 	}
 	var errs []error
 	for name, m := range n.config.Managers {
-		if err := m.Delete(ctx, id); err != nil {
+		err := refuseMounted(ctx, m, id)
+		if err == nil {
+			err = m.Delete(ctx, id)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("delete %s, of which this node has no state, from %s devices: %w", id, name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// refuseMounted looks whether a device is mounted of which no state says where.
+func refuseMounted(ctx context.Context, m device.Manager, id string) error {
+	lister, ok := m.(device.Lister)
+	if !ok {
+		return nil
+	}
+	found, err := lister.List(ctx)
+	for _, d := range found {
+		if d.ID != id || d.Node == "" {
+			continue
+		}
+		major, minor, err := mounts.DeviceNumbers(d.Node)
+		if err != nil {
+			return err
+		}
+		all, err := mounts.OfDevice(major, minor)
+		if err != nil {
+			return err
+		}
+		if len(all) > 0 {
+			return fmt.Errorf("%w: it is in use at %s", volume.ErrPrecondition, all[0].MountPoint)
+		}
+	}
+	return err
 }
 
 func (n *Node) destroy(ctx context.Context, manager device.Manager, rec *volume.Record) error {

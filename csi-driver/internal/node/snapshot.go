@@ -166,8 +166,11 @@ func (n *Node) deleteSnapshot(ctx context.Context, rec *volume.Record) error {
 // any.
 func (n *Node) Snapshots(sourceID, id string) ([]*volume.Record, error) {
 	all, err := n.snapshots.List()
+	if err != nil && id != "" {
+		err = n.unreadableFor(id)
+	}
 	if err != nil {
-		return nil, err
+		return nil, err // a list without one would say that it is deleted
 	}
 	whole := wholeGroups(all)
 	all = slices.DeleteFunc(all, func(r *volume.Record) bool {
@@ -176,6 +179,16 @@ func (n *Node) Snapshots(sourceID, id string) ([]*volume.Record, error) {
 	})
 	slices.SortFunc(all, func(a, b *volume.Record) int { return strings.Compare(a.ID, b.ID) })
 	return all, nil
+}
+
+// unreadableFor says why nothing can be said of one snapshot while the records of some cannot be read; nil: they do not
+// matter for it.
+func (n *Node) unreadableFor(id string) error {
+	rec, err := n.snapshots.Get(id)
+	if err == nil && rec.Group != nil {
+		_, err = n.members(rec.Group.ID) // it is there when all of them are
+	}
+	return ignoreNotFound(err)
 }
 
 // source returns what a new volume is to be a copy of. One of another node is no final error: the scheduler chooses

@@ -167,16 +167,20 @@ func (n *Node) ensureRoom(ctx context.Context, manager device.Manager, dev strin
 	return fmt.Errorf("the file system on %s stays smaller than the %d bytes that were promised", dev, rec.Size)
 }
 
+// growDevice grows a device that is smaller than size, and the file system to all of it. The record follows the device:
+// that it says more than there is would be taken for true by who copies the volume, and by who asks for room the next
+// time. That a device is larger than its record says harms nobody.
 func (n *Node) growDevice(ctx context.Context, manager device.Manager, dev string, rec *volume.Record,
 	size int64) error {
+	size = max(size, rec.DeviceSize)
+	if err := manager.Grow(ctx, rec.ID, size); err != nil {
+		return err
+	}
 	if size > rec.DeviceSize {
 		rec.DeviceSize = size
 		if err := n.store.Put(rec); err != nil {
 			return err
 		}
-	}
-	if err := manager.Grow(ctx, rec.ID, rec.DeviceSize); err != nil {
-		return err
 	}
 	if rec.Block {
 		return nil

@@ -50,10 +50,7 @@ func (n *Node) WatchUnserved(ctx context.Context) {
 }
 
 func (n *Node) lookForUnserved(ctx context.Context, w *unservedWatch) {
-	records, err := n.store.List()
-	if err != nil {
-		return // Watch says so
-	}
+	records, _ := n.store.List() // Watch says which cannot be read
 	pods := map[string]bool{}
 	for _, rec := range records {
 		enforced := podsEnforced(rec)

@@ -53,6 +53,25 @@ func TestDeliveryOfAnInjectedPod(t *testing.T) {
 	}
 }
 
+// TestCopyOfAnInjectedPod: a pod that was made from the text of an injected one, with a container of another name,
+// finds the configuration of that container.
+func TestCopyOfAnInjectedPod(t *testing.T) {
+	injected, pod, _ := mutated(t, rawPod(t, onePod(``, `{name: data, mountPath: /data}`)))
+	name := pod.Spec.Containers[0].Name
+	renamed := strings.ReplaceAll(string(injected), `"name":"`+name+`"`, `"name":"another"`)
+	if renamed == string(injected) {
+		t.Fatalf("no container %s in %s", name, injected)
+	}
+	raw, copied, _ := mutated(t, []byte(renamed))
+	mounts := copied.Spec.Containers[0].VolumeMounts
+	if got, want := mounts[len(mounts)-3:], libraryMounts("splitfs-library", "another"); !reflect.DeepEqual(got, want) {
+		t.Errorf("it mounts %+v, want %+v", got, want)
+	}
+	if _, _, again := mutated(t, raw); len(again.Operations) != 0 {
+		t.Errorf("a second run: %v", again.Operations)
+	}
+}
+
 func TestParseDelivery(t *testing.T) {
 	for text, ok := range map[string]bool{"csi": true, "ephemeral": true, "": false, "CSI": false, "hostPath": false} {
 		if d, err := ParseDelivery(text); (err == nil) != ok || ok && string(d) != text ||

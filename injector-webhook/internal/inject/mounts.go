@@ -5,6 +5,7 @@ package inject
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,10 +27,10 @@ func (m *mutation) mounts(at []any, c *corev1.Container) error {
 	for i := range c.VolumeMounts {
 		mount := &c.VolumeMounts[i]
 		where := path.Clean("/" + mount.MountPath)
-		if mount.Name == m.libraryVolume && m.libraryIndex >= 0 &&
-			(where == contract.LibraryDir || where == contract.ConfigFile || where == contract.PreloadFile) {
+		earlier := slices.IndexFunc(wanted, func(w corev1.VolumeMount) bool { return w.MountPath == where })
+		if mount.Name == m.libraryVolume && m.libraryIndex >= 0 && earlier >= 0 {
 			there[where] = true
-			if err := m.doc.Set(true, append(at[:len(at):len(at)], "volumeMounts", i, "readOnly")...); err != nil {
+			if err := m.renew(append(at[:len(at):len(at)], "volumeMounts", i), wanted[earlier]); err != nil {
 				return fmt.Errorf("container %s: change mount: %w", contract.Name(c.Name), err)
 			}
 			continue
@@ -57,6 +58,18 @@ func (m *mutation) mounts(at []any, c *corev1.Container) error {
 		count++
 	}
 	return nil
+}
+
+// renew makes a mount of an earlier invocation what is wanted. A pod may have been made from the text of another that
+// was injected, with containers of other names.
+func (m *mutation) renew(at []any, wanted corev1.VolumeMount) error {
+	if err := m.doc.Set(true, append(at[:len(at):len(at)], "readOnly")...); err != nil {
+		return err
+	}
+	if wanted.SubPath == "" {
+		return nil
+	}
+	return m.doc.Set(wanted.SubPath, append(at[:len(at):len(at)], "subPath")...)
 }
 
 // leavesRoom refuses a mount of a container's own where the library has to be.
