@@ -13,7 +13,9 @@ int sfs_held_reclaim(struct sfs_volume *vol)
 				/* An agent of an older release can't: the service thread saves what is looked at. */
 				if (in->grant.state == GRANT_WATCHED && !vol->watches)
 					sfs_grant_set(&in->grant, GRANT_EXCLUSIVE);
-				r = sfs_agent_reclaim(vol, in->ino, in->gen, in->fd, in->grant.state == GRANT_WATCHED);
+				/* A mapped file may have no descriptor of ours: any of the program's proves it. */
+				r = sfs_agent_reclaim(vol, in->ino, in->gen, sfs_inode_fd(in),
+						      in->grant.state == GRANT_WATCHED);
 			}
 	sfs_mutex_unlock(&sfs_files.lock);
 	return r;
