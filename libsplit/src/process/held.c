@@ -2,6 +2,13 @@
 /* What this process holds of a volume, for its agent. */
 #include "io/io.h"
 
+/* Has the agent a hold of ours that another process must not overlook? That of a mapped file stays when it is given up. */
+static bool held(const struct sfs_inode *in)
+{
+	return (in->ready && sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE) ||
+	       (in->grant.state == GRANT_KEPT && in->kernel_only);
+}
+
 int sfs_held_reclaim(struct sfs_volume *vol)
 {
 	int r = 0;
@@ -9,7 +16,7 @@ int sfs_held_reclaim(struct sfs_volume *vol)
 	sfs_mutex_lock(&sfs_files.lock); /* nobody waits for a request with it */
 	for (int i = 0; r == 0 && i < SFS_HASH; i++)
 		for (struct sfs_inode *in = sfs_files.hash[i]; in && r == 0; in = in->next)
-			if (in->vol == vol && in->ready && sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE) {
+			if (in->vol == vol && held(in)) {
 				/* An agent of an older release can't: the service thread saves what is looked at. */
 				if (in->grant.state == GRANT_WATCHED && !vol->watches)
 					sfs_grant_set(&in->grant, GRANT_EXCLUSIVE);
