@@ -65,6 +65,7 @@ static void look_free(struct agent *a, struct look **p)
 
 	*p = l->next;
 	l->client->tenant->looks--;
+	l->client->nlooks--;
 	a->nlooks--;
 	free(l);
 }
@@ -114,6 +115,10 @@ void look_ask(struct agent *a, struct client *c, const struct sfs_msg *m)
 {
 	struct look *l, **last;
 
+	if (c->event_blocked && c->nlooks >= LOOKS_UNREAD) {
+		client_drop(a, c, "it asks on and does not read its events");
+		return;
+	}
 	for (last = &a->looks; *last; last = &(*last)->next)
 		;
 	l = tenant_may(c->tenant->looks, a->nlooks, LOOKS_MAX, 1) ? calloc(1, sizeof(*l)) : NULL;
@@ -124,6 +129,7 @@ void look_ask(struct agent *a, struct client *c, const struct sfs_msg *m)
 	*l = (struct look){.client = c, .ino = m->a, .flags = m->c, .number = m->d, .since = agent_now()};
 	*last = l;
 	c->tenant->looks++;
+	c->nlooks++;
 	a->nlooks++;
 	/* The loop calls look_settle() before it waits again. */
 }
