@@ -130,6 +130,16 @@ bool deleg_grant(struct agent *a, struct hold *h)
 	return true;
 }
 
+/* Does somebody look at the kernel's view all the time: a program without the library, or a process that has the file mapped? */
+static bool looked_at(const struct dnode *d, const struct hold *h)
+{
+	const struct hold *o = d->holds;
+
+	while (o && (o == h || !o->open || !o->pinned))
+		o = o->dnode_next;
+	return o || d->writers;
+}
+
 /* Nothing is in its way: it has its answer. */
 static void answer(struct agent *a, struct hold *h)
 {
@@ -143,7 +153,7 @@ static void answer(struct agent *a, struct hold *h)
 	if (h->deleg == SFS_DELEG_EXCLUSIVE && h->lease_index >= 0)
 		outsider_mark(a, d, &h->target);
 	m.a = h->deleg;
-	m.b = h->deleg == SFS_DELEG_EXCLUSIVE && d->writers ? SFS_ACQ_AT_ONCE : 0;
+	m.b = h->deleg == SFS_DELEG_EXCLUSIVE && looked_at(d, h) ? SFS_ACQ_AT_ONCE : 0;
 	/* Dropping the client changes the dnode only by state C_DYING: the hold stays until it is recovered. */
 	client_reply(a, h->client, &m, NULL, 0);
 	if (m.b)

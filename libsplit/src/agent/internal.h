@@ -73,6 +73,7 @@
 #define STRANGERS_MAX	  1024u /* connections that have not said HELLO */
 #define HOLDS_MAX	  (1u << 20)
 #define LOOKS_MAX	  4096u /* questions that wait */
+#define LOOKS_UNREAD	  64u	/* of a client whose event socket is full; the library has 32 at most */
 #define LOG_TIMES	  3u	/* the same for logs as below */
 #define CHUNK_TIMES	  3u	/* a tenant may have so many times the staging space that it leaves free */
 #define OUTSIDER_BUCKETS  256
@@ -148,7 +149,7 @@ struct client {
 	enum sfs_chunk_size wants;	   /* C_WAIT_CHUNK */
 
 	struct hold *holds;
-	uint32_t nholds;
+	uint32_t nholds, nlooks;
 
 	uint64_t wait_since; /* ms; C_WAIT_LOG, C_WAIT_CHUNK */
 };

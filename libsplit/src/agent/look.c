@@ -49,14 +49,13 @@ static bool busy(struct agent *a, const struct look *l)
 	return wait;
 }
 
-static void answer(struct agent *a, const struct look *l, int status)
+/* False: its event socket is full. It may be stopped: what it has asked for waits for it, and is looked at again then. */
+static bool answer(struct agent *a, const struct look *l, int status)
 {
 	const struct sfs_msg m = {
 		.type = SFS_MSG_LOOKED, .status = status, .a = l->ino, .c = owners_number(a, l->ino), .d = l->number};
 
-	/* One whose event socket is full does not read what it has asked for; it is told nothing more. */
-	if (l->client->event >= 0 && wire_send(l->client->event, l->client->version, &m, NULL, 0))
-		client_drop(a, l->client, "it does not read its events");
+	return client_tell(a, l->client, &m);
 }
 
 /* Take it out of the list. */
@@ -66,6 +65,7 @@ static void look_free(struct agent *a, struct look **p)
 
 	*p = l->next;
 	l->client->tenant->looks--;
+	l->client->nlooks--;
 	a->nlooks--;
 	free(l);
 }
@@ -77,6 +77,26 @@ static void rest(struct agent *a, uint64_t ino)
 		outsider_rest(a, d);
 }
 
+/* Has it got its answer? */
+static bool settled(struct agent *a, const struct look *l, uint64_t now)
+{
+	int status = 0;
+
+	if (l->client->event_blocked)
+		return false;
+	if (busy(a, l)) {
+		const bool full = full_in_way(a, l->ino);
+
+		/* Who is about to write is told at once what the kernel would say; a reader waits for space as long as it may. */
+		if (now - l->since < a->look_ms && !(full && l->flags & SFS_LOOK_CHANGE))
+			return false;
+		status = full ? -ENOSPC : -ETIMEDOUT;
+	}
+	if (status == 0 && l->flags & SFS_LOOK_CHANGE)
+		rest(a, l->ino);
+	return answer(a, l, status);
+}
+
 /* Answer those that can be answered. */
 void look_settle(struct agent *a)
 {
@@ -84,29 +104,10 @@ void look_settle(struct agent *a)
 	struct look **p = &a->looks;
 
 	while (*p) {
-		struct look *l = *p, asked;
-		int status = 0;
-
-		if (l->client->event < 0) {
+		if ((*p)->client->event < 0 || settled(a, *p, now))
 			look_free(a, p);
-			continue;
-		}
-		if (busy(a, l)) {
-			const bool full = full_in_way(a, l->ino);
-
-			/* Who is about to write is told at once what the kernel would say; a reader waits for space as long as it may. */
-			if (now - l->since < a->look_ms && !(full && l->flags & SFS_LOOK_CHANGE)) {
-				p = &l->next;
-				continue;
-			}
-			status = full ? -ENOSPC : -ETIMEDOUT;
-		}
-		asked = *l;
-		look_free(a, p);
-		if (status == 0 && asked.flags & SFS_LOOK_CHANGE)
-			rest(a, asked.ino);
-		answer(a, &asked, status);
-		p = &a->looks; /* dropping a client may have changed the list */
+		else
+			p = &(*p)->next;
 	}
 }
 
@@ -114,6 +115,10 @@ void look_ask(struct agent *a, struct client *c, const struct sfs_msg *m)
 {
 	struct look *l, **last;
 
+	if (c->event_blocked && c->nlooks >= LOOKS_UNREAD) {
+		client_drop(a, c, "it asks on and does not read its events");
+		return;
+	}
 	for (last = &a->looks; *last; last = &(*last)->next)
 		;
 	l = tenant_may(c->tenant->looks, a->nlooks, LOOKS_MAX, 1) ? calloc(1, sizeof(*l)) : NULL;
@@ -124,6 +129,7 @@ void look_ask(struct agent *a, struct client *c, const struct sfs_msg *m)
 	*l = (struct look){.client = c, .ino = m->a, .flags = m->c, .number = m->d, .since = agent_now()};
 	*last = l;
 	c->tenant->looks++;
+	c->nlooks++;
 	a->nlooks++;
 	/* The loop calls look_settle() before it waits again. */
 }

@@ -118,8 +118,8 @@ enum sfs_msg_type {
 /* ACQUIRE with this flag waits for nobody: EXCLUSIVE when it can be granted at once, else NONE, and nothing has changed. */
 #define SFS_ACQ_TRY 0x8u
 /*
- * In the reply: a program without the library may write to the file. The grant is for one call, which returns when everything is in the
- * file and no record counts any more; SHARED then.
+ * In the reply: a program without the library may write to the file, or another process has it mapped. The grant is for one call, which returns
+ * when everything is in the file and no record counts any more; SHARED then.
  */
 #define SFS_ACQ_AT_ONCE 0x1u
 /* In the reply, with the delegation NONE: others have to step down first, and TURN is to come. What the client had is forgotten. */

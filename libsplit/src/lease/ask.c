@@ -14,6 +14,7 @@
 #define AWAY_TRIES  30 /* an agent that restarts is waited for so long */
 #define AWAY_NAP_NS 100000000l
 #define CLAIM_TRIES 1000
+#define PEEK_NS	    1000000l /* far less than an agent takes from its start to the first grant */
 
 void sfs_owners_map(struct sfs_volume *vol, int fd)
 {
@@ -42,17 +43,22 @@ static int proof_of(const struct sfs_volume *vol)
 
 bool sfs_owners_peek(struct sfs_volume *vol)
 {
-	int proof, fd;
+	int proof, fd = -EAGAIN;
 
-	if (__atomic_exchange_n(&vol->agent.peeked, true, __ATOMIC_ACQ_REL))
+	if (load_acquire(&vol->agent.peeked) || sys_now_ns() < __atomic_load_n(&vol->agent.peek_again, __ATOMIC_RELAXED) ||
+	    __atomic_exchange_n(&vol->agent.peeked, true, __ATOMIC_ACQ_REL))
 		return false;
 	proof = proof_of(vol);
-	if (proof < 0)
-		return false;
-	fd = sfs_hello_peek(vol, proof);
-	sfs_private_close(proof);
+	if (proof >= 0) {
+		fd = sfs_hello_peek(vol, proof);
+		sfs_private_close(proof);
+	}
 	if (fd >= 0)
 		sfs_owners_map(vol, fd);
+	if (fd == -EAGAIN) {
+		__atomic_store_n(&vol->agent.peek_again, sys_now_ns() + PEEK_NS, __ATOMIC_RELAXED);
+		store_release(&vol->agent.peeked, false);
+	}
 	return load_acquire(&vol->owners);
 }
 

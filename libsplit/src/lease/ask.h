@@ -35,11 +35,14 @@ static inline bool sfs_asked_at(const struct sfs_grant *g, uint64_t ino, uint32_
 	       (looked >> SFS_ASKED_FLAGS & flags) == flags;
 }
 
-/* Is there a table? A process that has nothing of the volume open gets it without becoming a client. */
+/*
+ * Is there a table? A process that has nothing of the volume open, or could not become a client, gets it without being one. While there is no
+ * agent it is asked for again: one may come, and its clients stage.
+ */
 bool sfs_owners_peek(struct sfs_volume *vol);
 static inline bool sfs_owners_known(struct sfs_volume *vol)
 {
-	return load_acquire(&vol->owners) || (load_acquire(&vol->agent.state) == VOL_UNKNOWN && sfs_owners_peek(vol));
+	return load_acquire(&vol->owners) || (load_acquire(&vol->agent.state) != VOL_READY && sfs_owners_peek(vol));
 }
 
 /* Does nobody else stage bytes of the inode, so that the kernel's view is true? g: this process's of it, or NULL. One load. */

@@ -58,6 +58,12 @@ static bool answered(int sock, long ms)
 	return sys_call5(SYS_ppoll, (long)&p, 1, (long)&t, 0, 8) == 1;
 }
 
+/* Is it an error of an agent that is not there? */
+static bool away(int err)
+{
+	return err == -ECONNREFUSED || err == -ENOENT || err == -ECONNRESET || err == -EPIPE;
+}
+
 /* One message on a fresh connection, which is returned, or a negative errno value. */
 static int say(struct sfs_volume *vol, struct sfs_msg *m, int proof_fd)
 {
@@ -95,7 +101,7 @@ int sfs_hello_peek(struct sfs_volume *vol, int proof_fd)
 	int fds[HELLO_FDS] = {-1, -1, -1}, sock = say(vol, &m, proof_fd), r;
 
 	if (sock < 0)
-		return sock;
+		return away(sock) ? -EAGAIN : sock;
 	for (const int64_t since = now_ms(); !answered(sock, ANSWER_MS);) {
 		if (now_ms() - since >= (int64_t)sfs.agent_wait_ms) {
 			sfs_private_close(sock);
@@ -104,7 +110,7 @@ int sfs_hello_peek(struct sfs_volume *vol, int proof_fd)
 	}
 	r = hear(vol, sock, &m, fds);
 	if (r < 0)
-		return r;
+		return r == -ECONNRESET ? -EAGAIN : r;
 	r = fds[0];
 	fds[0] = -1;
 	close_all(sock, fds);
@@ -201,12 +207,6 @@ int sfs_hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 }
 
 /* ---- the first one ---- */
-
-/* Is it an error of an agent that is not there? */
-static bool away(int err)
-{
-	return err == -ECONNREFUSED || err == -ENOENT || err == -ECONNRESET || err == -EPIPE;
-}
 
 /* May an agent still come? listens: its socket does. */
 static bool waits(struct sfs_volume *vol, bool listens)

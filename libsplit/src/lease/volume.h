@@ -51,7 +51,8 @@ struct sfs_agent {
 	int64_t unmet_until;	    /* seconds: it is not asked again before; 0: it is not so */
 	uint64_t features;	    /* that both know of */
 	uint32_t connection;	    /* number of the connection; changes with both sockets, request lock held */
-	bool peeked;		    /* the table has been asked for, atomic */
+	bool peeked;		    /* the table is being asked for, or an agent has answered; atomic */
+	int64_t peek_again;	    /* ns: there was no agent, and it is not asked for before; atomic */
 	bool gone;		    /* no agent has answered a question for a while, atomic */
 	uint64_t look_number;
 	struct sfs_look_wait looks[SFS_LOOK_WAITS];

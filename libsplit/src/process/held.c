@@ -2,6 +2,13 @@
 /* What this process holds of a volume, for its agent. */
 #include "io/io.h"
 
+/* Has the agent a hold of ours that another process must not overlook? That of a mapped file stays when it is given up. */
+static bool held(const struct sfs_inode *in)
+{
+	return (in->life == LIFE_READY && sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE) ||
+	       (in->grant.state == GRANT_KEPT && in->kernel_only);
+}
+
 int sfs_held_reclaim(struct sfs_volume *vol)
 {
 	int r = 0;
@@ -9,11 +16,13 @@ int sfs_held_reclaim(struct sfs_volume *vol)
 	sfs_mutex_lock(&sfs_files.lock); /* nobody waits for a request with it */
 	for (int i = 0; r == 0 && i < SFS_HASH; i++)
 		for (struct sfs_inode *in = sfs_files.hash[i]; in && r == 0; in = in->next)
-			if (in->vol == vol && in->life == LIFE_READY && sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE) {
+			if (in->vol == vol && held(in)) {
 				/* An agent of an older release can't: the service thread saves what is looked at. */
 				if (in->grant.state == GRANT_WATCHED && !vol->watches)
 					sfs_grant_set(&in->grant, GRANT_EXCLUSIVE);
-				r = sfs_agent_reclaim(vol, in->ino, in->gen, in->fd, in->grant.state == GRANT_WATCHED);
+				/* A mapped file may have no descriptor of ours: any of the program's proves it. */
+				r = sfs_agent_reclaim(vol, in->ino, in->gen, sfs_inode_fd(in),
+						      in->grant.state == GRANT_WATCHED);
 			}
 	sfs_mutex_unlock(&sfs_files.lock);
 	return r;
