@@ -13,6 +13,8 @@
 #define WAITED_MS 200	       /* so long somebody has waited, perhaps for space */
 #define SCARCE	  (1ull << 20) /* bytes: less may be too little to bring anything in */
 
+#define ROOM (8ull << 20) /* bytes: with more it is not the file system that is full */
+
 /* UINT64_MAX: that can't be said. */
 static uint64_t free_bytes(const struct agent *a)
 {
@@ -81,4 +83,10 @@ void full_give_way(struct agent *a, uint64_t now)
 		return;
 	a->waited_since = now;
 	full_makes_room(a, -ENOSPC, "a file is waited for");
+}
+
+void full_asked(struct agent *a)
+{
+	if (free_bytes(a) < ROOM)
+		full_makes_room(a, -ENOSPC, "a client finds no room for what it has staged");
 }

@@ -254,7 +254,10 @@ void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, 
 		deleg_acquire(a, c, m, fd);
 		break;
 	case SFS_MSG_GROW:
-		logs_grow(a, c);
+		if (m->a == SFS_GROW_ROOM)
+			full_asked(a);
+		else
+			logs_grow(a, c);
 		break;
 	case SFS_MSG_WATCH:
 		deleg_watch(a, c, m, fd);

@@ -8,6 +8,10 @@
 #include "lease/ask.h"
 #include "pm/pm.h"
 
+#define ROOM_WAITS    5u
+#define ROOM_NS	      10000000l
+#define ROOM_AGAIN_NS 1000000000l
+
 void sfs_stage_live(struct sfs_inode *in)
 {
 	if (sfs_records_any(&in->counted))
@@ -81,6 +85,25 @@ static int settle(void *inode)
 	return sys_fsync(in->fd);
 }
 
+/* Is there space for a relink now? What nobody has had of our staging files gives some; the agent, asked once a second, some in 50 ms at most. */
+static bool more_room(struct sfs_volume *vol, unsigned *waits)
+{
+	const int64_t now = sys_now_ns(), asked = __atomic_load_n(&vol->agent.room_asked, __ATOMIC_RELAXED);
+
+	if (sfs_pool_shed(&vol->pool))
+		return true;
+	if (*waits == 0) {
+		if (asked && now - asked < ROOM_AGAIN_NS)
+			return false;
+		__atomic_store_n(&vol->agent.room_asked, now, __ATOMIC_RELAXED);
+		sfs_agent_grow(vol, SFS_GROW_ROOM);
+	}
+	if ((*waits)++ == ROOM_WAITS)
+		return false;
+	sys_nap(ROOM_NS);
+	return true;
+}
+
 /*
  * Relink one run of blocks, [blk, blk + *blocks) of the file, contiguous in one staging file. *blocks of them are in it then. older: an earlier
  * flush has relinked blocks whose records still count.
@@ -104,6 +127,7 @@ static int relink_run(struct sfs_inode *in, uint64_t blk, sfs_block b, bool olde
 		.arg = in,
 	};
 	uint64_t moved = 0;
+	unsigned waits = 0;
 	int ret;
 
 	*blocks = 0;
@@ -120,7 +144,7 @@ static int relink_run(struct sfs_inode *in, uint64_t blk, sfs_block b, bool olde
 		if (ret < 0 ? vol->provider != RELINK_COPY : !(ret & RELINK_DONOR_KEEPS))
 			c->holes = true;
 		r.full = true;
-	} while ((ret == -ENOSPC || ret == -EDQUOT) && sfs_pool_shed(&vol->pool));
+	} while ((ret == -ENOSPC || ret == -EDQUOT) && more_room(vol, &waits));
 	__atomic_sub_fetch(&vol->pool.moving, 1, __ATOMIC_ACQ_REL);
 	/* Also where only a part of it was moved. */
 	if (in->counted.relinked != RELINKED_KEPT)
@@ -180,9 +204,8 @@ static int commit(struct sfs_inode *in)
 	r = sfs_log_slots(&in->vol->log, &in->slots, 1, &slot);
 	if (r < 0)
 		r = sfs_log_reserve(&in->vol->log, 1, true, &slot);
-	if (r == 0) {
+	if (r == 0)
 		sfs_commit_at(in, slot);
-	}
 	return r;
 }
 

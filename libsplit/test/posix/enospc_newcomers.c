@@ -6,6 +6,7 @@
 #include "check.h"
 
 #include <linux/magic.h>
+#include <stdbool.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 
@@ -45,8 +46,8 @@ static void take_space(uint64_t left)
 	CHECK(close(fd) == 0);
 }
 
-/* Writes, fills the volume, and holds the file until it is told to close it. */
-static void writer(int report, int go)
+/* Writes, fills the volume, and holds the file until it is told to close it. forced: it does not wait until another process asks. */
+static void writer(int report, int go, bool forced)
 {
 	char *buf = malloc(MIB);
 	size_t size = 0;
@@ -64,6 +65,7 @@ static void writer(int report, int go)
 		size += n > 0 ? (size_t)n : 0;
 	} while (n > 0 && size < LATE);
 	take_space(0);
+	CHECK(!forced || fsync(fd) == 0);
 	CHECK(write(report, &size, sizeof(size)) == sizeof(size));
 	hear(go);
 	expect(fd, 1, 0, size);
@@ -81,7 +83,7 @@ static void reader(size_t size)
 	exit(0);
 }
 
-static void seen_by_another(void)
+static void seen_by_another(bool forced)
 {
 	int report[2], go[2];
 	pid_t writes, reads;
@@ -90,7 +92,8 @@ static void seen_by_another(void)
 	CHECK(pipe(report) == 0 && pipe(go) == 0);
 	writes = fork();
 	if (writes == 0)
-		writer(report[1], go[0]);
+		writer(report[1], go[0], forced);
+	close(report[1]);
 	CHECK(writes > 0 && read(report[0], &size, sizeof(size)) == sizeof(size));
 	reads = fork();
 	if (reads == 0)
@@ -162,8 +165,10 @@ int main(void)
 		put(fd, 1, 0, 16 * BLOCK);
 		CHECK(fsync(fd) == 0 && close(fd) == 0);
 	}
-	seen_by_another();
-	CHECK(unlink("late") == 0 && unlink("filler") == 0);
+	for (int forced = 0; forced < 2; forced++) {
+		seen_by_another(forced);
+		CHECK(unlink("late") == 0 && unlink("filler") == 0);
+	}
 	/* Where relink copies an atomic write may find no staging space on a full volume. */
 	if (fs.f_type == TMPFS_MAGIC && config && strncmp(config, "strict:", 7) == 0)
 		return 0;
