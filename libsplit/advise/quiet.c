@@ -52,6 +52,11 @@ void sfs_handler_installed(void)
 {
 	sfs_handlers_seen();
 }
+void sfs_limit_coming(uint64_t bytes)
+{
+	(void)bytes;
+}
+
 void sfs_limits_changed(void)
 {
 }

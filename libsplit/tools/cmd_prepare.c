@@ -140,6 +140,7 @@ static int run(int argc, char **argv)
 		return cli_usage(&cmd_prepare, "prepare takes one directory");
 	if (!cli_check_chunk(&cmd_prepare, chunk))
 		return EXIT_USAGE;
+	sfs_file_size_lift();
 	err = sfs_root_open(&r, argv[optind], true, &why);
 	if (err)
 		return cli_fail("%s", why.text);

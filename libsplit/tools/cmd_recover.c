@@ -112,6 +112,7 @@ static int run(int argc, char **argv)
 	if (argc - optind != 1)
 		return cli_usage(&cmd_recover, "recover takes one directory");
 	raise_limit();
+	sfs_file_size_lift();
 	err = sfs_root_open(&r, argv[optind], false, &why);
 	if (err)
 		return cli_fail("%s", why.text);

@@ -163,7 +163,9 @@ static void acquire(struct agent *a, struct client *c, const struct sfs_msg *m, 
 		c->right = RIGHT_WRITE; /* check() has seen that it is a file of the volume */
 		h->limited = c->lease.head.memory || !replayable(fd);
 		if (!h->limited && h->lease_index < 0) {
-			h->lease_index = sfs_lease_add_inode(&c->lease, d->ino, d->gen);
+			do
+				h->lease_index = sfs_lease_add_inode(&c->lease, d->ino, d->gen);
+			while (full_makes_room(a, (int)h->lease_index, "a lease gets longer"));
 			if (h->lease_index < 0) {
 				err = (int)h->lease_index;
 				h->lease_index = -1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A full file system: what was acknowledged comes before staging space for what may come. A recovery that finds no space gets that of spare staging
- * files, and is made again as soon as there is more than it found; so do clients that wait for one which has to bring its bytes in.
+ * files, and is made again as soon as there is more than it found; so does who waits for a client that has to bring its bytes in, and a client
+ * that needs a log, a place in its lease, or staging space for a write over what a file has.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #define WAITED_MS 200	       /* so long somebody has waited, perhaps for space */
 #define SCARCE	  (1ull << 20) /* bytes: less may be too little to bring anything in */
 
+#define ROOM (8ull << 20) /* bytes: with more it is not the file system that is full */
+
 /* UINT64_MAX: that can't be said. */
 static uint64_t free_bytes(const struct agent *a)
 {
@@ -20,10 +23,24 @@ static uint64_t free_bytes(const struct agent *a)
 	return fstatvfs(a->root.pool, &sv) < 0 ? UINT64_MAX : (uint64_t)sv.f_bavail * sv.f_frsize;
 }
 
+static bool no_space(int err)
+{
+	return err == -ENOSPC || err == -EDQUOT;
+}
+
+bool full_makes_room(struct agent *a, int err, const char *what)
+{
+	const uint32_t spare = no_space(err) ? chunks_give_up(a) : 0;
+
+	if (spare > 0)
+		agent_log(a, "the file system is full, and %s; giving up %u spare staging files", what, spare);
+	return spare > 0;
+}
+
 void full_unrecovered(struct agent *a, struct recovery_job *job)
 {
 	struct client *c = job->client;
-	const bool full = job->err == -ENOSPC || job->err == -EDQUOT;
+	const bool full = no_space(job->err);
 	const uint32_t spare = full ? chunks_give_up(a) : 0;
 
 	c->full = full;
@@ -56,9 +73,7 @@ bool full_in_way(const struct agent *a, uint64_t ino)
 
 void full_give_way(struct agent *a, uint64_t now)
 {
-	uint32_t spare;
-
-	if (TAILQ_EMPTY(&a->waiting) && !a->looks) {
+	if (TAILQ_EMPTY(&a->waiting) && !a->looks && !a->outsiders.nopening) {
 		a->waited_since = 0;
 		return;
 	}
@@ -67,7 +82,11 @@ void full_give_way(struct agent *a, uint64_t now)
 	if (now - a->waited_since < WAITED_MS || free_bytes(a) >= SCARCE)
 		return;
 	a->waited_since = now;
-	spare = chunks_give_up(a);
-	if (spare > 0)
-		agent_log(a, "the file system is full, and a file is waited for; giving up %u spare staging files", spare);
+	full_makes_room(a, -ENOSPC, "a file is waited for");
+}
+
+void full_asked(struct agent *a)
+{
+	if (free_bytes(a) < ROOM)
+		full_makes_room(a, -ENOSPC, "a client finds no room for what it has staged");
 }

@@ -320,6 +320,10 @@ bool full_no_more(const struct agent *a, const struct client *c);
 bool full_in_way(const struct agent *a, uint64_t ino);
 /* Where files are waited for on a full file system the spare staging files go. */
 void full_give_way(struct agent *a, uint64_t now);
+/* A client has no room for what it has staged. */
+void full_asked(struct agent *a);
+/* What a client needs could not be made (what: in the log): is there space for it now, as spare staging files have gone? */
+bool full_makes_room(struct agent *a, int err, const char *what);
 
 /* reuse.c */
 /* The spare log that the client may have: one that its like has left before one that nobody has had. False: there is none. */

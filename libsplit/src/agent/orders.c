@@ -117,8 +117,24 @@ struct failed {
 	struct sfs_why log_why, chunk_why;
 };
 
+/* Somebody waits for it, and there may be space now. */
+static bool once_more(struct agent *a, const struct failed *f)
+{
+	if (client_count(a, C_WAIT_LOG) && full_makes_room(a, f->log_err, "a client needs a log"))
+		return true;
+	/* Of writes only those are helped that leave the file system as full as it was. */
+	for (unsigned i = 0; i < SFS_LESSER_SIZES; i++)
+		if (chunks_awaited(a, i, true) && full_makes_room(a, f->chunk_err, "a client writes over what a file has"))
+			return true;
+	return false;
+}
+
 static void tell_waiting(struct agent *a, const struct failed *f)
 {
+	if ((f->log_err || f->chunk_err) && once_more(a, f)) {
+		request_refill(a);
+		return;
+	}
 	if (f->log_err) {
 		agent_log(a, "%s", f->log_why.text);
 		request_fail_waiting(a, C_WAIT_LOG, f->log_err);

@@ -84,6 +84,19 @@ static bool welcome(struct agent *a, struct client *c, int log_fd)
 	return true;
 }
 
+/* 0, or a negative errno value. */
+static int lease_of(struct agent *a, struct client *c, struct made *log, const struct sfs_lease *head)
+{
+	int err;
+
+	if (log->left)
+		return reuse_lease(a, c, log, head);
+	do
+		err = sfs_lease_create(&a->root, log->id, head, &c->lease);
+	while (full_makes_room(a, err, "a client needs a lease"));
+	return err;
+}
+
 /* A spare log becomes the client's. */
 static void give_log(struct agent *a, struct client *c, uint32_t index)
 {
@@ -95,7 +108,7 @@ static void give_log(struct agent *a, struct client *c, uint32_t index)
 	if (c->right < RIGHT_MOUNT)
 		given = err = sfs_log_memory(&a->root, log.id, FIRST_SLOTS, &head.memory);
 	if (err >= 0)
-		err = log.left ? reuse_lease(a, c, &log, &head) : sfs_lease_create(&a->root, log.id, &head, &c->lease);
+		err = lease_of(a, c, &log, &head);
 	if (err < 0) {
 		agent_log(a, "make the lease of log %u: %s", log.id, strerror(-err));
 		drop_fd(&given);
@@ -241,7 +254,10 @@ void request_handle(struct agent *a, struct client *c, const struct sfs_msg *m, 
 		deleg_acquire(a, c, m, fd);
 		break;
 	case SFS_MSG_GROW:
-		logs_grow(a, c);
+		if (m->a == SFS_GROW_ROOM)
+			full_asked(a);
+		else
+			logs_grow(a, c);
 		break;
 	case SFS_MSG_WATCH:
 		deleg_watch(a, c, m, fd);

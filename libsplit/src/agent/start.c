@@ -164,6 +164,7 @@ int agent_begin(struct agent *a, struct sfs_why *why)
 	int err;
 
 	raise_limit(a);
+	sfs_file_size_lift();
 	tenants_start(a);
 	a->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (a->epoll < 0)

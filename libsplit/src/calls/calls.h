@@ -66,6 +66,11 @@ bool sfs_defer(int sig, const siginfo_t *info, ucontext_t *at, uint64_t block);
  */
 typedef bool sfs_call_handler_fn(int sig, siginfo_t *info, ucontext_t *at, bool must);
 extern sfs_call_handler_fn *sfs_call_handler __attribute__((visibility("hidden")));
+/*
+ * RLIMIT_FSIZE is about to become this. What is staged goes into the files before: behind the limit this process could not bring it in
+ * any more. sfs_limits_changed() follows.
+ */
+void sfs_limit_coming(uint64_t bytes);
 /* setrlimit(2) was called: RLIMIT_FSIZE may be another. */
 void sfs_limits_changed(void);
 /* Is any volume configured? When not, the wrappers only pass calls on. */

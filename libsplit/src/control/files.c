@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -140,4 +141,14 @@ int sfs_fill_zero(int fd, uint64_t bytes)
 		at += (uint64_t)w;
 	}
 	return 0;
+}
+
+void sfs_file_size_lift(void)
+{
+	struct rlimit rl = {RLIM_INFINITY, RLIM_INFINITY};
+
+	if (setrlimit(RLIMIT_FSIZE, &rl) == 0 || getrlimit(RLIMIT_FSIZE, &rl) < 0)
+		return;
+	rl.rlim_cur = rl.rlim_max;
+	setrlimit(RLIMIT_FSIZE, &rl); /* where that is refused, the lower limit holds */
 }

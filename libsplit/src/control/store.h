@@ -33,6 +33,12 @@ static inline void sfs_numbers_free(struct sfs_numbers *l)
 }
 int sfs_numbers_has(const struct sfs_numbers *l, uint32_t number);
 
+/*
+ * RLIMIT_FSIZE of whoever started this program is lifted, as far as that may be: it is none for staging files, nor for the files of others that
+ * are recovered.
+ */
+void sfs_file_size_lift(void);
+
 /* --- operation logs (logfile.c) */
 
 /*

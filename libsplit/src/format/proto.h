@@ -81,7 +81,8 @@ enum sfs_msg_type {
 	SFS_MSG_LOOKED, /* agent to client, event socket: a = ino, c = the number in the table's word at which nobody staged it,
 			      d as in LOOK; or status */
 	SFS_MSG_PEEK, /* instead of HELLO: the table and nothing else. d = version. reply: b = flags; fd: the table; the connection ends */
-	SFS_MSG_GROW, /* the log is too short: the agent makes it longer, which its header says then, or does not; no reply */
+	SFS_MSG_GROW, /* the log is too short: the agent makes it longer, which its header says then, or does not. Or, a = SFS_GROW_ROOM: what
+			 is staged finds no room in its file; an agent that knows nothing of that makes the log longer. No reply */
 	SFS_MSG_WATCH, /* SFS_FEATURE_WATCH. a = ino, b = gen; fd: the client's own of the file. The client is about to look at the file's own
 			   memory, and has the file EXCLUSIVE: a program without the library is to be let in after the client has
 			   stepped down, also where that one can't write. reply: a = 1: so it is, and nobody without the library
@@ -89,6 +90,8 @@ enum sfs_msg_type {
 	SFS_MSG_TURN, /* SFS_FEATURE_TURN; agent to client, event socket: a = ino, b = gen. An ACQUIRE that was queued is the next to be
 			  answered: the client asks again, within SFS_TURN_MS, or its place is the next one's */
 };
+
+#define SFS_GROW_ROOM 1u
 
 /* In HELLO, c: what the client knows of; in the reply's b, shifted by SFS_FEATURES_SHIFT: what both know of. */
 #define SFS_FEATURE_OWNERS  0x1u  /* the table (its descriptor is the third of the reply), claims, LOOK, SFS_ACQ_TRY */

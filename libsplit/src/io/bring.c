@@ -10,7 +10,10 @@
 
 #include "base/sys.h"
 
-#define GATHERED 64
+#define GATHERED      64
+#define ROOM_WAITS    5u
+#define ROOM_NS	      10000000l
+#define ROOM_AGAIN_NS 1000000000l
 
 struct bringing {
 	struct sfs_inode *in;
@@ -68,9 +71,29 @@ static void count_runs(struct sfs_inode *in, uint64_t runs, uint64_t bytes)
 	count(in->vol, relink_bytes, bytes);
 }
 
+/* Is there space for a relink now? What nobody has had of our staging files gives some; the agent, asked once a second, some in 50 ms at most. */
+static bool more_room(struct sfs_volume *vol, unsigned *waits)
+{
+	const int64_t now = sys_now_ns(), asked = __atomic_load_n(&vol->agent.room_asked, __ATOMIC_RELAXED);
+
+	if (sfs_pool_shed(&vol->pool))
+		return true;
+	if (*waits == 0) {
+		if (asked && now - asked < ROOM_AGAIN_NS)
+			return false;
+		__atomic_store_n(&vol->agent.room_asked, now, __ATOMIC_RELAXED);
+		sfs_agent_grow(vol, SFS_GROW_ROOM);
+	}
+	if ((*waits)++ == ROOM_WAITS)
+		return false;
+	sys_nap(ROOM_NS);
+	return true;
+}
+
 /* relink(), with what space there is. */
 static int try(struct sfs_volume *vol, struct sfs_chunk *c, struct relink_range *r, uint64_t *moved)
 {
+	unsigned waits = 0;
 	int ret;
 
 	__atomic_add_fetch(&vol->pool.moving, 1, __ATOMIC_ACQ_REL);
@@ -81,7 +104,7 @@ static int try(struct sfs_volume *vol, struct sfs_chunk *c, struct relink_range 
 			c->holes = true;
 		r->full = true;
 		r->whole = false;
-	} while ((ret == -ENOSPC || ret == -EDQUOT) && sfs_pool_shed(&vol->pool));
+	} while ((ret == -ENOSPC || ret == -EDQUOT) && more_room(vol, &waits));
 	__atomic_sub_fetch(&vol->pool.moving, 1, __ATOMIC_ACQ_REL);
 	return ret;
 }

@@ -97,7 +97,7 @@ int sfs_checkpoint(struct sfs_volume *vol, bool wait)
 		sfs_mutex_unlock(&vol->log.checkpoint);
 		return 0;
 	}
-	sfs_agent_longer_log(vol);
+	sfs_agent_grow(vol, 0);
 	sfs_log_close(&vol->log);
 	sfs_inodes_each(vol, close_one, &w);
 	if (w.err == 0 && vol->dax && vol->mode == SFS_POSIX)

@@ -108,9 +108,8 @@ static int commit(struct sfs_inode *in)
 	r = sfs_log_slots(&in->vol->log, &in->slots, 1, &slot);
 	if (r < 0)
 		r = sfs_log_reserve(&in->vol->log, 1, true, &slot);
-	if (r == 0) {
+	if (r == 0)
 		sfs_commit_at(in, slot);
-	}
 	return r;
 }
 

@@ -41,11 +41,11 @@ void sfs_agent_give_back(struct sfs_pool *pool, uint32_t id)
 	notify(vol, &m);
 }
 
-void sfs_agent_longer_log(struct sfs_volume *vol)
+void sfs_agent_grow(struct sfs_volume *vol, uint64_t what)
 {
-	const struct sfs_msg m = {.type = SFS_MSG_GROW};
+	const struct sfs_msg m = {.type = SFS_MSG_GROW, .a = what};
 
-	if (vol->log.slots < vol->log.slots_max && (vol->agent.features & SFS_FEATURE_GROW))
+	if ((what || vol->log.slots < vol->log.slots_max) && (vol->agent.features & SFS_FEATURE_GROW))
 		notify(vol, &m);
 }
 

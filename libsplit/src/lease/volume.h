@@ -48,6 +48,7 @@ struct sfs_agent {
 	int64_t wait_since;	    /* ms: when the wait for the first answer began; 0: it has not */
 	uint32_t version;	    /* of the protocol, that both speak */
 	struct sfs_versions theirs; /* of an agent that speaks none of ours */
+	int64_t room_asked;	    /* ns: when it was told that there is no room for what is staged, atomic */
 	int64_t unmet_until;	    /* seconds: it is not asked again before; 0: it is not so */
 	uint64_t features;	    /* that both know of */
 	uint32_t connection;	    /* number of the connection; changes with both sockets, request lock held */
@@ -153,8 +154,11 @@ bool sfs_agent_try(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, u
 void sfs_agent_give_back(struct sfs_pool *pool, uint32_t id);
 /* A message on the event socket. Any thread. 0, or -ENOTCONN. */
 int sfs_agent_tell(struct sfs_volume *vol, const struct sfs_msg *m);
-/* The log is too short for what is done here: the agent may make it longer (sfs_log_grown()). Waits for nobody. */
-void sfs_agent_longer_log(struct sfs_volume *vol);
+/*
+ * 0: the log is too short for what is done here: the agent may make it longer (sfs_log_grown()). SFS_GROW_ROOM: what is staged finds no room
+ * in its file: the agent may have some to give up. Waits for nobody.
+ */
+void sfs_agent_grow(struct sfs_volume *vol, uint64_t what);
 int sfs_agent_release(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen);
 /* While sfs_held_reclaim() tells a new agent: this process holds the file. */
 int sfs_agent_reclaim(struct sfs_volume *vol, ino_t ino, uint32_t gen, int fd, bool watched);

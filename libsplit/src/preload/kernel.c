@@ -10,6 +10,10 @@
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "base/fault.h"
+#include "base/sys.h"
 
 /* The kernel changes the file of one descriptor, perhaps by what it finds in that of another; either may be ours. */
 static long with_both_true(const struct request *q, int from, int to)
@@ -133,13 +137,27 @@ long do_mmap(const struct request *q)
 	return r < 0 ? r : pl_make(q);
 }
 
+/* RLIMIT_FSIZE of this process, as the call is to set it. */
+static bool sets_file_size(const struct request *q, struct rlimit *to)
+{
+	const bool of_process = q->call == PL_prlimit;
+	const int pid = of_process ? (int)q->a[0] : 0;
+	const int resource = (int)q->a[of_process];
+	const void *const new = (const void *)q->a[1 + of_process];
+
+	return resource == RLIMIT_FSIZE && (pid == 0 || pid == sys_getpid()) && new &&sfs_copy(to, new, sizeof(*to));
+}
+
 /* A new limit on file sizes holds for the writes that we serve, too. */
 long do_limits(const struct request *q)
 {
-	const long r = pl_make(q);
+	struct rlimit to;
+	long r;
 
-	if (r >= 0)
-		sfs_limits_changed();
+	if (sets_file_size(q, &to))
+		sfs_limit_coming(to.rlim_cur);
+	r = pl_make(q);
+	sfs_limits_changed();
 	return r;
 }
 

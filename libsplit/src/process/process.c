@@ -90,6 +90,14 @@ void sfs_handler_installed(void)
 	}
 }
 
+void sfs_limit_coming(uint64_t bytes)
+{
+	if (bytes >= sfs.fsize_limit)
+		return;
+	sfs.fsize_limit = bytes; /* first: nothing more is staged behind it */
+	sfs_all_true();
+}
+
 void sfs_limits_changed(void)
 {
 	struct rlimit rl;

@@ -585,6 +585,11 @@ bool sfs_wants_dsync(int fd)
 	return true;
 }
 
+void sfs_limit_coming(uint64_t bytes)
+{
+	(void)bytes;
+}
+
 void sfs_limits_changed(void)
 {
 }
