@@ -11,7 +11,7 @@
 #include "base/sys.h"
 
 #define GATHERED      64
-#define ROOM_WAITS    5u
+#define ROOM_WAITS    30u
 #define ROOM_NS	      10000000l
 #define ROOM_AGAIN_NS 1000000000l
 
@@ -71,7 +71,7 @@ static void count_runs(struct sfs_inode *in, uint64_t runs, uint64_t bytes)
 	count(in->vol, relink_bytes, bytes);
 }
 
-/* Is there space for a relink now? What nobody has had of our staging files gives some; the agent, asked once a second, some in 50 ms at most. */
+/* Is there space for a relink now? What nobody has had of our staging files gives some; the agent, asked once a second, some in 300 ms at most. */
 static bool more_room(struct sfs_volume *vol, unsigned *waits)
 {
 	const int64_t now = sys_now_ns(), asked = __atomic_load_n(&vol->agent.room_asked, __ATOMIC_RELAXED);
