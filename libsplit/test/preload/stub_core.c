@@ -594,6 +594,11 @@ void sfs_limits_changed(void)
 {
 }
 
+void sfs_exec_keep_locks(bool keep)
+{
+	(void)keep;
+}
+
 bool sfs_across(int fromfd, const char *from, int at_flags, int tofd, const char *to)
 {
 	(void)fromfd, (void)from, (void)at_flags, (void)tofd, (void)to;
