@@ -225,6 +225,26 @@ static void own_descriptors(void)
 }
 
 /*
+ * In the child: nothing of ours has a file open that is not open here. Another thread of the parent may just have been taking an inode down, also
+ * out of the hash already, and is not here to end that; this process would be in the way of leases on the file.
+ */
+static void close_unopened(void)
+{
+	for (struct sfs_slab *s = sfs_files.slabs; s; s = s->next) {
+		for (unsigned i = 0; i < SFS_SLAB_INODES; i++) {
+			struct sfs_inode *in = &s->inodes[i];
+
+			if (in->ino == 0 || in->opens > 0)
+				continue;
+			sfs_inode_close_own(in);
+			if (sfs_parked(&in->park))
+				sfs_park_set(&in->park, in->park.state == PARK_PARKED ? PARK_MAY : PARK_NEVER);
+		}
+	}
+	sfs_files.parked = 0;
+}
+
+/*
  * The child has copies of everything but the maps of log and staging files. Its files become unknown: the next call connects,
  * asks for a delegation (which makes the parent relink) and starts over.
  */
@@ -269,6 +289,7 @@ void sfs_fork_child(void)
 			in->awaited = 0;
 		}
 	}
+	close_unopened();
 	sfs_fds_shared();
 	sfs_fds_forget();
 	for (int fd = 0; fd <= sfs_fdt.fd_max; fd++) {

@@ -16,7 +16,8 @@
 #include "world.h"
 
 #define MEMORY_MAX (64l << 10) /* KiB */
-#define MEASURABLE 0.1	       /* seconds; what takes less has no ratio */
+#define TRIES	   3
+#define MEASURABLE 0.1 /* seconds; what takes less has no ratio */
 
 static uint32_t records, nfiles = 1, bytes = 64;
 
@@ -140,16 +141,21 @@ static double recover(void)
 int main(int argc, char **argv)
 {
 	const uint32_t all = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 2000000;
-	double quarter, whole;
+	double quarter = 0, whole = 0;
+	bool slow = true;
 
 	nfiles = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 0) : nfiles;
 	bytes = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 0) : bytes;
 	CHECK(nfiles > 0 && bytes > 0 && nfiles <= all / 4);
-	records = all / 4;
-	quarter = recover();
-	records = all;
-	whole = recover();
-	if (quarter > MEASURABLE && whole > 2 * 4 * quarter)
+	/* Whoever else uses the machine's caches makes the long one slower: that is no more often so than not. */
+	for (int n = 0; n < TRIES && slow; n++) {
+		records = all / 4;
+		quarter = recover();
+		records = all;
+		whole = recover();
+		slow = quarter > MEASURABLE && whole > 2 * 4 * quarter;
+	}
+	if (slow)
 		FAIL("a record of %u takes %.1f times as long as one of %u", all, whole / 4 / quarter, all / 4);
 	return 0;
 }
