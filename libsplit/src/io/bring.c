@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/sys.h"
+#include "lease/ask.h"
 
 #define GATHERED      64
 #define ROOM_WAITS    30u
@@ -226,12 +227,13 @@ static void is_in(struct sfs_inode *in, uint64_t blk, uint64_t n)
 	in->staging.first = blk + n;
 }
 
-/* Is mtime what stat has told, and has nobody written since? */
+/* Is mtime what stat has told, and has nobody written since, nor may at this moment, without our knowing it? */
 static bool mtime_told(const struct sfs_inode *in)
 {
 	struct stat st;
 
-	return in->told.tv_sec != 0 && !in->touched && in->staging.count > 0 && sys_fstat(in->fd, &st) == 0 &&
+	return in->told.tv_sec != 0 && !in->touched && in->staging.count > 0 &&
+	       !sfs_says_outside(in->vol, sfs_owners_index(in->ino)) && sys_fstat(in->fd, &st) == 0 &&
 	       st.st_mtim.tv_sec == in->told.tv_sec && st.st_mtim.tv_nsec == in->told.tv_nsec;
 }
 
