@@ -5,10 +5,10 @@ package agent
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"path/filepath"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -23,6 +23,15 @@ func (w *world) heir(ctx context.Context, s *Supervisor) (ended chan error, begu
 	ended, begun = make(chan error, 1), &atomic.Bool{}
 	go func() { ended <- s.ServeHandover(ctx, listener, func() { begun.Store(true) }) }()
 	return ended, begun
+}
+
+func (w *world) takeOver(next *Supervisor) io.Closer {
+	w.t.Helper()
+	conn, err := next.TakeOver(filepath.Join(w.dir, "handover.sock"))
+	if err != nil || conn == nil {
+		w.t.Fatalf("taking over: %v, %v", conn, err)
+	}
+	return conn
 }
 
 // TestHandover: one supervisor after another takes the volume over, under programs that connect all the time. The one
@@ -60,10 +69,7 @@ func TestHandover(t *testing.T) {
 	for range 5 {
 		ended, begun := w.heir(w.ctx, s)
 		next := w.supervisor(persistent)
-		conn, err := next.TakeOver(path)
-		if err != nil || conn == nil {
-			t.Fatalf("taking over: %v, %v", conn, err)
-		}
+		conn := w.takeOver(next)
 		if err := next.WaitReady(w.ctx, "v"); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +114,6 @@ func TestHandoverOfAStoppedVolume(t *testing.T) {
 	for what, stubborn := range map[string]bool{"ended": false, "being ended": true} {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
-			path := filepath.Join(w.dir, "handover.sock")
 			persistent := func(c *Config) { c.Persistent, c.StopTimeout = true, 500*time.Millisecond }
 			s := w.supervisor(persistent)
 			action := map[bool]string{false: "serve", true: "stubborn"}[stubborn]
@@ -118,21 +123,14 @@ func TestHandoverOfAStoppedVolume(t *testing.T) {
 				}
 			}
 			state, _ := s.State("stopped")
-			gone, cancel := context.WithCancel(w.ctx)
-			cancel()
-			if err := s.Stop(gone, "stopped"); !errors.Is(err, context.Canceled) {
-				t.Fatalf("a caller that has gone: %v", err)
-			}
+			w.stopAndLeave(s, "stopped")
 			if !stubborn {
-				w.eventually("the agent ends", func() bool { return syscall.Kill(state.PID, 0) != nil })
+				w.eventually("the agent ends", func() bool { return gone(state.PID) })
 				time.Sleep(100 * time.Millisecond)
 			}
 			ended, _ := w.heir(w.ctx, s)
 			next := w.supervisor(persistent)
-			conn, err := next.TakeOver(path)
-			if err != nil || conn == nil {
-				t.Fatalf("taking over: %v, %v", conn, err)
-			}
+			conn := w.takeOver(next)
 			if err := next.WaitReady(w.ctx, "kept"); err != nil {
 				t.Error(err)
 			}

@@ -5,13 +5,13 @@ package driver
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/node"
+	"splitfs.io/splitfs/csi-driver/internal/server"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
@@ -91,14 +91,9 @@ func (j *Jobs) join(ctx context.Context, id string, lock func() (release func(),
 	return w, nil
 }
 
-// recovered turns a panic into an error, as the server does for what a call does itself.
+// recovered turns a panic into an error.
 func recovered(ctx context.Context, do func(ctx context.Context) error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			klog.FromContext(ctx).Error(nil, "Long work panicked", "panic", r, "stack", string(debug.Stack()))
-			err = fmt.Errorf("the driver has a bug: %v", r)
-		}
-	}()
+	defer server.Recover(ctx, "Long work", &err)
 	return do(ctx)
 }
 

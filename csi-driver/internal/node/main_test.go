@@ -167,6 +167,17 @@ func (f *fixture) create(name, fsType string, size int64) *volume.Record {
 	return rec
 }
 
+// canBeCopied makes a snapshot of a volume, and removes it.
+func (f *fixture) canBeCopied(what string, rec *volume.Record) {
+	f.t.Helper()
+	snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil)
+	if err != nil {
+		f.t.Errorf("%s: %v", what, err)
+		return
+	}
+	f.must(f.DeleteSnapshot(f.ctx, snapshot.ID))
+}
+
 func (f *fixture) staging(name string) string { return filepath.Join(f.dir, "staging-"+name) }
 
 func (f *fixture) target(name string) string { return filepath.Join(f.dir, "target-"+name) }

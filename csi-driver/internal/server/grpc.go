@@ -141,14 +141,18 @@ var quiet = map[string]bool{
 	"NodeGetCapabilities": true, "NodeGetVolumeStats": true, "GetCapacity": true,
 }
 
-// recovering turns a panic in one call into that call's error: agents and other volumes must not suffer from it.
+// Recover is deferred by what may panic for one volume, and turns that into its error: agents and other volumes must
+// not suffer from it.
+func Recover(ctx context.Context, what string, err *error) {
+	if r := recover(); r != nil {
+		klog.FromContext(ctx).Error(nil, what+" panicked", "panic", r, "stack", string(debug.Stack()))
+		*err = status.Errorf(codes.Internal, "the driver has a bug: %v", r)
+	}
+}
+
+// recovering turns a panic in one call into that call's error.
 func recovering(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler) (resp any, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			klog.FromContext(ctx).Error(nil, "Call panicked", "panic", r, "stack", string(debug.Stack()))
-			err = status.Errorf(codes.Internal, "the driver has a bug: %v", r)
-		}
-	}()
+	defer Recover(ctx, "Call", &err)
 	return handler(ctx, req)
 }

@@ -9,6 +9,7 @@
 #include <sys/statvfs.h>
 
 #include "agent/internal.h"
+#include "base/result.h"
 
 #define WAITED_MS 200	       /* so long somebody has waited, perhaps for space */
 #define SCARCE	  (1ull << 20) /* bytes: less may be too little to bring anything in */
@@ -23,14 +24,9 @@ static uint64_t free_bytes(const struct agent *a)
 	return fstatvfs(a->root.pool, &sv) < 0 ? UINT64_MAX : (uint64_t)sv.f_bavail * sv.f_frsize;
 }
 
-static bool no_space(int err)
-{
-	return err == -ENOSPC || err == -EDQUOT;
-}
-
 bool full_makes_room(struct agent *a, int err, const char *what)
 {
-	const uint32_t spare = no_space(err) ? chunks_give_up(a) : 0;
+	const uint32_t spare = sfs_no_space(err) ? chunks_give_up(a) : 0;
 
 	if (spare > 0)
 		agent_log(a, "the file system is full, and %s; giving up %u spare staging files", what, spare);
@@ -40,7 +36,7 @@ bool full_makes_room(struct agent *a, int err, const char *what)
 void full_unrecovered(struct agent *a, struct recovery_job *job)
 {
 	struct client *c = job->client;
-	const bool full = no_space(job->err);
+	const bool full = sfs_no_space(job->err);
 	const uint32_t spare = full ? chunks_give_up(a) : 0;
 
 	c->full = full;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "agent/internal.h"
+#include "base/result.h"
 
 static uint32_t blocks_of(uint32_t slots)
 {
@@ -63,7 +64,7 @@ void logs_grown(struct agent *a, struct growth *g)
 	if (g->err) {
 		logs_count(a, c, g->slots, -1);
 		logs_count(a, c, g->from, 1);
-		if (g->err != -ENOSPC && g->err != -EDQUOT)
+		if (!sfs_no_space(g->err))
 			agent_log(a, "make log %u longer: %s", c->log_id, strerror(-g->err));
 	} else {
 		c->log_slots = g->slots;

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "agent/internal.h"
+#include "base/result.h"
 
 struct owners {
 	uint64_t *word; /* mapped; NULL: there is no table, and clients ask for every file */
@@ -214,7 +215,7 @@ int owners_start(struct agent *a, struct sfs_why *why)
 	}
 	owners_stop(a);
 	/* Without space for a new one clients ask for each file. One that they look at already must not stand still. */
-	if (err == -ENOSPC || err == -EDQUOT) {
+	if (sfs_no_space(err)) {
 		unlinkat(a->root.ctl, SFS_OWNERS_NAME, 0);
 		agent_log(a, "make %s: %s: every process asks for every file", SFS_OWNERS_NAME, strerror(-err));
 		return 0;

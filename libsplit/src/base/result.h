@@ -3,6 +3,15 @@
 #ifndef SFS_RESULT_H
 #define SFS_RESULT_H
 
+#include <errno.h>
+#include <stdbool.h>
+
+/* Is err that of a full file system, or of a quota? */
+static inline bool sfs_no_space(long err)
+{
+	return err == -ENOSPC || err == -EDQUOT;
+}
+
 enum {
 	SFS_PEEK_COPY = -65541, /* of a snapshot: the caller is to copy it; libsplitfs.so knows it by this number */
 	SFS_PASS = -65536,	/* not ours, or the kernel's view has been made true: make the real call */

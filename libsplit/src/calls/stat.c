@@ -32,6 +32,16 @@ enum truth {
 	ASK_AGAIN, /* bytes of it were staged, by another process or this one, and have been relinked since */
 };
 
+/* The kernel has said what it knows, and bytes of the file are staged. */
+static void staged_too(struct sfs_inode *in, struct stat *now)
+{
+	in->told = now->st_mtim;
+	if ((uint64_t)now->st_size >= in->size)
+		return;
+	now->st_size = (off_t)in->size;
+	now->st_blocks += (blkcnt_t)(in->staging.count * (SFS_BLOCK / 512));
+}
+
 /* The file is open here and this process may have staged bytes of it. */
 static enum truth own_truth(struct sfs_inode *in, struct stat *now)
 {
@@ -46,11 +56,7 @@ static enum truth own_truth(struct sfs_inode *in, struct stat *now)
 		sfs_inode_times(in);
 		known = sys_fstat(in->fd, now) == 0 ? TRUE_NOW : TRUE_AS_IT_IS;
 		if (known == TRUE_NOW && in->staging.count > 0)
-			in->told = now->st_mtim;
-		if (known == TRUE_NOW && in->staging.count > 0 && (uint64_t)now->st_size < in->size) {
-			now->st_size = (off_t)in->size;
-			now->st_blocks += (blkcnt_t)(in->staging.count * (SFS_BLOCK / 512));
-		}
+			staged_too(in, now);
 	}
 	sfs_inode_unlock(in);
 	sfs_op_end(op);

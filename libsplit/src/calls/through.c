@@ -99,7 +99,7 @@ static int keep_own(struct sfs_inode *in, void *arg)
 	if (!sfs_op_begin(in, &op))
 		return 0;
 	sfs_inode_take(in);
-	if (in->fd >= 0 && (sfs_locked_before(in->fd) || (sfs_may_be_locked(in) && inode_locked(in, true)))) {
+	if (in->fd >= 0 && sfs_may_be_locked(in) && (sfs_locked_before(in->fd) || inode_locked(in, true))) {
 		sys_fcntl(in->fd, F_SETFD, stays ? 0 : FD_CLOEXEC);
 		if (in->fd_readonly >= 0)
 			sys_fcntl(in->fd_readonly, F_SETFD, stays ? 0 : FD_CLOEXEC);

@@ -30,10 +30,8 @@ static struct sfs_inode *find_locked(dev_t dev, ino_t ino)
 
 static void leave_park_locked(struct sfs_inode *in)
 {
-	if (!sfs_parked(&in->park))
-		return;
-	sfs_park_set(&in->park, in->park.state == PARK_PARKED ? PARK_MAY : PARK_NEVER);
-	sfs_files.parked--;
+	sfs_files.parked -= sfs_parked(&in->park);
+	sfs_park_leave(&in->park);
 }
 
 /* A reference of the application's. */
@@ -163,8 +161,7 @@ void sfs_inode_renew(struct sfs_inode *in)
 		if (in->grant.state != GRANT_NONE)
 			sfs_agent_release(in->vol, &in->grant, in->ino, in->gen);
 		in->gen = 0;
-		if (in->life != LIFE_NEW)
-			sfs_life_set(&in->life, LIFE_NEW);
+		sfs_life_set(&in->life, LIFE_NEW);
 		in->kernel_only = in->leased = in->privileged = in->locked = in->named = in->fsyncs = false;
 		in->kdirty = true;
 		in->unheld = (struct sfs_unheld){0};

@@ -74,6 +74,13 @@ static inline bool sfs_parked(const struct sfs_park *p)
 	return __atomic_load_n(&p->state, __ATOMIC_RELAXED) >= PARK_PARKED;
 }
 
+/* Somebody has it again, or it has been taken down: it is counted no more. */
+static inline void sfs_park_leave(struct sfs_park *p)
+{
+	if (sfs_parked(p))
+		sfs_park_set(p, p->state == PARK_PARKED ? PARK_MAY : PARK_NEVER);
+}
+
 /* It does not stay, or not any longer. */
 static inline void sfs_park_end(struct sfs_park *p)
 {

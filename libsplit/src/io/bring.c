@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/result.h"
 #include "base/sys.h"
 #include "lease/ask.h"
 
@@ -105,7 +106,7 @@ static int try(struct sfs_volume *vol, struct sfs_chunk *c, struct relink_range 
 			c->holes = true;
 		r->full = true;
 		r->whole = false;
-	} while ((ret == -ENOSPC || ret == -EDQUOT) && more_room(vol, &waits));
+	} while (sfs_no_space(ret) && more_room(vol, &waits));
 	__atomic_sub_fetch(&vol->pool.moving, 1, __ATOMIC_ACQ_REL);
 	return ret;
 }

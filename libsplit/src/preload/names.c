@@ -8,12 +8,13 @@
 
 #include <stdio.h>
 
+#include "base/result.h"
 #include "meta/across.h"
 
 /* Of what may fail while a file is made true by its name, these are the call's own errors. */
 static int reported(int err)
 {
-	return err == -EIO || err == -ENOSPC || err == -EDQUOT ? err : 0;
+	return err == -EIO || sfs_no_space(err) ? err : 0;
 }
 
 int pl_path_true(int fd, const char *path, int at_flags)

@@ -237,8 +237,7 @@ static void close_unopened(void)
 			if (in->ino == 0 || in->opens > 0)
 				continue;
 			sfs_inode_close_own(in);
-			if (sfs_parked(&in->park))
-				sfs_park_set(&in->park, in->park.state == PARK_PARKED ? PARK_MAY : PARK_NEVER);
+			sfs_park_leave(&in->park);
 		}
 	}
 	sfs_files.parked = 0;

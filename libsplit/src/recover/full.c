@@ -10,13 +10,9 @@
 #include <stdbool.h>
 #include <unistd.h>
 
+#include "base/result.h"
 #include "base/sys.h"
 #include "recover/recovering.h"
-
-static bool no_space(int err)
-{
-	return err == -ENOSPC || err == -EDQUOT;
-}
 
 static uint64_t block_after(uint64_t off)
 {
@@ -88,13 +84,13 @@ int sfs_rec_copy(struct sfs_recovering *rv, const struct sfs_chunk_ref *c, int t
 	const uint64_t before = *bytes;
 	int err = rv->full ? -ENOSPC : sfs_replay_copy(c, p->stage_off, target, p->off, p->len, rv->buf, bytes);
 
-	if (!no_space(err))
+	if (!sfs_no_space(err))
 		return err;
 	*bytes = before;
 	if (!rv->full)
 		cut_ends(rv);
 	rv->full = true;
-	while (no_space(err = move(rv, c, target, p, &at, piece, bytes)) && piece > SFS_BLOCK)
+	while (sfs_no_space(err = move(rv, c, target, p, &at, piece, bytes)) && piece > SFS_BLOCK)
 		piece /= 4;
 	return err;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/holes.h"
+#include "base/result.h"
 #include "base/sys.h"
 #include "relink/provider.h"
 
@@ -70,7 +71,7 @@ int relink_grow(int fd, uint64_t size)
 		return err;
 	/* ftruncate would cut the file if it has become longer since fstat: only where there is no other way. */
 	err = sys_fallocate(fd, 0, (off_t)size - 1, 1);
-	if (err == -EOPNOTSUPP || err == -ENOSYS || err == -ENOSPC || err == -EDQUOT)
+	if (err == -EOPNOTSUPP || err == -ENOSYS || sfs_no_space(err))
 		err = sys_ftruncate(fd, (off_t)size);
 	return err;
 }
@@ -220,7 +221,7 @@ static int whole_blocks(struct move *m, uint64_t at, uint64_t whole)
 		return present(m, at, whole, move);
 	err = present(m, at, whole, copy);
 	/* The file system is full, or a quota is: the staged blocks are there already. (What was copied of them is replaced.) */
-	return move && (err == -ENOSPC || err == -EDQUOT) ? present(m, at, whole, move) : err;
+	return move && sfs_no_space(err) ? present(m, at, whole, move) : err;
 }
 
 static int pieces(struct move *m)
@@ -233,7 +234,7 @@ static int pieces(struct move *m)
 		head = r->len;
 	whole = (r->len - head) & ~(uint64_t)(RELINK_BLOCK - 1);
 	err = present(m, 0, head, copy);
-	if (!err && m->provider == RELINK_EXT4 && whole >= MOVE_MIN_EXT4) {
+	if (!err && m->provider == RELINK_EXT4 && !relink_copies(RELINK_EXT4, r->persistent, whole)) {
 		uint64_t n = r->len - head;
 
 		err = move_ext4(m, head, &n);

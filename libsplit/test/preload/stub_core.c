@@ -66,36 +66,6 @@ static const char *value(char *const *envp, const char *name)
 	return NULL;
 }
 
-bool sfs_store_again(uintptr_t addr)
-{
-	(void)addr;
-	return false;
-}
-
-void sfs_handler_installed(void)
-{
-}
-
-uint32_t sfs_deferred;
-
-sfs_call_handler_fn *sfs_call_handler;
-
-void sfs_deliver(bool call, const uint64_t *mark)
-{
-	(void)call, (void)mark;
-}
-
-uint64_t sfs_blocked_meanwhile(void)
-{
-	return 0;
-}
-
-bool sfs_defer(int sig, const siginfo_t *info, ucontext_t *at, uint64_t block)
-{
-	(void)sig, (void)info, (void)at, (void)block;
-	return false;
-}
-
 bool sfs_init(char *const *envp)
 {
 	dir = value(envp, "STUB_DIR");
@@ -275,27 +245,6 @@ int sfs_truncate_open(int fd, int flags)
 	return sys_ftruncate(fd, 0);
 }
 
-int sfs_mapped(int fd)
-{
-	(void)fd;
-	return 0;
-}
-
-bool sfs_one_thread(void)
-{
-	return false;
-}
-
-void sfs_numbers_closed(void)
-{
-}
-
-bool sfs_numbers_back(long fd, bool file)
-{
-	(void)fd, (void)file;
-	return false;
-}
-
 int sfs_fallocate(int fd, int mode, off_t off, off_t len)
 {
 	CALLED(fallocate);
@@ -374,60 +323,10 @@ int sfs_peek(int fd, off_t off, size_t len, const void **p, size_t *got)
 }
 
 /* No volume has pools here. */
-int sfs_pool_create(int dirfd, size_t size)
-{
-	(void)dirfd, (void)size;
-	return -ENOTSUP;
-}
-
-int sfs_pool_destroy(int pool)
-{
-	(void)pool;
-	return -EINVAL;
-}
-
-int sfs_alloc(int pool, off_t off, size_t len, void **p)
-{
-	(void)pool, (void)off, (void)len, (void)p;
-	return -EINVAL;
-}
-
-int sfs_free(void *buf)
-{
-	(void)buf;
-	return -EINVAL;
-}
-
-int sfs_swap(int fd1, off_t off1, int fd2, off_t off2, size_t len)
-{
-	(void)fd1, (void)off1, (void)fd2, (void)off2, (void)len;
-	return -ENOTSUP;
-}
-
-int sfs_write_atomic(const struct sfs_range *ranges, int n)
-{
-	(void)ranges, (void)n;
-	return -ENOTSUP;
-}
-
 ssize_t sfs_patch(int fd, void *buf, size_t len, off_t off)
 {
 	(void)fd, (void)buf, (void)len, (void)off;
 	return -EINVAL;
-}
-
-int sfs_unpeek(const void *p)
-{
-	(void)p;
-	return -EINVAL;
-}
-
-void sfs_snapshots_bar(void)
-{
-}
-
-void sfs_snapshots_allow(void)
-{
 }
 
 int sfs_true_to_change(int fd, struct sfs_change *c)
@@ -471,16 +370,6 @@ int sfs_unlink_begin(int dirfd, const char *path, struct sfs_unlink *u)
 	return sfs_make_path_true(dirfd, path, AT_SYMLINK_NOFOLLOW);
 }
 
-void sfs_unlink_end(const struct sfs_unlink *u, bool gone)
-{
-	(void)u, (void)gone;
-}
-
-uint64_t sfs_stat_begin(void)
-{
-	return 0;
-}
-
 bool sfs_fix_stat(struct stat *st, uint64_t seen)
 {
 	(void)st, (void)seen;
@@ -512,11 +401,6 @@ int sfs_names_durable(int fromfd, const char *from, int tofd, const char *to)
 	CALLED(names_durable);
 	return 0;
 }
-void sfs_name_given(int dirfd, const char *path)
-{
-	(void)dirfd, (void)path;
-}
-
 int sfs_attr_durable(int dirfd, const char *path, int at_flags)
 {
 	(void)dirfd;
@@ -577,30 +461,4 @@ void sfs_exit(void)
 	CALLED(exit);
 	if (counts_file)
 		write_counts();
-}
-
-bool sfs_wants_dsync(int fd)
-{
-	(void)fd;
-	return true;
-}
-
-void sfs_limit_coming(uint64_t bytes)
-{
-	(void)bytes;
-}
-
-void sfs_limits_changed(void)
-{
-}
-
-void sfs_exec_keep_locks(bool keep)
-{
-	(void)keep;
-}
-
-bool sfs_across(int fromfd, const char *from, int at_flags, int tofd, const char *to)
-{
-	(void)fromfd, (void)from, (void)at_flags, (void)tofd, (void)to;
-	return false;
 }
