@@ -91,14 +91,13 @@ static int give_up_known(dev_t dev, ino_t ino, struct sfs_inode **turn)
 	uint64_t *op;
 
 	fd = in ? sfs_inode_fd(in) : -1;
-	if (in && fd < 0)
-		r = 0; /* it is not open, and nothing is staged */
-	else if (in && sfs_op_begin(in, &op)) {
+	/* Without a descriptor it is as if it had never been open here: others may have it staged. */
+	if (in && fd >= 0 && sfs_op_begin(in, &op)) {
 		r = make_inode_true(in, fd, O_RDONLY, true, true);
 		if (r == SFS_GONE)
 			r = SFS_UNKNOWN;
 		sfs_op_end(op);
-	} else if (in) {
+	} else if (in && fd >= 0) {
 		r = -EDEADLK;
 	}
 	*turn = in;

@@ -287,8 +287,11 @@ static int truncate_known(dev_t dev, ino_t ino, off_t len, struct sfs_inode **tu
 	if (in) {
 		const int fd = in->leased ? -1 : sfs_inode_fd(in);
 
-		/* Without a descriptor, and while it is leased, the kernel serves it, and nothing is staged. */
-		r = fd < 0 ? SFS_PASS : try_by_kernel(in, O_RDONLY, fd, &k);
+		/* While it is leased the kernel serves it, and nothing is staged. Without a descriptor it is as if it had never been open here. */
+		if (fd >= 0)
+			r = try_by_kernel(in, O_RDONLY, fd, &k);
+		else if (in->leased)
+			r = SFS_PASS;
 		if (r == SFS_GONE)
 			r = SFS_UNKNOWN;
 		sfs_inode_put(in);
