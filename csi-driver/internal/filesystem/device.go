@@ -8,14 +8,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"splitfs.io/splitfs/csi-driver/internal/changes"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
 // copyStep is how much of a device is copied at once, and between two looks at the context.
 const copyStep = 4 * volume.MiB
+
+// mostLookers compare parts of a device at the same time: one processor does not read memory as fast as that is.
+const mostLookers = 4
 
 // DeviceCopy copies a block device to the beginning of another one, which nobody else uses and which is not smaller,
 // and writes zeros over the rest of that. Neither is read or written through the page cache, which may hold something
@@ -25,8 +32,11 @@ type DeviceCopy struct {
 	source, target *os.File
 	files          bool
 	length, size   int64
-	piece, other   []byte
+	lookers        []*looker
 }
+
+// looker is who compares a part of both: a piece of the one, and of the other.
+type looker struct{ piece, other []byte }
 
 // OpenCopy opens both. A device as target is opened exclusively: the kernel refuses one that is mounted, or that
 // somebody else holds.
@@ -60,20 +70,23 @@ func OpenCopy(from, to string) (_ *DeviceCopy, err error) {
 	if c.target, err = os.OpenFile(to, os.O_RDWR|flags|exclusive, 0); err != nil {
 		return c, err
 	}
-	// Anonymous memory is aligned as such devices want it.
-	memory, err := unix.Mmap(-1, 0, int(2*copyStep), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		return c, fmt.Errorf("memory to copy with: %w", err)
+	for range min(mostLookers, runtime.NumCPU()) {
+		// Anonymous memory is aligned as such devices want it.
+		memory, err := unix.Mmap(-1, 0, int(2*copyStep), unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			return c, fmt.Errorf("memory to copy with: %w", err)
+		}
+		c.lookers = append(c.lookers, &looker{memory[:copyStep], memory[copyStep:]})
 	}
-	c.piece, c.other = memory[:copyStep], memory[copyStep:]
 	return c, nil
 }
 
 // Close lets both devices go.
 func (c *DeviceCopy) Close() error {
 	var err error
-	if c.piece != nil {
-		err = unix.Munmap(c.piece[:2*copyStep])
+	for _, l := range c.lookers {
+		err = errors.Join(err, unix.Munmap(l.piece[:2*copyStep]))
 	}
 	for _, f := range []*os.File{c.source, c.target} {
 		if f != nil {
@@ -92,56 +105,109 @@ func (c *DeviceCopy) Sync() error { return c.target.Sync() }
 // Write copies all of it from a byte on, and says after each step how far it has come; what it says is not on the
 // medium yet.
 func (c *DeviceCopy) Write(ctx context.Context, start int64, done func(at int64) error) error {
-	return c.pass(ctx, start, done, func(piece []byte, at int64) error {
-		_, err := c.target.WriteAt(piece, at)
-		return err
-	})
-}
-
-// Update copies what differs, and is done as soon as both were read.
-func (c *DeviceCopy) Update(ctx context.Context) error {
-	return c.pass(ctx, 0, func(int64) error { return nil }, func(piece []byte, at int64) error {
-		other := c.other[:len(piece)]
-		if n, err := c.target.ReadAt(other, at); n < len(other) {
+	l := c.lookers[0]
+	return c.pieces(ctx, start, nil, func(part changes.Range) error {
+		piece, err := c.read(l, part)
+		if err != nil {
 			return err
 		}
-		if bytes.Equal(piece, other) {
-			return nil
+		if _, err := c.target.WriteAt(piece, part.From); err != nil {
+			return fmt.Errorf("copy byte %d: %w", part.From, err)
 		}
-		_, err := c.target.WriteAt(piece, at)
-		return err
+		return done(part.End)
 	})
 }
 
-// pass calls a function for each piece of the target, with what it is to hold.
-func (c *DeviceCopy) pass(ctx context.Context, start int64, done func(at int64) error, each func(piece []byte,
-	at int64) error) error {
-	for at := start; at < c.size; {
+// Update copies what differs, but for parts that are known to be the same or whose content does not matter, and is done as
+// soon as both were read. It returns how many bytes were looked at.
+func (c *DeviceCopy) Update(ctx context.Context, known changes.Ranges) (int64, error) {
+	var looked atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	parts := make(chan changes.Range)
+	group.Go(func() error {
+		defer close(parts)
+		return c.pieces(ctx, 0, known, func(part changes.Range) error {
+			select {
+			case parts <- part:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	})
+	for _, l := range c.lookers {
+		group.Go(func() error {
+			for part := range parts {
+				if err := c.updatePart(l, part); err != nil {
+					return err
+				}
+				looked.Add(part.End - part.From)
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	return looked.Load(), err
+}
+
+func (c *DeviceCopy) updatePart(l *looker, part changes.Range) error {
+	piece, err := c.read(l, part)
+	if err != nil {
+		return err
+	}
+	other := l.other[:len(piece)]
+	if n, err := c.target.ReadAt(other, part.From); n < len(other) {
+		return fmt.Errorf("read byte %d of the copy: %w", part.From+int64(n), err)
+	}
+	if bytes.Equal(piece, other) {
+		return nil
+	}
+	if _, err := c.target.WriteAt(piece, part.From); err != nil {
+		return fmt.Errorf("copy byte %d: %w", part.From, err)
+	}
+	return nil
+}
+
+// read returns what a part of the target is to hold: the source's bytes, or the zeros behind them.
+func (c *DeviceCopy) read(l *looker, part changes.Range) ([]byte, error) {
+	piece := l.piece[:part.End-part.From]
+	if part.From >= c.length {
+		clear(piece)
+		return piece, nil
+	}
+	if n, err := c.source.ReadAt(piece, part.From); n < len(piece) {
+		return nil, fmt.Errorf("read byte %d: %w", part.From+int64(n), err)
+	}
+	return piece, nil
+}
+
+// pieces calls a function for one part after the other of what is in no known range.
+func (c *DeviceCopy) pieces(ctx context.Context, start int64, known changes.Ranges, each func(changes.Range) error) error {
+	for at := start; ; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		var err error
-		if at, err = c.nextData(at); err != nil || at >= c.size {
+		next, err := c.nextData(at)
+		if err != nil {
 			return err
 		}
-		piece := c.piece[:min(copyStep, c.size-at)]
-		if at < c.length {
-			piece = piece[:min(int64(len(piece)), c.length-at)]
-			if n, err := c.source.ReadAt(piece, at); n < len(piece) {
-				return fmt.Errorf("read byte %d: %w", at+int64(n), err)
-			}
-		} else {
-			clear(piece)
+		part := known.Gap(next, c.size)
+		if part.From >= c.size {
+			return nil
 		}
-		if err := each(piece, at); err != nil {
-			return fmt.Errorf("copy byte %d: %w", at, err)
+		if part.From > next { // there may be a hole as well
+			at = part.From
+			continue
 		}
-		at += int64(len(piece))
-		if err := done(at); err != nil {
+		part.End = min(part.End, part.From+copyStep)
+		if part.From < c.length {
+			part.End = min(part.End, c.length)
+		}
+		if err := each(part); err != nil {
 			return err
 		}
+		at = part.End
 	}
-	return nil
 }
 
 // nextData returns the first byte from one on that either file may have been written at. A device may be written

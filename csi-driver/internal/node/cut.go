@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"splitfs.io/splitfs/csi-driver/internal/changes"
 	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/filesystem"
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
@@ -130,14 +131,15 @@ func (n *Node) cutTogether(ctx context.Context, copies []*copying) (err error) {
 
 func (n *Node) tooLong(c *copying) error {
 	var looking time.Duration
+	var looked int64
 	if b, ok := c.cutter.(*byteCopy); ok {
-		looking = b.looking
+		looking, looked = b.looking, b.looked
 	}
-	return fmt.Errorf("volume %s: %w: it is in use, and looking for changes in its %d MiB takes %v, longer than the %v "+
-		"for which its writers may wait (--freeze-limit, node.freezeLimit of the chart); stop its pods first, or "+
-		"raise the limit",
-		c.source.ID, volume.ErrPrecondition, c.rec.DeviceSize/volume.MiB, looking.Round(time.Millisecond),
-		n.config.FreezeLimit)
+	return fmt.Errorf("volume %s: %w: it is in use, and looking through what may have changed since it was copied, %d of "+
+		"its %d MiB, takes %v, longer than the %v for which its writers may wait (--freeze-limit, node.freezeLimit of "+
+		"the chart); stop its pods first, or raise the limit",
+		c.source.ID, volume.ErrPrecondition, looked/volume.MiB, c.rec.DeviceSize/volume.MiB,
+		looking.Round(time.Millisecond), n.config.FreezeLimit)
 }
 
 // momentOf chooses the moment of copies, and says which of them failed.
@@ -185,7 +187,7 @@ func (*sharing) end(context.Context, bool) error { return nil }
 
 // byteCopy copies from one device node to the other. What is behind the original's bytes is zero afterwards. Both stay
 // attached only if they are used otherwise. The original is copied while it is used; then its writers wait while what
-// they changed meanwhile is looked for and copied.
+// they changed meanwhile is looked for and copied, but for what is known not to have changed.
 type byteCopy struct {
 	n *Node
 	c *copying
@@ -194,44 +196,99 @@ type byteCopy struct {
 	pair  *filesystem.DeviceCopy
 	let   []func() error
 	job   *job
-	// changing: what was copied may have changed since.
+	// changing: what was copied may have changed since. files knows what has not, nil where nobody does.
 	changing bool
-	// looking is how long it took to look for changes.
+	files    *changes.Tracker
+	// looking is how long it took to look for changes last, and looked in how many bytes.
 	looking time.Duration
+	looked  int64
 }
 
 func (b *byteCopy) prepare(ctx context.Context) error {
-	if b.begun {
+	if !b.begun {
+		b.begun = true
+		if empty, err := b.open(ctx); err != nil || empty {
+			return err
+		}
+		if err := b.write(ctx); err != nil {
+			return err
+		}
+	}
+	if b.pair == nil || !b.changing {
 		return nil
 	}
-	b.begun = true
-	if empty, err := b.open(ctx); err != nil || empty {
+	// Most of what changed since, while the writers go on.
+	known, err := b.round(ctx)
+	if err != nil {
 		return err
 	}
+	return b.update(ctx, known)
+}
+
+// write copies all that an interrupted call has not.
+func (b *byteCopy) write(ctx context.Context) (err error) {
 	source, rec := b.c.source, b.c.rec
 	// What was copied before an interruption may have changed since: nobody had the original's lock.
 	b.changing = b.c.used != "" || rec.Job != nil
-	var err error
 	if b.job, err = b.n.beginJob(b.c.store, rec, volume.JobCopy, b.pair.Size()); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).V(2).Info("Copying a device byte by byte", "from", source.ID, "to", rec.ID,
 		"bytes", b.pair.Size(), "done", rec.Job.Done, "in-use", b.c.used != "")
-	saved := func(at int64) error {
+	if b.c.used != "" && !source.Block {
+		if b.files, err = changes.New(b.c.used, controlDir); err != nil {
+			return err
+		}
+		if rec.Job.Done == 0 { // otherwise all has to be looked at once before it is known that a file is as it was
+			if _, err := b.round(ctx); err != nil {
+				return err
+			}
+			b.files.Release() // this takes long
+		}
+	}
+	return b.pair.Write(ctx, rec.Job.Done, func(at int64) error {
 		if time.Since(b.job.saved) < jobSave {
 			return nil
 		}
 		return errors.Join(b.pair.Sync(), b.job.at(ctx, at, b.pair.Size()))
+	})
+}
+
+// round returns what is known not to have changed since the last round.
+func (b *byteCopy) round(ctx context.Context) (changes.Ranges, error) {
+	if b.files == nil {
+		return nil, nil
 	}
-	if err := b.pair.Write(ctx, rec.Job.Done, saved); err != nil {
-		return err
+	var errBarrier error
+	known, err := b.files.Round(ctx, func() error {
+		errBarrier = b.n.whileFrozen(ctx, []*volume.Record{b.c.source}, func() error { return nil })
+		return errBarrier
+	})
+	if err == nil || errBarrier != nil {
+		return known, errBarrier
 	}
-	if !b.changing {
-		return nil
+	return nil, b.withoutFiles(ctx, err)
+}
+
+// withoutFiles goes on where the files cannot be looked at: everything may have changed then.
+func (b *byteCopy) withoutFiles(ctx context.Context, err error) error {
+	if errStop := ctx.Err(); errStop != nil {
+		return errStop
 	}
+	klog.FromContext(ctx).Error(err, "Which files have changed is not known, so all of the volume is looked through",
+		"volume", b.c.source.ID)
+	err = b.files.Close()
+	b.files = nil
+	return err
+}
+
+// update copies what has changed.
+func (b *byteCopy) update(ctx context.Context, known changes.Ranges) (err error) {
 	started := time.Now()
-	err = b.pair.Update(ctx) // most of it, while they go on; and it shows how long it takes
+	b.looked, err = b.pair.Update(ctx, known)
 	b.looking = time.Since(started)
+	klog.FromContext(ctx).V(2).Info("Looked for changes of a volume that is copied", "volume", b.c.source.ID,
+		"bytes", b.looked, "known", known.Bytes(), "took", b.looking, "err", err)
 	return err
 }
 
@@ -272,7 +329,16 @@ func (b *byteCopy) moment(ctx context.Context, until time.Time) error {
 		defer cancel()
 		ctx = bounded
 	}
-	return b.pair.Update(ctx)
+	var known changes.Ranges
+	if b.files != nil {
+		var err error
+		if known, err = b.files.Frozen(ctx); err != nil {
+			if err = b.withoutFiles(ctx, err); err != nil {
+				return err
+			}
+		}
+	}
+	return b.update(ctx, known)
 }
 
 func (b *byteCopy) end(ctx context.Context, whole bool) (err error) {
@@ -284,6 +350,9 @@ func (b *byteCopy) end(ctx context.Context, whole bool) (err error) {
 			b.job.end(ctx)
 		}
 		err = errors.Join(err, b.pair.Close())
+	}
+	if b.files != nil {
+		err = errors.Join(err, b.files.Close())
 	}
 	for i := len(b.let) - 1; i >= 0; i-- {
 		err = errors.Join(err, b.let[i]())

@@ -273,3 +273,41 @@ func TestFrozenWhenKilled(t *testing.T) {
 	}
 	f.remove(rec, f.target("one"))
 }
+
+// TestFilesAtRest: what a volume's large files at rest hold is not looked at while its writers wait.
+func TestFilesAtRest(t *testing.T) {
+	const large = 128 * volume.MiB
+	for _, fsType := range []string{volume.XFS, volume.Ext4} {
+		t.Run(fsType, func(t *testing.T) {
+			f := newFixture(t, "")
+			f.use(plainManager{f.configs.Managers[volume.DeviceEmulated]})
+			rec := f.create("one", fsType, 2*large)
+			f.stageAt(rec)
+			f.publish(rec, f.target("one"), false)
+			content := bytes.Repeat([]byte("0123456789abcdef"), int(large/16))
+			f.must(os.WriteFile(filepath.Join(f.target("one"), "file"), content, 0o644))
+			time.Sleep(1200 * time.Millisecond) // so that it is at rest
+			rec, err := f.store.Get(rec.ID)
+			f.must(err)
+			made := &volume.Record{
+				ID: volume.IDFromName("copy"), Name: "copy", Phase: volume.PhaseCreating, Mode: contract.Posix,
+				Device: volume.DeviceEmulated, FSType: fsType, Source: &volume.Source{VolumeID: rec.ID},
+				DeviceSize: rec.DeviceSize,
+			}
+			f.must(f.store.Put(made))
+			c, err := f.newCopying(f.ctx, f.store, rec, made)
+			f.must(err)
+			cut := c.cutter.(*byteCopy)
+			f.must(f.cutTogether(f.ctx, []*copying{c}))
+			if cut.looked == 0 || cut.looked > large {
+				t.Errorf("%d MiB of %d were looked at while the volume was frozen", cut.looked/volume.MiB,
+					rec.DeviceSize/volume.MiB)
+			}
+			if !cut.changing || cut.files == nil {
+				t.Errorf("in use: %t; its files were looked at: %t", cut.changing, cut.files != nil)
+			}
+			f.must(f.Delete(f.ctx, made.ID))
+			f.remove(rec, f.target("one"))
+		})
+	}
+}

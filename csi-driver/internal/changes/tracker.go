@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package changes finds out which bytes of the device of a mounted file system cannot have changed for some time, though
+// programs go on writing to its files: through the kernel, by stores to mapped persistent memory, or by relinked blocks.
+//
+// The kernel sets a file's time of change (st_ctime, which no program can set) when a call begins to change the file, and
+// when a page of it is first stored to after it was last clean. A barrier is a moment in which the file system is frozen:
+// every call that was under way has ended, and all pages are clean. So between two looks at the files, each followed by
+// a barrier, only those files whose time of change differs can have changed since the first barrier. Only files that are
+// large are looked at; all else on the device, the file system's own blocks above all, may always have changed.
+package changes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"splitfs.io/splitfs/csi-driver/internal/volume"
+)
+
+const (
+	// smallest is how many bytes a file has to store to be worth looking at.
+	smallest = volume.MiB
+	// piece is how long the extents of such a file are on average, at least.
+	piece = 64 * 1024
+	// mostFiles are looked at, the largest. Each is held open.
+	mostFiles = 16384
+	// settled is how long ago a file has to have changed: its time of change is that of the last tick of a clock, and
+	// with the next change in that tick it stays the same.
+	settled = time.Second
+	// lookLimit is for a look at all files.
+	lookLimit = 2 * time.Minute
+)
+
+// Tracker looks at the files of one mounted file system. It is for one goroutine.
+type Tracker struct {
+	root string
+	// skip is a directory in the root whose files are never taken for unchanged.
+	skip string
+	dir  *os.File
+	// files are as the last look found them, by inode.
+	files map[uint64]*file
+}
+
+// file is what a look found. extents is where it lay after the barrier; nil where that is not known, or not worth knowing.
+type file struct {
+	handle  *os.File
+	changed unix.Timespec
+	extents []extent
+}
+
+// New makes a tracker of the file system that is mounted at a directory. The files below skip, a directory in it, count as
+// changed always.
+func New(root, skip string) (*Tracker, error) {
+	dir, err := os.Open(root)
+	if err != nil {
+		return nil, err
+	}
+	return &Tracker{root: root, skip: skip, dir: dir}, nil
+}
+
+// Close lets the files go.
+func (t *Tracker) Close() error {
+	release(t.files)
+	return t.dir.Close()
+}
+
+// Release closes the files: Frozen needs another Round then. While they are open, programs with the library show what they
+// write sooner than they would.
+func (t *Tracker) Release() { release(t.files) }
+
+func release(files map[uint64]*file) {
+	for _, f := range files {
+		if f.handle != nil {
+			f.handle.Close() // nothing was written
+			f.handle = nil
+		}
+	}
+}
+
+// Round looks at the files, has the caller freeze the file system for an instant, and returns which bytes of the device are
+// since then what they were at the end of the last round, and which hold nothing; the first round knows of these only. Whoever
+// has a copy that was right at the last round, and brings it up to date in all other bytes afterwards, has one that will be
+// right as of this round.
+func (t *Tracker) Round(ctx context.Context, barrier func() error) (Ranges, error) {
+	files, err := t.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before := t.files
+	release(before)
+	t.files = files
+	if err := barrier(); err != nil {
+		return nil, err
+	}
+	var same []Range
+	for ino, f := range files {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if f.extents, err = f.lies(); err != nil {
+			return nil, err
+		}
+		if was := before[ino]; was != nil && was.changed == f.changed && slices.Equal(was.extents, f.extents) {
+			same = appendRanges(same, f.extents)
+		}
+	}
+	return t.withFree(same)
+}
+
+// Frozen returns which bytes are what they were at the end of the last round, and which hold nothing. The file system is
+// frozen, and stays so until the copy is up to date.
+func (t *Tracker) Frozen(ctx context.Context) (Ranges, error) {
+	var same []Range
+	for _, f := range t.files {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if f.extents == nil || f.handle == nil {
+			continue
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(int(f.handle.Fd()), &st); err != nil {
+			return nil, fmt.Errorf("look at %s: %w", f.handle.Name(), err)
+		}
+		if st.Ctim != f.changed {
+			continue
+		}
+		// Blocks may be moved without a change to what they hold, when a file is defragmented.
+		extents, err := f.lies()
+		if err != nil {
+			return nil, err
+		}
+		if slices.Equal(extents, f.extents) {
+			same = appendRanges(same, extents)
+		}
+	}
+	return t.withFree(same)
+}
+
+func (t *Tracker) withFree(same []Range) (Ranges, error) {
+	free, err := freeIn(int(t.dir.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.root, err)
+	}
+	return of(append(same, free...)), nil
+}
+
+func appendRanges(to []Range, extents []extent) []Range {
+	for _, e := range extents {
+		to = append(to, Range{int64(e.physical), int64(e.physical + e.length)})
+	}
+	return to
+}
+
+// lies returns where the file's bytes are, nil where they are in too many places to be worth knowing.
+func (f *file) lies() ([]extent, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.handle.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("look at %s: %w", f.handle.Name(), err)
+	}
+	extents, known, err := extentsOf(int(f.handle.Fd()), int(stored(&st)/piece))
+	if err != nil || !known {
+		return nil, err
+	}
+	return extents, nil
+}
+
+func stored(st *unix.Stat_t) int64 { return st.Blocks * 512 }
+
+// look opens the largest files and notes when they have changed. Somebody may have to answer for each open, and a copy does
+// not wait for ever for who does not.
+func (t *Tracker) look(ctx context.Context) (map[uint64]*file, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	type found struct {
+		files map[uint64]*file
+		err   error
+	}
+	done := make(chan found, 1)
+	go func() {
+		files, err := t.open(ctx)
+		done <- found{files, err}
+	}()
+	select {
+	case f := <-done:
+		return f.files, f.err
+	case <-ctx.Done():
+		go func() { release((<-done).files) }()
+		return nil, fmt.Errorf("look at the files of %s: %w", t.root, ctx.Err())
+	}
+}
+
+// candidate is a large file by its path in the root.
+type candidate struct {
+	path   string
+	stored int64
+}
+
+func (t *Tracker) open(ctx context.Context) (map[uint64]*file, error) {
+	large, err := t.large(ctx)
+	if err != nil {
+		return nil, err
+	}
+	files := map[uint64]*file{}
+	for _, c := range large {
+		if err := ctx.Err(); err != nil {
+			release(files)
+			return nil, err
+		}
+		f, ino, err := t.openOne(c.path)
+		switch {
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+			return files, nil // the others count as changed
+		case err != nil: // it is gone, or has a lease
+			continue
+		case files[ino] != nil: // another name of it
+			f.handle.Close() // nothing was written
+		case f.handle != nil:
+			files[ino] = f
+		}
+	}
+	return files, nil
+}
+
+// large returns the files that are worth looking at.
+func (t *Tracker) large(ctx context.Context) ([]candidate, error) {
+	var large []candidate
+	err := filepath.WalkDir(t.root, func(path string, d fs.DirEntry, err error) error {
+		if errStop := ctx.Err(); errStop != nil {
+			return errStop
+		}
+		name, errName := filepath.Rel(t.root, path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // gone meanwhile
+			return nil
+		case err != nil || errName != nil:
+			return errors.Join(err, errName)
+		case d.IsDir() && name == t.skip:
+			return fs.SkipDir
+		case !d.Type().IsRegular():
+			return nil
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err == nil && stored(&st) >= smallest {
+			large = append(large, candidate{name, stored(&st)})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for the files of %s: %w", t.root, err)
+	}
+	slices.SortFunc(large, func(a, b candidate) int { return cmp.Compare(b.stored, a.stored) })
+	return large[:min(len(large), mostFiles)], nil
+}
+
+// openOne opens a file; its handle is nil when it may change without our seeing it.
+func (t *Tracker) openOne(path string) (*file, uint64, error) {
+	var st unix.Stat_t
+	// Whatever a program has put there since, it is opened only if it is a file of this file system.
+	found, err := unix.Openat2(int(t.dir.Fd()), path, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer unix.Close(found)
+	if err := unix.Fstat(found, &st); err != nil {
+		return nil, 0, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, 0, unix.ENOENT
+	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", found),
+		unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOATIME|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	f := &file{handle: os.NewFile(uintptr(fd), path)}
+	// Opening it may have brought what a program had staged into it.
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, 0, errors.Join(err, f.handle.Close())
+	}
+	f.changed = st.Ctim
+	if age := time.Since(time.Unix(st.Ctim.Unix())); age < settled {
+		return &file{}, st.Ino, f.handle.Close()
+	}
+	return f, st.Ino, nil
+}
