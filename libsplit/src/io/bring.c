@@ -13,9 +13,10 @@
 #include "lease/ask.h"
 
 #define GATHERED      64
-#define ROOM_WAITS    30u
 #define ROOM_NS	      10000000l
-#define ROOM_AGAIN_NS 1000000000l
+#define ROOM_ASK_NS   100000000l
+#define ROOM_WAIT_NS  500000000l
+#define ROOM_AGAIN_NS 1500000000l
 
 struct bringing {
 	struct sfs_inode *in;
@@ -73,21 +74,36 @@ static void count_runs(struct sfs_inode *in, uint64_t runs, uint64_t bytes)
 	count(in->vol, relink_bytes, bytes);
 }
 
-/* Is there space for a relink now? What nobody has had of our staging files gives some; the agent, asked once a second, some in 300 ms at most. */
-static bool more_room(struct sfs_volume *vol, unsigned *waits)
+/* A relink that finds no space. Both in ns, 0 until the first time. */
+struct waiting {
+	int64_t until, ask;
+};
+
+/*
+ * Is there space for it now, perhaps? What nobody has had of our staging files gives some; the agent some in ROOM_WAIT_NS at most. That has passed
+ * in vain a moment ago: not again so soon.
+ */
+static bool more_room(struct sfs_volume *vol, struct waiting *w)
 {
-	const int64_t now = sys_now_ns(), asked = __atomic_load_n(&vol->agent.room_asked, __ATOMIC_RELAXED);
+	const int64_t now = sys_now_ns();
 
 	if (sfs_pool_shed(&vol->pool))
 		return true;
-	if (*waits == 0) {
-		if (asked && now - asked < ROOM_AGAIN_NS)
-			return false;
-		__atomic_store_n(&vol->agent.room_asked, now, __ATOMIC_RELAXED);
-		sfs_agent_grow(vol, SFS_GROW_ROOM);
+	if (!w->until) {
+		int64_t asked = __atomic_load_n(&vol->agent.room_asked, __ATOMIC_RELAXED);
+
+		if (!asked || now - asked > ROOM_AGAIN_NS) {
+			asked = now;
+			__atomic_store_n(&vol->agent.room_asked, asked, __ATOMIC_RELAXED);
+		}
+		*w = (struct waiting){asked + ROOM_WAIT_NS, now};
 	}
-	if ((*waits)++ == ROOM_WAITS)
+	if (now >= w->until)
 		return false;
+	if (now >= w->ask) {
+		sfs_agent_grow(vol, SFS_GROW_ROOM);
+		w->ask = now + ROOM_ASK_NS;
+	}
 	sys_nap(ROOM_NS);
 	return true;
 }
@@ -95,7 +111,7 @@ static bool more_room(struct sfs_volume *vol, unsigned *waits)
 /* relink(), with what space there is. */
 static int try(struct sfs_volume *vol, struct sfs_chunk *c, struct relink_range *r, uint64_t *moved)
 {
-	unsigned waits = 0;
+	struct waiting w = {0};
 	int ret;
 
 	__atomic_add_fetch(&vol->pool.moving, 1, __ATOMIC_ACQ_REL);
@@ -106,7 +122,7 @@ static int try(struct sfs_volume *vol, struct sfs_chunk *c, struct relink_range 
 			c->holes = true;
 		r->full = true;
 		r->whole = false;
-	} while (sfs_no_space(ret) && more_room(vol, &waits));
+	} while (sfs_no_space(ret) && more_room(vol, &w));
 	__atomic_sub_fetch(&vol->pool.moving, 1, __ATOMIC_ACQ_REL);
 	return ret;
 }

@@ -83,12 +83,27 @@ static void reader(size_t size)
 	exit(0);
 }
 
+/* Whatever is made ready in the background is ready. */
+static void settled(void)
+{
+	uint64_t was = free_bytes();
+
+	for (int same = 0; same < 20; same++) {
+		const uint64_t now = free_bytes();
+
+		usleep(FILLED_US);
+		same = now == was ? same : 0;
+		was = now;
+	}
+}
+
 static void seen_by_another(bool forced)
 {
 	int report[2], go[2];
 	pid_t writes, reads;
 	size_t size;
 
+	settled();
 	CHECK(pipe(report) == 0 && pipe(go) == 0);
 	writes = fork();
 	if (writes == 0)
@@ -150,11 +165,17 @@ static void newcomers(void)
 		CHECK(status_of(pid[i]) == 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const char *config = getenv("SPLITFS_CONFIG");
 	struct statfs fs;
 
+	/* Nothing is brought in by itself before the volume is full: what is given up for that would be the filler's. */
+	if (argc == 1) {
+		CHECK(setenv("SPLITFS_VISIBILITY_MS", "60000", 1) == 0);
+		execl(argv[0], argv[0], "full", NULL);
+		CHECK(!"exec");
+	}
 	CHECK(statfs(".", &fs) == 0);
 	if ((uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize > 512ull << 20)
 		SKIP("the file system is too large to be filled");
