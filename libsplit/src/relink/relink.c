@@ -132,6 +132,7 @@ static int exchange(struct move *m, uint64_t at, uint64_t n)
 				err = reflink_or_copy(m, pos - r->target_off, from - pos);
 			if (err)
 				break;
+			m->done = from - r->target_off; /* the donor has a hole there, whatever becomes of the rest */
 		}
 		if (to > from)
 			err = reflink_or_copy(m, from - r->target_off, to - from);
