@@ -22,12 +22,12 @@ static bool promised(const struct sfs_volume *vol)
 }
 
 /* A lock by fcntl(2) is the process's, through whichever descriptor. */
-static bool inode_locked(const struct sfs_inode *in, bool posix)
+static bool inode_locked(const struct sfs_inode *in)
 {
 	for (int fd = 0; fd <= load_acquire(&sfs_fdt.fd_max); fd++) {
 		struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
 
-		if (ofd > SFS_PRIVATE && ofd->inode == in && sfs_fd_locked(fd, posix))
+		if (ofd > SFS_PRIVATE && ofd->inode == in && sfs_fd_locked(fd, false))
 			return true;
 	}
 	return false;
@@ -37,7 +37,7 @@ bool sfs_wants_dsync(int fd)
 {
 	const struct sfs_ofd *ofd = sfs_ofd_of(fd);
 
-	return ofd && promised(ofd->inode->vol) && !inode_locked(ofd->inode, false);
+	return ofd && promised(ofd->inode->vol) && !inode_locked(ofd->inode);
 }
 
 /* ofd.lock held: every descriptor of the description becomes one of a new description of the same file. */
@@ -82,7 +82,7 @@ static int write_through(struct sfs_ofd *ofd, int fd)
 	sfs_mutex_lock(&ofd->lock);
 	flags = sys_fcntl(fd, F_GETFL, 0);
 	if (flags >= 0 && !(flags & O_DSYNC) && !ofd->kernel_off && load_acquire(&sfs_fds[fd]) == ofd &&
-	    !inode_locked(in, false))
+	    !inode_locked(in))
 		r = reopen(ofd, fd, flags);
 	sfs_mutex_unlock(&ofd->lock);
 	sfs_signals_restore(signals);
@@ -99,7 +99,7 @@ static int keep_own(struct sfs_inode *in, void *arg)
 	if (!sfs_op_begin(in, &op))
 		return 0;
 	sfs_inode_take(in);
-	if (in->fd >= 0 && sfs_may_be_locked(in) && (sfs_locked_before(in->fd) || inode_locked(in, true))) {
+	if (in->fd >= 0 && sfs_locked_before(in->fd)) {
 		sys_fcntl(in->fd, F_SETFD, stays ? 0 : FD_CLOEXEC);
 		if (in->fd_readonly >= 0)
 			sys_fcntl(in->fd_readonly, F_SETFD, stays ? 0 : FD_CLOEXEC);
