@@ -228,6 +228,8 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 	uint64_t *op;
 	ssize_t r;
 
+	if (unlikely(pos + total > INT64_MAX))
+		return -EINVAL; /* not 0, though it is beyond any end */
 	for (int tries = 0;; tries++) {
 		const bool prepared = sfs_io_prepared(in);
 
