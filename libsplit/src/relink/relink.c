@@ -98,12 +98,15 @@ static int copy(struct move *m, uint64_t at, uint64_t n)
 /* Whole blocks without a swap. */
 static int reflink_or_copy(struct move *m, uint64_t at, uint64_t n)
 {
-	int err = relink_reflink(m->r, at, n);
+	int err = relink_share(m->r, at, n);
 
-	if (!err)
+	if (!err) {
 		m->flags &= ~RELINK_DONOR_KEEPS;
-	else if (relink_unsupported(err))
+		m->done = at + n; /* the target has them, and the donor perhaps not all of them, whatever comes of that */
+		err = relink_unshare(m->r, at, n);
+	} else if (relink_unsupported(err)) {
 		err = copy(m, at, n);
+	}
 	return err;
 }
 
