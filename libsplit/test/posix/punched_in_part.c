@@ -18,10 +18,10 @@
 #include <sys/prctl.h>
 #include <sys/vfs.h>
 
-#define SIZE	     (4ul << 20)
-#define PUNCH	     (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
-#define ARG(n)	     offsetof(struct seccomp_data, args[n])
-#define SECONDS	     60
+#define SIZE	(4ul << 20)
+#define PUNCH	(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
+#define ARG(n)	offsetof(struct seccomp_data, args[n])
+#define SECONDS 60
 #ifndef SYS_pidfd_getfd
 #define SYS_pidfd_getfd 438
 #endif
