@@ -35,6 +35,7 @@ struct move {
 	bool no_holes; /* the donor can't have any */
 	bool settled;
 	int flags;
+	int shared;    /* an error: blocks that the target has got may still be the donor's, too */
 	uint64_t done; /* bytes from the start of the range */
 };
 
@@ -102,8 +103,10 @@ static int reflink_or_copy(struct move *m, uint64_t at, uint64_t n)
 
 	if (!err) {
 		m->flags &= ~RELINK_DONOR_KEEPS;
-		m->done = at + n; /* the target has them, and the donor perhaps not all of them, whatever comes of that */
+		/* Whatever comes of that the target has them, and the donor perhaps not all of them: the rest is brought over, too. */
 		err = relink_unshare(m->r, at, n);
+		m->shared = m->shared ? m->shared : err;
+		err = 0;
 	} else if (relink_unsupported(err)) {
 		err = copy(m, at, n);
 	}
@@ -284,6 +287,8 @@ int relink(enum relink_provider provider, const struct relink_range *r, uint64_t
 	err = pieces(&m);
 	if (moved)
 		*moved = m.done;
+	if (!err)
+		err = m.shared;
 	return err ? err : m.flags;
 }
 
