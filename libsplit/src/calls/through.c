@@ -22,12 +22,12 @@ static bool promised(const struct sfs_volume *vol)
 }
 
 /* A lock by fcntl(2) is the process's, through whichever descriptor. */
-static bool inode_locked(const struct sfs_inode *in)
+static bool inode_locked(const struct sfs_inode *in, bool posix)
 {
 	for (int fd = 0; fd <= load_acquire(&sfs_fdt.fd_max); fd++) {
 		struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
 
-		if (ofd > SFS_PRIVATE && ofd->inode == in && sfs_fd_locked(fd, false))
+		if (ofd > SFS_PRIVATE && ofd->inode == in && sfs_fd_locked(fd, posix))
 			return true;
 	}
 	return false;
@@ -37,7 +37,7 @@ bool sfs_wants_dsync(int fd)
 {
 	const struct sfs_ofd *ofd = sfs_ofd_of(fd);
 
-	return ofd && promised(ofd->inode->vol) && !inode_locked(ofd->inode);
+	return ofd && promised(ofd->inode->vol) && !inode_locked(ofd->inode, false);
 }
 
 /* ofd.lock held: every descriptor of the description becomes one of a new description of the same file. */
@@ -81,7 +81,8 @@ static int write_through(struct sfs_ofd *ofd, int fd)
 	signals = sfs_signals_block(); /* a handler may use the lock */
 	sfs_mutex_lock(&ofd->lock);
 	flags = sys_fcntl(fd, F_GETFL, 0);
-	if (flags >= 0 && !(flags & O_DSYNC) && !ofd->kernel_off && load_acquire(&sfs_fds[fd]) == ofd && !inode_locked(in))
+	if (flags >= 0 && !(flags & O_DSYNC) && !ofd->kernel_off && load_acquire(&sfs_fds[fd]) == ofd &&
+	    !inode_locked(in, false))
 		r = reopen(ofd, fd, flags);
 	sfs_mutex_unlock(&ofd->lock);
 	sfs_signals_restore(signals);
@@ -93,12 +94,15 @@ static int write_through(struct sfs_ofd *ofd, int fd)
 static int keep_own(struct sfs_inode *in, void *arg)
 {
 	const bool stays = *(bool *)arg;
+	enum sfs_lockers who;
 	uint64_t *op;
 
 	if (!sfs_op_begin(in, &op))
 		return 0;
 	sfs_inode_take(in);
-	if (in->fd >= 0 && sfs_locked_before(in->fd)) {
+	who = in->fd >= 0 ? sfs_lockers(in->fd) : LOCKED_BY_NOBODY;
+	/* A lock from before we had a descriptor of the file was noticed then (sfs_inode_own()). */
+	if (who == LOCKED_HERE || (who == LOCKED_BY_SOMEBODY && inode_locked(in, true))) {
 		sys_fcntl(in->fd, F_SETFD, stays ? 0 : FD_CLOEXEC);
 		if (in->fd_readonly >= 0)
 			sys_fcntl(in->fd_readonly, F_SETFD, stays ? 0 : FD_CLOEXEC);

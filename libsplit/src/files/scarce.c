@@ -60,19 +60,29 @@ struct entry {
 	char name[];
 };
 
+/* May fd lead to that file? Of one that is known that is known, too. */
+static bool leads_to(int fd, const struct stat *st)
+{
+	const struct sfs_ofd *ofd = fd < sfs_fds_len ? load_acquire(&sfs_fds[fd]) : NULL;
+	struct stat one;
+
+	if (ofd == SFS_PRIVATE || (ofd > SFS_PRIVATE && ofd->inode->ino != st->st_ino))
+		return false;
+	return sys_fstat(fd, &one) == 0 && one.st_ino == st->st_ino && one.st_dev == st->st_dev;
+}
+
 /* Has one of these descriptors of the process such a lock on the file of st? n bytes of entries of /proc/self/fd. */
 static bool any_locked(const char *entries, long n, const struct stat *st)
 {
 	for (long at = 0; at < n; at += ((const struct entry *)(entries + at))->len) {
 		const char *name = ((const struct entry *)(entries + at))->name;
-		struct stat one;
 		int fd = 0;
 
 		if (*name < '0' || *name > '9')
 			continue;
 		for (; *name; name++)
 			fd = fd * 10 + (*name - '0');
-		if (sys_fstat(fd, &one) == 0 && one.st_ino == st->st_ino && one.st_dev == st->st_dev && sfs_fd_locked(fd, true))
+		if (leads_to(fd, st) && sfs_fd_locked(fd, true))
 			return true;
 	}
 	return false;
@@ -98,14 +108,20 @@ static bool locked_somewhere(int fd)
 	return locked || n < 0;
 }
 
-bool sfs_locked_before(int fd)
+enum sfs_lockers sfs_lockers(int fd)
 {
 	struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
 	if (sys_fcntl(fd, F_OFD_GETLK, (long)&any) < 0 || any.l_type == F_UNLCK)
-		return false;
-	/* The kernel names one of them, which may be another process's. */
-	return any.l_pid == sys_getpid() || locked_somewhere(fd);
+		return LOCKED_BY_NOBODY;
+	return any.l_pid == sys_getpid() ? LOCKED_HERE : LOCKED_BY_SOMEBODY;
+}
+
+bool sfs_locked_before(int fd)
+{
+	const enum sfs_lockers who = sfs_lockers(fd);
+
+	return who == LOCKED_HERE || (who == LOCKED_BY_SOMEBODY && locked_somewhere(fd));
 }
 
 /* sfs_files.lock held: is it open, and being written to? */
