@@ -21,12 +21,16 @@
 #define SFS_USER_MAX 0x000ffffffffff000ul /* up to 52 bits, for who asks for them */
 #endif
 
+/* Are these n bytes, or some of them, the kernel's? It refuses them before it looks at anything else. */
+static inline bool sfs_user_kernel(const void *p, size_t n)
+{
+	return n > SFS_USER_MAX || (uintptr_t)p > SFS_USER_MAX - n;
+}
+
 /* Are these n bytes where no program has memory? */
 static inline bool sfs_user_never(const void *p, size_t n)
 {
-	const uintptr_t at = (uintptr_t)p;
-
-	return n > 0 && (at < SFS_USER_MIN || n > SFS_USER_MAX || at > SFS_USER_MAX - n);
+	return n > 0 && ((uintptr_t)p < SFS_USER_MIN || sfs_user_kernel(p, n));
 }
 
 #if defined(__x86_64__)

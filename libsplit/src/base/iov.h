@@ -24,12 +24,13 @@ struct sfs_cursor {
 };
 
 /*
- * The sum of the lengths, cut at the kernel's limit; -EINVAL (-22) where the kernel says so, -EFAULT (-14) for addresses that no
- * program has. A bad address among the others ends the program, as in any function that copies memory.
+ * The sum of the lengths, cut at the kernel's limit and before the first piece that no program has; -EINVAL (-22) where the kernel says so,
+ * -EFAULT (-14) where it does, or where there is nothing before such a piece. Another bad address is met when it is copied.
  */
 static inline ssize_t sfs_iov_total(const struct iovec *iov, int cnt)
 {
-	size_t total = 0;
+	size_t total = 0, good = 0;
+	bool cut = false;
 
 	if (cnt < 0 || cnt > 1024)
 		return -22;
@@ -39,10 +40,14 @@ static inline ssize_t sfs_iov_total(const struct iovec *iov, int cnt)
 		total += iov[i].iov_len;
 		if ((ssize_t)total < 0)
 			return -22;
-		if (sfs_user_never(iov[i].iov_base, iov[i].iov_len))
+		if (iov[i].iov_len > 0 && sfs_user_kernel(iov[i].iov_base, iov[i].iov_len))
 			return -14;
+		cut = cut || sfs_user_never(iov[i].iov_base, iov[i].iov_len);
+		good = cut ? good : total;
 	}
-	return (ssize_t)(total > SFS_IO_MAX ? SFS_IO_MAX : total);
+	if (cut && good == 0)
+		return -14;
+	return (ssize_t)(good > SFS_IO_MAX ? SFS_IO_MAX : good);
 }
 
 /* The next contiguous piece of at most n bytes; its length in *got. Advances. */

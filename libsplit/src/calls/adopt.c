@@ -57,8 +57,7 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 	uint64_t *op;
 	int r;
 
-	/* Access mode 3 is for ioctls alone. */
-	if (!vol || (flags & O_PATH) || (flags & O_ACCMODE) == O_ACCMODE || fd >= sfs_fds_len)
+	if (!vol || (flags & O_PATH) || fd >= sfs_fds_len)
 		return 0;
 	r = sfs_volume_connect(vol, fd);
 	if (r == SFS_NOT_OF_VOLUME)
@@ -68,7 +67,7 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 	/* A file that is not below is the kernel's, as one without a grant: in posix it is time to look when a grant is asked for. */
 	if (!vol->dedicated && !(vol->owners && !sfs.grant_first && vol->mode == SFS_POSIX) && !sfs_below(vol, fd))
 		return 0;
-	if (r < 0 && vol->mode == SFS_STRICT && (flags & O_ACCMODE) != O_RDONLY)
+	if (r < 0 && vol->mode == SFS_STRICT && sfs_may_write(flags))
 		return sfs_volume_refuses(vol);
 	sfs_mutex_lock(&sfs_files.lock);
 	/* Who may execute it must not find it open for writing. */

@@ -255,7 +255,7 @@ int sfs_ftruncate(int fd, off_t len)
 		ofd = sfs_ofd_of(fd);
 		if (!ofd)
 			return SFS_PASS;
-		if ((ofd->flags & O_ACCMODE) == O_RDONLY || len < 0)
+		if (!sfs_may_write(ofd->flags) || len < 0)
 			return -EINVAL;
 		r = by_kernel(ofd, fd, call_ftruncate, arg, (uint64_t)len);
 	} while (sfs_gone(r, fd));
@@ -364,7 +364,7 @@ static int call_truncate(int fd, const long *arg)
 
 int sfs_truncate_open(int fd, int flags)
 {
-	const long arg[2] = {0, (flags & O_ACCMODE) != O_RDONLY};
+	const long arg[2] = {0, sfs_may_write(flags)};
 	struct sfs_ofd *ofd;
 	int r;
 

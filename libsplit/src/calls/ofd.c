@@ -104,7 +104,7 @@ static bool rests(const struct sfs_inode *in)
 /* The file stays open here, and the kernel serves it: sfs_files.lock held. With a grant ours is narrowed when that goes. */
 static bool narrows(const struct sfs_inode *in, const struct sfs_ofd *ofd)
 {
-	return (ofd->flags & O_ACCMODE) != O_RDONLY && in->opens > 0 && in->fd >= 0 && in->writable &&
+	return sfs_may_write(ofd->flags) && in->opens > 0 && in->fd >= 0 && in->writable &&
 	       sfs_grant_deleg(&in->grant) != SFS_DELEG_EXCLUSIVE;
 }
 

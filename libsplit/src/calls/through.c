@@ -76,7 +76,7 @@ static int write_through(struct sfs_ofd *ofd, int fd)
 	int flags, r = 0;
 
 	/* An open would break the program's own lease. */
-	if ((ofd->flags & O_ACCMODE) == O_RDONLY || !promised(in->vol) || in->leased)
+	if (!sfs_may_write(ofd->flags) || !promised(in->vol) || in->leased)
 		return 0;
 	signals = sfs_signals_block(); /* a handler may use the lock */
 	sfs_mutex_lock(&ofd->lock);
@@ -94,12 +94,15 @@ static int write_through(struct sfs_ofd *ofd, int fd)
 static int keep_own(struct sfs_inode *in, void *arg)
 {
 	const bool stays = *(bool *)arg;
+	enum sfs_lockers who;
 	uint64_t *op;
 
 	if (!sfs_op_begin(in, &op))
 		return 0;
 	sfs_inode_take(in);
-	if (in->fd >= 0 && sfs_may_be_locked(in) && (sfs_locked_before(in->fd) || inode_locked(in, true))) {
+	who = in->fd >= 0 ? sfs_lockers(in->fd) : LOCKED_BY_NOBODY;
+	/* A lock from before we had a descriptor of the file was noticed then (sfs_inode_own()). */
+	if (who == LOCKED_HERE || (who == LOCKED_BY_SOMEBODY && inode_locked(in, true))) {
 		sys_fcntl(in->fd, F_SETFD, stays ? 0 : FD_CLOEXEC);
 		if (in->fd_readonly >= 0)
 			sys_fcntl(in->fd_readonly, F_SETFD, stays ? 0 : FD_CLOEXEC);

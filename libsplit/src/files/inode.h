@@ -24,6 +24,7 @@
 #ifndef SFS_INODE_H
 #define SFS_INODE_H
 
+#include <fcntl.h>
 #include <time.h>
 
 #include "base/lock.h"
@@ -145,6 +146,16 @@ struct sfs_ofd {
 	uint8_t uncounted; /* enum sfs_uncounted; atomic */
 	int64_t off;
 };
+
+/* What flags of open(2) allow. Access mode 3 is for neither, but asks for the right to both. */
+static inline bool sfs_may_read(int flags)
+{
+	return !(flags & O_WRONLY);
+}
+static inline bool sfs_may_write(int flags)
+{
+	return (flags & O_ACCMODE) == O_WRONLY || (flags & O_ACCMODE) == O_RDWR;
+}
 
 /* Has no other thread closed the descriptor, or made it another description's, since the table was looked at? */
 static inline bool sfs_fd_still(int fd, const struct sfs_ofd *ofd, const struct sfs_inode *in)

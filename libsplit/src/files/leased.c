@@ -24,7 +24,7 @@ static bool any_writable(const struct sfs_inode *in)
 	for (int fd = sfs_inode_open_at(in, 0); fd >= 0; fd = sfs_inode_open_at(in, fd + 1)) {
 		const struct sfs_ofd *ofd = load_acquire(&sfs_fds[fd]);
 
-		if (ofd > SFS_PRIVATE && (ofd->flags & O_ACCMODE) != O_RDONLY)
+		if (ofd > SFS_PRIVATE && sfs_may_write(ofd->flags))
 			return true;
 	}
 	return false;

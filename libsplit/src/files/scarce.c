@@ -51,14 +51,77 @@ bool sfs_fd_locked(int fd, bool posix)
 	return n < 0 || n == sizeof(text);
 }
 
-bool sfs_locked_before(int fd)
+/* As getdents64(2) gives them. */
+struct entry {
+	uint64_t ino;
+	int64_t next;
+	uint16_t len;
+	uint8_t type;
+	char name[];
+};
+
+/* May fd lead to that file? Of one that is known that is known, too. */
+static bool leads_to(int fd, const struct stat *st)
+{
+	const struct sfs_ofd *ofd = fd < sfs_fds_len ? load_acquire(&sfs_fds[fd]) : NULL;
+	struct stat one;
+
+	if (ofd == SFS_PRIVATE || (ofd > SFS_PRIVATE && ofd->inode->ino != st->st_ino))
+		return false;
+	return sys_fstat(fd, &one) == 0 && one.st_ino == st->st_ino && one.st_dev == st->st_dev;
+}
+
+/* Has one of these descriptors of the process such a lock on the file of st? n bytes of entries of /proc/self/fd. */
+static bool any_locked(const char *entries, long n, const struct stat *st)
+{
+	for (long at = 0; at < n; at += ((const struct entry *)(entries + at))->len) {
+		const char *name = ((const struct entry *)(entries + at))->name;
+		int fd = 0;
+
+		if (*name < '0' || *name > '9')
+			continue;
+		for (; *name; name++)
+			fd = fd * 10 + (*name - '0');
+		if (leads_to(fd, st) && sfs_fd_locked(fd, true))
+			return true;
+	}
+	return false;
+}
+
+/* Has this process a POSIX lock on the file of fd, through whichever descriptor? In doubt it has. */
+static bool locked_somewhere(int fd)
+{
+	_Alignas(struct entry) char entries[2048];
+	bool locked = false;
+	struct stat st;
+	long n = 0;
+	int dir;
+
+	if (sys_fstat(fd, &st) < 0)
+		return true;
+	dir = sys_openat(AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	if (dir < 0)
+		return true;
+	while (!locked && (n = sys_call3(SYS_getdents64, dir, (long)entries, sizeof(entries))) > 0)
+		locked = any_locked(entries, n, &st);
+	sys_close(dir);
+	return locked || n < 0;
+}
+
+enum sfs_lockers sfs_lockers(int fd)
 {
 	struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
 	if (sys_fcntl(fd, F_OFD_GETLK, (long)&any) < 0 || any.l_type == F_UNLCK)
-		return false;
-	/* The kernel names one of them. Of the others it says only which were taken through this descriptor. */
-	return any.l_pid == sys_getpid() || sfs_fd_locked(fd, true);
+		return LOCKED_BY_NOBODY;
+	return any.l_pid == sys_getpid() ? LOCKED_HERE : LOCKED_BY_SOMEBODY;
+}
+
+bool sfs_locked_before(int fd)
+{
+	const enum sfs_lockers who = sfs_lockers(fd);
+
+	return who == LOCKED_HERE || (who == LOCKED_BY_SOMEBODY && locked_somewhere(fd));
 }
 
 /* sfs_files.lock held: is it open, and being written to? */

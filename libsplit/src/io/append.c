@@ -206,7 +206,7 @@ static __attribute__((noinline)) bool store(struct sfs_inode *in, const void *bu
 /* Is fd still this description, of this file, and is the append one at its end? Lock held. */
 static inline bool at_end(const struct sfs_ofd *ofd, const struct sfs_inode *in, int fd)
 {
-	return likely(sfs_fd_still(fd, ofd, in)) && !ofd->kernel_off && (ofd->flags & O_ACCMODE) != O_RDONLY &&
+	return likely(sfs_fd_still(fd, ofd, in)) && !ofd->kernel_off && sfs_may_write(ofd->flags) &&
 	       !(ofd->flags & (O_SYNC | O_DSYNC)) && ((ofd->flags & O_APPEND) || ofd->off == (int64_t)in->size) &&
 	       !in->privileged;
 }

@@ -112,11 +112,13 @@ static bool more_room(struct sfs_volume *vol, struct waiting *w)
 static int try(struct sfs_volume *vol, struct sfs_chunk *c, struct relink_range *r, uint64_t *moved)
 {
 	struct waiting w = {0};
+	uint64_t most = 0;
 	int ret;
 
 	__atomic_add_fetch(&vol->pool.moving, 1, __ATOMIC_ACQ_REL);
 	do {
 		ret = relink(vol->provider, r, moved);
+		most = *moved > most ? *moved : most;
 		/* After an error the file may share blocks with it. */
 		if (ret < 0 ? vol->provider != RELINK_COPY : !(ret & RELINK_DONOR_KEEPS))
 			c->holes = true;
@@ -124,6 +126,7 @@ static int try(struct sfs_volume *vol, struct sfs_chunk *c, struct relink_range 
 		r->whole = false;
 	} while (sfs_no_space(ret) && more_room(vol, &w));
 	__atomic_sub_fetch(&vol->pool.moving, 1, __ATOMIC_ACQ_REL);
+	*moved = most; /* what is in the file since an earlier try stays there */
 	return ret;
 }
 
@@ -161,7 +164,8 @@ static int relink_run(struct bringing *bringing, uint64_t blk, uint64_t *blocks)
 	ret = try(vol, c, &r, &moved);
 	brought(in, kept(c->fd, &r, ret));
 	*blocks = ret < 0 ? moved / SFS_BLOCK : n; /* after an error, whole blocks from the start may have gone over */
-	if (ret < 0)
+	/* All of them: it is only the staging file that could not be freed of them. */
+	if (ret < 0 && moved < r.len)
 		return ret;
 	count_runs(in, 1, end - off);
 	return 0;

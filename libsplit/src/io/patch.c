@@ -61,7 +61,7 @@ static int look_at(int fd, struct sfs_ofd **ofd)
 
 	if (flags < 0)
 		return flags;
-	if ((flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH))
+	if (!sfs_may_write(flags) || (flags & O_PATH))
 		return -EBADF;
 	*ofd = sfs_ofd_of(fd);
 	if (!*ofd)

@@ -224,7 +224,7 @@ static int peek_at(int fd, off_t off, size_t len, const void **p, size_t *got)
 
 	if (!k.ofd)
 		return -ENOTSUP;
-	if ((k.ofd->flags & O_ACCMODE) == O_WRONLY)
+	if (!sfs_may_read(k.ofd->flags))
 		return -EBADF;
 	if (off < 0 || len > SSIZE_MAX)
 		return -EINVAL;

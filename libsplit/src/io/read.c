@@ -228,6 +228,8 @@ static ssize_t read_at(struct sfs_ofd *ofd, int fd, const struct iovec *iov, int
 	uint64_t *op;
 	ssize_t r;
 
+	if (unlikely(pos + total > INT64_MAX))
+		return -EINVAL; /* not 0, though it is beyond any end */
 	for (int tries = 0;; tries++) {
 		const bool prepared = sfs_io_prepared(in);
 
@@ -335,7 +337,7 @@ static ssize_t read_to(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t o
 			sfs_changed(fd);
 		return r;
 	}
-	if ((ofd->flags & O_ACCMODE) == O_WRONLY)
+	if (!sfs_may_read(ofd->flags))
 		return -EBADF;
 	total = sfs_user_total(v.iov, v.cnt);
 	if (total < 0)
@@ -369,9 +371,9 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 	seen = sfs_look(in);
 	end = (uint64_t)off + n;
 	if (n - 1 >= SFS_LONG - 1 || unlikely(seen & (SFS_CHANGES_ALONE | SFS_CHANGES_STORES)) ||
-	    (at_offset && ofd->kernel_off) || (ofd->flags & O_ACCMODE) == O_WRONLY || !sfs_io_prepared(in) ||
-	    !in->window.dense || !in->window.base || __atomic_load_n(&in->staging.count, __ATOMIC_RELAXED) ||
-	    end > load_acquire(&in->size) || end > in->ksize || end > in->window.len || !sfs_read_warm(in))
+	    (at_offset && ofd->kernel_off) || !sfs_may_read(ofd->flags) || !sfs_io_prepared(in) || !in->window.dense ||
+	    !in->window.base || __atomic_load_n(&in->staging.count, __ATOMIC_RELAXED) || end > load_acquire(&in->size) ||
+	    end > in->ksize || end > in->window.len || !sfs_read_warm(in))
 		return false;
 	vol = in->vol;
 	done = sfs_copy(buf, in->window.base + off, n) && sfs_fd_still(fd, ofd, in) && sfs_looked(in, seen, (uint64_t)off, end);

@@ -21,7 +21,7 @@ static int look_at(const struct sfs_range *r, struct sfs_ofd **ofd)
 
 	if (flags < 0)
 		return flags;
-	if ((flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH))
+	if (!sfs_may_write(flags) || (flags & O_PATH))
 		return -EBADF;
 	if (r->off < 0 || r->len > SSIZE_MAX || (flags & O_APPEND))
 		return -EINVAL;

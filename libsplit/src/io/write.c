@@ -185,7 +185,7 @@ static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 	struct sfs_attempt a;
 	ssize_t r;
 
-	if ((ofd->flags & O_ACCMODE) == O_RDONLY)
+	if (!sfs_may_write(ofd->flags))
 		return -EBADF;
 	if (total <= 0)
 		return total;

@@ -14,7 +14,8 @@
 #define AWAY_TRIES  30 /* an agent that restarts is waited for so long */
 #define AWAY_NAP_NS 100000000l
 #define CLAIM_TRIES 1000
-#define PEEK_NS	    1000000l /* far less than an agent takes from its start to the first grant */
+#define PEEK_NS	    1000000l   /* far less than an agent takes from its start to the first grant */
+#define SILENT_NS   200000000l /* ten times as long as it waits for the answer (hello.c) */
 
 void sfs_owners_map(struct sfs_volume *vol, int fd)
 {
@@ -55,8 +56,9 @@ bool sfs_owners_peek(struct sfs_volume *vol)
 	}
 	if (fd >= 0)
 		sfs_owners_map(vol, fd);
-	if (fd == -EAGAIN) {
-		__atomic_store_n(&vol->agent.peek_again, sys_now_ns() + PEEK_NS, __ATOMIC_RELAXED);
+	if (fd == -EAGAIN || fd == -ETIMEDOUT) {
+		__atomic_store_n(&vol->agent.peek_again, sys_now_ns() + (fd == -EAGAIN ? PEEK_NS : SILENT_NS),
+				 __ATOMIC_RELAXED);
 		store_release(&vol->agent.peeked, false);
 	}
 	return load_acquire(&vol->owners);

@@ -37,7 +37,7 @@ static inline bool sfs_asked_at(const struct sfs_grant *g, uint64_t ino, uint32_
 
 /*
  * Is there a table? A process that has nothing of the volume open, or could not become a client, gets it without being one. While there is no
- * agent it is asked for again: one may come, and its clients stage.
+ * agent, or none that answers, it is asked for again: one may come, and its clients stage.
  */
 bool sfs_owners_peek(struct sfs_volume *vol);
 static inline bool sfs_owners_known(struct sfs_volume *vol)

@@ -103,11 +103,14 @@ int sfs_hello_peek(struct sfs_volume *vol, int proof_fd)
 	if (sock < 0)
 		return away(sock) ? -EAGAIN : sock;
 	for (const int64_t since = now_ms(); !answered(sock, ANSWER_MS);) {
-		if (now_ms() - since >= (int64_t)sfs.agent_wait_ms) {
+		/* It is stopped, or recovers: who has waited for it once does not wait so long again. */
+		if (vol->agent.silent || now_ms() - since >= (int64_t)sfs.agent_wait_ms) {
 			sfs_private_close(sock);
+			vol->agent.silent = true;
 			return -ETIMEDOUT;
 		}
 	}
+	vol->agent.silent = false;
 	r = hear(vol, sock, &m, fds);
 	if (r < 0)
 		return r == -ECONNRESET ? -EAGAIN : r;

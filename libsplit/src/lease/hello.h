@@ -15,7 +15,10 @@ int sfs_hello(struct sfs_volume *vol, int proof_fd, uint32_t resume);
  * long as agent_wait_ms says. Then that is over, until sfs_volume_forget().
  */
 int sfs_hello_first(struct sfs_volume *vol, int proof_fd);
-/* PEEK: the table's descriptor, -1 where none came, -EAGAIN while no agent is there, or a negative errno value. */
+/*
+ * PEEK: the table's descriptor, -1 where none came, -EAGAIN while no agent is there, -ETIMEDOUT from one that does not answer, or another negative
+ * errno value.
+ */
 int sfs_hello_peek(struct sfs_volume *vol, int proof_fd);
 /* One line on standard error, once per volume: the mode's guarantee is at stake and the user has to know. */
 void sfs_hello_complain(struct sfs_volume *vol, int err);

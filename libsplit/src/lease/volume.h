@@ -53,7 +53,8 @@ struct sfs_agent {
 	uint64_t features;	    /* that both know of */
 	uint32_t connection;	    /* number of the connection; changes with both sockets, request lock held */
 	bool peeked;		    /* the table is being asked for, or an agent has answered; atomic */
-	int64_t peek_again;	    /* ns: there was no agent, and it is not asked for before; atomic */
+	int64_t peek_again;	    /* ns: there was no agent, or no answer, and it is not asked for before; atomic */
+	bool silent;		    /* there was no answer; whose turn it is to ask (peeked) */
 	bool gone;		    /* no agent has answered a question for a while, atomic */
 	uint64_t look_number;
 	struct sfs_look_wait looks[SFS_LOOK_WAITS];

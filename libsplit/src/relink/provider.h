@@ -17,7 +17,11 @@
 
 /* Copy the bytes; the donor keeps its blocks. */
 int relink_copy(const struct relink_range *r, uint64_t at, uint64_t n);
-/* Share the blocks with the target, then take them out of the donor. */
+/* Share the blocks with the target. */
+int relink_share(const struct relink_range *r, uint64_t at, uint64_t n);
+/* Take them out of the donor. After an error any of them may be out of it. */
+int relink_unshare(const struct relink_range *r, uint64_t at, uint64_t n);
+/* Both. */
 int relink_reflink(const struct relink_range *r, uint64_t at, uint64_t n);
 /* Swap the blocks; the target's must be holes and inside its size. */
 int relink_xfs_exchange(const struct relink_range *r, uint64_t at, uint64_t n);

@@ -6,7 +6,7 @@
 #include "base/sys.h"
 #include "relink/provider.h"
 
-int relink_reflink(const struct relink_range *r, uint64_t at, uint64_t n)
+int relink_share(const struct relink_range *r, uint64_t at, uint64_t n)
 {
 	struct file_clone_range clone = {
 		.src_fd = r->donor,
@@ -14,10 +14,18 @@ int relink_reflink(const struct relink_range *r, uint64_t at, uint64_t n)
 		.src_length = n,
 		.dest_offset = r->target_off + at,
 	};
-	int err;
 
-	err = sys_ioctl(r->target, FICLONERANGE, &clone);
-	if (err)
-		return err;
+	return sys_ioctl(r->target, FICLONERANGE, &clone);
+}
+
+int relink_unshare(const struct relink_range *r, uint64_t at, uint64_t n)
+{
 	return sys_fallocate(r->donor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(r->donor_off + at), (off_t)n);
+}
+
+int relink_reflink(const struct relink_range *r, uint64_t at, uint64_t n)
+{
+	const int err = relink_share(r, at, n);
+
+	return err ? err : relink_unshare(r, at, n);
 }

@@ -35,6 +35,7 @@ struct move {
 	bool no_holes; /* the donor can't have any */
 	bool settled;
 	int flags;
+	int shared;    /* an error: blocks that the target has got may still be the donor's, too */
 	uint64_t done; /* bytes from the start of the range */
 };
 
@@ -98,12 +99,17 @@ static int copy(struct move *m, uint64_t at, uint64_t n)
 /* Whole blocks without a swap. */
 static int reflink_or_copy(struct move *m, uint64_t at, uint64_t n)
 {
-	int err = relink_reflink(m->r, at, n);
+	int err = relink_share(m->r, at, n);
 
-	if (!err)
+	if (!err) {
 		m->flags &= ~RELINK_DONOR_KEEPS;
-	else if (relink_unsupported(err))
+		/* Whatever comes of that the target has them, and the donor perhaps not all of them: the rest is brought over, too. */
+		err = relink_unshare(m->r, at, n);
+		m->shared = m->shared ? m->shared : err;
+		err = 0;
+	} else if (relink_unsupported(err)) {
 		err = copy(m, at, n);
+	}
 	return err;
 }
 
@@ -132,6 +138,7 @@ static int exchange(struct move *m, uint64_t at, uint64_t n)
 				err = reflink_or_copy(m, pos - r->target_off, from - pos);
 			if (err)
 				break;
+			m->done = from - r->target_off; /* the donor has a hole there, whatever becomes of the rest */
 		}
 		if (to > from)
 			err = reflink_or_copy(m, from - r->target_off, to - from);
@@ -280,6 +287,8 @@ int relink(enum relink_provider provider, const struct relink_range *r, uint64_t
 	err = pieces(&m);
 	if (moved)
 		*moved = m.done;
+	if (!err)
+		err = m.shared;
 	return err ? err : m.flags;
 }
 

@@ -92,8 +92,8 @@ struct relink_range {
  * Returns a non-negative set of RELINK_* result flags, or a negative errno value. After an error, as after a crash, the target
  * holds the new content in part, the donor holds everything that was not moved, and calling again with the same arguments finishes
  * the work. Blocks of the donor may be shared with the target then, and a store to them needs space: they are not to be used again.
- * *moved, when not NULL, says how many bytes of the range are finished, counted from its start, also after an error. Makes nothing
- * durable: fsync the target for that.
+ * *moved, when not NULL, says how many bytes of the range are finished, counted from its start, also after an error: the target has them,
+ * and of their blocks any may have left the donor. Makes nothing durable: fsync the target for that.
  */
 int relink(enum relink_provider provider, const struct relink_range *r, uint64_t *moved);
 

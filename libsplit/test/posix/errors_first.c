@@ -33,9 +33,31 @@ static void places(int fd)
 	CHECK(lseek(fd, 0, SEEK_CUR) == 5);
 }
 
+/* Access mode 3: neither for reading nor for writing, and yet the file as it is now. */
+static void neither(int fd)
+{
+	int none_of_both;
+
+	CHECK(ftruncate(fd, 0) == 0 && pwrite(fd, "0123456789", 10, 0) == 10);
+	CHECK((none_of_both = open("f", O_ACCMODE)) >= 0);
+	CHECK(lseek(none_of_both, 0, SEEK_END) == 10 && size_of(none_of_both) == 10);
+	FAILS(read(none_of_both, buf, 1), EBADF);
+	FAILS(write(none_of_both, buf, 1), EBADF);
+	FAILS(pread(none_of_both, buf, 1, 0), EBADF);
+	FAILS(pwrite(none_of_both, buf, 1, 0), EBADF);
+	FAILS(ftruncate(none_of_both, 1), EINVAL);
+	FAILS(fallocate(none_of_both, 0, 0, 1), EBADF);
+	CHECK(fsync(none_of_both) == 0 && close(none_of_both) == 0);
+	expect_file("f", "0123456789");
+	CHECK(pwrite(fd, "more", 4, 10) == 4);
+	CHECK((none_of_both = open("f", O_ACCMODE | O_TRUNC)) >= 0 && close(none_of_both) == 0);
+	CHECK(size_of(fd) == 0 && pwrite(fd, "0123456789", 10, 0) == 10);
+	expect_file("f", "0123456789");
+}
+
 int main(void)
 {
-	int fd = open("f", O_RDWR | O_CREAT | O_TRUNC, 0644), in, out, neither;
+	int fd = open("f", O_RDWR | O_CREAT | O_TRUNC, 0644), in, out;
 
 	CHECK(fd >= 0 && (in = open("f", O_RDONLY)) >= 0 && (out = open("f", O_WRONLY)) >= 0);
 	for (int round = 0; round < 2; round++) {
@@ -46,12 +68,6 @@ int main(void)
 		buffers(fd, in, out);
 		places(fd);
 	}
-	/* access mode 3: neither for reading nor for writing */
-	CHECK((neither = open("f", O_ACCMODE)) >= 0);
-	FAILS(read(neither, buf, 1), EBADF);
-	FAILS(write(neither, buf, 1), EBADF);
-	FAILS(pread(neither, buf, 1, 0), EBADF);
-	CHECK(lseek(neither, 0, SEEK_END) == 10 && close(neither) == 0);
-	expect_file("f", "0123456789");
+	neither(fd);
 	return 0;
 }

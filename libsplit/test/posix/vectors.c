@@ -5,6 +5,23 @@
 #include <limits.h>
 #include <sys/uio.h>
 
+/* A piece that is no memory ends what is before it. And there is no place whose end is beyond the largest. */
+static void none_behind(int fd)
+{
+	char *volatile none = NULL, got[10];
+	struct iovec some[2] = {{"0123456789", 10}, {none, 10}}, in[2] = {{got, 10}, {none, 10}};
+
+	CHECK(ftruncate(fd, 0) == 0 && pwritev(fd, some, 2, 0) == 10 && size_of(fd) == 10);
+	CHECK(lseek(fd, 0, SEEK_SET) == 0 && readv(fd, in, 2) == 10 && lseek(fd, 0, SEEK_CUR) == 10);
+	CHECK(memcmp(got, "0123456789", 10) == 0);
+	CHECK(writev(fd, some, 2) == 10 && preadv(fd, in, 2, 5) == 10 && memcmp(got, "5678901234", 10) == 0);
+	CHECK(size_of(fd) == 20 && lseek(fd, 0, SEEK_CUR) == 20);
+	FAILS(pwritev(fd, some + 1, 1, 0), EFAULT);
+	FAILS(preadv(fd, in + 1, 1, 0), EFAULT);
+	FAILS(preadv(fd, in, 1, INT64_MAX - 5), EINVAL);
+	FAILS(preadv2(fd, in, 1, INT64_MAX - 5, 0), EINVAL);
+}
+
 int main(void)
 {
 	int fd = open("f", O_RDWR | O_CREAT, 0644), ro = open("f", O_RDONLY);
@@ -33,5 +50,6 @@ int main(void)
 	CHECK(writev(fd, out, 0) == 0 && readv(fd, NULL, 0) == 0);
 	in[1].iov_len = SIZE_MAX;
 	FAILS(readv(fd, in, 3), EINVAL);
+	none_behind(fd);
 	return 0;
 }

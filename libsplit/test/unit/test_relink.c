@@ -202,6 +202,42 @@ static void full(enum relink_provider provider, bool moves, uint64_t len, const 
 	close(ballast);
 }
 
+static int fails(void *arg)
+{
+	(void)arg;
+	return -EIO;
+}
+
+/* Blocks to be moved, and behind them some to be copied, which fails: what is said to be left to do is all in the donor. */
+static void half(enum relink_provider provider, const char *dir)
+{
+	enum { HOLE = 12, DATA = 20 };
+	int donor = test_file(dir, "donor"), target = test_file(dir, "target"), ret;
+	static unsigned char got[DONOR_SIZE];
+	static struct relink_case c;
+	uint64_t rnd = test_seed(7), moved = 0;
+
+	case_make(&c, &rnd, donor, target, 0);
+	CHECK_EQ(ftruncate(target, 0), 0);
+	c.r.target_off = c.r.donor_off = 0;
+	c.r.len = c.r.size = (HOLE + DATA) * BLOCK;
+	c.r.staged = NULL;
+	c.r.persistent = c.r.whole = true;
+	test_pwrite(target, c.before, DATA * BLOCK, HOLE * BLOCK);
+	CHECK_EQ(fsync(target), 0);
+	c.r.settle = fails;
+	ret = relink(provider, &c.r, &moved);
+	CHECK(ret >= 0 ? moved == c.r.len : ret == -EIO && moved < c.r.len);
+	CHECK_EQ(pread(target, got, moved, 0), (ssize_t)moved);
+	CHECK_MEM(got, c.donor, moved);
+	CHECK_EQ(pread(donor, got, c.r.len - moved, (off_t)moved), (ssize_t)(c.r.len - moved));
+	CHECK_MEM(got, c.donor + moved, c.r.len - moved);
+	printf("%s: %s after %llu of %llu bytes\n", relink_provider_name(provider), ret < 0 ? "an error" : "no error",
+	       (unsigned long long)moved, (unsigned long long)c.r.len);
+	close(donor);
+	close(target);
+}
+
 int main(int argc, char **argv)
 {
 	const char *dir = argc > 1 ? argv[1] : "/dev/shm";
@@ -215,6 +251,7 @@ int main(int argc, char **argv)
 	for (int p = RELINK_NONE + 1; p < RELINK_PROVIDERS; p++) {
 		model(p, false, false, dir, dir);
 		model(p, true, p == found && found != RELINK_COPY, dir, dir);
+		half(p, dir);
 		for (uint64_t len = argc > 2 ? DONOR_SIZE : 0; len >= BLOCK; len /= 4)
 			full(p, p == found && found == RELINK_REFLINK, len, dir);
 	}
