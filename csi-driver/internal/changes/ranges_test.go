@@ -9,7 +9,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/changes"
 )
 
-// TestRanges: what is in parts, rounded inwards to whole grains, is in their ranges, and what is between is in the gaps.
+// TestRanges: what is in parts, rounded inwards to whole grains, is in their ranges, and what is between is in the
+// gaps.
 func TestRanges(t *testing.T) {
 	const grain, grains = 4096, 64
 	for range 2000 {

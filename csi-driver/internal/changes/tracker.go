@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package changes finds out which bytes of the device of a mounted file system cannot have changed for some time, though
-// programs go on writing to its files: through the kernel, by stores to mapped persistent memory, or by relinked blocks.
+// Package changes finds out which bytes of the device of a mounted file system cannot have changed for some time,
+// though programs go on writing to its files: through the kernel, by stores to mapped persistent memory, or by
+// relinked blocks.
 //
-// The kernel sets a file's time of change (st_ctime, which no program can set) when a call begins to change the file, and
-// when a page of it is first stored to after it was last clean. A barrier is a moment in which the file system is frozen:
-// every call that was under way has ended, and all pages are clean. So between two looks at the files, each followed by
-// a barrier, only those files whose time of change differs can have changed since the first barrier. Only files that are
-// large are looked at; all else on the device, the file system's own blocks above all, may always have changed.
+// The kernel sets a file's time of change (st_ctime, which no program can set) when a call begins to change the file,
+// and when a page of it is first stored to after it was last clean. A barrier is a moment in which the file system is
+// frozen: every call that was under way has ended, and all pages are clean. So between two looks at the files, each
+// followed by a barrier, only those files whose time of change differs can have changed since the first barrier. Only
+// files that are large are looked at; all else on the device, the file system's own blocks above all, may always have
+// changed.
 package changes
 
 import (
@@ -50,15 +52,16 @@ type Tracker struct {
 	files map[uint64]*file
 }
 
-// file is what a look found. extents is where it lay after the barrier; nil where that is not known, or not worth knowing.
+// file is what a look found. extents is where it lay after the barrier; nil where that is not known, or not worth
+// knowing.
 type file struct {
 	handle  *os.File
 	changed unix.Timespec
 	extents []extent
 }
 
-// New makes a tracker of the file system that is mounted at a directory. The files below skip, a directory in it, count as
-// changed always.
+// New makes a tracker of the file system that is mounted at a directory. The files below skip, a directory in it,
+// count as changed always.
 func New(root, skip string) (*Tracker, error) {
 	dir, err := os.Open(root)
 	if err != nil {
@@ -73,8 +76,8 @@ func (t *Tracker) Close() error {
 	return t.dir.Close()
 }
 
-// Release closes the files: Frozen needs another Round then. While they are open, programs with the library show what they
-// write sooner than they would.
+// Release closes the files: Frozen needs another Round then. While they are open, programs with the library show what
+// they write sooner than they would.
 func (t *Tracker) Release() { release(t.files) }
 
 func release(files map[uint64]*file) {
@@ -86,10 +89,10 @@ func release(files map[uint64]*file) {
 	}
 }
 
-// Round looks at the files, has the caller freeze the file system for an instant, and returns which bytes of the device are
-// since then what they were at the end of the last round, and which hold nothing; the first round knows of these only. Whoever
-// has a copy that was right at the last round, and brings it up to date in all other bytes afterwards, has one that will be
-// right as of this round.
+// Round looks at the files, has the caller freeze the file system for an instant, and returns which bytes of the
+// device are since then what they were at the end of the last round, and which hold nothing; the first round knows of
+// these only. Whoever has a copy that was right at the last round, and brings it up to date in all other bytes
+// afterwards, has one that will be right as of this round.
 func (t *Tracker) Round(ctx context.Context, barrier func() error) (Ranges, error) {
 	files, err := t.look(ctx)
 	if err != nil {
@@ -116,8 +119,8 @@ func (t *Tracker) Round(ctx context.Context, barrier func() error) (Ranges, erro
 	return t.withFree(same)
 }
 
-// Frozen returns which bytes are what they were at the end of the last round, and which hold nothing. The file system is
-// frozen, and stays so until the copy is up to date.
+// Frozen returns which bytes are what they were at the end of the last round, and which hold nothing. The file system
+// is frozen, and stays so until the copy is up to date.
 func (t *Tracker) Frozen(ctx context.Context) (Ranges, error) {
 	var same []Range
 	for _, f := range t.files {
@@ -176,8 +179,8 @@ func (f *file) lies() ([]extent, error) {
 
 func stored(st *unix.Stat_t) int64 { return st.Blocks * 512 }
 
-// look opens the largest files and notes when they have changed. Somebody may have to answer for each open, and a copy does
-// not wait for ever for who does not.
+// look opens the largest files and notes when they have changed. Somebody may have to answer for each open, and a copy
+// does not wait for ever for who does not.
 func (t *Tracker) look(ctx context.Context) (map[uint64]*file, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()

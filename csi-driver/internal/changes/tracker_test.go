@@ -57,7 +57,12 @@ func newCopied(t *testing.T, fsType string) *copied {
 		t.Skip("needs root: attaches loop devices and mounts file systems")
 	}
 	dir := t.TempDir()
-	c := &copied{T: t, image: filepath.Join(dir, "image"), root: filepath.Join(dir, "root"), copy: filepath.Join(dir, "copy")}
+	c := &copied{
+		T:     t,
+		image: filepath.Join(dir, "image"),
+		root:  filepath.Join(dir, "root"),
+		copy:  filepath.Join(dir, "copy"),
+	}
 	c.must(os.WriteFile(c.image, nil, 0o600))
 	c.must(os.WriteFile(c.copy, nil, 0o600))
 	c.must(errors.Join(os.Truncate(c.image, deviceSize), os.Truncate(c.copy, deviceSize), os.Mkdir(c.root, 0o700)))
@@ -137,8 +142,8 @@ func (c *copied) fill(path string, size int64) {
 	c.must(os.WriteFile(path, b, 0o600))
 }
 
-// TestWritersGoOn: whatever programs do to files, at whatever moment, the copy is right in the end, and what is not in use is
-// not looked at.
+// TestWritersGoOn: whatever programs do to files, at whatever moment, the copy is right in the end, and what is not in
+// use is not looked at.
 func TestWritersGoOn(t *testing.T) {
 	for _, fsType := range []string{volume.XFS, volume.Ext4} {
 		t.Run(fsType, func(t *testing.T) {
@@ -208,8 +213,8 @@ func (c *copied) writers() (stop func()) {
 	}
 }
 
-// mapping is another process that has the first megabyte of a file mapped. A thread of this one that waits for a frozen
-// file system in a store, and not in a system call, would keep the garbage collector waiting.
+// mapping is another process that has the first megabyte of a file mapped. A thread of this one that waits for a
+// frozen file system in a store, and not in a system call, would keep the garbage collector waiting.
 type mapping struct {
 	process *exec.Cmd
 	stdin   io.WriteCloser
@@ -250,7 +255,10 @@ func (c *copied) change(i int, f *os.File, mapped mapping) error {
 		return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, int64(len(data)))
 	case how < 9: // a new file, which may get blocks that were another's
 		other := fmt.Sprintf("%s.new", c.path(i))
-		return errors.Join(os.WriteFile(other, bytes.Repeat(data, 1+rand.IntN(30)), 0o600), os.Rename(other, c.path(i)+".old"))
+		return errors.Join(
+			os.WriteFile(other, bytes.Repeat(data, 1+rand.IntN(30)), 0o600),
+			os.Rename(other, c.path(i)+".old"),
+		)
 	default: // one that has no name any more
 		gone, err := os.CreateTemp(c.root, "gone")
 		if err != nil {
@@ -261,8 +269,8 @@ func (c *copied) change(i int, f *os.File, mapped mapping) error {
 	}
 }
 
-// TestNothingChanges: of files at rest nothing is looked at again, whatever their names; of those in the directory that is
-// passed over everything is.
+// TestNothingChanges: of files at rest nothing is looked at again, whatever their names; of those in the directory
+// that is passed over everything is.
 func TestNothingChanges(t *testing.T) {
 	c := newCopied(t, volume.Ext4) // whose journal is smaller
 	const large = 64 * volume.MiB
@@ -317,10 +325,10 @@ func TestBlocksMove(t *testing.T) {
 	c := newCopied(t, volume.Ext4)
 	var both [2]*os.File
 	for i := range both {
-		var err error
-		both[i], err = os.Create(c.path(i))
+		f, err := os.Create(c.path(i))
 		c.must(err)
-		defer both[i].Close()
+		defer f.Close()
+		both[i] = f
 	}
 	for range 2 * fileSize / (256 << 10) { // in turns, so that each is in pieces
 		for _, f := range both {

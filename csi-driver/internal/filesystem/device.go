@@ -118,8 +118,8 @@ func (c *DeviceCopy) Write(ctx context.Context, start int64, done func(at int64)
 	})
 }
 
-// Update copies what differs, but for parts that are known to be the same or whose content does not matter, and is done as
-// soon as both were read. It returns how many bytes were looked at.
+// Update copies what differs, but for parts that are known to be the same or whose content does not matter, and is
+// done as soon as both were read. It returns how many bytes were looked at.
 func (c *DeviceCopy) Update(ctx context.Context, known changes.Ranges) (int64, error) {
 	var looked atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
@@ -182,7 +182,12 @@ func (c *DeviceCopy) read(l *looker, part changes.Range) ([]byte, error) {
 }
 
 // pieces calls a function for one part after the other of what is in no known range.
-func (c *DeviceCopy) pieces(ctx context.Context, start int64, known changes.Ranges, each func(changes.Range) error) error {
+func (c *DeviceCopy) pieces(
+	ctx context.Context,
+	start int64,
+	known changes.Ranges,
+	each func(changes.Range) error,
+) error {
 	for at := start; ; {
 		if err := ctx.Err(); err != nil {
 			return err
