@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -52,11 +53,13 @@ type Tracker struct {
 	files map[uint64]*file
 }
 
-// file is what a look found. extents is where it lay after the barrier; nil where that is not known, or not worth
-// knowing.
+// file is what a look found.
 type file struct {
-	handle  *os.File
+	handle *os.File
+	// resting: it may be at rest, because it has not changed for a while. changed is the time when it did.
+	resting bool
 	changed unix.Timespec
+	// extents is where it lay after the barrier; nil where that is not known, or not worth knowing.
 	extents []extent
 }
 
@@ -89,11 +92,11 @@ func release(files map[uint64]*file) {
 	}
 }
 
-// Round looks at the files, has the caller freeze the file system for an instant, and returns which bytes of the
-// device are since then what they were at the end of the last round, and which hold nothing; the first round knows of
-// these only. Whoever has a copy that was right at the last round, and brings it up to date in all other bytes
-// afterwards, has one that will be right as of this round.
-func (t *Tracker) Round(ctx context.Context, barrier func() error) (Ranges, error) {
+// Round looks at the files, has the caller freeze the file system for an instant and do something meanwhile, and
+// returns which bytes of the device are since then what they were at the end of the last round, and which hold
+// nothing; the first round knows of these only. Whoever has a copy that was right at the last round, and brings it up
+// to date in all other bytes afterwards, has one that will be right as of this round.
+func (t *Tracker) Round(ctx context.Context, frozen func(do func() error) error) (Ranges, error) {
 	files, err := t.look(ctx)
 	if err != nil {
 		return nil, err
@@ -101,13 +104,16 @@ func (t *Tracker) Round(ctx context.Context, barrier func() error) (Ranges, erro
 	before := t.files
 	release(before)
 	t.files = files
-	if err := barrier(); err != nil {
+	if err := frozen(t.clean); err != nil {
 		return nil, err
 	}
 	var same []Range
 	for ino, f := range files {
 		if err := ctx.Err(); err != nil {
 			return nil, err
+		}
+		if !f.resting {
+			continue
 		}
 		if f.extents, err = f.lies(); err != nil {
 			return nil, err
@@ -119,9 +125,29 @@ func (t *Tracker) Round(ctx context.Context, barrier func() error) (Ranges, erro
 	return t.withFree(same)
 }
 
+// clean makes the next store to any page of the files one that the kernel sees. A frozen file system should have no
+// page that can be stored to. But with DAX, when a store by MAP_SYNC finds that the file's blocks are still to be
+// committed, the kernel has called the file dirty before and marks the page afterwards: if the file was written back
+// between the two, nobody writes it back again.
+func (t *Tracker) clean() error {
+	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	for _, f := range t.files {
+		if f.handle == nil {
+			continue
+		}
+		if err := unix.SyncFileRange(int(f.handle.Fd()), 0, 0, all); err != nil {
+			return fmt.Errorf("write back %s: %w", f.handle.Name(), err)
+		}
+	}
+	return nil
+}
+
 // Frozen returns which bytes are what they were at the end of the last round, and which hold nothing. The file system
 // is frozen, and stays so until the copy is up to date.
 func (t *Tracker) Frozen(ctx context.Context) (Ranges, error) {
+	if err := t.clean(); err != nil {
+		return nil, err
+	}
 	var same []Range
 	for _, f := range t.files {
 		if err := ctx.Err(); err != nil {
@@ -202,10 +228,11 @@ func (t *Tracker) look(ctx context.Context) (map[uint64]*file, error) {
 	}
 }
 
-// candidate is a large file by its path in the root.
+// candidate is a file by its path in the root: a large one, or one of those that always count as changed.
 type candidate struct {
-	path   string
-	stored int64
+	path    string
+	stored  int64
+	skipped bool
 }
 
 func (t *Tracker) open(ctx context.Context) (map[uint64]*file, error) {
@@ -227,7 +254,8 @@ func (t *Tracker) open(ctx context.Context) (map[uint64]*file, error) {
 			continue
 		case files[ino] != nil: // another name of it
 			f.handle.Close() // nothing was written
-		case f.handle != nil:
+		default:
+			f.resting = f.resting && !c.skipped
 			files[ino] = f
 		}
 	}
@@ -247,14 +275,13 @@ func (t *Tracker) large(ctx context.Context) ([]candidate, error) {
 			return nil
 		case err != nil || errName != nil:
 			return errors.Join(err, errName)
-		case d.IsDir() && name == t.skip:
-			return fs.SkipDir
 		case !d.Type().IsRegular():
 			return nil
 		}
+		skipped := strings.HasPrefix(name, t.skip+"/")
 		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); err == nil && stored(&st) >= smallest {
-			large = append(large, candidate{name, stored(&st)})
+		if err := unix.Lstat(path, &st); err == nil && (skipped || stored(&st) >= smallest) {
+			large = append(large, candidate{name, stored(&st), skipped})
 		}
 		return nil
 	})
@@ -265,7 +292,7 @@ func (t *Tracker) large(ctx context.Context) ([]candidate, error) {
 	return large[:min(len(large), mostFiles)], nil
 }
 
-// openOne opens a file; its handle is nil when it may change without our seeing it.
+// openOne opens a file.
 func (t *Tracker) openOne(path string) (*file, uint64, error) {
 	var st unix.Stat_t
 	// Whatever a program has put there since, it is opened only if it is a file of this file system.
@@ -294,8 +321,6 @@ func (t *Tracker) openOne(path string) (*file, uint64, error) {
 		return nil, 0, errors.Join(err, f.handle.Close())
 	}
 	f.changed = st.Ctim
-	if age := time.Since(time.Unix(st.Ctim.Unix())); age < settled {
-		return &file{}, st.Ino, f.handle.Close()
-	}
+	f.resting = time.Since(time.Unix(st.Ctim.Unix())) >= settled
 	return f, st.Ino, nil
 }

@@ -79,14 +79,14 @@ func newCopied(t *testing.T, fsType string) *copied {
 	return c
 }
 
-// barrier is a moment in which nobody writes.
-func (c *copied) barrier() error {
-	return errors.Join(filesystem.Sync(c.root), filesystem.Freeze(c.root), filesystem.Thaw(c.root))
+// frozen does something in a moment in which nobody writes.
+func (c *copied) frozen(do func() error) error {
+	return errors.Join(filesystem.Sync(c.root), filesystem.Freeze(c.root), do(), filesystem.Thaw(c.root))
 }
 
 func (c *copied) round() changes.Ranges {
 	c.Helper()
-	known, err := c.tracker.Round(context.Background(), c.barrier)
+	known, err := c.tracker.Round(context.Background(), c.frozen)
 	c.must(err)
 	return known
 }
@@ -304,7 +304,7 @@ func TestSameTick(t *testing.T) {
 		_, err := f.WriteAt([]byte("before"), 0)
 		c.must(err)
 		before := c.stat(f)
-		_, err = c.tracker.Round(context.Background(), func() error { return nil })
+		_, err = c.tracker.Round(context.Background(), func(do func() error) error { return do() })
 		c.must(err)
 		_, err = f.WriteAt([]byte("after"), 0)
 		c.must(err)
@@ -369,7 +369,7 @@ func TestContextEnds(t *testing.T) {
 	c := newCopied(t, volume.XFS)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := c.tracker.Round(ctx, c.barrier); !errors.Is(err, context.Canceled) {
+	if _, err := c.tracker.Round(ctx, c.frozen); !errors.Is(err, context.Canceled) {
 		t.Errorf("a round without time: %v", err)
 	}
 }

@@ -260,8 +260,8 @@ func (b *byteCopy) round(ctx context.Context) (changes.Ranges, error) {
 		return nil, nil
 	}
 	var errBarrier error
-	known, err := b.files.Round(ctx, func() error {
-		errBarrier = b.n.whileFrozen(ctx, []*volume.Record{b.c.source}, func() error { return nil })
+	known, err := b.files.Round(ctx, func(do func() error) error {
+		errBarrier = b.n.whileFrozen(ctx, []*volume.Record{b.c.source}, do)
 		return errBarrier
 	})
 	if err == nil || errBarrier != nil {

@@ -21,7 +21,7 @@ static bool promised(const struct sfs_volume *vol)
 	return vol->mode != SFS_POSIX && (vol->dax || load_acquire(&vol->agent.state) != VOL_READY);
 }
 
-/* A lock by fcntl(2) is the process's, through whichever descriptor. */
+/* Has the process a lock on it? One by fcntl(2) is the process's, through whichever descriptor. */
 static bool inode_locked(const struct sfs_inode *in, bool posix)
 {
 	for (int fd = 0; fd <= load_acquire(&sfs_fdt.fd_max); fd++) {
@@ -33,11 +33,17 @@ static bool inode_locked(const struct sfs_inode *in, bool posix)
 	return false;
 }
 
+/* Would closing a descriptor of the file drop a lock of the process? It may have one from before an exec, through a descriptor not used since. */
+static bool kept_by_lock(const struct sfs_inode *in, int fd)
+{
+	return inode_locked(in, false) || sfs_locked_before(fd);
+}
+
 bool sfs_wants_dsync(int fd)
 {
 	const struct sfs_ofd *ofd = sfs_ofd_of(fd);
 
-	return ofd && promised(ofd->inode->vol) && !inode_locked(ofd->inode, false);
+	return ofd && promised(ofd->inode->vol) && !kept_by_lock(ofd->inode, fd);
 }
 
 /* ofd.lock held: every descriptor of the description becomes one of a new description of the same file. */
@@ -82,7 +88,7 @@ static int write_through(struct sfs_ofd *ofd, int fd)
 	sfs_mutex_lock(&ofd->lock);
 	flags = sys_fcntl(fd, F_GETFL, 0);
 	if (flags >= 0 && !(flags & O_DSYNC) && !ofd->kernel_off && load_acquire(&sfs_fds[fd]) == ofd &&
-	    !inode_locked(in, false))
+	    !kept_by_lock(in, fd))
 		r = reopen(ofd, fd, flags);
 	sfs_mutex_unlock(&ofd->lock);
 	sfs_signals_restore(signals);
