@@ -87,8 +87,7 @@ static int write_through(struct sfs_ofd *ofd, int fd)
 	signals = sfs_signals_block(); /* a handler may use the lock */
 	sfs_mutex_lock(&ofd->lock);
 	flags = sys_fcntl(fd, F_GETFL, 0);
-	if (flags >= 0 && !(flags & O_DSYNC) && !ofd->kernel_off && load_acquire(&sfs_fds[fd]) == ofd &&
-	    !kept_by_lock(in, fd))
+	if (flags >= 0 && !(flags & O_DSYNC) && !ofd->kernel_off && load_acquire(&sfs_fds[fd]) == ofd && !kept_by_lock(in, fd))
 		r = reopen(ofd, fd, flags);
 	sfs_mutex_unlock(&ofd->lock);
 	sfs_signals_restore(signals);
