@@ -56,6 +56,13 @@ build_model() {
     build_program model -I"$lib/include" "$lib"/test/model/*.c -L"$VM_BUILD" -lsplitfs -Wl,-rpath,"$VM_BUILD"
 }
 
+# The driver's tests of what has changed since a device was copied.
+build_changes() {
+    mkdir -p "$VM_BUILD/vm-bin"
+    (cd "$REPO_DIR" && CGO_ENABLED=0 "$("$HACK_DIR/install-deps" --print-go)" test -c -o "$VM_BUILD/vm-bin/changes.test" \
+        ./csi-driver/internal/changes) || die "cannot build the tests of snapshots (see above)"
+}
+
 build_relink_tests() {
     make -s -C "$REPO_DIR/kernel-patch/test" BUILD="$VM_BUILD/kernel-patch" >&2 || die "cannot build the tests of relink (see above)"
 }

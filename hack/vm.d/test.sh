@@ -237,6 +237,7 @@ vm_test_command() {
         case $needs in *' libsplit '*) build_libsplit ;; esac
         case $needs in *' libsplit-few '*) build_libsplit_few ;; esac
         case $needs in *' relink '*) build_relink_tests ;; esac
+        case $needs in *' changes '*) build_changes ;; esac
         for line in "${VM_KERNELS[@]}"; do
             case $lines in *" $line "*) case $needs in *' module '*) build_module "$line" ;; esac ;; esac
             case $lines in *" $line "*) case $needs in *' relink '*) build_debug_module "$line" ;; esac ;; esac

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,15 +25,18 @@ import (
 )
 
 const (
-	deviceSize = 512 * volume.MiB
-	files      = 12
-	fileSize   = 3 * volume.MiB
+	imageSize = 512 * volume.MiB
+	files     = 12
+	fileSize  = 3 * volume.MiB
 )
 
-// copied is a file system in use and a copy of its device.
+// copied is a file system in use and a copy of its device: on loop devices, or on the two devices of persistent memory that
+// SPLITFS_TEST_MEMORY names, which are overwritten.
 type copied struct {
 	*testing.T
 	image, root, copy string
+	size              int64
+	dax               bool
 	tracker           *changes.Tracker
 	pair              *filesystem.DeviceCopy
 }
@@ -57,17 +61,22 @@ func newCopied(t *testing.T, fsType string) *copied {
 		t.Skip("needs root: attaches loop devices and mounts file systems")
 	}
 	dir := t.TempDir()
-	c := &copied{
-		T:     t,
-		image: filepath.Join(dir, "image"),
-		root:  filepath.Join(dir, "root"),
-		copy:  filepath.Join(dir, "copy"),
+	c := &copied{T: t, root: filepath.Join(dir, "root")}
+	options := "loop"
+	if memory := strings.Fields(os.Getenv("SPLITFS_TEST_MEMORY")); len(memory) == 2 {
+		c.image, c.copy, c.dax, options = memory[0], memory[1], true, "dax"
+	} else {
+		c.image, c.copy = filepath.Join(dir, "image"), filepath.Join(dir, "copy")
+		c.must(errors.Join(os.WriteFile(c.image, nil, 0o600), os.WriteFile(c.copy, nil, 0o600)))
+		c.must(errors.Join(os.Truncate(c.image, imageSize), os.Truncate(c.copy, imageSize)))
 	}
-	c.must(os.WriteFile(c.image, nil, 0o600))
-	c.must(os.WriteFile(c.copy, nil, 0o600))
-	c.must(errors.Join(os.Truncate(c.image, deviceSize), os.Truncate(c.copy, deviceSize), os.Mkdir(c.root, 0o700)))
-	c.run("mkfs."+fsType, "-q", c.image)
-	c.run("mount", "-o", "loop", c.image, c.root)
+	c.must(os.Mkdir(c.root, 0o700))
+	var errSize error
+	c.size, errSize = filesystem.DeviceLength(c.image)
+	c.must(errSize)
+	force := map[string]string{volume.XFS: "-f", volume.Ext4: "-F"}[fsType]
+	c.run("mkfs."+fsType, "-q", force, c.image)
+	c.run("mount", "-t", fsType, "-o", options, c.image, c.root)
 	t.Cleanup(func() { c.run("umount", c.root) })
 	var err error
 	c.tracker, err = changes.New(c.root, ".skipped")
@@ -105,22 +114,30 @@ func (c *copied) cut() (looked int64) {
 	defer dir.Close()
 	free, err := changes.FreeIn(int(dir.Fd()))
 	c.must(err)
-	if free.Bytes() < deviceSize/4 {
+	if free.Bytes() < c.size/4 {
 		c.Errorf("only %d bytes are free", free.Bytes())
 	}
-	source, err := os.Open(c.image)
+	// Past the page cache, which may hold something else than the medium.
+	flags := os.O_RDONLY
+	if c.dax {
+		flags |= unix.O_DIRECT
+	}
+	source, err := os.OpenFile(c.image, flags, 0)
 	c.must(err)
 	defer source.Close()
-	target, err := os.Open(c.copy)
+	target, err := os.OpenFile(c.copy, flags, 0)
 	c.must(err)
 	defer target.Close()
+	memory, err := unix.Mmap(-1, 0, int(2*volume.MiB), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	c.must(err)
+	defer func() { c.must(unix.Munmap(memory)) }()
 	for at := int64(0); ; {
-		part := free.Gap(at, deviceSize)
-		if part.From >= deviceSize {
+		part := free.Gap(at, c.size)
+		if part.From >= c.size {
 			return looked
 		}
 		part.End = min(part.End, part.From+volume.MiB)
-		one, other := make([]byte, part.End-part.From), make([]byte, part.End-part.From)
+		one, other := memory[:part.End-part.From], memory[volume.MiB:volume.MiB+part.End-part.From]
 		_, errOne := source.ReadAt(one, part.From)
 		_, errOther := target.ReadAt(other, part.From)
 		c.must(errors.Join(errOne, errOther))
@@ -147,7 +164,9 @@ func (c *copied) fill(path string, size int64) {
 func TestWritersGoOn(t *testing.T) {
 	for _, fsType := range []string{volume.XFS, volume.Ext4} {
 		t.Run(fsType, func(t *testing.T) {
-			t.Parallel()
+			if os.Getenv("SPLITFS_TEST_MEMORY") == "" {
+				t.Parallel()
+			}
 			c := newCopied(t, fsType)
 			for i := range files {
 				c.fill(c.path(i), fileSize)
@@ -165,10 +184,10 @@ func TestWritersGoOn(t *testing.T) {
 				_, err := c.pair.Update(context.Background(), known)
 				c.must(err)
 				time.Sleep(time.Duration(rand.IntN(700)) * time.Millisecond)
-				if fsType == volume.Ext4 { // blocks move, and no time changes
+				if fsType == volume.Ext4 && !c.dax { // blocks move, and no time changes
 					c.run("e4defrag", c.path(rand.IntN(files/2)))
 				}
-				if looked := c.cut(); looked > deviceSize/4 {
+				if looked := c.cut(); looked > c.size/4 {
 					t.Errorf("%d MiB were looked at with the file system frozen", looked/volume.MiB)
 				}
 			}
@@ -228,6 +247,9 @@ func (c *copied) mapped(i int) (mapping, error) {
 	}
 	if err := m.process.Start(); err != nil {
 		return m, err
+	}
+	if c.dax {
+		return m, m.say("mmap -rwS 0 %d", volume.MiB) // MAP_SYNC
 	}
 	return m, m.say("mmap -rw 0 %d", volume.MiB)
 }
@@ -323,6 +345,9 @@ func (c *copied) stat(f *os.File) (st unix.Stat_t) {
 // TestBlocksMove: a file whose blocks have moved since, without a change to its bytes, is not the same on the device.
 func TestBlocksMove(t *testing.T) {
 	c := newCopied(t, volume.Ext4)
+	if c.dax {
+		t.Skip("ext4 moves no blocks of files that are accessed directly")
+	}
 	var both [2]*os.File
 	for i := range both {
 		f, err := os.Create(c.path(i))
