@@ -132,7 +132,7 @@ void sfs_inode_left(void)
 
 void sfs_inode_close_own(struct sfs_inode *in)
 {
-	const int fd = in->fd;
+	const int fd = in->fd, readonly = in->fd_readonly;
 
 	if (fd >= 0)
 		sfs_inode_left();
@@ -140,12 +140,13 @@ void sfs_inode_close_own(struct sfs_inode *in)
 	sfs_pins_idle(&in->pins);
 	sfs_life_again(&in->life);
 	in->writable = false;
+	/* First: another thread may fork, and the child closes what it finds here (process/process.c), which may be another file's by then. */
+	in->fd_readonly = -1;
 	__atomic_store_n(&in->fd, -1, __ATOMIC_RELAXED);
 	if (fd >= 0)
 		sfs_file_close(fd);
-	if (in->fd_readonly >= 0)
-		sfs_file_close(in->fd_readonly);
-	in->fd_readonly = -1;
+	if (readonly >= 0)
+		sfs_file_close(readonly);
 }
 
 void sfs_inode_renew(struct sfs_inode *in)
