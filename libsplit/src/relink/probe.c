@@ -69,6 +69,13 @@ static int move_ext4(const struct relink_range *r, uint64_t at, uint64_t n)
 	return relink_ext4(r, at, n, &moved, &extents);
 }
 
+static int exchange(const struct relink_range *r, uint64_t at, uint64_t n)
+{
+	const int err = relink_xfs_exchange(r, at, n);
+
+	return err ? err : relink_xfs_exchanged(r, at, n);
+}
+
 /* The first of them that works; a negative errno value when even trying went wrong. */
 static int best(int donor, int target)
 {
@@ -79,7 +86,7 @@ static int best(int donor, int target)
 	ret = works(relink_reflink, donor, target);
 	if (ret)
 		return ret < 0 ? ret : RELINK_REFLINK;
-	ret = relink_is_xfs(donor) ? works(relink_xfs_exchange, donor, target) : 0;
+	ret = relink_is_xfs(donor) ? works(exchange, donor, target) : 0;
 	if (ret)
 		return ret < 0 ? ret : RELINK_XFS_EXCHANGE;
 	return RELINK_COPY;

@@ -23,8 +23,13 @@ int relink_share(const struct relink_range *r, uint64_t at, uint64_t n);
 int relink_unshare(const struct relink_range *r, uint64_t at, uint64_t n);
 /* Both. */
 int relink_reflink(const struct relink_range *r, uint64_t at, uint64_t n);
-/* Swap the blocks; the target's must be holes and inside its size. */
+/* Swap the blocks; the target's must be holes and inside its size. After an error nothing has been swapped. */
 int relink_xfs_exchange(const struct relink_range *r, uint64_t at, uint64_t n);
+/*
+ * The donor has the hole then. Unless somebody who does not know of us wrote to the target's hole at this very moment: what he wrote goes, as if
+ * he had been first. Whatever comes of that the target has the blocks.
+ */
+int relink_xfs_exchanged(const struct relink_range *r, uint64_t at, uint64_t n);
 /*
  * Move the blocks and set the size, in as many transactions as the range needs: *moved says how many bytes of the part are done,
  * also after an error, *extents how many extents the target got (none where the donor had only holes). The part may end within a block

@@ -35,7 +35,7 @@ struct move {
 	bool no_holes; /* the donor can't have any */
 	bool settled;
 	int flags;
-	int shared;    /* an error: blocks that the target has got may still be the donor's, too */
+	int left; /* an error: the target has got the blocks, and where they were in the donor there may be others than a hole */
 	uint64_t done; /* bytes from the start of the range */
 };
 
@@ -96,17 +96,20 @@ static int copy(struct move *m, uint64_t at, uint64_t n)
 	return err ? err : relink_copy(m->r, at, n);
 }
 
+static void left(struct move *m, int err)
+{
+	m->flags &= ~RELINK_DONOR_KEEPS;
+	m->left = m->left ? m->left : err;
+}
+
 /* Whole blocks without a swap. */
 static int reflink_or_copy(struct move *m, uint64_t at, uint64_t n)
 {
 	int err = relink_share(m->r, at, n);
 
 	if (!err) {
-		m->flags &= ~RELINK_DONOR_KEEPS;
 		/* Whatever comes of that the target has them, and the donor perhaps not all of them: the rest is brought over, too. */
-		err = relink_unshare(m->r, at, n);
-		m->shared = m->shared ? m->shared : err;
-		err = 0;
+		left(m, relink_unshare(m->r, at, n));
 	} else if (relink_unsupported(err)) {
 		err = copy(m, at, n);
 	}
@@ -133,7 +136,7 @@ static int exchange(struct move *m, uint64_t at, uint64_t n)
 		if (from > pos) {
 			err = relink_xfs_exchange(r, pos - r->target_off, from - pos);
 			if (!err)
-				m->flags &= ~RELINK_DONOR_KEEPS;
+				left(m, relink_xfs_exchanged(r, pos - r->target_off, from - pos));
 			else if (relink_unsupported(err))
 				err = reflink_or_copy(m, pos - r->target_off, from - pos);
 			if (err)
@@ -288,7 +291,7 @@ int relink(enum relink_provider provider, const struct relink_range *r, uint64_t
 	if (moved)
 		*moved = m.done;
 	if (!err)
-		err = m.shared;
+		err = m.left;
 	return err ? err : m.flags;
 }
 

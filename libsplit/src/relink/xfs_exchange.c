@@ -35,7 +35,6 @@ int relink_xfs_exchange(const struct relink_range *r, uint64_t at, uint64_t n)
 		.file2_offset = r->target_off + at,
 		.length = n,
 	};
-	uint64_t from = x.file1_offset, to;
 	int err;
 
 	/*
@@ -43,18 +42,15 @@ int relink_xfs_exchange(const struct relink_range *r, uint64_t at, uint64_t n)
 	 * cache, and SEEK_DATA calls those data. In the donor they would look like staged bytes. So swap real holes only.
 	 */
 	err = sys_fallocate(r->target, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)x.file2_offset, (off_t)n);
-	if (!err)
-		err = sys_ioctl(r->target, IOC_EXCHANGE_RANGE, &x);
-	if (err)
-		return err;
-	/*
-	 * The donor has the hole now. Unless somebody who does not know of us wrote to the target's hole at this very moment:
-	 * what he wrote goes, as if he had been first.
-	 */
-	err = relink_next_data(r->donor, &from, &to, x.file1_offset + n);
-	if (err > 0)
-		err = sys_fallocate(r->donor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)x.file1_offset, (off_t)n);
-	return err;
+	return err ? err : sys_ioctl(r->target, IOC_EXCHANGE_RANGE, &x);
+}
+
+int relink_xfs_exchanged(const struct relink_range *r, uint64_t at, uint64_t n)
+{
+	uint64_t from = r->donor_off + at, to;
+
+	/* Where the file system does not say whether there is a hole, one is made. */
+	return relink_next_data(r->donor, &from, &to, r->donor_off + at + n) ? relink_unshare(r, at, n) : 0;
 }
 
 int relink_swap(int fd1, uint64_t off1, int fd2, uint64_t off2, uint64_t len)
