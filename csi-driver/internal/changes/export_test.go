@@ -2,9 +2,11 @@
 
 package changes
 
+import "context"
+
 // FreeIn is for tests of what is not free.
 func FreeIn(root int) (Ranges, error) {
-	free, err := freeIn(root)
+	free, err := freeIn(context.Background(), root)
 	return of(free), err
 }
 
@@ -19,6 +21,6 @@ func (t *Tracker) Knows(inode uint64) bool {
 
 // Lies returns where a file lies.
 func Lies(fd int) (Ranges, error) {
-	extents, _, err := extentsOf(fd, 1<<20)
+	extents, _, err := extentsOf(context.Background(), fd, 1<<20)
 	return of(appendRanges(nil, extents)), err
 }

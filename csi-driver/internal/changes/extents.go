@@ -3,6 +3,7 @@
 package changes
 
 import (
+	"context"
 	"fmt"
 	"unsafe"
 
@@ -44,9 +45,12 @@ type fiemap struct {
 }
 
 // extentsOf returns where the bytes of a file lie. False: in more pieces than most, or nobody can say.
-func extentsOf(fd int, most int) ([]extent, bool, error) {
+func extentsOf(ctx context.Context, fd int, most int) ([]extent, bool, error) {
 	var list []extent
 	for next := uint64(0); ; {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
 		m := fiemap{start: next, length: ^uint64(0) - next}
 		m.count = uint32(len(m.extents))
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), ioctlFiemap, uintptr(unsafe.Pointer(&m)))

@@ -3,6 +3,7 @@
 package changes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"unsafe"
@@ -33,8 +34,8 @@ type fsmap struct {
 }
 
 // freeIn returns which bytes of its device a mounted file system has no use for at the moment, nothing where it cannot
-// say. It may be frozen.
-func freeIn(root int) ([]Range, error) {
+// say, and not all where they are in very many pieces. It may be frozen.
+func freeIn(ctx context.Context, root int) ([]Range, error) {
 	m := &fsmap{}
 	m.count = uint32(len(m.records))
 	m.keys[1] = fsmapRecord{
@@ -42,6 +43,9 @@ func freeIn(root int) ([]Range, error) {
 	}
 	var free []Range
 	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(root), ioctlGetfsmap, uintptr(unsafe.Pointer(m)))
 		switch {
 		case errno == unix.EINTR:
@@ -55,7 +59,7 @@ func freeIn(root int) ([]Range, error) {
 		}
 		for _, r := range m.records[:m.entries] {
 			// Another device than the one that is copied, an external journal, has no free space.
-			if r.flags&fsmapSpecial != 0 && r.owner == fsmapFree {
+			if r.flags&fsmapSpecial != 0 && r.owner == fsmapFree && r.length >= piece && len(free) < mostExtents {
 				free = append(free, Range{int64(r.physical), int64(r.physical + r.length)})
 			}
 		}

@@ -4,12 +4,12 @@
 // though programs go on writing to its files: through the kernel, by stores to mapped persistent memory, or by
 // relinked blocks.
 //
-// The kernel sets a file's time of change (st_ctime, which no program can set) when a call begins to change the file,
-// and when a page of it is first stored to after it was last clean. A barrier is a moment in which the file system is
-// frozen: every call that was under way has ended, and all pages are clean. So between two looks at the files, each
-// followed by a barrier, only those files whose time of change differs can have changed since the first barrier. Only
-// files that are large are looked at; all else on the device, the file system's own blocks above all, may always have
-// changed.
+// The kernel sets a file's time of change (st_ctime, which no program without privileges can set) when a call begins
+// to change the file, and when a page of it is first stored to after it was last clean. A barrier is a moment in
+// which the file system is frozen: every call that was under way has ended, and all pages are clean. So between two
+// looks at the files, each followed by a barrier, only those files whose time of change differs can have changed
+// since the first barrier. Only files that are large are looked at; all else on the device, the file system's own
+// blocks above all, may always have changed.
 package changes
 
 import (
@@ -34,11 +34,13 @@ const (
 	smallest = volume.MiB
 	// piece is how long the extents of such a file are on average, at least.
 	piece = 64 * 1024
-	// mostFiles are looked at, the largest. Each is held open.
-	mostFiles = 16384
+	// mostFiles are looked at, the largest, and mostExtents of them known. Each file is held open: the agents of volumes
+	// look through 4096 descriptors of a process at most.
+	mostFiles   = 3000
+	mostExtents = 1 << 20
 	// settled is how long ago a file has to have changed: its time of change is that of the last tick of a clock, and
 	// with the next change in that tick it stays the same.
-	settled = time.Second
+	settled = 2 * time.Second
 	// lookLimit is for a look at all files.
 	lookLimit = 2 * time.Minute
 )
@@ -49,8 +51,9 @@ type Tracker struct {
 	// skip is a directory in the root whose files are never taken for unchanged.
 	skip string
 	dir  *os.File
-	// files are as the last look found them, by inode.
-	files map[uint64]*file
+	// files are as the last look found them, by inode; extents is how many extents of them are known.
+	files   map[uint64]*file
+	extents int
 }
 
 // file is what a look found.
@@ -96,7 +99,7 @@ func release(files map[uint64]*file) {
 // returns which bytes of the device are since then what they were at the end of the last round, and which hold
 // nothing; the first round knows of these only. Whoever has a copy that was right at the last round, and brings it up
 // to date in all other bytes afterwards, has one that will be right as of this round.
-func (t *Tracker) Round(ctx context.Context, frozen func(do func() error) error) (Ranges, error) {
+func (t *Tracker) Round(ctx context.Context, frozen func(do func(context.Context) error) error) (Ranges, error) {
 	files, err := t.look(ctx)
 	if err != nil {
 		return nil, err
@@ -104,9 +107,13 @@ func (t *Tracker) Round(ctx context.Context, frozen func(do func() error) error)
 	before := t.files
 	release(before)
 	t.files = files
-	if err := frozen(t.clean); err != nil {
+	if err := t.Clean(ctx); err != nil { // most of it while programs go on
 		return nil, err
 	}
+	if err := frozen(t.Clean); err != nil {
+		return nil, err
+	}
+	t.extents = 0
 	var same []Range
 	for ino, f := range files {
 		if err := ctx.Err(); err != nil {
@@ -115,25 +122,30 @@ func (t *Tracker) Round(ctx context.Context, frozen func(do func() error) error)
 		if !f.resting {
 			continue
 		}
-		if f.extents, err = f.lies(); err != nil {
+		if f.extents, err = f.lies(ctx, mostExtents-t.extents); err != nil {
 			return nil, err
 		}
+		t.extents += len(f.extents)
 		if was := before[ino]; was != nil && was.changed == f.changed && slices.Equal(was.extents, f.extents) {
 			same = appendRanges(same, f.extents)
 		}
 	}
-	return t.withFree(same)
+	return t.withFree(ctx, same)
 }
 
-// clean makes the next store to any page of the files one that the kernel sees. A frozen file system should have no
+// Clean makes the next store to any page of the files one that the kernel sees. A frozen file system should have no
 // page that can be stored to. But with DAX, when a store by MAP_SYNC finds that the file's blocks are still to be
 // committed, the kernel has called the file dirty before and marks the page afterwards: if the file was written back
 // between the two, nobody writes it back again.
-func (t *Tracker) clean() error {
+// Called just before the file system is frozen, too, it leaves less to do then.
+func (t *Tracker) Clean(ctx context.Context) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	for _, f := range t.files {
 		if f.handle == nil {
 			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		if err := unix.SyncFileRange(int(f.handle.Fd()), 0, 0, all); err != nil {
 			return fmt.Errorf("write back %s: %w", f.handle.Name(), err)
@@ -145,7 +157,7 @@ func (t *Tracker) clean() error {
 // Frozen returns which bytes are what they were at the end of the last round, and which hold nothing. The file system
 // is frozen, and stays so until the copy is up to date.
 func (t *Tracker) Frozen(ctx context.Context) (Ranges, error) {
-	if err := t.clean(); err != nil {
+	if err := t.Clean(ctx); err != nil {
 		return nil, err
 	}
 	var same []Range
@@ -164,7 +176,7 @@ func (t *Tracker) Frozen(ctx context.Context) (Ranges, error) {
 			continue
 		}
 		// Blocks may be moved without a change to what they hold, when a file is defragmented.
-		extents, err := f.lies()
+		extents, err := f.lies(ctx, len(f.extents))
 		if err != nil {
 			return nil, err
 		}
@@ -172,11 +184,11 @@ func (t *Tracker) Frozen(ctx context.Context) (Ranges, error) {
 			same = appendRanges(same, extents)
 		}
 	}
-	return t.withFree(same)
+	return t.withFree(ctx, same)
 }
 
-func (t *Tracker) withFree(same []Range) (Ranges, error) {
-	free, err := freeIn(int(t.dir.Fd()))
+func (t *Tracker) withFree(ctx context.Context, same []Range) (Ranges, error) {
+	free, err := freeIn(ctx, int(t.dir.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.root, err)
 	}
@@ -190,13 +202,14 @@ func appendRanges(to []Range, extents []extent) []Range {
 	return to
 }
 
-// lies returns where the file's bytes are, nil where they are in too many places to be worth knowing.
-func (f *file) lies() ([]extent, error) {
+// lies returns where the file's bytes are, nil where they are in more places than most, or too many to be worth
+// knowing.
+func (f *file) lies(ctx context.Context, most int) ([]extent, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.handle.Fd()), &st); err != nil {
 		return nil, fmt.Errorf("look at %s: %w", f.handle.Name(), err)
 	}
-	extents, known, err := extentsOf(int(f.handle.Fd()), int(stored(&st)/piece))
+	extents, known, err := extentsOf(ctx, int(f.handle.Fd()), min(most, int(stored(&st)/piece)))
 	if err != nil || !known {
 		return nil, err
 	}
@@ -249,7 +262,8 @@ func (t *Tracker) open(ctx context.Context) (map[uint64]*file, error) {
 		f, ino, err := t.openOne(c.path)
 		switch {
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-			return files, nil // the others count as changed
+			release(files) // to thaw takes a descriptor, too
+			return nil, fmt.Errorf("open %s: %w", c.path, err)
 		case err != nil: // it is gone, or has a lease
 			continue
 		case files[ino] != nil: // another name of it
@@ -283,13 +297,29 @@ func (t *Tracker) large(ctx context.Context) ([]candidate, error) {
 		if err := unix.Lstat(path, &st); err == nil && (skipped || stored(&st) >= smallest) {
 			large = append(large, candidate{name, stored(&st), skipped})
 		}
+		if len(large) == 2*mostFiles {
+			large = largest(large)
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for the files of %s: %w", t.root, err)
 	}
-	slices.SortFunc(large, func(a, b candidate) int { return cmp.Compare(b.stored, a.stored) })
-	return large[:min(len(large), mostFiles)], nil
+	return largest(large), nil
+}
+
+// largest leaves mostFiles. Those that always count as changed come first: they have to be cleaned.
+func largest(files []candidate) []candidate {
+	slices.SortFunc(files, func(a, b candidate) int {
+		switch {
+		case a.skipped && !b.skipped:
+			return -1
+		case b.skipped && !a.skipped:
+			return 1
+		}
+		return cmp.Compare(b.stored, a.stored)
+	})
+	return files[:min(len(files), mostFiles)]
 }
 
 // openOne opens a file.

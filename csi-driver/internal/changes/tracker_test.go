@@ -30,8 +30,8 @@ const (
 	fileSize  = 3 * volume.MiB
 )
 
-// copied is a file system in use and a copy of its device: on loop devices, or on the two devices of persistent memory that
-// SPLITFS_TEST_MEMORY names, which are overwritten.
+// copied is a file system in use and a copy of its device: on loop devices, or on the two devices of persistent
+// memory that SPLITFS_TEST_MEMORY names, which are overwritten.
 type copied struct {
 	*testing.T
 	image, root, copy string
@@ -89,8 +89,9 @@ func newCopied(t *testing.T, fsType string) *copied {
 }
 
 // frozen does something in a moment in which nobody writes.
-func (c *copied) frozen(do func() error) error {
-	return errors.Join(filesystem.Sync(c.root), filesystem.Freeze(c.root), do(), filesystem.Thaw(c.root))
+func (c *copied) frozen(do func(context.Context) error) error {
+	return errors.Join(filesystem.Sync(c.root), filesystem.Freeze(c.root), do(context.Background()),
+		filesystem.Thaw(c.root))
 }
 
 func (c *copied) round() changes.Ranges {
@@ -174,12 +175,12 @@ func TestWritersGoOn(t *testing.T) {
 			c.fill(filepath.Join(c.root, "idle"), 64*volume.MiB)
 			stop := c.writers()
 			defer stop()
-			time.Sleep(1200 * time.Millisecond)
+			time.Sleep(2200 * time.Millisecond)
 			c.round()
 			c.tracker.Release()
 			c.must(c.pair.Write(context.Background(), 0, func(int64) error { return nil }))
 			for range 6 {
-				time.Sleep(time.Duration(rand.IntN(1500)) * time.Millisecond)
+				time.Sleep(time.Duration(rand.IntN(2500)) * time.Millisecond)
 				known := c.round()
 				_, err := c.pair.Update(context.Background(), known)
 				c.must(err)
@@ -218,7 +219,7 @@ func (c *copied) writers() (stop func()) {
 				}
 				select {
 				case <-ctx.Done():
-				case <-time.After(time.Duration(rand.IntN(3000)) * time.Millisecond):
+				case <-time.After(time.Duration(rand.IntN(5000)) * time.Millisecond):
 				}
 			}
 			if err := mapped.end(); err != nil {
@@ -302,7 +303,7 @@ func TestNothingChanges(t *testing.T) {
 	c.fill(filepath.Join(c.root, ".skipped", "log"), large)
 	c.must(unix.Mkfifo(filepath.Join(c.root, "fifo"), 0o600))
 	c.must(os.Symlink("/dev/zero", filepath.Join(c.root, "link")))
-	time.Sleep(1200 * time.Millisecond)
+	time.Sleep(2200 * time.Millisecond)
 	c.round()
 	c.must(c.pair.Write(context.Background(), 0, func(int64) error { return nil }))
 	looked, err := c.pair.Update(context.Background(), c.round())
@@ -326,7 +327,9 @@ func TestSameTick(t *testing.T) {
 		_, err := f.WriteAt([]byte("before"), 0)
 		c.must(err)
 		before := c.stat(f)
-		_, err = c.tracker.Round(context.Background(), func(do func() error) error { return do() })
+		_, err = c.tracker.Round(context.Background(), func(do func(context.Context) error) error {
+			return do(context.Background())
+		})
 		c.must(err)
 		_, err = f.WriteAt([]byte("after"), 0)
 		c.must(err)
@@ -361,7 +364,7 @@ func TestBlocksMove(t *testing.T) {
 			c.must(errors.Join(err, f.Sync()))
 		}
 	}
-	time.Sleep(1200 * time.Millisecond)
+	time.Sleep(2200 * time.Millisecond)
 	c.round()
 	before, was := c.stat(both[0]), c.lies(both[0])
 	if !c.tracker.Knows(before.Ino) {

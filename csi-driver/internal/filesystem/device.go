@@ -32,11 +32,22 @@ type DeviceCopy struct {
 	source, target *os.File
 	files          bool
 	length, size   int64
-	lookers        []*looker
 }
 
 // looker is who compares a part of both: a piece of the one, and of the other.
 type looker struct{ piece, other []byte }
+
+func newLooker() (*looker, error) {
+	// Anonymous memory is aligned as such devices want it.
+	memory, err := unix.Mmap(-1, 0, int(2*copyStep), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("memory to copy with: %w", err)
+	}
+	return &looker{memory[:copyStep], memory[copyStep:]}, nil
+}
+
+func (l *looker) end() error { return unix.Munmap(l.piece[:2*copyStep]) }
 
 // OpenCopy opens both. A device as target is opened exclusively: the kernel refuses one that is mounted, or that
 // somebody else holds.
@@ -70,24 +81,12 @@ func OpenCopy(from, to string) (_ *DeviceCopy, err error) {
 	if c.target, err = os.OpenFile(to, os.O_RDWR|flags|exclusive, 0); err != nil {
 		return c, err
 	}
-	for range min(mostLookers, runtime.NumCPU()) {
-		// Anonymous memory is aligned as such devices want it.
-		memory, err := unix.Mmap(-1, 0, int(2*copyStep), unix.PROT_READ|unix.PROT_WRITE,
-			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-		if err != nil {
-			return c, fmt.Errorf("memory to copy with: %w", err)
-		}
-		c.lookers = append(c.lookers, &looker{memory[:copyStep], memory[copyStep:]})
-	}
 	return c, nil
 }
 
 // Close lets both devices go.
 func (c *DeviceCopy) Close() error {
 	var err error
-	for _, l := range c.lookers {
-		err = errors.Join(err, unix.Munmap(l.piece[:2*copyStep]))
-	}
 	for _, f := range []*os.File{c.source, c.target} {
 		if f != nil {
 			err = errors.Join(err, f.Close())
@@ -104,8 +103,12 @@ func (c *DeviceCopy) Sync() error { return c.target.Sync() }
 
 // Write copies all of it from a byte on, and says after each step how far it has come; what it says is not on the
 // medium yet.
-func (c *DeviceCopy) Write(ctx context.Context, start int64, done func(at int64) error) error {
-	l := c.lookers[0]
+func (c *DeviceCopy) Write(ctx context.Context, start int64, done func(at int64) error) (err error) {
+	l, err := newLooker()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.end()) }()
 	return c.pieces(ctx, start, nil, func(part changes.Range) error {
 		piece, err := c.read(l, part)
 		if err != nil {
@@ -135,8 +138,13 @@ func (c *DeviceCopy) Update(ctx context.Context, known changes.Ranges) (int64, e
 			}
 		})
 	})
-	for _, l := range c.lookers {
-		group.Go(func() error {
+	for range min(mostLookers, runtime.NumCPU()) {
+		group.Go(func() (err error) {
+			l, err := newLooker()
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, l.end()) }()
 			for part := range parts {
 				if err := c.updatePart(l, part); err != nil {
 					return err

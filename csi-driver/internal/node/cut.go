@@ -222,7 +222,13 @@ func (b *byteCopy) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.update(ctx, known)
+	if err := b.update(ctx, known); err != nil || b.files == nil {
+		return err
+	}
+	if err := b.files.Clean(ctx); err != nil {
+		return b.withoutFiles(ctx, err)
+	}
+	return nil
 }
 
 // write copies all that an interrupted call has not.
@@ -259,15 +265,17 @@ func (b *byteCopy) round(ctx context.Context) (changes.Ranges, error) {
 	if b.files == nil {
 		return nil, nil
 	}
-	var errBarrier error
-	known, err := b.files.Round(ctx, func(do func() error) error {
-		errBarrier = b.n.whileFrozen(ctx, []*volume.Record{b.c.source}, do)
-		return errBarrier
+	known, err := b.files.Round(ctx, func(do func(context.Context) error) error {
+		return b.n.whileFrozen(ctx, []*volume.Record{b.c.source}, func() error {
+			bounded, cancel := context.WithTimeout(ctx, b.n.config.FreezeLimit)
+			defer cancel()
+			return do(bounded)
+		})
 	})
-	if err == nil || errBarrier != nil {
-		return known, errBarrier
+	if err != nil {
+		return nil, b.withoutFiles(ctx, err)
 	}
-	return nil, b.withoutFiles(ctx, err)
+	return known, nil
 }
 
 // withoutFiles goes on where the files cannot be looked at: everything may have changed then.
@@ -277,9 +285,10 @@ func (b *byteCopy) withoutFiles(ctx context.Context, err error) error {
 	}
 	klog.FromContext(ctx).Error(err, "Which files have changed is not known, so all of the volume is looked through",
 		"volume", b.c.source.ID)
-	err = b.files.Close()
+	// Not closed now: the last close of a file without a name waits until the file system is not frozen any more.
+	b.let = append(b.let, b.files.Close)
 	b.files = nil
-	return err
+	return nil
 }
 
 // update copies what has changed.

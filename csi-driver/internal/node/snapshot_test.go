@@ -286,7 +286,7 @@ func TestFilesAtRest(t *testing.T) {
 			f.publish(rec, f.target("one"), false)
 			content := bytes.Repeat([]byte("0123456789abcdef"), int(large/16))
 			f.must(os.WriteFile(filepath.Join(f.target("one"), "file"), content, 0o644))
-			time.Sleep(1200 * time.Millisecond) // so that it is at rest
+			time.Sleep(2200 * time.Millisecond) // so that it is at rest
 			rec, err := f.store.Get(rec.ID)
 			f.must(err)
 			made := &volume.Record{
