@@ -249,7 +249,9 @@ func (b *byteCopy) write(ctx context.Context) (err error) {
 			if _, err := b.round(ctx); err != nil {
 				return err
 			}
-			b.files.Release() // this takes long
+			if b.files != nil {
+				b.files.Release() // this takes long
+			}
 		}
 	}
 	return b.pair.Write(ctx, rec.Job.Done, func(at int64) error {
