@@ -51,14 +51,14 @@ type Tracker struct {
 	// skip is a directory in the root whose files are never taken for unchanged.
 	skip string
 	dir  *os.File
-	// files are as the last look found them, by inode; extents is how many extents of them are known.
-	files   map[uint64]*file
-	extents int
+	// files are as the last look found them, by inode.
+	files map[uint64]*file
 }
 
 // file is what a look found.
 type file struct {
 	handle *os.File
+	stored int64 // bytes
 	// resting: it may be at rest, because it has not changed for a while. changed is the time when it did.
 	resting bool
 	changed unix.Timespec
@@ -113,8 +113,8 @@ func (t *Tracker) Round(ctx context.Context, frozen func(do func(context.Context
 	if err := frozen(t.Clean); err != nil {
 		return nil, err
 	}
-	t.extents = 0
 	var same []Range
+	extents := 0
 	for ino, f := range files {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -122,10 +122,10 @@ func (t *Tracker) Round(ctx context.Context, frozen func(do func(context.Context
 		if !f.resting {
 			continue
 		}
-		if f.extents, err = f.lies(ctx, mostExtents-t.extents); err != nil {
+		if f.extents, err = f.lies(ctx, mostExtents-extents); err != nil {
 			return nil, err
 		}
-		t.extents += len(f.extents)
+		extents += len(f.extents)
 		if was := before[ino]; was != nil && was.changed == f.changed && slices.Equal(was.extents, f.extents) {
 			same = appendRanges(same, f.extents)
 		}
@@ -205,11 +205,7 @@ func appendRanges(to []Range, extents []extent) []Range {
 // lies returns where the file's bytes are, nil where they are in more places than most, or too many to be worth
 // knowing.
 func (f *file) lies(ctx context.Context, most int) ([]extent, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.handle.Fd()), &st); err != nil {
-		return nil, fmt.Errorf("look at %s: %w", f.handle.Name(), err)
-	}
-	extents, known, err := extentsOf(ctx, int(f.handle.Fd()), min(most, int(stored(&st)/piece)))
+	extents, known, err := extentsOf(ctx, int(f.handle.Fd()), min(most, int(f.stored/piece)))
 	if err != nil || !known {
 		return nil, err
 	}
@@ -350,7 +346,7 @@ func (t *Tracker) openOne(path string) (*file, uint64, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, 0, errors.Join(err, f.handle.Close())
 	}
-	f.changed = st.Ctim
+	f.stored, f.changed = stored(&st), st.Ctim
 	f.resting = time.Since(time.Unix(st.Ctim.Unix())) >= settled
 	return f, st.Ino, nil
 }

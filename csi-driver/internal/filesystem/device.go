@@ -114,8 +114,8 @@ func (c *DeviceCopy) Write(ctx context.Context, start int64, done func(at int64)
 		if err != nil {
 			return err
 		}
-		if _, err := c.target.WriteAt(piece, part.From); err != nil {
-			return fmt.Errorf("copy byte %d: %w", part.From, err)
+		if err := c.write(piece, part.From); err != nil {
+			return err
 		}
 		return done(part.End)
 	})
@@ -170,8 +170,12 @@ func (c *DeviceCopy) updatePart(l *looker, part changes.Range) error {
 	if bytes.Equal(piece, other) {
 		return nil
 	}
-	if _, err := c.target.WriteAt(piece, part.From); err != nil {
-		return fmt.Errorf("copy byte %d: %w", part.From, err)
+	return c.write(piece, part.From)
+}
+
+func (c *DeviceCopy) write(piece []byte, at int64) error {
+	if _, err := c.target.WriteAt(piece, at); err != nil {
+		return fmt.Errorf("copy byte %d: %w", at, err)
 	}
 	return nil
 }

@@ -245,6 +245,8 @@ func (b *byteCopy) write(ctx context.Context) (err error) {
 		if b.files, err = changes.New(b.c.used, controlDir); err != nil {
 			return err
 		}
+		// At the end: the last close of a file without a name waits as long as the file system is frozen.
+		b.let = append(b.let, b.files.Close)
 		if rec.Job.Done == 0 { // otherwise all has to be looked at once before it is known that a file is as it was
 			if _, err := b.round(ctx); err != nil {
 				return err
@@ -287,8 +289,6 @@ func (b *byteCopy) withoutFiles(ctx context.Context, err error) error {
 	}
 	klog.FromContext(ctx).Error(err, "Which files have changed is not known, so all of the volume is looked through",
 		"volume", b.c.source.ID)
-	// Not closed now: the last close of a file without a name waits until the file system is not frozen any more.
-	b.let = append(b.let, b.files.Close)
 	b.files = nil
 	return nil
 }
@@ -361,9 +361,6 @@ func (b *byteCopy) end(ctx context.Context, whole bool) (err error) {
 			b.job.end(ctx)
 		}
 		err = errors.Join(err, b.pair.Close())
-	}
-	if b.files != nil {
-		err = errors.Join(err, b.files.Close())
 	}
 	for i := len(b.let) - 1; i >= 0; i-- {
 		err = errors.Join(err, b.let[i]())
