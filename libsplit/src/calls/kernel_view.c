@@ -92,12 +92,12 @@ static int give_up_known(dev_t dev, ino_t ino, struct sfs_inode **turn)
 
 	fd = in ? sfs_inode_fd(in) : -1;
 	/* Without a descriptor it is as if it had never been open here: others may have it staged. */
-	if (in && fd >= 0 && sfs_op_begin(in, &op)) {
+	if (fd >= 0 && sfs_op_begin(in, &op)) {
 		r = make_inode_true(in, fd, O_RDONLY, true, true);
 		if (r == SFS_GONE)
 			r = SFS_UNKNOWN;
 		sfs_op_end(op);
-	} else if (in && fd >= 0) {
+	} else if (fd >= 0) {
 		r = -EDEADLK;
 	}
 	*turn = in;

@@ -15,11 +15,6 @@
 #define MEMORY_TRIES 1000
 #define MEMORY_NS    1000000l
 
-static bool no_memory(long err)
-{
-	return err == -ENOMEM || err == -ENOBUFS;
-}
-
 int sfs_msg_send(int sock, uint32_t version, const struct sfs_msg *m, int fd)
 {
 	struct sfs_msg out = *m;
@@ -29,7 +24,6 @@ int sfs_msg_send(int sock, uint32_t version, const struct sfs_msg *m, int fd)
 		char buf[CMSG_SPACE(sizeof(int))];
 	} c;
 	struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
-	unsigned tries = 0;
 	long r;
 
 	out.version = (uint16_t)version;
@@ -43,12 +37,15 @@ int sfs_msg_send(int sock, uint32_t version, const struct sfs_msg *m, int fd)
 		cm->cmsg_len = CMSG_LEN(sizeof(int));
 		memcpy(CMSG_DATA(cm), &fd, sizeof(int));
 	}
-	do {
+	for (unsigned tries = 0;;) {
 		r = sys_call3(SYS_sendmsg, sock, (long)&h, MSG_NOSIGNAL);
+		if (r == -EINTR)
+			continue;
 		/* The kernel has no memory at this moment. Nobody makes the message again, and who waits for an answer would do so in vain. */
-		if (no_memory(r) && tries < MEMORY_TRIES)
-			sys_nap(MEMORY_NS);
-	} while (r == -EINTR || (no_memory(r) && tries++ < MEMORY_TRIES));
+		if ((r != -ENOMEM && r != -ENOBUFS) || tries++ == MEMORY_TRIES)
+			break;
+		sys_nap(MEMORY_NS);
+	}
 	if (r < 0)
 		return (int)r;
 	return r == (long)sizeof(*m) ? 0 : -EPROTO;

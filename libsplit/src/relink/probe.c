@@ -69,6 +69,13 @@ static int move_ext4(const struct relink_range *r, uint64_t at, uint64_t n)
 	return relink_ext4(r, at, n, &moved, &extents);
 }
 
+static int reflink(const struct relink_range *r, uint64_t at, uint64_t n)
+{
+	const int err = relink_share(r, at, n);
+
+	return err ? err : relink_unshare(r, at, n);
+}
+
 static int exchange(const struct relink_range *r, uint64_t at, uint64_t n)
 {
 	const int err = relink_xfs_exchange(r, at, n);
@@ -83,7 +90,7 @@ static int best(int donor, int target)
 
 	if (ret)
 		return ret < 0 ? ret : RELINK_EXT4;
-	ret = works(relink_reflink, donor, target);
+	ret = works(reflink, donor, target);
 	if (ret)
 		return ret < 0 ? ret : RELINK_REFLINK;
 	ret = relink_is_xfs(donor) ? works(exchange, donor, target) : 0;

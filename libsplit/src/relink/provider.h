@@ -21,8 +21,6 @@ int relink_copy(const struct relink_range *r, uint64_t at, uint64_t n);
 int relink_share(const struct relink_range *r, uint64_t at, uint64_t n);
 /* Take them out of the donor. After an error any of them may be out of it. */
 int relink_unshare(const struct relink_range *r, uint64_t at, uint64_t n);
-/* Both. */
-int relink_reflink(const struct relink_range *r, uint64_t at, uint64_t n);
 /* Swap the blocks; the target's must be holes and inside its size. After an error nothing has been swapped. */
 int relink_xfs_exchange(const struct relink_range *r, uint64_t at, uint64_t n);
 /*

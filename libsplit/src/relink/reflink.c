@@ -22,10 +22,3 @@ int relink_unshare(const struct relink_range *r, uint64_t at, uint64_t n)
 {
 	return sys_fallocate(r->donor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(r->donor_off + at), (off_t)n);
 }
-
-int relink_reflink(const struct relink_range *r, uint64_t at, uint64_t n)
-{
-	const int err = relink_share(r, at, n);
-
-	return err ? err : relink_unshare(r, at, n);
-}
