@@ -4,24 +4,14 @@
  * was done. That may be told to the program, by the call that made it or by the next fsync or close. What was acknowledged is there all the same,
  * and nothing else has changed: for the program, for another process, for one that the library does not see, and when the program is killed then.
  */
+#include "asked.h"
 #include "calls_fail.h"
 
-#include <linux/falloc.h>
-#include <linux/filter.h>
 #include <linux/fs.h>
-#include <linux/seccomp.h>
-#include <poll.h>
 #include <signal.h>
-#include <stddef.h>
-#include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/uio.h>
 
-#ifndef SYS_pidfd_getfd
-#define SYS_pidfd_getfd 438
-#endif
 #define EXCHANGE _IOW('X', 129, char[40])
-#define PUNCH	 (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
 #define SECONDS	 20 /* for one process: a call that waits for ever ends the test */
 #define TRIES	 3
 #define ENOUGH	 10 /* failures to look at */
@@ -98,20 +88,16 @@ static enum kind kind_of(const struct seccomp_data *d)
 	}
 }
 
-/* From here on somebody is asked about each such call of this process. -1: that can't be. */
-static int ask(void)
+static void ask(int out)
 {
 	struct sock_filter code[ASKED + 3] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
-	struct sock_fprog prog = {ASKED + 3, code};
 
 	for (int i = 0; i < ASKED; i++)
 		code[i + 1] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)asked_about[i],
 							   (uint8_t)(ASKED - i), 0);
 	code[ASKED + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	code[ASKED + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF);
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return -1;
-	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &prog);
+	be_asked(out, code, ASKED + 3);
 }
 
 /* The whole file, read by the library or by the kernel alone. */
@@ -233,14 +219,11 @@ static void look_mapped(int fd)
 
 static void writer(int out)
 {
-	const int asked = ask();
 	int fd;
 
-	alarm(SECONDS);
-	CHECK(write(out, &asked, sizeof(asked)) == sizeof(asked));
+	ask(out);
 	close(out);
-	if (asked < 0)
-		_exit(0);
+	alarm(SECONDS);
 	fd = open_file(O_RDWR | O_CREAT);
 	wr(fd, 0, KB(700));
 	wr(fd, KB(700), 1300);
@@ -279,10 +262,10 @@ static void writer(int out)
 }
 
 /* Half of a call, from its end where a file system works from there. How much that was, or -1. */
-static ssize_t half(int process, const struct seccomp_notif *n, enum kind kind)
+static ssize_t half(const struct asked *by, const struct seccomp_notif *n, enum kind kind)
 {
 	const __u64 *a = n->data.args;
-	const int fd = (int)syscall(SYS_pidfd_getfd, process, (int)a[0], 0);
+	const int fd = asked_fd(by, (int)a[0]);
 	struct iovec there[64], part = {0};
 	struct file_clone_range clone;
 	struct iovec iov = {&clone, sizeof(clone)}, from = {(void *)a[2], sizeof(clone)};
@@ -295,7 +278,7 @@ static ssize_t half(int process, const struct seccomp_notif *n, enum kind kind)
 		r = len ? unseen(SYS_fallocate, fd, PUNCH, (off_t)(a[2] + a[3]) - len, len) : -1;
 	} else if (kind == SHARE) {
 		CHECK(process_vm_readv((pid_t)n->pid, &iov, 1, &from, 1, 0) == sizeof(clone));
-		clone.src_fd = (int)syscall(SYS_pidfd_getfd, process, (int)clone.src_fd, 0);
+		clone.src_fd = asked_fd(by, (int)clone.src_fd);
 		clone.src_length = clone.src_length / 8192 * 4096;
 		r = clone.src_length ? unseen(SYS_ioctl, fd, FICLONERANGE, (long)&clone, 0) : -1;
 		unseen(SYS_close, (int)clone.src_fd, 0, 0, 0);
@@ -314,42 +297,35 @@ static ssize_t half(int process, const struct seccomp_notif *n, enum kind kind)
 	return r;
 }
 
-/* Until the process has ended; its k-th call of that kind fails. True: it has made so many. */
-static bool play(int process, int listener, enum kind kind, int k, int error)
+/* Which call fails, and how many of its kind there were. */
+static struct {
+	enum kind kind;
+	int k, error, calls;
+} failing;
+
+static void fail_one(const struct asked *a, const struct seccomp_notif *n, struct seccomp_notif_resp *r)
 {
-	struct pollfd p[2] = {{listener, POLLIN, 0}, {process, POLLIN, 0}};
-	int calls = 0;
+	ssize_t part = -1;
 
-	while (poll(p, 2, SECONDS * 2000) > 0 && !p[1].revents && !(p[0].revents & POLLHUP)) {
-		struct seccomp_notif n = {0};
-		struct seccomp_notif_resp r = {.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
-		ssize_t part = -1;
-
-		if (!(p[0].revents & POLLIN) || ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &n) < 0)
-			continue;
-		r.id = n.id;
-		if (kind_of(&n.data) == kind && ++calls == k) {
-			model->failed = true;
-			r.flags = 0;
-			if (error & PART)
-				part = half(process, &n, kind);
-			/* What can't be halved is done. */
-			if (error == PART && part < 0)
-				r.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
-			else if (error == PART)
-				r.val = part;
-			else
-				r.error = -(error & ~PART);
-		}
-		ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &r);
-	}
-	return calls >= k;
+	if (kind_of(&n->data) != failing.kind || ++failing.calls != failing.k)
+		return;
+	model->failed = true;
+	if (failing.error & PART)
+		part = half(a, n, failing.kind);
+	if (failing.error == PART && part < 0)
+		return; /* what can't be halved is done */
+	r->flags = 0;
+	if (failing.error == PART)
+		r->val = part;
+	else
+		r->error = -(failing.error & ~PART);
 }
 
 /* One program, and what it leaves. *more: a call has failed. */
 static bool run(enum kind kind, int k, int error, bool killed, bool *more)
 {
-	int pipes[2], process, asked, listener, status;
+	int pipes[2], status;
+	struct asked a;
 	bool fine;
 	pid_t pid;
 
@@ -362,18 +338,16 @@ static bool run(enum kind kind, int k, int error, bool killed, bool *more)
 	if (pid == 0)
 		writer(pipes[1]);
 	close(pipes[1]);
-	process = (int)syscall(SYS_pidfd_open, pid, 0);
-	CHECK(process >= 0 && read(pipes[0], &asked, sizeof(asked)) == sizeof(asked));
+	a = ask_about(pid, pipes[0]);
 	close(pipes[0]);
-	if (asked < 0)
-		SKIP("no answers for system calls here");
-	listener = (int)syscall(SYS_pidfd_getfd, process, asked, 0);
-	if (listener < 0)
-		SKIP("no descriptors of other processes here");
-	*more = play(process, listener, kind, k, error);
+	failing.kind = kind;
+	failing.k = k;
+	failing.error = error;
+	failing.calls = 0;
+	answer(&a, a.process, SECONDS * 2000, fail_one);
+	*more = failing.calls >= k;
 	status = status_of(pid);
-	close(listener);
-	close(process);
+	asked_end(&a);
 	fine = status == 0 || (killed && status == 128 + SIGKILL);
 	if (!fine)
 		fprintf(stderr, "status %d\n", status);

@@ -3,24 +3,12 @@
  * A process keeps its locks when it executes another program, and that one when it executes a third: nobody else gets them, until the
  * descriptor is closed. Where exec fails nothing has changed.
  */
-#include "check.h"
+#include "lock.h"
 
-#include <stdbool.h>
-
+/* Is the whole file locked, for others? */
 static bool taken(void)
 {
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		struct flock f = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-		int fd = open("f", O_RDWR);
-
-		CHECK(fd >= 0);
-		_exit(fcntl(fd, F_SETLK, &f) == 0 ? 0 : errno == EAGAIN || errno == EACCES ? 7 : 1);
-	}
-	pid = status_of(pid);
-	CHECK(pid == 0 || pid == 7);
-	return pid == 7;
+	return lock_refused(0);
 }
 
 static void next(int fd, int other, int round)

@@ -3,28 +3,16 @@
  * A process that executes another program keeps its lock on a part of a file also where another process has an older one on another part, and
  * the new program uses the file through a descriptor that the lock was not taken through.
  */
-#include "check.h"
+#include "lock.h"
 
 #include <signal.h>
-#include <stdbool.h>
 
 enum { PART = 50, FAR = 200 };
 
-/* Is a lock on the first part refused? */
+/* Is the first part locked, for others? */
 static bool taken(void)
 {
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		struct flock f = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = PART};
-		int fd = open("f", O_RDWR);
-
-		CHECK(fd >= 0);
-		_exit(fcntl(fd, F_SETLK, &f) == 0 ? 0 : errno == EAGAIN || errno == EACCES ? 7 : 1);
-	}
-	pid = status_of(pid);
-	CHECK(pid == 0 || pid == 7);
-	return pid == 7;
+	return lock_refused(PART);
 }
 
 static void after_exec(int fd, int other, pid_t pid)
