@@ -24,7 +24,9 @@ static uint32_t hand; /* the bucket of the hash where the next one is looked for
 
 bool sfs_may_be_locked(const struct sfs_inode *in)
 {
-	return in->locking > 0 || sfs_lockers(in->fd) != LOCKED_BY_NOBODY;
+	struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	return in->locking > 0 || sys_fcntl(in->fd, F_OFD_GETLK, (long)&any) < 0 || any.l_type != F_UNLCK;
 }
 
 /* /proc/self/fdinfo has a line for each lock: "lock:", a number, ": ", its kind, ... */
@@ -110,9 +112,7 @@ enum sfs_lockers sfs_lockers(int fd)
 {
 	struct flock any = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
-	if (sys_fcntl(fd, F_OFD_GETLK, (long)&any) < 0)
-		return LOCKED_BY_SOMEBODY;
-	if (any.l_type == F_UNLCK)
+	if (sys_fcntl(fd, F_OFD_GETLK, (long)&any) < 0 || any.l_type == F_UNLCK)
 		return LOCKED_BY_NOBODY;
 	return any.l_pid == sys_getpid() ? LOCKED_HERE : LOCKED_BY_SOMEBODY;
 }

@@ -13,7 +13,7 @@
 bool sfs_may_be_locked(const struct sfs_inode *in);
 /* Does this process have a lock on the file through fd? posix: one of fcntl(F_SETLK). In doubt it has. */
 bool sfs_fd_locked(int fd, bool posix);
-/* Who has a lock on the file of fd? The kernel names one: somebody's, and this process may have another all the same. In doubt somebody has. */
+/* Who has a lock on the file of fd? The kernel names one: somebody's, and this process may have another all the same. */
 enum sfs_lockers { LOCKED_BY_NOBODY, LOCKED_BY_SOMEBODY, LOCKED_HERE };
 enum sfs_lockers sfs_lockers(int fd);
 /* Has it a POSIX lock on the file of fd, which it may have had since before an exec? For less where nobody has one. */
