@@ -279,10 +279,10 @@ int sfs_true_to_look(int fd)
 }
 
 /*
- * No reference is kept: a handler may jump out of F_SETLKW. Then the count is too high until the inode goes, which only
- * means that the file keeps its descriptor.
+ * by: what the calls are more that may take one. No reference is kept: a handler may jump out of F_SETLKW. Then the count is too high until the
+ * inode goes, which only means that the file keeps its descriptor.
  */
-static void count_locking(const struct sfs_locking *l, bool more)
+static void count_locking(const struct sfs_locking *l, int by, bool locked)
 {
 	struct sfs_inode *in = l->in;
 	uint64_t *op;
@@ -290,9 +290,9 @@ static void count_locking(const struct sfs_locking *l, bool more)
 	if (!in || !sfs_op_begin(in, &op))
 		return;
 	sfs_inode_take(in);
-	if (in->ino == l->ino && (more || in->locking > 0)) {
-		in->locking += more ? 1 : -1;
-		in->locked = true;
+	if (in->ino == l->ino && (by >= 0 || in->locking > 0)) {
+		in->locking += (uint32_t)by;
+		in->locked = in->locked || locked;
 	}
 	sfs_inode_drop(in);
 	sfs_op_end(op);
@@ -306,18 +306,20 @@ int sfs_true_to_lock(int fd, struct sfs_locking *l)
 	*l = (struct sfs_locking){0};
 	if (!ofd)
 		return 0;
-	/* Where writes ask for a grant they find our descriptor then, which is not to go before the lock is there. */
+	/* A descriptor of ours is not to go before the lock is there, and one that is opened now comes before it: so it is `locked` afterwards. */
 	*l = (struct sfs_locking){ofd->inode, ofd->inode->ino};
-	count_locking(l, true);
+	count_locking(l, 1, false);
 	r = make_true(fd, sfs_kernel_may_write(ofd->inode->vol) ? THEN_LOCKS : THEN_ASKS);
 	if (r < 0)
-		count_locking(l, false);
+		count_locking(l, -1, false);
+	else
+		count_locking(l, 0, true);
 	return r;
 }
 
 void sfs_lock_over(int fd, const struct sfs_locking *l)
 {
-	count_locking(l, false);
+	count_locking(l, -1, false);
 	sfs_changed(fd);
 }
 

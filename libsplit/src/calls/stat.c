@@ -11,18 +11,13 @@
 #define LEFT_SHIFT 48 /* far above what the grants of a moment add up to */
 
 /*
- * The inode that a stat result is about, when what the kernel said of it may be old; with a reference. The service thread may have
- * been relinking while the kernel was asked: then the size is neither the old nor the new one.
+ * Nobody has staged anything of it: this process has not, and its grant keeps others from doing so. The service thread may have been
+ * relinking while the kernel was asked: then the size is neither the old nor the new one. Without a descriptor of ours nothing ever was staged.
  */
-static struct sfs_inode *stale(dev_t dev, ino_t ino, uint64_t size)
+static bool clean(const struct sfs_inode *in, uint64_t size)
 {
-	struct sfs_inode *in = sfs_inode_ref(dev, ino);
-
-	if (in && in->staging.count == 0 && !in->touched && sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE && in->size == size) {
-		sfs_inode_put(in);
-		return NULL;
-	}
-	return in;
+	return in->staging.count == 0 && !in->touched && sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE &&
+	       (in->fd < 0 || in->size == size);
 }
 
 /* What the kernel said of a file of a volume. */
@@ -100,20 +95,23 @@ static enum truth truth(dev_t dev, ino_t ino, uint64_t size, uint64_t seen, stru
 	enum truth known = TRUE_AS_IT_IS;
 	struct sfs_inode *in;
 	uint64_t signals;
+	bool own;
 
 	if (!vol)
 		return known;
 	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
-	in = stale(dev, ino, size);
+	in = sfs_inode_ref(dev, ino);
+	own = in && clean(in, size);
 	/* Without a grant the table is looked at: an ACQUIRE would keep others waiting for a turn that nobody comes for. */
-	if (in && !(sfs_owners_known(vol) && in->grant.state <= GRANT_UNTOLD && in->life != LIFE_LOST))
+	if (in && !own && !(sfs_owners_known(vol) && in->grant.state <= GRANT_UNTOLD && in->life != LIFE_LOST))
 		known = own_truth(in, now);
 	if (in)
 		sfs_inode_put(in);
 	sfs_signals_restore(signals);
 	if (known == TRUE_NOW)
 		return known;
-	vol = staged_elsewhere(dev, ino);
+	/* Whom the table names is this process, where the grant is its own. */
+	vol = own ? NULL : staged_elsewhere(dev, ino);
 	if (!vol)
 		return unlikely(sfs_stat_begin() != seen) ? ASK_AGAIN : known;
 	/* Who does not answer in time is not waited for by who only looks. */

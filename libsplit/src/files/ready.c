@@ -123,7 +123,8 @@ int sfs_inode_acquire(struct sfs_inode *in, int fd, unsigned flags)
 
 	if (in->grant.state == GRANT_QUEUED)
 		flags |= in->grant.asked;
-	if (in->leased && (in->vol->agent.features & SFS_FEATURE_KERNEL))
+	/* Who stages nothing keeps nobody from reading. */
+	if (sfs_by_kernel(in) && (in->vol->agent.features & SFS_FEATURE_KERNEL))
 		flags |= SFS_ACQ_KERNEL;
 	in->grant.asked = flags;
 	sfs_turn_begin(in);
