@@ -110,6 +110,7 @@ ssize_t sfs_attempt_kernel(struct sfs_attempt *a)
 	sfs_inode_unlock(in);
 	sfs_op_end(op);
 	a->last = r > 0 ? r : 0;
+	a->by_kernel += (size_t)a->last;
 	a->cut = a->cut || (r >= 0 && (size_t)r < asked);
 	return r;
 }

@@ -200,7 +200,7 @@ static ssize_t writev_of(struct sfs_ofd *ofd, int fd, const struct iovec *iov, i
 	r = write_all(&a, (size_t)total);
 	if (unlikely(a.forks != sfs.forks))
 		return r;
-	if (r > 0) {
+	if (r > 0 && (size_t)r > a.by_kernel) {
 		const int err = sfs_write_durable(ofd, a.in, fd, flags);
 
 		if (err < 0)
