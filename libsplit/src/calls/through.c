@@ -15,12 +15,6 @@
 #include "files/scarce.h"
 #include "io/io.h"
 
-/* An emulated volume promises what was fsynced, and the kernel keeps that by itself. Without an agent, we do not know. */
-static bool promised(const struct sfs_volume *vol)
-{
-	return vol->mode != SFS_POSIX && (vol->dax || load_acquire(&vol->agent.state) != VOL_READY);
-}
-
 /* Has the process a lock on it? One by fcntl(2) is the process's, through whichever descriptor. */
 static bool inode_locked(const struct sfs_inode *in, bool posix)
 {
@@ -43,7 +37,7 @@ bool sfs_wants_dsync(int fd)
 {
 	const struct sfs_ofd *ofd = sfs_ofd_of(fd);
 
-	return ofd && promised(ofd->inode->vol) && !kept_by_lock(ofd->inode, fd);
+	return ofd && sfs_volume_durable(ofd->inode->vol) && !kept_by_lock(ofd->inode, fd);
 }
 
 /* ofd.lock held: every descriptor of the description becomes one of a new description of the same file. */
@@ -82,7 +76,7 @@ static int write_through(struct sfs_ofd *ofd, int fd)
 	int flags, r = 0;
 
 	/* An open would break the program's own lease. */
-	if (!sfs_may_write(ofd->flags) || !promised(in->vol) || in->leased)
+	if (!sfs_may_write(ofd->flags) || !sfs_volume_durable(in->vol) || in->leased)
 		return 0;
 	signals = sfs_signals_block(); /* a handler may use the lock */
 	sfs_mutex_lock(&ofd->lock);
@@ -136,7 +130,7 @@ void sfs_write_through_all(void)
 
 	sfs_check_fork();
 	for (int i = 0; i < sfs.nvolumes; i++)
-		any = any || promised(&sfs.volumes[i]);
+		any = any || sfs_volume_durable(&sfs.volumes[i]);
 	for (int fd = 0; any && fd <= load_acquire(&sfs_fdt.fd_max); fd++)
 		if (load_acquire(&sfs_fds[fd]) != SFS_PRIVATE)
 			sfs_write_through(fd);

@@ -36,7 +36,7 @@ static bool forced(const struct sfs_attempt *a)
 	const struct sfs_inode *in = a->in;
 
 	if (in->vol->mode != SFS_POSIX)
-		return true;
+		return sfs_volume_durable(in->vol);
 	if (!in->vol->dax || a->append)
 		return false;
 	if (sfs_inode_served(in))

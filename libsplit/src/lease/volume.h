@@ -196,6 +196,15 @@ static inline void sfs_check_fork(void)
 		sfs_fork_child();
 }
 
+/*
+ * Does the mode promise that a write that has returned survives a power loss? An emulated volume promises what was forced, and the kernel keeps
+ * that by itself. Without an agent, we do not know what it is.
+ */
+static inline bool sfs_volume_durable(const struct sfs_volume *vol)
+{
+	return vol->mode != SFS_POSIX && (vol->dax || load_acquire(&vol->agent.state) != VOL_READY);
+}
+
 /* Might a file that ends there, and one more block, reach RLIMIT_FSIZE? */
 static inline bool sfs_near_limit(uint64_t end)
 {
