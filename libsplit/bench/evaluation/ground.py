@@ -53,7 +53,10 @@ class Ground:
         os.mkdir(work)
         self.machine = Mounted(work, mounted) if mounted else volume.Machine(str(work), fs=kind)
         self.input = self.machine.input
+        self.durable = self.machine
         try:
+            if kind == "xfs":
+                self.durable = volume.Machine(f"{work}/durable", fs=kind, more=["wsync"])
             make_input(self.input)
             for mode in modes(kind):
                 self.volume(mode)
@@ -66,15 +69,17 @@ class Ground:
         served = PLAIN if mode == DURABLE else mode
         key = mode if served == PLAIN else "".join((mode, *options))
         if key not in self.volumes:
+            machine = self.durable if mode == DURABLE else self.machine
             self.volumes[key] = volume.Volume(
-                self.splitfs, self.library, f"{self.machine.dir}/{key}", served, [*POOL, *options]
+                self.splitfs, self.library, f"{machine.dir}/{key}", served, [*POOL, *options]
             )
             self.volumes[key].start()
         return self.volumes[key]
 
     def directory(self, mode, row):
         """A new one. In DURABLE, what is written to its files is durable when write returns: the attribute that chattr
-        calls S, which XFS gives to new files of a directory."""
+        calls S, which XFS gives to new files of a directory. XFS is mounted with wsync there: so are names and
+        attributes, as in sync and strict."""
         path = pathlib.Path(self.volume(mode, row.agent).root) / row.name
         path.mkdir()
         if mode == DURABLE:
@@ -83,11 +88,14 @@ class Ground:
 
     def flush(self):
         """What others have left to be written is not this run's work."""
-        subprocess.run(["sync", "-f", self.machine.dir], check=True)
+        for machine in {self.machine, self.durable}:
+            subprocess.run(["sync", "-f", machine.dir], check=True)
 
     def close(self):
         for v in self.volumes.values():
             v.stop()
+        if self.durable is not self.machine:
+            self.durable.close()
         self.machine.close()
 
 

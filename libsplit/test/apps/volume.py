@@ -12,12 +12,13 @@ START_SECONDS = 30
 
 
 class Machine:
-    """XFS on a loop device in memory, which is what the product serves where there is no persistent memory; else a tmpfs."""
+    """XFS on a loop device in memory, which is what the product serves where there is no persistent memory; else a tmpfs.
+    more: options that it is mounted with besides."""
 
-    def __init__(self, work, size="3g", fs="xfs"):
+    def __init__(self, work, size="3g", fs="xfs", more=()):
         self.dir, self.input, self.mounts = f"{work}/fs", f"{work}/input", []
         for d in (self.dir, self.input, f"{work}/image"):
-            os.mkdir(d)
+            os.makedirs(d)
         self.mount(f"{work}/image", "-t", "tmpfs", "-o", f"size={size}", "splitfs-test")
         if fs == "tmpfs":
             self.mount(self.dir, "-t", "tmpfs", "-o", f"size={size}", "splitfs-test")
@@ -27,7 +28,7 @@ class Machine:
             f.truncate(int(size[:-1]) << 30)
         make = {"xfs": ["mkfs.xfs", "-q", "-m", "reflink=1"], "ext4": ["mkfs.ext4", "-q", "-E", "lazy_itable_init=1"]}[fs]
         subprocess.run(make + [image], check=True)
-        self.mount(self.dir, "-o", "loop,noatime", image)
+        self.mount(self.dir, "-o", ",".join(("loop", "noatime", *more)), image)
 
     def mount(self, where, *how):
         subprocess.run(["mount", *how, where], check=True)
