@@ -11,8 +11,8 @@
 #define LEFT_SHIFT 48 /* far above what the grants of a moment add up to */
 
 /*
- * Nobody has staged anything of it: this process has not, and its grant keeps others from doing so. The service thread may have been
- * relinking while the kernel was asked: then the size is neither the old nor the new one. Without a descriptor of ours nothing ever was staged.
+ * This process has nothing staged of it. The service thread may have been relinking while the kernel was asked: then the size is neither the
+ * old nor the new one. Without a descriptor of ours nothing ever was staged.
  */
 static bool clean(const struct sfs_inode *in, uint64_t size)
 {
@@ -93,25 +93,27 @@ static enum truth truth(dev_t dev, ino_t ino, uint64_t size, uint64_t seen, stru
 {
 	struct sfs_volume *vol = sfs.nvolumes ? sfs_volume_of(dev) : NULL;
 	enum truth known = TRUE_AS_IT_IS;
+	bool untouched, alone = false;
 	struct sfs_inode *in;
 	uint64_t signals;
-	bool own;
 
 	if (!vol)
 		return known;
 	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
 	in = sfs_inode_ref(dev, ino);
-	own = in && clean(in, size);
+	untouched = in && clean(in, size);
+	/* Then the table has no other process's grant that allows to stage: it may have this one's. */
+	if (untouched)
+		alone = __atomic_load_n(&in->grant.state, __ATOMIC_RELAXED) > GRANT_UNTOLD;
 	/* Without a grant the table is looked at: an ACQUIRE would keep others waiting for a turn that nobody comes for. */
-	if (in && !own && !(sfs_owners_known(vol) && in->grant.state <= GRANT_UNTOLD && in->life != LIFE_LOST))
+	if (in && !untouched && !(sfs_owners_known(vol) && in->grant.state <= GRANT_UNTOLD && in->life != LIFE_LOST))
 		known = own_truth(in, now);
 	if (in)
 		sfs_inode_put(in);
 	sfs_signals_restore(signals);
 	if (known == TRUE_NOW)
 		return known;
-	/* Whom the table names is this process, where the grant is its own. */
-	vol = own ? NULL : staged_elsewhere(dev, ino);
+	vol = alone ? NULL : staged_elsewhere(dev, ino);
 	if (!vol)
 		return unlikely(sfs_stat_begin() != seen) ? ASK_AGAIN : known;
 	/* Who does not answer in time is not waited for by who only looks. */
