@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,8 +75,12 @@ func newCopied(t *testing.T, fsType string) *copied {
 	var errSize error
 	c.size, errSize = filesystem.DeviceLength(c.image)
 	c.must(errSize)
-	force := map[string]string{volume.XFS: "-f", volume.Ext4: "-F"}[fsType]
-	c.run("mkfs."+fsType, "-q", force, c.image)
+	mkfs := map[string][]string{
+		volume.XFS: {"-f"},
+		// Small memory would get smaller blocks, which DAX does not take; and little besides the files is always looked at.
+		volume.Ext4: {"-F", "-b", "4096", "-J", "size=8", "-N", "4096"},
+	}
+	c.run("mkfs."+fsType, slices.Concat([]string{"-q"}, mkfs[fsType], []string{c.image})...)
 	c.run("mount", "-t", fsType, "-o", options, c.image, c.root)
 	t.Cleanup(func() { c.run("umount", c.root) })
 	var err error
