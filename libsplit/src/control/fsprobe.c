@@ -111,6 +111,8 @@ static const char *behind(const char *path, const char *of)
 {
 	const size_t n = strcmp(of, "/") == 0 ? 0 : strlen(of);
 
+	if (strcmp(path, "/") == 0)
+		path = "";
 	return strncmp(path, of, n) == 0 && (path[n] == '/' || path[n] == 0) ? path + n : NULL;
 }
 
