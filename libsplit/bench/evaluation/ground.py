@@ -94,9 +94,8 @@ class Ground:
     def close(self):
         for v in self.volumes.values():
             v.stop()
-        if self.durable is not self.machine:
-            self.durable.close()
-        self.machine.close()
+        for machine in {self.machine, self.durable}:
+            machine.close()
 
 
 def agent_seconds(vol):

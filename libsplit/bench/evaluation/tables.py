@@ -85,7 +85,7 @@ ABOUT_NAMES = {
     False: "An emulated volume keeps across a power loss only what was fsynced, in every mode: so these columns show "
     "what the kernel would pay for the promise, and not that the same promise is cheaper here. Names and attributes "
     "are durable when a call returns, too, as in sync and strict: that file system of its own is mounted with wsync. ",
-    True: "Names and attributes are not made durable by it; in sync and strict they are. ",
+    True: "Names and attributes are not made durable by the attribute S; in sync and strict they are. ",
 }
 ABOUT_DAX = (
     "The machine is emulated and has one processor, whose clock counts instructions: a second is 10^9 of them. Nothing "

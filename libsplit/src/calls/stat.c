@@ -93,7 +93,7 @@ static enum truth truth(dev_t dev, ino_t ino, uint64_t size, uint64_t seen, stru
 {
 	struct sfs_volume *vol = sfs.nvolumes ? sfs_volume_of(dev) : NULL;
 	enum truth known = TRUE_AS_IT_IS;
-	bool untouched, alone = false;
+	bool untouched, alone;
 	struct sfs_inode *in;
 	uint64_t signals;
 
@@ -103,8 +103,7 @@ static enum truth truth(dev_t dev, ino_t ino, uint64_t size, uint64_t seen, stru
 	in = sfs_inode_ref(dev, ino);
 	untouched = in && clean(in, size);
 	/* Then the table has no other process's grant that allows to stage: it may have this one's. */
-	if (untouched)
-		alone = __atomic_load_n(&in->grant.state, __ATOMIC_RELAXED) > GRANT_UNTOLD;
+	alone = untouched && __atomic_load_n(&in->grant.state, __ATOMIC_RELAXED) > GRANT_UNTOLD;
 	/* Without a grant the table is looked at: an ACQUIRE would keep others waiting for a turn that nobody comes for. */
 	if (in && !untouched && !(sfs_owners_known(vol) && in->grant.state <= GRANT_UNTOLD && in->life != LIFE_LOST))
 		known = own_truth(in, now);

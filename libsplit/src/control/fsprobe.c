@@ -106,13 +106,18 @@ bool sfs_probe_dedicated(const char *path)
 	return dedicated;
 }
 
+/* A directory, to which names are added that begin with a slash. */
+static const char *unslashed(const char *directory)
+{
+	return strcmp(directory, "/") == 0 ? "" : directory;
+}
+
 /* What of path is behind the directory `of`, with its slash or empty; NULL: it is not below. */
 static const char *behind(const char *path, const char *of)
 {
-	const size_t n = strcmp(of, "/") == 0 ? 0 : strlen(of);
+	const size_t n = strlen(unslashed(of));
 
-	if (strcmp(path, "/") == 0)
-		path = "";
+	path = unslashed(path);
 	return strncmp(path, of, n) == 0 && (path[n] == '/' || path[n] == 0) ? path + n : NULL;
 }
 
@@ -131,7 +136,7 @@ static char *name_in_fs(const char *path)
 			continue;
 		longest = strlen(m.point);
 		free(name);
-		if (asprintf(&name, "%s%s", strcmp(m.root, "/") == 0 ? "" : m.root, rest) < 0)
+		if (asprintf(&name, "%s%s", unslashed(m.root), rest) < 0)
 			name = NULL;
 	}
 	free(m.line);
@@ -147,9 +152,9 @@ static char *volume_above(const struct mounted *m, const char *name, dev_t dev)
 	char *above = NULL, *end;
 	struct stat st;
 
-	if (!rest || asprintf(&above, "%s%s", strcmp(m->point, "/") == 0 ? "" : m->point, rest) < 0)
+	if (!rest || asprintf(&above, "%s%s", unslashed(m->point), rest) < 0)
 		return NULL;
-	while ((end = strrchr(above, '/')) && (size_t)(end - above) >= strlen(strcmp(m->point, "/") == 0 ? "" : m->point)) {
+	while ((end = strrchr(above, '/')) && (size_t)(end - above) >= strlen(unslashed(m->point))) {
 		char header[PATH_MAX];
 
 		*end = 0;

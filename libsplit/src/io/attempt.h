@@ -42,8 +42,8 @@ struct sfs_attempt {
 	size_t mem_size;    /* of memory that is to be given back */
 	off_t at;	    /* where it went */
 	off_t last;	    /* bytes that went there */
-	size_t by_kernel; /* bytes of all operations so far that the kernel has written, as durable as the description and flags want it */
-	unsigned waits; /* times that it has waited for another thread's store */
+	size_t by_kernel;   /* bytes of all operations that the kernel has written, and forced where that is asked for */
+	unsigned waits;	    /* times that it has waited for another thread's store */
 
 	enum sfs_way way;
 	uint8_t *base;		       /* of the window that is stored to */

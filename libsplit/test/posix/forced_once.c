@@ -19,14 +19,6 @@ static struct sock_filter forces[] = {
 	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 };
 
-static int forced;
-
-static void count(const struct asked *a, const struct seccomp_notif *n, struct seccomp_notif_resp *r)
-{
-	(void)a, (void)n, (void)r;
-	forced++;
-}
-
 static void writer(int in, int out)
 {
 	int fd = open("f", O_RDWR | O_CREAT, 0600), sync;
@@ -50,22 +42,10 @@ static void writer(int in, int out)
 
 int main(void)
 {
-	int there[2], back[2];
-	struct asked a;
-	pid_t pid;
+	const struct asked a = asked_fork(writer);
+	const int forced = answer(&a, a.from, SECONDS * 1000, NULL);
 
-	CHECK(pipe(there) == 0 && pipe(back) == 0);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (pid == 0) {
-		close(back[0]);
-		writer(there[0], back[1]);
-	}
-	close(back[1]);
-	a = ask_about(pid, back[0]);
-	tell(there[1]);
-	answer(&a, back[0], SECONDS * 1000, count);
-	CHECK(status_of(pid) == 0);
+	CHECK(status_of(a.pid) == 0);
 	asked_end(&a);
 	if (forced > 0) {
 		fprintf(stderr, "forced %d times for %d writes\n", forced, WRITES);

@@ -19,14 +19,6 @@ static struct sock_filter messages[] = {
 	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 };
 
-static int sent;
-
-static void count(const struct asked *a, const struct seccomp_notif *n, struct seccomp_notif_resp *r)
-{
-	(void)a, (void)n, (void)r;
-	sent++;
-}
-
 static void changes(int fd, int round)
 {
 	struct flock f = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 1 << 30, .l_len = 1};
@@ -80,22 +72,10 @@ static void locker(int in, int out)
 
 int main(void)
 {
-	int there[2], back[2];
-	struct asked a;
-	pid_t pid;
+	const struct asked a = asked_fork(locker);
+	const int sent = answer(&a, a.from, SECONDS * 1000, NULL);
 
-	CHECK(pipe(there) == 0 && pipe(back) == 0);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (pid == 0) {
-		close(back[0]);
-		locker(there[0], back[1]);
-	}
-	close(back[1]);
-	a = ask_about(pid, back[0]);
-	tell(there[1]);
-	answer(&a, back[0], SECONDS * 1000, count);
-	CHECK(status_of(pid) == 0);
+	CHECK(status_of(a.pid) == 0);
 	asked_end(&a);
 	if (sent > MOST) {
 		fprintf(stderr, "%d messages for %d looks\n", sent, 4 * LOOKS);

@@ -66,35 +66,19 @@ static void full(const struct asked *a, const struct seccomp_notif *n, struct se
 	}
 }
 
-static void room(const struct asked *a, const struct seccomp_notif *n, struct seccomp_notif_resp *r)
-{
-	(void)a, (void)n, (void)r;
-}
-
 int main(void)
 {
-	int there[2], back[2];
 	struct statfs fs;
 	struct asked a;
-	pid_t pid;
 
 	CHECK(statfs(".", &fs) == 0);
 	if (fs.f_type != XFS_SUPER_MAGIC)
 		SKIP("no XFS");
-	CHECK(pipe(there) == 0 && pipe(back) == 0);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (pid == 0) {
-		close(back[0]);
-		writer(there[0], back[1]);
-	}
-	close(back[1]);
-	a = ask_about(pid, back[0]);
-	tell(there[1]);
-	answer(&a, back[0], SECONDS * 1000, full);
-	hear(back[0]);
-	tell(there[1]);
-	answer(&a, back[0], SECONDS * 1000, room);
-	CHECK(status_of(pid) == 0);
+	a = asked_fork(writer);
+	answer(&a, a.from, SECONDS * 1000, full);
+	hear(a.from);
+	tell(a.to);
+	answer(&a, a.from, SECONDS * 1000, NULL);
+	CHECK(status_of(a.pid) == 0);
 	return 0;
 }
