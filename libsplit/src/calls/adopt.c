@@ -42,7 +42,7 @@ static void get_ready(struct sfs_inode *in, int fd, const struct stat *st, int f
 		sfs_life_set(&in->life, LIFE_NEW);
 	if ((in->grant.state > GRANT_UNTOLD || !in->vol->owners) && sfs_inode_ready(in, fd, flags) == 0 &&
 	    unlikely(sfs_was_mapped(in)))
-		in->kernel_only = true;
+		sfs_server_kernel(&in->server);
 	if (reload || outdated(in, st))
 		sfs_inode_reload(in);
 	sfs_inode_unlock(in);
@@ -90,7 +90,7 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 	sfs_offset_lazy(ofd, offset == SFS_OFFSET_MOVED);
 	/* A descriptor of ours would break the program's lease. */
 	if (offset == SFS_OFFSET_SHARED && sfs_has_lease(fd))
-		__atomic_store_n(&in->leased, true, __ATOMIC_RELAXED);
+		sfs_server_lease(&in->server);
 	/* Nobody is asked before it pays. */
 	if (sfs_unheld(in)) {
 		sfs_offset_lazy(ofd, offset != SFS_OFFSET_SHARED);
@@ -188,7 +188,7 @@ static struct sfs_ofd *look(int fd, struct sfs_ofd *was)
 	if (name) {
 		sfs_reopen_note(ofd->inode, name);
 		if (sfs_attach_name(ofd->inode, fd, flags, &st) < 0)
-			ofd->inode->kernel_only = true; /* whose O_DSYNC writes fail, as the journal has */
+			sfs_server_kernel(&ofd->inode->server); /* whose O_DSYNC writes fail, as the journal has */
 	}
 	return ofd;
 }

@@ -54,7 +54,7 @@ static void end(struct sfs_inode *in, ino_t ino, int fd, bool asked)
 	uint64_t *op;
 
 	/* In a handler that has interrupted a call on the file the next call looks. */
-	if (!in->leased || !sfs_op_begin(in, &op))
+	if (!sfs_server_is_leased(&in->server) || !sfs_op_begin(in, &op))
 		return;
 	sfs_inode_lock(in);
 	if (in->ino == ino) {

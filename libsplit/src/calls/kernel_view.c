@@ -63,8 +63,9 @@ static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever
 
 	sfs_inode_lock(in);
 	/* Mapped: no descriptor of ours is needed, and the process may have a lock on the file. */
-	in->kernel_only = in->kernel_only || (forever && in->fd < 0 && in->vol->owners);
-	r = in->kernel_only ? sfs_inode_generation(in, fd) : 0;
+	if (forever && in->fd < 0 && in->vol->owners)
+		sfs_server_kernel(&in->server);
+	r = sfs_server_is_kernel(&in->server) ? sfs_inode_generation(in, fd) : 0;
 	/* Another process may have it staged: taking part in the delegation makes that one relink. */
 	if (r == 0)
 		r = sfs_inode_ready(in, fd, flags);
@@ -77,7 +78,7 @@ static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever
 	}
 	in->kdirty = true;
 	if (forever && (r == 0 || r == -EAGAIN))
-		in->kernel_only = true;
+		sfs_server_kernel(&in->server);
 	sfs_inode_unlock(in);
 	return r == -EAGAIN ? sfs_checkpoint(in->vol, true) : r;
 }

@@ -285,12 +285,13 @@ static int truncate_known(dev_t dev, ino_t ino, off_t len, struct sfs_inode **tu
 
 	*turn = in;
 	if (in) {
-		const int fd = in->leased ? -1 : sfs_inode_fd(in);
+		const bool leased = sfs_server_is_leased(&in->server);
+		const int fd = leased ? -1 : sfs_inode_fd(in);
 
 		/* While it is leased the kernel serves it, and nothing is staged. Without a descriptor it is as if it had never been open here. */
 		if (fd >= 0)
 			r = try_by_kernel(in, O_RDONLY, fd, &k);
-		else if (in->leased)
+		else if (leased)
 			r = SFS_PASS;
 		if (r == SFS_GONE)
 			r = SFS_UNKNOWN;

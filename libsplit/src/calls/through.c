@@ -76,7 +76,7 @@ static int write_through(struct sfs_ofd *ofd, int fd)
 	int flags, r = 0;
 
 	/* An open would break the program's own lease. */
-	if (!sfs_may_write(ofd->flags) || !sfs_volume_durable(in->vol) || in->leased)
+	if (!sfs_may_write(ofd->flags) || !sfs_volume_durable(in->vol) || sfs_server_is_leased(&in->server))
 		return 0;
 	signals = sfs_signals_block(); /* a handler may use the lock */
 	sfs_mutex_lock(&ofd->lock);

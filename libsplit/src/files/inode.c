@@ -163,7 +163,8 @@ void sfs_inode_renew(struct sfs_inode *in)
 			sfs_agent_release(in->vol, &in->grant, in->ino, in->gen);
 		in->gen = 0;
 		sfs_life_set(&in->life, LIFE_NEW);
-		in->kernel_only = in->leased = in->privileged = in->locked = in->named = in->fsyncs = false;
+		sfs_server_again(&in->server);
+		in->privileged = in->locked = in->named = in->fsyncs = false;
 		in->kdirty = true;
 		in->unheld = (struct sfs_unheld){0};
 		sfs_inode_unmap(in);

@@ -68,8 +68,7 @@ struct sfs_inode {
 	uint32_t opens; /* open file descriptions; under sfs_files.lock */
 	bool unsure;	/* there were none: its number may be another file's by now (sfs_inode_renew); atomic */
 	enum sfs_life life;
-	bool kernel_only; /* mapped or otherwise shared with the kernel for good: no staging */
-	bool leased;	  /* so for as long as the program has a lease on it (files/leased.h) */
+	enum sfs_server server;
 	uint32_t leasing; /* threads that are asking the kernel for one; under the lock */
 	bool writable;	  /* fd is O_RDWR */
 	bool busy;	  /* staged to since the service thread last looked */
@@ -258,7 +257,7 @@ static inline void sfs_asking_end(struct sfs_inode *in)
 /* Does the kernel serve the file, whatever the agent would grant? */
 static inline bool sfs_by_kernel(const struct sfs_inode *in)
 {
-	return in->kernel_only || in->leased;
+	return __atomic_load_n(&in->server, __ATOMIC_RELAXED) != SERVER_LIBRARY;
 }
 
 /* Is there something to relink or to retire? Also without the lock, for a guess. */

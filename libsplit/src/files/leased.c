@@ -33,7 +33,7 @@ static bool any_writable(const struct sfs_inode *in)
 /* The agent's hold of who has mapped the file stays: the mapping looks at what the kernel has. */
 static void release(struct sfs_inode *in)
 {
-	if (!in->kernel_only && in->grant.state != GRANT_NONE)
+	if (!sfs_server_is_kernel(&in->server) && in->grant.state != GRANT_NONE)
 		sfs_agent_release(in->vol, &in->grant, in->ino, in->gen);
 	sfs_life_again(&in->life);
 }
@@ -47,7 +47,8 @@ void sfs_lease_ask(struct sfs_inode *in)
 		in->locked = false;
 	}
 	release(in);
-	in->leased = in->kdirty = true;
+	sfs_server_lease(&in->server);
+	in->kdirty = true;
 	in->leasing++;
 }
 
@@ -58,9 +59,9 @@ void sfs_lease_asked(struct sfs_inode *in)
 
 void sfs_lease_look(struct sfs_inode *in, int fd)
 {
-	if (likely(!in->leased) || in->leasing > 0 || sfs_has_lease(fd) || any_lease(in))
+	if (likely(!sfs_server_is_leased(&in->server)) || in->leasing > 0 || sfs_has_lease(fd) || any_lease(in))
 		return;
-	in->leased = false;
+	sfs_server_unlease(&in->server);
 	release(in);
 }
 

@@ -9,6 +9,7 @@
  *                                                                       got a descriptor with one from elsewhere
  *   leased             nothing is staged; sfs_by_kernel()               not leased: no descriptor of the program has one any
  *                                                                       more, and nobody is asking for one
+ * (enum sfs_server, files/life.h: with what else may leave the file to the kernel)
  *
  * Nobody tells us when a lease ends: it goes with the last descriptor of its description, which may be another process's,
  * and the kernel takes it away from who does not answer. So the kernel is asked before each call for which it matters.

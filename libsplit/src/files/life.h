@@ -39,6 +39,82 @@ static inline void sfs_life_again(enum sfs_life *life)
 }
 
 /*
+ * Who serves the file's bytes. Under the inode's lock, but for steps of who opens the file at this moment; looked at
+ * without it for a guess.
+ *
+ *   SERVER_LIBRARY       we: it may be staged and mapped
+ *   SERVER_LEASE         the kernel, while the program has a lease on the file (files/leased.h)
+ *   SERVER_KERNEL        the kernel, as long as the file is open here: mapped, locked before we had a descriptor, not
+ *                        ours to open
+ *   SERVER_KERNEL_LEASE  so, and the program has a lease besides
+ */
+enum sfs_server { SERVER_LIBRARY, SERVER_LEASE, SERVER_KERNEL, SERVER_KERNEL_LEASE, SFS_SERVERS };
+
+/* To SERVER_LIBRARY from everywhere: with the inode's next life. */
+static const uint8_t sfs_server_next[SFS_SERVERS] = {
+	[SERVER_LIBRARY] = SFS_TO(SERVER_LEASE) | SFS_TO(SERVER_KERNEL),
+	[SERVER_LEASE] = SFS_TO(SERVER_LIBRARY) | SFS_TO(SERVER_KERNEL_LEASE),
+	[SERVER_KERNEL] = SFS_TO(SERVER_LIBRARY) | SFS_TO(SERVER_KERNEL_LEASE),
+	[SERVER_KERNEL_LEASE] = SFS_TO(SERVER_LIBRARY) | SFS_TO(SERVER_KERNEL),
+};
+
+static inline void sfs_server_step(enum sfs_server *server, const enum sfs_server to[SFS_SERVERS])
+{
+	enum sfs_server from = __atomic_load_n(server, __ATOMIC_RELAXED);
+
+	do {
+		if (to[from] == from)
+			return;
+		sfs_check_next(sfs_server_next, from, to[from]);
+	} while (!__atomic_compare_exchange_n(server, &from, to[from], false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
+/* The kernel serves it from now on. */
+static inline void sfs_server_kernel(enum sfs_server *server)
+{
+	static const enum sfs_server to[] = {SERVER_KERNEL, SERVER_KERNEL_LEASE, SERVER_KERNEL, SERVER_KERNEL_LEASE};
+
+	sfs_server_step(server, to);
+}
+
+/* The program has a lease on it, or is about to ask for one. */
+static inline void sfs_server_lease(enum sfs_server *server)
+{
+	static const enum sfs_server to[] = {SERVER_LEASE, SERVER_LEASE, SERVER_KERNEL_LEASE, SERVER_KERNEL_LEASE};
+
+	sfs_server_step(server, to);
+}
+
+/* It has none any more. */
+static inline void sfs_server_unlease(enum sfs_server *server)
+{
+	static const enum sfs_server to[] = {SERVER_LIBRARY, SERVER_LIBRARY, SERVER_KERNEL, SERVER_KERNEL};
+
+	sfs_server_step(server, to);
+}
+
+/* It is another file's inode by now. */
+static inline void sfs_server_again(enum sfs_server *server)
+{
+	static const enum sfs_server to[] = {SERVER_LIBRARY, SERVER_LIBRARY, SERVER_LIBRARY, SERVER_LIBRARY};
+
+	sfs_server_step(server, to);
+}
+
+/* Is it the kernel's for good? */
+static inline bool sfs_server_is_kernel(const enum sfs_server *server)
+{
+	return __atomic_load_n(server, __ATOMIC_RELAXED) >= SERVER_KERNEL;
+}
+
+static inline bool sfs_server_is_leased(const enum sfs_server *server)
+{
+	const enum sfs_server now = __atomic_load_n(server, __ATOMIC_RELAXED);
+
+	return now == SERVER_LEASE || now == SERVER_KERNEL_LEASE;
+}
+
+/*
  * After the last close the inode may stay for a while, with its grant, descriptor and window: opening the file again costs nothing then. Under
  * sfs_files.lock.
  *

@@ -60,7 +60,7 @@ static int without_own(struct sfs_inode *in, int fd)
 
 	if (in->vol->mode == SFS_STRICT)
 		return sfs_scarce_refuse(in->vol);
-	in->kernel_only = true;
+	sfs_server_kernel(&in->server);
 	r = sfs_inode_generation(in, fd);
 	return r < 0 ? r : 1;
 }
@@ -78,12 +78,13 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
 		return 0;
 	/* A descriptor is opened under a low number, and that number closed. */
 	if (in->locked || sfs_locked_before(fd)) {
-		in->kernel_only = in->locked = true;
+		sfs_server_kernel(&in->server);
+		in->locked = true;
 		r = sfs_inode_generation(in, fd);
 		return r < 0 ? r : 1;
 	}
 	if (in->vol->mode == SFS_POSIX && in->vol->owners && !in->vol->dedicated && in->fd < 0 && !sfs_below(in->vol, fd)) {
-		in->kernel_only = true;
+		sfs_server_kernel(&in->server);
 		return 0;
 	}
 	/*
@@ -98,11 +99,11 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
 	if (own == -EMFILE)
 		return own;
 	if (own == -EAGAIN) {
-		in->leased = true; /* the lease is being broken, and the program has not answered yet */
+		sfs_server_lease(&in->server); /* the lease is being broken, and the program has not answered yet */
 		return sfs_inode_generation(in, fd);
 	}
 	if (own < 0) {
-		in->kernel_only = true; /* the process may not open it again: its identity has changed */
+		sfs_server_kernel(&in->server); /* the process may not open it again: its identity has changed */
 	} else {
 		in->fd_readonly = in->fd; /* opened read-only so far */
 		in->fd = own;
@@ -113,7 +114,8 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
 	}
 	sfs_files.granted = true;
 	r = sfs_inode_generation(in, fd);
-	in->kernel_only = in->kernel_only || (r == 0 && sfs_was_mapped(in));
+	if (r == 0 && sfs_was_mapped(in))
+		sfs_server_kernel(&in->server);
 	return r < 0 ? r : 1;
 }
 
@@ -159,7 +161,7 @@ static int acquire(struct sfs_inode *in, int fd)
 
 /*
  * Make the inode usable: our descriptor, generation, delegation and size. flags: how fd was opened. When the agent can't
- * be asked the delegation is SHARED, when there is no descriptor for us kernel_only is set: the kernel serves the file.
+ * be asked the delegation is SHARED, when there is no descriptor for us the kernel serves the file.
  * Returns 0 or a negative errno value.
  */
 int sfs_inode_ready(struct sfs_inode *in, int fd, int flags)

@@ -175,7 +175,7 @@ static bool give_up(struct sfs_inode *in)
 		return false;
 	sfs_inode_close_own(in);
 	/* Who mapped it goes on to look at what the kernel has. */
-	if (!in->kernel_only && in->grant.state != GRANT_NONE)
+	if (!sfs_server_is_kernel(&in->server) && in->grant.state != GRANT_NONE)
 		sfs_agent_release(in->vol, &in->grant, in->ino, in->gen);
 	return true;
 }

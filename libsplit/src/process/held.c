@@ -6,7 +6,7 @@
 static bool held(const struct sfs_inode *in)
 {
 	return (in->life == LIFE_READY && sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE) ||
-	       (in->grant.state == GRANT_KEPT && in->kernel_only);
+	       (in->grant.state == GRANT_KEPT && sfs_server_is_kernel(&in->server));
 }
 
 int sfs_held_reclaim(struct sfs_volume *vol)

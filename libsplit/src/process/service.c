@@ -43,7 +43,7 @@ static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 	r = in->grant.revoke - 1u == SFS_DELEG_NONE && !sfs_kernel_calls_end(in) ? -EBUSY
 										 : sfs_step_down(in, in->grant.revoke - 1u);
 	/* The agent keeps no hold of who goes by its table, unless the file is mapped. */
-	if (r == 0 && in->grant.state == GRANT_KEPT && in->vol->owners && !in->kernel_only)
+	if (r == 0 && in->grant.state == GRANT_KEPT && in->vol->owners && !sfs_server_is_kernel(&in->server))
 		sfs_grant_set(&in->grant, GRANT_NONE);
 	if (r == 0)
 		sfs_inode_narrow(in);
@@ -64,7 +64,7 @@ static void answer(struct sfs_volume *vol, ino_t ino, uint32_t gen, unsigned to,
 void sfs_service_answer(struct sfs_inode *in)
 {
 	/* A mapped file goes on looking at what the kernel has. */
-	const unsigned keeps = in->kernel_only && in->vol->owners ? SFS_DELEG_SHARED : SFS_DELEG_NONE;
+	const unsigned keeps = sfs_server_is_kernel(&in->server) && in->vol->owners ? SFS_DELEG_SHARED : SFS_DELEG_NONE;
 	const unsigned to = in->grant.revoke - 1u < keeps ? keeps : in->grant.revoke - 1u;
 
 	for (uint32_t i = 0; i < in->grant.revokes; i++)
