@@ -15,12 +15,12 @@ struct adv_report *adv;
 struct sfs_mutex adv_lock;
 
 struct sfs_ofd **sfs_fds;
-uint32_t *sfs_fds_fresh;
+bool *sfs_fds_fresh;
 int *sfs_fds_flags;
 int sfs_fds_len;
 
 static struct sfs_ofd *table[FDS];
-static uint32_t fresh[FDS];
+static bool fresh[FDS];
 static struct sfs_ofd ofds[FDS];
 static struct adv_file files[FILES], *hash[HASHES];
 static unsigned next_file;

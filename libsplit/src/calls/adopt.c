@@ -9,7 +9,6 @@
 #include "files/kernel_offset.h"
 #include "files/leased.h"
 #include "files/privileges.h"
-#include "files/reopen.h"
 #include "files/unheld.h"
 #include "io/io.h"
 
@@ -62,8 +61,6 @@ int sfs_attach(int fd, const struct stat *st, int flags, enum sfs_offset offset,
 	r = sfs_volume_connect(vol, fd);
 	if (r == SFS_NOT_OF_VOLUME)
 		return 0;
-	if (vol->provider == RELINK_EXT4)
-		sfs_reopen_enable();
 	/* A file that is not below is the kernel's, as one without a grant: in posix it is time to look when a grant is asked for. */
 	if (!vol->dedicated && !(vol->owners && !sfs.grant_first && vol->mode == SFS_POSIX) && !sfs_below(vol, fd))
 		return 0;
@@ -122,7 +119,7 @@ void sfs_enter(int fd, struct sfs_ofd *what)
 
 	if ((unsigned)fd >= (unsigned)sfs_fds_len)
 		return;
-	store_release(&sfs_fds_fresh[fd], 0);
+	store_release(&sfs_fds_fresh[fd], false);
 	old = sfs_fds_know(fd, what);
 	if (likely(old <= SFS_PRIVATE))
 		return;
@@ -167,29 +164,26 @@ static struct sfs_ofd *look(int fd, struct sfs_ofd *was)
 	enum sfs_offset offset;
 	struct sfs_ofd *ofd;
 	struct stat st;
-	uint32_t name;
+	bool fresh;
 	int flags, r;
 
 	/* A number that is closed is no file of ours, and not known to be none. */
 	r = sys_fstat(fd, &st);
 	if (r == 0 && is_of(was, &st))
 		return was;
-	name = __atomic_exchange_n(&sfs_fds_fresh[fd], 0, __ATOMIC_SEQ_CST); /* before the flags are looked at */
+	fresh = __atomic_exchange_n(&sfs_fds_fresh[fd], false, __ATOMIC_SEQ_CST); /* before the flags are looked at */
 	if (was > SFS_PRIVATE)
 		sfs_ofd_put(was);
 	if (r < 0)
 		return NULL;
-	flags = name ? sfs_fds_flags[fd] : sys_fcntl(fd, F_GETFL, 0);
-	offset = !name ? SFS_OFFSET_SHARED : flags >= SFS_FIRST_CALL ? SFS_OFFSET_MOVED : SFS_OFFSET_NEW;
-	if (name)
+	flags = fresh ? sfs_fds_flags[fd] : sys_fcntl(fd, F_GETFL, 0);
+	offset = !fresh ? SFS_OFFSET_SHARED : flags >= SFS_FIRST_CALL ? SFS_OFFSET_MOVED : SFS_OFFSET_NEW;
+	if (fresh)
 		flags &= SFS_FIRST_CALL - 1;
 	if (flags < 0 || sfs_attach(fd, &st, flags, offset, &ofd) != 1)
 		return SFS_FOREIGN;
-	if (name) {
-		sfs_reopen_note(ofd->inode, name);
-		if (sfs_attach_name(ofd->inode, fd, flags, &st) < 0)
-			sfs_server_kernel(&ofd->inode->server); /* whose O_DSYNC writes fail, as the journal has */
-	}
+	if (fresh && sfs_attach_name(ofd->inode, fd, flags, &st) < 0)
+		sfs_server_kernel(&ofd->inode->server); /* whose O_DSYNC writes fail, as the journal has */
 	return ofd;
 }
 

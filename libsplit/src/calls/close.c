@@ -21,7 +21,7 @@ static int close_known(int fd)
 	if (change) {
 		if (ofd > SFS_PRIVATE)
 			sfs_kernel_offset_drain(ofd);
-		store_release(&sfs_fds_fresh[fd], 0);
+		store_release(&sfs_fds_fresh[fd], false);
 		r = ofd > SFS_PRIVATE ? sfs_ofd_put(ofd) : 0;
 		k = sys_close(fd);
 		sfs_fds_changed(fd, change, NULL);
@@ -41,7 +41,7 @@ int sfs_close(int fd)
 	ofd = load_acquire(&sfs_fds[fd]);
 	if (ofd > SFS_FOREIGN)
 		return ofd == SFS_PRIVATE ? -EBADF : close_known(fd);
-	store_release(&sfs_fds_fresh[fd], 0);
+	store_release(&sfs_fds_fresh[fd], false);
 	if (__atomic_compare_exchange_n(&sfs_fds[fd], &ofd, NULL, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		return SFS_PASS;
 	return ofd == SFS_PRIVATE ? -EBADF : close_known(fd); /* another thread has used it for the first time */
@@ -86,7 +86,7 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags)
 			sfs_close((int)fd);
 		} else if (ofd != SFS_PRIVATE) {
 			if (sfs_fds_fresh[fd])
-				store_release(&sfs_fds_fresh[fd], 0);
+				store_release(&sfs_fds_fresh[fd], false);
 			/* It may have become one of ours meanwhile. */
 			if (ofd)
 				__atomic_compare_exchange_n(&sfs_fds[fd], &ofd, NULL, false, __ATOMIC_ACQ_REL,

@@ -40,7 +40,7 @@ static bool hold(int fd, const struct source *s)
 	sfs_mutex_unlock(&sfs_files.lock);
 	/* Both have one offset: the kernel's. */
 	if (same && !s->ofd)
-		store_release(&sfs_fds_fresh[fd], 0);
+		store_release(&sfs_fds_fresh[fd], false);
 	return same;
 }
 
@@ -93,7 +93,7 @@ static int dup3_once(int fd, int newfd, int flags, bool *again)
 	if (r >= 0) {
 		*again = !hold(fd, &s);
 		what = *again ? NULL : copied(&s);
-		store_release(&sfs_fds_fresh[newfd], 0);
+		store_release(&sfs_fds_fresh[newfd], false);
 	}
 	if (!sfs_fds_changed(newfd, change, what) && what > SFS_PRIVATE)
 		sfs_ofd_put(what);

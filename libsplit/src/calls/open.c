@@ -6,7 +6,6 @@
 
 #include "base/sys.h"
 #include "calls/calls.h"
-#include "files/reopen.h"
 #include "lease/ask.h"
 
 #define SFS_OPEN_ONLY (O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC) /* F_GETFL does not show them */
@@ -56,7 +55,6 @@ static bool only_reads(const struct stat *st, int flags)
 int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
 	const bool truncate = truncates_ours(dirfd, path, flags);
-	const uint32_t name = sfs_reopen_name(dirfd, path);
 	const int how = (truncate ? flags & ~O_TRUNC : flags) | O_LARGEFILE;
 	struct sfs_inode *in;
 	struct sfs_ofd *ofd;
@@ -65,21 +63,19 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 	int fd, r;
 
 	sfs_check_fork();
-	fd = sfs_reopen(dirfd, path, flags, name);
-	if (fd == SFS_PASS)
-		fd = sys_openat(dirfd, path, how, mode);
+	fd = sys_openat(dirfd, path, how, mode);
 	while (sfs_numbers_back(fd, !(flags & O_PATH)))
 		fd = sys_openat(dirfd, path, how, mode);
 	if (fd < 0)
 		return fd;
 	sfs_detach(fd);
 	if (!truncate && may_wait(fd, flags)) {
-		sfs_fds_opened(fd, name, flags & ~SFS_OPEN_ONLY);
+		sfs_fds_opened(fd, flags & ~SFS_OPEN_ONLY);
 		return fd;
 	}
 	r = sys_fstat(fd, &st);
 	if (r == 0 && fd < sfs_fds_len && only_reads(&st, flags)) {
-		sfs_fds_opened(fd, name, flags & ~SFS_OPEN_ONLY);
+		sfs_fds_opened(fd, flags & ~SFS_OPEN_ONLY);
 		return fd;
 	}
 	if (r == 0 && !(flags & O_PATH))
@@ -88,8 +84,6 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 	if (r == 0)
 		r = sfs_attach(fd, &st, flags, SFS_OFFSET_NEW, &ofd);
 	in = r > 0 ? ofd->inode : NULL;
-	if (in)
-		sfs_reopen_note(in, name);
 	if (r >= 0)
 		sfs_enter(fd, in ? ofd : SFS_FOREIGN);
 	if (r >= 0 && truncate)

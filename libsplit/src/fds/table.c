@@ -10,7 +10,7 @@
 
 struct sfs_ofd **sfs_fds;
 int sfs_fds_len;
-uint32_t *sfs_fds_fresh;
+bool *sfs_fds_fresh;
 int *sfs_fds_flags;
 struct sfs_fdt sfs_fdt;
 
@@ -21,8 +21,8 @@ int sfs_fds_make(void)
 	if (sys_is_err(p))
 		return (int)(long)p;
 	sfs_fds = p;
-	sfs_fds_fresh = (uint32_t *)(sfs_fds + FDS_MAX);
-	sfs_fds_flags = (int *)(sfs_fds_fresh + FDS_MAX);
+	sfs_fds_flags = (int *)(sfs_fds + FDS_MAX);
+	sfs_fds_fresh = (bool *)(sfs_fds_flags + FDS_MAX);
 	store_release(&sfs_fds_len, FDS_MAX);
 	return 0;
 }
@@ -105,12 +105,12 @@ void sfs_fds_forget(void)
 			sfs_fds[fd] = NULL;
 }
 
-void sfs_fds_opened(int fd, uint32_t name, int flags)
+void sfs_fds_opened(int fd, int flags)
 {
 	sfs_fds_flags[fd] = flags;
 	reach(&sfs_fdt.fd_max, fd);
 	reach(&sfs_fdt.known_max, fd);
-	store_release(&sfs_fds_fresh[fd], name);
+	store_release(&sfs_fds_fresh[fd], true);
 }
 
 void sfs_fds_private(int fd)
@@ -128,5 +128,5 @@ void sfs_fds_shared(void)
 {
 	for (int fd = 0; fd <= load_acquire(&sfs_fdt.fd_max); fd++)
 		if (sfs_fds_fresh[fd])
-			store_release(&sfs_fds_fresh[fd], 0);
+			store_release(&sfs_fds_fresh[fd], false);
 }

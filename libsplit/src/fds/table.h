@@ -24,11 +24,10 @@ struct sfs_ofd;
 extern struct sfs_ofd **sfs_fds __attribute__((visibility("hidden")));
 extern int sfs_fds_len __attribute__((visibility("hidden")));
 /*
- * By which name the application has opened a descriptor (files/reopen.h) that it has not used yet; else 0. The table has no entry; at its
- * first use the descriptor becomes ours as any unknown one does, but its offset is still 0 and nobody shares it. So open and close cost what
- * they cost the kernel.
+ * Has the application opened the descriptor by a name, and not used it yet? The table has no entry; at its first use the descriptor becomes
+ * ours as any unknown one does, but its offset is still 0 and nobody shares it. So open and close cost what they cost the kernel.
  */
-extern uint32_t *sfs_fds_fresh __attribute__((visibility("hidden")));
+extern bool *sfs_fds_fresh __attribute__((visibility("hidden")));
 /* What F_GETFL says of such a descriptor, and above how many calls the kernel has served (files/unheld.c). */
 #define SFS_FIRST_CALL (1 << 27)
 #define SFS_FIRST_MOST (4 * SFS_FIRST_CALL)
@@ -77,8 +76,8 @@ bool sfs_fds_changed(int fd, struct sfs_ofd *change, struct sfs_ofd *what);
 void sfs_fds_await(void);
 /* In the child of a fork: those who were changing numbers are not here. */
 void sfs_fds_forget(void);
-/* The application has opened fd with these flags, by the name with that hash, and has not used it yet. */
-void sfs_fds_opened(int fd, uint32_t name, int flags);
+/* The application has opened fd with these flags, by a name, and has not used it yet. */
+void sfs_fds_opened(int fd, int flags);
 /* The number is a descriptor of the library itself. */
 void sfs_fds_private(int fd);
 /* Descriptors that the application has opened and not used yet are about to be shared with another process. */

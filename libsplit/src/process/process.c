@@ -10,7 +10,6 @@
 #include "base/sys.h"
 #include "fds/own.h"
 #include "files/kernel_offset.h"
-#include "files/reopen.h"
 #include "calls/calls.h"
 #include "io/io.h"
 #include "base/deferred.h"
@@ -265,7 +264,6 @@ void sfs_fork_child(void)
 	sfs_buffers_forget();
 	sfs_faults_forget();
 	sfs_deferred_forget();
-	sfs_reopen_forget();
 	for (struct sfs_slab *s = sfs_files.slabs; s; s = s->next)
 		for (unsigned i = 0; i < SFS_SLAB_INODES; i++)
 			memset(&s->inodes[i].lock, 0, sizeof(s->inodes[i].lock));

@@ -32,10 +32,10 @@ static unsigned long counts[COUNT];
 #define CALLED(name) __atomic_fetch_add(&counts[N_##name], 1, __ATOMIC_RELAXED)
 
 struct sfs_ofd **sfs_fds;
-uint32_t *sfs_fds_fresh;
+bool *sfs_fds_fresh;
 int sfs_fds_len;
 static struct sfs_ofd *table[FDS];
-static uint32_t fresh[FDS];
+static bool fresh[FDS];
 static const char *dir, *counts_file;
 static size_t dir_len;
 
