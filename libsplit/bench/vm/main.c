@@ -48,6 +48,7 @@ struct worker {
 	pid_t pid;
 	int in, out;
 	double ns[METRIC_COUNT][ROUNDS_MAX];
+	double written[METRIC_COUNT][ROUNDS_MAX];
 };
 
 static struct {
@@ -161,8 +162,10 @@ static void run_slice(int i, size_t s, unsigned round)
 		have += (size_t)n;
 	}
 	for (int m = 0; m < METRIC_COUNT; m++)
-		if (got.ns[m] > 0 && round > 0)
+		if (got.ns[m] > 0 && round > 0) {
 			workers[i].ns[m][round - 1] = got.ns[m];
+			workers[i].written[m][round - 1] = got.written[m];
+		}
 }
 
 /* `splitfs status --json` as it is. The run is worth nothing when the library did not serve it. */
@@ -207,15 +210,18 @@ static void print_table(const char *title, const enum metric *list, size_t n, do
 		printf("%-32s", metric_names[m]);
 		fprintf(json, "%s\n  \"%s\": {", ftell(json) > 2 ? "," : "", metric_names[m]);
 		for (int w = 0; w < WORKERS; w++) {
-			double v[ROUNDS_MAX], s[3], ratio[3] = {1, 1, 1};
+			double v[ROUNDS_MAX], s[3], written[3], ratio[3] = {1, 1, 1};
 
+			memcpy(v, workers[w].written[m], sizeof(v));
+			spread(v, opt.rounds, written);
 			memcpy(v, workers[w].ns[m], sizeof(v));
 			spread(v, opt.rounds, s);
 			printf(" %10.2f", s[0] / unit);
 			if (w > 0)
 				print_ratio(w, m, ratio);
-			fprintf(json, "%s\"%s\": {\"ns\": [%.0f, %.0f, %.0f], \"ratio\": [%.3f, %.3f, %.3f]}", w ? ", " : "",
-				names[w], s[0], s[1], s[2], ratio[0], ratio[1], ratio[2]);
+			fprintf(json,
+				"%s\"%s\": {\"ns\": [%.0f, %.0f, %.0f], \"ratio\": [%.3f, %.3f, %.3f], \"written\": %.0f}",
+				w ? ", " : "", names[w], s[0], s[1], s[2], ratio[0], ratio[1], ratio[2], written[0]);
 		}
 		fprintf(json, "}");
 		printf("\n");

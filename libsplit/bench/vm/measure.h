@@ -36,13 +36,18 @@ enum metric {
 		METRIC_COUNT
 };
 
-/* Nanoseconds per operation; 0: not measured in this slice. */
+/* For each operation, 0: not measured in this slice. */
 struct slice {
 	double ns[METRIC_COUNT];
+	/* Bytes that the kernel wrote as blocks: journal, metadata, zeros. Of rows that are a whole slice. */
+	double written[METRIC_COUNT];
 };
 
 /* worker.c: answers lines "SLICE COUNT" with struct slice on standard output, files in the working directory. */
 int worker_main(void);
+
+/* blocks.c: bytes written as blocks to the working directory's device since it was attached; 0 where that can't be told. */
+uint64_t blocks_written(void);
 
 /* relink.c: one size of the relink call, as the library makes it, against write(2) of the same. */
 struct relink_times {

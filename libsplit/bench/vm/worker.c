@@ -37,6 +37,27 @@ static void took(enum metric m, uint64_t since)
 	done[m]++;
 }
 
+/* Work of many calls, of which a row is the mean. */
+struct span {
+	uint64_t written, since;
+};
+
+static struct span begin(void)
+{
+	struct span all;
+
+	all.written = blocks_written();
+	all.since = __rdtsc();
+	return all;
+}
+
+static void end(enum metric m, const struct span *all, unsigned count)
+{
+	took(m, all->since);
+	done[m] += count - 1;
+	out.written[m] += (double)(blocks_written() - all->written);
+}
+
 static int open_file(const char *name, int flags)
 {
 	const int fd = open(name, flags | O_CLOEXEC, 0600);
@@ -68,7 +89,8 @@ static void close_file(int fd)
 static void one_file(unsigned number)
 {
 	char name[32];
-	uint64_t all = __rdtsc(), t;
+	struct span all = begin();
+	uint64_t t;
 	int fd;
 
 	snprintf(name, sizeof(name), "mail-%u", number);
@@ -103,7 +125,7 @@ static void one_file(unsigned number)
 	if (unlink(name) < 0)
 		fail("unlink");
 	took(M_UNLINK, t);
-	took(M_FILE, all);
+	end(M_FILE, &all, 1);
 }
 
 /* Names that survive a power loss when the call after them returns; in sync and strict they do before it. */
@@ -131,7 +153,7 @@ static void names(unsigned count)
 static void appends(unsigned count, unsigned every)
 {
 	int fd = open_file("log", O_WRONLY | O_CREAT | O_TRUNC);
-	const uint64_t all = __rdtsc();
+	const struct span all = begin();
 	uint64_t t;
 
 	for (unsigned i = 1; i <= count; i++) {
@@ -144,8 +166,7 @@ static void appends(unsigned count, unsigned every)
 				took(M_FSYNC_10, t);
 		}
 	}
-	took(every ? M_APPEND_10 : M_APPEND_ONLY, all);
-	done[every ? M_APPEND_10 : M_APPEND_ONLY] = count;
+	end(every ? M_APPEND_10 : M_APPEND_ONLY, &all, count);
 	if (!every) {
 		t = __rdtsc();
 		force(fd);
@@ -180,7 +201,7 @@ static void overwrites(unsigned count)
 	int fd = table(count);
 
 	for (int every = 0; every <= 10; every += 10) {
-		const uint64_t all = __rdtsc();
+		const struct span all = begin();
 
 		for (unsigned i = 0; i < count; i++) {
 			if (pwrite(fd, buffer, BLOCK, (off_t)i * BLOCK) != BLOCK)
@@ -188,8 +209,7 @@ static void overwrites(unsigned count)
 			if (every && i % 10 == 9)
 				force(fd);
 		}
-		took(every ? M_OVERWRITE_10 : M_OVERWRITE, all);
-		done[every ? M_OVERWRITE_10 : M_OVERWRITE] = count;
+		end(every ? M_OVERWRITE_10 : M_OVERWRITE, &all, count);
 		force(fd);
 	}
 	close_file(fd);
@@ -200,7 +220,7 @@ static void reads(unsigned count)
 	int fd = table(count);
 
 	for (int random = 0; random <= 1; random++) {
-		const uint64_t all = __rdtsc();
+		const struct span all = begin();
 		uint64_t x = 88172645463325252ull;
 
 		for (unsigned i = 0; i < count; i++) {
@@ -208,8 +228,7 @@ static void reads(unsigned count)
 			if (pread(fd, buffer, BLOCK, (off_t)(random ? x % count : i) * BLOCK) != BLOCK)
 				fail("pread");
 		}
-		took(random ? M_READ_RANDOM : M_READ_SEQ, all);
-		done[random ? M_READ_RANDOM : M_READ_SEQ] = count;
+		end(random ? M_READ_RANDOM : M_READ_SEQ, &all, count);
 	}
 	close_file(fd);
 }
@@ -241,8 +260,10 @@ int worker_main(void)
 			reads(count);
 		else
 			return 2;
-		for (int m = 0; m < METRIC_COUNT; m++)
+		for (int m = 0; m < METRIC_COUNT; m++) {
 			out.ns[m] = done[m] ? out.ns[m] / done[m] : 0;
+			out.written[m] = done[m] ? out.written[m] / done[m] : 0;
+		}
 		if (write(STDOUT_FILENO, &out, sizeof(out)) != sizeof(out))
 			return 1;
 	}
