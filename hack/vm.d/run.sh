@@ -92,6 +92,7 @@ namespace; "pmem-mount --help" (inside) makes file systems there.
   --memory SIZE    [$VM_MEMORY]
   --cpus N         [$VM_CPUS]
   --append WORDS   more words for the kernel's command line
+  --count          the clock counts instructions, a nanosecond each, where the machine is emulated (one processor)
   --uefi FILE      boot by UEFI firmware, whose variables are kept in FILE (made where there is none)
   --name NAME      name of the run's directory BUILD/vm/NAME [run]; there: output.log, console.log,
                    dmesg.log, status and whatever COMMAND leaves in VM_RESULTS
@@ -112,6 +113,10 @@ vm_run_command() {
         --)
             shift
             break
+            ;;
+        --count)
+            count_instructions || warn "the processor is not emulated: the clock is the clock"
+            vm_cpus=1
             ;;
         --no-namespaces) vm_append+=(vm.namespaces=none) ;;
         --labels)
