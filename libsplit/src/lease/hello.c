@@ -276,6 +276,39 @@ static void say_versions(const struct sfs_volume *vol, char *text, size_t *n)
 							: ", which is too new: update SplitFS on the node");
 }
 
+/*
+ * What came to nothing as what SELinux denies does: the socket's name, connecting, or (-EPROTO) a descriptor that came with the
+ * answer. Nobody but the node's log of denials knows; the program's own label, user:role:type:level, says that there is one.
+ */
+static void say_label(int err, char *text, size_t *n)
+{
+	char label[256];
+	unsigned colons = 0;
+	long got = 0;
+	int fd;
+
+	if (err != -EACCES && err != -EPROTO)
+		return;
+	fd = sys_openat(AT_FDCWD, "/proc/self/attr/current", O_RDONLY | O_CLOEXEC, 0);
+	if (fd >= 0) {
+		got = sys_call3(SYS_read, fd, (long)label, sizeof(label) - 1);
+		sys_close(fd);
+	}
+	while (got > 0 && (label[got - 1] == '\n' || label[got - 1] == '\0'))
+		got--;
+	label[got > 0 ? got : 0] = '\0';
+	for (const char *c = label; *c; c++) {
+		if (*c == ' ') /* AppArmor's: a profile and its mode */
+			return;
+		colons += *c == ':';
+	}
+	if (colons < 2)
+		return;
+	add(text, n, ": SELinux may deny it to ");
+	add(text, n, label);
+	add(text, n, ", which the node's audit log says");
+}
+
 void sfs_hello_complain(struct sfs_volume *vol, int err)
 {
 	char text[TEXT_SIZE];
@@ -293,6 +326,7 @@ void sfs_hello_complain(struct sfs_volume *vol, int err)
 		add(text, &n, vol->agents);
 		add(text, &n, " (error ");
 		sfs_text_number(text, &n, sizeof(text), (unsigned)-err);
+		say_label(err, text, &n);
 		add(text, &n, ")");
 	}
 	add(text, &n,
