@@ -64,6 +64,12 @@ static bool away(int err)
 	return err == -ECONNREFUSED || err == -ENOENT || err == -ECONNRESET || err == -EPIPE;
 }
 
+/* What the kernel denies us is not the agent's word that a file is none of the volume's (SFS_NOT_OF_VOLUME): strict is not kept without it. */
+static int denied(int err)
+{
+	return err == -EACCES ? -EPERM : err;
+}
+
 /* One message on a fresh connection, which is returned, or a negative errno value. */
 static int say(struct sfs_volume *vol, struct sfs_msg *m, int proof_fd)
 {
@@ -74,7 +80,7 @@ static int say(struct sfs_volume *vol, struct sfs_msg *m, int proof_fd)
 	m->d = SFS_PROTO_NEWEST;
 	sock = sfs_dial(vol);
 	if (sock < 0)
-		return sock;
+		return denied(sock);
 	r = sfs_msg_send(sock, SFS_PROTO_OLDEST, m, proof_fd);
 	if (r < 0) {
 		sfs_private_close(sock);
@@ -130,7 +136,7 @@ static int take_log(struct sfs_volume *vol, const struct sfs_msg *m, int fd)
 	uint32_t rights;
 
 	if (r < 0)
-		return r;
+		return denied(r);
 	h = (struct sfs_log_header *)vol->log.map;
 	vol->log.id = (uint32_t)m->a;
 	rights = sfs_protect_open();
@@ -287,7 +293,7 @@ static void say_label(int err, char *text, size_t *n)
 	long got = 0;
 	int fd;
 
-	if (err != -EACCES && err != -EPROTO)
+	if (err != -EPERM && err != -EPROTO)
 		return;
 	fd = sys_openat(AT_FDCWD, "/proc/self/attr/current", O_RDONLY | O_CLOEXEC, 0);
 	if (fd >= 0) {
