@@ -77,10 +77,11 @@ func (n *Node) mountFileSystem(ctx context.Context, dev string, rec *volume.Reco
 	return n.mounter.Device(ctx, dev, path, rec.FSType, options)
 }
 
-// labelled returns what a file system that no SELinux policy knows is mounted with on a node that has one: its files would
-// have no label, and could be given none.
+// labelled returns what a file system that no SELinux policy knows is mounted with on a node that has one: its files
+// would have no label, and could be given none.
 func labelled(options []string) []string {
-	if !selinux.Enabled() || slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(o, "context=") }) {
+	given := func(option string) bool { return strings.HasPrefix(option, "context=") }
+	if !selinux.Enabled() || slices.ContainsFunc(options, given) {
 		return options
 	}
 	return append(slices.Clone(options), "context="+selinux.ReadWrite)

@@ -11,8 +11,8 @@ import (
 )
 
 // TestSELinuxLayout makes what pods are given on a node, for `hack/vm test selinux`, whose programs then use it:
-// SPLITFS_SELINUX_DIR is the data directory, SPLITFS_SELINUX_PODS the pods' UIDs, SPLITFS_SELINUX_ROOT where a volume is
-// mounted, LIBSPLIT the library.
+// SPLITFS_SELINUX_DIR is the data directory, SPLITFS_SELINUX_PODS the pods' UIDs, SPLITFS_SELINUX_ROOT where a volume
+// is mounted, LIBSPLIT the library.
 func TestSELinuxLayout(t *testing.T) {
 	dir := os.Getenv("SPLITFS_SELINUX_DIR")
 	if dir == "" {

@@ -118,9 +118,9 @@ func (n *Node) stage(ctx context.Context, manager device.Manager, rec *volume.Re
 	return n.serve(ctx, rec)
 }
 
-// labelRoot lets programs of pods use the descriptors of logs and staging files that an agent gives them, on a node with
-// SELinux, where kubelet has not mounted the whole volume with the pod's label. What pods reach by a name, below data/,
-// the container runtime labels.
+// labelRoot lets programs of pods use the descriptors of logs and staging files that an agent gives them, on a node
+// with SELinux, where kubelet has not mounted the whole volume with the pod's label. What pods reach by a name, below
+// data/, the container runtime labels.
 func labelRoot(root string) error {
 	if err := selinux.Label(root, selinux.ReadWrite); err != nil {
 		return err

@@ -40,15 +40,16 @@ func knows(fileSystems string) bool {
 
 var warnOnce sync.Once
 
-// Label gives a file, a directory or a socket a label, unless it has that. Where a file system is mounted with one label
-// for all its files there is nothing to do. A policy without the type is reported, once: whether containers may use the
-// file is the policy's business then, and a program that may not says so.
+// Label gives a file, a directory or a socket a label, unless it has that. Where a file system is mounted with one
+// label for all its files there is nothing to do. A policy that does not know the label is reported, once: whether
+// containers may use the file is the policy's business then, and a program that may not says so.
 func Label(path, label string) error {
 	if !Enabled() {
 		return nil
 	}
 	have := make([]byte, 256)
-	if n, err := unix.Lgetxattr(path, attribute, have); err == nil && string(bytes.TrimRight(have[:n], "\x00")) == label {
+	n, err := unix.Lgetxattr(path, attribute, have)
+	if err == nil && string(bytes.TrimRight(have[:n], "\x00")) == label {
 		return nil
 	}
 	switch err := unix.Lsetxattr(path, attribute, append([]byte(label), 0), 0); {

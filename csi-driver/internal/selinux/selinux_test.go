@@ -14,8 +14,8 @@ func TestKnows(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "filesystems")
 	for content, want := range map[string]bool{
 		"nodev\tsysfs\nnodev\tselinuxfs\n\txfs\n": true,
-		"nodev\tsysfs\n\txfs\n":                    false,
-		"":                                         false,
+		"nodev\tsysfs\n\txfs\n":                   false,
+		"":                                        false,
 	} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
