@@ -64,7 +64,10 @@ static bool away(int err)
 	return err == -ECONNREFUSED || err == -ENOENT || err == -ECONNRESET || err == -EPIPE;
 }
 
-/* What the kernel denies us is not the agent's word that a file is none of the volume's (SFS_NOT_OF_VOLUME): strict is not kept without it. */
+/*
+ * What the kernel denies us is not the agent's word that a file is none of the volume's (SFS_NOT_OF_VOLUME): there is no agent
+ * for us.
+ */
 static int denied(int err)
 {
 	return err == -EACCES ? -EPERM : err;
@@ -283,8 +286,8 @@ static void say_versions(const struct sfs_volume *vol, char *text, size_t *n)
 }
 
 /*
- * What came to nothing as what SELinux denies does: the socket's name, connecting, or (-EPROTO) a descriptor that came with the
- * answer. Nobody but the node's log of denials knows; the program's own label, user:role:type:level, says that there is one.
+ * An error that SELinux makes: the socket's name or connecting denied, or (-EPROTO) a descriptor that should have come with
+ * the answer. Only the node's log of denials knows; the program's own label, user:role:type:level, says that there is one.
  */
 static void say_label(int err, char *text, size_t *n)
 {
