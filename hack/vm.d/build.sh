@@ -63,6 +63,15 @@ build_changes() {
         ./csi-driver/internal/changes) || die "cannot build the tests of snapshots (see above)"
 }
 
+# The driver, and its test that makes what pods are shown.
+build_driver() {
+    local go
+    make_libsplit "the driver"
+    go=$("$HACK_DIR/install-deps" --print-go)
+    (cd "$REPO_DIR" && export CGO_ENABLED=0 && "$go" build -o "$VM_BUILD/vm-bin/splitfs-csi" ./csi-driver/cmd/splitfs-csi &&
+        "$go" test -c -o "$VM_BUILD/vm-bin/node.test" ./csi-driver/internal/node) || die "cannot build the driver (see above)"
+}
+
 build_relink_tests() {
     make -s -C "$REPO_DIR/kernel-patch/test" BUILD="$VM_BUILD/kernel-patch" >&2 || die "cannot build the tests of relink (see above)"
 }

@@ -15,6 +15,8 @@ VM_SUITE=trixie
 VM_MIRROR=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 VM_PACKAGES=(acl attr bsdextrautils cxl daxctl e2fsprogs file iproute2 jq kmod libasan8 libpmem1 libtsan2 libubsan1 lvm2 ndctl procps
     python3-minimal quota sqlite3 strace thin-provisioning-tools util-linux xfsprogs)
+# What hack/vm run --selinux has besides: Debian's reference policy, and what loads it. It makes a root file system of its own.
+VM_SELINUX_PACKAGES=(policycoreutils selinux-policy-default selinux-utils)
 # Raised by hand when root.sh makes another tree from the same packages.
 VM_ROOT_RECIPE=1
 

@@ -93,6 +93,7 @@ namespace; "pmem-mount --help" (inside) makes file systems there.
   --cpus N         [$VM_CPUS]
   --append WORDS   more words for the kernel's command line
   --count          the clock counts instructions, a nanosecond each, where the machine is emulated (one processor)
+  --selinux        the kernel has SELinux, and the root file system a policy, which COMMAND loads
   --uefi FILE      boot by UEFI firmware, whose variables are kept in FILE (made where there is none)
   --name NAME      name of the run's directory BUILD/vm/NAME [run]; there: output.log, console.log,
                    dmesg.log, status and whatever COMMAND leaves in VM_RESULTS
@@ -119,6 +120,10 @@ vm_run_command() {
             vm_cpus=1
             ;;
         --no-namespaces) vm_append+=(vm.namespaces=none) ;;
+        --selinux)
+            VM_PACKAGES+=("${VM_SELINUX_PACKAGES[@]}")
+            vm_append+=(security=selinux selinux=1)
+            ;;
         --labels)
             vm_labels=$LABEL_AREA
             vm_append+=(vm.labels=yes)

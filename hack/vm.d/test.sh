@@ -69,7 +69,10 @@ start_test() {
     progress "$id: $t_what"
     t_limit=$((t_limit * VM_SLOWER))
     for word in $t_needs; do
-        case $word in pmem=* | append=* | env=*) options+=("--${word%%=*}" "${word#*=}") ;; esac
+        case $word in
+        pmem=* | append=* | env=*) options+=("--${word%%=*}" "${word#*=}") ;;
+        selinux) options+=("--$word") ;;
+        esac
     done
     mkdir -p "$dir"
     if [ "$(type -t "test_${t_name//-/_}")" = function ]; then
@@ -236,6 +239,7 @@ vm_test_command() {
         case $needs in *' programs '*) build_programs ;; esac
         case $needs in *' libsplit '*) build_libsplit ;; esac
         case $needs in *' libsplit-few '*) build_libsplit_few ;; esac
+        case $needs in *' driver '*) build_driver ;; esac
         case $needs in *' relink '*) build_relink_tests ;; esac
         case $needs in *' changes '*) build_changes ;; esac
         for line in "${VM_KERNELS[@]}"; do

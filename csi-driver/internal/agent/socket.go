@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"splitfs.io/splitfs/csi-driver/internal/selinux"
 )
 
 // backlog is how many programs may wait for an agent that is being replaced.
@@ -48,6 +50,9 @@ func listen(dir, id string, v Volume) (*socket, error) {
 	if err == nil {
 		// Every user of a pod may connect; what they may lease the agent decides.
 		err = os.Chmod(s.bound, 0o666)
+	}
+	if err == nil {
+		err = selinux.Label(s.bound, selinux.ReadWrite)
 	}
 	if err == nil {
 		err = unix.Listen(fd, backlog)

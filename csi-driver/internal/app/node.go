@@ -29,6 +29,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/node"
 	"splitfs.io/splitfs/csi-driver/internal/registration"
+	"splitfs.io/splitfs/csi-driver/internal/selinux"
 	"splitfs.io/splitfs/csi-driver/internal/server"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/status"
@@ -216,6 +217,10 @@ func runNode(ctx context.Context, o nodeOptions) error {
 	listener, err := server.Listen(socket)
 	if err != nil {
 		return err
+	}
+	// csi-provisioner and csi-snapshotter are containers without privileges.
+	if err := selinux.Label(socket, selinux.ReadWrite); err != nil {
+		return errors.Join(err, listener.Close())
 	}
 	grpcServer := server.NewGRPC(logger, csiMetrics, interceptors...)
 	locks := &volume.Locks{}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
+	"splitfs.io/splitfs/csi-driver/internal/selinux"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
@@ -67,6 +68,10 @@ func makeReadable(dir string) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return fmt.Errorf("create the inject directory: %w", err)
 	}
+	// What is made in it gets the same.
+	if err := selinux.Label(dir, selinux.ReadOnly); err != nil {
+		return fmt.Errorf("create the inject directory: %w", err)
+	}
 	return nil
 }
 
@@ -87,6 +92,9 @@ func (l library) install() error {
 		if err := volume.WriteFileDurable(file, content, 0o755); err != nil {
 			return fmt.Errorf("install the library: %w", err)
 		}
+	}
+	if err := selinux.Label(file, selinux.ReadOnly); err != nil { // an older driver gave it none
+		return fmt.Errorf("install the library: %w", err)
 	}
 	if err := pointTo(filepath.Join(version, libraryName), l.path()); err != nil {
 		return fmt.Errorf("install the library: %w", err)

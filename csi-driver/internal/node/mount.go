@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/klog/v2"
 
@@ -14,6 +16,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/filesystem"
 	"splitfs.io/splitfs/csi-driver/internal/module"
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
+	"splitfs.io/splitfs/csi-driver/internal/selinux"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
@@ -58,7 +61,7 @@ func (n *Node) mountFileSystem(ctx context.Context, dev string, rec *volume.Reco
 	if before != nil || fsType == rec.FSType { // what is mounted may be in use, and stays what it is
 		return n.mounter.Device(ctx, dev, path, rec.FSType, options)
 	}
-	err = n.mounter.Device(ctx, dev, path, fsType, options)
+	err = n.mounter.Device(ctx, dev, path, fsType, labelled(options))
 	if err == nil {
 		if err = module.Ask(path); err == nil {
 			return nil
@@ -72,6 +75,16 @@ func (n *Node) mountFileSystem(ctx context.Context, dev string, rec *volume.Reco
 	n.notifyUsers(ctx, rec, true, events.ReasonStockExt4,
 		fmt.Sprintf("volume %s is served by the kernel's own ext4, where relink is a copy: %v", rec.ID, err))
 	return n.mounter.Device(ctx, dev, path, rec.FSType, options)
+}
+
+// labelled returns what a file system that no SELinux policy knows is mounted with on a node that has one: its files
+// would have no label, and could be given none.
+func labelled(options []string) []string {
+	given := func(option string) bool { return strings.HasPrefix(option, "context=") }
+	if !selinux.Enabled() || slices.ContainsFunc(options, given) {
+		return options
+	}
+	return append(slices.Clone(options), "context="+selinux.ReadWrite)
 }
 
 // stockExt4 says why a mounted ext4 volume has to do without the module that was asked for, "" when it has not to.

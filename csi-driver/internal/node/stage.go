@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -17,6 +18,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/events"
 	"splitfs.io/splitfs/csi-driver/internal/filesystem"
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
+	"splitfs.io/splitfs/csi-driver/internal/selinux"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
@@ -104,6 +106,9 @@ func (n *Node) stage(ctx context.Context, manager device.Manager, rec *volume.Re
 	if err := n.mount(ctx, manager, dev, rec, req); err != nil {
 		return err
 	}
+	if err := labelRoot(n.root(rec)); err != nil {
+		return err
+	}
 	if err := n.ensureRoom(ctx, manager, dev, rec); err != nil {
 		return err
 	}
@@ -111,6 +116,16 @@ func (n *Node) stage(ctx context.Context, manager device.Manager, rec *volume.Re
 		return err
 	}
 	return n.serve(ctx, rec)
+}
+
+// labelRoot lets programs of pods use the descriptors of logs and staging files that an agent gives them, on a node
+// with SELinux, where kubelet has not mounted the whole volume with the pod's label. What pods reach by a name, below
+// data/, the container runtime labels.
+func labelRoot(root string) error {
+	if err := selinux.Label(root, selinux.ReadWrite); err != nil {
+		return err
+	}
+	return selinux.LabelTree(filepath.Join(root, controlDir), selinux.ReadWrite)
 }
 
 // makeData makes the directory of a volume that its pods see.

@@ -64,6 +64,15 @@ static bool away(int err)
 	return err == -ECONNREFUSED || err == -ENOENT || err == -ECONNRESET || err == -EPIPE;
 }
 
+/*
+ * What the kernel denies us is not the agent's word that a file is none of the volume's (SFS_NOT_OF_VOLUME): there is no agent
+ * for us.
+ */
+static int denied(int err)
+{
+	return err == -EACCES ? -EPERM : err;
+}
+
 /* One message on a fresh connection, which is returned, or a negative errno value. */
 static int say(struct sfs_volume *vol, struct sfs_msg *m, int proof_fd)
 {
@@ -74,7 +83,7 @@ static int say(struct sfs_volume *vol, struct sfs_msg *m, int proof_fd)
 	m->d = SFS_PROTO_NEWEST;
 	sock = sfs_dial(vol);
 	if (sock < 0)
-		return sock;
+		return denied(sock);
 	r = sfs_msg_send(sock, SFS_PROTO_OLDEST, m, proof_fd);
 	if (r < 0) {
 		sfs_private_close(sock);
@@ -130,7 +139,7 @@ static int take_log(struct sfs_volume *vol, const struct sfs_msg *m, int fd)
 	uint32_t rights;
 
 	if (r < 0)
-		return r;
+		return denied(r);
 	h = (struct sfs_log_header *)vol->log.map;
 	vol->log.id = (uint32_t)m->a;
 	rights = sfs_protect_open();
@@ -276,6 +285,39 @@ static void say_versions(const struct sfs_volume *vol, char *text, size_t *n)
 							: ", which is too new: update SplitFS on the node");
 }
 
+/*
+ * An error that SELinux makes: the socket's name or connecting denied, or (-EPROTO) a descriptor that should have come with
+ * the answer. Only the node's log of denials knows; the program's own label, user:role:type:level, says that there is one.
+ */
+static void say_label(int err, char *text, size_t *n)
+{
+	char label[256];
+	unsigned colons = 0;
+	long got = 0;
+	int fd;
+
+	if (err != -EPERM && err != -EPROTO)
+		return;
+	fd = sys_openat(AT_FDCWD, "/proc/self/attr/current", O_RDONLY | O_CLOEXEC, 0);
+	if (fd >= 0) {
+		got = sys_call3(SYS_read, fd, (long)label, sizeof(label) - 1);
+		sys_close(fd);
+	}
+	while (got > 0 && (label[got - 1] == '\n' || label[got - 1] == '\0'))
+		got--;
+	label[got > 0 ? got : 0] = '\0';
+	for (const char *c = label; *c; c++) {
+		if (*c == ' ') /* AppArmor's: a profile and its mode */
+			return;
+		colons += *c == ':';
+	}
+	if (colons < 2)
+		return;
+	add(text, n, ": SELinux may deny it to ");
+	add(text, n, label);
+	add(text, n, ", which the node's audit log says");
+}
+
 void sfs_hello_complain(struct sfs_volume *vol, int err)
 {
 	char text[TEXT_SIZE];
@@ -293,6 +335,7 @@ void sfs_hello_complain(struct sfs_volume *vol, int err)
 		add(text, &n, vol->agents);
 		add(text, &n, " (error ");
 		sfs_text_number(text, &n, sizeof(text), (unsigned)-err);
+		say_label(err, text, &n);
 		add(text, &n, ")");
 	}
 	add(text, &n,
