@@ -261,19 +261,38 @@ static uint8_t *map_of(const struct file *f, int protection, int flags)
 	return map;
 }
 
+/* One unit; or, in the page cache of kernels that have large folios there, all of the folio that it is in. */
+static void marks_stored(const struct file *f, unsigned long unit, const char *what)
+{
+	uint8_t map[UNITS / 8];
+	unsigned long first;
+	uint64_t marked;
+
+	if (env.dax) {
+		marks(f, unit, 1, what);
+		return;
+	}
+	check(changes_take(f->fd, map, sizeof(map), &marked, NULL) == 0, "%s: TAKE", what);
+	check(marked && !(marked & (marked - 1)), "%s: %lu units are marked", what, (unsigned long)marked);
+	first = unit & ~(marked - 1);
+	for (unsigned long i = 0; i < UNITS; i++)
+		check(changes_has(map, i) == (i >= first && i < first + marked), "%s: unit %lu is%s marked", what, i,
+		      changes_has(map, i) ? "" : " not");
+}
+
 static void stores_through(const struct file *f, volatile uint8_t *map, const char *what)
 {
 	uint8_t seen = map[20 * UNIT];
 
 	marks(f, 0, 0, "a load");
 	map[20 * UNIT + 5] = seen + 1;
-	marks(f, 20, 1, what);
+	marks_stored(f, 20, what);
 	/* Nobody sees it, before the page is clean again. */
 	map[20 * UNIT + 6] = seen + 2;
 	marks(f, 0, 0, "a second store");
 	check(fsync(f->fd) == 0, "fsync");
 	map[20 * UNIT + 7] = seen + 3;
-	marks(f, 20, 1, "a store to what was clean");
+	marks_stored(f, 20, "a store to what was clean");
 	check(fsync(f->fd) == 0, "fsync");
 }
 
