@@ -23,7 +23,7 @@ VM_TESTS=(
     "devices-cxl | 6.1 6.12 | 0 | | volumes on CXL memory, before and after a reboot (builds what it needs)"
     "devices-classes | 6.12 | 0 | | device classes: volumes in the volume groups of their class, what classes spare, a reboot without classes (builds what it needs)"
     "devices-thin | 6.1 6.12 | 0 | | thin pools: snapshots and groups of them while volumes are written, a full pool, a reboot (builds what it needs)"
-    "snapshots | 6.1 6.12 | 300 | changes pmem=512M pmem=512M | which bytes of a file system with DAX in use cannot have changed"
+    "snapshots | 6.1 6.12 | 600 | changes module pmem=512M pmem=512M | which bytes of a file system with DAX in use cannot have changed"
     "memory | 6.1 6.12 | 300 | libsplit-few | what memory is taken for: NVDIMMs with ADR, eADR and without a word, CXL (volatile too), virtio-pmem, memmap="
     "selinux | 6.1 6.12 | 900 | driver module selinux pmem=512M pmem=512M pmem=512M | programs of pods with SELinux enforcing: what is served, and what is denied"
     "evaluation | 6.1 | 0 | | rows of libsplit/bench/paper run on DAX in every mode (builds what it needs)"

@@ -4,7 +4,7 @@
 # What kernel-patch/build and kernel-patch/fetch share. To be sourced after `set -euo pipefail`.
 
 # Raised with every change of the patches that shows from outside.
-PATCH_VERSION=1.2
+PATCH_VERSION=1.3
 PATCH_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 KERNEL_CACHE=${SPLITFS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/splitfs}/kernel
 

@@ -44,8 +44,9 @@ type fiemap struct {
 	extents                       [512]fiemapExtent
 }
 
-// extentsOf returns where the bytes of a file lie. False: in more pieces than most, or nobody can say.
-func extentsOf(ctx context.Context, fd int, most int) ([]extent, bool, error) {
+// extentsOf returns where the bytes of a file lie; of those whose place nobody can say only if partly is false nothing
+// is returned at all. False: that, or they are in more pieces than most.
+func extentsOf(ctx context.Context, fd int, most int, partly bool) ([]extent, bool, error) {
 	var list []extent
 	for next := uint64(0); ; {
 		if err := ctx.Err(); err != nil {
@@ -63,10 +64,13 @@ func extentsOf(ctx context.Context, fd int, most int) ([]extent, bool, error) {
 			return list, true, nil
 		}
 		for _, e := range m.extents[:m.mapped] {
-			if e.flags&^fiemapPlain != 0 || len(list) == most {
+			plain := e.flags&^fiemapPlain == 0
+			if !plain && !partly || len(list) == most {
 				return nil, false, nil
 			}
-			list = append(list, extent{e.logical, e.physical, e.length, e.flags & fiemapState})
+			if plain {
+				list = append(list, extent{e.logical, e.physical, e.length, e.flags & fiemapState})
+			}
 			if e.flags&fiemapLast != 0 {
 				return list, true, nil
 			}

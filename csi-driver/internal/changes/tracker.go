@@ -10,18 +10,18 @@
 // looks at the files, each followed by a barrier, only those files whose time of change differs can have changed
 // since the first barrier. Only files that are large are looked at; all else on the device, the file system's own
 // blocks above all, may always have changed.
+//
+// Where the file system is our own ext4, it marks the units of an open file that change (see marks.go), and of a file
+// that has changed only those may have. A change is marked before the barrier behind it; and what is marked is taken
+// at a barrier, with the pages clean: a store after it is one that the kernel sees, and marks. This goes on for as long
+// as the file is open.
 package changes
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -59,11 +59,15 @@ type Tracker struct {
 type file struct {
 	handle *os.File
 	stored int64 // bytes
+	// skipped: it counts as changed always.
+	skipped bool
 	// resting: it may be at rest, because it has not changed for a while. changed is the time when it did.
 	resting bool
 	changed unix.Timespec
 	// extents is where it lay after the barrier; nil where that is not known, or not worth knowing.
 	extents []extent
+	// marks are what has changed since the barrier; nil where the kernel does not say.
+	marks *marks
 }
 
 // New makes a tracker of the file system that is mounted at a directory. The files below skip, a directory in it,
@@ -105,12 +109,16 @@ func (t *Tracker) Round(ctx context.Context, frozen func(do func(context.Context
 		return nil, err
 	}
 	before := t.files
-	release(before)
 	t.files = files
+	err = t.mark(before)
+	release(before)
+	if err != nil {
+		return nil, err
+	}
 	if err := t.Clean(ctx); err != nil { // most of it while programs go on
 		return nil, err
 	}
-	if err := frozen(t.Clean); err != nil {
+	if err := frozen(t.barrier); err != nil {
 		return nil, err
 	}
 	var same []Range
@@ -119,18 +127,89 @@ func (t *Tracker) Round(ctx context.Context, frozen func(do func(context.Context
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if !f.resting {
+		if f.skipped || !f.resting && f.marks == nil {
 			continue
 		}
 		if f.extents, err = f.lies(ctx, mostExtents-extents); err != nil {
 			return nil, err
 		}
 		extents += len(f.extents)
-		if was := before[ino]; was != nil && was.changed == f.changed && slices.Equal(was.extents, f.extents) {
-			same = appendRanges(same, f.extents)
+		same = appendRanges(same, before[ino].same(f.changed, f.extents, f.marks))
+		if f.marks != nil {
+			f.marks.forget() // from here on, what has changed since this barrier
 		}
 	}
 	return t.withFree(ctx, same)
+}
+
+// mark has the changes of all files marked, for as long as they are open. A file whose changes are marked since before
+// stays open for that.
+func (t *Tracker) mark(before map[uint64]*file) (err error) {
+	for ino, f := range t.files {
+		was := before[ino]
+		switch {
+		case f.skipped:
+		case was != nil && was.marks != nil && was.handle != nil:
+			f.handle.Close() // nothing was written
+			f.handle, f.marks, was.handle = was.handle, was.marks, nil
+		default:
+			if f.marks, err = startMarks(int(f.handle.Fd())); err != nil {
+				return fmt.Errorf("look at %s: %w", f.handle.Name(), err)
+			}
+		}
+	}
+	return nil
+}
+
+// Marked says whether the last look found that changes of files are marked: another Round then tells what has changed
+// since the last one of files that change all the time, too.
+func (t *Tracker) Marked() bool {
+	for _, f := range t.files {
+		if f.marks != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// barrier is for a moment in which the file system is frozen.
+func (t *Tracker) barrier(ctx context.Context) error {
+	if err := t.Clean(ctx); err != nil {
+		return err
+	}
+	for _, f := range t.files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := f.take(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *file) take() error {
+	if f.marks == nil || f.handle == nil {
+		return nil
+	}
+	if err := f.marks.take(int(f.handle.Fd())); err != nil {
+		return fmt.Errorf("look at %s: %w", f.handle.Name(), err)
+	}
+	return nil
+}
+
+// same returns where bytes lie that have not changed since f was looked at: of all of a file that was at rest and has
+// the same time of change, else of what is not in the marks made since then, of the same open file.
+func (f *file) same(changed unix.Timespec, extents []extent, marked *marks) []extent {
+	switch {
+	case f == nil:
+		return nil
+	case f.resting && f.changed == changed && slices.Equal(f.extents, extents):
+		return extents
+	case marked != nil && f.marks == marked:
+		return unchanged(f.extents, extents, marked)
+	}
+	return nil
 }
 
 // Clean makes the next store to any page of the files one that the kernel sees. A frozen file system should have no
@@ -172,17 +251,18 @@ func (t *Tracker) Frozen(ctx context.Context) (Ranges, error) {
 		if err := unix.Fstat(int(f.handle.Fd()), &st); err != nil {
 			return nil, fmt.Errorf("look at %s: %w", f.handle.Name(), err)
 		}
-		if st.Ctim != f.changed {
+		if st.Ctim != f.changed && f.marks == nil {
 			continue
 		}
+		if err := f.take(); err != nil {
+			return nil, err
+		}
 		// Blocks may be moved without a change to what they hold, when a file is defragmented.
-		extents, err := f.lies(ctx, len(f.extents))
+		extents, err := f.lies(ctx, mostExtents)
 		if err != nil {
 			return nil, err
 		}
-		if slices.Equal(extents, f.extents) {
-			same = appendRanges(same, extents)
-		}
+		same = appendRanges(same, f.same(st.Ctim, extents, f.marks))
 	}
 	return t.withFree(ctx, same)
 }
@@ -205,148 +285,10 @@ func appendRanges(to []Range, extents []extent) []Range {
 // lies returns where the file's bytes are, nil where they are in more places than most, or too many to be worth
 // knowing.
 func (f *file) lies(ctx context.Context, most int) ([]extent, error) {
-	extents, known, err := extentsOf(ctx, int(f.handle.Fd()), min(most, int(f.stored/piece)))
+	// A file that changes has blocks that are still to be found. They count as changed.
+	extents, known, err := extentsOf(ctx, int(f.handle.Fd()), min(most, int(f.stored/piece)), f.marks != nil)
 	if err != nil || !known {
 		return nil, err
 	}
 	return extents, nil
-}
-
-func stored(st *unix.Stat_t) int64 { return st.Blocks * 512 }
-
-// look opens the largest files and notes when they have changed. Somebody may have to answer for each open, and a copy
-// does not wait for ever for who does not.
-func (t *Tracker) look(ctx context.Context) (map[uint64]*file, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookLimit)
-	defer cancel()
-	type found struct {
-		files map[uint64]*file
-		err   error
-	}
-	done := make(chan found, 1)
-	go func() {
-		files, err := t.open(ctx)
-		done <- found{files, err}
-	}()
-	select {
-	case f := <-done:
-		return f.files, f.err
-	case <-ctx.Done():
-		go func() { release((<-done).files) }()
-		return nil, fmt.Errorf("look at the files of %s: %w", t.root, ctx.Err())
-	}
-}
-
-// candidate is a file by its path in the root: a large one, or one of those that always count as changed.
-type candidate struct {
-	path    string
-	stored  int64
-	skipped bool
-}
-
-func (t *Tracker) open(ctx context.Context) (map[uint64]*file, error) {
-	large, err := t.large(ctx)
-	if err != nil {
-		return nil, err
-	}
-	files := map[uint64]*file{}
-	for _, c := range large {
-		if err := ctx.Err(); err != nil {
-			release(files)
-			return nil, err
-		}
-		f, ino, err := t.openOne(c.path)
-		switch {
-		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-			release(files) // to thaw takes a descriptor, too
-			return nil, fmt.Errorf("open %s: %w", c.path, err)
-		case err != nil: // it is gone, or has a lease
-			continue
-		case files[ino] != nil: // another name of it
-			f.handle.Close() // nothing was written
-		default:
-			f.resting = f.resting && !c.skipped
-			files[ino] = f
-		}
-	}
-	return files, nil
-}
-
-// large returns the files that are worth looking at.
-func (t *Tracker) large(ctx context.Context) ([]candidate, error) {
-	var large []candidate
-	err := filepath.WalkDir(t.root, func(path string, d fs.DirEntry, err error) error {
-		if errStop := ctx.Err(); errStop != nil {
-			return errStop
-		}
-		name, errName := filepath.Rel(t.root, path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // gone meanwhile
-			return nil
-		case err != nil || errName != nil:
-			return errors.Join(err, errName)
-		case !d.Type().IsRegular():
-			return nil
-		}
-		skipped := strings.HasPrefix(name, t.skip+"/")
-		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); err == nil && (skipped || stored(&st) >= smallest) {
-			large = append(large, candidate{name, stored(&st), skipped})
-		}
-		if len(large) == 2*mostFiles {
-			large = largest(large)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look for the files of %s: %w", t.root, err)
-	}
-	return largest(large), nil
-}
-
-// largest leaves mostFiles. Those that always count as changed come first: they have to be cleaned.
-func largest(files []candidate) []candidate {
-	slices.SortFunc(files, func(a, b candidate) int {
-		switch {
-		case a.skipped && !b.skipped:
-			return -1
-		case b.skipped && !a.skipped:
-			return 1
-		}
-		return cmp.Compare(b.stored, a.stored)
-	})
-	return files[:min(len(files), mostFiles)]
-}
-
-// openOne opens a file.
-func (t *Tracker) openOne(path string) (*file, uint64, error) {
-	var st unix.Stat_t
-	// Whatever a program has put there since, it is opened only if it is a file of this file system.
-	found, err := unix.Openat2(int(t.dir.Fd()), path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	defer unix.Close(found)
-	if err := unix.Fstat(found, &st); err != nil {
-		return nil, 0, err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, 0, unix.ENOENT
-	}
-	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", found),
-		unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOATIME|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, 0, err
-	}
-	f := &file{handle: os.NewFile(uintptr(fd), path)}
-	// Opening it may have brought what a program had staged into it.
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, 0, errors.Join(err, f.handle.Close())
-	}
-	f.stored, f.changed = stored(&st), st.Ctim
-	f.resting = time.Since(time.Unix(st.Ctim.Unix())) >= settled
-	return f, st.Ino, nil
 }

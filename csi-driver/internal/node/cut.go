@@ -218,12 +218,19 @@ func (b *byteCopy) prepare(ctx context.Context) error {
 		return nil
 	}
 	// Most of what changed since, while the writers go on.
-	known, err := b.round(ctx)
-	if err != nil {
-		return err
-	}
-	if err := b.update(ctx, known); err != nil || b.files == nil {
-		return err
+	for turns := 1; ; turns++ {
+		known, err := b.round(ctx)
+		if err != nil {
+			return err
+		}
+		if err := b.update(ctx, known); err != nil || b.files == nil {
+			return err
+		}
+		// Where it took long the writers have changed much meanwhile. What of one file that is can be known only from the
+		// second look on, and there is less of it each time.
+		if b.looking < b.n.config.FreezeLimit/2 || turns == catchUps || !b.files.Marked() {
+			break
+		}
 	}
 	if err := b.files.Clean(ctx); err != nil {
 		return b.withoutFiles(ctx, err)
