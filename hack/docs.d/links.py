@@ -18,6 +18,7 @@ PARTS = {
     "hack/README.md": "parts/scripts.md",
     "kernel-patch/README.md": "parts/kernel-patch.md",
     "kernel-patch/ext4_relink.md": "parts/ext4-relink.md",
+    "kernel-patch/ext4_changes.md": "parts/ext4-changes.md",
     "libsplit/bindings/go/README.md": "parts/go.md",
     "libsplit/bindings/java/README.md": "parts/java.md",
     "libsplit/bindings/python/README.md": "parts/python.md",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Conformance of EXT4_IOC_RELINK, EXT4_IOC_REOPEN and EXT4_IOC_CHANGES. Each case runs in a process of its own and prints one TAP line.
+ * Conformance of EXT4_IOC_RELINK and EXT4_IOC_CHANGES. Each case runs in a process of its own and prints one TAP line.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,7 +25,7 @@
 
 static const struct test_case *const all_cases[] = {semantics_cases, edge_cases,   refusal_cases,  mapping_cases,
 						    space_cases,     limit_cases,  exchange_cases, fault_cases,
-						    random_cases,    reopen_cases, changes_cases,  changes_race_cases};
+						    random_cases,    changes_cases,  changes_race_cases};
 #define LISTS (sizeof(all_cases) / sizeof(all_cases[0]))
 
 static void usage(FILE *to)

@@ -124,7 +124,7 @@ int relink_checked(struct file *target, struct file *donor, struct ext4_relink *
 
 /* The cases, each list in a file of its own; they end with an empty name. */
 extern const struct test_case semantics_cases[], edge_cases[], refusal_cases[], mapping_cases[], space_cases[], limit_cases[],
-	exchange_cases[], fault_cases[], random_cases[], reopen_cases[], changes_cases[], changes_race_cases[], crash_cases[],
+	exchange_cases[], fault_cases[], random_cases[], changes_cases[], changes_race_cases[], crash_cases[],
 	crashed_cases[];
 
 #endif
