@@ -56,6 +56,9 @@ vm_power_on() {
         vm_append+=(pci=nomsi vm.load=cxl_acpi vm.load=cxl_pci vm.load=cxl_port vm.load=cxl_mem vm.load=cxl_pmem)
     fi
     [ ${#vm_virtio[@]} = 0 ] || vm_append+=(vm.load=virtio_pmem)
+    # While the kernel looks at its first processor it has forgotten for a moment that page tables have five levels. KASAN takes the memory
+    # that an interrupt uses at that moment for none, and says nothing any more afterwards.
+    [ "${SPLITFS_VM_KERNEL:-stock}" != debug ] || vm_append+=(no5lvl)
     # An emulated processor gets no time for seconds when the machine is busy: no reason to doubt the timer or to cry lockup.
     words=(console=ttyS0 panic=-1 loglevel=5 quiet no_timer_check nosoftlockup rcupdate.rcu_cpu_stall_suppress=1 "run=$vm_run" "start=$VM_PARTS/guest/start" "vm.line=$vm_kernel" "${vm_append[@]}")
     command=(-name "splitfs-vm $vm_run" -accel "$vm_accel" -cpu "$cpu" -smp "$vm_cpus" -m "$vm_memory,slots=8,maxmem=64G"
