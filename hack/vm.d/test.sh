@@ -58,6 +58,7 @@ download_for() {
     for line in "${VM_KERNELS[@]}"; do
         case $1 in *" $line "*) ;; *) continue ;; esac
         get_kernel "$line"
+        [ ${#kernel_build[@]} = 0 ] || continue # it brings its own
         "$REPO_DIR/kernel-patch/fetch" --line "$line" --release "$kernel_release" >/dev/null ||
             die "headers and source of kernel $kernel_release cannot be fetched (see above)"
     done
