@@ -21,7 +21,8 @@ enum {
 	SFS_GATHER,		/* sfs_attempt_gather() first: all of it is stored with the lock held */
 	SFS_TURN, /* another process is to give up the file first: wait with no lock held (sfs_turn_wait()), and ask again */
 	SFS_GONE, /* another thread has closed the descriptor or made it another file's, and nothing has happened: look at it again (sfs_gone()) */
-	PL_FAILED, /* errno says why */
+	PL_FAILED,	   /* errno says why */
+	SFS_NOT_OF_VOLUME, /* the agent says that the file is none of the volume's (sfs_volume_connect()) */
 };
 
 #endif

@@ -22,7 +22,10 @@
 
 /* ---- versions ---- */
 
-/* What the answer to HELLO or PEEK says of versions. 0, or a negative errno value. */
+/*
+ * What the answer to HELLO or PEEK says of versions. 0, or a negative errno value, or SFS_NOT_OF_VOLUME: the agent's EACCES, as the kernel's says
+ * that there is no agent for us.
+ */
 static int meet(struct sfs_volume *vol, const struct sfs_msg *m)
 {
 	if (m->status == -EPROTONOSUPPORT) {
@@ -33,7 +36,7 @@ static int meet(struct sfs_volume *vol, const struct sfs_msg *m)
 	if (m->version < SFS_PROTO_OLDEST || m->version > SFS_PROTO_NEWEST)
 		return -EPROTO;
 	__atomic_store_n(&vol->agent.unmet_until, 0, __ATOMIC_RELAXED);
-	return m->status;
+	return m->status == -EACCES ? SFS_NOT_OF_VOLUME : m->status;
 }
 
 static void close_all(int sock, const int fds[HELLO_FDS])
@@ -64,15 +67,6 @@ static bool away(int err)
 	return err == -ECONNREFUSED || err == -ENOENT || err == -ECONNRESET || err == -EPIPE;
 }
 
-/*
- * What the kernel denies us is not the agent's word that a file is none of the volume's (SFS_NOT_OF_VOLUME): there is no agent
- * for us.
- */
-static int denied(int err)
-{
-	return err == -EACCES ? -EPERM : err;
-}
-
 /* One message on a fresh connection, which is returned, or a negative errno value. */
 static int say(struct sfs_volume *vol, struct sfs_msg *m, int proof_fd)
 {
@@ -83,7 +77,7 @@ static int say(struct sfs_volume *vol, struct sfs_msg *m, int proof_fd)
 	m->d = SFS_PROTO_NEWEST;
 	sock = sfs_dial(vol);
 	if (sock < 0)
-		return denied(sock);
+		return sock;
 	r = sfs_msg_send(sock, SFS_PROTO_OLDEST, m, proof_fd);
 	if (r < 0) {
 		sfs_private_close(sock);
@@ -139,7 +133,7 @@ static int take_log(struct sfs_volume *vol, const struct sfs_msg *m, int fd)
 	uint32_t rights;
 
 	if (r < 0)
-		return denied(r);
+		return r;
 	h = (struct sfs_log_header *)vol->log.map;
 	vol->log.id = (uint32_t)m->a;
 	rights = sfs_protect_open();
@@ -293,14 +287,14 @@ static void say_label(int err, char *text, size_t *n)
 {
 	char label[256];
 	unsigned colons = 0;
-	long got = 0;
+	ssize_t got = 0;
 	int fd;
 
-	if (err != -EPERM && err != -EPROTO)
+	if (err != -EACCES && err != -EPROTO)
 		return;
 	fd = sys_openat(AT_FDCWD, "/proc/self/attr/current", O_RDONLY | O_CLOEXEC, 0);
 	if (fd >= 0) {
-		got = sys_call3(SYS_read, fd, (long)label, sizeof(label) - 1);
+		got = sys_read(fd, label, sizeof(label) - 1);
 		sys_close(fd);
 	}
 	while (got > 0 && (label[got - 1] == '\n' || label[got - 1] == '\0'))

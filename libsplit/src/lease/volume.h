@@ -118,7 +118,6 @@ struct sfs_volume *sfs_volume_of(dev_t dev);
  * ready, or a negative errno value: -EAGAIN where an agent may be about to come, whom sfs_volume_await() waits for; SFS_NOT_OF_VOLUME where
  * it says that the file is none of the volume's (one of the control directory, as `splitfs status` opens them): it is the kernel's.
  */
-#define SFS_NOT_OF_VOLUME (-EACCES)
 int sfs_volume_connect(struct sfs_volume *vol, int proof_fd);
 /*
  * The same until there is an answer, or agent_wait_ms are over: for who holds no lock and has blocked no signal. A signal ends the process or
