@@ -56,20 +56,22 @@ build_model() {
     build_program model -I"$lib/include" "$lib"/test/model/*.c -L"$VM_BUILD" -lsplitfs -Wl,-rpath,"$VM_BUILD"
 }
 
+# build_go NAME WORD...: `go WORD...` makes it.
+build_go() {
+    mkdir -p "$VM_BUILD/vm-bin"
+    (cd "$REPO_DIR" && CGO_ENABLED=0 "$("$HACK_DIR/install-deps" --print-go)" "$2" -o "$VM_BUILD/vm-bin/$1" "${@:3}")
+}
+
 # The driver's tests of what has changed since a device was copied.
 build_changes() {
-    mkdir -p "$VM_BUILD/vm-bin"
-    (cd "$REPO_DIR" && CGO_ENABLED=0 "$("$HACK_DIR/install-deps" --print-go)" test -c -o "$VM_BUILD/vm-bin/changes.test" \
-        ./csi-driver/internal/changes) || die "cannot build the tests of snapshots (see above)"
+    build_go changes.test test -c ./csi-driver/internal/changes || die "cannot build the tests of snapshots (see above)"
 }
 
 # The driver, and its test that makes what pods are shown.
 build_driver() {
-    local go
     make_libsplit "the driver"
-    go=$("$HACK_DIR/install-deps" --print-go)
-    (cd "$REPO_DIR" && export CGO_ENABLED=0 && "$go" build -o "$VM_BUILD/vm-bin/splitfs-csi" ./csi-driver/cmd/splitfs-csi &&
-        "$go" test -c -o "$VM_BUILD/vm-bin/node.test" ./csi-driver/internal/node) || die "cannot build the driver (see above)"
+    build_go splitfs-csi build ./csi-driver/cmd/splitfs-csi && build_go node.test test -c ./csi-driver/internal/node ||
+        die "cannot build the driver (see above)"
 }
 
 build_relink_tests() {

@@ -172,7 +172,8 @@ func (t *Tracker) Marked() bool {
 	return false
 }
 
-// barrier is for a moment in which the file system is frozen.
+// barrier is for a moment in which the file system is frozen: all that can be stored to is clean, and then what has been
+// marked so far is taken.
 func (t *Tracker) barrier(ctx context.Context) error {
 	if err := t.Clean(ctx); err != nil {
 		return err
@@ -181,19 +182,12 @@ func (t *Tracker) barrier(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := f.take(); err != nil {
-			return err
+		if f.marks == nil || f.handle == nil {
+			continue
 		}
-	}
-	return nil
-}
-
-func (f *file) take() error {
-	if f.marks == nil || f.handle == nil {
-		return nil
-	}
-	if err := f.marks.take(int(f.handle.Fd())); err != nil {
-		return fmt.Errorf("look at %s: %w", f.handle.Name(), err)
+		if err := f.marks.take(int(f.handle.Fd())); err != nil {
+			return fmt.Errorf("look at %s: %w", f.handle.Name(), err)
+		}
 	}
 	return nil
 }
@@ -236,7 +230,7 @@ func (t *Tracker) Clean(ctx context.Context) error {
 // Frozen returns which bytes are what they were at the end of the last round, and which hold nothing. The file system
 // is frozen, and stays so until the copy is up to date.
 func (t *Tracker) Frozen(ctx context.Context) (Ranges, error) {
-	if err := t.Clean(ctx); err != nil {
+	if err := t.barrier(ctx); err != nil {
 		return nil, err
 	}
 	var same []Range
@@ -253,9 +247,6 @@ func (t *Tracker) Frozen(ctx context.Context) (Ranges, error) {
 		}
 		if st.Ctim != f.changed && f.marks == nil {
 			continue
-		}
-		if err := f.take(); err != nil {
-			return nil, err
 		}
 		// Blocks may be moved without a change to what they hold, when a file is defragmented.
 		extents, err := f.lies(ctx, mostExtents)
