@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "changes.h"
+#include "space.h"
 
 #ifndef FALLOC_FL_KEEP_SIZE
 #include <linux/falloc.h>
@@ -340,22 +341,6 @@ static void huge_stores(void)
 				      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) == 0,
 		      "sync_file_range");
 	}
-}
-
-static bool has_quota(void)
-{
-	char line[4096], *at;
-	bool found = false;
-	FILE *mounts = fopen("/proc/self/mounts", "r");
-
-	check(mounts, "/proc/self/mounts");
-	while (fgets(line, sizeof(line), mounts)) {
-		at = strchr(line, ' ');
-		if (at && !strncmp(at + 1, env.dir, strlen(env.dir)) && at[1 + strlen(env.dir)] == ' ')
-			found = strstr(line, "quota") != NULL;
-	}
-	fclose(mounts);
-	return found;
 }
 
 static void moves(void)
