@@ -172,8 +172,8 @@ func (t *Tracker) Marked() bool {
 	return false
 }
 
-// barrier is for a moment in which the file system is frozen: all that can be stored to is clean, and then what has been
-// marked so far is taken.
+// barrier is for a moment in which the file system is frozen: first all that can be stored to is made clean, then what
+// has been marked so far is taken.
 func (t *Tracker) barrier(ctx context.Context) error {
 	if err := t.Clean(ctx); err != nil {
 		return err
