@@ -161,6 +161,15 @@ static void dispatch(struct agent *a, const struct epoll_event *ev)
 	}
 }
 
+/* Is a client of the agent before us to come that may have a grant? One that is quiet has none, and comes with its first request. */
+static bool awaited(const struct agent *a)
+{
+	for (const struct client *c = client_count(a, C_AWAY) ? a->clients : NULL; c; c = c->next)
+		if (c->state == C_AWAY && !c->lease.head.quiet)
+			return true;
+	return false;
+}
+
 static void timeouts(struct agent *a)
 {
 	const uint64_t now = agent_now();
@@ -169,7 +178,7 @@ static void timeouts(struct agent *a)
 		a->accept_again = 0;
 		agent_rewatch(a, a->listen_fd, EPOLLIN, &a->listen_src);
 	}
-	if (a->grace_until && (now >= a->grace_until || !client_count(a, C_AWAY))) {
+	if (a->grace_until && (now >= a->grace_until || !awaited(a))) {
 		a->grace_until = 0;
 		/* Without a process to watch, not coming back is all we can see. */
 		for (struct client *c = a->clients; c; c = c->next)

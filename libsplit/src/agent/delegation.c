@@ -151,6 +151,11 @@ static void acquire(struct agent *a, struct client *c, const struct sfs_msg *m, 
 		client_reply_error(a, c, SFS_MSG_ACQUIRE, err, "not an open file of it");
 		return;
 	}
+	err = sfs_lease_not_quiet(&c->lease);
+	if (err) {
+		client_reply_error(a, c, SFS_MSG_ACQUIRE, err, "its lease can't be written");
+		return;
+	}
 	h = hold_get(a, c, m->a, (uint32_t)m->b);
 	if (!h) {
 		client_reply_error(a, c, SFS_MSG_ACQUIRE, -ENOMEM, "too many open files");

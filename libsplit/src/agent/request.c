@@ -39,14 +39,14 @@ static uint64_t volume_flags(const struct agent *a)
 	       (a->memory == SFS_MEMORY_EADR ? SFS_HELLO_CACHES : 0);
 }
 
-/* What we can and the client knows of. */
-static uint64_t features(const struct agent *a, const struct sfs_msg *hello)
+/* What we can and the client knows of. A quiet one is known by its claims, which take the table, and by the end of its process. */
+static uint64_t features(const struct agent *a, const struct client *c, const struct sfs_msg *hello)
 {
-	const bool asked = a->outsiders.opens_fd >= 0, table = owners_fd(a) >= 0;
+	const bool asked = a->outsiders.opens_fd >= 0, table = owners_fd(a) >= 0, seen = c->pid > 0 && c->pidfd >= 0;
 
 	return hello->c & (SFS_FEATURE_GROW | SFS_FEATURE_TURN | SFS_FEATURE_FILES | SFS_FEATURE_KERNEL |
 			   (table ? SFS_FEATURE_OWNERS : 0) | (asked ? SFS_FEATURE_WATCH : 0) |
-			   (asked && table ? SFS_FEATURE_OUTSIDE : 0));
+			   (asked && table ? SFS_FEATURE_OUTSIDE : 0) | (seen && table ? SFS_FEATURE_QUIET : 0));
 }
 
 /* Reply to HELLO: the log and the event socket. The client is ready when this returns true. */
@@ -101,7 +101,12 @@ static int lease_of(struct agent *a, struct client *c, struct made *log, const s
 static void give_log(struct agent *a, struct client *c, uint32_t index)
 {
 	struct made log = reuse_take(a, index);
-	struct sfs_lease head = {.held = 1, .pid = c->pid, .start = c->start, .uid = c->uid, .mode = (uint8_t)c->mode};
+	struct sfs_lease head = {.held = 1,
+				 .pid = c->pid,
+				 .start = c->start,
+				 .uid = c->uid,
+				 .mode = (uint8_t)c->mode,
+				 .quiet = (c->features & SFS_FEATURE_QUIET) != 0};
 	int given = -1, err = 0;
 
 	memcpy(head.comm, c->comm, sizeof(head.comm));
@@ -186,7 +191,7 @@ static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, in
 		return;
 	}
 	c->mode = (enum sfs_mode)m->a;
-	c->features = features(a, m);
+	c->features = features(a, c, m);
 	if (m->b) {
 		resume(a, c, (uint32_t)m->b, fd);
 		return;

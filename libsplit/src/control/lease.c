@@ -285,6 +285,18 @@ int sfs_lease_set_held(struct sfs_leasefile *l, enum sfs_held held)
 	return put_head(l);
 }
 
+int sfs_lease_not_quiet(struct sfs_leasefile *l)
+{
+	int err;
+
+	if (!l->head.quiet)
+		return 0;
+	l->head.quiet = 0;
+	err = put_head(l);
+	l->head.quiet = err != 0;
+	return err;
+}
+
 int sfs_lease_spare(struct sfs_leasefile *l, uint32_t keep)
 {
 	const struct sfs_lease_inode none = {0};
@@ -314,6 +326,7 @@ int sfs_lease_give(struct sfs_leasefile *l, const struct sfs_lease *head)
 	l->head.start = head->start;
 	l->head.uid = head->uid;
 	l->head.mode = head->mode;
+	l->head.quiet = head->quiet;
 	memcpy(l->head.comm, head->comm, sizeof(l->head.comm));
 	err = put_head(l);
 	return err ? err : settle(l);

@@ -120,6 +120,8 @@ int sfs_lease_del_inode(struct sfs_leasefile *l, uint32_t index);
 int sfs_lease_add_chunk(struct sfs_leasefile *l, uint32_t chunk);
 int sfs_lease_del_chunk(struct sfs_leasefile *l, uint32_t chunk);
 int sfs_lease_set_held(struct sfs_leasefile *l, enum sfs_held held);
+/* The client asks for a file: not quiet any more. Before it is answered. */
+int sfs_lease_not_quiet(struct sfs_leasefile *l);
 /*
  * Nobody's now: of what the log may name only staging file `keep` (0: none) stays. Durable on return where l->sync. l: a copy; its arrays, which
  * it is without afterwards, are the caller's to free.

@@ -239,8 +239,9 @@ struct sfs_lease {
 	int32_t pid;	/* of the client, in the agent's PID namespace */
 	uint64_t start; /* start time of that process, field 22 of /proc/PID/stat */
 	uint32_t uid;
-	uint8_t mode; /* enum sfs_mode */
-	uint8_t pad0[3];
+	uint8_t mode;  /* enum sfs_mode */
+	uint8_t quiet; /* 1: the client has not asked for any file yet, so it has no grant (SFS_FEATURE_QUIET) */
+	uint8_t pad0[2];
 	char comm[16];
 	uint32_t nchunks;
 	uint32_t ninodes;

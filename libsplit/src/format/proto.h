@@ -101,9 +101,14 @@ enum sfs_msg_type {
 #define SFS_FEATURE_FILES   0x10u /* SFS_REC_FILES */
 #define SFS_FEATURE_OUTSIDE 0x20u /* the table says which files programs without the library have open; only beside OWNERS */
 #define SFS_FEATURE_KERNEL  0x40u /* SFS_ACQ_KERNEL */
+/*
+ * Until a client's first ACQUIRE or LOOK nothing is sent to it, and an agent that comes after this one waits for no word from it. It need not
+ * listen on its event socket, and comes back with its first request. Not where the agent can't see that the process has ended.
+ */
+#define SFS_FEATURE_QUIET 0x80u
 #define SFS_FEATURES                                                                                                           \
 	(SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_WATCH | SFS_FEATURE_TURN | SFS_FEATURE_FILES |                    \
-	 SFS_FEATURE_OUTSIDE | SFS_FEATURE_KERNEL)
+	 SFS_FEATURE_OUTSIDE | SFS_FEATURE_KERNEL | SFS_FEATURE_QUIET)
 #define SFS_FEATURES_SHIFT 32
 
 /* LOOK: the client is about to change the file by the kernel, so nobody is to remember anything of it. */

@@ -74,7 +74,7 @@ int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
 		sfs_numbers_keep(NUMBERS + NUMBERS_EACH * sfs.nvolumes);
 		r = sfs_hello_first(vol, proof_fd);
 		vol->agent.full = r == -ENOSPC;
-		if (r == 0 && sfs_service_start() < 0)
+		if (r == 0 && !(vol->agent.features & SFS_FEATURE_QUIET) && sfs_service_start() < 0)
 			r = -ENOMEM; /* without it nobody would answer revocations */
 		if (r == 0) {
 			store_release(&vol->agent.state, VOL_READY);
@@ -219,13 +219,17 @@ void sfs_agent_reconnect(struct sfs_volume *vol, uint32_t lost)
 		volume_lost(vol);
 }
 
-/* One request and its reply, across a restart of the agent. fds: see sfs_msg_recv(). *waiting becomes false
- * when it is our turn. */
+/*
+ * One request and its reply, across a restart of the agent. fds: see sfs_msg_recv(). *waiting becomes false when it is our turn. -EAGAIN: nobody
+ * would answer what the agent asks of us from now on.
+ */
 static int request(struct sfs_volume *vol, struct sfs_msg *m, int fd, int *fds, int nfds, bool *waiting)
 {
 	const struct sfs_msg ask = *m;
 	int r;
 
+	if (unlikely(sfs_service_start() < 0))
+		return -EAGAIN;
 	sfs_mutex_lock(&vol->agent.request);
 	if (waiting)
 		store_release(waiting, false);
@@ -309,9 +313,10 @@ int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino
 	store_release(&grant->acquiring, true);
 	r = request(vol, &m, fd, NULL, 0, &grant->acquiring);
 	/* -EINVAL: fd is another file's by now, another thread has seen to that. */
-	if (r < 0)
-		sfs_grant_set(grant, r == -EINVAL || __atomic_load_n(&vol->agent.away, __ATOMIC_RELAXED) ? GRANT_UNTOLD
-													 : GRANT_SHARED);
+	if (r == -EINVAL || r == -EAGAIN || (r < 0 && __atomic_load_n(&vol->agent.away, __ATOMIC_RELAXED)))
+		sfs_grant_set(grant, GRANT_UNTOLD);
+	else if (r < 0)
+		sfs_grant_set(grant, GRANT_SHARED);
 	else if (m.b == SFS_ACQ_QUEUED)
 		sfs_grant_set(grant, GRANT_QUEUED);
 	else if (m.a != SFS_DELEG_EXCLUSIVE)

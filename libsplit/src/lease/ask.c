@@ -166,7 +166,7 @@ int sfs_ask(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino, unsigned 
 	int r;
 
 	for (int try = 0;; try++) {
-		r = client(vol) ? ask(vol, ino, flags, &at) : -ENOTCONN;
+		r = client(vol) && sfs_service_start() == 0 ? ask(vol, ino, flags, &at) : -ENOTCONN;
 		if (r == 0)
 			__atomic_store_n(&vol->agent.gone, false, __ATOMIC_RELAXED);
 		if (r != -ENOTCONN && r != -EAGAIN)

@@ -178,7 +178,7 @@ int sfs_held_reclaim(struct sfs_volume *vol);
 void sfs_held_turns_end(struct sfs_volume *vol);
 /* process/held.c: everything staged is given up; returns the number of files that lost something. */
 unsigned sfs_held_lost(struct sfs_volume *vol);
-/* process/service.c: 0, or a negative errno value: there is no thread. */
+/* process/service.c: unless there is one. 0, or a negative errno value: there is no thread. */
 int sfs_service_start(void);
 /* process/service.c: vol (or, with NULL, the agent's answer to a reconnect) wants attention. */
 void sfs_service_wake(struct sfs_volume *vol);

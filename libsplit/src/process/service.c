@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The service thread: answers the agent's revocations, and relinks what has been staged for visibility_ms so that processes
- * without the library see it. It starts with the first volume. It is a bare thread of the kernel: no libc, no thread-local
- * storage, all signals blocked, so that the program's C library and its signal handling never notice it.
+ * without the library see it. It is a bare thread of the kernel: no libc, no thread-local storage, all signals blocked, so that the program's
+ * C library and its signal handling never notice it. It starts when the agent may have something to say (SFS_FEATURE_QUIET): with a second thread
+ * each call of the kernel's on a descriptor counts references and locks the offset, 70 ns of a small write, and most programs never need it.
  */
 #include <errno.h>
 #include <poll.h>
@@ -13,14 +14,12 @@
 
 #include "base/sys.h"
 #include "files/leased.h"
-#include "record/latency.h"
 #include "lease/ask.h"
 #include "process/service.h"
 #include "io/io.h"
 #include "calls/calls.h"
 
 #define STACK_BYTES   (64ul << 10)
-#define LEARN_NS      1000000l /* until the clock of timed calls is known (record/latency.h) */
 #define RETRY_NS      2000000l /* a file that was busy when it was to be given up */
 #define RETIRE_BLOCKS 16384u   /* 64 MiB */
 #define IDLE_MS	      2000     /* after that the pool gets spare staging files back */
@@ -279,8 +278,6 @@ static void serve(void)
 		decide(&due, timed, now, pending ? RETRY_NS : sfs.visibility_ms * 1000000ll);
 		decide(&show, shown, now, SHOW_MS * 1000000ll);
 		first = show && (!due || show < due) ? show : due;
-		if (!sfs_timing_learn(now) && (!first || first > now + LEARN_NS))
-			first = now + LEARN_NS;
 		sleep_until(p, n, now, first);
 		now = sys_now_ns();
 		if (over(&show, now))
@@ -302,13 +299,14 @@ static long spawn(void *stack_top, void **self)
 	return sys_clone_thread(flags, stack_top, self, serve);
 }
 
-/* Once per process, and again in the child of a fork. 0, or a negative errno value: there is no thread. */
 int sfs_service_start(void)
 {
 	uint64_t all = ~0ull, old;
 	void *stack;
 	int r;
 
+	if (likely(load_acquire(&sfs.service_state)))
+		return 0;
 	sfs_mutex_lock(&sfs_files.lock);
 	if (sfs.service_state == 0) {
 		if (sfs.wake_fd < 0)
@@ -317,7 +315,7 @@ int sfs_service_start(void)
 		if (sfs.wake_fd >= 0 && !sys_is_err(stack)) {
 			sys_sigmask(SIG_SETMASK, &all, &old);
 			if (spawn((char *)stack + STACK_BYTES, stack) > 0)
-				sfs.service_state = 1;
+				store_release(&sfs.service_state, 1);
 			sys_sigmask(SIG_SETMASK, &old, NULL);
 		}
 	}
@@ -343,6 +341,6 @@ void sfs_service_wake(struct sfs_volume *vol)
 
 	if (vol)
 		store_release(&vol->dirty, true);
-	if (sfs.service_state)
+	if (load_acquire(&sfs.service_state))
 		sys_write(sfs.wake_fd, &one, sizeof(one));
 }

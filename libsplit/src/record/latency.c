@@ -13,6 +13,8 @@
 struct sfs_timer sfs_timers[SFS_TIMER_PLACES];
 
 static uint64_t ns_of_tick; /* << SHIFT; 0: not known */
+/* The first look at both clocks: nobody has taken it, somebody is taking it, it is there. */
+static enum { LOOK_NONE, LOOK_BEGUN, LOOK_DONE } look;
 static uint64_t first_ticks;
 static int64_t first_ns;
 
@@ -30,22 +32,25 @@ static bool ticks_allowed(void)
 
 bool sfs_timing_learn(int64_t now_ns)
 {
+	const int was = __atomic_load_n(&look, __ATOMIC_ACQUIRE);
+	int none = LOOK_NONE;
 	uint64_t ticks;
 
-	if (__atomic_load_n(&ns_of_tick, __ATOMIC_RELAXED))
-		return true;
-	if (!ticks_allowed())
-		return true; /* nothing is timed */
+	if (was == LOOK_BEGUN || !ticks_allowed())
+		return false;
 	ticks = sfs_ticks();
-	if (!first_ns) {
-		first_ns = now_ns;
-		first_ticks = ticks;
-	} else if (now_ns - first_ns >= LEARN_NS && ticks > first_ticks) {
-		__atomic_store_n(&ns_of_tick, ((uint64_t)(now_ns - first_ns) << SHIFT) / (ticks - first_ticks),
-				 __ATOMIC_RELAXED);
-		return true;
+	if (was == LOOK_NONE) {
+		if (__atomic_compare_exchange_n(&look, &none, LOOK_BEGUN, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+			first_ns = now_ns;
+			first_ticks = ticks;
+			__atomic_store_n(&look, LOOK_DONE, __ATOMIC_RELEASE);
+		}
+		return false;
 	}
-	return false;
+	if (now_ns - first_ns < LEARN_NS || ticks <= first_ticks)
+		return false;
+	__atomic_store_n(&ns_of_tick, ((uint64_t)(now_ns - first_ns) << SHIFT) / (ticks - first_ticks), __ATOMIC_RELAXED);
+	return true;
 }
 
 uint64_t sfs_timing_begin(bool fsync)
@@ -54,7 +59,7 @@ uint64_t sfs_timing_begin(bool fsync)
 	const uint32_t every = fsync ? SFS_TIMED_EVERY_FSYNC : SFS_TIMED_EVERY;
 	uint64_t now;
 
-	if (!__atomic_load_n(&ns_of_tick, __ATOMIC_RELAXED)) {
+	if (unlikely(!__atomic_load_n(&ns_of_tick, __ATOMIC_RELAXED)) && !sfs_timing_learn(sys_now_ns())) {
 		here->left[fsync] = every;
 		return 0;
 	}

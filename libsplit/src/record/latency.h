@@ -46,7 +46,7 @@ uint64_t sfs_timing_begin(bool fsync);
 /* It is over. Nothing is counted without a log, or before the clock is known. */
 void sfs_timing_end(const struct sfs_log *log, enum sfs_latency_kind kind, uint64_t begun);
 
-/* For the service thread: now_ns is CLOCK_MONOTONIC. True when ticks can be told in nanoseconds; it is to ask again after a millisecond else. */
+/* now_ns: CLOCK_MONOTONIC. True when ticks can be told in nanoseconds from now on; a call at least a millisecond later may know. */
 bool sfs_timing_learn(int64_t now_ns);
 
 #endif
