@@ -42,6 +42,16 @@ bool sfs_first_write(int fd, const void *buf, size_t n, off_t off, ssize_t *r)
 	(void)fd, (void)buf, (void)n, (void)off, (void)r;
 	return false;
 }
+bool sfs_first_fsync(int fd, bool data_only, int *r)
+{
+	(void)fd, (void)data_only, (void)r;
+	return false;
+}
+bool sfs_first_true(int fd)
+{
+	(void)fd;
+	return false;
+}
 bool sfs_first_lseek(int fd, off_t off, int whence, off_t *r)
 {
 	(void)fd, (void)off, (void)whence, (void)r;

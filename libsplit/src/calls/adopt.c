@@ -182,6 +182,9 @@ static struct sfs_ofd *look(int fd, struct sfs_ofd *was)
 		flags &= SFS_FIRST_CALL - 1;
 	if (flags < 0 || sfs_attach(fd, &st, flags, offset, &ofd) != 1)
 		return SFS_FOREIGN;
+	/* One of the first calls, which another thread has begun with the kernel's offset. */
+	if (fresh && unlikely(__atomic_load_n(&sfs_fds_calls[fd], __ATOMIC_SEQ_CST) > 0))
+		__atomic_store_n(&ofd->uncounted, UNCOUNTED_YES, __ATOMIC_SEQ_CST);
 	if (fresh && sfs_attach_name(ofd->inode, fd, flags, &st) < 0)
 		sfs_server_kernel(&ofd->inode->server); /* whose O_DSYNC writes fail, as the journal has */
 	return ofd;

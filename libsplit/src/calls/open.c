@@ -29,7 +29,7 @@ static bool truncates_ours(int dirfd, const char *path, int flags)
  */
 static bool may_wait(int fd, int flags)
 {
-	if (fd >= sfs_fds_len || (flags & O_PATH) || sfs.nvolumes == 0)
+	if (fd >= sfs_fds_len || sfs.nvolumes == 0)
 		return false;
 	for (int i = 0; i < sfs.nvolumes; i++) {
 		const struct sfs_volume *vol = &sfs.volumes[i];
@@ -42,14 +42,18 @@ static bool may_wait(int fd, int flags)
 
 /*
  * May it go on so though this process is no client of the agent? A short program that only reads has the table to look at, and needs neither a
- * log nor a service thread.
+ * log nor a service thread. Nobody asks for the table before a file of the volume is opened; with it every file may be one.
  */
-static bool only_reads(const struct stat *st, int flags)
+static bool only_reads(int fd, int flags)
 {
-	struct sfs_volume *vol = S_ISREG(st->st_mode) && sfs.nvolumes == 1 ? sfs_volume_of(st->st_dev) : NULL;
+	struct sfs_volume *vol = &sfs.volumes[0];
+	struct stat st;
 
-	return vol && (flags & (O_ACCMODE | O_CREAT | O_TRUNC | O_PATH | O_DIRECT)) == O_RDONLY && !sfs.grant_first &&
-	       load_acquire(&vol->agent.state) == VOL_UNKNOWN && sfs_owners_known(vol);
+	if (sfs.nvolumes != 1 || fd >= sfs_fds_len || sfs.grant_first || load_acquire(&vol->agent.state) != VOL_UNKNOWN ||
+	    (flags & (O_ACCMODE | O_CREAT | O_TRUNC | O_PATH | O_DIRECT)) != O_RDONLY)
+		return false;
+	return load_acquire(&vol->owners) ||
+	       (sys_fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && sfs_volume_of(st.st_dev) == vol && sfs_owners_known(vol));
 }
 
 int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
@@ -69,16 +73,16 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 	if (fd < 0)
 		return fd;
 	sfs_detach(fd);
-	if (!truncate && may_wait(fd, flags)) {
+	if (flags & O_PATH) {
+		sfs_enter(fd, SFS_FOREIGN);
+		return fd;
+	}
+	if (!truncate && (may_wait(fd, flags) || only_reads(fd, flags))) {
 		sfs_fds_opened(fd, flags & ~SFS_OPEN_ONLY);
 		return fd;
 	}
 	r = sys_fstat(fd, &st);
-	if (r == 0 && fd < sfs_fds_len && only_reads(&st, flags)) {
-		sfs_fds_opened(fd, flags & ~SFS_OPEN_ONLY);
-		return fd;
-	}
-	if (r == 0 && !(flags & O_PATH))
+	if (r == 0)
 		sfs_attach_await(fd, &st);
 	signals = sfs_signals_block();
 	if (r == 0)

@@ -89,27 +89,42 @@ uint64_t sfs_stat_begin(void)
 	return seen;
 }
 
+/*
+ * What this process knows. *alone: no other process has a grant that allows to stage. Signals blocked: a handler that jumps must not take the
+ * reference with it.
+ */
+static enum truth truth_here(struct sfs_volume *vol, dev_t dev, ino_t ino, uint64_t size, struct stat *now, bool *alone)
+{
+	struct sfs_inode *in = sfs_inode_ref(dev, ino);
+	enum truth known = TRUE_AS_IT_IS;
+	bool untouched;
+
+	if (!in)
+		return known;
+	untouched = clean(in, size);
+	/* Then the table has no other process's grant that allows to stage: it may have this one's. */
+	*alone = untouched && __atomic_load_n(&in->grant.state, __ATOMIC_RELAXED) > GRANT_UNTOLD;
+	/* Without a grant the table is looked at: an ACQUIRE would keep others waiting for a turn that nobody comes for. */
+	if (!untouched && !(sfs_owners_known(vol) && in->grant.state <= GRANT_UNTOLD && in->life != LIFE_LOST))
+		known = own_truth(in, now);
+	sfs_inode_put(in);
+	return known;
+}
+
 static enum truth truth(dev_t dev, ino_t ino, uint64_t size, uint64_t seen, struct stat *now)
 {
 	struct sfs_volume *vol = sfs.nvolumes ? sfs_volume_of(dev) : NULL;
 	enum truth known = TRUE_AS_IT_IS;
-	bool untouched, alone;
-	struct sfs_inode *in;
+	bool alone = false;
 	uint64_t signals;
 
 	if (!vol)
 		return known;
-	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
-	in = sfs_inode_ref(dev, ino);
-	untouched = in && clean(in, size);
-	/* Then the table has no other process's grant that allows to stage: it may have this one's. */
-	alone = untouched && __atomic_load_n(&in->grant.state, __ATOMIC_RELAXED) > GRANT_UNTOLD;
-	/* Without a grant the table is looked at: an ACQUIRE would keep others waiting for a turn that nobody comes for. */
-	if (in && !untouched && !(sfs_owners_known(vol) && in->grant.state <= GRANT_UNTOLD && in->life != LIFE_LOST))
-		known = own_truth(in, now);
-	if (in)
-		sfs_inode_put(in);
-	sfs_signals_restore(signals);
+	if (!sfs_inode_none(dev, ino)) {
+		signals = sfs_signals_block();
+		known = truth_here(vol, dev, ino, size, now, &alone);
+		sfs_signals_restore(signals);
+	}
 	if (known == TRUE_NOW)
 		return known;
 	vol = alone ? NULL : staged_elsewhere(dev, ino);

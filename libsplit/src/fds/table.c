@@ -12,17 +12,22 @@ struct sfs_ofd **sfs_fds;
 int sfs_fds_len;
 bool *sfs_fds_fresh;
 int *sfs_fds_flags;
+uint64_t *sfs_fds_first;
+int *sfs_fds_calls;
 struct sfs_fdt sfs_fdt;
 
 int sfs_fds_make(void)
 {
-	void *p = sfs_map_sparse(FDS_MAX * (sizeof(*sfs_fds) + sizeof(*sfs_fds_fresh) + sizeof(*sfs_fds_flags)));
+	void *p = sfs_map_sparse(FDS_MAX * (sizeof(*sfs_fds) + sizeof(*sfs_fds_first) + sizeof(*sfs_fds_flags) +
+					    sizeof(*sfs_fds_calls) + sizeof(*sfs_fds_fresh)));
 
 	if (sys_is_err(p))
 		return (int)(long)p;
 	sfs_fds = p;
-	sfs_fds_flags = (int *)(sfs_fds + FDS_MAX);
-	sfs_fds_fresh = (bool *)(sfs_fds_flags + FDS_MAX);
+	sfs_fds_first = (uint64_t *)(sfs_fds + FDS_MAX);
+	sfs_fds_flags = (int *)(sfs_fds_first + FDS_MAX);
+	sfs_fds_calls = sfs_fds_flags + FDS_MAX;
+	sfs_fds_fresh = (bool *)(sfs_fds_calls + FDS_MAX);
 	store_release(&sfs_fds_len, FDS_MAX);
 	return 0;
 }
@@ -100,14 +105,17 @@ void sfs_fds_await(void)
 
 void sfs_fds_forget(void)
 {
-	for (int fd = 0; fd < sfs_fds_len && fd <= sfs_fdt.known_max; fd++)
+	for (int fd = 0; fd < sfs_fds_len && fd <= sfs_fdt.known_max; fd++) {
+		sfs_fds_calls[fd] = 0;
 		if (sfs_fds_changing(sfs_fds[fd]))
 			sfs_fds[fd] = NULL;
+	}
 }
 
 void sfs_fds_opened(int fd, int flags)
 {
 	sfs_fds_flags[fd] = flags;
+	store_release(&sfs_fds_first[fd], (sfs_fds_first[fd] | SFS_FIRST_INO) + 1);
 	reach(&sfs_fdt.fd_max, fd);
 	reach(&sfs_fdt.known_max, fd);
 	store_release(&sfs_fds_fresh[fd], true);

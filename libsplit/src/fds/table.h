@@ -28,10 +28,16 @@ extern int sfs_fds_len __attribute__((visibility("hidden")));
  * ours as any unknown one does, but its offset is still 0 and nobody shares it. So open and close cost what they cost the kernel.
  */
 extern bool *sfs_fds_fresh __attribute__((visibility("hidden")));
-/* What F_GETFL says of such a descriptor, and above how many calls the kernel has served (files/unheld.c). */
+/* What F_GETFL says of such a descriptor, and above how many calls the kernel has served (files/first.c). */
 #define SFS_FIRST_CALL (1 << 27)
-#define SFS_FIRST_MOST (4 * SFS_FIRST_CALL)
+#define SFS_FIRST_MOST (6 * SFS_FIRST_CALL)
 extern int *sfs_fds_flags __attribute__((visibility("hidden")));
+/* Which opening of the number it is, and the inode's number once that is known: 2^24 openings later it is told apart by what else is looked at. */
+#define SFS_FIRST_INO	  ((1ull << 40) - 1)
+#define SFS_FIRST_OPENING (~SFS_FIRST_INO)
+extern uint64_t *sfs_fds_first __attribute__((visibility("hidden")));
+/* Such calls that are under way, and may move the offset; atomic. */
+extern int *sfs_fds_calls __attribute__((visibility("hidden")));
 
 /* Known not to be a file of ours. */
 #define SFS_FOREIGN ((struct sfs_ofd *)1)

@@ -41,6 +41,11 @@ static void hold_locked(struct sfs_inode *in)
 	leave_park_locked(in);
 }
 
+bool sfs_inode_none(dev_t dev, ino_t ino)
+{
+	return !load_acquire(&sfs_files.hash[bucket(dev, ino)]);
+}
+
 struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino)
 {
 	struct sfs_inode *in;
@@ -117,7 +122,7 @@ struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t 
 		in->fd = in->fd_readonly = -1;
 		in->kdirty = true;
 		in->next = sfs_files.hash[bucket(dev, ino)];
-		sfs_files.hash[bucket(dev, ino)] = in;
+		store_release(&sfs_files.hash[bucket(dev, ino)], in);
 	}
 	hold_locked(in);
 	sfs_park_set(&in->park, parks ? PARK_MAY : PARK_NEVER);

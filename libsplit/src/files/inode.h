@@ -171,8 +171,7 @@ static inline bool sfs_ofd_shared(const struct sfs_ofd *ofd)
 #define SFS_HASH 4096
 struct sfs_files {
 	struct sfs_mutex lock;
-	uint32_t asking;      /* threads that ask for a grant: no claim is made meanwhile; atomic */
-	uint64_t first_reads; /* calls of sfs_first_read() before there are claims; atomic */
+	uint32_t asking; /* threads that ask for a grant: no claim is made meanwhile; atomic */
 	struct sfs_inode *hash[SFS_HASH];
 	struct sfs_inode *free_inodes;
 	struct sfs_slab *slabs; /* read without the lock */
@@ -291,6 +290,8 @@ void sfs_inodes_age(struct sfs_volume *vol);
 void sfs_inodes_unpark(void);
 /* The inode of (dev, ino) with a reference, or NULL. */
 struct sfs_inode *sfs_inode_ref(dev_t dev, ino_t ino);
+/* True: there is none, nor was before this call. One load, so that who looks at names only needs no lock, and no signal to be blocked. */
+bool sfs_inode_none(dev_t dev, ino_t ino);
 /* inode.lock held exclusively: delegation, descriptor and sizes are there. fd: an open descriptor of the file. 0; SFS_TURN; a negative errno value. */
 int sfs_inode_ready(struct sfs_inode *in, int fd, int flags);
 /* inode.lock held: sfs_agent_acquire(); fd: of the file. SFS_TURN: sfs_turn_wait() when the lock is free. */

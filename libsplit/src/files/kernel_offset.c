@@ -27,7 +27,6 @@ static void take_locked(struct sfs_ofd *ofd, const struct sfs_inode *in, int fd)
 	off_t off;
 
 	if (!sfs_fd_still(fd, ofd, in) || !sfs_inode_served(in) ||
-	    __atomic_load_n(&sfs_files.first_reads, __ATOMIC_SEQ_CST) > 0 ||
 	    !__atomic_compare_exchange_n(&ofd->lazy, &idle, SFS_OFF_LAZY | SFS_OFF_MOVES, false, __ATOMIC_SEQ_CST,
 					 __ATOMIC_RELAXED))
 		return;

@@ -28,92 +28,11 @@ bool sfs_overwrites(int fd, off_t at, size_t n)
 	return at >= 0 && (sys_fstat(fd, &st) < 0 || at + (off_t)n <= st.st_size);
 }
 
-/* For sfs_overwrites(). off: -1 for the file offset. A vector may be anywhere, so its first byte stands for it. */
-static int overwrite_flags(int fd, off_t off)
+int sfs_overwrite_flags(int fd, off_t off)
 {
 	const bool over = sfs_overwrites(fd, off < 0 ? sys_lseek(fd, 0, SEEK_CUR) : off, 1);
 
 	return over && !(sys_fcntl(fd, F_GETFL, 0) & O_APPEND) ? RWF_DSYNC : 0;
-}
-
-/* ---- the first calls ---- */
-
-/*
- * From here to first_end() no grant of any file is given to this process, nor to another one for a file whose word is 0. A process that is no
- * client yet has no claims, and can have no grant: there a read only keeps the offset in the kernel.
- */
-static bool first(int fd, bool writes, uint64_t **place)
-{
-	struct sfs_volume *vol = &sfs.volumes[0];
-	uint64_t all;
-
-	sfs_check_fork();
-	if (!sfs_only_opened(fd) || sfs.nvolumes != 1 || sfs.grant_first || !load_acquire(&vol->owners) ||
-	    sfs_fds_flags[fd] >= SFS_FIRST_MOST || (writes && !sfs_kernel_may_write(vol)))
-		return false;
-	if (load_acquire(&vol->agent.state) == VOL_READY && vol->claims)
-		*place = &vol->claims->unnamed;
-	else if (load_acquire(&vol->agent.state) == VOL_UNKNOWN && !writes)
-		*place = &sfs_files.first_reads;
-	else
-		return false;
-	sfs_protected_add(*place, 1);
-	all = __atomic_load_n(&vol->owners[SFS_OWNERS_ALL], __ATOMIC_SEQ_CST);
-	/* Another thread may have taken the descriptor over, or be asking for a grant of its file. */
-	if (likely((writes ? !sfs_owners_any(all) : sfs_owners_stagers(all) == 0) && sfs_only_opened(fd) &&
-		   __atomic_load_n(&sfs_files.asking, __ATOMIC_SEQ_CST) == 0)) {
-		sfs_fds_flags[fd] += SFS_FIRST_CALL;
-		return true;
-	}
-	sfs_protected_add(*place, -1);
-	return false;
-}
-
-static void first_end(uint64_t *place)
-{
-	sfs_protected_add(place, -1);
-}
-
-bool sfs_first_read(int fd, void *buf, size_t n, off_t off, ssize_t *r)
-{
-	uint64_t *place;
-
-	if (!first(fd, false, &place))
-		return false;
-	*r = off < 0 ? sys_read(fd, buf, n) : sys_pread(fd, buf, n, off);
-	first_end(place);
-	return true;
-}
-
-/* Where nobody has staged anything the kernel's size is true. */
-bool sfs_first_lseek(int fd, off_t off, int whence, off_t *r)
-{
-	uint64_t *place;
-
-	if (!first(fd, false, &place))
-		return false;
-	*r = sys_lseek(fd, off, whence);
-	first_end(place);
-	return true;
-}
-
-bool sfs_first_write(int fd, const void *buf, size_t n, off_t off, ssize_t *r)
-{
-	const struct sfs_volume *vol = &sfs.volumes[0];
-	uint64_t *place;
-
-	if (!first(fd, true, &place))
-		return false;
-	if (vol->dax) {
-		const struct iovec iov = {(void *)buf, n};
-
-		*r = sys_pwritev2(fd, &iov, 1, off, overwrite_flags(fd, off));
-		pm_fence();
-	} else {
-		*r = off < 0 ? sys_write(fd, buf, n) : sys_pwrite(fd, buf, n, off);
-	}
-	first_end(place);
-	return true;
 }
 
 /* ---- reads ---- */
@@ -276,7 +195,7 @@ static ssize_t claimed_write(struct sfs_volume *vol, struct sfs_inode *in, int f
 
 	in->kdirty = true;
 	if (vol->dax)
-		flags |= overwrite_flags(fd, off);
+		flags |= sfs_overwrite_flags(fd, off);
 	r = kernel_writes(fd, v, off, flags);
 	/* To persistent memory the kernel stores past the caches, and does not wait. */
 	if (vol->dax)

@@ -23,19 +23,16 @@ static inline bool sfs_unheld(const struct sfs_inode *in)
 /* What the mode promises the kernel keeps by itself: in posix; in sync on an emulated volume, which promises what was fsynced. */
 bool sfs_kernel_may_write(const struct sfs_volume *vol);
 /*
+ * Flags of a write by the kernel to persistent memory, by what sfs_overwrites() says. off: -1 for the file offset. A vector may be anywhere, so its first
+ * byte stands for it.
+ */
+int sfs_overwrite_flags(int fd, off_t off);
+/*
  * In posix an overwrite on persistent memory survives when it returns. Where the kernel makes it, the blocks may be of a relink, this process's or
  * another's, or in a hole, that no journal has yet, so it has O_DSYNC; for blocks that the journal has that costs nothing. Does the kernel find
  * these bytes in the file (in doubt it does)? What appends has nothing to lose.
  */
 bool sfs_overwrites(int fd, off_t at, size_t n);
-
-/*
- * The first few calls on a descriptor that nothing is known of but that this process has opened it (fds/table.h): where nobody has a
- * grant of any file the kernel serves them and nobody looks what the descriptor is. off: -1 for the file offset. True: *r is the result.
- */
-bool sfs_first_read(int fd, void *buf, size_t n, off_t off, ssize_t *r);
-bool sfs_first_write(int fd, const void *buf, size_t n, off_t off, ssize_t *r);
-bool sfs_first_lseek(int fd, off_t off, int whence, off_t *r);
 
 /*
  * What the kernel is to read or write. It alone looks at a vector of the program's, which may be anywhere; one buffer is described by memory of

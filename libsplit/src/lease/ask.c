@@ -245,15 +245,20 @@ static bool unowned(const struct sfs_volume *vol, const struct sfs_grant *g, uin
 	return !sfs_owners_any(word) || sfs_asked_at(g, ino, sfs_owners_number(word), SFS_LOOK_CHANGE);
 }
 
-int sfs_claim(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino, struct sfs_claim_held *c)
+void sfs_claim_only(struct sfs_volume *vol, uint64_t ino, struct sfs_claim_held *c)
 {
 	c->vol = vol;
 	c->forks = sfs.forks;
+	c->place = announce(vol->claims, ino);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+int sfs_claim(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino, struct sfs_claim_held *c)
+{
 	for (int try = 0; try < CLAIM_TRIES; try++) {
 		int r;
 
-		c->place = announce(vol->claims, ino);
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		sfs_claim_only(vol, ino, c);
 		if (likely(unowned(vol, g, ino)))
 			return 0;
 		sfs_unclaim(c);

@@ -94,6 +94,8 @@ struct sfs_claim_held {
 };
 int sfs_claim(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino, struct sfs_claim_held *c);
 void sfs_unclaim(struct sfs_claim_held *c);
+/* The claim, for who looks at the table itself: a full fence later. */
+void sfs_claim_only(struct sfs_volume *vol, uint64_t ino, struct sfs_claim_held *c);
 /* Has a thread of this process a claim that names the inode? */
 bool sfs_claim_named(const struct sfs_volume *vol, uint64_t ino);
 /* The same, or one that names none. */

@@ -17,10 +17,10 @@
 #define SFS_READS_MIN	 16u
 #define SFS_READ_MIN	 (256u << 10)
 #define SFS_READS_MANY	 128u
-#define SFS_FORCED_MIN	 2u	/* on persistent memory, where our fsync is cheaper than the kernel's */
-#define SFS_FORCED_PART	 16u	/* elsewhere: with an fsync after fewer writes than that the file stays the kernel's */
-#define SFS_LARGE_MOVED	 4096u	/* bytes of the average write */
-#define SFS_LARGE_COPIED 32768u /* the same where relinking copies */
+#define SFS_FORCED_MIN	 2u    /* on persistent memory, where our fsync is cheaper than the kernel's */
+#define SFS_FORCED_PART	 16u   /* elsewhere: with an fsync after fewer writes than that the file stays the kernel's */
+#define SFS_LARGE_MOVED	 4096u /* bytes of the average write */
+#define SFS_LARGE_COPIED 6144u /* the same where relinking copies */
 
 /* What of a volume the rule depends on. */
 struct sfs_pays {

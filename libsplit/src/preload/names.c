@@ -153,12 +153,12 @@ long do_unlink(const struct request *q)
 /* Without a path utimensat and futimesat mean the descriptor itself. */
 long do_times(const struct request *q)
 {
-	long r = target_true(q);
+	long r = !pl_path(q) && sfs_first_true(pl_fd(q)) ? 0 : target_true(q);
 
 	if (r < 0)
 		return r;
 	r = pl_make(q);
-	if (!pl_path(q))
+	if (!pl_path(q) && !sfs_only_opened(pl_fd(q)))
 		pl_changed(pl_fd(q));
 	DURABLE(q, r, target_durable(q));
 }

@@ -191,8 +191,12 @@ static long serve(const struct request *q, int fd)
 long do_serve(const struct request *q)
 {
 	const int fd = pl_fd(q);
+	int forced;
 	long r;
 
+	if ((q->call == PL_fsync || q->call == PL_fdatasync) && !pl_cancel_used &&
+	    sfs_first_fsync(fd, q->call == PL_fdatasync, &forced))
+		return forced;
 	if (!sfs_ours(fd))
 		return pl_make(q);
 	if (q->named)

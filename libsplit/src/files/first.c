@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The first few calls on a descriptor that this process has opened: the kernel makes them, and nothing is looked up of a file that is closed after
+ * them. Whether somebody stages bytes of it the agent's table says, in the word for all files or, where somebody has some file, in this one's.
+ *
+ * A read, lseek or fsync keeps nobody from anything: it may be of a pipe or a hung file system, as nobody has looked what it is of. A write is
+ * claimed under the file's name.
+ */
+#include "files/first.h"
+
+#include <sys/stat.h>
+
+#include "base/sys.h"
+#include "fds/table.h"
+#include "files/unheld.h"
+#include "pm/pm.h"
+
+/* One such call. */
+struct first {
+	struct sfs_volume *vol;
+	uint64_t opening; /* of the descriptor */
+	uint32_t index;	  /* of the word that says that nobody stages the file */
+	uint64_t said;	  /* what it was */
+};
+
+static uint64_t word(const struct sfs_volume *vol, uint32_t index)
+{
+	return __atomic_load_n(&vol->owners[index], __ATOMIC_SEQ_CST);
+}
+
+static bool unstaged(struct first *f, uint32_t index)
+{
+	f->index = index;
+	f->said = word(f->vol, index);
+	return sfs_owners_stagers(f->said) == 0;
+}
+
+/* Calls on the offset that are in no description's count, as there is none: who makes one looks here (calls/adopt.c). */
+static void count_call(int fd, int by)
+{
+	__atomic_add_fetch(&sfs_fds_calls[fd], by, __ATOMIC_SEQ_CST);
+}
+
+/* Is it still what it was when the call began, and nothing known of it? */
+static bool still(const struct first *f, int fd)
+{
+	return sfs_only_opened(fd) && (load_acquire(&sfs_fds_first[fd]) & SFS_FIRST_OPENING) == f->opening;
+}
+
+/* Which file of the volume it is; the kernel is asked once. 0: none, or its number is too large. */
+static uint64_t ino_of(const struct first *f, int fd)
+{
+	uint64_t first = load_acquire(&sfs_fds_first[fd]);
+	struct stat st;
+
+	if ((first & SFS_FIRST_OPENING) != f->opening)
+		return 0;
+	if (first & SFS_FIRST_INO)
+		return first & SFS_FIRST_INO;
+	if (sys_fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_dev != load_acquire(&f->vol->dev) ||
+	    st.st_ino > SFS_FIRST_INO ||
+	    !__atomic_compare_exchange_n(&sfs_fds_first[fd], &first, first | st.st_ino, false, __ATOMIC_SEQ_CST,
+					 __ATOMIC_RELAXED))
+		return 0;
+	return st.st_ino;
+}
+
+/* True: it may be made, if nobody stages the file; end() ends it. */
+static bool begin(struct first *f, int fd)
+{
+	struct sfs_volume *vol = &sfs.volumes[0];
+
+	sfs_check_fork();
+	if (!sfs_only_opened(fd) || sfs.nvolumes != 1 || sfs.grant_first || !load_acquire(&vol->owners) ||
+	    sfs_fds_flags[fd] >= SFS_FIRST_MOST)
+		return false;
+	f->vol = vol;
+	f->opening = load_acquire(&sfs_fds_first[fd]) & SFS_FIRST_OPENING;
+	count_call(fd, 1);
+	return true;
+}
+
+static void end(int fd)
+{
+	count_call(fd, -1);
+}
+
+/* May the kernel's view be used? */
+static bool looks(struct first *f, int fd)
+{
+	const enum sfs_volume_state state = load_acquire(&f->vol->agent.state);
+	uint64_t ino;
+
+	if (state != VOL_READY && state != VOL_UNKNOWN)
+		return false;
+	if (unlikely(!unstaged(f, SFS_OWNERS_ALL))) {
+		ino = ino_of(f, fd);
+		if (ino == 0 || !unstaged(f, sfs_owners_index(ino)))
+			return false;
+	}
+	if (unlikely(!still(f, fd)))
+		return false;
+	sfs_fds_flags[fd] += SFS_FIRST_CALL;
+	return true;
+}
+
+/*
+ * In strict, like looked_read() in files/unheld.c: with a grant between the look and the kernel's read, it may have missed a write or seen a part
+ * of one. Then the offset goes back, and the read is made with all that there is. Where another thread has moved the offset, or where there is none,
+ * as in a pipe, it stands.
+ */
+static ssize_t whole_read(const struct first *f, int fd, void *buf, size_t n, off_t off, bool *again)
+{
+	const off_t at = off < 0 ? sys_lseek(fd, 0, SEEK_CUR) : off;
+	const ssize_t r = off < 0 ? sys_read(fd, buf, n) : sys_pread(fd, buf, n, off);
+
+	if (likely(word(f->vol, f->index) == f->said) || r <= 0 || at < 0)
+		return r;
+	if (off < 0 && (sys_lseek(fd, 0, SEEK_CUR) != at + r || sys_lseek(fd, at, SEEK_SET) != at))
+		return r;
+	*again = true;
+	return r;
+}
+
+bool sfs_first_read(int fd, void *buf, size_t n, off_t off, ssize_t *r)
+{
+	bool again = false;
+	struct first f;
+
+	if (!begin(&f, fd))
+		return false;
+	if (!looks(&f, fd))
+		again = true;
+	else if (f.vol->mode == SFS_STRICT)
+		*r = whole_read(&f, fd, buf, n, off, &again);
+	else
+		*r = off < 0 ? sys_read(fd, buf, n) : sys_pread(fd, buf, n, off);
+	end(fd);
+	return !again;
+}
+
+/* Where nobody has staged anything the kernel's size is true. */
+bool sfs_first_lseek(int fd, off_t off, int whence, off_t *r)
+{
+	struct first f;
+	bool may;
+
+	if (!begin(&f, fd))
+		return false;
+	may = looks(&f, fd);
+	if (may)
+		*r = sys_lseek(fd, off, whence);
+	end(fd);
+	return may;
+}
+
+bool sfs_first_true(int fd)
+{
+	struct first f;
+	bool may;
+
+	if (!begin(&f, fd))
+		return false;
+	may = looks(&f, fd);
+	end(fd);
+	return may;
+}
+
+bool sfs_first_fsync(int fd, bool data_only, int *r)
+{
+	if (!sfs_first_true(fd))
+		return false;
+	*r = data_only ? sys_fdatasync(fd) : sys_fsync(fd);
+	return true;
+}
+
+/*
+ * From here to sfs_unclaim() nobody is given a grant of the file, in this process or another: each of the claim and the grant is made before the other one
+ * is looked at.
+ */
+static bool claims(struct first *f, int fd, struct sfs_claim_held *c)
+{
+	uint64_t ino;
+
+	if (load_acquire(&f->vol->agent.state) != VOL_READY || !f->vol->claims || !sfs_kernel_may_write(f->vol))
+		return false;
+	ino = ino_of(f, fd);
+	if (ino == 0)
+		return false;
+	sfs_claim_only(f->vol, ino, c);
+	if (likely(!sfs_owners_any(word(f->vol, sfs_owners_index(ino))) && still(f, fd) &&
+		   __atomic_load_n(&sfs_files.asking, __ATOMIC_SEQ_CST) == 0)) {
+		sfs_fds_flags[fd] += SFS_FIRST_CALL;
+		return true;
+	}
+	sfs_unclaim(c);
+	return false;
+}
+
+bool sfs_first_write(int fd, const void *buf, size_t n, off_t off, ssize_t *r)
+{
+	const struct iovec iov = {(void *)buf, n};
+	struct sfs_claim_held c;
+	struct first f;
+	bool may;
+
+	if (!begin(&f, fd))
+		return false;
+	may = claims(&f, fd, &c);
+	if (may && f.vol->dax) {
+		*r = sys_pwritev2(fd, &iov, 1, off, sfs_overwrite_flags(fd, off));
+		pm_fence();
+	} else if (may) {
+		*r = off < 0 ? sys_write(fd, buf, n) : sys_pwrite(fd, buf, n, off);
+	}
+	if (may)
+		sfs_unclaim(&c);
+	end(fd);
+	return may;
+}
