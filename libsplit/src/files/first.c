@@ -18,20 +18,21 @@
 /* One such call. */
 struct first {
 	struct sfs_volume *vol;
-	uint64_t opening; /* of the descriptor */
-	uint32_t index;	  /* of the word that says that nobody stages the file */
-	uint64_t said;	  /* what it was */
+	const uint64_t *owners; /* the agent's table */
+	uint64_t opening;	/* of the descriptor */
+	uint32_t index;		/* of the word that says that nobody stages the file */
+	uint64_t said;		/* what it was */
 };
 
-static uint64_t word(const struct sfs_volume *vol, uint32_t index)
+static uint64_t word(const struct first *f, uint32_t index)
 {
-	return __atomic_load_n(&vol->owners[index], __ATOMIC_SEQ_CST);
+	return __atomic_load_n(&f->owners[index], __ATOMIC_SEQ_CST);
 }
 
 static bool unstaged(struct first *f, uint32_t index)
 {
 	f->index = index;
-	f->said = word(f->vol, index);
+	f->said = word(f, index);
 	return sfs_owners_stagers(f->said) == 0;
 }
 
@@ -58,11 +59,22 @@ static uint64_t ino_of(const struct first *f, int fd)
 	if (first & SFS_FIRST_INO)
 		return first & SFS_FIRST_INO;
 	if (sys_fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_dev != load_acquire(&f->vol->dev) ||
-	    st.st_ino > SFS_FIRST_INO ||
-	    !__atomic_compare_exchange_n(&sfs_fds_first[fd], &first, first | st.st_ino, false, __ATOMIC_SEQ_CST,
-					 __ATOMIC_RELAXED))
+	    st.st_ino > SFS_FIRST_INO)
 		return 0;
-	return st.st_ino;
+	if (__atomic_compare_exchange_n(&sfs_fds_first[fd], &first, first | st.st_ino, false, __ATOMIC_SEQ_CST,
+					__ATOMIC_RELAXED))
+		return st.st_ino;
+	return (first & SFS_FIRST_OPENING) == f->opening ? first & SFS_FIRST_INO : 0; /* another thread has asked */
+}
+
+/* One more of the few. Not to the flags of another opening, nor above the most, however many threads come at once. */
+static void made(int fd)
+{
+	int flags = __atomic_load_n(&sfs_fds_flags[fd], __ATOMIC_RELAXED);
+
+	if (flags < SFS_FIRST_MOST)
+		__atomic_compare_exchange_n(&sfs_fds_flags[fd], &flags, flags + SFS_FIRST_CALL, false, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED);
 }
 
 /* True: it may be made, if nobody stages the file; end() ends it. */
@@ -71,10 +83,11 @@ static bool begin(struct first *f, int fd)
 	struct sfs_volume *vol = &sfs.volumes[0];
 
 	sfs_check_fork();
-	if (!sfs_only_opened(fd) || sfs.nvolumes != 1 || sfs.grant_first || !load_acquire(&vol->owners) ||
-	    sfs_fds_flags[fd] >= SFS_FIRST_MOST)
-		return false;
 	f->vol = vol;
+	f->owners = load_acquire(&vol->owners);
+	if (!sfs_only_opened(fd) || sfs.nvolumes != 1 || sfs.grant_first || !f->owners ||
+	    __atomic_load_n(&sfs_fds_flags[fd], __ATOMIC_RELAXED) >= SFS_FIRST_MOST)
+		return false;
 	f->opening = load_acquire(&sfs_fds_first[fd]) & SFS_FIRST_OPENING;
 	count_call(fd, 1);
 	return true;
@@ -100,7 +113,7 @@ static bool looks(struct first *f, int fd)
 	}
 	if (unlikely(!still(f, fd)))
 		return false;
-	sfs_fds_flags[fd] += SFS_FIRST_CALL;
+	made(fd);
 	return true;
 }
 
@@ -114,7 +127,7 @@ static ssize_t whole_read(const struct first *f, int fd, void *buf, size_t n, of
 	const off_t at = off < 0 ? sys_lseek(fd, 0, SEEK_CUR) : off;
 	const ssize_t r = off < 0 ? sys_read(fd, buf, n) : sys_pread(fd, buf, n, off);
 
-	if (likely(word(f->vol, f->index) == f->said) || r <= 0 || at < 0)
+	if (likely(word(f, f->index) == f->said) || r <= 0 || at < 0)
 		return r;
 	if (off < 0 && (sys_lseek(fd, 0, SEEK_CUR) != at + r || sys_lseek(fd, at, SEEK_SET) != at))
 		return r;
@@ -188,9 +201,9 @@ static bool claims(struct first *f, int fd, struct sfs_claim_held *c)
 	if (ino == 0)
 		return false;
 	sfs_claim_only(f->vol, ino, c);
-	if (likely(!sfs_owners_any(word(f->vol, sfs_owners_index(ino))) && still(f, fd) &&
+	if (likely(!sfs_owners_any(word(f, sfs_owners_index(ino))) && still(f, fd) &&
 		   __atomic_load_n(&sfs_files.asking, __ATOMIC_SEQ_CST) == 0)) {
-		sfs_fds_flags[fd] += SFS_FIRST_CALL;
+		made(fd);
 		return true;
 	}
 	sfs_unclaim(c);

@@ -27,7 +27,7 @@ void sfs_chunks_init(struct sfs_chunks *c, const struct sfs_root *root, const st
 	c->root = root;
 	c->n = lease->nchunks < SFS_LEASE_CHUNKS ? lease->nchunks : SFS_LEASE_CHUNKS;
 	c->last = NULL;
-	memset(c->window, 0, sizeof(c->window));
+	c->window = NULL;
 	for (uint32_t i = 0; i < c->n; i++)
 		c->chunk[i] = (struct sfs_chunk_ref){.id = lease->chunks[i], .fd = -1};
 	qsort(c->chunk, c->n, sizeof(c->chunk[0]), by_id);
@@ -47,12 +47,11 @@ static void close_files(struct sfs_chunks *c)
 void sfs_chunks_close(struct sfs_chunks *c)
 {
 	close_files(c);
-	for (uint32_t i = 0; i < SFS_REPLAY_WINDOW_SETS; i++) {
-		for (uint32_t k = 0; k < SFS_REPLAY_WINDOW_WAYS; k++) {
+	for (uint32_t i = 0; c->window && i < SFS_REPLAY_WINDOW_SETS; i++)
+		for (uint32_t k = 0; k < SFS_REPLAY_WINDOW_WAYS; k++)
 			free(c->window[i][k].data);
-			c->window[i][k].data = NULL;
-		}
-	}
+	free(c->window);
+	c->window = NULL;
 }
 
 static int open_chunk(struct sfs_chunks *c, struct sfs_chunk_ref *ref)
@@ -165,10 +164,17 @@ static int all_data(int fd, uint64_t from, uint64_t end)
 static const struct sfs_replay_window *window(struct sfs_chunks *c, const struct sfs_chunk_ref *ref, uint64_t off, int *err)
 {
 	const uint64_t at = off - off % SFS_REPLAY_WINDOW_BYTES, key = off / SFS_REPLAY_WINDOW_BYTES ^ (uint64_t)ref->id << 40;
-	struct sfs_replay_window *set = c->window[(key * SFS_HASH_FACTOR >> 32) % SFS_REPLAY_WINDOW_SETS], w;
+	struct sfs_replay_window *set, w;
 	uint32_t i = 0;
 	ssize_t got;
 
+	if (!c->window)
+		c->window = calloc(SFS_REPLAY_WINDOW_SETS, sizeof(*c->window));
+	if (!c->window) {
+		*err = -ENOMEM;
+		return NULL;
+	}
+	set = c->window[(key * SFS_HASH_FACTOR >> 32) % SFS_REPLAY_WINDOW_SETS];
 	while (i < SFS_REPLAY_WINDOW_WAYS - 1 && !(set[i].data && set[i].chunk == ref->id && set[i].at == at))
 		i++;
 	w = set[i];

@@ -34,7 +34,8 @@ struct sfs_chunks {
 		uint64_t named;	   /* no record that counts names anything from here on */
 	} chunk[SFS_LEASE_CHUNKS]; /* sorted by id */
 	struct sfs_chunk_ref *last;
-	struct sfs_replay_window window[SFS_REPLAY_WINDOW_SETS][SFS_REPLAY_WINDOW_WAYS];
+	/* SFS_REPLAY_WINDOW_SETS; NULL before the first: most logs name no bytes. */
+	struct sfs_replay_window (*window)[SFS_REPLAY_WINDOW_WAYS];
 };
 
 void sfs_chunks_init(struct sfs_chunks *c, const struct sfs_root *root, const struct sfs_lease *lease);
