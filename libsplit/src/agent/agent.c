@@ -165,7 +165,7 @@ static void dispatch(struct agent *a, const struct epoll_event *ev)
 static bool awaited(const struct agent *a)
 {
 	for (const struct client *c = client_count(a, C_AWAY) ? a->clients : NULL; c; c = c->next)
-		if (c->state == C_AWAY && !c->lease.head.quiet)
+		if (c->state == C_AWAY && !(c->lease.head.quiet && c->pidfd >= 0))
 			return true;
 	return false;
 }
@@ -182,7 +182,7 @@ static void timeouts(struct agent *a)
 		a->grace_until = 0;
 		/* Without a process to watch, not coming back is all we can see. */
 		for (struct client *c = a->clients; c; c = c->next)
-			if (c->state == C_AWAY && c->pidfd < 0)
+			if (c->state == C_AWAY && (c->pidfd < 0 || c->lease.head.quiet))
 				c->deadline = now;
 		deleg_retry_all(a);
 	}

@@ -381,7 +381,10 @@ void client_timeouts(struct agent *a, uint64_t now)
 			client_drop(a, c, NULL);
 		} else if (c->state == C_DYING && !c->queued)
 			start_recovery(a, c);
+		/* One that is quiet comes when it needs us. Its process may be another program by now, which has not got the log. */
+		else if (c->state == C_AWAY && c->lease.head.quiet && sfs_lease_alive(&c->lease.head, c->log_fd))
+			c->deadline = now + QUIET_SECONDS * 1000;
 		else if (c->state == C_AWAY)
-			client_drop(a, c, "it did not come back");
+			client_drop(a, c, c->lease.head.quiet ? NULL : "it did not come back");
 	}
 }

@@ -179,7 +179,8 @@ static int open_table(struct agent *a, struct owners *o)
 		err = fstat(fd, &st) < 0 ? -errno : 0;
 	if (!err)
 		a->owners_ino = st.st_ino;
-	if (!err)
+	/* One that is there already needs no space, which there may not be: its readers go on with it. */
+	if (!err && !(st.st_size >= (off_t)SFS_OWNERS_BYTES && (uint64_t)st.st_blocks * 512 >= SFS_OWNERS_BYTES))
 		err = -posix_fallocate(fd, 0, SFS_OWNERS_BYTES);
 	if (!err) {
 		o->fd = open_for_clients(a);

@@ -164,7 +164,7 @@ static struct sfs_ofd *look(int fd, struct sfs_ofd *was)
 	enum sfs_offset offset;
 	struct sfs_ofd *ofd;
 	struct stat st;
-	bool fresh;
+	bool fresh, calls;
 	int flags, r;
 
 	/* A number that is closed is no file of ours, and not known to be none. */
@@ -177,13 +177,14 @@ static struct sfs_ofd *look(int fd, struct sfs_ofd *was)
 	if (r < 0)
 		return NULL;
 	flags = fresh ? sfs_fds_flags[fd] : sys_fcntl(fd, F_GETFL, 0);
-	offset = !fresh ? SFS_OFFSET_SHARED : flags >= SFS_FIRST_CALL ? SFS_OFFSET_MOVED : SFS_OFFSET_NEW;
+	/* One of the first calls may be under way: of another thread, or the one that a handler has interrupted. */
+	calls = __atomic_load_n(&sfs_fds_calls[fd], __ATOMIC_SEQ_CST) > 0;
+	offset = !fresh ? SFS_OFFSET_SHARED : calls || flags >= SFS_FIRST_CALL ? SFS_OFFSET_MOVED : SFS_OFFSET_NEW;
 	if (fresh)
 		flags &= SFS_FIRST_CALL - 1;
 	if (flags < 0 || sfs_attach(fd, &st, flags, offset, &ofd) != 1)
 		return SFS_FOREIGN;
-	/* One of the first calls, which another thread has begun with the kernel's offset. */
-	if (fresh && unlikely(__atomic_load_n(&sfs_fds_calls[fd], __ATOMIC_SEQ_CST) > 0))
+	if (fresh && unlikely(calls))
 		__atomic_store_n(&ofd->uncounted, UNCOUNTED_YES, __ATOMIC_SEQ_CST);
 	if (fresh && sfs_attach_name(ofd->inode, fd, flags, &st) < 0)
 		sfs_server_kernel(&ofd->inode->server); /* whose O_DSYNC writes fail, as the journal has */

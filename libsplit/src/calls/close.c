@@ -42,6 +42,7 @@ int sfs_close(int fd)
 	if (ofd > SFS_FOREIGN)
 		return ofd == SFS_PRIVATE ? -EBADF : close_known(fd);
 	store_release(&sfs_fds_fresh[fd], false);
+	sfs_fds_written(fd);
 	if (__atomic_compare_exchange_n(&sfs_fds[fd], &ofd, NULL, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		return SFS_PASS;
 	return ofd == SFS_PRIVATE ? -EBADF : close_known(fd); /* another thread has used it for the first time */
@@ -85,8 +86,10 @@ int sfs_close_range(unsigned first, unsigned last, unsigned flags)
 		if (ofd > SFS_PRIVATE || sfs_fds_changing(ofd)) {
 			sfs_close((int)fd);
 		} else if (ofd != SFS_PRIVATE) {
-			if (sfs_fds_fresh[fd])
+			if (sfs_fds_fresh[fd]) {
 				store_release(&sfs_fds_fresh[fd], false);
+				sfs_fds_written((int)fd);
+			}
 			/* It may have become one of ours meanwhile. */
 			if (ofd)
 				__atomic_compare_exchange_n(&sfs_fds[fd], &ofd, NULL, false, __ATOMIC_ACQ_REL,

@@ -89,6 +89,7 @@ static int dup3_once(int fd, int newfd, int flags, bool *again)
 		return -EBADF;
 	if (old > SFS_PRIVATE)
 		sfs_kernel_offset_drain(old);
+	sfs_fds_written(newfd);
 	r = (int)sys_call3(SYS_dup3, fd, newfd, flags);
 	if (r >= 0) {
 		*again = !hold(fd, &s);

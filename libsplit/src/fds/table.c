@@ -7,6 +7,7 @@
 #define FDS_MAX	      (1 << 20)
 #define CHANGE_YIELDS 100
 #define CHANGE_NAP_NS 50000
+#define WRITTEN_TRIES 2000 /* a tenth of a second: a handler may be closing what it has interrupted */
 
 struct sfs_ofd **sfs_fds;
 int sfs_fds_len;
@@ -97,6 +98,18 @@ bool sfs_fds_changed(int fd, struct sfs_ofd *change, struct sfs_ofd *what)
 	return __atomic_compare_exchange_n(&sfs_fds[fd], &change, what, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
+void sfs_fds_written(int fd)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	for (int i = 0; i < WRITTEN_TRIES && unlikely(__atomic_load_n(&sfs_fds_calls[fd], __ATOMIC_SEQ_CST) >= SFS_FIRST_WRITE);
+	     i++) {
+		if (i < CHANGE_YIELDS)
+			sys_call0(SYS_sched_yield);
+		else
+			sys_nap(CHANGE_NAP_NS);
+	}
+}
+
 void sfs_fds_await(void)
 {
 	for (int fd = 0; fd < sfs_fds_len && fd <= load_acquire(&sfs_fdt.known_max); fd++)
@@ -114,7 +127,7 @@ void sfs_fds_forget(void)
 
 void sfs_fds_opened(int fd, int flags)
 {
-	sfs_fds_flags[fd] = flags;
+	__atomic_store_n(&sfs_fds_flags[fd], flags & (SFS_FIRST_CALL - 1), __ATOMIC_RELAXED);
 	store_release(&sfs_fds_first[fd], (sfs_fds_first[fd] | SFS_FIRST_INO) + 1);
 	reach(&sfs_fdt.fd_max, fd);
 	reach(&sfs_fdt.known_max, fd);

@@ -36,7 +36,8 @@ extern int *sfs_fds_flags __attribute__((visibility("hidden")));
 #define SFS_FIRST_INO	  ((1ull << 40) - 1)
 #define SFS_FIRST_OPENING (~SFS_FIRST_INO)
 extern uint64_t *sfs_fds_first __attribute__((visibility("hidden")));
-/* Such calls that are under way, and may move the offset; atomic. */
+/* Such calls that are under way, and may move the offset, and in units of SFS_FIRST_WRITE those of them that are claimed writes; atomic. */
+#define SFS_FIRST_WRITE (1 << 16)
 extern int *sfs_fds_calls __attribute__((visibility("hidden")));
 
 /* Known not to be a file of ours. */
@@ -78,6 +79,11 @@ struct sfs_ofd *sfs_fds_change_from(int fd, struct sfs_ofd *was);
 struct sfs_ofd *sfs_fds_settled(int fd);
 /* The end of that change. False: the number was closed unseen and is taken again, and what is known of it now stays. */
 bool sfs_fds_changed(int fd, struct sfs_ofd *change, struct sfs_ofd *what);
+/*
+ * The number is about to be another file's, and no thread begins a first write by it any more: those that are under way end, or it is given up. Else one
+ * would go to a file that it is not claimed for.
+ */
+void sfs_fds_written(int fd);
 /* Every change that is under way has ended. */
 void sfs_fds_await(void);
 /* In the child of a fork: those who were changing numbers are not here. */

@@ -22,6 +22,7 @@ struct first {
 	uint64_t opening;	/* of the descriptor */
 	uint32_t index;		/* of the word that says that nobody stages the file */
 	uint64_t said;		/* what it was */
+	uint32_t forks;		/* sfs.forks: in the child of a handler's fork the call is the parent's */
 };
 
 static uint64_t word(const struct first *f, uint32_t index)
@@ -37,14 +38,16 @@ static bool unstaged(struct first *f, uint32_t index)
 }
 
 /* Calls on the offset that are in no description's count, as there is none: who makes one looks here (calls/adopt.c). */
-static void count_call(int fd, int by)
+static void count_call(const struct first *f, int fd, int by)
 {
-	__atomic_add_fetch(&sfs_fds_calls[fd], by, __ATOMIC_SEQ_CST);
+	if (likely(f->forks == sfs.forks))
+		__atomic_add_fetch(&sfs_fds_calls[fd], by, __ATOMIC_SEQ_CST);
 }
 
-/* Is it still what it was when the call began, and nothing known of it? */
+/* Is it still what it was when the call began, and nothing known of it? After the call was counted: who closes the number looks at that later. */
 static bool still(const struct first *f, int fd)
 {
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return sfs_only_opened(fd) && (load_acquire(&sfs_fds_first[fd]) & SFS_FIRST_OPENING) == f->opening;
 }
 
@@ -89,13 +92,14 @@ static bool begin(struct first *f, int fd)
 	    __atomic_load_n(&sfs_fds_flags[fd], __ATOMIC_RELAXED) >= SFS_FIRST_MOST)
 		return false;
 	f->opening = load_acquire(&sfs_fds_first[fd]) & SFS_FIRST_OPENING;
-	count_call(fd, 1);
+	f->forks = sfs.forks;
+	count_call(f, fd, 1);
 	return true;
 }
 
-static void end(int fd)
+static void end(const struct first *f, int fd)
 {
-	count_call(fd, -1);
+	count_call(f, fd, -1);
 }
 
 /* May the kernel's view be used? */
@@ -148,7 +152,10 @@ bool sfs_first_read(int fd, void *buf, size_t n, off_t off, ssize_t *r)
 		*r = whole_read(&f, fd, buf, n, off, &again);
 	else
 		*r = off < 0 ? sys_read(fd, buf, n) : sys_pread(fd, buf, n, off);
-	end(fd);
+	/* Another thread may have made it another file's meanwhile. Where the offset has moved it stands, as with descriptors that are known. */
+	if (off >= 0 && !still(&f, fd))
+		again = true;
+	end(&f, fd);
 	return !again;
 }
 
@@ -163,7 +170,7 @@ bool sfs_first_lseek(int fd, off_t off, int whence, off_t *r)
 	may = looks(&f, fd);
 	if (may)
 		*r = sys_lseek(fd, off, whence);
-	end(fd);
+	end(&f, fd);
 	return may;
 }
 
@@ -175,7 +182,7 @@ bool sfs_first_true(int fd)
 	if (!begin(&f, fd))
 		return false;
 	may = looks(&f, fd);
-	end(fd);
+	end(&f, fd);
 	return may;
 }
 
@@ -200,6 +207,7 @@ static bool claims(struct first *f, int fd, struct sfs_claim_held *c)
 	ino = ino_of(f, fd);
 	if (ino == 0)
 		return false;
+	count_call(f, fd, SFS_FIRST_WRITE); /* who closes the number waits: sfs_fds_written() */
 	sfs_claim_only(f->vol, ino, c);
 	if (likely(!sfs_owners_any(word(f, sfs_owners_index(ino))) && still(f, fd) &&
 		   __atomic_load_n(&sfs_files.asking, __ATOMIC_SEQ_CST) == 0)) {
@@ -207,6 +215,7 @@ static bool claims(struct first *f, int fd, struct sfs_claim_held *c)
 		return true;
 	}
 	sfs_unclaim(c);
+	count_call(f, fd, -SFS_FIRST_WRITE);
 	return false;
 }
 
@@ -226,8 +235,10 @@ bool sfs_first_write(int fd, const void *buf, size_t n, off_t off, ssize_t *r)
 	} else if (may) {
 		*r = off < 0 ? sys_write(fd, buf, n) : sys_pwrite(fd, buf, n, off);
 	}
-	if (may)
+	if (may) {
 		sfs_unclaim(&c);
-	end(fd);
+		count_call(&f, fd, -SFS_FIRST_WRITE);
+	}
+	end(&f, fd);
 	return may;
 }

@@ -24,13 +24,15 @@ static bool may_be_ours(struct sfs_ofd *ofd)
 static void take_locked(struct sfs_ofd *ofd, const struct sfs_inode *in, int fd)
 {
 	uint32_t idle = SFS_OFF_LAZY;
-	off_t off;
+	off_t off = -1;
 
 	if (!sfs_fd_still(fd, ofd, in) || !sfs_inode_served(in) ||
 	    !__atomic_compare_exchange_n(&ofd->lazy, &idle, SFS_OFF_LAZY | SFS_OFF_MOVES, false, __ATOMIC_SEQ_CST,
 					 __ATOMIC_RELAXED))
 		return;
-	off = may_be_ours(ofd) ? sys_lseek(fd, 0, SEEK_CUR) : -1;
+	/* One of the first calls (files/first.c) may be going to move it: of another thread, or the one that a handler has interrupted. */
+	if (likely(__atomic_load_n(&sfs_fds_calls[fd], __ATOMIC_SEQ_CST) == 0))
+		off = may_be_ours(ofd) ? sys_lseek(fd, 0, SEEK_CUR) : -1;
 	if (off >= 0) {
 		__atomic_store_n(&ofd->off, off, __ATOMIC_RELAXED);
 		__atomic_store_n(&ofd->kernel_off, false, __ATOMIC_SEQ_CST);

@@ -19,11 +19,12 @@
 #include "io/io.h"
 #include "calls/calls.h"
 
-#define STACK_BYTES   (64ul << 10)
-#define RETRY_NS      2000000l /* a file that was busy when it was to be given up */
-#define RETIRE_BLOCKS 16384u   /* 64 MiB */
-#define IDLE_MS	      2000     /* after that the pool gets spare staging files back */
-#define SHOW_MS	      10       /* after that programs without the library see what is written to a file that they have open */
+#define STACK_BYTES    (64ul << 10)
+#define START_AGAIN_NS 1000000000l
+#define RETRY_NS       2000000l /* a file that was busy when it was to be given up */
+#define RETIRE_BLOCKS  16384u	/* 64 MiB */
+#define IDLE_MS	       2000	/* after that the pool gets spare staging files back */
+#define SHOW_MS	       10	/* after that programs without the library see what is written to a file that they have open */
 
 /*
  * Go down to the delegation that the agent wants. False: the file is busy, or what is staged can't be relinked now (no space); it
@@ -299,25 +300,40 @@ static long spawn(void *stack_top, void **self)
 	return sys_clone_thread(flags, stack_top, self, serve);
 }
 
-int sfs_service_start(void)
+/* sfs_files.lock held. */
+static void start_locked(void)
 {
 	uint64_t all = ~0ull, old;
 	void *stack;
+
+	if (sfs.wake_fd < 0)
+		sfs.wake_fd = sfs_event_fd();
+	stack = sys_mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	if (sys_is_err(stack))
+		return;
+	sys_sigmask(SIG_SETMASK, &all, &old);
+	if (sfs.wake_fd >= 0 && spawn((char *)stack + STACK_BYTES, stack) > 0)
+		__atomic_store_n(&sfs.service_state, 1, __ATOMIC_SEQ_CST);
+	else
+		sys_munmap(stack, STACK_BYTES);
+	sys_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+int sfs_service_start(void)
+{
+	static int64_t refused; /* when the kernel made no thread: it is asked again after a while, not for each call */
+	int64_t now;
 	int r;
 
 	if (likely(load_acquire(&sfs.service_state)))
 		return 0;
+	now = sys_now_ns();
 	sfs_mutex_lock(&sfs_files.lock);
-	if (sfs.service_state == 0) {
-		if (sfs.wake_fd < 0)
-			sfs.wake_fd = sfs_event_fd();
-		stack = sys_mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-		if (sfs.wake_fd >= 0 && !sys_is_err(stack)) {
-			sys_sigmask(SIG_SETMASK, &all, &old);
-			if (spawn((char *)stack + STACK_BYTES, stack) > 0)
-				store_release(&sfs.service_state, 1);
-			sys_sigmask(SIG_SETMASK, &old, NULL);
-		}
+	if (sfs.service_state == 0 && (!refused || now - refused >= START_AGAIN_NS)) {
+		start_locked();
+		refused = sfs.service_state ? 0 : now;
+		/* A volume that has become ready meanwhile found nobody to wake: sfs_service_wake(). */
+		sfs_service_wake(NULL);
 	}
 	r = sfs.service_state ? 0 : -EAGAIN;
 	sfs_mutex_unlock(&sfs_files.lock);
@@ -327,11 +343,12 @@ int sfs_service_start(void)
 bool sfs_one_thread(void)
 {
 	struct stat st;
+	long own;
 
-	sfs_check_fork(); /* else the service thread is the parent's */
+	sfs_check_fork();				/* else the service thread is the parent's */
+	own = load_acquire(&sfs.service_state) ? 2 : 1; /* one that starts meanwhile is one too many */
 	/* A directory for each thread. */
-	return sys_fstatat(AT_FDCWD, "/proc/self/task", &st, 0) == 0 &&
-	       (long)st.st_nlink - 2 == 1 + (load_acquire(&sfs.service_state) != 0);
+	return sys_fstatat(AT_FDCWD, "/proc/self/task", &st, 0) == 0 && (long)st.st_nlink - 2 == own;
 }
 
 /* vol (or, with NULL, the agent's answer to a reconnect) wants attention. Called once per visibility_ms at most. */
@@ -341,6 +358,8 @@ void sfs_service_wake(struct sfs_volume *vol)
 
 	if (vol)
 		store_release(&vol->dirty, true);
+	/* What it is to see was stored before: either it is awake, and this wakes it, or it starts, and is woken then. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (load_acquire(&sfs.service_state))
 		sys_write(sfs.wake_fd, &one, sizeof(one));
 }

@@ -177,6 +177,21 @@ static void beside_another(const char *name, bool again)
 	}
 }
 
+/* Flags that open(2) does not know, and does not look at: reads go on where the last one ended, also when the file has become this process's. */
+static void odd_flags(void)
+{
+	const int fd = open("f", (int)(O_RDONLY | 0x80000000u)), other = open("f", O_RDWR);
+
+	CHECK(fd >= 0 && other >= 0);
+	offset = 0;
+	check_read(fd, -1, 40);
+	check_read(fd, -1, 40);
+	for (int i = 0; i < 200; i++)
+		CHECK(pwrite(other, model + 10, 1, 10) == 1);
+	check_read(fd, -1, 40);
+	CHECK(lseek(fd, 0, SEEK_CUR) == 120 && close(fd) == 0 && close(other) == 0);
+}
+
 /* A new file of SIZE bytes. */
 static void make(const char *name)
 {
@@ -193,6 +208,7 @@ int main(void)
 	fill(model, SIZE, 3, 0);
 	make("f");
 	in_many_orders();
+	odd_flags();
 	beside_another("f", false);
 	make("alone");
 	make("g");
