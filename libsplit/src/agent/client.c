@@ -4,12 +4,14 @@
  * is closed or its process is dead, whichever is seen first: a child that inherited the socket keeps it open.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #include "agent/internal.h"
+#include "base/sys.h"
 
 static void list_add(struct agent *a, struct client *c)
 {
@@ -368,6 +370,16 @@ void client_event(struct agent *a, struct client *c, enum source_kind kind, uint
 	tenant_spent(c->tenant, since);
 }
 
+/*
+ * Has a quiet client of the agent before us its log still? Its process may be another program by now. What /proc says of its memory is not asked: for that
+ * one may wait as long as somebody holds it.
+ */
+static bool quiet_there(const struct client *c)
+{
+	return c->lease.head.quiet && (c->pidfd >= 0 || sfs_process_start(c->pid) == c->start) &&
+	       (c->lease.head.memory || !sys_may_lease(c->log_fd, F_WRLCK));
+}
+
 void client_timeouts(struct agent *a, uint64_t now)
 {
 	struct client *next;
@@ -381,8 +393,7 @@ void client_timeouts(struct agent *a, uint64_t now)
 			client_drop(a, c, NULL);
 		} else if (c->state == C_DYING && !c->queued)
 			start_recovery(a, c);
-		/* One that is quiet comes when it needs us. Its process may be another program by now, which has not got the log. */
-		else if (c->state == C_AWAY && c->lease.head.quiet && sfs_lease_alive(&c->lease.head, c->log_fd))
+		else if (c->state == C_AWAY && quiet_there(c)) /* it comes when it needs us */
 			c->deadline = now + QUIET_SECONDS * 1000;
 		else if (c->state == C_AWAY)
 			client_drop(a, c, c->lease.head.quiet ? NULL : "it did not come back");
