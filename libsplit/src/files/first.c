@@ -4,7 +4,7 @@
  * them. Whether somebody stages bytes of it the agent's table says, in the word for all files or, where somebody has some file, in this one's.
  *
  * A read, lseek or fsync keeps nobody from anything: it may be of a pipe or a hung file system, as nobody has looked what it is of. A write is
- * claimed under the file's name.
+ * claimed by the file's number.
  */
 #include "files/first.h"
 
