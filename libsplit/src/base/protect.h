@@ -109,13 +109,4 @@ static inline void sfs_protect_enter(void)
 
 #endif
 
-/* A counter that may be under the key; a full fence. */
-static inline void sfs_protected_add(uint64_t *p, int64_t n)
-{
-	const uint32_t rights = sfs_protect_open();
-
-	__atomic_add_fetch(p, (uint64_t)n, __ATOMIC_SEQ_CST);
-	sfs_protect_close(rights);
-}
-
 #endif

@@ -90,6 +90,14 @@ static inline void sys_nap(long ns)
 
 	sys_call2(SYS_nanosleep, (long)&t, 0);
 }
+/* The i-th wait for another thread, which is about to be done: the first `yields` of them only let it run. */
+static inline void sys_back_off(int i, int yields)
+{
+	if (i < yields)
+		sys_call0(SYS_sched_yield);
+	else
+		sys_nap(50000);
+}
 /* ns since some moment before the process began; it never goes back. */
 static inline int64_t sys_now_ns(void)
 {

@@ -21,6 +21,7 @@
 #include "base/iov.h"
 #include "fds/table.h"
 #include "files/change.h"
+#include "files/first.h"
 #include "meta/durable.h"
 
 /*
@@ -101,13 +102,6 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 ssize_t sfs_timed_read(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off);
 ssize_t sfs_timed_write(struct sfs_ofd *ofd, int fd, const void *buf, size_t n, off_t off);
 int sfs_timed_fsync(int fd, bool data_only);
-/* files/first.h: the first few calls on a descriptor that this process has opened, at the file offset when off is negative. True: *r is the result. */
-bool sfs_first_read(int fd, void *buf, size_t n, off_t off, ssize_t *r);
-bool sfs_first_write(int fd, const void *buf, size_t n, off_t off, ssize_t *r);
-bool sfs_first_lseek(int fd, off_t off, int whence, off_t *r);
-bool sfs_first_fsync(int fd, bool data_only, int *r);
-/* One of them that is the kernel's in any case. True: nobody has staged bytes of the file. */
-bool sfs_first_true(int fd);
 off_t sfs_lseek(int fd, off_t off, int whence);
 int sfs_fsync(int fd, bool data_only);
 /* sync(2), syncfs(2): everything staged is relinked; the caller then makes the real call. */

@@ -72,11 +72,9 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 		fd = sys_openat(dirfd, path, how, mode);
 	if (fd < 0)
 		return fd;
-	sfs_detach(fd);
-	if (flags & O_PATH) {
-		sfs_enter(fd, SFS_FOREIGN);
+	sfs_enter(fd, flags & O_PATH ? SFS_FOREIGN : NULL);
+	if (flags & O_PATH)
 		return fd;
-	}
 	if (!truncate && (may_wait(fd, flags) || only_reads(fd, flags))) {
 		sfs_fds_opened(fd, flags & ~SFS_OPEN_ONLY);
 		return fd;

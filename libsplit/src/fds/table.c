@@ -6,7 +6,6 @@
 
 #define FDS_MAX	      (1 << 20)
 #define CHANGE_YIELDS 100
-#define CHANGE_NAP_NS 50000
 #define WRITTEN_TRIES 2000 /* a tenth of a second: a handler may be closing what it has interrupted */
 
 struct sfs_ofd **sfs_fds;
@@ -61,12 +60,8 @@ struct sfs_ofd *sfs_fds_settled(int fd)
 {
 	struct sfs_ofd *seen = load_acquire(&sfs_fds[fd]);
 
-	for (int i = 0; unlikely(sfs_fds_changing(seen)); i++, seen = load_acquire(&sfs_fds[fd])) {
-		if (i < CHANGE_YIELDS)
-			sys_call0(SYS_sched_yield);
-		else
-			sys_nap(CHANGE_NAP_NS);
-	}
+	for (int i = 0; unlikely(sfs_fds_changing(seen)); i++, seen = load_acquire(&sfs_fds[fd]))
+		sys_back_off(i, CHANGE_YIELDS);
 	return seen;
 }
 
@@ -102,12 +97,8 @@ void sfs_fds_written(int fd)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	for (int i = 0; i < WRITTEN_TRIES && unlikely(__atomic_load_n(&sfs_fds_calls[fd], __ATOMIC_SEQ_CST) >= SFS_FIRST_WRITE);
-	     i++) {
-		if (i < CHANGE_YIELDS)
-			sys_call0(SYS_sched_yield);
-		else
-			sys_nap(CHANGE_NAP_NS);
-	}
+	     i++)
+		sys_back_off(i, CHANGE_YIELDS);
 }
 
 void sfs_fds_await(void)

@@ -13,7 +13,6 @@
 #include "base/sys.h"
 #include "fds/table.h"
 #include "files/unheld.h"
-#include "pm/pm.h"
 
 /* One such call. */
 struct first {
@@ -126,12 +125,13 @@ static bool looks(struct first *f, int fd)
  * of one. Then the offset goes back, and the read is made with all that there is. Where another thread has moved the offset, or where there is none,
  * as in a pipe, it stands.
  */
-static ssize_t whole_read(const struct first *f, int fd, void *buf, size_t n, off_t off, bool *again)
+static ssize_t looked_read(const struct first *f, int fd, void *buf, size_t n, off_t off, bool *again)
 {
-	const off_t at = off < 0 ? sys_lseek(fd, 0, SEEK_CUR) : off;
+	const bool whole = f->vol->mode == SFS_STRICT;
+	const off_t at = whole && off < 0 ? sys_lseek(fd, 0, SEEK_CUR) : off;
 	const ssize_t r = off < 0 ? sys_read(fd, buf, n) : sys_pread(fd, buf, n, off);
 
-	if (likely(word(f, f->index) == f->said) || r <= 0 || at < 0)
+	if (likely(!whole || word(f, f->index) == f->said) || r <= 0 || at < 0)
 		return r;
 	if (off < 0 && (sys_lseek(fd, 0, SEEK_CUR) != at + r || sys_lseek(fd, at, SEEK_SET) != at))
 		return r;
@@ -141,17 +141,14 @@ static ssize_t whole_read(const struct first *f, int fd, void *buf, size_t n, of
 
 bool sfs_first_read(int fd, void *buf, size_t n, off_t off, ssize_t *r)
 {
-	bool again = false;
 	struct first f;
+	bool again;
 
 	if (!begin(&f, fd))
 		return false;
-	if (!looks(&f, fd))
-		again = true;
-	else if (f.vol->mode == SFS_STRICT)
-		*r = whole_read(&f, fd, buf, n, off, &again);
-	else
-		*r = off < 0 ? sys_read(fd, buf, n) : sys_pread(fd, buf, n, off);
+	again = !looks(&f, fd);
+	if (!again)
+		*r = looked_read(&f, fd, buf, n, off, &again);
 	/* Another thread may have made it another file's meanwhile. Where the offset has moved it stands, as with descriptors that are known. */
 	if (off >= 0 && !still(&f, fd))
 		again = true;
@@ -195,10 +192,23 @@ bool sfs_first_fsync(int fd, bool data_only, int *r)
 }
 
 /*
- * From here to sfs_unclaim() nobody is given a grant of the file, in this process or another: each of the claim and the grant is made before the other one
- * is looked at.
+ * From here to unclaim() nobody is given a grant of the file, in this process or another: each of the claim and the grant is made before the other one is
+ * looked at. Who closes the number waits (sfs_fds_written()).
  */
-static bool claims(struct first *f, int fd, struct sfs_claim_held *c)
+static void claim(const struct first *f, int fd, uint64_t ino, struct sfs_claim_held *c)
+{
+	count_call(f, fd, SFS_FIRST_WRITE);
+	sfs_claim_only(f->vol, ino, c);
+}
+
+static void unclaim(const struct first *f, int fd, struct sfs_claim_held *c)
+{
+	sfs_unclaim(c);
+	count_call(f, fd, -SFS_FIRST_WRITE);
+}
+
+/* The claim, if the write may be made. */
+static bool claims(const struct first *f, int fd, struct sfs_claim_held *c)
 {
 	uint64_t ino;
 
@@ -207,15 +217,13 @@ static bool claims(struct first *f, int fd, struct sfs_claim_held *c)
 	ino = ino_of(f, fd);
 	if (ino == 0)
 		return false;
-	count_call(f, fd, SFS_FIRST_WRITE); /* who closes the number waits: sfs_fds_written() */
-	sfs_claim_only(f->vol, ino, c);
+	claim(f, fd, ino, c);
 	if (likely(!sfs_owners_any(word(f, sfs_owners_index(ino))) && still(f, fd) &&
 		   __atomic_load_n(&sfs_files.asking, __ATOMIC_SEQ_CST) == 0)) {
 		made(fd);
 		return true;
 	}
-	sfs_unclaim(c);
-	count_call(f, fd, -SFS_FIRST_WRITE);
+	unclaim(f, fd, c);
 	return false;
 }
 
@@ -229,15 +237,9 @@ bool sfs_first_write(int fd, const void *buf, size_t n, off_t off, ssize_t *r)
 	if (!begin(&f, fd))
 		return false;
 	may = claims(&f, fd, &c);
-	if (may && f.vol->dax) {
-		*r = sys_pwritev2(fd, &iov, 1, off, sfs_overwrite_flags(fd, off));
-		pm_fence();
-	} else if (may) {
-		*r = off < 0 ? sys_write(fd, buf, n) : sys_pwrite(fd, buf, n, off);
-	}
 	if (may) {
-		sfs_unclaim(&c);
-		count_call(&f, fd, -SFS_FIRST_WRITE);
+		*r = sfs_kernel_write(f.vol, fd, (struct sfs_vector){&iov, 1, true}, off, 0);
+		unclaim(&f, fd, &c);
 	}
 	end(&f, fd);
 	return may;

@@ -6,7 +6,6 @@
 #include "lease/ask.h"
 
 #define DRAIN_YIELDS 50
-#define DRAIN_NAP_NS 50000
 #define DRAIN_TRIES  5000 /* at least a quarter of a second: with fewer cores than threads a call takes its time */
 
 static bool may_be_ours(struct sfs_ofd *ofd)
@@ -169,12 +168,8 @@ void sfs_kernel_offset_drain(struct sfs_ofd *ofd)
 	bool own;
 
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	for (int n = 0; n < DRAIN_TRIES && unlikely(busy(ofd, in, &own)) && !own; n++) {
-		if (n < DRAIN_YIELDS)
-			sys_call0(SYS_sched_yield);
-		else
-			sys_nap(DRAIN_NAP_NS);
-	}
+	for (int n = 0; n < DRAIN_TRIES && unlikely(busy(ofd, in, &own)) && !own; n++)
+		sys_back_off(n, DRAIN_YIELDS);
 }
 
 void sfs_offset_lazy(struct sfs_ofd *ofd, bool yes)

@@ -28,7 +28,8 @@ bool sfs_overwrites(int fd, off_t at, size_t n)
 	return at >= 0 && (sys_fstat(fd, &st) < 0 || at + (off_t)n <= st.st_size);
 }
 
-int sfs_overwrite_flags(int fd, off_t off)
+/* For sfs_overwrites(). off: -1 for the file offset. A vector may be anywhere, so its first byte stands for it. */
+static int overwrite_flags(int fd, off_t off)
 {
 	const bool over = sfs_overwrites(fd, off < 0 ? sys_lseek(fd, 0, SEEK_CUR) : off, 1);
 
@@ -56,11 +57,21 @@ static ssize_t kernel_reads(int fd, struct sfs_vector v, off_t off, int flags)
 	return off < 0 ? sys_read(fd, v.iov->iov_base, v.iov->iov_len) : sys_pread(fd, v.iov->iov_base, v.iov->iov_len, off);
 }
 
-static ssize_t kernel_writes(int fd, struct sfs_vector v, off_t off, int flags)
+ssize_t sfs_kernel_write(const struct sfs_volume *vol, int fd, struct sfs_vector v, off_t off, int flags)
 {
+	ssize_t r;
+
+	if (vol->dax)
+		flags |= overwrite_flags(fd, off);
 	if (!v.one || flags)
-		return sys_pwritev2(fd, v.iov, v.cnt, off, flags);
-	return off < 0 ? sys_write(fd, v.iov->iov_base, v.iov->iov_len) : sys_pwrite(fd, v.iov->iov_base, v.iov->iov_len, off);
+		r = sys_pwritev2(fd, v.iov, v.cnt, off, flags);
+	else
+		r = off < 0 ? sys_write(fd, v.iov->iov_base, v.iov->iov_len)
+			    : sys_pwrite(fd, v.iov->iov_base, v.iov->iov_len, off);
+	/* To persistent memory the kernel stores past the caches, and does not wait. */
+	if (vol->dax)
+		pm_fence();
+	return r;
 }
 
 /* The same bytes once more, `got` of them at `at`. Fewer are there when the file has been cut off; then the offset stands behind those. */
@@ -194,12 +205,7 @@ static ssize_t claimed_write(struct sfs_volume *vol, struct sfs_inode *in, int f
 	ssize_t r;
 
 	in->kdirty = true;
-	if (vol->dax)
-		flags |= sfs_overwrite_flags(fd, off);
-	r = kernel_writes(fd, v, off, flags);
-	/* To persistent memory the kernel stores past the caches, and does not wait. */
-	if (vol->dax)
-		pm_fence();
+	r = sfs_kernel_write(vol, fd, v, off, flags);
 	in->unheld.writes++;
 	in->unheld.written += r > 0 ? (uint64_t)r : 0;
 	count(vol, passthrough_ops, 1);

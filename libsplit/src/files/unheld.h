@@ -23,11 +23,6 @@ static inline bool sfs_unheld(const struct sfs_inode *in)
 /* What the mode promises the kernel keeps by itself: in posix; in sync on an emulated volume, which promises what was fsynced. */
 bool sfs_kernel_may_write(const struct sfs_volume *vol);
 /*
- * Flags of a write by the kernel to persistent memory, by what sfs_overwrites() says. off: -1 for the file offset. A vector may be anywhere, so its first
- * byte stands for it.
- */
-int sfs_overwrite_flags(int fd, off_t off);
-/*
  * In posix an overwrite on persistent memory survives when it returns. Where the kernel makes it, the blocks may be of a relink, this process's or
  * another's, or in a hole, that no journal has yet, so it has O_DSYNC; for blocks that the journal has that costs nothing. Does the kernel find
  * these bytes in the file (in doubt it does)? What appends has nothing to lose.
@@ -50,6 +45,11 @@ struct sfs_taken {
 	ssize_t n;
 };
 /* SFS_AGAIN: the bytes in *taken are to be read again, as this process has got a grant meanwhile. */
+/*
+ * The kernel's write; off: -1 for the file offset. On persistent memory an overwrite survives a power loss when it returns, as in posix the library's does
+ * (sfs_overwrites()).
+ */
+ssize_t sfs_kernel_write(const struct sfs_volume *vol, int fd, struct sfs_vector v, off_t off, int flags);
 ssize_t sfs_unheld_read(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags, struct sfs_taken *taken);
 ssize_t sfs_unheld_write(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t off, int flags);
 off_t sfs_unheld_lseek(struct sfs_ofd *ofd, int fd, off_t off, int whence);
