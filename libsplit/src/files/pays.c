@@ -15,27 +15,33 @@ static struct sfs_pays volume(const struct sfs_inode *in)
 	return (struct sfs_pays){.dax = in->vol->dax, .copies = in->vol->provider == RELINK_COPY};
 }
 
+int sfs_inode_try(struct sfs_inode *in)
+{
+	int r = SFS_BUSY;
+
+	sfs_asking_begin(in);
+	if (!in->vol->claims || !sfs_claimed_here(in->vol, in->ino))
+		r = sfs_agent_try(in->vol, &in->grant, in->ino, in->gen, in->fd);
+	if (r == 1) {
+		sfs_inode_reload(in);
+		if (in->life != LIFE_READY)
+			sfs_life_set(&in->life, LIFE_READY);
+		in->kdirty = true; /* what this process and others have done meanwhile */
+	}
+	sfs_asking_end(in);
+	return r;
+}
+
 /* inode.lock held exclusively, signals blocked. */
 static bool try_locked(struct sfs_inode *in, int fd, int flags)
 {
-	bool granted = false;
-
 	sfs_lease_look(in, fd);
 	if (sfs_grant_deleg(&in->grant) != SFS_DELEG_NONE || sfs_by_kernel(in) || in->life == LIFE_LOST || in->locked ||
 	    sfs.no_staging)
 		return false;
 	if (sfs_inode_own(in, fd, flags) < 0 || in->fd < 0 || sfs_by_kernel(in))
 		return false;
-	sfs_asking_begin(in);
-	if (!sfs_claimed_here(in->vol, in->ino))
-		granted = sfs_agent_try(in->vol, &in->grant, in->ino, in->gen, in->fd);
-	if (granted) {
-		sfs_inode_reload(in);
-		sfs_life_set(&in->life, LIFE_READY);
-		in->kdirty = true; /* what it has done meanwhile */
-	}
-	sfs_asking_end(in);
-	return granted;
+	return sfs_inode_try(in) == 1;
 }
 
 /* Signals are blocked while the agent answers, which it does at once. */

@@ -10,5 +10,10 @@
 
 /* Before one more read or write by the kernel. True: it pays, and has been got just now. */
 bool sfs_grant_pays(struct sfs_ofd *ofd, int fd, bool writes);
+/*
+ * EXCLUSIVE at once, or nothing. inode.lock held exclusively by sfs_inode_lock(), and our descriptor is there. 1: it is granted; 0; SFS_BUSY: a thread of
+ * this process is changing the file by the kernel, without a grant.
+ */
+int sfs_inode_try(struct sfs_inode *in);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "base/holes.h"
 #include "base/sys.h"
+#include "files/pays.h"
 #include "io/call.h"
 #include "io/io.h"
 #include "io/peek.h"
@@ -76,10 +77,12 @@ static int own(struct peek *k)
 	const bool ask = n % OFTEN == 0 || (n & (n - 1)) == 0;
 
 	if (in->grant.state == GRANT_SHARED && !sfs_by_kernel(in) && in->vol->owners && ask) {
-		if (!sfs_agent_try(in->vol, &in->grant, in->ino, in->gen, in->fd))
-			return -ENOTSUP;
-		sfs_inode_reload(in);
-		in->kdirty = true; /* what others have done meanwhile */
+		const int r = sfs_inode_try(in);
+
+		if (r == SFS_BUSY)
+			in->peeks--; /* it is asked when that has ended */
+		if (r != 1)
+			return r == SFS_BUSY ? r : -ENOTSUP;
 	}
 	if (sfs_inode_served(in) && in->grant.state == GRANT_EXCLUSIVE && ask)
 		sfs_agent_watch(in->vol, &in->grant, in->ino, in->gen, in->fd);
