@@ -81,7 +81,7 @@ static enum sfs_unserved decide(struct agent *a, const struct question *q, char 
 /* It is let go on, after those who have the file have brought in what is staged. */
 static void pass_on(struct agent *a, const struct question *q)
 {
-	if (q->client || write(a->outsiders.questions[1], q, sizeof(*q)) != (ssize_t)sizeof(*q))
+	if (write(a->outsiders.questions[1], q, sizeof(*q)) != (ssize_t)sizeof(*q))
 		listener_answer(&a->outsiders, q->fd, true);
 }
 

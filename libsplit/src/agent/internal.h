@@ -78,6 +78,8 @@
 #define LOG_TIMES	  3u	/* the same for logs as below */
 #define CHUNK_TIMES	  3u	/* a tenant may have so many times the staging space that it leaves free */
 #define OUTSIDER_BUCKETS  256
+#define OUTSIDER_LATE	  64
+#define OUTSIDER_LATE_MS  100  /* so long a thread that opens a file may take until it stands still in that call */
 #define OUTSIDER_WAIT_MS  3000 /* so long a program without the library waits in open for who has the file */
 #define SPARE_LOGS	  2u
 #define FIRST_SLOTS	  192u /* of a log that nobody has written to: 20 KiB; the longest group (io/staged.h) fits */
@@ -121,7 +123,9 @@ struct client {
 	struct source request_src, event_src, pidfd_src;
 	int sock, event, pidfd;
 	int pid;
-	struct code code; /* of its process, once that was looked at; under the listener's lock */
+	/* Under the listener's lock: */
+	struct code code; /* of its process, once that was looked at */
+	bool says;	  /* it says where its library is, and which opens that sees */
 	uint32_t uid;
 	uint64_t start;
 	char comm[16];
@@ -135,8 +139,9 @@ struct client {
 	enum right right;
 	uint32_t version; /* of the protocol, that both speak; of one that has said nothing yet the oldest */
 	uint64_t features;
-	bool counted_away; /* the inodes in its lease are counted */
-	uint32_t log_id;   /* 0: none */
+	unsigned long library[2]; /* the addresses where its code begins and ends */
+	bool counted_away;	  /* the inodes in its lease are counted */
+	uint32_t log_id;	  /* 0: none */
 	int log_fd;
 	uint32_t log_slots; /* of the log; the worker's while it grows */
 	bool growing;	    /* the worker makes it longer */
@@ -168,7 +173,14 @@ struct outsiders {
 	int questions[2]; /* from the thread to the loop */
 	int stop_fd;	  /* eventfd */
 	uint32_t taken;	  /* counts the loop's looks at the questions; atomic */
-	bool handed;	  /* the thread's: some have gone to the loop since none was waiting */
+	/* The thread's: */
+	bool handed; /* some have gone to the loop since none was waiting */
+	/* Of threads that do not stand still yet. */
+	struct late {
+		struct question q;
+		uint64_t since; /* ms */
+	} late[OUTSIDER_LATE];
+	uint32_t nlate;
 	struct source questions_src, closes_src;
 	uint32_t nopening; /* opens that wait for an answer */
 	pthread_mutex_t lock;

@@ -2,12 +2,13 @@
 /*
  * The kernel's questions about who opens which file (outsider.c says what for), and the thread that reads them. It answers those about
  * opens of our own, so that the loop and the worker may open any file, and of clients, which ask for the file themselves; the others
- * go to the loop through a pipe.
+ * go to the loop through a pipe, with those that a client's program makes by itself, as the library does not see them.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "agent/internal.h"
+#include "format/layout.h"
 
 #ifndef FAN_REPORT_TID
 #define FAN_REPORT_TID 0x00000100
@@ -79,6 +81,40 @@ bool listener_is_client(struct outsiders *o, int pid)
 	found = find_client(o, pid);
 	pthread_mutex_unlock(&o->lock);
 	return found;
+}
+
+void listener_says(struct outsiders *o, struct client *c)
+{
+	pthread_mutex_lock(&o->lock);
+	c->says = true;
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* Read, not mapped, as claims are (owners.c). */
+static bool announced(const struct client *c, int tid)
+{
+	uint32_t thread;
+	const off_t at = SFS_OPENING_OFFSET + (off_t)(sfs_opening_place((uint32_t)tid) * sizeof(thread));
+
+	return pread(c->log_fd, &thread, sizeof(thread), at) == (ssize_t)sizeof(thread) && thread == (uint32_t)tid;
+}
+
+bool listener_sees(struct outsiders *o, const struct question *q, const struct sfs_call *call)
+{
+	const struct client *c;
+	bool sees;
+
+	if (!q->client)
+		return false;
+	pthread_mutex_lock(&o->lock);
+	c = find_client(o, q->pid);
+	sees = !c || !c->says || announced(c, q->tid);
+	/* The address is that of the next instruction. */
+	if (!sees && call)
+		sees = call->nr == SFS_CALL_NONE || call->nr == SFS_CALL_RUNNING ||
+		       (call->pc > c->library[0] && call->pc <= c->library[1]);
+	pthread_mutex_unlock(&o->lock);
+	return sees;
 }
 
 void listener_code(struct outsiders *o, int pid, const struct code *code)
@@ -152,25 +188,49 @@ static int let_go_when_stuck(struct outsiders *o, struct progress *p)
 }
 
 /* Whom a question is for. */
-enum asked { ASKED_NOBODY, ASKED_LOOP, ASKED_LOOK };
+enum asked { ASKED_NOBODY, ASKED_LOOP, ASKED_LOOK, ASKED_LATER };
 
-/* The kernel asks about the file only because it asks about all of them. */
-static enum asked ask_enforcer(struct agent *a, const struct question *q)
+/* Of a client's open that its library sees the loop need not know. */
+static enum asked ask_loop(struct agent *a, const struct question *q, const struct sfs_call *call)
 {
-	struct sfs_call call;
-
-	sfs_process_call(q->tid, &call, 0);
-	if (outsider_writes(q->tid, &call) && !(q->client && known_code(&a->outsiders, q->pid, call.pc)))
-		return ASKED_LOOK;
-	return q->client ? ASKED_NOBODY : ASKED_LOOP;
+	return listener_sees(&a->outsiders, q, call) ? ASKED_NOBODY : ASKED_LOOP;
 }
 
-/* Nobody has to be asked about what the agent opens itself, nor, of files that are marked, about clients. */
+/* The kernel asks about the file only because it asks about all of them. */
+static enum asked ask_enforcer(struct agent *a, const struct question *q, const struct sfs_call *call)
+{
+	if (outsider_writes(q->tid, call) && !(q->client && known_code(&a->outsiders, q->pid, call->pc)))
+		return ASKED_LOOK;
+	return ask_loop(a, q, call);
+}
+
+/* A thread whose turn has not come since the kernel asked does not stand in its call yet. waits: that it does may be waited for. */
+static enum asked ask_about_call(struct agent *a, const struct question *q, bool waits)
+{
+	const bool enforces = enforce_marked(a);
+	struct sfs_call call;
+	struct stat st;
+
+	/* Older kernels ask about pipes too. */
+	if (enforces && (fstat(q->fd, &st) < 0 || !S_ISREG(st.st_mode)))
+		return ASKED_NOBODY;
+	if (!enforces && listener_sees(&a->outsiders, q, NULL))
+		return ASKED_NOBODY;
+	sfs_process_call(q->tid, &call, 0);
+	if (call.nr == SFS_CALL_RUNNING && waits) {
+		sched_yield();
+		sfs_process_call(q->tid, &call, 0);
+	}
+	if (call.nr == SFS_CALL_RUNNING && waits)
+		return ASKED_LATER;
+	return enforces ? ask_enforcer(a, q, &call) : ask_loop(a, q, &call);
+}
+
+/* Nobody has to be asked about what the agent opens itself, nor, of files that are marked, about what a library sees. */
 static enum asked whom_to_ask(struct agent *a, const struct fanotify_event_metadata *m, struct question *q)
 {
 	struct outsiders *o = &a->outsiders;
 	struct stat st;
-	bool early;
 
 	*q = (struct question){m->fd, m->pid, m->pid, true};
 	/* The number of a first thread is its process's, which spares most a look into /proc. */
@@ -180,22 +240,42 @@ static enum asked whom_to_ask(struct agent *a, const struct fanotify_event_metad
 	}
 	if (q->pid == a->pid)
 		return ASKED_NOBODY;
-	early = __atomic_load_n(&o->early, __ATOMIC_ACQUIRE);
-	if (!early && !enforce_marked(a))
-		return q->client ? ASKED_NOBODY : ASKED_LOOP;
-	/* Older kernels ask about pipes too. */
-	if (fstat(q->fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return ASKED_NOBODY;
-	return early ? ASKED_LOOK : ask_enforcer(a, q);
+	if (__atomic_load_n(&o->early, __ATOMIC_ACQUIRE))
+		return fstat(q->fd, &st) < 0 || !S_ISREG(st.st_mode) ? ASKED_NOBODY : ASKED_LOOK;
+	return ask_about_call(a, q, o->nlate < OUTSIDER_LATE);
 }
 
 static void pass_to(struct agent *a, enum asked whom, const struct question *q)
 {
 	const int to[] = {-1, a->outsiders.questions[1], a->enforcer.questions[1]};
+	struct outsiders *o = &a->outsiders;
 
-	a->outsiders.handed |= whom == ASKED_LOOP;
+	if (whom == ASKED_LATER) {
+		o->late[o->nlate++] = (struct late){*q, agent_now()};
+		return;
+	}
+	o->handed |= whom == ASKED_LOOP;
 	if (whom == ASKED_NOBODY || write(to[whom], q, sizeof(*q)) != (ssize_t)sizeof(*q))
-		listener_answer(&a->outsiders, q->fd, true);
+		listener_answer(o, q->fd, true);
+}
+
+/* Returns how long to wait before the next look, ms, or -1. */
+static int look_at_late(struct agent *a)
+{
+	struct outsiders *o = &a->outsiders;
+	const uint32_t n = o->nlate;
+
+	o->nlate = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct late l = o->late[i];
+		const enum asked whom = ask_about_call(a, &l.q, agent_now() - l.since < OUTSIDER_LATE_MS);
+
+		if (whom == ASKED_LATER)
+			o->late[o->nlate++] = l;
+		else
+			pass_to(a, whom, &l.q);
+	}
+	return o->nlate ? 1 : -1;
 }
 
 void listener_ask_look(struct agent *a, const struct question *q)
@@ -237,7 +317,8 @@ static void *listen_thread(void *arg)
 	struct pollfd p[2] = {{o->opens_fd, POLLIN, 0}, {o->stop_fd, POLLIN, 0}};
 	struct progress loop = {0};
 
-	while (poll(p, 2, sooner(let_go_when_stuck(o, &loop), enforce_let_go(a))) >= 0 || errno == EINTR) {
+	while (poll(p, 2, sooner(look_at_late(a), sooner(let_go_when_stuck(o, &loop), enforce_let_go(a)))) >= 0 ||
+	       errno == EINTR) {
 		if (p[1].revents)
 			return NULL;
 		for (int i = 0; i < 64 && read_some(a); i++)

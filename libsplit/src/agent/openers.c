@@ -21,6 +21,7 @@ struct outsider {
 	struct outsider *next;
 	int pid; /* 0: one that can't be seen from here; it stays as long as clients have the file */
 	bool writes;
+	bool client; /* it has the library, which did not see the open */
 };
 
 static void set_writes(struct dnode *d, struct outsider *w, bool writes)
@@ -48,7 +49,7 @@ static struct outsider **find(struct dnode *d, int pid)
 	return p;
 }
 
-void openers_add(struct agent *a, struct dnode *d, int pid, bool writes)
+void openers_add(struct agent *a, struct dnode *d, int pid, bool writes, bool client)
 {
 	struct outsider *w;
 
@@ -68,6 +69,7 @@ void openers_add(struct agent *a, struct dnode *d, int pid, bool writes)
 		d->outsiders = w;
 	}
 	set_writes(d, w, w->writes || writes);
+	w->client |= client;
 	owners_outside(a, d);
 }
 
@@ -106,7 +108,7 @@ void openers_is_client(struct agent *a, struct dnode *d, int pid)
 	struct outsider **p = pid > 0 ? find(d, pid) : NULL;
 	const bool wrote = d->writers;
 
-	if (p && *p) {
+	if (p && *p && !(*p)->client) {
 		drop(d, p);
 		dropped(a, d, wrote);
 	}
@@ -143,7 +145,7 @@ void openers_closes(struct agent *a)
 			continue;
 		d = outsider_dnode(a, m->fd);
 		close(m->fd);
-		if (d && d->outsiders && m->pid != a->pid && !listener_is_client(&a->outsiders, m->pid)) {
+		if (d && d->outsiders && m->pid != a->pid && (*find(d, m->pid) || !listener_is_client(&a->outsiders, m->pid))) {
 			look_again(a, d);
 			deleg_process(a, d); /* nobody may have it any more */
 		}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs without the library that open a file which a client may have staged: static ones, Go, `kubectl exec ... cat`. The kernel
- * asks us before such an open succeeds (fanotify, FAN_OPEN_PERM): the client brings what is staged into the file first. So who
- * opens a file sees everything that was written to it. Who has it open from then on is kept in openers.c.
+ * Programs without the library that open a file which a client may have staged: static ones, Go, `kubectl exec ... cat`; and what the
+ * library of a client does not see, as the program makes the call by itself, or the dynamic linker does. The kernel asks us before
+ * such an open succeeds (fanotify, FAN_OPEN_PERM): the client brings what is staged into the file first. So who opens a file sees
+ * everything that was written to it. Who has it open from then on is kept in openers.c.
  *
  * Marked are the inodes that somebody may stage for; others cost nothing. What is not seen: descriptors that such a program had
  * before a client asked for the file, or inherits; stat and truncate by path. Without the right to ask the kernel (CAP_SYS_ADMIN)
@@ -27,7 +28,7 @@ struct opening {
 	struct opening *next;
 	int fd; /* the kernel's, of the file */
 	int pid;
-	bool writes;
+	bool writes, client;
 	uint64_t since; /* ms */
 };
 
@@ -158,7 +159,7 @@ static void let_go(struct agent *a, struct dnode *d)
 	struct opening *o = d->opening;
 
 	d->opening = o->next;
-	openers_add(a, d, o->pid, o->writes); /* first: what is staged after its open is shown to it (openers.c) */
+	openers_add(a, d, o->pid, o->writes, o->client); /* first: what is staged after its open is shown to it (openers.c) */
 	listener_answer(&a->outsiders, o->fd, true);
 	free(o);
 	a->outsiders.nopening--;
@@ -221,14 +222,20 @@ static void opened(struct agent *a, const struct question *q)
 	struct sfs_call call;
 
 	sfs_process_call(q->tid, &call, 0);
+	if (listener_sees(&a->outsiders, q, &call))
+		d = NULL;
 	o = d && d->marked && !traces(d, q->pid) ? calloc(1, sizeof(*o)) : NULL;
 	if (!o) {
 		if (d && d->marked)
-			openers_add(a, d, q->pid, outsider_writes(q->tid, &call));
+			openers_add(a, d, q->pid, outsider_writes(q->tid, &call), q->client);
 		listener_answer(&a->outsiders, q->fd, true);
 		return;
 	}
-	*o = (struct opening){.fd = q->fd, .pid = q->pid, .writes = outsider_writes(q->tid, &call), .since = agent_now()};
+	*o = (struct opening){.fd = q->fd,
+			      .pid = q->pid,
+			      .writes = outsider_writes(q->tid, &call),
+			      .client = q->client,
+			      .since = agent_now()};
 	for (last = &d->opening; *last; last = &(*last)->next)
 		;
 	*last = o;

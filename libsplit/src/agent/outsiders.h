@@ -27,6 +27,10 @@ void listener_add_client(struct agent *a, struct client *c);
 void listener_del_client(struct agent *a, struct client *c);
 /* Is it a client's? One that has executed another program is none any more, also when the loop has not got round to it. */
 bool listener_is_client(struct outsiders *o, int pid);
+/* From now on it is known where the client's library is in its process, and the log says what that opens (SFS_FEATURE_CODE). */
+void listener_says(struct outsiders *o, struct client *c);
+/* Does the library see the call in which the thread stands? call: NULL, as far as the log says. Where it can't be known it does. */
+bool listener_sees(struct outsiders *o, const struct question *q, const struct sfs_call *call);
 /* The code of the client's process. */
 void listener_code(struct outsiders *o, int pid, const struct code *code);
 /* The open that the kernel asks about goes on, or fails with EPERM; fd: the kernel's, closed. */
@@ -62,8 +66,8 @@ int outsider_ask(const struct agent *a, int group, unsigned how, uint64_t mask, 
 void outsider_ask_no_more(struct agent *a, const struct dnode *d, int group, uint64_t mask);
 
 /* openers.c */
-/* The process, without the library, is about to have it open. d is marked. */
-void openers_add(struct agent *a, struct dnode *d, int pid, bool writes);
+/* The process is about to have it open, unseen by a library: it has none, or (client) makes the call by itself. d is marked. */
+void openers_add(struct agent *a, struct dnode *d, int pid, bool writes, bool client);
 /* A process that was taken for one without the library has turned out to have it. */
 void openers_is_client(struct agent *a, struct dnode *d, int pid);
 void openers_forget(struct agent *a, struct dnode *d);

@@ -44,7 +44,7 @@ static uint64_t features(const struct agent *a, const struct client *c, const st
 {
 	const bool asked = a->outsiders.opens_fd >= 0, table = owners_fd(a) >= 0, seen = c->pid > 0 && c->pidfd >= 0;
 
-	return hello->c & (SFS_FEATURE_GROW | SFS_FEATURE_TURN | SFS_FEATURE_FILES | SFS_FEATURE_KERNEL |
+	return hello->c & (SFS_FEATURE_GROW | SFS_FEATURE_TURN | SFS_FEATURE_FILES | SFS_FEATURE_KERNEL | SFS_FEATURE_CODE |
 			   (table ? SFS_FEATURE_OWNERS : 0) | (asked ? SFS_FEATURE_WATCH : 0) |
 			   (asked && table ? SFS_FEATURE_OUTSIDE : 0) | (seen && table ? SFS_FEATURE_QUIET : 0));
 }
@@ -75,6 +75,8 @@ static bool welcome(struct agent *a, struct client *c, int log_fd)
 	m.d = a->provider;
 	fds[0] = log_fd;
 	fds[1] = pair[1];
+	if (c->features & SFS_FEATURE_CODE)
+		listener_says(&a->outsiders, c);
 	client_set_state(a, c, C_READY);
 	if (client_reply(a, c, &m, fds, c->features & SFS_FEATURE_OWNERS ? 3 : 2)) {
 		close(pair[1]);
@@ -192,6 +194,8 @@ static void hello(struct agent *a, struct client *c, const struct sfs_msg *m, in
 	}
 	c->mode = (enum sfs_mode)m->a;
 	c->features = features(a, c, m);
+	c->library[0] = m->code[0];
+	c->library[1] = m->code[1];
 	if (m->b) {
 		resume(a, c, (uint32_t)m->b, fd);
 		return;

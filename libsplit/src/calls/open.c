@@ -7,6 +7,7 @@
 #include "base/sys.h"
 #include "calls/calls.h"
 #include "lease/ask.h"
+#include "lease/opening.h"
 
 #define SFS_OPEN_ONLY (O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC) /* F_GETFL does not show them */
 
@@ -56,6 +57,15 @@ static bool only_reads(int fd, int flags)
 	       (sys_fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && sfs_volume_of(st.st_dev) == vol && sfs_owners_known(vol));
 }
 
+static int open_seen(int dirfd, const char *path, int how, mode_t mode)
+{
+	uint32_t *announced = sfs_opening();
+	const int fd = sys_openat(dirfd, path, how, mode);
+
+	sfs_opened(announced);
+	return fd;
+}
+
 int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
 	const bool truncate = truncates_ours(dirfd, path, flags);
@@ -67,9 +77,9 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 	int fd, r;
 
 	sfs_check_fork();
-	fd = sys_openat(dirfd, path, how, mode);
-	while (sfs_numbers_back(fd, !(flags & O_PATH)))
-		fd = sys_openat(dirfd, path, how, mode);
+	do
+		fd = open_seen(dirfd, path, how, mode);
+	while (sfs_numbers_back(fd, !(flags & O_PATH)));
 	if (fd < 0)
 		return fd;
 	sfs_enter(fd, flags & O_PATH ? SFS_FOREIGN : NULL);

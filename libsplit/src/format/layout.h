@@ -56,6 +56,14 @@ _Static_assert(sizeof(struct sfs_claims) == 2048, "claims take half a page");
 #define SFS_CLAIMS_OFFSET  2048u
 #define SFS_LATENCY_OFFSET 1024u
 
+/* Threads of the client that the library has opening a file at this moment, by their numbers (gettid). 0: none. */
+#define SFS_OPENINGS	   48u
+#define SFS_OPENING_OFFSET 1856u
+static inline uint32_t sfs_opening_place(uint32_t thread)
+{
+	return thread % SFS_OPENINGS;
+}
+
 /* Are stray stores of the client's program kept from what the library has mapped (base/protect.h)? */
 enum sfs_protection {
 	SFS_PROTECTION_OFF = 0, /* nobody asks for it */
@@ -109,7 +117,8 @@ struct sfs_log_header {
 	uint8_t pad1[SFS_LATER_OFFSET - 72];
 	struct sfs_later_place later[SFS_LATER_PLACES];
 	struct sfs_latency latency; /* statistics; zeros of who does not know it */
-	uint8_t pad2[SFS_CLAIMS_OFFSET - SFS_LATENCY_OFFSET - sizeof(struct sfs_latency)];
+	uint8_t pad2[SFS_OPENING_OFFSET - SFS_LATENCY_OFFSET - sizeof(struct sfs_latency)];
+	uint32_t opening[SFS_OPENINGS];
 	struct sfs_claims claims;
 };
 _Static_assert(sizeof(struct sfs_log_header) == 4096, "log header is one page");

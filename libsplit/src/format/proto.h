@@ -106,9 +106,14 @@ enum sfs_msg_type {
  * listen on its event socket, and comes back with its first request. Not where the agent can't see that the process has ended.
  */
 #define SFS_FEATURE_QUIET 0x80u
+/*
+ * HELLO says where the library's own code is in the process. What other code of the process opens (system calls that the program makes by itself, the
+ * dynamic linker) the library does not see, and for the agent it is as of a program without the library.
+ */
+#define SFS_FEATURE_CODE 0x100u
 #define SFS_FEATURES                                                                                                           \
 	(SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_WATCH | SFS_FEATURE_TURN | SFS_FEATURE_FILES |                    \
-	 SFS_FEATURE_OUTSIDE | SFS_FEATURE_KERNEL | SFS_FEATURE_QUIET)
+	 SFS_FEATURE_OUTSIDE | SFS_FEATURE_KERNEL | SFS_FEATURE_QUIET | SFS_FEATURE_CODE)
 #define SFS_FEATURES_SHIFT 32
 
 /* LOOK: the client is about to change the file by the kernel, so nobody is to remember anything of it. */
@@ -151,7 +156,10 @@ struct sfs_msg {
 	uint16_t type;
 	int32_t status; /* replies: 0 or -errno */
 	uint64_t a, b, c, d;
-	char text[24]; /* replies with status < 0: what to tell the user, NUL-terminated */
+	union {
+		char text[24];	  /* replies with status < 0: what to tell the user, NUL-terminated */
+		uint64_t code[2]; /* HELLO, SFS_FEATURE_CODE: the addresses where the library's code begins and ends */
+	};
 };
 _Static_assert(sizeof(struct sfs_msg) == 64, "messages have one size");
 

@@ -28,7 +28,7 @@ static void hello(struct played *c)
 	CHECK_EQ(m.status, 0);
 	/* Not more than both know of, and what root may do. */
 	CHECK_EQ(m.b >> SFS_FEATURES_SHIFT, SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_FILES | SFS_FEATURE_KERNEL |
-						    SFS_FEATURE_QUIET |
+						    SFS_FEATURE_QUIET | SFS_FEATURE_CODE |
 						    (geteuid() == 0 ? SFS_FEATURE_WATCH | SFS_FEATURE_OUTSIDE : 0));
 	CHECK(fds[2] >= 0 && (fcntl(fds[2], F_GETFL) & O_ACCMODE) == O_RDONLY);
 	table = mmap(NULL, SFS_OWNERS_BYTES, PROT_READ, MAP_SHARED, fds[2], 0);

@@ -58,6 +58,9 @@ int main(void)
 		memset(mark, 'a' + i, LEN);
 		number = open(name[i], O_RDWR | O_CREAT, 0644);
 		CHECK(number >= 0 && write(number, mark, LEN) == LEN);
+		/* A read beside an open that has not returned yet may be the kernel's, to whom everything is to be known. */
+		while (unseen_size(number) < LEN)
+			usleep(1000);
 		CHECK(i == FILES - 1 || close(number) == 0);
 	}
 	for (int i = 0; i < THREADS; i++)
