@@ -33,6 +33,8 @@ static int all_true_one(struct sfs_inode *in, void *arg)
 void sfs_all_true(void)
 {
 	sfs_check_fork();
+	if (!sfs_files.granted)
+		return;
 	for (int i = 0; i < sfs.nvolumes; i++)
 		if (sfs.volumes[i].agent.state == VOL_READY)
 			sfs_inodes_each(&sfs.volumes[i], all_true_one, NULL);

@@ -12,6 +12,7 @@
 #include "lease/ask.h"
 
 #define SLAB_BYTES (64ul << 10)
+#define FIRST	   32
 #define LINGER_MAX 128u
 
 /* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. */
@@ -50,22 +51,38 @@ static struct sfs_ofd *ofd_free_locked(void)
 	return NULL;
 }
 
+/* One whose memory has not been touched before. */
+static struct sfs_ofd *ofd_new_locked(void)
+{
+	static struct sfs_ofd first[FIRST]; /* a short program maps none */
+	struct sfs_ofd *ofd;
+
+	if (!sfs_files.new_ofds) {
+		sfs_files.new_ofds = first;
+		sfs_files.nnew_ofds = FIRST;
+	} else if (sfs_files.nnew_ofds == 0) {
+		ofd = sys_mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (sys_is_err(ofd))
+			return NULL;
+		sfs_files.new_ofds = ofd;
+		sfs_files.nnew_ofds = SLAB_BYTES / sizeof(*ofd);
+	}
+	sfs_files.nnew_ofds--;
+	ofd = sfs_files.new_ofds++;
+	/* On the path of every read and write: sfs_op_begin() knows who is inside. */
+	ofd->lock.brief = true;
+	sfs_mutex_lock(&ofd->lock);
+	return ofd;
+}
+
 struct sfs_ofd *sfs_ofd_new_locked(struct sfs_inode *in, int flags)
 {
 	struct sfs_ofd *ofd = ofd_free_locked();
 
-	if (!ofd) {
-		ofd = sys_mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (sys_is_err(ofd))
-			return NULL;
-		for (size_t i = 0; i < SLAB_BYTES / sizeof(*ofd); i++) {
-			/* On the path of every read and write: sfs_op_begin() knows who is inside. */
-			ofd[i].lock.brief = true;
-			ofd[i].next_free = sfs_files.free_ofds;
-			sfs_files.free_ofds = &ofd[i];
-		}
-		ofd = ofd_free_locked();
-	}
+	if (!ofd)
+		ofd = ofd_new_locked();
+	if (!ofd)
+		return NULL;
 	in->opens++;
 	ofd->inode = in;
 	ofd->refs = 1;

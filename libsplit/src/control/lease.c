@@ -52,7 +52,6 @@ static int map(struct sfs_leasefile *l, uint64_t size)
 	p = mmap(NULL, want, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, l->fd, 0);
 	if (p == MAP_FAILED)
 		return -errno;
-	pm_init();
 	l->map = p;
 	l->mapped = want;
 	return 0;

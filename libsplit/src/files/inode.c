@@ -76,25 +76,34 @@ int sfs_inode_fd(const struct sfs_inode *in)
 	return own >= 0 ? own : sfs_inode_open_at(in, 0);
 }
 
+/* The first is there: a short program maps none. */
+static struct sfs_slab *new_slab(void)
+{
+	static struct sfs_slab first;
+
+	if (!sfs_files.slabs)
+		return &first;
+	return sys_mmap(NULL, sizeof(first), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
 static struct sfs_inode *free_inode_locked(void)
 {
 	struct sfs_inode *in = sfs_files.free_inodes;
+	struct sfs_slab *slab = sfs_files.slabs;
 
-	if (!in) {
-		struct sfs_slab *slab =
-			sys_mmap(NULL, sizeof(*slab), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
+	if (in) {
+		sfs_files.free_inodes = in->next;
+		return in;
+	}
+	if (!slab || slab->used == SFS_SLAB_INODES) {
+		slab = new_slab();
 		if (sys_is_err(slab))
 			return NULL;
-		for (size_t i = 0; i < SFS_SLAB_INODES; i++) {
-			slab->inodes[i].next = sfs_files.free_inodes;
-			sfs_files.free_inodes = &slab->inodes[i];
-		}
 		slab->next = sfs_files.slabs;
 		store_release(&sfs_files.slabs, slab);
-		in = sfs_files.free_inodes;
 	}
-	sfs_files.free_inodes = in->next;
+	in = &slab->inodes[slab->used];
+	store_release(&slab->used, slab->used + 1);
 	return in;
 }
 

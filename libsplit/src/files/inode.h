@@ -114,11 +114,16 @@ struct sfs_inode {
 };
 
 /* Inodes are never given back: a pointer to one stays a pointer to one. */
-#define SFS_SLAB_INODES (((256ul << 10) - sizeof(void *)) / sizeof(struct sfs_inode))
+#define SFS_SLAB_INODES (((256ul << 10) - 2 * sizeof(void *)) / sizeof(struct sfs_inode))
 struct sfs_slab {
 	struct sfs_inode inodes[SFS_SLAB_INODES];
+	uint64_t used;
 	struct sfs_slab *next;
 };
+
+/* Each inode of the slab that has been a file's; the others' memory has not been touched, and costs nothing. */
+#define sfs_slab_each(in, s) \
+	for (struct sfs_inode *in = (s)->inodes, *in##_end = in + load_acquire(&(s)->used); in < in##_end; in++)
 
 #define SFS_OFF_LAZY  0x80000000u
 #define SFS_OFF_MOVES 0x40000000u /* it is being made ours at this moment */
@@ -179,6 +184,8 @@ struct sfs_files {
 	uint32_t parked;	/* inodes that are not open */
 	uint64_t left;		/* files that this process has ceased to serve so far; atomic */
 	struct sfs_ofd *free_ofds;
+	struct sfs_ofd *new_ofds; /* of the last slab of them those that have never been used */
+	unsigned nnew_ofds;
 };
 extern struct sfs_files sfs_files __attribute__((visibility("hidden")));
 

@@ -14,7 +14,6 @@
 #include "lease/ask.h"
 #include "lease/hello.h"
 #include "lease/message.h"
-#include "pm/pm.h"
 
 #define RECONNECT_TRIES	   30
 #define RECONNECT_PAUSE_NS 100000000l
@@ -70,7 +69,6 @@ int sfs_volume_connect(struct sfs_volume *vol, int proof_fd)
 		return 0;
 	sfs_mutex_lock(&vol->agent.request);
 	if (vol->agent.state != VOL_READY) {
-		pm_init(); /* here and not at start: asking the processor costs microseconds in a virtual machine */
 		sfs_numbers_keep(NUMBERS + NUMBERS_EACH * sfs.nvolumes);
 		r = sfs_hello_first(vol, proof_fd);
 		vol->agent.full = r == -ENOSPC;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/vfs.h>
 
+#include "base/code.h"
 #include "base/sys.h"
 #include "base/text.h"
 #include "fds/own.h"
@@ -157,9 +158,6 @@ static void learn(struct sfs_volume *vol, const struct sfs_msg *m, int proof_fd)
 	vol->provider = m->d ? (enum relink_provider)m->d : RELINK_COPY;
 	vol->pool.copies_fd = vol->provider == RELINK_COPY ? vol->log.fd : -1;
 }
-
-/* The linker's: the library's first byte in memory, and the end of its code. */
-extern const char __ehdr_start[] __attribute__((visibility("hidden"))), etext[] __attribute__((visibility("hidden")));
 
 static int say_hello(struct sfs_volume *vol, int proof_fd, uint32_t resume)
 {

@@ -47,8 +47,8 @@ static void write_back_clflushopt(const char *p, const char *end)
 		__asm__ volatile("clflushopt %0" : : "m"(*p) : "memory");
 }
 
-/* Every x86-64 has clflush, so that a call before pm_init() is slow and not wrong. */
-static void write_back_first(const char *p, const char *end)
+/* Every x86-64 has it. */
+static void write_back_clflush(const char *p, const char *end)
 {
 	for (p = line_of(p, LINE); p < end; p += LINE)
 		__asm__ volatile("clflush %0" : : "m"(*p) : "memory");
@@ -58,7 +58,7 @@ static write_back_fn *write_back_best(void)
 {
 	const uint32_t cpu = sfs_cpu();
 
-	return cpu & SFS_CPU_CLWB ? write_back_clwb : cpu & SFS_CPU_CLFLUSHOPT ? write_back_clflushopt : write_back_first;
+	return cpu & SFS_CPU_CLWB ? write_back_clwb : cpu & SFS_CPU_CLFLUSHOPT ? write_back_clflushopt : write_back_clflush;
 }
 
 static inline void fence(void)
@@ -110,11 +110,6 @@ static write_back_fn *write_back_best(void)
 	__asm__("mrs %0, ctr_el0" : "=r"(ctr));
 	data_line = (size_t)4 << (ctr >> 16 & 15); /* DminLine: words of the smallest data cache line */
 	return sfs_cpu() & SFS_CPU_DCPOP ? write_back_cvap : write_back_cvac;
-}
-
-static void write_back_first(const char *p, const char *end)
-{
-	write_back_best()(p, end);
 }
 
 static inline void fence(void)

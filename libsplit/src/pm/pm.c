@@ -18,11 +18,16 @@
 #define BOUNCE	   1024u  /* bytes: a checksum of its own pass takes as long as a fence from here on */
 #define CRC_BESIDE 16384u /* bytes: see pm_crc_max() */
 
+/* The best way is looked for by the first who writes lines back: asking the processor costs microseconds in a virtual machine. */
+static void write_back_first(const char *p, const char *end);
 static write_back_fn *write_back_lines = write_back_first;
 
-void pm_init(void)
+static void write_back_first(const char *p, const char *end)
 {
-	write_back_lines = write_back_best();
+	write_back_fn *best = write_back_best();
+
+	__atomic_store_n(&write_back_lines, best, __ATOMIC_RELAXED);
+	best(p, end);
 }
 
 /* What a power failure does to the caches, of the volumes that have joined. It goes down this list only, or from UNKNOWN to LOST. */
@@ -60,7 +65,7 @@ static void record(enum pm_event_kind kind, void *dst, const void *src, size_t n
 static void write_back(const void *p, size_t n)
 {
 	if (n && __atomic_load_n(&caches, __ATOMIC_RELAXED) != CACHES_KEPT)
-		write_back_lines(p, (const char *)p + n);
+		__atomic_load_n(&write_back_lines, __ATOMIC_RELAXED)(p, (const char *)p + n);
 }
 
 /* Lines that have been stored as a whole. */

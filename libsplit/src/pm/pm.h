@@ -16,9 +16,6 @@
 
 #include "base/protect.h"
 
-/* Choose instructions for this CPU (clwb, clflushopt or clflush; dc cvap or dc cvac). Call once before anything else; idempotent. */
-void pm_init(void);
-
 /*
  * A volume on persistent memory joins this process, before anything of it is stored to. kept: the platform writes the caches back when the
  * power fails (eADR), so a store is durable as soon as everybody sees it. While that holds for every volume that has joined, nothing is

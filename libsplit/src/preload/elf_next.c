@@ -24,7 +24,7 @@ struct object {
 
 struct name {
 	const char *text;
-	uint32_t gnu, sysv; /* its hashes */
+	uint32_t gnu; /* its hash */
 };
 
 struct search {
@@ -43,20 +43,26 @@ static bool same(const char *a, const char *b)
 
 static struct name hashed(const char *text)
 {
-	struct name s = {.text = text};
-	uint32_t g = 5381, v = 0;
+	struct name s = {text, 5381};
+
+	for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+		s.gnu = s.gnu * 33 + *p;
+	return s;
+}
+
+/* Of the older table, which few objects have alone. */
+static uint32_t sysv_hash(const char *text)
+{
+	uint32_t v = 0;
 
 	for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
 		uint32_t high;
 
-		g = g * 33 + *p;
 		v = (v << 4) + *p;
 		high = v & 0xf0000000u;
 		v = (v ^ (high >> 24)) & ~high;
 	}
-	s.gnu = g;
-	s.sysv = v;
-	return s;
+	return v;
 }
 
 /* glibc has relocated the addresses in the dynamic section, musl and the vdso have not. */
@@ -130,7 +136,7 @@ static uint32_t lookup_sysv(const struct object *o, const struct name *s)
 
 	if (!buckets)
 		return 0;
-	for (uint32_t i = h[2 + s->sysv % buckets]; i; i = h[2 + buckets + i])
+	for (uint32_t i = h[2 + sysv_hash(s->text) % buckets]; i; i = h[2 + buckets + i])
 		if (fits(o, s, i))
 			return i;
 	return 0;
@@ -174,7 +180,7 @@ static __attribute__((cold)) int visit(struct dl_phdr_info *info, size_t size, v
 	return s->left == 0;
 }
 
-void pl_elf_next(const char *const *names, int n, void **found)
+bool pl_elf_next(const char *const *names, int n, void **found)
 {
 	struct search s = {.found = found, .n = n, .left = n};
 
@@ -182,6 +188,38 @@ void pl_elf_next(const char *const *names, int n, void **found)
 		s.name[k] = hashed(names[k]);
 		found[k] = NULL;
 	}
-	if (dl_iterate_phdr)
-		dl_iterate_phdr(visit, &s);
+	if (!dl_iterate_phdr)
+		return false;
+	dl_iterate_phdr(visit, &s);
+	return s.behind_us;
+}
+
+/* The program, the vdso, we, the C library and, with glibc, its loader. */
+#define FEW 5
+
+static bool begins_early(const struct dl_phdr_info *info)
+{
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const Elf64_Phdr *p = &info->dlpi_phdr[i];
+
+		if (p->p_type != PT_DYNAMIC)
+			continue;
+		for (const Elf64_Dyn *d = (const Elf64_Dyn *)(info->dlpi_addr + p->p_vaddr); d->d_tag != DT_NULL; d++)
+			if (d->d_tag == DT_PREINIT_ARRAY)
+				return true;
+	}
+	return false;
+}
+
+static int count(struct dl_phdr_info *info, size_t size, void *n)
+{
+	(void)size;
+	return ++*(int *)n > FEW || begins_early(info);
+}
+
+bool pl_elf_few(void)
+{
+	int n = 0;
+
+	return dl_iterate_phdr && dl_iterate_phdr(count, &n) == 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The C library's own functions: found by dlsym where there is one, in the objects' symbol tables where not; else made
+ * The C library's own functions: found in the objects' symbol tables, those that are looked up later by dlsym where there is one; else made
  * of system calls.
  */
 #include "preload.h"
@@ -79,39 +79,39 @@ void *pl_resolve(enum pl_call call)
 	return fn;
 }
 
-/* In a process that has no volume: what allocators call with locks held under which dlsym would allocate. */
-static void resolve_first(void)
+/* Absent is what no object behind us has. Without dlsym, which takes microseconds for a few, and allocates for one that is not there. */
+static void resolve_all(const short *calls, int n)
 {
-	static const short first[] = {PL_mmap, PL_open, PL_openat, PL_read, PL_write, PL_close, PL_fstat};
-	enum { N = sizeof(first) / sizeof(first[0]) };
-	const char *wanted[N];
-	void *found[N];
+	const char *wanted[PL_LAZY];
+	void *found[PL_LAZY];
+	bool searched;
 
-	for (int i = 0; i < N; i++)
-		wanted[i] = name_of(first[i]);
-	pl_elf_next(wanted, N, found);
-	for (int i = 0; i < N; i++) {
-		if (found[i])
-			__atomic_store_n(&pl_table[first[i]], found[i], __ATOMIC_RELEASE);
+	for (int i = 0; i < n; i++)
+		wanted[i] = name_of((enum pl_call)calls[i]);
+	searched = pl_elf_next(wanted, n, found);
+	for (int i = 0; i < n; i++) {
+		if (found[i] || searched)
+			__atomic_store_n(&pl_table[calls[i]], found[i] ? found[i] : PL_ABSENT, __ATOMIC_RELEASE);
 		else
-			pl_resolve(first[i]);
+			pl_resolve((enum pl_call)calls[i]);
 	}
 }
 
 void pl_resolve_early(bool volumes)
 {
-	char *(*dlerror)(void);
+	/* In a process that has no volume: what allocators call with locks held under which dlsym would allocate. */
+	static const short first[] = {PL_mmap, PL_open, PL_openat, PL_read, PL_write, PL_close, PL_fstat};
+	short calls[PL_LAZY];
+	int n = 0;
 
 	if (!volumes) {
-		resolve_first();
+		resolve_all(first, sizeof(first) / sizeof(first[0]));
 		return;
 	}
-	for (enum pl_call call = 0; call < PL_LAZY; call++)
-		pl_resolve(call);
-	/* Names this C library does not have must not show up in the program's own dlerror(). */
-	dlerror = dlsym ? (char *(*)(void))dlsym(PL_RTLD_NEXT, "dlerror") : NULL;
-	if (dlerror)
-		dlerror();
+	for (short call = 0; call < PL_LAZY; call++)
+		if (name_of((enum pl_call)call))
+			calls[n++] = call;
+	resolve_all(calls, n);
 }
 
 /* abort(), and a fortified call whose buffer is too small: end the process the way the C library does. */

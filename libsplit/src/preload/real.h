@@ -34,10 +34,12 @@ void pl_resolve_early(bool volumes) __attribute__((visibility("hidden"), cold));
 
 /*
  * The functions behind us that have these names, up to PL_NEXT_MAX, without dlsym, which old C libraries keep in a
- * library of its own, and which takes longer for one. NULL: there is none.
+ * library of its own, and which takes longer for one. NULL: there is none. False: nothing could be looked at.
  */
-#define PL_NEXT_MAX 8
-void pl_elf_next(const char *const *names, int n, void **found) __attribute__((visibility("hidden"), cold));
+#define PL_NEXT_MAX PL_LAZY
+bool pl_elf_next(const char *const *names, int n, void **found) __attribute__((visibility("hidden"), cold));
+/* Has the process no other objects than its program, us, the C library and its loader, and has no code run before ours? */
+bool pl_elf_few(void) __attribute__((visibility("hidden"), cold));
 
 static inline void *pl_found(enum pl_call call)
 {

@@ -225,6 +225,9 @@ void pl_signals_start(void)
 	sfs_call_handler = call_handler;
 	if (sfs_active())
 		pl_faults_start();
+	/* A handler that is there already has been installed by a library's constructor, and not by a function that is ours. */
+	if (pl_elf_few())
+		return;
 	for (int sig = 1; sig <= LAST; sig++)
 		if (real_sigaction()(sig, NULL, &act) == 0 && takes_ours(sig, (void *)act.sa_handler))
 			w_sigaction(sig, &act, NULL);

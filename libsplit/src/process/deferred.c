@@ -9,9 +9,10 @@
 #include <string.h>
 #include <ucontext.h>
 
+#include "base/code.h"
 #include "base/sys.h"
-#include "files/inode.h"
 #include "calls/calls.h"
+#include "files/inode.h"
 
 #define SLOTS	   64u /* in all threads; who finds none is interrupted */
 #define REALTIME   32  /* the kernel's first one: these are queued */
@@ -31,10 +32,6 @@ static struct deferred {
 uint32_t sfs_deferred;
 sfs_call_handler_fn *sfs_call_handler;
 
-/* Linker symbols: the ends of our own code. */
-extern const char __ehdr_start[] __attribute__((visibility("hidden")));
-extern const char etext[] __attribute__((visibility("hidden")));
-
 /*
  * What says that this thread is in the middle of a call on some file: a bit for each of its marks (struct sfs_ops), and LOCK_OWNED where the lock
  * of one, its own, stands for a mark. What was left by a jump says so for ever.
@@ -44,16 +41,16 @@ static uint32_t signs(bool locks)
 	const uint64_t *marks = sfs_op_marks();
 	uint32_t found = 0;
 
-	for (const struct sfs_slab *s = load_acquire(&sfs_files.slabs); s; s = s->next) {
+	for (struct sfs_slab *s = load_acquire(&sfs_files.slabs); s; s = s->next) {
 		for (int i = 0; i < SFS_OP_PROBES; i++) {
 			const uintptr_t at = sfs_op_inode(__atomic_load_n(&marks[i], __ATOMIC_RELAXED)) - (uintptr_t)s->inodes;
 
 			if (at < sizeof(s->inodes) && at % sizeof(s->inodes[0]) == 0)
 				found |= 1u << i;
 		}
-		for (unsigned i = 0; locks && i < SFS_SLAB_INODES; i++)
-			if (sfs_bias_mine(&s->inodes[i].lock.bias))
-				found |= LOCK_OWNED;
+		if (!locks)
+			continue;
+		sfs_slab_each(in, s) found |= sfs_bias_mine(&in->lock.bias) ? LOCK_OWNED : 0;
 	}
 	return found;
 }

@@ -230,9 +230,8 @@ static void own_descriptors(void)
 static void close_unopened(void)
 {
 	for (struct sfs_slab *s = sfs_files.slabs; s; s = s->next) {
-		for (unsigned i = 0; i < SFS_SLAB_INODES; i++) {
-			struct sfs_inode *in = &s->inodes[i];
-
+		sfs_slab_each(in, s)
+		{
 			if (in->ino == 0 || in->opens > 0)
 				continue;
 			sfs_inode_close_own(in);
@@ -265,8 +264,7 @@ void sfs_fork_child(void)
 	sfs_faults_forget();
 	sfs_deferred_forget();
 	for (struct sfs_slab *s = sfs_files.slabs; s; s = s->next)
-		for (unsigned i = 0; i < SFS_SLAB_INODES; i++)
-			memset(&s->inodes[i].lock, 0, sizeof(s->inodes[i].lock));
+		sfs_slab_each(in, s) memset(&in->lock, 0, sizeof(in->lock));
 	for (int i = 0; i < SFS_HASH; i++) {
 		for (struct sfs_inode *in = sfs_files.hash[i]; in; in = in->next) {
 			sfs_flights_forget(in);

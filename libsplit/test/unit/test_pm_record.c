@@ -51,7 +51,6 @@ int main(void)
 	static const struct pm_recorder recorder = {on_event, shadow};
 	uint64_t rnd = test_seed(4);
 
-	pm_init();
 	test_fill(&rnd, src, SIZE);
 	pm_record(&recorder);
 	for (int i = 0; i < 3000; i++) {
