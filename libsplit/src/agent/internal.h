@@ -173,6 +173,7 @@ struct outsiders {
 	int questions[2]; /* from the thread to the loop */
 	int stop_fd;	  /* eventfd */
 	uint32_t taken;	  /* counts the loop's looks at the questions; atomic */
+	bool looked;	  /* some have gone to the thread of enforce.h; atomic */
 	/* The thread's: */
 	bool handed; /* some have gone to the loop since none was waiting */
 	/* Of threads that do not stand still yet. */

@@ -17,6 +17,8 @@
 #include <sys/fanotify.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "agent/internal.h"
@@ -90,13 +92,40 @@ void listener_says(struct outsiders *o, struct client *c)
 	pthread_mutex_unlock(&o->lock);
 }
 
-/* Read, not mapped, as claims are (owners.c). */
+/* Read, not mapped, as claims are (owners.c), and not waited for: the worker may be making the log longer, on a disk that does not answer. */
 static bool announced(const struct client *c, int tid)
 {
 	uint32_t thread;
 	const off_t at = SFS_OPENING_OFFSET + (off_t)(sfs_opening_place((uint32_t)tid) * sizeof(thread));
 
-	return pread(c->log_fd, &thread, sizeof(thread), at) == (ssize_t)sizeof(thread) && thread == (uint32_t)tid;
+	const struct iovec to = {&thread, sizeof(thread)};
+	ssize_t n = preadv2(c->log_fd, &to, 1, at, RWF_NOWAIT);
+
+	/* Only a file system in memory knows no such reads. */
+	if (n < 0 && errno == EOPNOTSUPP)
+		n = pread(c->log_fd, &thread, sizeof(thread), at);
+	return n == (ssize_t)sizeof(thread) && thread == (uint32_t)tid;
+}
+
+/* What the library itself makes of opens. Others that a thread may stand in there open nothing for it: a ring does, by a thread of its program. */
+static bool opens(long nr)
+{
+	switch (nr) {
+#ifdef SYS_open
+	case SYS_open:
+#endif
+#ifdef SYS_creat
+	case SYS_creat:
+#endif
+	case SYS_openat:
+	case SYS_openat2:
+	case SYS_open_by_handle_at:
+	case SYS_execve:
+	case SYS_execveat:
+		return true;
+	default:
+		return false;
+	}
 }
 
 bool listener_sees(struct outsiders *o, const struct question *q, const struct sfs_call *call)
@@ -110,9 +139,9 @@ bool listener_sees(struct outsiders *o, const struct question *q, const struct s
 	c = find_client(o, q->pid);
 	sees = !c || !c->says || announced(c, q->tid);
 	/* The address is that of the next instruction. */
-	if (!sees && call)
+	if (!sees)
 		sees = call->nr == SFS_CALL_NONE || call->nr == SFS_CALL_RUNNING ||
-		       (call->pc > c->library[0] && call->pc <= c->library[1]);
+		       (opens(call->nr) && call->pc > c->library[0] && call->pc <= c->library[1]);
 	pthread_mutex_unlock(&o->lock);
 	return sees;
 }
@@ -214,8 +243,6 @@ static enum asked ask_about_call(struct agent *a, const struct question *q, bool
 	/* Older kernels ask about pipes too. */
 	if (enforces && (fstat(q->fd, &st) < 0 || !S_ISREG(st.st_mode)))
 		return ASKED_NOBODY;
-	if (!enforces && listener_sees(&a->outsiders, q, NULL))
-		return ASKED_NOBODY;
 	sfs_process_call(q->tid, &call, 0);
 	if (call.nr == SFS_CALL_RUNNING && waits) {
 		sched_yield();
@@ -226,22 +253,42 @@ static enum asked ask_about_call(struct agent *a, const struct question *q, bool
 	return enforces ? ask_enforcer(a, q, &call) : ask_loop(a, q, &call);
 }
 
+/* Which process asks. True: a client whose library sees the open. */
+static bool who_asks(struct outsiders *o, struct question *q)
+{
+	const struct client *c;
+	bool seen;
+
+	pthread_mutex_lock(&o->lock);
+	c = find_client(o, q->tid);
+	/* The number of a first thread is its process's, which spares most a look into /proc. */
+	if (!c) {
+		pthread_mutex_unlock(&o->lock);
+		q->pid = (int)sfs_process_number(q->tid, "Tgid");
+		pthread_mutex_lock(&o->lock);
+		c = q->pid != q->tid ? find_client(o, q->pid) : NULL;
+	}
+	q->client = c != NULL;
+	seen = c && (!c->says || announced(c, q->tid));
+	pthread_mutex_unlock(&o->lock);
+	return seen;
+}
+
 /* Nobody has to be asked about what the agent opens itself, nor, of files that are marked, about what a library sees. */
 static enum asked whom_to_ask(struct agent *a, const struct fanotify_event_metadata *m, struct question *q)
 {
 	struct outsiders *o = &a->outsiders;
 	struct stat st;
+	bool seen;
 
 	*q = (struct question){m->fd, m->pid, m->pid, true};
-	/* The number of a first thread is its process's, which spares most a look into /proc. */
-	if (!listener_is_client(o, q->tid)) {
-		q->pid = (int)sfs_process_number(q->tid, "Tgid");
-		q->client = q->pid != q->tid && listener_is_client(o, q->pid);
-	}
+	seen = who_asks(o, q);
 	if (q->pid == a->pid)
 		return ASKED_NOBODY;
 	if (__atomic_load_n(&o->early, __ATOMIC_ACQUIRE))
 		return fstat(q->fd, &st) < 0 || !S_ISREG(st.st_mode) ? ASKED_NOBODY : ASKED_LOOK;
+	if (seen && !enforce_marked(a))
+		return ASKED_NOBODY;
 	return ask_about_call(a, q, o->nlate < OUTSIDER_LATE);
 }
 
@@ -255,6 +302,8 @@ static void pass_to(struct agent *a, enum asked whom, const struct question *q)
 		return;
 	}
 	o->handed |= whom == ASKED_LOOP;
+	if (whom == ASKED_LOOK)
+		__atomic_store_n(&o->looked, true, __ATOMIC_RELEASE);
 	if (whom == ASKED_NOBODY || write(to[whom], q, sizeof(*q)) != (ssize_t)sizeof(*q))
 		listener_answer(o, q->fd, true);
 }
@@ -317,7 +366,10 @@ static void *listen_thread(void *arg)
 	struct pollfd p[2] = {{o->opens_fd, POLLIN, 0}, {o->stop_fd, POLLIN, 0}};
 	struct progress loop = {0};
 
-	while (poll(p, 2, sooner(look_at_late(a), sooner(let_go_when_stuck(o, &loop), enforce_let_go(a)))) >= 0 ||
+	while (poll(p, 2,
+		    sooner(look_at_late(a), sooner(let_go_when_stuck(o, &loop),
+						   __atomic_load_n(&o->looked, __ATOMIC_ACQUIRE) ? enforce_let_go(a) : -1))) >=
+		       0 ||
 	       errno == EINTR) {
 		if (p[1].revents)
 			return NULL;

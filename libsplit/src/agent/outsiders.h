@@ -29,7 +29,7 @@ void listener_del_client(struct agent *a, struct client *c);
 bool listener_is_client(struct outsiders *o, int pid);
 /* From now on it is known where the client's library is in its process, and the log says what that opens (SFS_FEATURE_CODE). */
 void listener_says(struct outsiders *o, struct client *c);
-/* Does the library see the call in which the thread stands? call: NULL, as far as the log says. Where it can't be known it does. */
+/* Does the library see the call in which the thread stands? Where it can't be known it does. */
 bool listener_sees(struct outsiders *o, const struct question *q, const struct sfs_call *call);
 /* The code of the client's process. */
 void listener_code(struct outsiders *o, int pid, const struct code *code);

@@ -181,7 +181,7 @@ static struct sfs_ofd *look(int fd, struct sfs_ofd *was)
 	calls = __atomic_load_n(&sfs_fds_calls[fd], __ATOMIC_SEQ_CST) > 0;
 	offset = !fresh ? SFS_OFFSET_SHARED : calls || flags >= SFS_FIRST_CALL ? SFS_OFFSET_MOVED : SFS_OFFSET_NEW;
 	if (fresh)
-		flags &= SFS_FIRST_CALL - 1;
+		flags &= SFS_FIRST_FLAGS;
 	if (flags < 0 || sfs_attach(fd, &st, flags, offset, &ofd) != 1)
 		return SFS_FOREIGN;
 	if (fresh && unlikely(calls))

@@ -12,7 +12,6 @@
 #include "lease/ask.h"
 
 #define SLAB_BYTES (64ul << 10)
-#define FIRST	   32
 #define LINGER_MAX 128u
 
 /* The description behind fd; NULL for everything that is not ours. Notices a fork that nobody announced. */
@@ -54,21 +53,19 @@ static struct sfs_ofd *ofd_free_locked(void)
 /* One whose memory has not been touched before. */
 static struct sfs_ofd *ofd_new_locked(void)
 {
-	static struct sfs_ofd first[FIRST]; /* a short program maps none */
 	struct sfs_ofd *ofd;
 
-	if (!sfs_files.new_ofds) {
-		sfs_files.new_ofds = first;
-		sfs_files.nnew_ofds = FIRST;
-	} else if (sfs_files.nnew_ofds == 0) {
+	if (!sfs_files.new_ofds || sfs_files.new_ofds == sfs_files.new_ofds_end) {
 		ofd = sys_mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (sys_is_err(ofd))
 			return NULL;
-		sfs_files.new_ofds = ofd;
-		sfs_files.nnew_ofds = SLAB_BYTES / sizeof(*ofd);
+		/* In this order: another thread may fork, and the child goes on with what it finds. */
+		store_release(&sfs_files.new_ofds, (struct sfs_ofd *)NULL);
+		store_release(&sfs_files.new_ofds_end, ofd + SLAB_BYTES / sizeof(*ofd));
+		store_release(&sfs_files.new_ofds, ofd);
 	}
-	sfs_files.nnew_ofds--;
-	ofd = sfs_files.new_ofds++;
+	ofd = sfs_files.new_ofds;
+	store_release(&sfs_files.new_ofds, ofd + 1);
 	/* On the path of every read and write: sfs_op_begin() knows who is inside. */
 	ofd->lock.brief = true;
 	sfs_mutex_lock(&ofd->lock);

@@ -59,7 +59,7 @@ static bool only_reads(int fd, int flags)
 
 static int open_seen(int dirfd, const char *path, int how, mode_t mode)
 {
-	uint32_t *announced = sfs_opening();
+	const struct sfs_opening announced = sfs_opening();
 	const int fd = sys_openat(dirfd, path, how, mode);
 
 	sfs_opened(announced);

@@ -118,7 +118,7 @@ void sfs_fds_forget(void)
 
 void sfs_fds_opened(int fd, int flags)
 {
-	__atomic_store_n(&sfs_fds_flags[fd], flags & (SFS_FIRST_CALL - 1), __ATOMIC_RELAXED);
+	__atomic_store_n(&sfs_fds_flags[fd], flags & SFS_FIRST_FLAGS, __ATOMIC_RELAXED);
 	store_release(&sfs_fds_first[fd], (sfs_fds_first[fd] | SFS_FIRST_INO) + 1);
 	reach(&sfs_fdt.fd_max, fd);
 	reach(&sfs_fdt.known_max, fd);

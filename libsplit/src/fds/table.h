@@ -31,6 +31,11 @@ extern bool *sfs_fds_fresh __attribute__((visibility("hidden")));
 /* What F_GETFL says of such a descriptor, and above how many calls the kernel has served (files/first.c). */
 #define SFS_FIRST_CALL (1 << 27)
 #define SFS_FIRST_MOST (6 * SFS_FIRST_CALL)
+/* What those calls were, between the two. */
+#define SFS_FIRST_WRITTEN (1 << 24)
+#define SFS_FIRST_FORCED  (1 << 25)
+#define SFS_FIRST_TWICE	  (1 << 26)
+#define SFS_FIRST_FLAGS	  (SFS_FIRST_WRITTEN - 1) /* those of F_GETFL */
 extern int *sfs_fds_flags __attribute__((visibility("hidden")));
 /* Which opening of the number it is, and the inode's number once that is known: 2^24 openings later it is told apart by what else is looked at. */
 #define SFS_FIRST_INO	  ((1ull << 40) - 1)

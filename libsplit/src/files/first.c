@@ -12,6 +12,7 @@
 
 #include "base/sys.h"
 #include "fds/table.h"
+#include "files/forces.h"
 #include "files/unheld.h"
 
 /* One such call. */
@@ -183,10 +184,32 @@ bool sfs_first_true(int fd)
 	return may;
 }
 
+/* Was the file written by this descriptor, and is this the second fsync? */
+static void forced(struct sfs_volume *vol, int fd)
+{
+	int before;
+
+	if (!sfs_forces_count(vol))
+		return;
+	before = __atomic_fetch_or(&sfs_fds_flags[fd], SFS_FIRST_FORCED, __ATOMIC_RELAXED);
+	if ((before & (SFS_FIRST_WRITTEN | SFS_FIRST_FORCED | SFS_FIRST_TWICE)) == (SFS_FIRST_WRITTEN | SFS_FIRST_FORCED)) {
+		__atomic_fetch_or(&sfs_fds_flags[fd], SFS_FIRST_TWICE, __ATOMIC_RELAXED);
+		sfs_forces_note(vol, 0, 1);
+	}
+}
+
+static void written(struct sfs_volume *vol, int fd)
+{
+	if (sfs_forces_count(vol) &&
+	    !(__atomic_fetch_or(&sfs_fds_flags[fd], SFS_FIRST_WRITTEN, __ATOMIC_RELAXED) & SFS_FIRST_WRITTEN))
+		sfs_forces_note(vol, 1, 0);
+}
+
 bool sfs_first_fsync(int fd, bool data_only, int *r)
 {
 	if (!sfs_first_true(fd))
 		return false;
+	forced(&sfs.volumes[0], fd);
 	*r = data_only ? sys_fdatasync(fd) : sys_fsync(fd);
 	return true;
 }
@@ -212,7 +235,8 @@ static bool claims(const struct first *f, int fd, struct sfs_claim_held *c)
 {
 	uint64_t ino;
 
-	if (load_acquire(&f->vol->agent.state) != VOL_READY || !f->vol->claims || !sfs_kernel_may_write(f->vol))
+	if (load_acquire(&f->vol->agent.state) != VOL_READY || !f->vol->claims || !sfs_kernel_may_write(f->vol) ||
+	    (sfs_forces_count(f->vol) && sfs_forces_expected(f->vol)))
 		return false;
 	ino = ino_of(f, fd);
 	if (ino == 0)
@@ -240,6 +264,7 @@ bool sfs_first_write(int fd, const void *buf, size_t n, off_t off, ssize_t *r)
 	if (may) {
 		*r = sfs_kernel_write(f.vol, fd, (struct sfs_vector){&iov, 1, true}, off, 0);
 		unclaim(&f, fd, &c);
+		written(f.vol, fd);
 	}
 	end(&f, fd);
 	return may;

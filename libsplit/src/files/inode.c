@@ -76,16 +76,6 @@ int sfs_inode_fd(const struct sfs_inode *in)
 	return own >= 0 ? own : sfs_inode_open_at(in, 0);
 }
 
-/* The first is there: a short program maps none. */
-static struct sfs_slab *new_slab(void)
-{
-	static struct sfs_slab first;
-
-	if (!sfs_files.slabs)
-		return &first;
-	return sys_mmap(NULL, sizeof(first), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-}
-
 static struct sfs_inode *free_inode_locked(void)
 {
 	struct sfs_inode *in = sfs_files.free_inodes;
@@ -96,7 +86,7 @@ static struct sfs_inode *free_inode_locked(void)
 		return in;
 	}
 	if (!slab || slab->used == SFS_SLAB_INODES) {
-		slab = new_slab();
+		slab = sys_mmap(NULL, sizeof(*slab), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (sys_is_err(slab))
 			return NULL;
 		slab->next = sfs_files.slabs;
@@ -126,9 +116,10 @@ struct sfs_inode *sfs_inode_get_locked(struct sfs_volume *vol, dev_t dev, ino_t 
 		memset(&in->next, 0, sizeof(*in) - offsetof(struct sfs_inode, next));
 		in->flights.changes = changes;
 		__atomic_store_n(&in->vol, vol, __ATOMIC_RELAXED);
+		in->fd = in->fd_readonly = -1;
+		__atomic_signal_fence(__ATOMIC_SEQ_CST); /* another thread may fork: the child closes what an inode has open */
 		in->dev = dev;
 		in->ino = ino;
-		in->fd = in->fd_readonly = -1;
 		in->kdirty = true;
 		in->next = sfs_files.hash[bucket(dev, ino)];
 		store_release(&sfs_files.hash[bucket(dev, ino)], in);

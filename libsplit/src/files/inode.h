@@ -122,8 +122,9 @@ struct sfs_slab {
 };
 
 /* Each inode of the slab that has been a file's; the others' memory has not been touched, and costs nothing. */
-#define sfs_slab_each(in, s) \
-	for (struct sfs_inode *in = (s)->inodes, *in##_end = in + load_acquire(&(s)->used); in < in##_end; in++)
+#define sfs_slab_each(inode, s)                                                                                                \
+	for (struct sfs_inode *inode = (s)->inodes, *inode##_end = inode + load_acquire(&(s)->used); inode < inode##_end;      \
+	     inode++)
 
 #define SFS_OFF_LAZY  0x80000000u
 #define SFS_OFF_MOVES 0x40000000u /* it is being made ours at this moment */
@@ -180,12 +181,11 @@ struct sfs_files {
 	struct sfs_inode *hash[SFS_HASH];
 	struct sfs_inode *free_inodes;
 	struct sfs_slab *slabs; /* read without the lock */
-	bool granted;		/* there has been a grant: something may be staged, or be the kernel's to commit */
+	bool granted;		/* there has been a grant: something may be staged, or be the kernel's to commit; atomic */
 	uint32_t parked;	/* inodes that are not open */
 	uint64_t left;		/* files that this process has ceased to serve so far; atomic */
 	struct sfs_ofd *free_ofds;
-	struct sfs_ofd *new_ofds; /* of the last slab of them those that have never been used */
-	unsigned nnew_ofds;
+	struct sfs_ofd *new_ofds, *new_ofds_end; /* of the last slab of them those that have never been used; NULL: none */
 };
 extern struct sfs_files sfs_files __attribute__((visibility("hidden")));
 

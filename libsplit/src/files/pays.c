@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/sys.h"
+#include "files/forces.h"
 #include "files/leased.h"
 #include "lease/ask.h"
 #include "lease/pays_rule.h"
@@ -12,7 +13,9 @@
 
 static struct sfs_pays volume(const struct sfs_inode *in)
 {
-	return (struct sfs_pays){.dax = in->vol->dax, .copies = in->vol->provider == RELINK_COPY};
+	return (struct sfs_pays){.dax = in->vol->dax,
+				 .copies = in->vol->provider == RELINK_COPY,
+				 .forces = sfs_forces_count(in->vol) && sfs_forces_expected(in->vol)};
 }
 
 int sfs_inode_try(struct sfs_inode *in)
@@ -84,7 +87,15 @@ static bool waits(struct sfs_inode *in)
 bool sfs_grant_pays(struct sfs_ofd *ofd, int fd, bool writes)
 {
 	struct sfs_inode *in = ofd->inode;
+	const struct sfs_pays vol = volume(in);
+	const bool early = writes && vol.forces && in->unheld.forced < SFS_FORCED_MIN;
 
-	return unlikely(writes ? sfs_writes_pay(&in->unheld, volume(in)) : sfs_reads_pay(&in->unheld, volume(in))) &&
-	       !waits(in) && try(ofd, in, fd);
+	if (likely(!(writes ? sfs_writes_pay(&in->unheld, vol) : sfs_reads_pay(&in->unheld, vol))) || waits(in) ||
+	    !try(ofd, in, fd))
+		return false;
+	if (early) {
+		sfs_forces_note(in->vol, 1, 0);
+		in->unheld.expected = 1;
+	}
+	return true;
 }

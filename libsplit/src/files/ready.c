@@ -112,7 +112,7 @@ int sfs_inode_own(struct sfs_inode *in, int fd, int flags)
 		in->privileged = in->privileged || (st.st_mode & (S_ISUID | S_ISGID | S_IXUSR | S_IXGRP | S_IXOTH));
 		sfs_inode_unmap(in);
 	}
-	sfs_files.granted = true;
+	__atomic_store_n(&sfs_files.granted, true, __ATOMIC_RELAXED);
 	r = sfs_inode_generation(in, fd);
 	if (r == 0 && sfs_was_mapped(in))
 		sfs_server_kernel(&in->server);

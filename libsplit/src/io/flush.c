@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/sys.h"
+#include "files/forces.h"
 #include "io/bring.h"
 #include "lease/ask.h"
 #include "pm/pm.h"
@@ -210,6 +211,10 @@ int sfs_flush_fsync(struct sfs_ofd *ofd, int fd, bool data_only)
 	int r;
 
 	in->fsyncs = true;
+	if (in->unheld.expected && in->unheld.expected++ == 2) {
+		in->unheld.expected = 0;
+		sfs_forces_note(in->vol, 0, 1);
+	}
 	if (!in->vol->dax && !in->vol->pool.tmpfs)
 		sfs_window_forced(&in->window);
 	if (in->vol->dax && (pending || in->touched) && sfs_inode_served(in) && in->fd >= 0 && !sfs_ofd_shared(ofd)) {

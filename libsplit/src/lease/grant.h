@@ -16,6 +16,7 @@ struct sfs_unheld {
 	uint32_t writes, reads, forced;
 	uint32_t waits; /* calls until the next try at a grant may pay */
 	uint32_t refused;
+	uint32_t expected; /* granted because it is expected to be forced twice: 1 and how often it has been, or 0 */
 	uint64_t written, read;
 	int64_t tried; /* seconds */
 };

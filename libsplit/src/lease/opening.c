@@ -36,24 +36,27 @@ static void say(uint32_t *place, uint32_t thread)
 	sfs_protect_close(rights);
 }
 
-uint32_t *sfs_opening(void)
+struct sfs_opening sfs_opening(void)
 {
 	struct sfs_volume *vol = &sfs.volumes[0];
 	const uint64_t *owners = load_acquire(&vol->owners);
 	struct sfs_claims *claims = load_acquire(&vol->claims);
 	struct sfs_log_header *h;
-	uint32_t *place;
+	struct sfs_opening o = {NULL, sfs.forks};
 
 	if (sfs.nvolumes != 1 || !owners || !claims || likely(sfs_owners_stagers(load_acquire(&owners[SFS_OWNERS_ALL])) == 0))
-		return NULL;
+		return o;
 	h = (struct sfs_log_header *)((char *)claims - offsetof(struct sfs_log_header, claims));
-	place = &h->opening[sfs_opening_place(number())];
-	say(place, number());
-	return place;
+	o.place = &h->opening[sfs_opening_place(number())];
+	say(o.place, number());
+	return o;
 }
 
-void sfs_opened(uint32_t *place)
+void sfs_opened(struct sfs_opening o)
 {
-	if (place)
-		say(place, 0);
+	if (likely(!o.place))
+		return;
+	sfs_check_fork();
+	if (o.forks == sfs.forks)
+		say(o.place, 0);
 }

@@ -8,8 +8,15 @@
 
 #include <stdint.h>
 
-/* Where it is announced that this thread opens a file; NULL: nobody need know. An open that follows in a handler takes the announcement back. */
-uint32_t *sfs_opening(void);
-void sfs_opened(uint32_t *place);
+/*
+ * Where it is announced that this thread opens a file; NULL: nobody need know. What is opened in a handler meanwhile takes it back, and the agent looks
+ * at the thread. A jump out of the open leaves it: until the thread's next one its program's own opens are taken for ours.
+ */
+struct sfs_opening {
+	uint32_t *place;
+	uint32_t forks; /* sfs.forks: the child of a handler's fork does not have that memory */
+};
+struct sfs_opening sfs_opening(void);
+void sfs_opened(struct sfs_opening o);
 
 #endif

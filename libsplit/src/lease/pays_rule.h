@@ -25,6 +25,7 @@
 /* What of a volume the rule depends on. */
 struct sfs_pays {
 	bool dax, copies;
+	bool forces; /* a file that is written is likely to be forced twice */
 };
 
 /* Where our fsync is the kernel's with a relink before it. */
@@ -44,7 +45,7 @@ static inline bool sfs_large_writes(const struct sfs_unheld *u, struct sfs_pays 
 
 static inline bool sfs_writes_pay(const struct sfs_unheld *u, struct sfs_pays vol)
 {
-	if (vol.dax && u->forced >= SFS_FORCED_MIN)
+	if (vol.dax && (u->forced >= SFS_FORCED_MIN || vol.forces))
 		return true;
 	if (sfs_forced_often(u, vol) || sfs_large_writes(u, vol))
 		return false;

@@ -83,9 +83,10 @@ struct sfs_volume {
 	struct sfs_claims *claims;
 	struct sfs_log log;
 	struct sfs_pool pool;
-	uint32_t live; /* inodes with records that are not retired, atomic; a hint whether there is anything to do */
-	uint32_t idle; /* ticks of visibility_ms with nothing staged; the service thread's */
-	bool dirty;    /* something staged since the service thread last looked */
+	uint32_t live;	 /* inodes with records that are not retired, atomic; a hint whether there is anything to do */
+	uint32_t idle;	 /* ticks of visibility_ms with nothing staged; the service thread's */
+	bool dirty;	 /* something staged since the service thread last looked */
+	uint32_t forces; /* files of this process that were written, and how many of them were forced twice (files/forces.h) */
 };
 
 /* The process: its configuration, and what all rooms look at. */

@@ -194,8 +194,14 @@ bool pl_elf_next(const char *const *names, int n, void **found)
 	return s.behind_us;
 }
 
-/* The program, the vdso, we, the C library and, with glibc, its loader. */
-#define FEW 5
+extern unsigned long getauxval(unsigned long type) __attribute__((weak));
+extern const char *gnu_get_libc_version(void) __attribute__((weak));
+
+/* The program, we, the C library and, with glibc, its loader. */
+static int few(void)
+{
+	return gnu_get_libc_version ? 4 : 3;
+}
 
 static bool begins_early(const struct dl_phdr_info *info)
 {
@@ -214,12 +220,14 @@ static bool begins_early(const struct dl_phdr_info *info)
 static int count(struct dl_phdr_info *info, size_t size, void *n)
 {
 	(void)size;
-	return ++*(int *)n > FEW || begins_early(info);
+	if (info->dlpi_addr && info->dlpi_addr == getauxval(AT_SYSINFO_EHDR))
+		return 0;
+	return ++*(int *)n > few() || begins_early(info);
 }
 
 bool pl_elf_few(void)
 {
 	int n = 0;
 
-	return dl_iterate_phdr && dl_iterate_phdr(count, &n) == 0;
+	return dl_iterate_phdr && getauxval && dl_iterate_phdr(count, &n) == 0;
 }

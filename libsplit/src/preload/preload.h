@@ -62,6 +62,8 @@ extern bool pl_idle;
 long pl_make(const struct request *q);
 /* The same of a call that makes descriptors: where no number is left it is made again when we have given one back. */
 long pl_make_new(const struct request *q);
+/* The C library may open a file, for us. */
+long pl_make_open(const struct request *q);
 
 static inline bool pl_failed(const struct request *q, long r)
 {

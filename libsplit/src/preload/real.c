@@ -7,6 +7,8 @@
 
 #include <signal.h>
 
+#include "lease/opening.h"
+
 #define PL_RTLD_NEXT ((void *)-1l)
 
 extern void *dlsym(void *handle, const char *name) __attribute__((weak));
@@ -174,13 +176,22 @@ static __attribute__((cold)) long substitute(const struct request *q)
 	}
 }
 
+long pl_make_open(const struct request *q)
+{
+	const struct sfs_opening announced = sfs_opening();
+	const long r = pl_make(q);
+
+	sfs_opened(announced);
+	return r;
+}
+
 long pl_make_new(const struct request *q)
 {
 	extern int *__errno_location(void) __attribute__((weak, visibility("default")));
 	long r, err;
 
 	do {
-		r = pl_make(q);
+		r = pl_make_open(q);
 		if (likely(!pl_failed(q, r)))
 			break;
 		err = r != 0 && r != PL_FAILED ? r : __errno_location ? -*__errno_location() : 0;

@@ -150,7 +150,7 @@ long do_freopen(const struct request *q)
 	if (err >= 0 && path && *mode == 'w')
 		err = pl_give_up(path);
 	if (err >= 0)
-		return made((FILE *)pl_make(q), path != NULL, path && *mode != 'r');
+		return made((FILE *)pl_make_open(q), path != NULL, path && *mode != 'r');
 	REAL(fclose)(f); /* as freopen does when it fails */
 	return err;
 }
