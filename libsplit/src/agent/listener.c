@@ -97,7 +97,6 @@ static bool announced(const struct client *c, int tid)
 {
 	uint32_t thread;
 	const off_t at = SFS_OPENING_OFFSET + (off_t)(sfs_opening_place((uint32_t)tid) * sizeof(thread));
-
 	const struct iovec to = {&thread, sizeof(thread)};
 	ssize_t n = preadv2(c->log_fd, &to, 1, at, RWF_NOWAIT);
 
@@ -107,7 +106,7 @@ static bool announced(const struct client *c, int tid)
 	return n == (ssize_t)sizeof(thread) && thread == (uint32_t)tid;
 }
 
-/* What the library itself makes of opens. Others that a thread may stand in there open nothing for it: a ring does, by a thread of its program. */
+/* The calls by which the library opens. Where a thread stands in another one of the library's, it is a ring that opens, which the library does not see. */
 static bool opens(long nr)
 {
 	switch (nr) {
@@ -359,6 +358,15 @@ static int sooner(int a, int b)
 	return a < 0 || (b >= 0 && b < a) ? b : a;
 }
 
+/* Looks after what waits. Returns how long to wait before the next time, ms, or -1. */
+static int patience(struct agent *a, struct progress *loop)
+{
+	struct outsiders *o = &a->outsiders;
+	const bool looked = __atomic_load_n(&o->looked, __ATOMIC_ACQUIRE);
+
+	return sooner(look_at_late(a), sooner(let_go_when_stuck(o, loop), looked ? enforce_let_go(a) : -1));
+}
+
 static void *listen_thread(void *arg)
 {
 	struct agent *a = arg;
@@ -366,11 +374,7 @@ static void *listen_thread(void *arg)
 	struct pollfd p[2] = {{o->opens_fd, POLLIN, 0}, {o->stop_fd, POLLIN, 0}};
 	struct progress loop = {0};
 
-	while (poll(p, 2,
-		    sooner(look_at_late(a), sooner(let_go_when_stuck(o, &loop),
-						   __atomic_load_n(&o->looked, __ATOMIC_ACQUIRE) ? enforce_let_go(a) : -1))) >=
-		       0 ||
-	       errno == EINTR) {
+	while (poll(p, 2, patience(a, &loop)) >= 0 || errno == EINTR) {
 		if (p[1].revents)
 			return NULL;
 		for (int i = 0; i < 64 && read_some(a); i++)

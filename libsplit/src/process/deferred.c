@@ -50,7 +50,8 @@ static uint32_t signs(bool locks)
 		}
 		if (!locks)
 			continue;
-		sfs_slab_each(in, s) found |= sfs_bias_mine(&in->lock.bias) ? LOCK_OWNED : 0;
+		sfs_slab_each(in, s)
+			found |= sfs_bias_mine(&in->lock.bias) ? LOCK_OWNED : 0;
 	}
 	return found;
 }

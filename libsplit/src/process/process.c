@@ -230,8 +230,7 @@ static void own_descriptors(void)
 static void close_unopened(void)
 {
 	for (struct sfs_slab *s = sfs_files.slabs; s; s = s->next) {
-		sfs_slab_each(in, s)
-		{
+		sfs_slab_each(in, s) {
 			if (in->ino == 0 || in->opens > 0)
 				continue;
 			sfs_inode_close_own(in);
@@ -264,7 +263,8 @@ void sfs_fork_child(void)
 	sfs_faults_forget();
 	sfs_deferred_forget();
 	for (struct sfs_slab *s = sfs_files.slabs; s; s = s->next)
-		sfs_slab_each(in, s) memset(&in->lock, 0, sizeof(in->lock));
+		sfs_slab_each(in, s)
+			memset(&in->lock, 0, sizeof(in->lock));
 	for (int i = 0; i < SFS_HASH; i++) {
 		for (struct sfs_inode *in = sfs_files.hash[i]; in; in = in->next) {
 			sfs_flights_forget(in);
