@@ -136,13 +136,21 @@ static int enter(struct played *c)
 
 static void silent(void (*ready)(int got))
 {
+	enum { KEPT = 4096 };
+	static int kept
+		[KEPT]; /* far more than an agent keeps; those before are closed on its side, and on ours before numbers are short */
 	int n = 0;
 
-	for (int i = 0; i < 1000; i++)
-		n += played_connect(&a) >= 0;
+	for (int i = 0; i < 1000; i++) {
+		kept[i] = played_connect(&a);
+		n += kept[i] >= 0;
+	}
 	ready(n);
-	for (;;) {
-		if (played_connect(&a) < 0)
+	for (int i = 1000;; i = (i + 1) % KEPT) {
+		if (kept[i] > 0)
+			close(kept[i]);
+		kept[i] = played_connect(&a);
+		if (kept[i] < 0)
 			usleep(1000);
 	}
 }
