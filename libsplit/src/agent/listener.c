@@ -106,6 +106,12 @@ static bool announced(const struct client *c, int tid)
 	return n == (ssize_t)sizeof(thread) && thread == (uint32_t)tid;
 }
 
+/* As far as the client's log says; of a client that says nothing of its opens the library sees all. */
+static bool seen_by_log(const struct client *c, int tid)
+{
+	return !c->says || announced(c, tid);
+}
+
 /* The calls by which the library opens. Where a thread stands in another one of the library's, it is a ring that opens, which the library does not see. */
 static bool opens(long nr)
 {
@@ -136,7 +142,7 @@ bool listener_sees(struct outsiders *o, const struct question *q, const struct s
 		return false;
 	pthread_mutex_lock(&o->lock);
 	c = find_client(o, q->pid);
-	sees = !c || !c->says || announced(c, q->tid);
+	sees = !c || seen_by_log(c, q->tid);
 	/* The address is that of the next instruction. */
 	if (!sees)
 		sees = call->nr == SFS_CALL_NONE || call->nr == SFS_CALL_RUNNING ||
@@ -268,7 +274,7 @@ static bool who_asks(struct outsiders *o, struct question *q)
 		c = q->pid != q->tid ? find_client(o, q->pid) : NULL;
 	}
 	q->client = c != NULL;
-	seen = c && (!c->says || announced(c, q->tid));
+	seen = c && seen_by_log(c, q->tid);
 	pthread_mutex_unlock(&o->lock);
 	return seen;
 }

@@ -33,7 +33,7 @@ static int all_true_one(struct sfs_inode *in, void *arg)
 void sfs_all_true(void)
 {
 	sfs_check_fork();
-	if (!__atomic_load_n(&sfs_files.granted, __ATOMIC_RELAXED))
+	if (!sfs_any_granted())
 		return;
 	for (int i = 0; i < sfs.nvolumes; i++)
 		if (sfs.volumes[i].agent.state == VOL_READY)
@@ -366,8 +366,7 @@ int sfs_make_path_true(int dirfd, const char *path, int at_flags)
 	int r = 0;
 
 	sfs_check_fork();
-	if (!__atomic_load_n(&sfs_files.granted, __ATOMIC_RELAXED) ||
-	    sys_fstatat(dirfd, path, &st, at_flags & (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)) < 0)
+	if (!sfs_any_granted() || sys_fstatat(dirfd, path, &st, at_flags & (AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)) < 0)
 		return 0;
 	signals = sfs_signals_block();
 	in = sfs_inode_ref(st.st_dev, st.st_ino);

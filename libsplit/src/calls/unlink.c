@@ -67,8 +67,7 @@ int sfs_unlink_begin(int dirfd, const char *path, struct sfs_unlink *u)
 
 	*u = (struct sfs_unlink){0};
 	sfs_check_fork();
-	if (!__atomic_load_n(&sfs_files.granted, __ATOMIC_RELAXED) || sys_fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    !S_ISREG(st.st_mode))
+	if (!sfs_any_granted() || sys_fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
 		return 0;
 	signals = sfs_signals_block(); /* a handler that jumps must not take the reference with it */
 	in = sfs_inode_ref(st.st_dev, st.st_ino);

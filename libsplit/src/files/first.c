@@ -236,7 +236,7 @@ static bool claims(const struct first *f, int fd, struct sfs_claim_held *c)
 	uint64_t ino;
 
 	if (load_acquire(&f->vol->agent.state) != VOL_READY || !f->vol->claims || !sfs_kernel_may_write(f->vol) ||
-	    (sfs_forces_count(f->vol) && sfs_forces_expected(f->vol)))
+	    sfs_forces_expected(f->vol))
 		return false;
 	ino = ino_of(f, fd);
 	if (ino == 0)

@@ -26,7 +26,7 @@ static inline void sfs_forces_note(struct sfs_volume *vol, uint32_t written, uin
 	__atomic_store_n(&vol->forces, written << 16 | twice, __ATOMIC_RELAXED);
 }
 
-/* Will a file that is written now be forced twice? So were three of four. */
+/* Will a file that is written now be forced twice? So were three of four. Where nothing is counted, no. */
 static inline bool sfs_forces_expected(const struct sfs_volume *vol)
 {
 	const uint32_t w = __atomic_load_n(&vol->forces, __ATOMIC_RELAXED);
@@ -34,7 +34,7 @@ static inline bool sfs_forces_expected(const struct sfs_volume *vol)
 	return w >> 16 >= SFS_FORCES_FILES && (w & UINT16_MAX) * 4 >= (w >> 16) * 3;
 }
 
-/* May it pay to know? */
+/* Is it counted, as it may pay to know? */
 static inline bool sfs_forces_count(const struct sfs_volume *vol)
 {
 	return vol->dax && vol->mode == SFS_POSIX && !sfs.fsync_shows;

@@ -189,6 +189,12 @@ struct sfs_files {
 };
 extern struct sfs_files sfs_files __attribute__((visibility("hidden")));
 
+/* Has this process had a grant of some file? */
+static inline bool sfs_any_granted(void)
+{
+	return __atomic_load_n(&sfs_files.granted, __ATOMIC_RELAXED);
+}
+
 /*
  * Which thread works on which inode. A signal that comes meanwhile is put off (process/deferred.c), where that can be; another handler that makes a call on
  * the same inode would wait for itself for ever, and gets -EDEADLK instead. There is no thread-local storage for us, so it is a table of marks, each a

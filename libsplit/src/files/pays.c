@@ -13,9 +13,8 @@
 
 static struct sfs_pays volume(const struct sfs_inode *in)
 {
-	return (struct sfs_pays){.dax = in->vol->dax,
-				 .copies = in->vol->provider == RELINK_COPY,
-				 .forces = sfs_forces_count(in->vol) && sfs_forces_expected(in->vol)};
+	return (struct sfs_pays){
+		.dax = in->vol->dax, .copies = in->vol->provider == RELINK_COPY, .forces = sfs_forces_expected(in->vol)};
 }
 
 int sfs_inode_try(struct sfs_inode *in)

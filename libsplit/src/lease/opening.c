@@ -41,14 +41,16 @@ struct sfs_opening sfs_opening(void)
 	struct sfs_volume *vol = &sfs.volumes[0];
 	const uint64_t *owners = load_acquire(&vol->owners);
 	struct sfs_claims *claims = load_acquire(&vol->claims);
-	struct sfs_log_header *h;
 	struct sfs_opening o = {NULL, sfs.forks};
+	struct sfs_log_header *h;
+	uint32_t thread;
 
 	if (sfs.nvolumes != 1 || !owners || !claims || likely(sfs_owners_stagers(load_acquire(&owners[SFS_OWNERS_ALL])) == 0))
 		return o;
 	h = (struct sfs_log_header *)((char *)claims - offsetof(struct sfs_log_header, claims));
-	o.place = &h->opening[sfs_opening_place(number())];
-	say(o.place, number());
+	thread = number();
+	o.place = &h->opening[sfs_opening_place(thread)];
+	say(o.place, thread);
 	return o;
 }
 

@@ -194,7 +194,7 @@ void sfs_name_given(int dirfd, const char *path)
 {
 	struct stat st;
 
-	if (sfs_files.granted && any_recorded() && sys_fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && !forced(&st))
+	if (sfs_any_granted() && any_recorded() && sys_fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && !forced(&st))
 		attr_dirty(&st);
 }
 

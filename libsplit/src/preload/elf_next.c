@@ -142,11 +142,19 @@ static uint32_t lookup_sysv(const struct object *o, const struct name *s)
 	return 0;
 }
 
+static const Elf64_Dyn *dynamic_of(const struct dl_phdr_info *info)
+{
+	for (int i = 0; i < info->dlpi_phnum; i++)
+		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+			return (const Elf64_Dyn *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+	return NULL;
+}
+
 static __attribute__((cold)) int visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct search *s = arg;
 	struct object o = {.base = info->dlpi_addr};
-	const Elf64_Dyn *dynamic = NULL;
+	const Elf64_Dyn *dynamic = dynamic_of(info);
 	bool us = false;
 
 	(void)size;
@@ -154,8 +162,6 @@ static __attribute__((cold)) int visit(struct dl_phdr_info *info, size_t size, v
 		const Elf64_Phdr *p = &info->dlpi_phdr[n];
 		uintptr_t here = (uintptr_t)&pl_table;
 
-		if (p->p_type == PT_DYNAMIC)
-			dynamic = (const Elf64_Dyn *)(o.base + p->p_vaddr);
 		if (p->p_type == PT_LOAD && here >= o.base + p->p_vaddr && here < o.base + p->p_vaddr + p->p_memsz)
 			us = true;
 	}
@@ -203,18 +209,14 @@ static int few(void)
 	return gnu_get_libc_version ? 4 : 3;
 }
 
+/* Has code of it run before any constructor? Only a program's may. */
 static bool begins_early(const struct dl_phdr_info *info)
 {
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		const Elf64_Phdr *p = &info->dlpi_phdr[i];
+	const Elf64_Dyn *d = dynamic_of(info);
 
-		if (p->p_type != PT_DYNAMIC)
-			continue;
-		for (const Elf64_Dyn *d = (const Elf64_Dyn *)(info->dlpi_addr + p->p_vaddr); d->d_tag != DT_NULL; d++)
-			if (d->d_tag == DT_PREINIT_ARRAY)
-				return true;
-	}
-	return false;
+	while (d && d->d_tag != DT_NULL && d->d_tag != DT_PREINIT_ARRAY)
+		d++;
+	return d && d->d_tag == DT_PREINIT_ARRAY;
 }
 
 static int count(struct dl_phdr_info *info, size_t size, void *n)

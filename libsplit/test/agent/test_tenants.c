@@ -136,9 +136,9 @@ static int enter(struct played *c)
 
 static void silent(void (*ready)(int got))
 {
+	/* Far more than an agent keeps: those before are closed on its side, and on ours before numbers are short. */
 	enum { KEPT = 4096 };
-	static int kept
-		[KEPT]; /* far more than an agent keeps; those before are closed on its side, and on ours before numbers are short */
+	static int kept[KEPT];
 	int n = 0;
 
 	for (int i = 0; i < 1000; i++) {
