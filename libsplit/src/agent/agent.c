@@ -188,6 +188,7 @@ static void timeouts(struct agent *a)
 	}
 	client_timeouts(a, now);
 	outsider_timeouts(a, now);
+	openers_timeouts(a, now);
 	overdue_check(a, now);
 	if (a->claimed) {
 		a->claimed = false;
@@ -214,14 +215,17 @@ static int still_there(const struct agent *a, struct sfs_why *why)
 }
 
 /* Until something has to be looked at again. */
-static int wait_ms(const struct agent *a)
+static int wait_ms(const struct agent *a, uint64_t now)
 {
 	if (a->claimed)
 		return CLAIM_MS;
 	if (a->nheld)
 		return HELD_MS;
+	if (a->outsiders.arriving && a->outsiders.arriving_look < now + TICK_MS)
+		return a->outsiders.arriving_look > now ? (int)(a->outsiders.arriving_look - now) : 0;
 	return a->stopping || a->grace_until || a->accept_again || a->nstrangers || client_count(a, C_DYING) ||
-			       !TAILQ_EMPTY(&a->waiting) || a->outsiders.nopening || a->overdue_listed || a->looks
+			       !TAILQ_EMPTY(&a->waiting) || a->outsiders.nopening || a->outsiders.arriving ||
+			       a->overdue_listed || a->looks
 		       ? TICK_MS
 		       : THERE_MS;
 }
@@ -232,7 +236,7 @@ static int loop(struct agent *a, struct sfs_why *why)
 	uint64_t looked = agent_now();
 
 	for (;;) {
-		const int n = epoll_wait(a->epoll, ev, EVENTS, wait_ms(a));
+		const int n = epoll_wait(a->epoll, ev, EVENTS, wait_ms(a, agent_now()));
 		const uint64_t now = agent_now();
 
 		if (n < 0 && errno != EINTR)

@@ -29,6 +29,8 @@
  *   full.c        what a full file system stops
  *   fill.c        how much of a processor it takes to fill the pool
  *   outsider.c    programs without the library that open a file which clients have
+ *   openers.c     which of them have it open
+ *   arriving.c    which of them were let go, and may not have it yet
  *   listener.c    the thread that the kernel asks about them
  *   enforce.c     they are refused where they want to write
  *   refused.c     what was done with them
@@ -183,7 +185,9 @@ struct outsiders {
 	} late[OUTSIDER_LATE];
 	uint32_t nlate;
 	struct source questions_src, closes_src;
-	uint32_t nopening; /* opens that wait for an answer */
+	uint32_t nopening;			/* opens that wait for an answer */
+	struct arrival *arriving;		/* and that were let go and have perhaps not ended */
+	uint64_t arriving_since, arriving_look; /* ms: when the last of them was let go, and when they are looked at again */
 	pthread_mutex_t lock;
 	/* By process; under the lock, as are their pid and sock while they are in here. */
 	struct client *clients[OUTSIDER_BUCKETS];

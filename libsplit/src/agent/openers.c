@@ -30,10 +30,11 @@ static void set_writes(struct dnode *d, struct outsider *w, bool writes)
 	w->writes = writes;
 }
 
-static void drop(struct dnode *d, struct outsider **p)
+static void drop(struct agent *a, struct dnode *d, struct outsider **p)
 {
 	struct outsider *w = *p;
 
+	arriving_forget(a, d, w->pid);
 	set_writes(d, w, false);
 	*p = w->next;
 	free(w);
@@ -49,8 +50,9 @@ static struct outsider **find(struct dnode *d, int pid)
 	return p;
 }
 
-void openers_add(struct agent *a, struct dnode *d, int pid, bool writes, bool client)
+void openers_add(struct agent *a, struct dnode *d, const struct opener *who)
 {
+	int pid = who->pid;
 	struct outsider *w;
 
 	/* Where its end can't be seen it stays as long as clients have the file. */
@@ -68,8 +70,10 @@ void openers_add(struct agent *a, struct dnode *d, int pid, bool writes, bool cl
 		w->next = d->outsiders;
 		d->outsiders = w;
 	}
-	set_writes(d, w, w->writes || writes);
-	w->client |= client;
+	set_writes(d, w, w->writes || who->writes);
+	w->client |= who->client;
+	if (pid > 0)
+		arriving_add(a, d, who);
 	owners_outside(a, d);
 }
 
@@ -83,7 +87,7 @@ static void dropped(struct agent *a, struct dnode *d, bool wrote)
 		deleg_alone_again(a, d);
 }
 
-/* Who has closed it may have it open more than once, or have handed it on to who closes it now. */
+/* Who has closed it may have it open more than once, or have handed it on to who closes it now, or be about to have it again. */
 static void look_again(struct agent *a, struct dnode *d)
 {
 	const bool wrote = d->writers;
@@ -92,12 +96,13 @@ static void look_again(struct agent *a, struct dnode *d)
 	while ((w = *p) != NULL) {
 		const enum sfs_opened has = w->pid > 0 ? sfs_process_opened(w->pid, d->ino) : SFS_OPENED_UNKNOWN;
 
-		if (has == SFS_OPENED_NOT) {
-			drop(d, p);
-			continue;
-		}
-		if (has == SFS_OPENED_READ)
+		if (has < SFS_OPENED_WRITE && !arriving_some(a, d, w->pid)) {
+			if (has == SFS_OPENED_NOT) {
+				drop(a, d, p);
+				continue;
+			}
 			set_writes(d, w, false);
+		}
 		p = &w->next;
 	}
 	dropped(a, d, wrote);
@@ -109,7 +114,7 @@ void openers_is_client(struct agent *a, struct dnode *d, int pid)
 	const bool wrote = d->writers;
 
 	if (p && *p && !(*p)->client) {
-		drop(d, p);
+		drop(a, d, p);
 		dropped(a, d, wrote);
 	}
 }
@@ -119,7 +124,7 @@ void openers_forget(struct agent *a, struct dnode *d)
 	if (!d->outsiders)
 		return;
 	while (d->outsiders)
-		drop(d, &d->outsiders);
+		drop(a, d, &d->outsiders);
 	dropped(a, d, false);
 }
 
@@ -146,8 +151,20 @@ void openers_closes(struct agent *a)
 		d = outsider_dnode(a, m->fd);
 		close(m->fd);
 		if (d && d->outsiders && m->pid != a->pid && (*find(d, m->pid) || !listener_is_client(&a->outsiders, m->pid))) {
+			arriving_closed(a, d, m->pid);
 			look_again(a, d);
 			deleg_process(a, d); /* nobody may have it any more */
 		}
+	}
+}
+
+void openers_timeouts(struct agent *a, uint64_t now)
+{
+	const bool time = arriving_look(a, now);
+	struct dnode *d;
+
+	while (time && (d = arriving_ended(a)) != NULL) {
+		look_again(a, d);
+		deleg_process(a, d);
 	}
 }

@@ -27,8 +27,7 @@
 struct opening {
 	struct opening *next;
 	int fd; /* the kernel's, of the file */
-	int pid;
-	bool writes, client;
+	struct opener who;
 	uint64_t since; /* ms */
 };
 
@@ -159,7 +158,7 @@ static void let_go(struct agent *a, struct dnode *d)
 	struct opening *o = d->opening;
 
 	d->opening = o->next;
-	openers_add(a, d, o->pid, o->writes, o->client); /* first: what is staged after its open is shown to it (openers.c) */
+	openers_add(a, d, &o->who); /* first: what is staged after its open is shown to it (openers.c) */
 	listener_answer(&a->outsiders, o->fd, true);
 	free(o);
 	a->outsiders.nopening--;
@@ -169,7 +168,7 @@ static bool any_writes(const struct dnode *d)
 {
 	const struct opening *o = d->opening;
 
-	while (o && !o->writes)
+	while (o && !o->who.writes)
 		o = o->next;
 	return o;
 }
@@ -218,24 +217,23 @@ struct dnode *outsider_dnode(const struct agent *a, int fd)
 static void opened(struct agent *a, const struct question *q)
 {
 	struct dnode *d = outsider_dnode(a, q->fd);
+	struct opener who = {.pid = q->pid, .tid = q->tid, .client = q->client};
 	struct opening *o, **last;
-	struct sfs_call call;
 
-	sfs_process_call(q->tid, &call, 0);
-	if (listener_sees(&a->outsiders, q, &call))
-		d = NULL;
-	o = d && d->marked && !traces(d, q->pid) ? calloc(1, sizeof(*o)) : NULL;
-	if (!o) {
-		if (d && d->marked)
-			openers_add(a, d, q->pid, outsider_writes(q->tid, &call), q->client);
+	sfs_process_call(q->tid, &who.call, 0);
+	if (!d || !d->marked || listener_sees(&a->outsiders, q, &who.call)) {
 		listener_answer(&a->outsiders, q->fd, true);
 		return;
 	}
-	*o = (struct opening){.fd = q->fd,
-			      .pid = q->pid,
-			      .writes = outsider_writes(q->tid, &call),
-			      .client = q->client,
-			      .since = agent_now()};
+	who.writes = outsider_writes(q->tid, &who.call);
+	who.alone = sfs_process_number(q->pid, "Threads") == 1;
+	o = !traces(d, q->pid) ? calloc(1, sizeof(*o)) : NULL;
+	if (!o) {
+		openers_add(a, d, &who);
+		listener_answer(&a->outsiders, q->fd, true);
+		return;
+	}
+	*o = (struct opening){.fd = q->fd, .who = who, .since = agent_now()};
 	for (last = &d->opening; *last; last = &(*last)->next)
 		;
 	*last = o;
@@ -246,8 +244,10 @@ static void opened(struct agent *a, const struct question *q)
 void outsider_opens(struct agent *a)
 {
 	struct question q[16];
-	const ssize_t n = read(a->outsiders.questions[0], q, sizeof(q));
+	ssize_t n;
 
+	openers_closes(a); /* what comes after them is of opens that we let go now (arriving.c) */
+	n = read(a->outsiders.questions[0], q, sizeof(q));
 	__atomic_fetch_add(&a->outsiders.taken, 1, __ATOMIC_RELAXED);
 	for (ssize_t i = 0; i < n / (ssize_t)sizeof(q[0]); i++)
 		opened(a, &q[i]);
@@ -263,7 +263,7 @@ void outsider_timeouts(struct agent *a, uint64_t now)
 				agent_log(
 					a,
 					"process %d, without the library, waits no more for what inode %llu lacks after %d ms",
-					d->opening->pid, (unsigned long long)d->ino, OUTSIDER_WAIT_MS);
+					d->opening->who.pid, (unsigned long long)d->ino, OUTSIDER_WAIT_MS);
 				let_go(a, d);
 			}
 		}

@@ -6,13 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "control/store.h"
+
 struct agent;
 struct client;
 struct code;
 struct dnode;
 struct outsiders;
 struct question;
-struct sfs_call;
 struct target;
 
 /* listener.c */
@@ -65,14 +66,36 @@ void outsider_timeouts(struct agent *a, uint64_t now);
 int outsider_ask(const struct agent *a, int group, unsigned how, uint64_t mask, const struct target *t);
 void outsider_ask_no_more(struct agent *a, const struct dnode *d, int group, uint64_t mask);
 
+/* Who is about to have a file open, unseen by a library. */
+struct opener {
+	int pid, tid;
+	bool writes;
+	bool client;	      /* its process has the library, but makes the call by itself */
+	bool alone;	      /* its process has one thread */
+	struct sfs_call call; /* in which it opens, or RUNNING */
+};
+
 /* openers.c */
-/* The process is about to have it open, unseen by a library: it has none, or (client) makes the call by itself. d is marked. */
-void openers_add(struct agent *a, struct dnode *d, int pid, bool writes, bool client);
+/* Before its open is let go. d is marked. */
+void openers_add(struct agent *a, struct dnode *d, const struct opener *who);
 /* A process that was taken for one without the library has turned out to have it. */
 void openers_is_client(struct agent *a, struct dnode *d, int pid);
 void openers_forget(struct agent *a, struct dnode *d);
 /* Does such a program have it open, and shall we see when no more? */
 bool openers_watched(const struct dnode *d);
 void openers_closes(struct agent *a);
+void openers_timeouts(struct agent *a, uint64_t now);
+
+/* arriving.c */
+void arriving_add(struct agent *a, struct dnode *d, const struct opener *who);
+/* The process has closed the file. */
+void arriving_closed(struct agent *a, const struct dnode *d, int pid);
+void arriving_forget(struct agent *a, const struct dnode *d, int pid);
+/* May the process be about to have it, also where it has no descriptor? */
+bool arriving_some(const struct agent *a, const struct dnode *d, int pid);
+/* Is it time to look whether some have ended? */
+bool arriving_look(struct agent *a, uint64_t now);
+/* Of one that has ended, which is forgotten; NULL: there is none. */
+struct dnode *arriving_ended(struct agent *a);
 
 #endif
