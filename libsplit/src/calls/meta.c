@@ -196,7 +196,7 @@ static int change(struct sfs_inode *in, int flags, int fd, struct by_kernel *k)
 	if (torn)
 		sfs_log_cut(&in->vol->log, slot, in->ino, in->gen, k->cut);
 	r = k->call(fd, k->arg);
-	in->window.dense_known = false;
+	sfs_window_unknown(&in->window);
 	if (in->life == LIFE_READY)
 		sfs_inode_reload(in);
 	/* Not durable where the journal failed: after a power loss recovery is to finish it. */

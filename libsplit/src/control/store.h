@@ -238,9 +238,7 @@ int sfs_fill_zero(int fd, uint64_t bytes);
 
 /* --- align.c */
 
-/* How many 2 MiB units of the file's first `bytes` can be mapped by one huge page each; negative where the file system doesn't say. */
-int64_t sfs_huge_units(int fd, uint64_t bytes);
-/* Allocate an empty file, a multiple of 2 MiB, so that as many of its units as the free space allows can be. */
+/* Allocate an empty file, a multiple of 2 MiB, so that as many of its units as the free space allows can be mapped by one huge page each. */
 int sfs_allocate_huge(int fd, uint64_t bytes);
 
 #endif

@@ -49,7 +49,7 @@ void sfs_privileges_end(struct sfs_inode *in)
 		return;
 	if (has_any(in->fd, &st)) {
 		sys_fallocate(in->fd, FALLOC_FL_KEEP_SIZE, 0, 1);
-		in->window.dense_known = false;
+		sfs_window_unknown(&in->window);
 		if (sys_fstat(in->fd, &st) < 0)
 			return;
 	}

@@ -19,7 +19,7 @@ static void look_at_size(struct sfs_inode *in, bool holes)
 	if (in->fd < 0 || in->staging.count > 0 || sys_fstat(in->fd, &st) < 0)
 		return;
 	if (holes)
-		in->window.dense_known = false;
+		sfs_window_unknown(&in->window);
 	else
 		sfs_window_resized(&in->window, in->fd, in->ksize, (uint64_t)st.st_size);
 	in->ksize = in->size = (uint64_t)st.st_size;

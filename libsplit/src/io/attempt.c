@@ -115,6 +115,14 @@ static void look_ahead(struct sfs_attempt *a, uint64_t pos)
 	w->populated = a->ahead_to;
 }
 
+/* Would a store meet a page that has been written back, or one that costs a fault of its own? */
+static bool kernel_stores(const struct sfs_attempt *a, uint64_t pos)
+{
+	const struct sfs_window *w = &a->in->window;
+
+	return (w->few_stores && a->n <= SFS_BOUNCE) || sfs_window_stores_cold(w, pos, a->n);
+}
+
 /* Two stores at once would leave a part of each. */
 static int plan_store(struct sfs_attempt *a, uint64_t pos)
 {
@@ -127,10 +135,12 @@ static int plan_store(struct sfs_attempt *a, uint64_t pos)
 			return SFS_BUSY;
 		sfs_stores_void(in, pos, pos + a->n); /* stopped, or left by a jump: it is to begin anew */
 	}
+	a->cold = kernel_stores(a, pos);
 	if (!a->mem && (__atomic_load_n(&in->flights.quiet, __ATOMIC_RELAXED) || (in->window.few_stores && a->n <= SFS_BOUNCE)))
 		return SFS_GATHER;
 	sfs_attempt_reserve(a);
-	look_ahead(a, pos);
+	if (!a->cold)
+		look_ahead(a, pos);
 	return 0;
 }
 
@@ -191,11 +201,32 @@ static int plan(struct sfs_attempt *a)
 		a->head = sfs_staged_head(in, &a->st);
 		if (a->head > 0 && a->n <= sizeof(a->bounce))
 			r = SFS_GATHER;
+		if (r < 0)
+			sfs_staged_unplace(in, &a->st);
 	}
 	return r;
 }
 
 /* ---- copy */
+
+/*
+ * The store as the kernel makes it; what fails is stored. With the lock held our own descriptor is the file's. Else the program's is as much as in any
+ * call of its own: another thread that closes it meanwhile may make it another file's.
+ */
+static bool by_kernel(const struct sfs_attempt *a, struct sfs_cursor c)
+{
+	const int fd = a->mem ? a->in->fd : a->fd;
+
+	for (size_t done = 0; done < a->n;) {
+		size_t got;
+		const void *p = sfs_cursor_next(&c, a->n - done, &got);
+
+		if (sys_pwrite(fd, p, got, a->at + (off_t)done) != (ssize_t)got)
+			return false;
+		done += got;
+	}
+	return true;
+}
 
 static void copy(void *arg)
 {
@@ -207,6 +238,8 @@ static void copy(void *arg)
 		sfs_staged_copy(a->in->vol, &a->st, &c, a->bounce, a->head);
 		return;
 	}
+	if (a->cold && by_kernel(a, c))
+		return;
 	if (a->ahead_to)
 		sfs_map_populate(a->base + a->ahead_from, a->ahead_to - a->ahead_from);
 	sfs_copy_in(a->base + a->at, &c, a->n, true);
@@ -231,7 +264,7 @@ static int faulted(struct sfs_attempt *a, const struct sfs_fault *f)
 		return -EIO;
 	if (a->way == SFS_WAY_STAGE)
 		return -ENOSPC;
-	in->window.dense_known = false; /* ask the kernel again */
+	sfs_window_unknown(&in->window); /* ask the kernel again */
 	in->window.tried = ~in->ksize;
 	return SFS_AGAIN;
 }
@@ -243,17 +276,21 @@ static ssize_t stored(struct sfs_attempt *a)
 {
 	a->in->touched = true;
 	a->in->window.stores++;
+	if (a->cold)
+		a->in->window.cold_stores += a->n;
 	sfs_count_write(&a->in->vol->log, false, a->n);
 	a->last = (off_t)a->n;
 	return (ssize_t)a->n;
 }
 
-/* Where a store would meet a page that has been written back. The lock is held, so the descriptor is the file's; what fails is stored. */
-static bool kernel_stores(struct sfs_attempt *a)
+/* Staged, and nothing is copied to its place any more. */
+static int begin_commit(struct sfs_attempt *a)
 {
-	const struct sfs_inode *in = a->in;
+	const int r = sfs_commit_begin(a);
 
-	return in->window.few_stores && sys_pwrite(in->fd, a->mem, a->n, a->at) == (ssize_t)a->n;
+	if (r < 0)
+		sfs_staged_unplace(a->in, &a->st);
+	return r;
 }
 
 /* With the bytes in memory of ours, in this section of the lock. */
@@ -265,13 +302,13 @@ static ssize_t at_once(struct sfs_attempt *a)
 	int r;
 
 	if (a->way == SFS_WAY_STAGE) {
-		r = sfs_commit_begin(a);
+		r = begin_commit(a);
 		if (r < 0)
 			return r;
 		return sfs_try(copy, a, &f) ? sfs_commit_end(a) : faulted(a, &f);
 	}
 	sfs_change_begin(in, (uint64_t)a->at, (uint64_t)a->at + a->n, SFS_CHANGES_ALONE);
-	ok = kernel_stores(a) || sfs_try(copy, a, &f);
+	ok = sfs_try(copy, a, &f);
 	pm_fence();
 	sfs_change_end(in, SFS_CHANGES_ALONE);
 	return ok ? stored(a) : faulted(a, &f);
@@ -293,7 +330,7 @@ static ssize_t landed(struct sfs_attempt *a)
 		return SFS_AGAIN;
 	if (a->way == SFS_WAY_STORE)
 		return stored(a);
-	r = sfs_commit_begin(a);
+	r = begin_commit(a);
 	return r == 0 ? sfs_commit_end(a) : r;
 }
 
@@ -310,6 +347,8 @@ static ssize_t in_flight(struct sfs_attempt *a, bool alone, uint64_t *op)
 		sfs_flight_stores(in, &a->fly, (uint64_t)a->at, (uint64_t)a->at + a->n);
 	else if (begun)
 		sfs_flight_stages(&a->fly, &a->st);
+	else if (!store)
+		sfs_staged_unplace(in, &a->st);
 	sfs_io_leave(in, alone, op);
 	if (!begun)
 		return SFS_GATHER;

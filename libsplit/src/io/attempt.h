@@ -47,6 +47,7 @@ struct sfs_attempt {
 
 	enum sfs_way way;
 	uint8_t *base;		       /* of the window that is stored to */
+	bool cold;		       /* the kernel makes the store */
 	uint64_t ahead_from, ahead_to; /* pages to be faulted in before a store in place */
 	uint32_t forks;
 	size_t head; /* of the bytes, those that are stored with the lock held: in `bounce` */

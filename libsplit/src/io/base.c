@@ -20,6 +20,8 @@ int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
 			sfs_window_map(&in->window, in->vol->dax, in->writable, in->fd, in->ksize);
 		}
 		sfs_window_dense(&in->window, in->fd, in->ksize);
+		if (in->vol->dax)
+			sfs_window_judge(&in->window, in->fd, in->ksize);
 	}
 	return 0;
 }
@@ -56,7 +58,7 @@ int sfs_read_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
  */
 static bool cold(struct sfs_inode *in, size_t n)
 {
-	if (likely(sfs_read_warm(in)))
+	if (likely(sfs_read_warm(in, n)))
 		return false;
 	in->window.cold += n;
 	return true;

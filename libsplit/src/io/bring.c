@@ -240,7 +240,7 @@ static int copy_runs(struct bringing *b, uint64_t blk, uint64_t *blocks)
 static void is_in(struct sfs_inode *in, uint64_t blk, uint64_t n)
 {
 	if (!in->window.dense || blk * SFS_BLOCK > in->ksize)
-		in->window.dense_known = false;
+		sfs_window_unknown(&in->window);
 	if (n > 0 && (blk + n) * SFS_BLOCK >= in->ksize)
 		in->ksize = end_of(in, blk, n);
 	memset(&in->staging.table[blk], 0, n * sizeof(sfs_block));

@@ -26,7 +26,7 @@ static int place_edge(struct sfs_inode *in, struct sfs_staged *st, uint64_t pos,
 {
 	uint32_t one = 1;
 	int err = 0;
-	const sfs_block b = sfs_staging_alloc(&in->vol->pool, &in->staging, &one, &err);
+	const sfs_block b = sfs_staging_alloc(&in->vol->pool, &in->staging, SFS_ANYWHERE, &one, &err);
 
 	if (b)
 		st->ext[st->extents++] = (struct sfs_extent){.off = pos, .len = n, .b = b};

@@ -373,7 +373,7 @@ bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off
 	if (n - 1 >= SFS_LONG - 1 || unlikely(seen & (SFS_CHANGES_ALONE | SFS_CHANGES_STORES)) ||
 	    (at_offset && ofd->kernel_off) || !sfs_may_read(ofd->flags) || !sfs_io_prepared(in) || !in->window.dense ||
 	    !in->window.base || __atomic_load_n(&in->staging.count, __ATOMIC_RELAXED) || end > load_acquire(&in->size) ||
-	    end > in->ksize || end > in->window.len || !sfs_read_warm(in))
+	    end > in->ksize || end > in->window.len || !sfs_read_warm(in, n))
 		return false;
 	vol = in->vol;
 	done = sfs_copy(buf, in->window.base + off, n) && sfs_fd_still(fd, ofd, in) && sfs_looked(in, seen, (uint64_t)off, end);

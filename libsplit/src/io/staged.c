@@ -94,6 +94,23 @@ static bool continues(const struct sfs_inode *in, uint64_t pos, uint64_t end)
 				   (from >= in->staging.hot_to || to <= in->staging.hot_from));
 }
 
+/* As sfs_staging_alloc(). What goes behind the end of the file, or behind what was staged last, goes on there, most often. */
+static sfs_block take(struct sfs_inode *in, struct sfs_staged *st, uint64_t pos, uint32_t *blocks, int *err)
+{
+	const uint64_t blk = pos / SFS_BLOCK;
+	const bool runs = pos >= in->size || (in->staging.count > 0 && blk == in->staging.hot + 1);
+	const sfs_block b = sfs_staging_alloc(&in->vol->pool, &in->staging, runs ? blk : SFS_ANYWHERE, blocks, err);
+
+	if (!b)
+		return 0;
+	if (st->taken == 0 || b != st->first_taken + st->taken) {
+		st->first_taken = b;
+		st->taken = 0;
+	}
+	st->taken += *blocks;
+	return b;
+}
+
 /* Find staging space for [st->pos, end). */
 static int find(struct sfs_inode *in, struct sfs_staged *st, uint64_t end, bool part)
 {
@@ -116,7 +133,7 @@ static int find(struct sfs_inode *in, struct sfs_staged *st, uint64_t end, bool 
 			b = sfs_block_get(&in->staging, blk);
 			blocks = 1;
 		} else {
-			b = sfs_staging_alloc(&in->vol->pool, &in->staging, &blocks, &err);
+			b = take(in, st, pos, &blocks, &err);
 			if (!b && (n == 0 || !part))
 				return err;
 			if (!b)
@@ -146,9 +163,19 @@ int sfs_staged_place(struct sfs_inode *in, uint64_t pos, size_t n, bool part, st
 	st->pos = pos;
 	st->fenced = in->vol->mode != SFS_POSIX;
 	st->data_crc = 0;
+	st->taken = 0;
+	st->number = in->staging.number;
 	r = find(in, st, pos + n, part);
+	if (r < 0)
+		sfs_staged_unplace(in, st);
 	st->crc = r == 0 && st->fenced && st->extents == 1 && st->n <= pm_crc_max();
 	return r;
+}
+
+void sfs_staged_unplace(struct sfs_inode *in, struct sfs_staged *st)
+{
+	sfs_staging_untake(&in->staging, st->number, st->first_taken, st->taken);
+	st->taken = 0;
 }
 
 size_t sfs_staged_head(const struct sfs_inode *in, const struct sfs_staged *st)

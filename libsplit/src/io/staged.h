@@ -28,6 +28,9 @@ struct sfs_staged {
 	bool fenced;   /* durable when it returns: the modes sync and strict */
 	bool crc;      /* the record says what the bytes are, so they need no fence before it */
 	uint32_t data_crc;
+	/* Blocks that were taken for it in a row, last, when staging.number was this. */
+	uint32_t number, taken;
+	sfs_block first_taken;
 	int extents;
 	struct sfs_extent ext[SFS_EXTENTS_MAX];
 };
@@ -42,6 +45,8 @@ static inline bool sfs_staged_over(const struct sfs_inode *in, uint64_t end)
  * file; -ENOSPC; -E2BIG: one operation has no more than a part of it. What was taken is free again when the inode is retired.
  */
 int sfs_staged_place(struct sfs_inode *in, uint64_t pos, size_t n, bool part, struct sfs_staged *st);
+/* It is not made there, and nobody copies to it any more: at once free again is what nobody has taken anything behind. */
+void sfs_staged_unplace(struct sfs_inode *in, struct sfs_staged *st);
 /*
  * How many of its first bytes go to a block that others may relink or write to meanwhile: they are stored with inode.lock held.
  */

@@ -71,7 +71,7 @@ static int place(struct sfs_together *t, struct sfs_party *f)
 
 		if (st->extents == SFS_EXTENTS_MAX)
 			return -E2BIG;
-		b = sfs_staging_alloc(&t->vol->pool, &f->in->staging, &n, &err);
+		b = sfs_staging_alloc(&t->vol->pool, &f->in->staging, SFS_ANYWHERE, &n, &err);
 		if (!b)
 			return err;
 		end = (blk + n) * SFS_BLOCK < f->size ? (blk + n) * SFS_BLOCK : f->size;

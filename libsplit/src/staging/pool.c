@@ -22,10 +22,17 @@
 #define WORTH_BLOCKS 512u
 #endif
 
+static void no_gap_of(struct sfs_pool *pool, const struct sfs_chunk *c)
+{
+	if (c == &pool->chunks[pool->gap_chunk])
+		pool->gap_next = pool->gap_end = 0;
+}
+
 static void give_back(struct sfs_pool *pool, struct sfs_chunk *c)
 {
 	const uint32_t id = c->id;
 
+	no_gap_of(pool, c);
 	sys_munmap(c->base, (uint64_t)c->mapped * SFS_BLOCK);
 	sfs_private_close(c->fd);
 	*c = (struct sfs_chunk){.fd = -1};
@@ -49,10 +56,12 @@ void sfs_chunk_unpin(struct sfs_pool *pool, struct sfs_chunk *c)
 	if (!c->holes && c->sealed)
 		c->holes = store_again(c) < 0;
 	c->sealed = c->sealed && c->holes;
-	if (!c->holes)
+	if (!c->holes) {
 		c->used = 0;
-	else if (c->used + WORTH_BLOCKS > c->blocks)
+		no_gap_of(pool, c);
+	} else if (c->used + WORTH_BLOCKS > c->blocks) {
 		give_back(pool, c);
+	}
 }
 
 /* True: some have gone. */
@@ -255,7 +264,7 @@ void sfs_pool_drop(struct sfs_pool *pool, bool unmap)
 		sfs_private_close(c->fd);
 		*c = (struct sfs_chunk){.fd = -1};
 	}
-	pool->nchunks = pool->current = pool->moving = 0;
+	pool->nchunks = pool->current = pool->moving = pool->gap_next = pool->gap_end = 0;
 }
 
 /*

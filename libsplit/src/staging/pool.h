@@ -34,7 +34,9 @@ struct sfs_pool {
 	uint64_t chunk_bytes;	/* of a staging file, the largest there are; 0: not known */
 	uint32_t current;	/* the chunk that regions come from */
 	uint64_t region_blocks; /* blocks handed to inodes since those were last retired, under lock */
-	uint32_t moving;	/* relinks under way, atomic */
+	/* On DAX, blocks that were left out for a long region to be congruent: short regions come from there first. Under lock. */
+	uint32_t gap_chunk, gap_next, gap_end;
+	uint32_t moving; /* relinks under way, atomic */
 	bool dax;
 	bool tmpfs;
 	/*

@@ -10,6 +10,9 @@
 
 #define REGION_MIN 4u		/* blocks: a small file should not keep a large region */
 #define REGION_MAX 512u		/* 2 MiB */
+#define HUGE	   512u		/* blocks of a page of 2 MiB */
+#define LONG	   64u		/* blocks in a row, after which a file is worth that */
+#define LEFT_OUT   8u		/* of so many blocks one may be left out without being used */
 #define TABLE_MIN  (1ull << 18) /* entries: a 1 GiB file */
 #define SPARE_MOST 4096u	/* blocks of a file whose table is worth keeping: 8 pages of it are resident */
 
@@ -108,6 +111,7 @@ void sfs_staging_clear(struct sfs_staging *st)
 static void no_region(struct sfs_staging *st)
 {
 	st->region_next = st->region_end = st->region_want = st->region_taken = 0;
+	st->number++;
 }
 
 void sfs_staging_forget(struct sfs_staging *st)
@@ -123,6 +127,8 @@ void sfs_staging_release(struct sfs_pool *pool, struct sfs_staging *st, const ui
 	/* What it did not use of its region, if nobody took space behind it. */
 	if (st->region_next < st->region_end && pool->chunks[st->region_chunk].used == st->region_end)
 		pool->chunks[st->region_chunk].used = st->region_next;
+	else if (st->region_next < st->region_end && pool->gap_chunk == st->region_chunk && pool->gap_next == st->region_end)
+		pool->gap_next = st->region_next;
 	if (kept > st->region_taken)
 		kept = st->region_taken;
 	pool->region_blocks -= st->region_taken - kept;
@@ -161,40 +167,108 @@ int sfs_staging_adopt(struct sfs_pool *pool, struct sfs_staging *st, uint32_t ch
 	return 0;
 }
 
+/* Does the file go on for long enough that it is worth a page of 2 MiB? */
+static bool runs_on(const struct sfs_pool *pool, const struct sfs_staging *st, uint64_t at, uint32_t blocks)
+{
+	return pool->dax && at != SFS_ANYWHERE && (st->run >= LONG || blocks >= LONG);
+}
+
 /*
- * Give the file `blocks` blocks or what one staging file has, following its region directly where that is possible.
+ * Leave blocks of the staging file out, so that block `at` of the file gets one that is congruent to it. One gap is there for short regions until they
+ * have used it up; a staging file that nobody has had a part of pays for another one, or what the file has had since the last time. pool->lock held.
  */
-static int region(struct sfs_pool *pool, struct sfs_staging *st, uint32_t blocks)
+static void leave_out(struct sfs_pool *pool, struct sfs_staging *st, struct sfs_chunk *c, uint64_t at, uint32_t blocks)
+{
+	const uint32_t n = (uint32_t)(at - c->used) % HUGE, gap = pool->gap_end - pool->gap_next,
+		       most = gap == 0 ? HUGE : (c->used == 0 ? c->blocks : st->run) / LEFT_OUT;
+
+	if (n == 0 || n > most || c->blocks - c->used < n + blocks)
+		return;
+	if (n > gap) {
+		pool->gap_chunk = (uint32_t)(c - pool->chunks);
+		pool->gap_next = c->used;
+		pool->gap_end = c->used + n;
+	}
+	c->used += n;
+	st->run = LONG;
+}
+
+/* A short region out of the gap. pool->lock held. Returns its blocks, or 0. */
+static uint32_t from_gap(struct sfs_pool *pool, struct sfs_staging *st, uint32_t blocks, uint32_t least)
+{
+	const uint32_t gap = pool->gap_end - pool->gap_next, n = blocks < gap ? blocks : gap;
+
+	if (gap < least)
+		return 0;
+	st->region_chunk = pool->gap_chunk;
+	st->region_next = pool->gap_next;
+	st->region_end = pool->gap_next += n;
+	return n;
+}
+
+/*
+ * So many blocks instead of `blocks`, `least` at least: to where a page of 2 MiB ends, so that files that take turns all begin theirs there.
+ */
+static uint32_t to_end_of_page(const struct sfs_chunk *c, uint64_t at, uint32_t blocks, uint32_t least)
+{
+	const uint32_t over = (c->used + blocks) % HUGE;
+
+	return (at - c->used) % HUGE == 0 && blocks >= least + over && blocks > over ? blocks - over : blocks;
+}
+
+/* Of a staging file with space, following the file's region directly where that is possible. pool->lock held. Returns its blocks. */
+static uint32_t from_chunk(struct sfs_pool *pool, struct sfs_staging *st, struct sfs_chunk *c, uint64_t at, uint32_t blocks,
+			   uint32_t least)
+{
+	const uint32_t index = (uint32_t)(c - pool->chunks);
+	const bool huge = runs_on(pool, st, at, blocks);
+
+	if (st->region_end == 0 || st->region_chunk != index || st->region_end != c->used) {
+		if (huge)
+			leave_out(pool, st, c, at, blocks);
+		st->region_chunk = index;
+		st->region_next = c->used;
+	}
+	if (huge)
+		blocks = to_end_of_page(c, at, blocks, least);
+	if (blocks > c->blocks - c->used)
+		blocks = c->blocks - c->used;
+	c->used += blocks;
+	st->region_end = c->used;
+	return blocks;
+}
+
+/*
+ * Give the file `blocks` blocks, or fewer, of one staging file. Fewer than `least` only where that has no more.
+ */
+static int region(struct sfs_pool *pool, struct sfs_staging *st, uint64_t at, uint32_t blocks, uint32_t least)
 {
 	struct sfs_chunk *c;
-	uint32_t index, n;
+	uint32_t n;
 	int r = sfs_pool_covered(pool, blocks);
 
 	if (r < 0)
 		return r;
 	sfs_mutex_lock(&pool->lock);
-	c = sfs_pool_with_space(pool);
-	if (!c) {
-		sfs_mutex_unlock(&pool->lock);
-		return -ENOBUFS;
+	n = runs_on(pool, st, at, blocks) ? 0 : from_gap(pool, st, blocks, least);
+	if (n == 0) {
+		c = sfs_pool_with_space(pool);
+		if (!c) {
+			sfs_mutex_unlock(&pool->lock);
+			return -ENOBUFS;
+		}
+		n = from_chunk(pool, st, c, at, blocks, least);
 	}
-	index = (uint32_t)(c - pool->chunks);
-	n = blocks < c->blocks - c->used ? blocks : c->blocks - c->used;
-	if (st->region_end == 0 || st->region_chunk != index || st->region_end != c->used) {
-		st->region_chunk = index;
-		st->region_next = c->used;
-	}
-	pin(pool, st, index);
-	c->used += n;
-	st->region_end = c->used;
+	pin(pool, st, st->region_chunk);
 	st->region_taken += n;
 	pool->region_blocks += n;
 	sfs_mutex_unlock(&pool->lock);
-	sfs_pool_populate(pool, c->base + (uint64_t)(st->region_end - n) * SFS_BLOCK, (uint64_t)n * SFS_BLOCK);
+	sfs_pool_populate(pool, pool->chunks[st->region_chunk].base + (uint64_t)(st->region_end - n) * SFS_BLOCK,
+			  (uint64_t)n * SFS_BLOCK);
 	return 0;
 }
 
-sfs_block sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint32_t *n, int *err)
+sfs_block sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint64_t at, uint32_t *n, int *err)
 {
 	sfs_block b;
 
@@ -204,7 +278,7 @@ sfs_block sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint3
 		if (want < *n)
 			want = *n;
 		st->region_want = want * 2 > REGION_MAX ? REGION_MAX : want * 2;
-		*err = region(pool, st, want);
+		*err = region(pool, st, at, want, *n);
 		if (*err < 0)
 			return 0;
 	}
@@ -212,5 +286,13 @@ sfs_block sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint3
 		*n = st->region_end - st->region_next;
 	b = (sfs_block)(st->region_chunk + 1) << 32 | st->region_next;
 	st->region_next += *n;
+	if (at != SFS_ANYWHERE && st->run < HUGE * LEFT_OUT)
+		st->run += *n;
 	return b;
+}
+
+void sfs_staging_untake(struct sfs_staging *st, uint32_t number, sfs_block b, uint32_t n)
+{
+	if (n > 0 && st->number == number && (uint32_t)(b >> 32) == st->region_chunk + 1 && st->region_next == (uint32_t)b + n)
+		st->region_next -= n;
 }

@@ -33,6 +33,8 @@ struct sfs_staging {
 	uint32_t region_end;
 	uint32_t region_want;
 	uint32_t region_taken;		      /* blocks of all regions since the file was last retired */
+	uint32_t number;		      /* changes when the region goes */
+	uint32_t run;			      /* blocks that ran on since some were last left out to be congruent */
 	uint64_t pinned[SFS_CHUNKS_MAX / 64]; /* chunks that it pins, under the pool's lock */
 };
 
@@ -48,11 +50,15 @@ bool sfs_staging_any(const struct sfs_staging *st, uint64_t pos, uint64_t n);
 /* Room for entries of `blocks` blocks. Growing moves the table; only touched pages of it are resident. */
 int sfs_staging_table(struct sfs_staging *st, uint64_t blocks);
 void sfs_staging_set(struct sfs_staging *st, uint64_t blk, sfs_block b);
+#define SFS_ANYWHERE UINT64_MAX
 /*
  * Up to *n contiguous blocks of one staging file; returns their first entry, 0 with *err set: -ENOBUFS: lease a staging file and start
- * again; -ENOSPC.
+ * again; -ENOSPC. at: the block of the file for which they are, if the file is written on from there; on DAX they are congruent to it modulo 2 MiB, where that
+ * leaves few blocks out, so that the file can be mapped by pages of that size when they have been relinked. SFS_ANYWHERE: they need not be.
  */
-sfs_block sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint32_t *n, int *err);
+sfs_block sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint64_t at, uint32_t *n, int *err);
+/* Those blocks, taken when st->number was `number`, were not used: they are the region's again, if they are its last ones. */
+void sfs_staging_untake(struct sfs_staging *st, uint32_t number, sfs_block b, uint32_t n);
 /*
  * So many blocks of a staging file, which the program has filled, are about to be the file's, as those of its region are. -ENOSPC:
  * relink has no room for them.

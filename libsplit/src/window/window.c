@@ -6,6 +6,8 @@
 
 #include "base/protect.h"
 #include "base/sys.h"
+#include "format/layout.h"
+#include "pm/huge.h"
 #include "pm/map.h"
 
 #define WINDOW_MIN (1ull << 30)
@@ -29,7 +31,7 @@ void sfs_window_map(struct sfs_window *w, bool dax, bool writable, int fd, uint6
 	}
 	w->base = sys_is_err(p) ? NULL : p;
 	w->len = w->base ? len : 0;
-	w->populated = w->cold = 0;
+	w->populated = w->cold = w->cold_stores = 0;
 }
 
 void sfs_window_unmap(struct sfs_window *w)
@@ -57,6 +59,18 @@ bool sfs_window_dense(struct sfs_window *w, int fd, uint64_t size)
 		w->dense_known = true;
 	}
 	return w->dense;
+}
+
+void sfs_window_judge(struct sfs_window *w, int fd, uint64_t size)
+{
+	struct sfs_layout l;
+
+	if (w->judged && size >= w->judged && size / 2 < w->judged)
+		return;
+	l = sfs_layout_of(fd, size, 1);
+	w->judged = size;
+	w->scattered = l.looked > 0 && l.units * SFS_CHUNK_ALIGN * 2 <= l.looked;
+	w->written = l.looked == size && !l.unwritten;
 }
 
 void sfs_window_resized(struct sfs_window *w, int fd, uint64_t from, uint64_t to)

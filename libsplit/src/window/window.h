@@ -15,6 +15,10 @@ struct sfs_window {
 	uint64_t len;
 	uint64_t tried; /* size when it was last mapped: without success, or not all of it, the rest is read by the kernel */
 	uint64_t cold;	/* bytes that the kernel has read for us since it was mapped */
+	uint64_t cold_stores; /* and those that it has stored in place of us */
+	uint64_t judged;      /* on DAX, the size when it was looked whether it is: */
+	bool scattered; /* most of it lies so that it can be mapped by 4 KiB only, and a fault costs as much as several calls; */
+	bool written;	/* and has no block that would become one of the file when something is written to it */
 	uint64_t populated; /* in-place stores: everything before this offset has been faulted in */
 	uint64_t last_end;  /* end of the last in-place store */
 	uint32_t stores;    /* made in place since the file was forced */
@@ -34,6 +38,24 @@ static inline void sfs_window_forced(struct sfs_window *w)
 {
 	w->few_stores = w->stores < SFS_STORES_FEW;
 	w->stores = 0;
+}
+
+/*
+ * Where a page is mapped by 4 KiB, the fault for it costs as much as two calls. From 16 KiB on a call takes several of them, and the copy most of the
+ * rest: the kernel had better make it, until that has been so often that faults would have paid.
+ */
+#define SFS_COLD_LONG	(16ul << 10)
+#define SFS_COLD_PASSES 4u
+
+/* Is the kernel to make a call of n bytes, when it has made calls of so many? */
+static inline bool sfs_window_cold(const struct sfs_window *w, size_t n, uint64_t made)
+{
+	return w->scattered && n >= SFS_COLD_LONG && made < SFS_COLD_PASSES * w->judged;
+}
+/* The same of a store at pos: its bytes are durable with the next fence, as there is nothing to write to the journal. */
+static inline bool sfs_window_stores_cold(const struct sfs_window *w, uint64_t pos, size_t n)
+{
+	return sfs_window_cold(w, n, w->cold_stores) && w->written && pos + n <= w->judged;
 }
 
 /* Does a file of `size` bytes need another window than the one that is there? */
@@ -59,6 +81,14 @@ static inline bool sfs_window_due(const struct sfs_window *w, uint64_t size)
  * file system that is SIGBUS instead of ENOSPC.
  */
 bool sfs_window_dense(struct sfs_window *w, int fd, uint64_t size);
+/* On DAX: how the file lies. A file that grows is looked at again when it is twice as long. */
+void sfs_window_judge(struct sfs_window *w, int fd, uint64_t size);
+/* Blocks of the file have changed in a way that is not known here. */
+static inline void sfs_window_unknown(struct sfs_window *w)
+{
+	w->dense_known = w->scattered = w->written = false;
+	w->judged = 0;
+}
 /* The size has changed, and nothing else: the kernel walks over what is new and not over the whole file. */
 void sfs_window_resized(struct sfs_window *w, int fd, uint64_t from, uint64_t to);
 /* Has it been looked at since the file had this size? */

@@ -137,11 +137,11 @@ int __wrap_sfs_recover_log(const struct sfs_root *r, uint32_t id, const struct s
 
 /* ---- what the library does */
 
-sfs_block __real_sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint32_t *n, int *err);
-sfs_block __wrap_sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint32_t *n, int *err);
-sfs_block __wrap_sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint32_t *n, int *err)
+sfs_block __real_sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint64_t at, uint32_t *n, int *err);
+sfs_block __wrap_sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint64_t at, uint32_t *n, int *err);
+sfs_block __wrap_sfs_staging_alloc(struct sfs_pool *pool, struct sfs_staging *st, uint64_t at, uint32_t *n, int *err)
 {
-	const sfs_block b = __real_sfs_staging_alloc(pool, st, n, err);
+	const sfs_block b = __real_sfs_staging_alloc(pool, st, at, n, err);
 
 	if (is(MUT_STAGING_REUSED) && b)
 		st->region_next -= *n;
