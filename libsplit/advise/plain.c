@@ -27,6 +27,12 @@ bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n)
 	(void)ofd, (void)fd, (void)buf, (void)n;
 	return false;
 }
+bool sfs_store(struct sfs_ofd *ofd, int fd, const void *buf, size_t n, off_t off)
+{
+	(void)ofd, (void)fd, (void)buf, (void)n, (void)off;
+	return false;
+}
+
 bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off)
 {
 	(void)ofd, (void)fd, (void)buf, (void)n, (void)off;

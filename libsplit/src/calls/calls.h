@@ -96,6 +96,8 @@ ssize_t sfs_write(int fd, const void *buf, size_t n, off_t off);
  * sfs_write() does it.
  */
 bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n);
+/* The same of a pwrite(2) over bytes that the file has: true when it was one store to the window. */
+bool sfs_store(struct sfs_ofd *ofd, int fd, const void *buf, size_t n, off_t off);
 /* The same of read(2) and pread(2), at the file offset when off is negative: true when n bytes were one copy from the window. */
 bool sfs_read_window(struct sfs_ofd *ofd, int fd, void *buf, size_t n, off_t off);
 /* The same calls where sfs_timed() says that this one is (record/latency.h). */

@@ -22,7 +22,8 @@ ssize_t sfs_timed_write(struct sfs_ofd *ofd, int fd, const void *buf, size_t n, 
 	const struct sfs_inode *in = ofd->inode;
 	const struct sfs_log *log = &in->vol->log;
 	const uint64_t size = load_acquire(&in->size), begun = sfs_timing_begin(false);
-	const ssize_t r = off < 0 && sfs_append(ofd, fd, buf, n) ? (ssize_t)n : sfs_write(fd, buf, n, off);
+	const bool quick = off < 0 ? sfs_append(ofd, fd, buf, n) : sfs_store(ofd, fd, buf, n, off);
+	const ssize_t r = quick ? (ssize_t)n : sfs_write(fd, buf, n, off);
 
 	if (r > 0)
 		sfs_timing_end(log, load_acquire(&in->size) > size ? SFS_LATENCY_append : SFS_LATENCY_overwrite, begun);

@@ -86,6 +86,8 @@ int sfs_inode_publish_last(struct sfs_inode *in);
 
 /* append.c: the fast way of an append at the file offset. False: nothing was done. */
 bool sfs_append(struct sfs_ofd *ofd, int fd, const void *buf, size_t n);
+/* store.c: the fast way of a write over bytes that the file has. False: it is to be made as if nothing had been done. */
+bool sfs_store(struct sfs_ofd *ofd, int fd, const void *buf, size_t n, off_t off);
 
 /* read.c, write.c */
 ssize_t sfs_readv(int fd, const struct iovec *iov, int cnt, off_t off, int flags);
@@ -128,10 +130,10 @@ static inline bool sfs_io_prepared(const struct sfs_inode *in)
 
 /* base.c */
 #define SFS_COLD_MAX (128ull << 10)
-/* Has a small file been read once, so that faults for its pages pay? */
-static inline bool sfs_read_warm(const struct sfs_inode *in)
+/* Do faults for the pages pay, in a read of n bytes? Of a small file when it has been read once. */
+static inline bool sfs_read_warm(const struct sfs_inode *in, size_t n)
 {
-	return in->ksize > SFS_COLD_MAX || in->window.cold >= in->ksize;
+	return in->ksize > SFS_COLD_MAX ? !sfs_window_cold(&in->window, n, in->window.cold) : in->window.cold >= in->ksize;
 }
 /*
  * The window or the file, not what is staged: [off, off + n) as the kernel has it, zeros beyond its end. n; or so many bytes before the first

@@ -106,6 +106,8 @@ WRAPPER ssize_t w_pwrite(int fd, const void *buf, size_t n, off_t off)
 
 	if (unlikely(ofd && off >= 0 && sfs_timed(false)))
 		SERVE(fd, sfs_timed_write(ofd, fd, buf, n, off), REAL(pwrite)(fd, buf, n, off));
+	if (ofd && off >= 0 && sfs_store(ofd, fd, buf, n, off))
+		return (ssize_t)n;
 	if (!ofd && off >= 0 && !pl_cancel_used && sfs_first_write(fd, buf, n, off, &r))
 		return pl_ret(r);
 	SERVE(fd, odd_place(buf, n, off) ? odd(PL_pwrite, fd, buf, n, off) : sfs_write(fd, buf, n, off),
