@@ -10,13 +10,23 @@
 #include "lease/ask.h"
 
 #define DRAIN_TRIES 2000
+#define STAT_TRIES  3
+
+/* What the kernel could not tell for want of memory it may tell now; where it goes on failing, what was known of the file stands. */
+static bool stat_own(const struct sfs_inode *in, struct stat *st)
+{
+	for (int tries = 0; tries < STAT_TRIES; tries++)
+		if (sys_fstat(in->fd, st) == 0)
+			return true;
+	return false;
+}
 
 /* Size as the kernel has it; only when nothing is staged. holes: somebody may have made some; else the size has changed and nothing more. */
 static void look_at_size(struct sfs_inode *in, bool holes)
 {
 	struct stat st;
 
-	if (in->fd < 0 || in->staging.count > 0 || sys_fstat(in->fd, &st) < 0)
+	if (in->fd < 0 || in->staging.count > 0 || !stat_own(in, &st))
 		return;
 	if (holes)
 		sfs_window_unknown(&in->window);
