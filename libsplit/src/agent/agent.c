@@ -153,6 +153,9 @@ static void dispatch(struct agent *a, const struct epoll_event *ev)
 	case SRC_CLOSES:
 		openers_closes(a);
 		break;
+	case SRC_LOOKED:
+		openers_hear(a);
+		break;
 	case SRC_POLICIES:
 		enforce_reload(a);
 		break;
@@ -198,6 +201,7 @@ static void timeouts(struct agent *a)
 	look_settle(a);
 	full_give_way(a, now);
 	reuse_timeouts(a, now);
+	deleg_keep_fewer(a);
 }
 
 /* Has somebody removed the control directory? Nothing can be kept or recovered without it. */
@@ -217,15 +221,16 @@ static int still_there(const struct agent *a, struct sfs_why *why)
 /* Until something has to be looked at again. */
 static int wait_ms(const struct agent *a, uint64_t now)
 {
+	const int look = openers_wait_ms(a, now);
+
 	if (a->claimed)
 		return CLAIM_MS;
 	if (a->nheld)
 		return HELD_MS;
-	if (a->outsiders.arriving && a->outsiders.arriving_look < now + TICK_MS)
-		return a->outsiders.arriving_look > now ? (int)(a->outsiders.arriving_look - now) : 0;
+	if (look >= 0 && look < TICK_MS)
+		return look;
 	return a->stopping || a->grace_until || a->accept_again || a->nstrangers || client_count(a, C_DYING) ||
-			       !TAILQ_EMPTY(&a->waiting) || a->outsiders.nopening || a->outsiders.arriving ||
-			       a->overdue_listed || a->looks
+			       !TAILQ_EMPTY(&a->waiting) || a->outsiders.nopening || look >= 0 || a->overdue_listed || a->looks
 		       ? TICK_MS
 		       : THERE_MS;
 }
@@ -307,6 +312,7 @@ int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
 		.outsiders = {.opens_fd = -1,
 			      .closes_fd = -1,
 			      .stop_fd = -1,
+			      .looker = {-1, -1},
 			      .questions = {-1, -1},
 			      .lock = PTHREAD_MUTEX_INITIALIZER},
 		.enforcer = {
@@ -315,6 +321,8 @@ int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
 	int err;
 
 	TAILQ_INIT(&a.waiting);
+	TAILQ_INIT(&a.kept);
+	TAILQ_INIT(&a.outsiders.looked_at);
 	a.root.fd = a.root.ctl = a.root.log = a.root.pool = a.root.lock = -1;
 	if (config->chunk_bytes == 0 || config->chunk_bytes % SFS_CHUNK_ALIGN || config->chunk_bytes > (1ull << 40))
 		return sfs_fail(why, -EINVAL, "the size of a staging file must be a multiple of 2 MiB, at most 1 TiB");

@@ -114,6 +114,7 @@ static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct h
 		others |= o != h && o->open && o->deleg != SFS_DELEG_NONE;
 	if (others || h->limited) {
 		m.a = SFS_DELEG_SHARED;
+		d->several = true;
 		for (struct hold *o = d->holds; o; o = o->dnode_next)
 			if (o->open && o->deleg == SFS_DELEG_EXCLUSIVE && o->client->state != C_DYING)
 				deleg_step_down(a, o, SFS_DELEG_SHARED);
@@ -184,7 +185,7 @@ static void acquire(struct agent *a, struct client *c, const struct sfs_msg *m, 
 	}
 	if (m->c & SFS_ACQ_WATCH)
 		target_keep(a, &h->target, fd);
-	openers_is_client(a, d, c->pid);
+	openers_is_client(a, d, c);
 	if (m->c & SFS_ACQ_RECLAIM) {
 		reclaim(a, c, d, h, m->c & SFS_ACQ_WATCH);
 		return;

@@ -22,6 +22,7 @@ struct client;
 struct question {
 	int fd, tid, pid;
 	bool client;
+	bool answered; /* the loop did not take it in time */
 };
 
 /* Where the library, and the C library whose calls it sees, are in a process. */

@@ -112,9 +112,8 @@ int gate_open(struct agent *a)
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
 		return -errno;
 	o->opens_fd = fd;
-	/* Its marks of single files were for its clients; ours come back with theirs. */
-	if (fanotify_mark(fd, FAN_MARK_FLUSH, 0, AT_FDCWD, NULL) < 0)
-		return -errno;
+	/* Its marks of single files stay until theirs is asked for: what is opened before our clients are back is not to be missed. */
+	o->strange_until = agent_now() + STRANGE_MS;
 	err = attach(o, fd + 1);
 	return err ? err : take_over(o);
 }

@@ -72,6 +72,10 @@ struct dnode {
 	struct outsider *outsiders; /* have it open (openers.c) */
 	uint32_t writers;	    /* those for writing */
 	bool shown_outside;	    /* the table says so */
+	/* Somebody gave it up for somebody else: it stays marked, so that nobody has it unseen when it is granted again. */
+	bool several;
+	bool kept; /* in a->kept: nobody has it now */
+	TAILQ_ENTRY(dnode) kept_next;
 };
 
 /* One client's part in a dnode. */
@@ -135,6 +139,8 @@ bool deleg_unused(const struct agent *a, const struct dnode *d, const struct hol
 /* No outsider has it open any more: the only client, if it is the only one, may have it EXCLUSIVE when it asks the next time. */
 void deleg_alone_again(struct agent *a, struct dnode *d);
 /* Does a client that has not come back, or is being recovered without holds, name the inode in its lease? */
+/* When no dnode is looked at: of those that nobody has the oldest go. */
+void deleg_keep_fewer(struct agent *a);
 bool deleg_away_has(const struct agent *a, uint64_t ino);
 
 /* holds.c */
@@ -142,6 +148,8 @@ struct dnode *deleg_find(const struct agent *a, uint64_t ino, uint32_t gen);
 /* The inodes with this number: of every generation. */
 struct dnode *deleg_first(const struct agent *a, uint64_t ino);
 struct dnode *deleg_next(const struct dnode *d);
+/* With that of the file, made where there was none; NULL: out of memory. */
+struct dnode *dnode_get(struct agent *a, uint64_t ino, uint32_t gen);
 /* It goes, if nobody has to do with it. */
 void dnode_put(struct agent *a, struct dnode *d);
 /* What c holds of it, or NULL. */
@@ -173,6 +181,8 @@ void owners_count(struct agent *a, struct hold *h, enum counted how);
 void owners_count_away(struct agent *a, struct client *c, bool away);
 /* Show whether programs without the library have it open. */
 void owners_outside(struct agent *a, struct dnode *d);
+/* Did the agent before us say so of an inode with such a number? */
+bool owners_said(const struct agent *a, uint64_t ino);
 uint32_t owners_number(const struct agent *a, uint64_t ino);
 /* Does a client other than that one change the file by the kernel at this moment? What was counted before is in its view. */
 bool owners_claimed(const struct agent *a, const struct client *asks, uint64_t ino);

@@ -30,7 +30,7 @@
  *   fill.c        how much of a processor it takes to fill the pool
  *   outsider.c    programs without the library that open a file which clients have
  *   openers.c     which of them have it open
- *   arriving.c    which of them were let go, and may not have it yet
+ *   looker.c      the thread that looks what they have open
  *   listener.c    the thread that the kernel asks about them
  *   enforce.c     they are refused where they want to write
  *   refused.c     what was done with them
@@ -51,6 +51,7 @@
 #include "agent/agent.h"
 #include "agent/enforce.h"
 #include "agent/holds.h"
+#include "agent/looker.h"
 #include "agent/outsiders.h"
 #include "agent/tenants.h"
 #include "agent/worker.h"
@@ -79,6 +80,9 @@
 #define LOOKS_UNREAD	  64u	/* of a client whose event socket is full; the library has 32 at most */
 #define LOG_TIMES	  3u	/* the same for logs as below */
 #define CHUNK_TIMES	  3u	/* a tenant may have so many times the staging space that it leaves free */
+#define KEPT_MAX	  512u
+#define STRANGE_MS	  60000
+#define SEARCHED_MAX	  256u
 #define OUTSIDER_BUCKETS  256
 #define OUTSIDER_LATE	  64
 #define OUTSIDER_LATE_MS  100  /* so long a thread that opens a file may take until it stands still in that call */
@@ -89,7 +93,18 @@
 #define SPARE_CHUNKS	  2u   /* at least so many staging files are kept ready, also when the pool is leased out */
 
 /* What an epoll event is about. */
-enum source_kind { SRC_LISTEN, SRC_SIGNAL, SRC_WORKER, SRC_OPENS, SRC_CLOSES, SRC_POLICIES, SRC_REQUEST, SRC_EVENT, SRC_PIDFD };
+enum source_kind {
+	SRC_LISTEN,
+	SRC_SIGNAL,
+	SRC_WORKER,
+	SRC_OPENS,
+	SRC_CLOSES,
+	SRC_LOOKED,
+	SRC_POLICIES,
+	SRC_REQUEST,
+	SRC_EVENT,
+	SRC_PIDFD
+};
 struct source {
 	enum source_kind kind;
 	struct client *client;
@@ -127,6 +142,7 @@ struct client {
 	int pid;
 	/* Under the listener's lock: */
 	struct code code; /* of its process, once that was looked at */
+	bool known;	  /* it has said HELLO */
 	bool says;	  /* it says where its library is, and which opens that sees */
 	uint32_t uid;
 	uint64_t start;
@@ -166,9 +182,10 @@ struct client {
 struct outsiders {
 	pthread_t thread;
 	bool started;
-	int opens_fd;	       /* fanotify: who is about to open; -1: the kernel does not ask us */
-	struct gate *gate;     /* gate.c; NULL: the group is ours alone */
-	struct question *left; /* what the agent before us has read and not answered */
+	int opens_fd;		/* fanotify: who is about to open; -1: the kernel does not ask us */
+	struct gate *gate;	/* gate.c; NULL: the group is ours alone */
+	struct question *left;	/* what the agent before us has read and not answered */
+	uint64_t strange_until; /* ms: so long files may be marked, by the agent before us, that none of our clients has */
 	uint32_t nleft;
 	bool early;	  /* who is refused is not known yet: questions wait for the look; atomic */
 	int closes_fd;	  /* fanotify: who has closed */
@@ -185,9 +202,18 @@ struct outsiders {
 	} late[OUTSIDER_LATE];
 	uint32_t nlate;
 	struct source questions_src, closes_src;
-	uint32_t nopening;			/* opens that wait for an answer */
-	struct arrival *arriving;		/* and that were let go and have perhaps not ended */
-	uint64_t arriving_since, arriving_look; /* ms: when the last of them was let go, and when they are looked at again */
+	uint32_t nopening; /* opens that wait for an answer */
+	struct looker looker;
+	struct source looked_src;
+	uint32_t nasked; /* questions that it has not answered */
+	bool looker_late;
+	/* Inodes of which the agent before us said that programs without the library have them: it has been looked who. */
+	struct searched {
+		uint64_t ino;
+		uint32_t gen;
+	} searched[SEARCHED_MAX];
+	uint32_t nsearched;
+	TAILQ_HEAD(, outsider) looked_at; /* openers that will be looked at */
 	pthread_mutex_t lock;
 	/* By process; under the lock, as are their pid and sock while they are in here. */
 	struct client *clients[OUTSIDER_BUCKETS];
@@ -221,6 +247,8 @@ struct agent {
 
 	struct dnode **table;
 	uint32_t table_size, ndnodes;
+	TAILQ_HEAD(, dnode) kept; /* longest ago first */
+	uint32_t nkept;
 	uint64_t revoke_number;	    /* of the last REVOKE */
 	struct owners *owners;	    /* NULL: there is no table */
 	uint64_t owners_ino;	    /* its file's */

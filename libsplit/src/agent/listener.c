@@ -69,7 +69,7 @@ static struct client *find_client(struct outsiders *o, int pid)
 	for (; c; c = c->next_of_pid) {
 		struct pollfd alive = {c->sock, POLLRDHUP, 0};
 
-		if (c->pid == pid && (c->sock < 0 || poll(&alive, 1, 0) == 0))
+		if (c->pid == pid && c->known && (c->sock < 0 || poll(&alive, 1, 0) == 0))
 			break;
 	}
 	return c;
@@ -83,6 +83,13 @@ bool listener_is_client(struct outsiders *o, int pid)
 	found = find_client(o, pid);
 	pthread_mutex_unlock(&o->lock);
 	return found;
+}
+
+void listener_knows(struct outsiders *o, struct client *c)
+{
+	pthread_mutex_lock(&o->lock);
+	c->known = true;
+	pthread_mutex_unlock(&o->lock);
 }
 
 void listener_says(struct outsiders *o, struct client *c)
@@ -142,9 +149,9 @@ bool listener_sees(struct outsiders *o, const struct question *q, const struct s
 		return false;
 	pthread_mutex_lock(&o->lock);
 	c = find_client(o, q->pid);
-	sees = !c || seen_by_log(c, q->tid);
+	sees = c && seen_by_log(c, q->tid);
 	/* The address is that of the next instruction. */
-	if (!sees)
+	if (c && !sees)
 		sees = call->nr == SFS_CALL_NONE || call->nr == SFS_CALL_RUNNING ||
 		       (opens(call->nr) && call->pc > c->library[0] && call->pc <= c->library[1]);
 	pthread_mutex_unlock(&o->lock);
@@ -188,6 +195,31 @@ void listener_answer(const struct outsiders *o, int fd, bool allow)
 	close(fd); /* last: the next question may have its number */
 }
 
+/* It goes on, and the question stays, as the loop is to know who has the file open. */
+static void let_go(const struct outsiders *o, struct question *q)
+{
+	const struct fanotify_response r = {.fd = q->fd, .response = FAN_ALLOW};
+
+	if (q->answered)
+		return;
+	if (write(o->opens_fd, &r, sizeof(r)) < 0)
+		errno = 0;
+	gate_answered(o, q->fd);
+	q->answered = true;
+}
+
+/* Of those that wait in the pipe each, behind each other as before. */
+static void let_all_go(const struct outsiders *o, int waiting)
+{
+	struct question q;
+
+	for (int n = waiting / (int)sizeof(q); n > 0 && read(o->questions[0], &q, sizeof(q)) == (ssize_t)sizeof(q); n--) {
+		let_go(o, &q);
+		if (write(o->questions[1], &q, sizeof(q)) != (ssize_t)sizeof(q))
+			close(q.fd);
+	}
+}
+
 /* What the thread has seen of the loop. */
 struct progress {
 	uint32_t taken;
@@ -202,7 +234,6 @@ static int let_go_when_stuck(struct outsiders *o, struct progress *p)
 {
 	const uint32_t taken = __atomic_load_n(&o->taken, __ATOMIC_RELAXED);
 	const uint64_t now = o->handed ? agent_now() : 0;
-	struct question q;
 	int waiting = 0;
 
 	if (!o->handed || ioctl(o->questions[0], FIONREAD, &waiting) < 0 || waiting == 0) {
@@ -211,10 +242,9 @@ static int let_go_when_stuck(struct outsiders *o, struct progress *p)
 		return -1;
 	}
 	if (p->since != 0 && taken == p->taken && now - p->since >= OUTSIDER_WAIT_MS) {
-		while (read(o->questions[0], &q, sizeof(q)) == (ssize_t)sizeof(q))
-			listener_answer(o, q.fd, true);
+		let_all_go(o, waiting);
 		p->since = 0;
-		return -1;
+		return OUTSIDER_WAIT_MS / 4;
 	}
 	if (p->since == 0 || taken != p->taken)
 		*p = (struct progress){taken, now};
@@ -286,14 +316,14 @@ static enum asked whom_to_ask(struct agent *a, const struct fanotify_event_metad
 	struct stat st;
 	bool seen;
 
-	*q = (struct question){m->fd, m->pid, m->pid, true};
+	*q = (struct question){m->fd, m->pid, m->pid, true, false};
 	seen = who_asks(o, q);
 	if (q->pid == a->pid)
 		return ASKED_NOBODY;
 	if (__atomic_load_n(&o->early, __ATOMIC_ACQUIRE))
 		return fstat(q->fd, &st) < 0 || !S_ISREG(st.st_mode) ? ASKED_NOBODY : ASKED_LOOK;
 	if (seen && !enforce_marked(a))
-		return ASKED_NOBODY;
+		return agent_now() < o->strange_until ? ASKED_LOOP : ASKED_NOBODY;
 	return ask_about_call(a, q, o->nlate < OUTSIDER_LATE);
 }
 
@@ -432,10 +462,15 @@ int listener_start(struct agent *a)
 		return -errno;
 	o->questions_src = (struct source){SRC_OPENS, NULL};
 	o->closes_src = (struct source){SRC_CLOSES, NULL};
+	o->looked_src = (struct source){SRC_LOOKED, NULL};
 	o->early = true;
 	err = agent_watch(a, o->questions[0], EPOLLIN, &o->questions_src);
 	if (!err)
 		err = agent_watch(a, o->closes_fd, EPOLLIN, &o->closes_src);
+	if (!err)
+		err = looker_start(&o->looker);
+	if (!err)
+		err = agent_watch(a, o->looker.out, EPOLLIN, &o->looked_src);
 	if (!err)
 		err = -pthread_create(&o->thread, NULL, listen_thread, a);
 	o->started = !err;
@@ -458,6 +493,7 @@ void listener_stop(struct agent *a)
 	drop_fd(&o->opens_fd);
 	drop_fd(&o->closes_fd);
 	drop_fd(&o->stop_fd);
+	looker_stop(&o->looker);
 	drop_fd(&o->questions[0]);
 	drop_fd(&o->questions[1]);
 	gate_close(o);

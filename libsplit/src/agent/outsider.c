@@ -91,7 +91,7 @@ void outsider_unmark(struct agent *a, struct dnode *d)
 /* With a question comes a descriptor, for which the kernel would break the lease. */
 void outsider_rest(struct agent *a, struct dnode *d)
 {
-	if (!d->marked || d->outsiders || d->opening)
+	if (!d->marked || d->outsiders || d->opening || d->several)
 		return;
 	for (const struct hold *h = d->holds; h; h = h->dnode_next)
 		if (h->deleg == SFS_DELEG_EXCLUSIVE)
@@ -122,6 +122,31 @@ static bool how_writes(int tid, unsigned long how)
 #define OTHER_OPENAT	295
 #define OTHER_BY_HANDLE 342
 #endif
+
+bool outsider_usual_call(const struct sfs_call *call)
+{
+	switch (call->nr) {
+	case SYS_openat:
+	case SYS_openat2:
+	case SYS_open_by_handle_at:
+	case SYS_execve:
+	case SYS_execveat:
+#ifdef SYS_open
+	case SYS_open:
+#endif
+#ifdef SYS_creat
+	case SYS_creat:
+#endif
+#ifdef OTHER_OPEN
+	case OTHER_OPEN:
+	case OTHER_OPENAT:
+	case OTHER_BY_HANDLE:
+#endif
+		return true;
+	default:
+		return false;
+	}
+}
 
 /* What is not one of the usual calls (io_uring) may write. */
 bool outsider_writes(int tid, const struct sfs_call *call)
@@ -176,10 +201,11 @@ static bool any_writes(const struct dnode *d)
 bool outsider_settle(struct agent *a, struct dnode *d)
 {
 	const bool writes = any_writes(d);
-	bool busy = false;
+	bool busy;
 
 	if (!d->opening)
 		return true;
+	busy = deleg_away_has(a, d->ino);
 	for (struct hold *h = d->holds; h; h = h->dnode_next) {
 		/* Who can't write has nothing staged, and minds only what is written (watch.c). */
 		if (!h->open || (!writes && h->counted == COUNTED_OTHER))
@@ -214,23 +240,66 @@ struct dnode *outsider_dnode(const struct agent *a, int fd)
 	return fstat(fd, &st) == 0 && sfs_generation(fd, &gen) == 0 ? deleg_find(a, st.st_ino, gen) : NULL;
 }
 
+/* Who has the file brings in what is staged, and nobody waits for that. */
+static void all_step_down(struct agent *a, struct dnode *d)
+{
+	for (struct hold *h = d->holds; h; h = h->dnode_next)
+		if (h->open && h->deleg == SFS_DELEG_EXCLUSIVE && h->client->state != C_DYING)
+			deleg_step_down(a, h, SFS_DELEG_NONE);
+}
+
+static void answer(const struct agent *a, const struct question *q)
+{
+	if (q->answered)
+		close(q->fd);
+	else
+		listener_answer(&a->outsiders, q->fd, true);
+}
+
+/* A client of the agent before us may have it, and has not come back yet. Or nobody does, and that agent has marked it. */
+static struct dnode *unmarked(struct agent *a, const struct question *q, struct dnode *d)
+{
+	struct target way = {.fd = -1};
+	struct stat st;
+
+	if (fstat(q->fd, &st) < 0 || sfs_generation(q->fd, &way.gen) < 0)
+		return NULL;
+	way.ino = st.st_ino;
+	if (deleg_away_has(a, st.st_ino)) {
+		d = dnode_get(a, st.st_ino, way.gen);
+		target_keep(a, &way, q->fd);
+		if (d)
+			outsider_mark(a, d, &way);
+		target_close(&way);
+	} else if (!d && agent_now() < a->outsiders.strange_until) {
+		fanotify_mark(a->outsiders.opens_fd, FAN_MARK_REMOVE, FAN_OPEN_PERM, q->fd, NULL);
+	}
+	return d;
+}
+
 static void opened(struct agent *a, const struct question *q)
 {
 	struct dnode *d = outsider_dnode(a, q->fd);
 	struct opener who = {.pid = q->pid, .tid = q->tid, .client = q->client};
 	struct opening *o, **last;
 
-	sfs_process_call(q->tid, &who.call, 0);
-	if (!d || !d->marked || listener_sees(&a->outsiders, q, &who.call)) {
-		listener_answer(&a->outsiders, q->fd, true);
+	if (!d || !d->marked)
+		d = unmarked(a, q, d);
+	if (q->answered)
+		who.call.nr = SFS_CALL_RUNNING; /* what it does by now is something else */
+	else
+		sfs_process_call(q->tid, &who.call, 0);
+	if (!d || !d->marked || (!q->answered && listener_sees(&a->outsiders, q, &who.call))) {
+		answer(a, q);
 		return;
 	}
 	who.writes = outsider_writes(q->tid, &who.call);
-	who.alone = sfs_process_number(q->pid, "Threads") == 1;
-	o = !traces(d, q->pid) ? calloc(1, sizeof(*o)) : NULL;
+	who.alone = !q->answered && sfs_process_number(q->pid, "Threads") == 1;
+	o = !q->answered && !traces(d, q->pid) ? calloc(1, sizeof(*o)) : NULL;
 	if (!o) {
 		openers_add(a, d, &who);
-		listener_answer(&a->outsiders, q->fd, true);
+		all_step_down(a, d);
+		answer(a, q);
 		return;
 	}
 	*o = (struct opening){.fd = q->fd, .who = who, .since = agent_now()};
@@ -259,6 +328,7 @@ void outsider_timeouts(struct agent *a, uint64_t now)
 		return;
 	for (uint32_t i = 0; i < a->table_size; i++) {
 		for (struct dnode *d = a->table[i]; d; d = d->next) {
+			outsider_settle(a, d);
 			while (d->opening && now - d->opening->since >= OUTSIDER_WAIT_MS) {
 				agent_log(
 					a,

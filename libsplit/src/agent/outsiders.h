@@ -36,6 +36,8 @@ bool listener_sees(struct outsiders *o, const struct question *q, const struct s
 void listener_code(struct outsiders *o, int pid, const struct code *code);
 /* The open that the kernel asks about goes on, or fails with EPERM; fd: the kernel's, closed. */
 void listener_answer(const struct outsiders *o, int fd, bool allow);
+/* The library of a client has said HELLO, or to the agent before us. */
+void listener_knows(struct outsiders *o, struct client *c);
 /* The thread of enforce.h is to look at who asks that. */
 void listener_ask_look(struct agent *a, const struct question *q);
 
@@ -49,6 +51,8 @@ void gate_answered(const struct outsiders *o, int fd);
 void gate_ask_again(struct agent *a);
 
 /* outsider.c */
+/* Is it a call by which descriptors are opened? Others are a ring's. */
+bool outsider_usual_call(const struct sfs_call *call);
 /* Does the thread open for writing? It stands in that call until we answer. */
 bool outsider_writes(int tid, const struct sfs_call *call);
 /* From now on the kernel asks before somebody opens the file to which `way` leads. Does nothing where it can't be asked. */
@@ -72,30 +76,25 @@ struct opener {
 	bool writes;
 	bool client;	      /* its process has the library, but makes the call by itself */
 	bool alone;	      /* its process has one thread */
+	bool has;	      /* it has it since before we were there */
 	struct sfs_call call; /* in which it opens, or RUNNING */
 };
 
 /* openers.c */
 /* Before its open is let go. d is marked. */
 void openers_add(struct agent *a, struct dnode *d, const struct opener *who);
+/* The agent before us has said that somebody has it: until it is known who, somebody writes. */
+void openers_before(struct agent *a, struct dnode *d);
 /* A process that was taken for one without the library has turned out to have it. */
-void openers_is_client(struct agent *a, struct dnode *d, int pid);
+void openers_is_client(struct agent *a, struct dnode *d, const struct client *c);
 void openers_forget(struct agent *a, struct dnode *d);
 /* Does such a program have it open, and shall we see when no more? */
 bool openers_watched(const struct dnode *d);
 void openers_closes(struct agent *a);
+/* The looker has answers. */
+void openers_hear(struct agent *a);
 void openers_timeouts(struct agent *a, uint64_t now);
-
-/* arriving.c */
-void arriving_add(struct agent *a, struct dnode *d, const struct opener *who);
-/* The process has closed the file. */
-void arriving_closed(struct agent *a, const struct dnode *d, int pid);
-void arriving_forget(struct agent *a, const struct dnode *d, int pid);
-/* May the process be about to have it, also where it has no descriptor? */
-bool arriving_some(const struct agent *a, const struct dnode *d, int pid);
-/* Is it time to look whether some have ended? */
-bool arriving_look(struct agent *a, uint64_t now);
-/* Of one that has ended, which is forgotten; NULL: there is none. */
-struct dnode *arriving_ended(struct agent *a);
+/* Until then; -1: nothing is to be looked at. */
+int openers_wait_ms(const struct agent *a, uint64_t now);
 
 #endif

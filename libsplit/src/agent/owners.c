@@ -26,6 +26,7 @@ struct owners {
 	uint32_t outside[SFS_OWNERS_WORDS + 1]; /* inodes that programs without the library have open */
 	/* The agent before us said so. Nobody tells us when they close: it is said as long as clients have such inodes. */
 	bool said[SFS_OWNERS_WORDS + 1];
+	bool before[SFS_OWNERS_WORDS + 1]; /* and so it was when we began */
 };
 
 static uint64_t shown(uint32_t n, uint32_t most)
@@ -113,6 +114,11 @@ void owners_outside(struct agent *a, struct dnode *d)
 	}
 }
 
+bool owners_said(const struct agent *a, uint64_t ino)
+{
+	return a->owners && a->owners->before[sfs_owners_index(ino)];
+}
+
 uint32_t owners_number(const struct agent *a, uint64_t ino)
 {
 	return a->owners ? sfs_owners_number(a->owners->word[sfs_owners_index(ino)]) : 0;
@@ -194,7 +200,7 @@ static int open_table(struct agent *a, struct owners *o)
 			o->word = p;
 	}
 	for (uint32_t i = 0; !err && i <= SFS_OWNERS_ALL; i++)
-		o->said[i] = sfs_owners_outside(o->word[i]);
+		o->before[i] = o->said[i] = sfs_owners_outside(o->word[i]);
 	if (fd >= 0)
 		close(fd);
 	return err;

@@ -75,6 +75,7 @@ static bool welcome(struct agent *a, struct client *c, int log_fd)
 	m.d = a->provider;
 	fds[0] = log_fd;
 	fds[1] = pair[1];
+	listener_knows(&a->outsiders, c);
 	if (c->features & SFS_FEATURE_CODE)
 		listener_says(&a->outsiders, c);
 	client_set_state(a, c, C_READY);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who a process is: a pid alone may have been used again, pid and start time may not (within one boot). */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -103,28 +102,44 @@ long sfs_process_number(int pid, const char *field)
 	return 0;
 }
 
-static void call_now(int tid, struct sfs_call *call)
+static bool call_now(int tid, struct sfs_call *call)
 {
 	unsigned long *const a = call->arg;
 	char buf[256] = "";
+	const bool told = tid > 0 && slurp(tid, "syscall", buf, sizeof(buf)) > 0;
 	int n = 0;
 
 	*call = (struct sfs_call){.nr = SFS_CALL_NONE};
-	if (tid > 0 && slurp(tid, "syscall", buf, sizeof(buf)) > 0)
+	if (told)
 		n = sscanf(buf, "%ld 0x%lx 0x%lx 0x%lx 0x%*x 0x%*x 0x%*x 0x%*x 0x%lx", &call->nr, &a[0], &a[1], &a[2],
 			   &call->pc);
 	/* "-1 SP PC" of a thread that stands in none. */
 	if (n != 5)
 		*call = (struct sfs_call){.nr = strncmp(buf, "running", 7) == 0 ? SFS_CALL_RUNNING : SFS_CALL_NONE};
+	return told;
 }
 
-void sfs_process_call(int tid, struct sfs_call *call, unsigned wait_ms)
+bool sfs_process_call(int tid, struct sfs_call *call, unsigned wait_ms)
 {
-	call_now(tid, call);
+	bool told = call_now(tid, call);
+
 	for (unsigned tries = 0; call->nr == SFS_CALL_RUNNING && tries < wait_ms * 4; tries++) {
 		usleep(250);
-		call_now(tid, call);
+		told = call_now(tid, call);
 	}
+	return told;
+}
+
+uint64_t sfs_thread_ran(int pid, int tid)
+{
+	char what[64], buf[1024];
+	unsigned long long ran = 0;
+	const char *p;
+
+	snprintf(what, sizeof(what), "task/%d/stat", tid);
+	if (slurp(pid, what, buf, sizeof(buf)) <= 0 || !(p = strrchr(buf, ')')))
+		return 0;
+	return sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu", &ran) == 1 ? ran : 0;
 }
 
 void sfs_printable(char *to, size_t size, const char *from)
@@ -150,93 +165,6 @@ void sfs_process_program(int pid, char *name, size_t size)
 		sfs_printable(name, size, (size_t)n < size ? target : target + n - (size - 1));
 	else
 		sfs_printable(name, size, comm[0] ? comm : "?");
-}
-
-bool sfs_process_maps(int pid, uint64_t ino)
-{
-	char path[64], *line = NULL;
-	bool found = false;
-	size_t size = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return errno != ENOENT && errno != ESRCH;
-	/* start-end perms offset device inode path */
-	errno = 0;
-	while (!found && getline(&line, &size, f) > 0) {
-		unsigned long long n;
-
-		found = sscanf(line, "%*s %*s %*s %*s %llu", &n) == 1 && n == ino;
-	}
-	found = found || errno == EACCES || errno == EPERM;
-	free(line);
-	fclose(f);
-	return found;
-}
-
-#define LOOKS_MAX 4096 /* descriptors of a process that are looked at */
-
-/* What /proc/PID/fdinfo says of one descriptor: asked of no file system, whose server might not answer. */
-static enum sfs_opened descriptor_has(int infos, const char *name, uint64_t ino)
-{
-	const int fd = openat(infos, name, O_RDONLY | O_CLOEXEC);
-	char buf[512];
-	const char *flags, *number;
-	ssize_t n;
-
-	if (fd < 0)
-		return errno == ENOENT ? SFS_OPENED_NOT : SFS_OPENED_UNKNOWN;
-	n = read(fd, buf, sizeof(buf) - 1);
-	close(fd);
-	buf[n > 0 ? n : 0] = 0;
-	flags = strstr(buf, "flags:");
-	number = strstr(buf, "\nino:");
-	if (n == 0 || (n < 0 && errno == ENOENT))
-		return SFS_OPENED_NOT; /* closed meanwhile */
-	if (!flags || !number)
-		return SFS_OPENED_UNKNOWN; /* kernels before 5.14 */
-	if (strtoull(number + strlen("\nino:"), NULL, 10) != ino)
-		return SFS_OPENED_NOT;
-	return (strtol(flags + strlen("flags:"), NULL, 8) & O_ACCMODE) == O_RDONLY ? SFS_OPENED_READ : SFS_OPENED_WRITE;
-}
-
-static enum sfs_opened descriptors_have(int pid, uint64_t ino)
-{
-	enum sfs_opened most = SFS_OPENED_NOT;
-	char path[64];
-	struct dirent *e;
-	unsigned looks = 0;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/fdinfo", pid);
-	dir = opendir(path);
-	if (!dir)
-		return errno == ENOENT ? SFS_OPENED_NOT : SFS_OPENED_UNKNOWN;
-	while (most < SFS_OPENED_WRITE && (e = readdir(dir)) != NULL) {
-		const enum sfs_opened has = e->d_name[0] == '.' ? SFS_OPENED_NOT : descriptor_has(dirfd(dir), e->d_name, ino);
-
-		most = has > most ? has : most;
-		if (++looks > LOOKS_MAX)
-			most = SFS_OPENED_UNKNOWN;
-	}
-	closedir(dir);
-	return most;
-}
-
-enum sfs_opened sfs_process_opened(int pid, uint64_t ino)
-{
-	const char state = sfs_process_state(pid);
-	enum sfs_opened has;
-
-	if (state == 'Z' || state == 'X' || state == '?')
-		return SFS_OPENED_NOT;
-	has = descriptors_have(pid, ino);
-	/* A mapping keeps what it was made from open. */
-	if (has < SFS_OPENED_WRITE && sfs_process_maps(pid, ino))
-		has = SFS_OPENED_UNKNOWN;
-	return has;
 }
 
 /* id parent major:minor root mountpoint options ...; blanks in names are escaped. */

@@ -212,19 +212,32 @@ struct sfs_call {
 };
 #define SFS_CALL_NONE	 (-1) /* it stands in none, or we may not look */
 #define SFS_CALL_RUNNING (-2) /* it does not stand still yet */
-/* Waits at most wait_ms for the thread to stand still: somebody who waits for an answer of ours is about to. */
-void sfs_process_call(int tid, struct sfs_call *call, unsigned wait_ms);
+/* Waits at most wait_ms for the thread to stand still: somebody who waits for an answer of ours is about to. False: it can't be read. */
+bool sfs_process_call(int tid, struct sfs_call *call, unsigned wait_ms);
+/* How long the thread has run in its program, ticks of 10 ms; 0: or unknown. */
+uint64_t sfs_thread_ran(int pid, int tid);
 /* The program's file, as its own mount namespace names it; else its name; without control characters. */
 void sfs_process_program(int pid, char *name, size_t size);
 /* Printable ASCII of a text that somebody else has chosen, cut off where `to` ends. */
 void sfs_printable(char *to, size_t size, const char *from);
+/* Does the process see a mount of the device that is not read-only? No, when we may not look. */
+bool sfs_process_mounts_writable(int pid, dev_t dev);
+
+/* --- opened.c */
+
 /* Has the process mapped the file with this inode number? Yes, when we may not look: a program that was replaced by exec has not. */
 bool sfs_process_maps(int pid, uint64_t ino);
 /* How a process has the file with this inode number open, or mapped. UNKNOWN: we may not look, or there is too much to look at. */
 enum sfs_opened { SFS_OPENED_NOT, SFS_OPENED_READ, SFS_OPENED_WRITE, SFS_OPENED_UNKNOWN };
-enum sfs_opened sfs_process_opened(int pid, uint64_t ino);
-/* Does the process see a mount of the device that is not read-only? No, when we may not look. */
-bool sfs_process_mounts_writable(int pid, dev_t dev);
+/* Threads whose tables of descriptors are looked at beside the first one's, as they may have their own. */
+#define SFS_TABLES_MAX 4u
+struct sfs_tables {
+	int tid[SFS_TABLES_MAX];
+	uint32_t n;
+	bool all;  /* every thread's */
+	bool ring; /* a ring of the process may have files that have no descriptor */
+};
+enum sfs_opened sfs_process_opened(int pid, uint64_t ino, const struct sfs_tables *tables);
 
 /* --- used by all of these */
 int sfs_list_dir(int dirfd, const char *suffix, struct sfs_numbers *l);

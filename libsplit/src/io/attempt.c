@@ -211,19 +211,20 @@ static int plan(struct sfs_attempt *a)
 
 /*
  * The store as the kernel makes it; what fails is stored. With the lock held our own descriptor is the file's. Else the program's is as much as in any
- * call of its own: another thread that closes it meanwhile may make it another file's.
+ * call of its own: another thread that closes it meanwhile may make it another file's. On persistent memory it survives when it returns: the
+ * blocks may be of a relink that is not in the journal yet, which a store to the window would wait for.
  */
 static bool by_kernel(const struct sfs_attempt *a, struct sfs_cursor c)
 {
-	const int fd = a->mem ? a->in->fd : a->fd;
+	const int fd = a->mem ? a->in->fd : a->fd, flags = a->in->vol->dax ? RWF_DSYNC : 0;
 
 	for (size_t done = 0; done < a->n;) {
-		size_t got;
-		const void *p = sfs_cursor_next(&c, a->n - done, &got);
+		struct iovec one;
 
-		if (sys_pwrite(fd, p, got, a->at + (off_t)done) != (ssize_t)got)
+		one.iov_base = sfs_cursor_next(&c, a->n - done, &one.iov_len);
+		if (sys_pwritev2(fd, &one, 1, a->at + (off_t)done, flags) != (ssize_t)one.iov_len)
 			return false;
-		done += got;
+		done += one.iov_len;
 	}
 	return true;
 }

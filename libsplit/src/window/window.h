@@ -52,7 +52,7 @@ static inline bool sfs_window_cold(const struct sfs_window *w, size_t n, uint64_
 {
 	return w->scattered && n >= SFS_COLD_LONG && made < SFS_COLD_PASSES * w->judged;
 }
-/* The same of a store at pos: its bytes are durable with the next fence, as there is nothing to write to the journal. */
+/* The same of a store at pos, where nothing has to be allocated. */
 static inline bool sfs_window_stores_cold(const struct sfs_window *w, uint64_t pos, size_t n)
 {
 	return sfs_window_cold(w, n, w->cold_stores) && w->written && pos + n <= w->judged;

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/looker.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent/internal.h"
+
+#define RAN_TICKS 3u /* a thread that has run so long in its program has left the call in which it stood */
+
+_Static_assert(sizeof(struct look_for) <= 4096, "a pipe takes it whole or not at all");
+_Static_assert(sizeof(struct look_answer) <= 4096, "a pipe takes it whole or not at all");
+
+/* The thread's own, as it may outlive the agent's loop. */
+struct ends {
+	int in, out;
+};
+
+/* Has the thread left that call? While it runs it may do so in there, or behind it. */
+static bool has_ended(int pid, const struct under_way *o)
+{
+	const char state = sfs_process_state(o->tid);
+	struct sfs_call now;
+
+	if (state == 'Z' || state == 'X')
+		return true;
+	if (state == '?')
+		return syscall(SYS_tgkill, pid, o->tid, 0) < 0 && errno == ESRCH;
+	if (!sfs_process_call(o->tid, &now, 0))
+		return false;
+	if (now.nr == SFS_CALL_RUNNING)
+		return o->ran && sfs_thread_ran(pid, o->tid) >= o->ran + RAN_TICKS;
+	/* Nobody knows in which. */
+	if (o->call.nr == SFS_CALL_RUNNING)
+		return !outsider_usual_call(&now) && now.nr != SYS_io_uring_enter;
+	return now.nr != o->call.nr || now.pc != o->call.pc || now.arg[0] != o->call.arg[0] || now.arg[1] != o->call.arg[1] ||
+	       now.arg[2] != o->call.arg[2];
+}
+
+static bool may_look(int pid)
+{
+	char path[64], to[8];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	return readlink(path, to, sizeof(to)) > 0;
+}
+
+/* Those that see the volume. One of which we may not look is none: it would have the file for ever. */
+static void look_at_all(const struct look_for *f, struct look_answer *r)
+{
+	const struct sfs_tables tables = {.all = true};
+	DIR *dir = opendir("/proc");
+	struct dirent *e;
+
+	r->has = dir ? SFS_OPENED_NOT : SFS_OPENED_UNKNOWN;
+	while (dir && (e = readdir(dir)) != NULL) {
+		const int pid = atoi(e->d_name);
+		enum sfs_opened has;
+
+		if (pid <= 0 || pid == getpid() || !may_look(pid) || !sfs_process_mounts_writable(pid, (dev_t)f->dev))
+			continue;
+		has = sfs_process_opened(pid, f->who.ino, &tables);
+		if (has == SFS_OPENED_NOT)
+			continue;
+		if (r->nfound == LOOKER_FOUND) {
+			r->has = SFS_OPENED_UNKNOWN;
+			break;
+		}
+		r->found[r->nfound].pid = pid;
+		r->found[r->nfound++].writes = has != SFS_OPENED_READ;
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static struct look_answer look(const struct look_for *f)
+{
+	struct look_answer r = {.who = f->who, .has = SFS_OPENED_UNKNOWN};
+
+	if (f->who.pid == 0) {
+		look_at_all(f, &r);
+		return r;
+	}
+
+	for (uint32_t i = 0; i < f->n; i++) {
+		if (has_ended(f->who.pid, &f->open[i]))
+			r.ended[r.n++] = f->open[i].number;
+		else
+			r.under_way = true;
+	}
+	if (!r.under_way)
+		r.has = sfs_process_opened(f->who.pid, f->who.ino, &f->tables);
+	return r;
+}
+
+static void *looks(void *arg)
+{
+	struct ends e = *(struct ends *)arg;
+	struct look_for f;
+
+	free(arg);
+	while (read(e.in, &f, sizeof(f)) == (ssize_t)sizeof(f)) {
+		const struct look_answer r = look(&f);
+
+		if (write(e.out, &r, sizeof(r)) != (ssize_t)sizeof(r))
+			break;
+	}
+	close(e.in);
+	close(e.out);
+	return NULL;
+}
+
+int looker_start(struct looker *l)
+{
+	struct ends *e = malloc(sizeof(*e));
+	int to[2], from[2], err;
+	pthread_t thread;
+
+	*l = (struct looker){-1, -1};
+	if (!e)
+		return -ENOMEM;
+	if (pipe2(to, O_CLOEXEC) < 0) {
+		free(e);
+		return -errno;
+	}
+	if (pipe2(from, O_CLOEXEC) < 0) {
+		err = -errno;
+		goto none;
+	}
+	*e = (struct ends){to[0], from[1]};
+	if (fcntl(to[1], F_SETFL, O_NONBLOCK) < 0 || fcntl(from[0], F_SETFL, O_NONBLOCK) < 0)
+		err = -errno;
+	else
+		err = -pthread_create(&thread, NULL, looks, e);
+	if (err == 0) {
+		pthread_detach(thread);
+		*l = (struct looker){to[1], from[0]};
+		return 0;
+	}
+	close(from[0]);
+	close(from[1]);
+none:
+	close(to[0]);
+	close(to[1]);
+	free(e);
+	return err;
+}
+
+bool looker_ask(const struct looker *l, const struct look_for *f)
+{
+	return l->in >= 0 && write(l->in, f, sizeof(*f)) == (ssize_t)sizeof(*f);
+}
+
+bool looker_hears(const struct looker *l, struct look_answer *r)
+{
+	return l->out >= 0 && read(l->out, r, sizeof(*r)) == (ssize_t)sizeof(*r);
+}
+
+void looker_stop(struct looker *l)
+{
+	drop_fd(&l->in);
+	drop_fd(&l->out);
+}
