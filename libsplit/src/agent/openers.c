@@ -344,12 +344,12 @@ static void hear_all(struct agent *a, struct dnode *d, const struct look_answer 
 static void hear(struct agent *a, const struct look_answer *r)
 {
 	struct dnode *d = deleg_find(a, r->who.ino, r->who.gen);
-	struct outsider **p = d ? find(d, r->who.pid) : NULL, *w = p ? *p : NULL;
+	struct outsider **p = d && r->who.pid > 0 ? find(d, r->who.pid) : NULL, *w = p ? *p : NULL;
 	const bool wrote = d && d->writers;
 
 	if (d && r->who.pid == 0)
 		hear_all(a, d, r);
-	if (!w || w->pid <= 0)
+	if (!w)
 		return;
 	w->asked = false;
 	forget_ended(w, r);

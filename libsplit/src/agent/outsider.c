@@ -271,6 +271,10 @@ static struct dnode *unmarked(struct agent *a, const struct question *q, struct 
 		if (d)
 			outsider_mark(a, d, &way);
 		target_close(&way);
+		if (d && !d->marked) {
+			dnode_put(a, d);
+			d = NULL;
+		}
 	} else if (!d && agent_now() < a->outsiders.strange_until) {
 		fanotify_mark(a->outsiders.opens_fd, FAN_MARK_REMOVE, FAN_OPEN_PERM, q->fd, NULL);
 	}
