@@ -201,7 +201,6 @@ static void timeouts(struct agent *a)
 	look_settle(a);
 	full_give_way(a, now);
 	reuse_timeouts(a, now);
-	deleg_keep_fewer(a);
 }
 
 /* Has somebody removed the control directory? Nothing can be kept or recovered without it. */
@@ -321,7 +320,6 @@ int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
 	int err;
 
 	TAILQ_INIT(&a.waiting);
-	TAILQ_INIT(&a.kept);
 	TAILQ_INIT(&a.outsiders.looked_at);
 	a.root.fd = a.root.ctl = a.root.log = a.root.pool = a.root.lock = -1;
 	if (config->chunk_bytes == 0 || config->chunk_bytes % SFS_CHUNK_ALIGN || config->chunk_bytes > (1ull << 40))

@@ -114,7 +114,6 @@ static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct h
 		others |= o != h && o->open && o->deleg != SFS_DELEG_NONE;
 	if (others || h->limited) {
 		m.a = SFS_DELEG_SHARED;
-		d->several = true;
 		for (struct hold *o = d->holds; o; o = o->dnode_next)
 			if (o->open && o->deleg == SFS_DELEG_EXCLUSIVE && o->client->state != C_DYING)
 				deleg_step_down(a, o, SFS_DELEG_SHARED);

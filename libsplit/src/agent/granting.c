@@ -74,7 +74,6 @@ static bool clear(struct agent *a, struct dnode *d, const struct hold *first)
 		if (h->client->state == C_DYING) {
 			ok = false; /* its data is not in the file yet */
 		} else if (h->deleg == SFS_DELEG_EXCLUSIVE || (alone && h->deleg != SFS_DELEG_NONE && !h->pinned)) {
-			d->several = true;
 			deleg_step_down(a, h, alone || h->assumed ? SFS_DELEG_NONE : SFS_DELEG_SHARED);
 			ok = false;
 		}
@@ -90,6 +89,21 @@ static bool others_open(const struct dnode *d, const struct hold *h)
 	while (o && (o == h || !o->open))
 		o = o->dnode_next;
 	return o;
+}
+
+/* Several clients, none of which may stage: an outsider finds everything in the file. */
+static bool crowded(const struct dnode *d)
+{
+	uint32_t open = 0;
+
+	if (d->opening)
+		return false;
+	for (const struct hold *h = d->holds; h; h = h->dnode_next) {
+		if (h->deleg == SFS_DELEG_EXCLUSIVE || h->client->state == C_DYING || h->turn.state != TURN_NONE)
+			return false;
+		open += h->open;
+	}
+	return open > 1;
 }
 
 void deleg_alone_again(struct agent *a, struct dnode *d)
@@ -211,6 +225,8 @@ void deleg_process(struct agent *a, struct dnode *d)
 			break;
 		answer(a, h);
 	}
+	if (d->marked && !d->outsiders && crowded(d))
+		outsider_unmark(a, d);
 	dnode_put(a, d);
 }
 

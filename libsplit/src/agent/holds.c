@@ -94,48 +94,12 @@ static bool in_use(const struct dnode *d)
 	return d->holds || !TAILQ_EMPTY(&d->queue) || d->opening || openers_watched(d);
 }
 
-static void unkeep(struct agent *a, struct dnode *d)
-{
-	if (!d->kept)
-		return;
-	TAILQ_REMOVE(&a->kept, d, kept_next);
-	d->kept = false;
-	a->nkept--;
-}
-
-static void keep(struct agent *a, struct dnode *d)
-{
-	unkeep(a, d);
-	TAILQ_INSERT_TAIL(&a->kept, d, kept_next);
-	d->kept = true;
-	a->nkept++;
-}
-
-/* Those go that have come back into use since, or are as they were when so many others have been put here after them. */
-void deleg_keep_fewer(struct agent *a)
-{
-	while (a->nkept > KEPT_MAX) {
-		struct dnode *d = TAILQ_FIRST(&a->kept);
-
-		unkeep(a, d);
-		if (!in_use(d))
-			d->several = false;
-		dnode_put(a, d);
-	}
-}
-
 void dnode_put(struct agent *a, struct dnode *d)
 {
 	struct dnode **p;
 
 	if (in_use(d))
 		return;
-	/* Not by a descriptor, which would keep the blocks of a deleted file. */
-	if (d->marked && d->several && d->way.fd < 0) {
-		keep(a, d);
-		return;
-	}
-	unkeep(a, d);
 	outsider_unmark(a, d);
 	p = slot(a, d->ino, d->gen);
 	*p = d->next;

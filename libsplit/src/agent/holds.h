@@ -72,10 +72,6 @@ struct dnode {
 	struct outsider *outsiders; /* have it open (openers.c) */
 	uint32_t writers;	    /* those for writing */
 	bool shown_outside;	    /* the table says so */
-	/* Somebody gave it up for somebody else: it stays marked, so that nobody has it unseen when it is granted again. */
-	bool several;
-	bool kept; /* in a->kept: nobody has it now */
-	TAILQ_ENTRY(dnode) kept_next;
 };
 
 /* One client's part in a dnode. */
@@ -139,8 +135,6 @@ bool deleg_unused(const struct agent *a, const struct dnode *d, const struct hol
 /* No outsider has it open any more: the only client, if it is the only one, may have it EXCLUSIVE when it asks the next time. */
 void deleg_alone_again(struct agent *a, struct dnode *d);
 /* Does a client that has not come back, or is being recovered without holds, name the inode in its lease? */
-/* When no dnode is looked at: of those that nobody has the oldest go. */
-void deleg_keep_fewer(struct agent *a);
 bool deleg_away_has(const struct agent *a, uint64_t ino);
 
 /* holds.c */

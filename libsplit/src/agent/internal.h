@@ -80,7 +80,6 @@
 #define LOOKS_UNREAD	  64u	/* of a client whose event socket is full; the library has 32 at most */
 #define LOG_TIMES	  3u	/* the same for logs as below */
 #define CHUNK_TIMES	  3u	/* a tenant may have so many times the staging space that it leaves free */
-#define KEPT_MAX	  512u
 #define STRANGE_MS	  60000
 #define SEARCHED_MAX	  256u
 #define OUTSIDER_BUCKETS  256
@@ -205,6 +204,7 @@ struct outsiders {
 	uint32_t nopening; /* opens that wait for an answer */
 	struct looker looker;
 	struct source looked_src;
+	uint32_t opens;	 /* counts those that have numbers */
 	uint32_t nasked; /* questions that it has not answered */
 	bool looker_late;
 	/* Inodes of which the agent before us said that programs without the library have them: it has been looked who. */
@@ -247,8 +247,6 @@ struct agent {
 
 	struct dnode **table;
 	uint32_t table_size, ndnodes;
-	TAILQ_HEAD(, dnode) kept; /* longest ago first */
-	uint32_t nkept;
 	uint64_t revoke_number;	    /* of the last REVOKE */
 	struct owners *owners;	    /* NULL: there is no table */
 	uint64_t owners_ino;	    /* its file's */

@@ -41,7 +41,6 @@ static bool busy(struct agent *a, const struct look *l)
 				continue;
 			if (!stages(h) && !(l->flags & SFS_LOOK_CHANGE))
 				continue;
-			d->several = true;
 			if (h->client->state != C_DYING)
 				deleg_step_down(a, h, SFS_DELEG_NONE);
 			wait = true;

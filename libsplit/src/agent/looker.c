@@ -35,7 +35,7 @@ static bool has_ended(int pid, const struct under_way *o)
 	if (!sfs_process_call(o->tid, &now, 0))
 		return false;
 	if (now.nr == SFS_CALL_RUNNING)
-		return o->ran && sfs_thread_ran(pid, o->tid) >= o->ran + RAN_TICKS;
+		return sfs_thread_ran(pid, o->tid) >= o->ran + RAN_TICKS;
 	/* Nobody knows in which. */
 	if (o->call.nr == SFS_CALL_RUNNING)
 		return !outsider_usual_call(&now) && now.nr != SYS_io_uring_enter;

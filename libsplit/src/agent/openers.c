@@ -22,6 +22,8 @@
 #define CLOSES	       (FAN_CLOSE_WRITE | FAN_CLOSE_NOWRITE)
 #define LOOK_FIRST_MS  5 /* from an open to the first look; each later one comes after twice as long */
 #define LOOK_LAST_MS   200
+#define LOOK_RARELY_MS 5000
+#define LOOK_SELDOM_MS 60000
 #define LOOKER_WAIT_MS 20
 
 #define OPENED_BY 4u
@@ -47,6 +49,7 @@ struct outsider {
 	bool anywhere;		     /* and from elsewhere, or nobody knows from where */
 	struct arrival *arrivals;
 	uint32_t number;       /* of its last open */
+	bool closed;	       /* since then the process has closed the file, or another open one of it */
 	bool asked, ask_again; /* the looker is asked; and something has happened since */
 	uint64_t look_at;      /* ms; 0: not before it closes the file */
 	uint64_t look_ms;
@@ -73,6 +76,15 @@ static void set_look(struct agent *a, struct outsider *w, uint64_t at)
 static void look_soon(struct agent *a, struct outsider *w)
 {
 	w->look_ms = LOOK_FIRST_MS;
+	set_look(a, w, agent_now() + w->look_ms);
+}
+
+/* It is not known that it has closed the file, or it has not. A close may not be told, so it is looked at again all the same. */
+static void look_rarely(struct agent *a, struct outsider *w)
+{
+	w->look_ms = w->look_ms < LOOK_RARELY_MS       ? LOOK_RARELY_MS
+		     : w->look_ms * 2 < LOOK_SELDOM_MS ? w->look_ms * 2
+						       : LOOK_SELDOM_MS;
 	set_look(a, w, agent_now() + w->look_ms);
 }
 
@@ -165,7 +177,9 @@ static bool arrive(struct agent *a, struct outsider *w, const struct opener *who
 	*p = calloc(1, sizeof(**p));
 	if (!*p)
 		return false;
-	(*p)->open = (struct under_way){++w->number, who->tid, who->call, who->alone ? 0 : sfs_thread_ran(who->pid, who->tid)};
+	w->number = ++a->outsiders.opens;
+	w->closed = false;
+	(*p)->open = (struct under_way){w->number, who->tid, who->call, sfs_thread_ran(who->pid, who->tid)};
 	(*p)->by_close = who->alone && ioctl(a->outsiders.closes_fd, FIONREAD, &unread) == 0 && unread == 0;
 	look_soon(a, w);
 	return true;
@@ -202,13 +216,14 @@ void openers_add(struct agent *a, struct dnode *d, const struct opener *who)
 		d->outsiders = w;
 	}
 	set_writes(d, w, w->writes || who->writes);
-	d->several = true;
 	w->client |= who->client;
 	add_pc(w, who->call.pc);
-	if (who->has)
+	if (who->has) {
 		w->tables.all = w->anywhere = true;
-	else if (pid > 0 && !arrive(a, w, who))
+		look_soon(a, w);
+	} else if (pid > 0 && !arrive(a, w, who)) {
 		w->pid = 0; /* nothing of it is looked at any more */
+	}
 	owners_outside(a, d);
 }
 
@@ -229,9 +244,10 @@ static void note_searched(struct agent *a, const struct dnode *d)
 		o->searched[o->nsearched++] = (struct searched){d->ino, d->gen};
 }
 
-void openers_before(struct agent *a, struct dnode *d)
+/* Somebody may have it; until it is known who, somebody does. */
+static void search(struct agent *a, struct dnode *d, bool writes)
 {
-	struct outsider *w = a->outsiders.opens_fd < 0 || searched(a, d) ? NULL : calloc(1, sizeof(*w));
+	struct outsider *w = a->outsiders.opens_fd < 0 || *find(d, SOMEBODY) ? NULL : calloc(1, sizeof(*w));
 
 	if (!w)
 		return;
@@ -239,9 +255,15 @@ void openers_before(struct agent *a, struct dnode *d)
 	w->dnode = d;
 	w->next = d->outsiders;
 	d->outsiders = w;
-	set_writes(d, w, true);
+	set_writes(d, w, writes);
 	owners_outside(a, d);
 	look_soon(a, w);
+}
+
+void openers_before(struct agent *a, struct dnode *d)
+{
+	if (!searched(a, d))
+		search(a, d, true);
 }
 
 /* The list has become shorter. */
@@ -288,6 +310,9 @@ static void look(struct agent *a, struct outsider *w)
 
 	set_look(a, w, 0);
 	if (w->pid == SOMEBODY) {
+		/* Who opens it from now on is seen. */
+		for (const struct hold *h = w->dnode->holds; h && !w->dnode->marked; h = h->dnode_next)
+			outsider_mark(a, w->dnode, &h->target);
 		f.who.pid = 0;
 		f.dev = fstat(a->root.fd, &st) == 0 ? st.st_dev : 0;
 	} else if (w->pid <= 0) {
@@ -321,24 +346,38 @@ static void forget_ended(struct outsider *w, const struct look_answer *r)
 /* Where it can't be watched when they close it, they have it as long as clients do. */
 static void hear_all(struct agent *a, struct dnode *d, const struct look_answer *r)
 {
+	struct outsider *w = *find(d, SOMEBODY);
 	const bool wrote = d->writers;
 
-	if (!*find(d, SOMEBODY))
+	if (!w)
 		return;
-	for (const struct hold *h = d->holds; h && !d->marked; h = h->dnode_next)
-		outsider_mark(a, d, &h->target);
+	w->asked = false;
 	for (uint32_t i = 0; i < r->nfound; i++) {
 		const int pid = r->found[i].pid;
 
 		if (!listener_is_client(&a->outsiders, pid))
 			openers_add(a, d, &(struct opener){.pid = pid, .tid = pid, .writes = r->found[i].writes, .has = true});
 	}
-	if (r->has == SFS_OPENED_UNKNOWN)
+	if (r->has == SFS_OPENED_UNKNOWN) {
+		look_rarely(a, w);
 		return;
+	}
 	note_searched(a, d);
 	drop(a, d, find(d, SOMEBODY));
 	dropped(a, d, wrote);
 	deleg_process(a, d);
+}
+
+/* It has gone, or has not got it; or a child has it, or who else it was handed on to. */
+static void gone(struct agent *a, struct dnode *d, struct outsider **p)
+{
+	const bool wrote = d->writers, handed_on = !(*p)->closed, writes = (*p)->writes;
+
+	drop(a, d, p);
+	if (handed_on)
+		search(a, d, writes);
+	dropped(a, d, wrote);
+	deleg_process(a, d); /* nobody may have it any more */
 }
 
 static void hear(struct agent *a, const struct look_answer *r)
@@ -353,21 +392,19 @@ static void hear(struct agent *a, const struct look_answer *r)
 		return;
 	w->asked = false;
 	forget_ended(w, r);
-	if (w->arrivals || w->ask_again || w->number != r->who.number) {
-		if (w->ask_again)
-			look(a, w);
-		else
-			look_later(a, w);
-		return;
-	}
-	if (r->has == SFS_OPENED_NOT) {
-		drop(a, d, p);
-		dropped(a, d, wrote);
-		deleg_process(a, d); /* nobody may have it any more */
-	} else if (r->has == SFS_OPENED_READ && w->writes) {
-		set_writes(d, w, false);
-		dropped(a, d, wrote);
-		deleg_process(a, d);
+	if (w->ask_again || (w->arrivals && r->n > 0)) {
+		look(a, w);
+	} else if (w->arrivals || w->number != r->who.number) {
+		look_later(a, w);
+	} else if (r->has == SFS_OPENED_NOT) {
+		gone(a, d, p);
+	} else {
+		look_rarely(a, w);
+		if (r->has == SFS_OPENED_READ && w->writes) {
+			set_writes(d, w, false);
+			dropped(a, d, wrote);
+			deleg_process(a, d);
+		}
 	}
 }
 
@@ -404,6 +441,8 @@ static void closed(struct agent *a, struct dnode *d, int pid)
 {
 	struct outsider *own = *find(d, pid);
 	struct arrival **p = own ? &own->arrivals : NULL;
+	if (own)
+		own->closed = true;
 	while (p && *p) {
 		if ((*p)->by_close)
 			end_arrival(p);

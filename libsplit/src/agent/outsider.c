@@ -91,7 +91,7 @@ void outsider_unmark(struct agent *a, struct dnode *d)
 /* With a question comes a descriptor, for which the kernel would break the lease. */
 void outsider_rest(struct agent *a, struct dnode *d)
 {
-	if (!d->marked || d->outsiders || d->opening || d->several)
+	if (!d->marked || d->outsiders || d->opening)
 		return;
 	for (const struct hold *h = d->holds; h; h = h->dnode_next)
 		if (h->deleg == SFS_DELEG_EXCLUSIVE)
@@ -281,12 +281,15 @@ static struct dnode *unmarked(struct agent *a, const struct question *q, struct 
 	return d;
 }
 
-static void opened(struct agent *a, const struct question *q)
+static void opened(struct agent *a, struct question *q)
 {
 	struct dnode *d = outsider_dnode(a, q->fd);
-	struct opener who = {.pid = q->pid, .tid = q->tid, .client = q->client};
+	struct opener who = {.pid = q->pid, .tid = q->tid};
 	struct opening *o, **last;
 
+	/* It may have become one since the kernel asked, or those of the agent before us were not known yet. */
+	q->client = q->client || listener_is_client(&a->outsiders, q->pid);
+	who.client = q->client;
 	if (!d || !d->marked)
 		d = unmarked(a, q, d);
 	if (q->answered)
@@ -295,6 +298,8 @@ static void opened(struct agent *a, const struct question *q)
 		sfs_process_call(q->tid, &who.call, 0);
 	if (!d || !d->marked || (!q->answered && listener_sees(&a->outsiders, q, &who.call))) {
 		answer(a, q);
+		if (d)
+			dnode_put(a, d); /* it may have been made for the question */
 		return;
 	}
 	who.writes = outsider_writes(q->tid, &who.call);

@@ -5,11 +5,16 @@
 #include <linux/fs.h>
 #include <linux/fsmap.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "control/store.h"
 #include "pm/huge.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 /*
  * A group of blocks that ext4 has not looked into since the mount is passed over when it searches for aligned pieces, and it takes the
@@ -66,4 +71,17 @@ int sfs_allocate_huge(int fd, uint64_t bytes)
 		return -errno;
 	done = allocate_by(fd, bytes, SFS_CHUNK_ALIGN);
 	return done < 0 ? done : 0;
+}
+
+bool sfs_write_huge(int fd, uint64_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	struct sfs_layout l = {.unwritten = true};
+
+	if (p == MAP_FAILED)
+		return false;
+	if (madvise(p, bytes, MADV_POPULATE_WRITE) == 0)
+		l = sfs_layout_of(fd, bytes, UINT32_MAX);
+	munmap(p, bytes);
+	return l.err == 0 && l.looked == bytes && !l.unwritten;
 }

@@ -34,7 +34,7 @@ int sfs_chunk_create(const struct sfs_root *r, uint32_t id, uint64_t bytes, stru
 		return sfs_fail(why, -errno, "create a staging file in %s: %s", r->path, strerror(errno));
 	err = r->dax && bytes % SFS_CHUNK_ALIGN == 0 ? sfs_allocate_huge(fd, bytes) : 0;
 	if (!err)
-		err = sfs_fill_zero(fd, bytes);
+		err = r->dax && bytes % SFS_CHUNK_ALIGN == 0 && sfs_write_huge(fd, bytes) ? 0 : sfs_fill_zero(fd, bytes);
 	/* The volume maps persistent memory, but does this file? Attributes of directories can make the difference (dax=inode). */
 	if (!err && r->dax && sfs_probe_dax_file(fd) != SFS_DAX_SYNC)
 		err = -EMEDIUMTYPE;

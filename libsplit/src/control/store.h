@@ -253,5 +253,10 @@ int sfs_fill_zero(int fd, uint64_t bytes);
 
 /* Allocate an empty file, a multiple of 2 MiB, so that as many of its units as the free space allows can be mapped by one huge page each. */
 int sfs_allocate_huge(int fd, uint64_t bytes);
+/*
+ * On persistent memory: the file's blocks, which are allocated, become written ones, of zeros, by faults: for a write the file system would zero them as
+ * well, before it copies our zeros to them. False: not all are, and what is missing has to be written.
+ */
+bool sfs_write_huge(int fd, uint64_t bytes);
 
 #endif

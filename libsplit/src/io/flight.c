@@ -66,7 +66,7 @@ void sfs_flight_end(struct sfs_inode *in, const struct sfs_flying *fly)
 		return;
 	land(in, fly->flight);
 	/* It has kept staging files from being given back, and has not come to need them. */
-	if (unlikely(!sfs_records_any(&in->counted) && in->flights.used == 0))
+	if (unlikely(in->staging.region_taken > 0 && !sfs_records_any(&in->counted) && in->flights.used == 0))
 		sfs_staging_release(&in->vol->pool, &in->staging, NULL, 0);
 }
 

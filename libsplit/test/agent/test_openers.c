@@ -201,26 +201,29 @@ static void debugger(void)
 	over(&o);
 }
 
-/* ---- opened while several clients had it, none of which staged ---- */
+/* ---- it has handed it on to a child, and has ended ---- */
 
-static void crowd(void)
+static void handed_on(void)
 {
-	struct played c2;
-	struct outsider o;
-	struct sfs_msg m;
+	struct outsider o = outsider_fork();
+	int status;
+	char ch;
 
-	CHECK_EQ(played_hello(&c2, &a, SFS_POSIX, 0, f.fd), 0);
-	played_ask(&c2, &f, f.fd, 0);
-	CHECK_EQ(played_revoke(&c, &f, PATIENCE, &m), SFS_DELEG_SHARED);
-	played_revoked(&c, &m, true);
-	CHECK_EQ(played_answer(&c2, PATIENCE), SFS_DELEG_SHARED);
-	o = outsider_open(&w, O_WRONLY | O_APPEND);
+	if (o.pid == 0) {
+		if (open_f(O_WRONLY | O_APPEND) < 0)
+			_exit(1);
+		if (fork() == 0)
+			_exit(write(1, "o", 1) == 1 && read(0, &ch, 1) == 0 ? 0 : 1);
+		_exit(0);
+	}
+	give_up();
 	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
-	played_notify(&c2, SFS_MSG_RELEASE, f.ino, f.gen);
-	played_close(&c2);
+	CHECK_EQ(waitpid(o.pid, &status, 0), o.pid);
 	shared_still();
-	outsider_close(&o);
-	over(&o);
+	close(o.in);
+	close(o.out);
+	give_up();
+	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_EXCLUSIVE);
 }
 
 /* ---- a process opens it by itself before its library says HELLO ---- */
@@ -297,7 +300,7 @@ int main(void)
 	ring();
 	stranger();
 	debugger();
-	crowd();
+	handed_on();
 	before_hello();
 	restart();
 	agent_end(&a);
