@@ -77,4 +77,16 @@ static inline void outsider_end(struct outsider *o)
 	close(o->out);
 }
 
+/* A world with the file "f" of so many bytes and an agent, which has to be root's; a test that is not has been skipped. */
+static inline void outsider_world(struct world *w, struct played_agent *a, struct world_file *f, size_t bytes)
+{
+	if (geteuid() != 0) {
+		printf("the kernel asks root only\n");
+		exit(77);
+	}
+	world_new(w);
+	*f = world_file(w, "f", 'o', bytes);
+	agent_start(a, w);
+}
+
 #endif

@@ -62,6 +62,15 @@ static void over(struct outsider *o)
 	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_EXCLUSIVE);
 }
 
+/* It opens the file, and has it until it is told to end. */
+static void kept_apart(struct outsider *o)
+{
+	give_up();
+	CHECK_EQ(outsider_said(o, PATIENCE), 'o');
+	shared_still();
+	over(o);
+}
+
 /* ---- a thread has it whose process's first thread has ended, or that has a table of its own ---- */
 
 static bool own_table;
@@ -96,10 +105,7 @@ static void threads(bool table)
 			pthread_join(t, NULL);
 		syscall(SYS_exit, 0); /* as pthread_exit() does in the end */
 	}
-	give_up();
-	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
-	shared_still();
-	over(&o);
+	kept_apart(&o);
 }
 
 /* ---- a direct descriptor of a ring ---- */
@@ -156,10 +162,7 @@ static void ring(void)
 		outsider_end(&o);
 		return;
 	}
-	give_up();
-	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
-	shared_still();
-	over(&o);
+	kept_apart(&o);
 }
 
 /* ---- a process that has connected and said nothing ---- */
@@ -175,10 +178,7 @@ static void stranger(void)
 		usleep(100000);
 		_exit(open_f(O_WRONLY | O_APPEND) >= 0 && write(1, "o", 1) == 1 && read(0, &ch, 1) == 0 ? 0 : 1);
 	}
-	give_up();
-	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
-	shared_still();
-	over(&o);
+	kept_apart(&o);
 }
 
 /* ---- a debugger of the client, which is let go at once ---- */
@@ -286,13 +286,7 @@ static void restart(void)
 
 int main(void)
 {
-	if (geteuid() != 0) {
-		printf("the kernel asks root only\n");
-		return 77;
-	}
-	world_new(&w);
-	f = world_file(&w, "f", 'o', 100);
-	agent_start(&a, &w);
+	outsider_world(&w, &a, &f, 100);
 	CHECK_EQ(played_hello(&c, &a, SFS_POSIX, 0, f.fd), 0);
 	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_EXCLUSIVE);
 	threads(false);

@@ -173,13 +173,7 @@ int main(void)
 	struct played c, c2;
 	int fd;
 
-	if (geteuid() != 0) {
-		printf("the kernel tells root only\n");
-		return 77;
-	}
-	world_new(&w);
-	f = world_file(&w, "f", 'o', 8192);
-	agent_start(&a, &w);
+	outsider_world(&w, &a, &f, 8192);
 	snprintf(path, sizeof(path), "%s/f", w.dir);
 	snprintf(name, sizeof(name), "%s/.splitfs/%s", w.dir, SFS_OWNERS_NAME);
 	fd = open(name, O_RDONLY | O_CLOEXEC);
