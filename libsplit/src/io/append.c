@@ -311,9 +311,8 @@ static __attribute__((noinline)) bool whole_blocks(struct sfs_ofd *ofd, int fd, 
 	if (!ok)
 		return false;
 	ok = sfs_try(copy, &a, &f);
-	sfs_check_fork();
-	if (unlikely(forks != sfs.forks))
-		return true; /* a handler has forked, and this is the child: the parent makes it */
+	if (sfs_is_child(forks))
+		return true;
 	if (unlikely(!sfs_op_begin(in, &op)))
 		return false;
 	sfs_inode_take(in);

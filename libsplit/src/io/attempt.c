@@ -315,13 +315,6 @@ static ssize_t at_once(struct sfs_attempt *a)
 	return ok ? stored(a) : faulted(a, &f);
 }
 
-/* A fork in a signal handler that has returned: this is the child, and the parent makes the write. */
-static bool in_child(const struct sfs_attempt *a)
-{
-	sfs_check_fork();
-	return unlikely(a->forks != sfs.forks);
-}
-
 /* All of it is copied. Lock held. */
 static ssize_t landed(struct sfs_attempt *a)
 {
@@ -358,7 +351,7 @@ static ssize_t in_flight(struct sfs_attempt *a, bool alone, uint64_t *op)
 		pm_fence();
 	else
 		sfs_bytes_first();
-	if (in_child(a)) {
+	if (sfs_is_child(a->forks)) {
 		a->last = (off_t)a->n;
 		return (ssize_t)a->n;
 	}

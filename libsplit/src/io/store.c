@@ -61,16 +61,16 @@ bool sfs_store(struct sfs_ofd *ofd, int fd, const void *buf, size_t n, off_t off
 		return false;
 	forks = sfs.forks;
 	ok = plan(ofd, fd, (uint64_t)off, n, &fly);
-	s.at = in->window.base + off;
+	if (ok)
+		s.at = in->window.base + off;
 	sfs_bias_drop(&in->lock.bias);
 	sfs_op_end(NULL);
 	if (!ok)
 		return false;
 	ok = sfs_try(copy, &s, &f);
 	pm_fence();
-	sfs_check_fork();
-	if (unlikely(forks != sfs.forks))
-		return true; /* a handler has forked, and this is the child: the parent makes it */
+	if (sfs_is_child(forks))
+		return true;
 	if (unlikely(!sfs_op_begin(in, &op)))
 		return false;
 	sfs_inode_take(in);

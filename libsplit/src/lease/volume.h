@@ -196,6 +196,13 @@ static inline void sfs_check_fork(void)
 		sfs_fork_child();
 }
 
+/* Has a signal handler forked since sfs.forks was that, and is this the child? A call that it has interrupted is the parent's to make. */
+static inline bool sfs_is_child(uint32_t forks)
+{
+	sfs_check_fork();
+	return unlikely(forks != sfs.forks);
+}
+
 /*
  * Does the mode promise that a write that has returned survives a power loss? An emulated volume promises what was forced, and the kernel keeps
  * that by itself. Without an agent, we do not know what it is.
