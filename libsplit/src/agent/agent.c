@@ -218,9 +218,9 @@ static int still_there(const struct agent *a, struct sfs_why *why)
 }
 
 /* Until something has to be looked at again. */
-static int wait_ms(const struct agent *a, uint64_t now)
+static int wait_ms(const struct agent *a)
 {
-	const int look = openers_wait_ms(a, now);
+	const int look = openers_wait_ms(a);
 
 	if (a->claimed)
 		return CLAIM_MS;
@@ -240,7 +240,7 @@ static int loop(struct agent *a, struct sfs_why *why)
 	uint64_t looked = agent_now();
 
 	for (;;) {
-		const int n = epoll_wait(a->epoll, ev, EVENTS, wait_ms(a, agent_now()));
+		const int n = epoll_wait(a->epoll, ev, EVENTS, wait_ms(a));
 		const uint64_t now = agent_now();
 
 		if (n < 0 && errno != EINTR)

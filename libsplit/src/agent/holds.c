@@ -89,16 +89,11 @@ struct dnode *deleg_find(const struct agent *a, uint64_t ino, uint32_t gen)
 	return a->table_size ? *slot(a, ino, gen) : NULL;
 }
 
-static bool in_use(const struct dnode *d)
-{
-	return d->holds || !TAILQ_EMPTY(&d->queue) || d->opening || openers_watched(d);
-}
-
 void dnode_put(struct agent *a, struct dnode *d)
 {
 	struct dnode **p;
 
-	if (in_use(d))
+	if (d->holds || !TAILQ_EMPTY(&d->queue) || d->opening || openers_watched(d))
 		return;
 	outsider_unmark(a, d);
 	p = slot(a, d->ino, d->gen);

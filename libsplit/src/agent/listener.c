@@ -119,27 +119,6 @@ static bool seen_by_log(const struct client *c, int tid)
 	return !c->says || announced(c, tid);
 }
 
-/* The calls by which the library opens. Where a thread stands in another one of the library's, it is a ring that opens, which the library does not see. */
-static bool opens(long nr)
-{
-	switch (nr) {
-#ifdef SYS_open
-	case SYS_open:
-#endif
-#ifdef SYS_creat
-	case SYS_creat:
-#endif
-	case SYS_openat:
-	case SYS_openat2:
-	case SYS_open_by_handle_at:
-	case SYS_execve:
-	case SYS_execveat:
-		return true;
-	default:
-		return false;
-	}
-}
-
 bool listener_sees(struct outsiders *o, const struct question *q, const struct sfs_call *call)
 {
 	const struct client *c;
@@ -153,7 +132,7 @@ bool listener_sees(struct outsiders *o, const struct question *q, const struct s
 	/* The address is that of the next instruction. */
 	if (c && !sees)
 		sees = call->nr == SFS_CALL_NONE || call->nr == SFS_CALL_RUNNING ||
-		       (opens(call->nr) && call->pc > c->library[0] && call->pc <= c->library[1]);
+		       (outsider_open_call(call->nr) && call->pc > c->library[0] && call->pc <= c->library[1]);
 	pthread_mutex_unlock(&o->lock);
 	return sees;
 }
@@ -184,7 +163,8 @@ static bool known_code(struct outsiders *o, int pid, unsigned long pc)
 
 /* ---- the thread ---- */
 
-void listener_answer(const struct outsiders *o, int fd, bool allow)
+/* The descriptor stays: the next question may not have its number before that counts. */
+static void respond(const struct outsiders *o, int fd, bool allow)
 {
 	const struct fanotify_response r = {.fd = fd, .response = allow ? FAN_ALLOW : FAN_DENY};
 
@@ -192,29 +172,25 @@ void listener_answer(const struct outsiders *o, int fd, bool allow)
 	if (write(o->opens_fd, &r, sizeof(r)) < 0)
 		errno = 0;
 	gate_answered(o, fd);
-	close(fd); /* last: the next question may have its number */
 }
 
-/* It goes on, and the question stays, as the loop is to know who has the file open. */
-static void let_go(const struct outsiders *o, struct question *q)
+void listener_answer(const struct outsiders *o, int fd, bool allow)
 {
-	const struct fanotify_response r = {.fd = q->fd, .response = FAN_ALLOW};
-
-	if (q->answered)
-		return;
-	if (write(o->opens_fd, &r, sizeof(r)) < 0)
-		errno = 0;
-	gate_answered(o, q->fd);
-	q->answered = true;
+	respond(o, fd, allow);
+	close(fd);
 }
 
-/* Of those that wait in the pipe each, behind each other as before. */
+/*
+ * Those that wait in the pipe, which stay there behind each other as before: the loop is to know who has the file open.
+ */
 static void let_all_go(const struct outsiders *o, int waiting)
 {
 	struct question q;
 
 	for (int n = waiting / (int)sizeof(q); n > 0 && read(o->questions[0], &q, sizeof(q)) == (ssize_t)sizeof(q); n--) {
-		let_go(o, &q);
+		if (!q.answered)
+			respond(o, q.fd, true);
+		q.answered = true;
 		if (write(o->questions[1], &q, sizeof(q)) != (ssize_t)sizeof(q))
 			close(q.fd);
 	}

@@ -87,14 +87,11 @@ static struct look_answer look(const struct look_for *f)
 		look_at_all(f, &r);
 		return r;
 	}
-
 	for (uint32_t i = 0; i < f->n; i++) {
 		if (has_ended(f->who.pid, &f->open[i]))
 			r.ended[r.n++] = f->open[i].number;
-		else
-			r.under_way = true;
 	}
-	if (!r.under_way)
+	if (r.n == f->n)
 		r.has = sfs_process_opened(f->who.pid, f->who.ino, &f->tables);
 	return r;
 }

@@ -41,9 +41,8 @@ struct look_for {
 
 struct look_answer {
 	struct looked_for who;
-	uint32_t n; /* opens that have ended, by number */
+	uint32_t n; /* opens that have ended, by number; if they are not all it was not looked at what is open */
 	uint32_t ended[LOOKER_OPENS];
-	bool under_way;	     /* others have not, or that can't be known yet; then it was not looked at what is open */
 	enum sfs_opened has; /* UNKNOWN of all processes: there are more */
 	uint32_t nfound;
 	struct {

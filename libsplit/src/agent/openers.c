@@ -73,25 +73,28 @@ static void set_look(struct agent *a, struct outsider *w, uint64_t at)
 	w->look_at = at;
 }
 
+static void look_after(struct agent *a, struct outsider *w, uint64_t ms)
+{
+	w->look_ms = ms;
+	set_look(a, w, agent_now() + ms);
+}
+
 static void look_soon(struct agent *a, struct outsider *w)
 {
-	w->look_ms = LOOK_FIRST_MS;
-	set_look(a, w, agent_now() + w->look_ms);
+	look_after(a, w, LOOK_FIRST_MS);
+}
+
+static void look_later(struct agent *a, struct outsider *w)
+{
+	look_after(a, w, w->look_ms * 2 < LOOK_LAST_MS ? w->look_ms * 2 : LOOK_LAST_MS);
 }
 
 /* It is not known that it has closed the file, or it has not. A close may not be told, so it is looked at again all the same. */
 static void look_rarely(struct agent *a, struct outsider *w)
 {
-	w->look_ms = w->look_ms < LOOK_RARELY_MS       ? LOOK_RARELY_MS
-		     : w->look_ms * 2 < LOOK_SELDOM_MS ? w->look_ms * 2
-						       : LOOK_SELDOM_MS;
-	set_look(a, w, agent_now() + w->look_ms);
-}
+	const uint64_t ms = w->look_ms < LOOK_RARELY_MS ? LOOK_RARELY_MS : w->look_ms * 2;
 
-static void look_later(struct agent *a, struct outsider *w)
-{
-	w->look_ms = w->look_ms * 2 < LOOK_LAST_MS ? w->look_ms * 2 : LOOK_LAST_MS;
-	set_look(a, w, agent_now() + w->look_ms);
+	look_after(a, w, ms < LOOK_SELDOM_MS ? ms : LOOK_SELDOM_MS);
 }
 
 /* ---- who ---- */
@@ -124,6 +127,20 @@ static struct outsider **find(struct dnode *d, int pid)
 	while (*p && (*p)->pid != pid)
 		p = &(*p)->next;
 	return p;
+}
+
+/* It was not in the list. NULL: out of memory. */
+static struct outsider *enter(struct dnode *d, int pid)
+{
+	struct outsider *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->pid = pid;
+	w->dnode = d;
+	w->next = d->outsiders;
+	d->outsiders = w;
+	return w;
 }
 
 /* Its thread has a table of descriptors that may be its own. */
@@ -203,17 +220,11 @@ void openers_add(struct agent *a, struct dnode *d, const struct opener *who)
 	if (!openers_watched(d) && outsider_ask(a, a->outsiders.closes_fd, FAN_MARK_ADD, CLOSES, &d->way))
 		pid = 0;
 	w = *find(d, pid);
+	if (!w)
+		w = enter(d, pid);
 	if (!w) {
-		w = calloc(1, sizeof(*w));
-		if (!w) {
-			agent_log(a, "out of memory: process %d is not seen to have inode %llu open", pid,
-				  (unsigned long long)d->ino);
-			return;
-		}
-		w->pid = pid;
-		w->dnode = d;
-		w->next = d->outsiders;
-		d->outsiders = w;
+		agent_log(a, "out of memory: process %d is not seen to have inode %llu open", pid, (unsigned long long)d->ino);
+		return;
 	}
 	set_writes(d, w, w->writes || who->writes);
 	w->client |= who->client;
@@ -240,21 +251,17 @@ static void note_searched(struct agent *a, const struct dnode *d)
 {
 	struct outsiders *o = &a->outsiders;
 
-	if (o->nsearched < SEARCHED_MAX)
+	if (owners_said(a, d->ino) && !searched(a, d))
 		o->searched[o->nsearched++] = (struct searched){d->ino, d->gen};
 }
 
 /* Somebody may have it; until it is known who, somebody does. */
 static void search(struct agent *a, struct dnode *d, bool writes)
 {
-	struct outsider *w = a->outsiders.opens_fd < 0 || *find(d, SOMEBODY) ? NULL : calloc(1, sizeof(*w));
+	struct outsider *w = a->outsiders.opens_fd < 0 || *find(d, SOMEBODY) ? NULL : enter(d, SOMEBODY);
 
 	if (!w)
 		return;
-	w->pid = SOMEBODY;
-	w->dnode = d;
-	w->next = d->outsiders;
-	d->outsiders = w;
 	set_writes(d, w, writes);
 	owners_outside(a, d);
 	look_soon(a, w);
@@ -441,6 +448,7 @@ static void closed(struct agent *a, struct dnode *d, int pid)
 {
 	struct outsider *own = *find(d, pid);
 	struct arrival **p = own ? &own->arrivals : NULL;
+
 	if (own)
 		own->closed = true;
 	while (p && *p) {
@@ -477,15 +485,18 @@ void openers_closes(struct agent *a)
 	hear_soon(a);
 }
 
-int openers_wait_ms(const struct agent *a, uint64_t now)
+int openers_wait_ms(const struct agent *a)
 {
 	const struct outsider *w;
-	uint64_t first = 0;
+	uint64_t first = UINT64_MAX, now;
 
+	if (TAILQ_EMPTY(&a->outsiders.looked_at))
+		return -1;
 	TAILQ_FOREACH(w, &a->outsiders.looked_at, looked_at)
-		if (!first || w->look_at < first)
+		if (w->look_at < first)
 			first = w->look_at;
-	return !first ? -1 : first > now ? (int)(first - now) : 0;
+	now = agent_now();
+	return first > now ? (int)(first - now) : 0;
 }
 
 void openers_timeouts(struct agent *a, uint64_t now)

@@ -123,9 +123,9 @@ static bool how_writes(int tid, unsigned long how)
 #define OTHER_BY_HANDLE 342
 #endif
 
-bool outsider_usual_call(const struct sfs_call *call)
+bool outsider_open_call(long nr)
 {
-	switch (call->nr) {
+	switch (nr) {
 	case SYS_openat:
 	case SYS_openat2:
 	case SYS_open_by_handle_at:
@@ -137,15 +137,19 @@ bool outsider_usual_call(const struct sfs_call *call)
 #ifdef SYS_creat
 	case SYS_creat:
 #endif
-#ifdef OTHER_OPEN
-	case OTHER_OPEN:
-	case OTHER_OPENAT:
-	case OTHER_BY_HANDLE:
-#endif
 		return true;
 	default:
 		return false;
 	}
+}
+
+bool outsider_usual_call(const struct sfs_call *call)
+{
+#ifdef OTHER_OPEN
+	if (call->nr == OTHER_OPEN || call->nr == OTHER_OPENAT || call->nr == OTHER_BY_HANDLE)
+		return true;
+#endif
+	return outsider_open_call(call->nr);
 }
 
 /* What is not one of the usual calls (io_uring) may write. */
@@ -198,14 +202,11 @@ static bool any_writes(const struct dnode *d)
 	return o;
 }
 
-bool outsider_settle(struct agent *a, struct dnode *d)
+/* Who has the file is to bring in what is staged, for an open that writes or does not. Is there anybody? */
+static bool step_down(struct agent *a, struct dnode *d, bool writes)
 {
-	const bool writes = any_writes(d);
-	bool busy;
+	bool busy = false;
 
-	if (!d->opening)
-		return true;
-	busy = deleg_away_has(a, d->ino);
 	for (struct hold *h = d->holds; h; h = h->dnode_next) {
 		/* Who can't write has nothing staged, and minds only what is written (watch.c). */
 		if (!h->open || (!writes && h->counted == COUNTED_OTHER))
@@ -217,6 +218,13 @@ bool outsider_settle(struct agent *a, struct dnode *d)
 			busy = true;
 		}
 	}
+	return busy;
+}
+
+bool outsider_settle(struct agent *a, struct dnode *d)
+{
+	const bool busy = d->opening && (step_down(a, d, any_writes(d)) || deleg_away_has(a, d->ino));
+
 	while (!busy && d->opening)
 		let_go(a, d);
 	return !busy;
@@ -231,21 +239,23 @@ static bool traces(const struct dnode *d, int pid)
 	return false;
 }
 
-/* Of the file that the kernel's descriptor is open on. */
-struct dnode *outsider_dnode(const struct agent *a, int fd)
+/* What the kernel's descriptor is open on. */
+static bool identity(int fd, struct target *t)
 {
 	struct stat st;
-	uint32_t gen;
 
-	return fstat(fd, &st) == 0 && sfs_generation(fd, &gen) == 0 ? deleg_find(a, st.st_ino, gen) : NULL;
+	*t = (struct target){.fd = -1};
+	if (fstat(fd, &st) < 0 || sfs_generation(fd, &t->gen) < 0)
+		return false;
+	t->ino = st.st_ino;
+	return true;
 }
 
-/* Who has the file brings in what is staged, and nobody waits for that. */
-static void all_step_down(struct agent *a, struct dnode *d)
+struct dnode *outsider_dnode(const struct agent *a, int fd)
 {
-	for (struct hold *h = d->holds; h; h = h->dnode_next)
-		if (h->open && h->deleg == SFS_DELEG_EXCLUSIVE && h->client->state != C_DYING)
-			deleg_step_down(a, h, SFS_DELEG_NONE);
+	struct target t;
+
+	return identity(fd, &t) ? deleg_find(a, t.ino, t.gen) : NULL;
 }
 
 static void answer(const struct agent *a, const struct question *q)
@@ -257,20 +267,14 @@ static void answer(const struct agent *a, const struct question *q)
 }
 
 /* A client of the agent before us may have it, and has not come back yet. Or nobody does, and that agent has marked it. */
-static struct dnode *unmarked(struct agent *a, const struct question *q, struct dnode *d)
+static struct dnode *unmarked(struct agent *a, const struct question *q, struct dnode *d, struct target *way)
 {
-	struct target way = {.fd = -1};
-	struct stat st;
-
-	if (fstat(q->fd, &st) < 0 || sfs_generation(q->fd, &way.gen) < 0)
-		return NULL;
-	way.ino = st.st_ino;
-	if (deleg_away_has(a, st.st_ino)) {
-		d = dnode_get(a, st.st_ino, way.gen);
-		target_keep(a, &way, q->fd);
+	if (deleg_away_has(a, way->ino)) {
+		d = dnode_get(a, way->ino, way->gen);
+		target_keep(a, way, q->fd);
 		if (d)
-			outsider_mark(a, d, &way);
-		target_close(&way);
+			outsider_mark(a, d, way);
+		target_close(way);
 		if (d && !d->marked) {
 			dnode_put(a, d);
 			d = NULL;
@@ -283,15 +287,17 @@ static struct dnode *unmarked(struct agent *a, const struct question *q, struct 
 
 static void opened(struct agent *a, struct question *q)
 {
-	struct dnode *d = outsider_dnode(a, q->fd);
 	struct opener who = {.pid = q->pid, .tid = q->tid};
 	struct opening *o, **last;
+	struct target way;
+	const bool known = identity(q->fd, &way);
+	struct dnode *d = known ? deleg_find(a, way.ino, way.gen) : NULL;
 
 	/* It may have become one since the kernel asked, or those of the agent before us were not known yet. */
 	q->client = q->client || listener_is_client(&a->outsiders, q->pid);
 	who.client = q->client;
-	if (!d || !d->marked)
-		d = unmarked(a, q, d);
+	if (known && (!d || !d->marked))
+		d = unmarked(a, q, d, &way);
 	if (q->answered)
 		who.call.nr = SFS_CALL_RUNNING; /* what it does by now is something else */
 	else
@@ -307,7 +313,7 @@ static void opened(struct agent *a, struct question *q)
 	o = !q->answered && !traces(d, q->pid) ? calloc(1, sizeof(*o)) : NULL;
 	if (!o) {
 		openers_add(a, d, &who);
-		all_step_down(a, d);
+		step_down(a, d, who.writes); /* and it is not waited for */
 		answer(a, q);
 		return;
 	}
@@ -324,7 +330,7 @@ void outsider_opens(struct agent *a)
 	struct question q[16];
 	ssize_t n;
 
-	openers_closes(a); /* what comes after them is of opens that we let go now (arriving.c) */
+	openers_closes(a); /* what comes after them is of opens that we let go now (openers.c) */
 	n = read(a->outsiders.questions[0], q, sizeof(q));
 	__atomic_fetch_add(&a->outsiders.taken, 1, __ATOMIC_RELAXED);
 	for (ssize_t i = 0; i < n / (ssize_t)sizeof(q[0]); i++)

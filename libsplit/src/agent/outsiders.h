@@ -51,7 +51,9 @@ void gate_answered(const struct outsiders *o, int fd);
 void gate_ask_again(struct agent *a);
 
 /* outsider.c */
-/* Is it a call by which descriptors are opened? Others are a ring's. */
+/* Is that the number of a call by which files are opened? Where a thread stands in another one, it is a ring that opens. */
+bool outsider_open_call(long nr);
+/* The same of a program, which may be one of 32 bits. */
 bool outsider_usual_call(const struct sfs_call *call);
 /* Does the thread open for writing? It stands in that call until we answer. */
 bool outsider_writes(int tid, const struct sfs_call *call);
@@ -95,6 +97,6 @@ void openers_closes(struct agent *a);
 void openers_hear(struct agent *a);
 void openers_timeouts(struct agent *a, uint64_t now);
 /* Until then; -1: nothing is to be looked at. */
-int openers_wait_ms(const struct agent *a, uint64_t now);
+int openers_wait_ms(const struct agent *a);
 
 #endif

@@ -11,10 +11,7 @@
 
 #include "control/store.h"
 #include "pm/huge.h"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
+#include "pm/map.h"
 
 /*
  * A group of blocks that ext4 has not looked into since the mount is passed over when it searches for aligned pieces, and it takes the
@@ -80,7 +77,7 @@ bool sfs_write_huge(int fd, uint64_t bytes)
 
 	if (p == MAP_FAILED)
 		return false;
-	if (madvise(p, bytes, MADV_POPULATE_WRITE) == 0)
+	if (sfs_map_populate(p, bytes) == 0)
 		l = sfs_layout_of(fd, bytes, UINT32_MAX);
 	munmap(p, bytes);
 	return l.err == 0 && l.looked == bytes && !l.unwritten;

@@ -34,13 +34,17 @@ int sfs_map_staging_again(bool dax, void *p, uint64_t n, int fd, uint64_t off);
  */
 void *sfs_map_sparse(uint64_t len);
 
-/* Page tables for stores to [p, p + n), page aligned, at once. A kernel before 5.14 refuses, and faults when it comes to that. */
-static inline void sfs_map_populate(uint8_t *p, uint64_t n)
+/*
+ * Page tables for stores to [p, p + n), page aligned, at once. 0, or a negative errno value: not all are there. A kernel before 5.14 refuses, and faults
+ * when it comes to that.
+ */
+static inline int sfs_map_populate(uint8_t *p, uint64_t n)
 {
 	const uint32_t rights = sfs_protect_open(); /* the kernel goes by this thread's rights */
+	const int r = sys_madvise(p, n, 23 /* MADV_POPULATE_WRITE */);
 
-	sys_madvise(p, n, 23 /* MADV_POPULATE_WRITE */);
 	sfs_protect_close(rights);
+	return r;
 }
 
 #endif
