@@ -84,7 +84,7 @@ static void accept_one(struct agent *a, int sock)
 		return;
 	}
 	c->start = sfs_process_start_comm(c->pid, c->comm);
-	listener_add_client(a, c);
+	processes_add(a, c);
 	/* It lives: what was read of its process before was its own. */
 	c->pidfd = peer_pidfd(sock, c->pid);
 	if (c->pidfd >= 0 && (dead(c->pidfd) || agent_watch(a, c->pidfd, EPOLLIN, &c->pidfd_src))) {

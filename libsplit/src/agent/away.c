@@ -38,8 +38,8 @@ static int load_one(struct agent *a, uint32_t id, struct sfs_why *why)
 	chunks_known(a, c);
 	chunks_count(a, c, 1);
 	if (c->pid > 0) {
-		listener_add_client(a, c);
-		listener_knows(&a->outsiders, c);
+		processes_add(a, c);
+		processes_knows(&a->outsiders, c);
 		c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
 		if (c->pidfd >= 0)
 			fcntl(c->pidfd, F_SETFD, FD_CLOEXEC);

@@ -78,7 +78,7 @@ static void drop_watched(struct agent *a, int *fd)
 
 static void disconnect(struct agent *a, struct client *c)
 {
-	listener_del_client(a, c);
+	processes_remove(a, c);
 	drop_watched(a, &c->sock);
 	drop_watched(a, &c->event);
 	drop_watched(a, &c->pidfd);

@@ -54,7 +54,7 @@ static bool served(struct agent *a, const struct question *q, const struct sfs_c
 	if (code.n == 0 && sfs_process_start(q->pid) == 0)
 		return true; /* it has ended */
 	if (q->client && code.library)
-		listener_code(&a->outsiders, q->pid, &code);
+		processes_code(&a->outsiders, q->pid, &code);
 	return call->nr == SFS_CALL_RUNNING ? code.library : code_has(&code, call->pc);
 }
 

@@ -30,8 +30,10 @@
  *   fill.c        how much of a processor it takes to fill the pool
  *   outsider.c    programs without the library that open a file which clients have
  *   openers.c     which of them have it open
+ *   closes.c      and until when
  *   looker.c      the thread that looks what they have open
  *   listener.c    the thread that the kernel asks about them
+ *   processes.c   which processes are clients'
  *   enforce.c     they are refused where they want to write
  *   refused.c     what was done with them
  *   policy.c      whose programs are

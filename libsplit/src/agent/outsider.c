@@ -294,7 +294,7 @@ static void opened(struct agent *a, struct question *q)
 	struct dnode *d = known ? deleg_find(a, way.ino, way.gen) : NULL;
 
 	/* It may have become one since the kernel asked, or those of the agent before us were not known yet. */
-	q->client = q->client || listener_is_client(&a->outsiders, q->pid);
+	q->client = q->client || processes_is_client(&a->outsiders, q->pid);
 	who.client = q->client;
 	if (known && (!d || !d->marked))
 		d = unmarked(a, q, d, &way);
@@ -302,7 +302,7 @@ static void opened(struct agent *a, struct question *q)
 		who.call.nr = SFS_CALL_RUNNING; /* what it does by now is something else */
 	else
 		sfs_process_call(q->tid, &who.call, 0);
-	if (!d || !d->marked || (!q->answered && listener_sees(&a->outsiders, q, &who.call))) {
+	if (!d || !d->marked || (!q->answered && processes_sees(&a->outsiders, q, &who.call))) {
 		answer(a, q);
 		if (d)
 			dnode_put(a, d); /* it may have been made for the question */

@@ -23,23 +23,28 @@ int listener_start(struct agent *a);
 void listener_decide(struct agent *a);
 /* The kernel lets everybody go on whose question was not answered. */
 void listener_stop(struct agent *a);
-/* From when its process and connection are known until one of them is not; a client that was not added may be removed. */
-void listener_add_client(struct agent *a, struct client *c);
-void listener_del_client(struct agent *a, struct client *c);
-/* Is it a client's? One that has executed another program is none any more, also when the loop has not got round to it. */
-bool listener_is_client(struct outsiders *o, int pid);
-/* From now on it is known where the client's library is in its process, and the log says what that opens (SFS_FEATURE_CODE). */
-void listener_says(struct outsiders *o, struct client *c);
-/* Does the library see the call in which the thread stands? Where it can't be known it does. */
-bool listener_sees(struct outsiders *o, const struct question *q, const struct sfs_call *call);
-/* The code of the client's process. */
-void listener_code(struct outsiders *o, int pid, const struct code *code);
 /* The open that the kernel asks about goes on, or fails with EPERM; fd: the kernel's, closed. */
 void listener_answer(const struct outsiders *o, int fd, bool allow);
-/* The library of a client has said HELLO, or to the agent before us. */
-void listener_knows(struct outsiders *o, struct client *c);
 /* The thread of enforce.h is to look at who asks that. */
 void listener_ask_look(struct agent *a, const struct question *q);
+
+/* processes.c */
+/* From when its process and connection are known until one of them is not; a client that was not added may be removed. */
+void processes_add(struct agent *a, struct client *c);
+void processes_remove(struct agent *a, struct client *c);
+/* Is it a client's? One that has executed another program is none any more, also when the loop has not got round to it. */
+bool processes_is_client(struct outsiders *o, int pid);
+/* The library of a client has said HELLO, or to the agent before us. */
+void processes_knows(struct outsiders *o, struct client *c);
+/* From now on it is known where the client's library is in its process, and the log says what that opens (SFS_FEATURE_CODE). */
+void processes_says(struct outsiders *o, struct client *c);
+/* Does the library see the call in which the thread stands? Where it can't be known it does. */
+bool processes_sees(struct outsiders *o, const struct question *q, const struct sfs_call *call);
+/* The code of the client's process; and is that a part of it from which the library sees all calls? No, while nobody has looked. */
+void processes_code(struct outsiders *o, int pid, const struct code *code);
+bool processes_known_code(struct outsiders *o, int pid, unsigned long pc);
+/* Which process asks (q->pid, q->client). True: a client whose library sees the open. */
+bool processes_who_asks(struct outsiders *o, struct question *q);
 
 /* gate.c */
 int gate_open(struct agent *a);
@@ -82,7 +87,7 @@ struct opener {
 	struct sfs_call call; /* in which it opens, or RUNNING */
 };
 
-/* openers.c */
+/* openers.c, closes.c */
 /* Before its open is let go. d is marked. */
 void openers_add(struct agent *a, struct dnode *d, const struct opener *who);
 /* The agent before us has said that somebody has it: until it is known who, somebody writes. */

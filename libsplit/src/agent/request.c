@@ -75,9 +75,9 @@ static bool welcome(struct agent *a, struct client *c, int log_fd)
 	m.d = a->provider;
 	fds[0] = log_fd;
 	fds[1] = pair[1];
-	listener_knows(&a->outsiders, c);
+	processes_knows(&a->outsiders, c);
 	if (c->features & SFS_FEATURE_CODE)
-		listener_says(&a->outsiders, c);
+		processes_says(&a->outsiders, c);
 	client_set_state(a, c, C_READY);
 	if (client_reply(a, c, &m, fds, c->features & SFS_FEATURE_OWNERS ? 3 : 2)) {
 		close(pair[1]);
