@@ -155,6 +155,7 @@ static void dispatch(struct agent *a, const struct epoll_event *ev)
 		break;
 	case SRC_LOOKED:
 		openers_hear(a);
+		before_hear(a);
 		break;
 	case SRC_POLICIES:
 		enforce_reload(a);
@@ -192,6 +193,7 @@ static void timeouts(struct agent *a)
 	client_timeouts(a, now);
 	outsider_timeouts(a, now);
 	openers_timeouts(a, now);
+	before_timeouts(a, now);
 	overdue_check(a, now);
 	if (a->claimed) {
 		a->claimed = false;
@@ -220,7 +222,8 @@ static int still_there(const struct agent *a, struct sfs_why *why)
 /* Until something has to be looked at again. */
 static int wait_ms(const struct agent *a)
 {
-	const int look = openers_wait_ms(a);
+	const int openers = openers_wait_ms(a), before = before_wait_ms(a);
+	const int look = openers < 0 || (before >= 0 && before < openers) ? before : openers;
 
 	if (a->claimed)
 		return CLAIM_MS;
@@ -312,6 +315,7 @@ int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
 			      .closes_fd = -1,
 			      .stop_fd = -1,
 			      .looker = {-1, -1},
+			      .before = {.looker = {-1, -1}},
 			      .questions = {-1, -1},
 			      .lock = PTHREAD_MUTEX_INITIALIZER},
 		.enforcer = {
@@ -321,6 +325,7 @@ int sfs_agent_run(const struct sfs_agent_config *config, struct sfs_why *why)
 
 	TAILQ_INIT(&a.waiting);
 	TAILQ_INIT(&a.outsiders.looked_at);
+	TAILQ_INIT(&a.outsiders.before.waiting);
 	a.root.fd = a.root.ctl = a.root.log = a.root.pool = a.root.lock = -1;
 	if (config->chunk_bytes == 0 || config->chunk_bytes % SFS_CHUNK_ALIGN || config->chunk_bytes > (1ull << 40))
 		return sfs_fail(why, -EINVAL, "the size of a staging file must be a multiple of 2 MiB, at most 1 TiB");

@@ -64,8 +64,7 @@ static void look_rarely(struct agent *a, struct outsider *w)
 
 static void look(struct agent *a, struct outsider *w)
 {
-	struct look_for f = {.who = {w->dnode->ino, w->dnode->gen, w->pid, w->number}, .tables = w->tables};
-	struct stat st;
+	struct look_for f = {.who = {w->dnode->ino, w->dnode->gen, w->pid, w->number}, .dev = a->root.dev, .tables = w->tables};
 
 	set_look(a, w, 0);
 	if (w->pid == SOMEBODY) {
@@ -73,7 +72,6 @@ static void look(struct agent *a, struct outsider *w)
 		for (const struct hold *h = w->dnode->holds; h && !w->dnode->marked; h = h->dnode_next)
 			outsider_mark(a, w->dnode, &h->target);
 		f.who.pid = 0;
-		f.dev = fstat(a->root.fd, &st) == 0 ? st.st_dev : 0;
 	} else if (w->pid <= 0) {
 		return;
 	}

@@ -120,6 +120,7 @@ static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct h
 	}
 	if (h->lease_index >= 0 || watched)
 		outsider_mark(a, d, &h->target);
+	before_granted(a, d);
 	client_reply(a, c, &m, NULL, 0);
 }
 
@@ -132,8 +133,10 @@ static void try(struct agent *a, struct client *c, struct dnode *d, struct hold 
 
 	if (deleg_unused(a, d, h) && deleg_grant(a, h)) {
 		m.a = SFS_DELEG_EXCLUSIVE;
-		if (h->lease_index >= 0)
+		if (h->lease_index >= 0) {
 			outsider_mark(a, d, &h->target);
+			before_granted(a, d);
+		}
 	} else if (h->turn.state == TURN_NONE) { /* else another thread of the client waits for it */
 		release(a, c, h);
 	}
@@ -185,6 +188,8 @@ static void acquire(struct agent *a, struct client *c, const struct sfs_msg *m, 
 	if (m->c & SFS_ACQ_WATCH)
 		target_keep(a, &h->target, fd);
 	openers_is_client(a, d, c);
+	if (d->outsiders)
+		openers_closes(a); /* who closed it before the client asked has it no more */
 	if (m->c & SFS_ACQ_RECLAIM) {
 		reclaim(a, c, d, h, m->c & SFS_ACQ_WATCH);
 		return;

@@ -58,6 +58,16 @@ struct turn {
 	bool unsent;		 /* the client's socket has been full: TURN is to be sent */
 };
 
+/*
+ * Is it known which programs without the library have had the file open since before the kernel asked about it (before.c)?
+ *
+ *   BEFORE_UNKNOWN  WAITS: a client is granted it
+ *   BEFORE_WAITS    ASKED: the thread looks; UNKNOWN: the kernel asks about it no more
+ *   BEFORE_ASKED    KNOWN: it has looked; WAITS: there was too much to see; UNKNOWN as before
+ *   BEFORE_KNOWN    UNKNOWN as before
+ */
+enum before { BEFORE_UNKNOWN, BEFORE_WAITS, BEFORE_ASKED, BEFORE_KNOWN };
+
 /* An inode that at least one client has open. */
 struct dnode {
 	struct dnode *next; /* hash chain */
@@ -72,6 +82,8 @@ struct dnode {
 	struct outsider *outsiders; /* have it open (openers.c) */
 	uint32_t writers;	    /* those for writing */
 	bool shown_outside;	    /* the table says so */
+	enum before before;
+	TAILQ_ENTRY(dnode) before_place; /* WAITS */
 };
 
 /* One client's part in a dnode. */

@@ -31,6 +31,7 @@
  *   outsider.c    programs without the library that open a file which clients have
  *   openers.c     which of them have it open
  *   closes.c      and until when
+ *   before.c      which of them had it open before
  *   looker.c      the thread that looks what they have open
  *   listener.c    the thread that the kernel asks about them
  *   processes.c   which processes are clients'
@@ -216,6 +217,14 @@ struct outsiders {
 	} searched[SEARCHED_MAX];
 	uint32_t nsearched;
 	TAILQ_HEAD(, outsider) looked_at; /* openers that will be looked at */
+	/* Looks for who had a file open before (before.c). */
+	struct before_looks {
+		struct looker looker;
+		TAILQ_HEAD(, dnode) waiting;
+		bool asked;
+		uint32_t fewer; /* files that the next one is for at most; 0: as many as there is room for */
+		uint64_t next;	/* ms: the next one not before that */
+	} before;
 	pthread_mutex_t lock;
 	/* By process; under the lock, as are their pid and sock while they are in here. */
 	struct client *clients[OUTSIDER_BUCKETS];

@@ -289,6 +289,10 @@ int listener_start(struct agent *a)
 	if (!err)
 		err = agent_watch(a, o->looker.out, EPOLLIN, &o->looked_src);
 	if (!err)
+		err = looker_start(&o->before.looker);
+	if (!err)
+		err = agent_watch(a, o->before.looker.out, EPOLLIN, &o->looked_src);
+	if (!err)
 		err = -pthread_create(&o->thread, NULL, listen_thread, a);
 	o->started = !err;
 	return err;
@@ -311,6 +315,7 @@ void listener_stop(struct agent *a)
 	drop_fd(&o->closes_fd);
 	drop_fd(&o->stop_fd);
 	looker_stop(&o->looker);
+	looker_stop(&o->before.looker);
 	drop_fd(&o->questions[0]);
 	drop_fd(&o->questions[1]);
 	gate_close(o);

@@ -7,9 +7,12 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "agent/enforce.h"
 #include "agent/internal.h"
 
 #define RAN_TICKS 3u /* a thread that has run so long in its program has left the call in which it stood */
@@ -51,40 +54,96 @@ static bool may_look(int pid)
 	return readlink(path, to, sizeof(to)) > 0;
 }
 
-/* Those that see the volume. One of which we may not look is none: it would have the file for ever. */
-static void look_at_all(const struct look_for *f, struct look_answer *r)
+/* False: there is no room for it. */
+static bool add_found(struct look_answer *r, int pid, uint32_t file, enum sfs_opened has)
 {
-	const struct sfs_tables tables = {.all = true};
+	if (r->nfound == LOOKER_FOUND)
+		return false;
+	r->found[r->nfound++] = (struct look_found){pid, file, has != SFS_OPENED_READ};
+	return true;
+}
+
+/* Of one of which we may not look it is not said that it has the file: it would have it for ever. */
+static void look_at_all(const struct look_for *f, struct look_answer *r,
+			bool (*at)(int pid, const struct look_for *f, struct look_answer *r))
+{
 	DIR *dir = opendir("/proc");
 	struct dirent *e;
 
 	r->has = dir ? SFS_OPENED_NOT : SFS_OPENED_UNKNOWN;
 	while (dir && (e = readdir(dir)) != NULL) {
 		const int pid = atoi(e->d_name);
-		enum sfs_opened has;
 
 		if (pid <= 0 || pid == getpid() || !may_look(pid) || !sfs_process_mounts_writable(pid, (dev_t)f->dev))
 			continue;
-		has = sfs_process_opened(pid, f->who.ino, &tables);
-		if (has == SFS_OPENED_NOT)
-			continue;
-		if (r->nfound == LOOKER_FOUND) {
+		if (!at(pid, f, r)) {
 			r->has = SFS_OPENED_UNKNOWN;
 			break;
 		}
-		r->found[r->nfound].pid = pid;
-		r->found[r->nfound++].writes = has != SFS_OPENED_READ;
 	}
 	if (dir)
 		closedir(dir);
+}
+
+static bool at_one(int pid, const struct look_for *f, struct look_answer *r)
+{
+	const struct sfs_tables tables = {.all = true};
+	const enum sfs_opened has = sfs_process_opened(pid, (dev_t)f->dev, f->who.ino, &tables);
+
+	return has == SFS_OPENED_NOT || add_found(r, pid, 0, has);
+}
+
+/* Also one that has not said HELLO, as the child of a fork: what it has was left to it, and it asks before it uses that. */
+static bool has_library(int pid)
+{
+	struct code code;
+
+	code_look(pid, &code);
+	return code.library;
+}
+
+static bool at_many(int pid, const struct look_for *f, struct look_answer *r)
+{
+	struct sfs_sought files[LOOKER_FILES];
+	bool room = true;
+
+	for (uint32_t i = 0; i < f->nfiles; i++)
+		files[i].ino = f->file[i].ino;
+	if (!sfs_process_opened_any(pid, (dev_t)f->dev, files, f->nfiles) || has_library(pid))
+		return true;
+	for (uint32_t i = 0; i < f->nfiles && room; i++)
+		room = files[i].has == SFS_OPENED_NOT || add_found(r, pid, i, files[i].has);
+	return room;
+}
+
+static uint64_t cpu_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+static void look_for_files(const struct look_for *f, struct look_answer *r)
+{
+	const uint64_t since = cpu_us();
+
+	memcpy(r->file, f->file, sizeof(r->file));
+	r->nfiles = f->nfiles;
+	look_at_all(f, r, at_many);
+	r->us = cpu_us() - since;
 }
 
 static struct look_answer look(const struct look_for *f)
 {
 	struct look_answer r = {.who = f->who, .has = SFS_OPENED_UNKNOWN};
 
+	if (f->nfiles > 0) {
+		look_for_files(f, &r);
+		return r;
+	}
 	if (f->who.pid == 0) {
-		look_at_all(f, &r);
+		look_at_all(f, &r, at_one);
 		return r;
 	}
 	for (uint32_t i = 0; i < f->n; i++) {
@@ -92,7 +151,7 @@ static struct look_answer look(const struct look_for *f)
 			r.ended[r.n++] = f->open[i].number;
 	}
 	if (r.n == f->n)
-		r.has = sfs_process_opened(f->who.pid, f->who.ino, &f->tables);
+		r.has = sfs_process_opened(f->who.pid, (dev_t)f->dev, f->who.ino, &f->tables);
 	return r;
 }
 

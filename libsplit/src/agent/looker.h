@@ -9,6 +9,7 @@
 #include "control/store.h"
 
 #define LOOKER_OPENS 8u
+#define LOOKER_FILES 64u
 
 /*
  * An open that was let go and has perhaps not ended: between the agent's answer and the descriptor in the table the thread may be held up as
@@ -25,15 +26,23 @@ struct under_way {
 struct looked_for {
 	uint64_t ino;
 	uint32_t gen;
-	int pid;
+	int pid;	 /* 0: all processes that have the file */
 	uint32_t number; /* of the opener's last open: an answer from before another one says nothing */
 };
 
 #define LOOKER_FOUND 64u
 
+struct look_file {
+	uint64_t ino;
+	uint32_t gen;
+};
+
 struct look_for {
 	struct looked_for who;
-	uint64_t dev; /* of the volume; who.pid is 0: all processes that have the file */
+	uint64_t dev; /* of the volume */
+	/* If there are any: which processes have one of these, as far as their descriptors say; who does not matter. */
+	uint32_t nfiles;
+	struct look_file file[LOOKER_FILES];
 	struct sfs_tables tables;
 	uint32_t n;
 	struct under_way open[LOOKER_OPENS];
@@ -45,10 +54,14 @@ struct look_answer {
 	uint32_t ended[LOOKER_OPENS];
 	enum sfs_opened has; /* UNKNOWN of all processes: there are more */
 	uint32_t nfound;
-	struct {
+	struct look_found {
 		int pid;
+		uint32_t file; /* by its place in the question */
 		bool writes;
 	} found[LOOKER_FOUND];
+	uint32_t nfiles;
+	struct look_file file[LOOKER_FILES];
+	uint64_t us; /* how long it took, of those */
 };
 
 struct looker {

@@ -5,9 +5,9 @@
  * such an open succeeds (fanotify, FAN_OPEN_PERM): the client brings what is staged into the file first. So who opens a file sees
  * everything that was written to it. Who has it open from then on is kept in openers.c.
  *
- * Marked are the inodes that somebody may stage for; others cost nothing. What is not seen: descriptors that such a program had
- * before a client asked for the file, or inherits; stat and truncate by path. Without the right to ask the kernel (CAP_SYS_ADMIN)
- * nothing is seen, and outsiders see the bytes after the usual delay.
+ * Marked are the inodes that somebody may stage for; others cost nothing. Descriptors that such a program had before a client asked for
+ * the file are looked for (before.c). What is not seen: those that it inherits later; stat and truncate by path. Without the right to ask
+ * the kernel (CAP_SYS_ADMIN) nothing is seen, and outsiders see the bytes after the usual delay.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -82,6 +82,7 @@ void outsider_unmark(struct agent *a, struct dnode *d)
 	if (!d->marked)
 		return;
 	openers_forget(a, d);
+	before_forget(a, d);
 	if (a->outsiders.opens_fd >= 0)
 		outsider_ask_no_more(a, d, a->outsiders.opens_fd, FAN_OPEN_PERM);
 	target_close(&d->way);
@@ -202,8 +203,7 @@ static bool any_writes(const struct dnode *d)
 	return o;
 }
 
-/* Who has the file is to bring in what is staged, for an open that writes or does not. Is there anybody? */
-static bool step_down(struct agent *a, struct dnode *d, bool writes)
+bool outsider_step_down(struct agent *a, struct dnode *d, bool writes)
 {
 	bool busy = false;
 
@@ -223,7 +223,7 @@ static bool step_down(struct agent *a, struct dnode *d, bool writes)
 
 bool outsider_settle(struct agent *a, struct dnode *d)
 {
-	const bool busy = d->opening && (step_down(a, d, any_writes(d)) || deleg_away_has(a, d->ino));
+	const bool busy = d->opening && (outsider_step_down(a, d, any_writes(d)) || deleg_away_has(a, d->ino));
 
 	while (!busy && d->opening)
 		let_go(a, d);
@@ -313,7 +313,7 @@ static void opened(struct agent *a, struct question *q)
 	o = !q->answered && !traces(d, q->pid) ? calloc(1, sizeof(*o)) : NULL;
 	if (!o) {
 		openers_add(a, d, &who);
-		step_down(a, d, who.writes); /* and it is not waited for */
+		outsider_step_down(a, d, who.writes); /* and it is not waited for */
 		answer(a, q);
 		return;
 	}

@@ -71,6 +71,8 @@ void outsider_rest(struct agent *a, struct dnode *d);
 bool outsider_settle(struct agent *a, struct dnode *d);
 /* Of the file that the kernel's descriptor is open on; or NULL. */
 struct dnode *outsider_dnode(const struct agent *a, int fd);
+/* Who has the file is to bring in what is staged, for an open that writes or does not. Is there anybody? */
+bool outsider_step_down(struct agent *a, struct dnode *d, bool writes);
 void outsider_opens(struct agent *a);
 void outsider_timeouts(struct agent *a, uint64_t now);
 /* fanotify_mark() of a group of ours, and its end, of which errors are only told. 0, or a negative errno value. */
@@ -103,5 +105,15 @@ void openers_hear(struct agent *a);
 void openers_timeouts(struct agent *a, uint64_t now);
 /* Until then; -1: nothing is to be looked at. */
 int openers_wait_ms(const struct agent *a);
+
+/* before.c */
+/* A client may stage bytes of it from now on: it is looked who has it open. */
+void before_granted(struct agent *a, struct dnode *d);
+/* It is not known any more. */
+void before_forget(struct agent *a, struct dnode *d);
+/* As openers_hear(), openers_timeouts() and openers_wait_ms(). */
+void before_hear(struct agent *a);
+void before_timeouts(struct agent *a, uint64_t now);
+int before_wait_ms(const struct agent *a);
 
 #endif

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "control/store.h"
@@ -18,11 +20,37 @@ static bool is_gone(int err)
 	return err == ENOENT || err == ESRCH;
 }
 
-/* Of a process, or of one of its threads where that is another one. */
-static bool maps_file(const char *path, uint64_t ino)
+/* Files that are looked for. */
+struct sought {
+	dev_t dev;
+	struct sfs_sought *file;
+	uint32_t n;
+	bool all; /* what can't be looked at has them */
+};
+
+static void found(const struct sought *s, uint32_t i, enum sfs_opened has)
+{
+	if (has > s->file[i].has)
+		s->file[i].has = has;
+}
+
+static void may_have_any(const struct sought *s)
+{
+	for (uint32_t i = 0; s->all && i < s->n; i++)
+		found(s, i, SFS_OPENED_UNKNOWN);
+}
+
+/* Nothing more can be found out. */
+static bool settled(const struct sought *s)
+{
+	return s->n == 1 && s->file[0].has >= SFS_OPENED_WRITE;
+}
+
+/* Of a process, or of one of its threads where that is another one. dev 0: of any file system. */
+static bool maps_file(const char *path, dev_t dev, uint64_t ino)
 {
 	char *line = NULL;
-	bool found = false;
+	bool maps = false;
 	size_t size = 0;
 	FILE *f = fopen(path, "re");
 
@@ -30,15 +58,17 @@ static bool maps_file(const char *path, uint64_t ino)
 		return !is_gone(errno);
 	/* start-end perms offset device inode path */
 	errno = 0;
-	while (!found && getline(&line, &size, f) > 0) {
+	while (!maps && getline(&line, &size, f) > 0) {
+		unsigned major, minor;
 		unsigned long long n;
 
-		found = sscanf(line, "%*s %*s %*s %*s %llu", &n) == 1 && n == ino;
+		maps = sscanf(line, "%*s %*s %*s %x:%x %llu", &major, &minor, &n) == 3 && n == ino &&
+		       (dev == 0 || makedev(major, minor) == dev);
 	}
-	found = found || (errno != 0 && !is_gone(errno));
+	maps = maps || (errno != 0 && !is_gone(errno));
 	free(line);
 	fclose(f);
-	return found;
+	return maps;
 }
 
 bool sfs_process_maps(int pid, uint64_t ino)
@@ -46,33 +76,55 @@ bool sfs_process_maps(int pid, uint64_t ino)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	return maps_file(path, ino);
+	return maps_file(path, 0, ino);
 }
 
 #define LOOKS_MAX 4096 /* descriptors of a process that are looked at */
 
+/* Is it of the files' file system? Asked only of one with the right number, and no server is asked for it. */
+static bool on_device(int pid, int tid, const char *name, dev_t dev)
+{
+	struct statx st;
+	char path[96];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/fd/%.16s", pid, tid, name);
+	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO, &st) < 0)
+		return !is_gone(errno);
+	return makedev(st.stx_dev_major, st.stx_dev_minor) == dev;
+}
+
 /* What /proc/PID/fdinfo says of one descriptor: asked of no file system, whose server might not answer. */
-static enum sfs_opened descriptor_has(int infos, const char *name, uint64_t ino)
+static void look_at_descriptor(int infos, int pid, int tid, const char *name, const struct sought *s)
 {
 	const int fd = openat(infos, name, O_RDONLY | O_CLOEXEC);
 	char buf[512];
 	const char *flags, *number;
+	uint64_t ino;
 	ssize_t n;
 
-	if (fd < 0)
-		return errno == ENOENT ? SFS_OPENED_NOT : SFS_OPENED_UNKNOWN;
+	if (fd < 0) {
+		if (errno != ENOENT)
+			may_have_any(s);
+		return;
+	}
 	n = read(fd, buf, sizeof(buf) - 1);
 	close(fd);
+	if (n == 0 || (n < 0 && errno == ENOENT))
+		return; /* closed meanwhile */
 	buf[n > 0 ? n : 0] = 0;
 	flags = strstr(buf, "flags:");
 	number = strstr(buf, "\nino:");
-	if (n == 0 || (n < 0 && errno == ENOENT))
-		return SFS_OPENED_NOT; /* closed meanwhile */
-	if (!flags || !number)
-		return SFS_OPENED_UNKNOWN; /* kernels before 5.14 */
-	if (strtoull(number + strlen("\nino:"), NULL, 10) != ino)
-		return SFS_OPENED_NOT;
-	return (strtol(flags + strlen("flags:"), NULL, 8) & O_ACCMODE) == O_RDONLY ? SFS_OPENED_READ : SFS_OPENED_WRITE;
+	if (!flags || !number) {
+		may_have_any(s); /* kernels before 5.14 */
+		return;
+	}
+	ino = strtoull(number + strlen("\nino:"), NULL, 10);
+	for (uint32_t i = 0; i < s->n; i++) {
+		if (s->file[i].ino != ino || !on_device(pid, tid, name, s->dev))
+			continue;
+		found(s, i,
+		      (strtol(flags + strlen("flags:"), NULL, 8) & O_ACCMODE) == O_RDONLY ? SFS_OPENED_READ : SFS_OPENED_WRITE);
+	}
 }
 
 static bool is_ring(int pid, int tid, const char *name)
@@ -87,9 +139,8 @@ static bool is_ring(int pid, int tid, const char *name)
 }
 
 /* By the table of that thread. */
-static enum sfs_opened descriptors_have(int pid, int tid, uint64_t ino, bool ring)
+static void look_at_table(int pid, int tid, const struct sought *s, bool ring)
 {
-	enum sfs_opened most = SFS_OPENED_NOT;
 	char path[64];
 	struct dirent *e;
 	unsigned looks = 0;
@@ -97,20 +148,24 @@ static enum sfs_opened descriptors_have(int pid, int tid, uint64_t ino, bool rin
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/fdinfo", pid, tid);
 	dir = opendir(path);
-	if (!dir)
-		return is_gone(errno) ? SFS_OPENED_NOT : SFS_OPENED_UNKNOWN;
-	while (most < SFS_OPENED_WRITE && (e = readdir(dir)) != NULL) {
-		enum sfs_opened has;
-
+	if (!dir) {
+		if (!is_gone(errno))
+			may_have_any(s);
+		return;
+	}
+	while (!settled(s) && (e = readdir(dir)) != NULL) {
 		if (e->d_name[0] == '.')
 			continue;
-		has = ring && is_ring(pid, tid, e->d_name) ? SFS_OPENED_UNKNOWN : descriptor_has(dirfd(dir), e->d_name, ino);
-		most = has > most ? has : most;
-		if (++looks > LOOKS_MAX)
-			most = SFS_OPENED_UNKNOWN;
+		if (++looks > LOOKS_MAX) {
+			may_have_any(s);
+			break;
+		}
+		if (ring && is_ring(pid, tid, e->d_name))
+			may_have_any(s);
+		else
+			look_at_descriptor(dirfd(dir), pid, tid, e->d_name, s);
 	}
 	closedir(dir);
-	return most;
 }
 
 /* Have both the same table? No, where the kernel does not say. */
@@ -119,53 +174,66 @@ static bool same_table(int tid, int other)
 	return tid == other || syscall(SYS_kcmp, tid, other, KCMP_FILES, 0, 0) == 0;
 }
 
-/* Every thread's. A mapping keeps what it was made from open; all threads have the same ones. */
-static enum sfs_opened threads_have(int pid, uint64_t ino, bool ring)
+/* Every thread's. Returns one of them, or 0. */
+static int look_at_threads(int pid, const struct sought *s, bool ring)
 {
-	enum sfs_opened most = SFS_OPENED_NOT;
-	char path[96];
+	char path[64];
 	struct dirent *e;
 	int last = 0;
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	dir = opendir(path);
-	if (!dir)
-		return is_gone(errno) ? SFS_OPENED_NOT : SFS_OPENED_UNKNOWN;
-	while (most < SFS_OPENED_WRITE && (e = readdir(dir)) != NULL) {
+	if (!dir) {
+		if (!is_gone(errno))
+			may_have_any(s);
+		return 0;
+	}
+	while (!settled(s) && (e = readdir(dir)) != NULL) {
 		const int tid = atoi(e->d_name);
-		enum sfs_opened has;
 
 		if (tid <= 0 || (last && same_table(tid, last)))
 			continue;
-		has = descriptors_have(pid, tid, ino, ring);
-		most = has > most ? has : most;
+		look_at_table(pid, tid, s, ring);
 		last = tid;
 	}
 	closedir(dir);
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/maps", pid, last);
-	return most < SFS_OPENED_WRITE && last && maps_file(path, ino) ? SFS_OPENED_UNKNOWN : most;
+	return last;
 }
 
-enum sfs_opened sfs_process_opened(int pid, uint64_t ino, const struct sfs_tables *tables)
+enum sfs_opened sfs_process_opened(int pid, dev_t dev, uint64_t ino, const struct sfs_tables *tables)
 {
 	const char state = sfs_process_state(pid);
-	enum sfs_opened has;
+	struct sfs_sought file = {ino, SFS_OPENED_NOT};
+	const struct sought s = {dev, &file, 1, true};
+	int tid = pid;
+	char path[96];
 
 	/* One whose first thread has ended is shown as a zombie while others run. */
-	if (tables->all || state == 'Z' || state == 'X' || state == '?')
-		return threads_have(pid, ino, tables->ring);
-	has = descriptors_have(pid, pid, ino, tables->ring);
-	for (uint32_t i = 0; i < tables->n && has < SFS_OPENED_WRITE; i++) {
-		enum sfs_opened by;
-
-		if (same_table(tables->tid[i], pid))
-			continue;
-		by = descriptors_have(pid, tables->tid[i], ino, tables->ring);
-		has = by > has ? by : has;
+	if (tables->all || state == 'Z' || state == 'X' || state == '?') {
+		tid = look_at_threads(pid, &s, tables->ring);
+	} else {
+		look_at_table(pid, pid, &s, tables->ring);
+		for (uint32_t i = 0; i < tables->n && !settled(&s); i++)
+			if (!same_table(tables->tid[i], pid))
+				look_at_table(pid, tables->tid[i], &s, tables->ring);
 	}
-	/* A mapping keeps what it was made from open. */
-	if (has < SFS_OPENED_WRITE && sfs_process_maps(pid, ino))
-		has = SFS_OPENED_UNKNOWN;
-	return has;
+	/* A mapping keeps what it was made from open. All threads have the same ones. */
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/maps", pid, tid);
+	if (tid && !settled(&s) && maps_file(path, dev, ino))
+		file.has = SFS_OPENED_UNKNOWN;
+	return file.has;
+}
+
+bool sfs_process_opened_any(int pid, dev_t dev, struct sfs_sought *files, uint32_t n)
+{
+	const struct sought s = {dev, files, n, false};
+	bool any = false;
+
+	for (uint32_t i = 0; i < n; i++)
+		files[i].has = SFS_OPENED_NOT;
+	look_at_threads(pid, &s, false);
+	for (uint32_t i = 0; i < n; i++)
+		any = any || files[i].has != SFS_OPENED_NOT;
+	return any;
 }

@@ -227,7 +227,7 @@ bool sfs_process_mounts_writable(int pid, dev_t dev);
 
 /* Has the process mapped the file with this inode number? Yes, when we may not look: a program that was replaced by exec has not. */
 bool sfs_process_maps(int pid, uint64_t ino);
-/* How a process has the file with this inode number open, or mapped. UNKNOWN: we may not look, or there is too much to look at. */
+/* How a process has the file with this inode number on this device open, or mapped. UNKNOWN: we may not look, or there is too much to look at. */
 enum sfs_opened { SFS_OPENED_NOT, SFS_OPENED_READ, SFS_OPENED_WRITE, SFS_OPENED_UNKNOWN };
 /* Threads whose tables of descriptors are looked at beside the first one's, as they may have their own. */
 #define SFS_TABLES_MAX 4u
@@ -237,7 +237,13 @@ struct sfs_tables {
 	bool all;  /* every thread's */
 	bool ring; /* a ring of the process may have files that have no descriptor */
 };
-enum sfs_opened sfs_process_opened(int pid, uint64_t ino, const struct sfs_tables *tables);
+enum sfs_opened sfs_process_opened(int pid, dev_t dev, uint64_t ino, const struct sfs_tables *tables);
+/* The same of many files at once, by the first 4,096 descriptors of each table alone. Is any open? */
+struct sfs_sought {
+	uint64_t ino;
+	enum sfs_opened has;
+};
+bool sfs_process_opened_any(int pid, dev_t dev, struct sfs_sought *files, uint32_t n);
 
 /* --- used by all of these */
 int sfs_list_dir(int dirfd, const char *suffix, struct sfs_numbers *l);
