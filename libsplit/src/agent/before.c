@@ -81,7 +81,9 @@ void before_timeouts(struct agent *a, uint64_t now)
 /* One that has it since before. */
 static void has(struct agent *a, struct dnode *d, const struct look_found *found)
 {
-	if (*opener_find(d, found->pid) || processes_is_client(&a->outsiders, found->pid))
+	const struct outsider *known = *opener_find(d, found->pid);
+
+	if ((known && (known->writes || !found->writes)) || processes_is_client(&a->outsiders, found->pid))
 		return;
 	openers_add(a, d, &(struct opener){.pid = found->pid, .tid = found->pid, .writes = found->writes, .has = true});
 	outsider_step_down(a, d, found->writes);
