@@ -135,7 +135,7 @@ static int plan_store(struct sfs_attempt *a, uint64_t pos)
 			return SFS_BUSY;
 		sfs_stores_void(in, pos, pos + a->n); /* stopped, or left by a jump: it is to begin anew */
 	}
-	a->cold = kernel_stores(a, pos);
+	a->cold = a->mem && kernel_stores(a, pos);
 	if (!a->mem && (__atomic_load_n(&in->flights.quiet, __ATOMIC_RELAXED) || (in->window.few_stores && a->n <= SFS_BOUNCE)))
 		return SFS_GATHER;
 	sfs_attempt_reserve(a);
@@ -189,8 +189,14 @@ static int plan(struct sfs_attempt *a)
 	a->at = (off_t)pos;
 	if (sfs_too_far(pos + a->n))
 		return 0;
-	if (!a->buffer && sfs_in_place(in, pos, a->n))
+	if (!a->buffer && sfs_in_place(in, pos, a->n)) {
+		/* In flight it would be made by the program's descriptor, for which somebody has to wait who closes that, or is to give the file up. */
+		if (!a->mem && sfs_window_stores_cold(&in->window, pos, a->n) && !sfs_inode_pending(in)) {
+			in->window.cold_stores += a->n;
+			return 0;
+		}
 		return plan_store(a, pos);
+	}
 	if (unlikely(in->vol->unstaged) && !a->buffer)
 		return 0;
 	a->way = SFS_WAY_STAGE;
@@ -210,23 +216,14 @@ static int plan(struct sfs_attempt *a)
 /* ---- copy */
 
 /*
- * The store as the kernel makes it; what fails is stored. With the lock held our own descriptor is the file's. Else the program's is as much as in any
- * call of its own: another thread that closes it meanwhile may make it another file's. On persistent memory it survives when it returns: the
+ * The store as the kernel makes it, under the lock: our own descriptor is the file's. On persistent memory it survives when it returns: the
  * blocks may be of a relink that is not in the journal yet, which a store to the window would wait for.
  */
-static bool by_kernel(const struct sfs_attempt *a, struct sfs_cursor c)
+static bool by_kernel(const struct sfs_attempt *a)
 {
-	const int fd = a->mem ? a->in->fd : a->fd, flags = a->in->vol->dax ? RWF_DSYNC : 0;
+	const struct iovec all = {a->mem, a->n};
 
-	for (size_t done = 0; done < a->n;) {
-		struct iovec one;
-
-		one.iov_base = sfs_cursor_next(&c, a->n - done, &one.iov_len);
-		if (sys_pwritev2(fd, &one, 1, a->at + (off_t)done, flags) != (ssize_t)one.iov_len)
-			return false;
-		done += one.iov_len;
-	}
-	return true;
+	return sys_pwritev2(a->in->fd, &all, 1, a->at, a->in->vol->dax ? RWF_DSYNC : 0) == (ssize_t)a->n;
 }
 
 static void copy(void *arg)
@@ -239,7 +236,7 @@ static void copy(void *arg)
 		sfs_staged_copy(a->in->vol, &a->st, &c, a->bounce, a->head);
 		return;
 	}
-	if (a->cold && by_kernel(a, c))
+	if (a->cold && by_kernel(a))
 		return;
 	if (a->ahead_to)
 		sfs_map_populate(a->base + a->ahead_from, a->ahead_to - a->ahead_from);

@@ -26,8 +26,11 @@ int sfs_io_prepare(struct sfs_ofd *ofd, struct sfs_inode *in, int fd)
 	return 0;
 }
 
-/* n, or fewer: what comes behind those bytes can't be read, or stored. An error where that is the first one. */
-static ssize_t by_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
+/*
+ * n, or fewer: what comes behind those bytes can't be read, or stored. An error where that is the first one. -ESTALE, if that is asked for: somebody
+ * has cut the file off without our knowing it, and the kernel can be asked how long it is now.
+ */
+static ssize_t by_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n, bool stale)
 {
 	size_t have = off < in->ksize ? (in->ksize - off < n ? (size_t)(in->ksize - off) : n) : 0;
 
@@ -36,8 +39,10 @@ static ssize_t by_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_
 
 		if (r < 0 && r != -EINTR)
 			return done ? (ssize_t)done : r;
+		if (r == 0 && stale && __atomic_load_n(&in->staging.count, __ATOMIC_RELAXED) == 0)
+			return -ESTALE;
 		if (r == 0)
-			have = done; /* shorter than we knew: somebody else truncated it */
+			have = done;
 		if (r > 0)
 			done += (size_t)r;
 	}
@@ -47,7 +52,7 @@ static ssize_t by_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_
 
 int sfs_read_kernel(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n)
 {
-	const ssize_t r = by_kernel(in, dst, off, n);
+	const ssize_t r = by_kernel(in, dst, off, n, false);
 
 	return r < 0 ? (int)r : (size_t)r < n ? -EIO : 0;
 }
@@ -69,7 +74,7 @@ ssize_t sfs_read_base(struct sfs_inode *in, uint8_t *dst, uint64_t off, size_t n
 	const size_t have = off < in->ksize ? (in->ksize - off < n ? (size_t)(in->ksize - off) : n) : 0;
 
 	if (have > 0 && (!(in->window.dense && in->window.base && off + have <= in->window.len) || cold(in, have)))
-		return by_kernel(in, dst, off, n);
+		return by_kernel(in, dst, off, n, true);
 	memcpy(dst, in->window.base + off, have);
 	memset(dst + have, 0, n - have);
 	return (ssize_t)n;

@@ -35,17 +35,29 @@ static void meet_own(struct sfs_inode *in, struct sfs_flight *fl, const void *fr
 		fl->voided = true;
 }
 
+static void meet_own_ones(struct sfs_inode *in, const void *frame)
+{
+	for (uint32_t bits = in->flights.used; unlikely(bits); bits &= bits - 1) {
+		struct sfs_flight *fl = &in->flights.flight[__builtin_ctz(bits)];
+
+		if (fl->thread == sfs_self())
+			meet_own(in, fl, frame);
+	}
+}
+
+bool sfs_flights_none(struct sfs_inode *in)
+{
+	meet_own_ones(in, __builtin_frame_address(0));
+	return in->flights.used == 0;
+}
+
 bool sfs_flight_begin(struct sfs_inode *in, struct sfs_flying *fly)
 {
 	struct sfs_flights *f = &in->flights;
 	const void *frame = __builtin_frame_address(0);
 	struct sfs_flight *fl;
 
-	for (uint32_t bits = f->used; unlikely(bits); bits &= bits - 1) {
-		fl = &f->flight[__builtin_ctz(bits)];
-		if (fl->thread == sfs_self())
-			meet_own(in, fl, frame);
-	}
+	meet_own_ones(in, frame);
 	if (unlikely(f->used == (1u << SFS_FLIGHTS_MAX) - 1))
 		return false;
 	fl = &f->flight[__builtin_ctz(~f->used)];

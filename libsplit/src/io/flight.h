@@ -11,6 +11,8 @@ struct sfs_flying {
 	uint64_t number;
 };
 
+/* Has the file none, when those of this thread have ended that a handler has left by a jump? Lock held. */
+bool sfs_flights_none(struct sfs_inode *in);
 /* A flight of this thread. False: there are too many. */
 bool sfs_flight_begin(struct sfs_inode *in, struct sfs_flying *fly);
 /* Does what it relied on hold? If not it is to plan again. */
