@@ -121,9 +121,10 @@ int sfs_true_to_look(int fd)
 	(void)fd;
 	return 0;
 }
-void sfs_change_over(int fd, struct sfs_change *c)
+int sfs_change_over(int fd, struct sfs_change *c, bool made)
 {
-	(void)fd, (void)c;
+	(void)fd, (void)c, (void)made;
+	return 0;
 }
 void sfs_changed(int fd)
 {

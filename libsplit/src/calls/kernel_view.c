@@ -46,8 +46,11 @@ static void push_offset(struct sfs_ofd *ofd, int fd, bool forever, bool moves)
 	if (moves)
 		sfs_kernel_offset_uncounted(ofd);
 	sfs_mutex_lock(&ofd->lock);
-	if (load_acquire(&sfs_fds[fd]) == ofd && !ofd->kernel_off)
+	if (load_acquire(&sfs_fds[fd]) == ofd && !ofd->kernel_off) {
 		sys_lseek(fd, ofd->off, SEEK_SET);
+		ofd->pushed = ofd->off;
+		ofd->pushes++;
+	}
 	if (forever) {
 		sfs_offset_lazy(ofd, false);
 		ofd->kernel_off = true;
@@ -176,7 +179,7 @@ int sfs_make_true(int fd, bool forever)
 	return make_true(fd, forever ? THEN_CHANGES_EVER : THEN_CHANGES);
 }
 
-/* From here to change_end() no snapshot of the file is taken; there is none whose bytes are the file's. */
+/* From here to change_end() no snapshot of the file is taken, and nothing staged; there is none whose bytes are the file's. */
 static int change_begin(struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, struct sfs_change *c)
 {
 	uint64_t *op;
@@ -187,7 +190,11 @@ static int change_begin(struct sfs_inode *in, const struct sfs_ofd *ofd, int fd,
 	c->in = sfs_inode_ref(in->dev, in->ino);
 	sfs_inode_take(in);
 	r = c->in == in && sfs_fd_still(fd, ofd, in) ? sfs_pins_save_all(&in->pins) : SFS_GONE;
-	in->changing += r == 0;
+	/* Whoever stages now would carry bytes that are about to change, and relink them over those. */
+	if (r == 0) {
+		in->changing++;
+		sfs_flights_void(in);
+	}
 	sfs_inode_drop(in);
 	sfs_op_end(op);
 	if (r < 0 && c->in) {
@@ -220,8 +227,18 @@ static int true_to_change(const struct sfs_ofd *ofd, struct sfs_inode *in, int f
 		r = sfs_unheld_claim(in, ofd, fd, &c->claim);
 	if (r != SFS_PASS)
 		return r;
+	/* Nothing is staged from then on, so what is made true stays so. */
+	r = change_begin(in, ofd, fd, c);
+	if (r < 0)
+		return r;
 	r = sfs_make_true(fd, false);
-	return r < 0 ? r : change_begin(in, ofd, fd, c);
+	if (r >= 0 && !sfs_fd_still(fd, ofd, in))
+		r = SFS_GONE;
+	if (r < 0) {
+		change_end(in);
+		c->in = NULL;
+	}
+	return r;
 }
 
 int sfs_true_to_change(int fd, struct sfs_change *c)
@@ -237,12 +254,24 @@ int sfs_true_to_change(int fd, struct sfs_change *c)
 	return r;
 }
 
-void sfs_change_over(int fd, struct sfs_change *c)
+/* What the mode promises of a call that has returned. */
+static int force(int fd)
 {
+	const struct sfs_ofd *ofd = sfs_ofd_of(fd);
+	const struct sfs_volume *vol = ofd ? ofd->inode->vol : NULL;
+
+	return vol && vol->mode != SFS_POSIX && sfs_volume_durable(vol) ? sys_fsync(fd) : 0;
+}
+
+int sfs_change_over(int fd, struct sfs_change *c, bool made)
+{
+	const int r = made ? force(fd) : 0;
+
 	sfs_unclaim(&c->claim);
 	if (c->in)
 		change_end(c->in);
 	sfs_changed(fd);
+	return r;
 }
 
 static int save_one(struct sfs_inode *in, void *arg)
@@ -326,12 +355,27 @@ void sfs_lock_over(int fd, const struct sfs_locking *l)
 	sfs_changed(fd);
 }
 
+/*
+ * The kernel's offset is the file's where the call has moved it. Otherwise ours is, which other threads may have moved meanwhile; and of a description that
+ * the number leads to only since then the kernel's is nothing.
+ */
+static void pull_offset(struct sfs_ofd *ofd, int fd)
+{
+	off_t off;
+
+	if (ofd->pushes == 0)
+		return;
+	ofd->pushes--;
+	off = sys_lseek(fd, 0, SEEK_CUR);
+	if (off >= 0 && off != ofd->pushed)
+		ofd->off = ofd->pushed = off;
+}
+
 void sfs_changed(int fd)
 {
 	struct sfs_ofd *ofd = sfs_ofd_of(fd);
 	struct sfs_inode *in;
 	uint64_t *op;
-	off_t off;
 
 	if (!ofd || (sfs_unheld(ofd->inode) && ofd->kernel_off) || !sfs_op_begin(ofd->inode, &op))
 		return;
@@ -341,11 +385,8 @@ void sfs_changed(int fd)
 		sfs_inode_reload(in);
 	sfs_inode_unlock(in);
 	sfs_mutex_lock(&ofd->lock);
-	if (load_acquire(&sfs_fds[fd]) == ofd && !ofd->kernel_off) {
-		off = sys_lseek(fd, 0, SEEK_CUR);
-		if (off >= 0)
-			ofd->off = off;
-	}
+	if (load_acquire(&sfs_fds[fd]) == ofd && !ofd->kernel_off)
+		pull_offset(ofd, fd);
 	sfs_mutex_unlock(&ofd->lock);
 	sfs_op_end(op);
 }

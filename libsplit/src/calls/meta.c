@@ -234,11 +234,15 @@ static int by_kernel(struct sfs_ofd *ofd, int fd, int (*call)(int fd, const long
 {
 	struct by_kernel k = {call, arg, cut, ofd, false};
 	struct sfs_inode *in = ofd->inode;
+	uint32_t forks;
 	int r;
 
+	sfs_check_fork();
+	forks = sfs.forks;
+	/* In the child of a handler's fork the call is the parent's. */
 	do
 		r = try_by_kernel(in, ofd->flags, fd, &k);
-	while (r == SFS_TURN && (r = sfs_turn_wait(in)) == 0);
+	while (r == SFS_TURN && (r = sfs_turn_wait(in)) == 0 && !sfs_is_child(forks));
 	return r;
 }
 

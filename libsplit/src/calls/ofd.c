@@ -89,6 +89,7 @@ struct sfs_ofd *sfs_ofd_new_locked(struct sfs_inode *in, int flags)
 	sfs_offset_lazy(ofd, false);
 	ofd->uncounted = UNCOUNTED_NO;
 	ofd->off = 0;
+	ofd->pushes = 0;
 	sfs_mutex_unlock(&ofd->lock);
 	return ofd;
 }

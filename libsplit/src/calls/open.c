@@ -98,11 +98,12 @@ int sfs_openat(int dirfd, const char *path, int flags, mode_t mode)
 	in = r > 0 ? ofd->inode : NULL;
 	if (r >= 0)
 		sfs_enter(fd, in ? ofd : SFS_FOREIGN);
-	if (r >= 0 && truncate)
-		r = sfs_truncate_open(fd, flags);
-	else if (r > 0)
+	if (r > 0 && !truncate)
 		r = sfs_attach_name(in, fd, flags, &st);
 	sfs_signals_restore(signals);
+	/* It may wait for another process, which a signal ends. */
+	if (r >= 0 && truncate)
+		r = sfs_truncate_open(fd, flags);
 	if (r < 0) {
 		if (sfs_close(fd) == SFS_PASS)
 			sys_close(fd);

@@ -14,9 +14,10 @@ struct sfs_change {
 
 /*
  * The kernel's view of the file is made true, for a call that changes its bytes; sfs_change_over() is to follow that
- * call, whatever it returned, and is sfs_changed() too. After an error there is nothing to end.
+ * call, whatever it returned, and is sfs_changed() too. After an error there is nothing to end. made: the call has changed bytes; then they are
+ * durable where the mode promises that, or it is the error.
  */
 int sfs_true_to_change(int fd, struct sfs_change *c);
-void sfs_change_over(int fd, struct sfs_change *c);
+int sfs_change_over(int fd, struct sfs_change *c, bool made);
 
 #endif

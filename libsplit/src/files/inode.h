@@ -150,6 +150,12 @@ struct sfs_ofd {
 	uint32_t lazy;
 	uint8_t uncounted; /* enum sfs_uncounted; atomic */
 	int64_t off;
+	/*
+	 * While it is ours, the kernel's is set to it before calls that the kernel makes, and looked at after them: what it was set to last, and how many of
+	 * these calls there are at least (one that a handler has left by a jump is counted on).
+	 */
+	int64_t pushed;
+	uint32_t pushes;
 };
 
 /* What flags of open(2) allow. Access mode 3 is for neither, but asks for the right to both. */
@@ -264,6 +270,12 @@ static inline void sfs_asking_end(struct sfs_inode *in)
 {
 	__atomic_sub_fetch(&sfs_files.asking, 1, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&in->grant.asking, false, __ATOMIC_SEQ_CST);
+}
+
+/* Is the kernel changing the file, or reading it, for this process? Nothing is staged meanwhile. */
+static inline bool sfs_kernel_calls(const struct sfs_inode *in)
+{
+	return unlikely(in->by_kernel > 0 || in->changing > 0);
 }
 
 /* Does the kernel serve the file, whatever the agent would grant? */

@@ -178,7 +178,7 @@ static int plan(struct sfs_attempt *a)
 
 	a->head = 0;
 	a->way = SFS_WAY_KERNEL;
-	if (!served || in->by_kernel > 0)
+	if (!served || sfs_kernel_calls(in))
 		return 0;
 	r = before_reserved(a);
 	if (r == 0)

@@ -150,7 +150,7 @@ static bool still_ours(const struct sfs_together *t)
 	for (int i = 0; i < t->files; i++) {
 		const struct sfs_inode *in = t->file[i].in;
 
-		if (!sfs_io_prepared(in) || !in->writable || in->by_kernel > 0)
+		if (!sfs_io_prepared(in) || !in->writable || sfs_kernel_calls(in))
 			return false;
 	}
 	for (int i = 0; i < t->parts; i++)
@@ -189,6 +189,10 @@ static void unlock_all(struct sfs_together *t)
 {
 	for (int i = t->files; i-- > 0;)
 		sfs_inode_unlock(t->file[i].in);
+	/* A handler that was put off is called when all marks are gone, so that it may call for any of the files. */
+	for (int i = t->files; i-- > 0;)
+		if (t->file[i].op)
+			__atomic_store_n(t->file[i].op, 0, __ATOMIC_RELAXED);
 	for (int i = t->files; i-- > 0;)
 		sfs_op_end(t->file[i].op);
 }
@@ -247,11 +251,15 @@ static bool in_time(int64_t *begun)
 
 int sfs_together_attempts(struct sfs_together *t)
 {
+	const uint32_t forks = sfs.forks;
 	int64_t begun = 0;
 	int r = SFS_BUSY;
 
 	for (unsigned tries = 0; tries == 0 || in_time(&begun); tries++) {
 		r = attempt(t);
+		/* While it waited a handler has forked: the parent makes it. */
+		if (r == SFS_BUSY && sfs_is_child(forks))
+			return 0;
 		/* After the first checkpoint the agent may be making the log longer. */
 		if (r == SFS_BUSY || (r == -EAGAIN && tries > 1))
 			pause_before(tries);

@@ -99,6 +99,11 @@ static ssize_t write_op(struct sfs_attempt *a)
 				return -EFAULT;
 		} else if (r == -EAGAIN || r == SFS_TURN) {
 			r = r == SFS_TURN ? sfs_turn_wait(in) : sfs_checkpoint(in->vol, true);
+			if (sfs_is_child(a->forks)) {
+				/* A handler has forked: the parent makes it. */
+				a->last = (off_t)a->n;
+				return (ssize_t)a->n;
+			}
 			if (r < 0)
 				break;
 		} else if (r == -ESTALE && a->buffer) {
@@ -231,13 +236,14 @@ static ssize_t write_to(struct sfs_ofd *ofd, int fd, struct sfs_vector v, off_t 
 		return r;
 	if (flags & ~(RWF_DSYNC | RWF_SYNC | RWF_APPEND)) {
 		struct sfs_change change;
+		int err;
 
 		r = sfs_true_to_change(fd, &change);
 		if (r < 0)
 			return r;
 		r = sys_pwritev2(fd, v.iov, v.cnt, off, flags);
-		sfs_change_over(fd, &change);
-		return r;
+		err = sfs_change_over(fd, &change, r > 0);
+		return err < 0 ? err : r;
 	}
 	return writev_of(ofd, fd, v.iov, v.cnt, v.one ? sfs_iov_total(v.iov, 1) : sfs_user_total(v.iov, v.cnt), off, flags);
 }

@@ -112,7 +112,7 @@ void sfs_volume_forget(struct sfs_volume *vol)
 	vol->agent.wait_since = 0;
 	sfs_log_none(&vol->log);
 	vol->claims = NULL;
-	memset(vol->agent.looks, 0, sizeof(vol->agent.looks));
+	sfs_asks_forget(vol);
 	vol->agent.gone = vol->agent.peeked = false;
 	vol->live = 0;
 	vol->pool.region_blocks = 0;

@@ -115,6 +115,13 @@ void sfs_answered(struct sfs_volume *vol, const struct sfs_msg *m)
 			answered(&vol->agent.looks[i], m->d, m->status, (uint32_t)m->c);
 }
 
+void sfs_asks_forget(struct sfs_volume *vol)
+{
+	/* One of this thread that a handler has interrupted, and that the kernel would go on with, sees another word. */
+	for (unsigned i = 0; i < SFS_LOOK_WAITS; i++)
+		vol->agent.looks[i] = (struct sfs_look_wait){.done = vol->agent.looks[i].done ^ 1u << 31};
+}
+
 void sfs_asks_end(struct sfs_volume *vol)
 {
 	for (unsigned i = 0; i < SFS_LOOK_WAITS; i++) {
@@ -139,6 +146,9 @@ static int ask(struct sfs_volume *vol, uint64_t ino, unsigned flags, uint32_t *a
 	while (r == 0) {
 		const uint32_t seen = load_acquire(&w->done);
 
+		/* A handler has forked: in the child nobody answers. */
+		if (load_acquire(&w->number) != m.d)
+			return -EINTR;
 		if (seen == (uint32_t)m.d) {
 			r = w->status;
 			*at = w->at;

@@ -82,6 +82,8 @@ int sfs_ask_first(struct sfs_volume *vol, struct sfs_grant *g, uint64_t ino);
 /* Service thread: the answer; or the connection has ended, and with it the questions. */
 void sfs_answered(struct sfs_volume *vol, const struct sfs_msg *m);
 void sfs_asks_end(struct sfs_volume *vol);
+/* In the child of a fork there are none: one that a handler of this thread has interrupted ends with -EINTR. */
+void sfs_asks_forget(struct sfs_volume *vol);
 
 /*
  * From sfs_claim() to sfs_unclaim() the kernel may change the file, which nobody stages nor is granted to another process. Waits as

@@ -236,6 +236,6 @@ long do_posix_fallocate(const struct request *q)
 	if (r < 0)
 		return r;
 	r = pl_make(q);
-	sfs_change_over(fd, &change);
+	sfs_change_over(fd, &change, false);
 	return r == 0 ? sfs_fd_durable(fd) : r;
 }

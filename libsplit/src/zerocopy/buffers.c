@@ -242,11 +242,16 @@ bool sfs_buffer_known(const void *p)
 	return known;
 }
 
+static bool is_patched_now(const struct sfs_buffer *b)
+{
+	return b->state == SFS_BUFFER_PATCHING || b->state == SFS_BUFFER_MOVED;
+}
+
 int sfs_buffer_free(void *p)
 {
 	const uint64_t signals = lock_table();
 	struct sfs_buffer *b = p ? find_locked(p) : NULL;
-	const int r = !b ? -EINVAL : b->state == SFS_BUFFER_PATCHING ? -EBUSY : 0;
+	const int r = !b ? -EINVAL : is_patched_now(b) ? -EBUSY : 0;
 
 	if (r == 0)
 		free_locked(b);
@@ -260,7 +265,7 @@ static int begin_locked(struct sfs_buffer *b, uint64_t len, uint64_t off, const 
 {
 	int r;
 
-	if (b->state == SFS_BUFFER_PATCHING)
+	if (is_patched_now(b))
 		return -EBUSY;
 	if (b->state != SFS_BUFFER_OPEN || len > b->len || ((uintptr_t)b->p ^ off) % SFS_BLOCK)
 		return -EINVAL;
@@ -297,6 +302,8 @@ void sfs_buffer_end(const void *p, bool patched)
 		if (!patched)
 			protect(blocks_of(b), bytes_of(b), PROT_READ | PROT_WRITE);
 		b->state = patched ? SFS_BUFFER_PATCHED : SFS_BUFFER_OPEN;
+	} else if (b && b->state == SFS_BUFFER_MOVED) {
+		b->state = SFS_BUFFER_SAVED;
 	}
 	unlock_table(signals);
 }
@@ -325,13 +332,13 @@ int sfs_buffers_save_slow(struct sfs_pool *from, uint32_t chunk, uint32_t first,
 
 	for (uint32_t i = 0; r == 0 && i < SFS_BUFFER_CHAINS; i++) {
 		for (struct sfs_buffer *b = sfs_buffer_table.chain[i]; b && r == 0; b = b->next) {
-			if (b->state != SFS_BUFFER_PATCHED || b->from != from || b->chunk != chunk || b->lost ||
-			    first >= b->first + b->blocks || b->first >= first + n)
+			if ((b->state != SFS_BUFFER_PATCHED && b->state != SFS_BUFFER_PATCHING) || b->from != from ||
+			    b->chunk != chunk || b->lost || first >= b->first + b->blocks || b->first >= first + n)
 				continue;
 			from->chunks[chunk].holes = true; /* not all of its addresses are its own from here on */
 			r = sfs_pages_save(blocks_of(b), bytes_of(b));
 			if (r == 0)
-				b->state = SFS_BUFFER_SAVED;
+				b->state = b->state == SFS_BUFFER_PATCHED ? SFS_BUFFER_SAVED : SFS_BUFFER_MOVED;
 		}
 	}
 	unlock_table(signals);
@@ -342,7 +349,7 @@ static void lose_locked(struct sfs_buffer *b)
 {
 	uint8_t *const p = blocks_of(b);
 	const uint64_t n = bytes_of(b);
-	int r = b->state == SFS_BUFFER_SAVED ? 0 : sfs_pages_save(p, n);
+	int r = b->state == SFS_BUFFER_SAVED || b->state == SFS_BUFFER_MOVED ? 0 : sfs_pages_save(p, n);
 
 	if (r == 0 && b->state == SFS_BUFFER_OPEN)
 		r = protect(p, n, PROT_READ | PROT_WRITE);

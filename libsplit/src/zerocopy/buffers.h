@@ -6,7 +6,8 @@
  *   state      what is true                                                       goes on as
  *   OPEN       the program stores to it                                           PATCHING; gone when it is freed
  *   PATCHING   nobody stores to it: one thread makes it a part of a file, and     PATCHED; OPEN where nothing came of it
- *              it can't be freed meanwhile
+ *              it can't be freed meanwhile                                      MOVED before relink moves blocks of it
+ *   MOVED      the same, and its pages are private already                        SAVED
  *   PATCHED    nobody stores to it: records may name its blocks, which may not    SAVED before relink moves its blocks;
  *              be used for anything else before these are retired                 gone when it is freed
  *   SAVED      its pages are private memory in the place of the staging file's    gone when it is freed
@@ -25,7 +26,14 @@
 #define SFS_BUFFER_POOLS_MAX 64u    /* of the process */
 #define SFS_BUFFERS_MAX	     65536u /* of the process */
 
-enum sfs_buffer_state { SFS_BUFFER_FREE, SFS_BUFFER_OPEN, SFS_BUFFER_PATCHING, SFS_BUFFER_PATCHED, SFS_BUFFER_SAVED };
+enum sfs_buffer_state {
+	SFS_BUFFER_FREE,
+	SFS_BUFFER_OPEN,
+	SFS_BUFFER_PATCHING,
+	SFS_BUFFER_MOVED,
+	SFS_BUFFER_PATCHED,
+	SFS_BUFFER_SAVED
+};
 
 struct sfs_buffer {
 	struct sfs_buffer *next; /* in its chain, or of the free ones */
@@ -78,7 +86,7 @@ int sfs_buffer_free(void *p);
  * or it has been patched, is shorter, or not congruent; -EBUSY; -EXDEV: it is of another volume; -ENOMEM.
  */
 int sfs_buffer_begin(const void *p, uint64_t len, uint64_t off, const struct sfs_pool *of, bool *lost);
-/* PATCHING to PATCHED, or back to OPEN. */
+/* PATCHING to PATCHED, or back to OPEN; MOVED to SAVED. */
 void sfs_buffer_end(const void *p, bool patched);
 /*
  * PATCHING: `n` whole blocks of it, which begin at `at`, become the file's. *b: where they are. -ESTALE: it is private memory by
@@ -86,7 +94,7 @@ void sfs_buffer_end(const void *p, bool patched);
  */
 int sfs_buffer_adopt(const void *p, const void *at, uint32_t n, struct sfs_staging *st, sfs_block *b);
 
-/* Before blocks of a staging file are moved: PATCHED to SAVED. 0, or a negative errno value: they must not be moved. */
+/* Before blocks of a staging file are moved: PATCHED to SAVED, PATCHING to MOVED. 0, or a negative errno value: they must not be moved. */
 int sfs_buffers_save_slow(struct sfs_pool *from, uint32_t chunk, uint32_t first, uint32_t n);
 static inline int sfs_buffers_save(struct sfs_pool *from, uint32_t chunk, uint32_t first, uint32_t n)
 {

@@ -335,10 +335,11 @@ int sfs_true_to_change(int fd, struct sfs_change *c)
 	return sfs_make_true(fd, false);
 }
 
-void sfs_change_over(int fd, struct sfs_change *c)
+int sfs_change_over(int fd, struct sfs_change *c, bool made)
 {
-	(void)c;
+	(void)c, (void)made;
 	sfs_changed(fd);
+	return 0;
 }
 
 int sfs_make_true(int fd, bool forever)
