@@ -25,6 +25,7 @@ static inline struct outsider outsider_fork(void)
 		dup2(to[0], 0);
 		dup2(from[1], 1);
 		close_range(3, ~0u, 0); /* the world's descriptor of the file among them */
+		munmap(played_library, PLAYED_LIBRARY);
 		return o;
 	}
 	close(to[0]);
