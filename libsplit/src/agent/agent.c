@@ -222,8 +222,7 @@ static int still_there(const struct agent *a, struct sfs_why *why)
 /* Until something has to be looked at again. */
 static int wait_ms(const struct agent *a)
 {
-	const int openers = openers_wait_ms(a), before = before_wait_ms(a);
-	const int look = openers < 0 || (before >= 0 && before < openers) ? before : openers;
+	const int look = agent_sooner(openers_wait_ms(a), before_wait_ms(a));
 
 	if (a->claimed)
 		return CLAIM_MS;

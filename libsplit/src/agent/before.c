@@ -52,11 +52,8 @@ void before_forget(struct agent *a, struct dnode *d)
 int before_wait_ms(const struct agent *a)
 {
 	const struct before_looks *b = &a->outsiders.before;
-	const uint64_t now = agent_now();
 
-	if (b->asked || TAILQ_EMPTY(&b->waiting))
-		return -1;
-	return b->next > now ? (int)(b->next - now) : 0;
+	return b->asked || TAILQ_EMPTY(&b->waiting) ? -1 : agent_until(b->next);
 }
 
 void before_timeouts(struct agent *a, uint64_t now)
@@ -83,10 +80,10 @@ static void has(struct agent *a, struct dnode *d, const struct look_found *found
 {
 	const struct outsider *known = *opener_find(d, found->pid);
 
-	if ((known && (known->writes || !found->writes)) || processes_is_client(&a->outsiders, found->pid))
+	if (known && (known->writes || !found->writes))
 		return;
-	openers_add(a, d, &(struct opener){.pid = found->pid, .tid = found->pid, .writes = found->writes, .has = true});
-	outsider_step_down(a, d, found->writes);
+	if (opener_found(a, d, found))
+		outsider_step_down(a, d, found->writes);
 }
 
 /* More have them than an answer has room for: they are looked for again, with fewer others, until it is one file that so many have. */

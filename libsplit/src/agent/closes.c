@@ -10,6 +10,7 @@
  * What is not seen: a descriptor that was handed on, when the process that opened it has closed it and opens and closes the file once more.
  */
 #include <poll.h>
+#include <sys/fanotify.h>
 #include <unistd.h>
 
 #include "agent/openers.h"
@@ -109,12 +110,8 @@ static void hear_all(struct agent *a, struct dnode *d, const struct look_answer 
 	if (!w)
 		return;
 	w->asked = false;
-	for (uint32_t i = 0; i < r->nfound; i++) {
-		const int pid = r->found[i].pid;
-
-		if (!processes_is_client(&a->outsiders, pid))
-			openers_add(a, d, &(struct opener){.pid = pid, .tid = pid, .writes = r->found[i].writes, .has = true});
-	}
+	for (uint32_t i = 0; i < r->nfound; i++)
+		opener_found(a, d, &r->found[i]);
 	if (r->has == SFS_OPENED_UNKNOWN) {
 		look_rarely(a, w);
 		return;
@@ -239,15 +236,14 @@ void openers_closes(struct agent *a)
 int openers_wait_ms(const struct agent *a)
 {
 	const struct outsider *w;
-	uint64_t first = UINT64_MAX, now;
+	uint64_t first = UINT64_MAX;
 
 	if (TAILQ_EMPTY(&a->outsiders.looked_at))
 		return -1;
 	TAILQ_FOREACH(w, &a->outsiders.looked_at, looked_at)
 		if (w->look_at < first)
 			first = w->look_at;
-	now = agent_now();
-	return first > now ? (int)(first - now) : 0;
+	return agent_until(first);
 }
 
 void openers_timeouts(struct agent *a, uint64_t now)

@@ -119,8 +119,7 @@ static void reclaim(struct agent *a, struct client *c, struct dnode *d, struct h
 				deleg_step_down(a, o, SFS_DELEG_SHARED);
 	}
 	if (h->lease_index >= 0 || watched)
-		outsider_mark(a, d, &h->target);
-	before_granted(a, d);
+		outsider_granted(a, h);
 	client_reply(a, c, &m, NULL, 0);
 }
 
@@ -133,10 +132,8 @@ static void try(struct agent *a, struct client *c, struct dnode *d, struct hold 
 
 	if (deleg_unused(a, d, h) && deleg_grant(a, h)) {
 		m.a = SFS_DELEG_EXCLUSIVE;
-		if (h->lease_index >= 0) {
-			outsider_mark(a, d, &h->target);
-			before_granted(a, d);
-		}
+		if (h->lease_index >= 0)
+			outsider_granted(a, h);
 	} else if (h->turn.state == TURN_NONE) { /* else another thread of the client waits for it */
 		release(a, c, h);
 	}
@@ -188,8 +185,6 @@ static void acquire(struct agent *a, struct client *c, const struct sfs_msg *m, 
 	if (m->c & SFS_ACQ_WATCH)
 		target_keep(a, &h->target, fd);
 	openers_is_client(a, d, c);
-	if (d->outsiders)
-		openers_closes(a); /* who closed it before the client asked has it no more */
 	if (m->c & SFS_ACQ_RECLAIM) {
 		reclaim(a, c, d, h, m->c & SFS_ACQ_WATCH);
 		return;

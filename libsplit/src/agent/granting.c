@@ -150,10 +150,8 @@ static void answer(struct agent *a, struct hold *h)
 	if (h->deleg != SFS_DELEG_EXCLUSIVE)
 		h->deleg = SFS_DELEG_SHARED;
 	/* Whoever made it wait is gone. */
-	if (h->deleg == SFS_DELEG_EXCLUSIVE && h->lease_index >= 0) {
-		outsider_mark(a, d, &h->target);
-		before_granted(a, d);
-	}
+	if (h->deleg == SFS_DELEG_EXCLUSIVE && h->lease_index >= 0)
+		outsider_granted(a, h);
 	m.a = h->deleg;
 	m.b = h->deleg == SFS_DELEG_EXCLUSIVE && looked_at(d, h) ? SFS_ACQ_AT_ONCE : 0;
 	/* Dropping the client changes the dnode only by state C_DYING: the hold stays until it is recovered. */

@@ -300,6 +300,18 @@ int agent_begin(struct agent *a, struct sfs_why *why);
 
 /* agent.c */
 uint64_t agent_now(void); /* ms, monotonic */
+/* How long to wait until then, ms. */
+static inline int agent_until(uint64_t then)
+{
+	const uint64_t now = agent_now();
+
+	return then > now ? (int)(then - now) : 0;
+}
+/* The shorter of two waits, ms; -1 is for ever. */
+static inline int agent_sooner(int a, int b)
+{
+	return a < 0 || (b >= 0 && b < a) ? b : a;
+}
 /* A line on standard error; a flood of them is cut off. */
 void agent_log(struct agent *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Listen for clients: on config->listen_fd, or on a socket of the agent's own (socket.c). */

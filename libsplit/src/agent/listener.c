@@ -205,19 +205,13 @@ static bool read_some(struct agent *a)
 	return o->gate;
 }
 
-/* The earlier of two times, ms; -1 is never. */
-static int sooner(int a, int b)
-{
-	return a < 0 || (b >= 0 && b < a) ? b : a;
-}
-
 /* Looks after what waits. Returns how long to wait before the next time, ms, or -1. */
 static int patience(struct agent *a, struct progress *loop)
 {
 	struct outsiders *o = &a->outsiders;
 	const bool looked = __atomic_load_n(&o->looked, __ATOMIC_ACQUIRE);
 
-	return sooner(look_at_late(a), sooner(let_go_when_stuck(o, loop), looked ? enforce_let_go(a) : -1));
+	return agent_sooner(look_at_late(a), agent_sooner(let_go_when_stuck(o, loop), looked ? enforce_let_go(a) : -1));
 }
 
 static void *listen_thread(void *arg)

@@ -5,9 +5,12 @@
  * fsync and the service thread of who stages bytes of it bring them into the file for it (format/owners.h).
  */
 #include <stdlib.h>
+#include <sys/fanotify.h>
 #include <sys/ioctl.h>
 
 #include "agent/openers.h"
+
+#define CLOSES (FAN_CLOSE_WRITE | FAN_CLOSE_NOWRITE)
 
 void opener_set_writes(struct dnode *d, struct outsider *w, bool writes)
 {
@@ -132,7 +135,7 @@ void openers_add(struct agent *a, struct dnode *d, const struct opener *who)
 	struct outsider *w;
 
 	/* Where its end can't be seen it stays as long as clients have the file. */
-	if (!openers_watched(d) && outsider_ask(a, a->outsiders.closes_fd, FAN_MARK_ADD, OPENER_CLOSES, &d->way))
+	if (!openers_watched(d) && outsider_ask(a, a->outsiders.closes_fd, FAN_MARK_ADD, CLOSES, &d->way))
 		pid = 0;
 	w = *opener_find(d, pid);
 	if (!w)
@@ -151,6 +154,14 @@ void openers_add(struct agent *a, struct dnode *d, const struct opener *who)
 		w->pid = 0; /* nothing of it is looked at any more */
 	}
 	owners_outside(a, d);
+}
+
+bool opener_found(struct agent *a, struct dnode *d, const struct look_found *f)
+{
+	if (processes_is_client(&a->outsiders, f->pid))
+		return false;
+	openers_add(a, d, &(struct opener){.pid = f->pid, .tid = f->pid, .writes = f->writes, .has = true});
+	return true;
 }
 
 /* Has it been looked at since we began who has the inode? From then on it is known. When that was done for too many nobody else is looked for. */
@@ -190,7 +201,7 @@ void openers_before(struct agent *a, struct dnode *d)
 void openers_dropped(struct agent *a, struct dnode *d, bool wrote)
 {
 	if (!d->outsiders && a->outsiders.closes_fd >= 0)
-		outsider_ask_no_more(a, d, a->outsiders.closes_fd, OPENER_CLOSES);
+		outsider_ask_no_more(a, d, a->outsiders.closes_fd, CLOSES);
 	owners_outside(a, d);
 	if (wrote && !d->writers)
 		deleg_alone_again(a, d);

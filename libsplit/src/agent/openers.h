@@ -3,13 +3,10 @@
 #ifndef SFS_AGENT_OPENERS_H
 #define SFS_AGENT_OPENERS_H
 
-#include <sys/fanotify.h>
-
 #include "agent/internal.h"
 
-#define OPENER_CLOSES (FAN_CLOSE_WRITE | FAN_CLOSE_NOWRITE)
-#define OPENED_BY     4u
-#define SOMEBODY      (-1) /* until it is known who */
+#define OPENED_BY 4u
+#define SOMEBODY  (-1) /* until it is known who */
 
 /* An open of a process that has perhaps not ended. */
 struct arrival {
@@ -47,6 +44,8 @@ void opener_end_arrival(struct arrival **p);
 void opener_drop(struct agent *a, struct dnode *d, struct outsider **p);
 /* The list has become shorter; wrote: somebody in it wrote before. */
 void openers_dropped(struct agent *a, struct dnode *d, bool wrote);
+/* One that has it since before the kernel asked; false: it is a client's. */
+bool opener_found(struct agent *a, struct dnode *d, const struct look_found *f);
 /* Somebody may have it; until it is known who, somebody does. */
 void openers_search(struct agent *a, struct dnode *d, bool writes);
 /* It has been looked who. */

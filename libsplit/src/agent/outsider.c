@@ -77,6 +77,12 @@ void outsider_mark(struct agent *a, struct dnode *d, const struct target *way)
 	d->marked = true;
 }
 
+void outsider_granted(struct agent *a, const struct hold *h)
+{
+	outsider_mark(a, h->dnode, &h->target);
+	before_granted(a, h->dnode);
+}
+
 void outsider_unmark(struct agent *a, struct dnode *d)
 {
 	if (!d->marked)

@@ -12,6 +12,7 @@ struct agent;
 struct client;
 struct code;
 struct dnode;
+struct hold;
 struct outsiders;
 struct question;
 struct target;
@@ -64,6 +65,8 @@ bool outsider_usual_call(const struct sfs_call *call);
 bool outsider_writes(int tid, const struct sfs_call *call);
 /* From now on the kernel asks before somebody opens the file to which `way` leads. Does nothing where it can't be asked. */
 void outsider_mark(struct agent *a, struct dnode *d, const struct target *way);
+/* The same for who is granted the file, and it is looked who has it open already. */
+void outsider_granted(struct agent *a, const struct hold *h);
 void outsider_unmark(struct agent *a, struct dnode *d);
 /* A client is about to have the kernel change the file, or to ask it for a lease: if nobody may stage, the kernel asks no more. */
 void outsider_rest(struct agent *a, struct dnode *d);
@@ -107,7 +110,7 @@ void openers_timeouts(struct agent *a, uint64_t now);
 int openers_wait_ms(const struct agent *a);
 
 /* before.c */
-/* A client may stage bytes of it from now on: it is looked who has it open. */
+/* It is looked who has it open, if the kernel asks about it. */
 void before_granted(struct agent *a, struct dnode *d);
 /* It is not known any more. */
 void before_forget(struct agent *a, struct dnode *d);

@@ -258,9 +258,8 @@ int sfs_true_to_change(int fd, struct sfs_change *c)
 static int force(int fd)
 {
 	const struct sfs_ofd *ofd = sfs_ofd_of(fd);
-	const struct sfs_volume *vol = ofd ? ofd->inode->vol : NULL;
 
-	return vol && vol->mode != SFS_POSIX && sfs_volume_durable(vol) ? sys_fsync(fd) : 0;
+	return ofd && sfs_volume_durable(ofd->inode->vol) ? sys_fsync(fd) : 0;
 }
 
 int sfs_change_over(int fd, struct sfs_change *c, bool made)

@@ -21,27 +21,27 @@ static bool is_gone(int err)
 }
 
 /* Files that are looked for. */
-struct sought {
+struct search {
 	dev_t dev;
 	struct sfs_sought *file;
 	uint32_t n;
 	bool all; /* what can't be looked at has them */
 };
 
-static void found(const struct sought *s, uint32_t i, enum sfs_opened has)
+static void found(const struct search *s, uint32_t i, enum sfs_opened has)
 {
 	if (has > s->file[i].has)
 		s->file[i].has = has;
 }
 
-static void may_have_any(const struct sought *s)
+static void may_have_any(const struct search *s)
 {
 	for (uint32_t i = 0; s->all && i < s->n; i++)
 		found(s, i, SFS_OPENED_UNKNOWN);
 }
 
 /* Nothing more can be found out. */
-static bool settled(const struct sought *s)
+static bool settled(const struct search *s)
 {
 	return s->n == 1 && s->file[0].has >= SFS_OPENED_WRITE;
 }
@@ -94,7 +94,7 @@ static bool on_device(int pid, int tid, const char *name, dev_t dev)
 }
 
 /* What /proc/PID/fdinfo says of one descriptor: asked of no file system, whose server might not answer. */
-static void look_at_descriptor(int infos, int pid, int tid, const char *name, const struct sought *s)
+static void look_at_descriptor(int infos, int pid, int tid, const char *name, const struct search *s)
 {
 	const int fd = openat(infos, name, O_RDONLY | O_CLOEXEC);
 	char buf[512];
@@ -139,7 +139,7 @@ static bool is_ring(int pid, int tid, const char *name)
 }
 
 /* By the table of that thread. */
-static void look_at_table(int pid, int tid, const struct sought *s, bool ring)
+static void look_at_table(int pid, int tid, const struct search *s, bool ring)
 {
 	char path[64];
 	struct dirent *e;
@@ -175,7 +175,7 @@ static bool same_table(int tid, int other)
 }
 
 /* Every thread's. Returns one of them, or 0. */
-static int look_at_threads(int pid, const struct sought *s, bool ring)
+static int look_at_threads(int pid, const struct search *s, bool ring)
 {
 	char path[64];
 	struct dirent *e;
@@ -205,7 +205,7 @@ enum sfs_opened sfs_process_opened(int pid, dev_t dev, uint64_t ino, const struc
 {
 	const char state = sfs_process_state(pid);
 	struct sfs_sought file = {ino, SFS_OPENED_NOT};
-	const struct sought s = {dev, &file, 1, true};
+	const struct search s = {dev, &file, 1, true};
 	int tid = pid;
 	char path[96];
 
@@ -227,7 +227,7 @@ enum sfs_opened sfs_process_opened(int pid, dev_t dev, uint64_t ino, const struc
 
 bool sfs_process_opened_any(int pid, dev_t dev, struct sfs_sought *files, uint32_t n)
 {
-	const struct sought s = {dev, files, n, false};
+	const struct search s = {dev, files, n, false};
 	bool any = false;
 
 	for (uint32_t i = 0; i < n; i++)

@@ -273,7 +273,7 @@ static inline void sfs_asking_end(struct sfs_inode *in)
 }
 
 /* Is the kernel changing the file, or reading it, for this process? Nothing is staged meanwhile. */
-static inline bool sfs_kernel_calls(const struct sfs_inode *in)
+static inline bool sfs_kernel_busy(const struct sfs_inode *in)
 {
 	return unlikely(in->by_kernel > 0 || in->changing > 0);
 }

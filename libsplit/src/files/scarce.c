@@ -139,7 +139,7 @@ static bool can_do_without(const struct sfs_inode *in, bool busy_too)
 
 	if (in->fd < 0 || in->life == LIFE_LOST || (writes(in) && !busy_too))
 		return false;
-	if (in->by_kernel > 0 || in->changing > 0 || in->flights.used || in->pins.total > 0)
+	if (sfs_kernel_busy(in) || in->flights.used || in->pins.total > 0)
 		return false;
 	if (g->state == GRANT_QUEUED || g->revoke || g->revokes > 0 || load_acquire(&g->acquiring) || load_acquire(&g->asking))
 		return false;

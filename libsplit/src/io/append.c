@@ -104,7 +104,7 @@ static inline bool goes_on(const struct sfs_inode *in)
 {
 	if (in->vol->mode == SFS_POSIX)
 		return in->grow.record;
-	return sfs_inode_served(in) && !sfs_kernel_calls(in) && in->slots.next != in->slots.end &&
+	return sfs_inode_served(in) && !sfs_kernel_busy(in) && in->slots.next != in->slots.end &&
 	       sfs_records_any(&in->counted) && in->size > 0 && in->staging.hot == (in->size - 1) / SFS_BLOCK &&
 	       sfs_block_get(&in->staging, in->staging.hot) == in->staging.hot_block;
 }

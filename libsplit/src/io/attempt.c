@@ -178,7 +178,7 @@ static int plan(struct sfs_attempt *a)
 
 	a->head = 0;
 	a->way = SFS_WAY_KERNEL;
-	if (!served || sfs_kernel_calls(in))
+	if (!served || sfs_kernel_busy(in))
 		return 0;
 	r = before_reserved(a);
 	if (r == 0)
@@ -348,10 +348,8 @@ static ssize_t in_flight(struct sfs_attempt *a, bool alone, uint64_t *op)
 		pm_fence();
 	else
 		sfs_bytes_first();
-	if (sfs_is_child(a->forks)) {
-		a->last = (off_t)a->n;
+	if (sfs_attempt_is_parents(a))
 		return (ssize_t)a->n;
-	}
 	if (unlikely(!sfs_op_begin(in, &op)))
 		return -EDEADLK; /* not seen: handlers are put off until the lock is free */
 	sfs_inode_take(in);

@@ -64,6 +64,14 @@ void sfs_attempt_begin(struct sfs_attempt *a, struct sfs_ofd *ofd, int fd, const
 ssize_t sfs_attempt(struct sfs_attempt *a);
 /* by_kernel.c: the same by the kernel. It may be less where the bytes lie in several pieces; it ends there only if a->cut says so. */
 ssize_t sfs_attempt_kernel(struct sfs_attempt *a);
+/* In the child of a handler's fork: the parent makes it, and it counts as made. */
+static inline bool sfs_attempt_is_parents(struct sfs_attempt *a)
+{
+	if (!sfs_is_child(a->forks))
+		return false;
+	a->last = (off_t)a->n;
+	return true;
+}
 /* Where in the program's memory they begin. */
 struct sfs_cursor sfs_attempt_bytes(const struct sfs_attempt *a);
 /* Copy its bytes to memory of ours, where there is some. False: the first one can't be read. Fewer can: it is cut there. */

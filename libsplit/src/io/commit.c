@@ -30,7 +30,7 @@ static bool holds(struct sfs_attempt *a)
 	struct sfs_staged *st = &a->st;
 
 	/* From memory of ours it is made in the section that has ended the privileges; a file that keeps them has them again. */
-	if (!sfs_inode_served(in) || sfs_kernel_calls(in) || (in->privileged && !a->mem) ||
+	if (!sfs_inode_served(in) || sfs_kernel_busy(in) || (in->privileged && !a->mem) ||
 	    sfs_too_far(a->append ? in->size + st->n : st->pos + st->n))
 		return false;
 	if (a->append && st->pos != in->size) {

@@ -151,7 +151,7 @@ static int pin(struct peek *k)
 
 	if (!sfs_inode_served(in) || in->grant.state != GRANT_WATCHED)
 		return -ENOTSUP;
-	if (in->by_kernel > 0 || in->changing > 0)
+	if (sfs_kernel_busy(in))
 		return SFS_BUSY;
 	k->n = below_size(k);
 	k->p = NULL;

@@ -38,7 +38,7 @@ static inline bool plan(struct sfs_ofd *ofd, int fd, uint64_t pos, size_t n, str
 
 	if (!sfs_fd_still(fd, ofd, in) || !sfs_may_write(ofd->flags) || (ofd->flags & (O_APPEND | O_SYNC | O_DSYNC)) ||
 	    sfs_ofd_shared(ofd) || !sfs_io_prepared(in) || in->privileged || in->grant.state == GRANT_ONCE ||
-	    sfs_kernel_calls(in) || (unlikely(in->flights.used) && !sfs_flights_none(in)) ||
+	    sfs_kernel_busy(in) || (unlikely(in->flights.used) && !sfs_flights_none(in)) ||
 	    __atomic_load_n(&in->flights.quiet, __ATOMIC_RELAXED) || in->window.few_stores || !sfs_in_place(in, pos, n) ||
 	    sfs_too_far(pos + n) || !no_fault_ahead(&in->window, pos, pos + n) || !sfs_flight_begin(in, fly))
 		return false;

@@ -150,7 +150,7 @@ static bool still_ours(const struct sfs_together *t)
 	for (int i = 0; i < t->files; i++) {
 		const struct sfs_inode *in = t->file[i].in;
 
-		if (!sfs_io_prepared(in) || !in->writable || sfs_kernel_calls(in))
+		if (!sfs_io_prepared(in) || !in->writable || sfs_kernel_busy(in))
 			return false;
 	}
 	for (int i = 0; i < t->parts; i++)

@@ -99,11 +99,8 @@ static ssize_t write_op(struct sfs_attempt *a)
 				return -EFAULT;
 		} else if (r == -EAGAIN || r == SFS_TURN) {
 			r = r == SFS_TURN ? sfs_turn_wait(in) : sfs_checkpoint(in->vol, true);
-			if (sfs_is_child(a->forks)) {
-				/* A handler has forked: the parent makes it. */
-				a->last = (off_t)a->n;
+			if (sfs_attempt_is_parents(a))
 				return (ssize_t)a->n;
-			}
 			if (r < 0)
 				break;
 		} else if (r == -ESTALE && a->buffer) {

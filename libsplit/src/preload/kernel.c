@@ -15,14 +15,6 @@
 #include "base/fault.h"
 #include "base/sys.h"
 
-/* Of the calls that say how many bytes they have changed none is 0; of these all are. */
-static bool clones(const struct request *q)
-{
-	const unsigned request = (unsigned)q->a[1];
-
-	return q->call == PL_ioctl && (request == FICLONE || request == FICLONERANGE);
-}
-
 /* The kernel changes the file of one descriptor, perhaps by what it finds in that of another; either may be ours. */
 static long with_both_true(const struct request *q, int from, int to)
 {
@@ -36,7 +28,8 @@ static long with_both_true(const struct request *q, int from, int to)
 	r = pl_make(q);
 	pl_changed(from);
 	if (sfs_ours(to)) {
-		const int err = sfs_change_over(to, &change, r > 0 || (r == 0 && clones(q)));
+		/* Bytes that were changed are counted; an ioctl that names another file has cloned it. */
+		const int err = sfs_change_over(to, &change, r > 0 || (r == 0 && q->call == PL_ioctl && from >= 0));
 
 		r = err < 0 ? err : r;
 	}
