@@ -363,15 +363,21 @@ static inline int agent_fds(const struct played_agent *a)
 	return n;
 }
 
-/* It has the file to itself, when the agent has found out that nobody else has it. */
-static inline void played_alone(struct played *c, const struct world_file *f)
+/* It is to give the file up, and does. */
+static inline void played_give_up(struct played *c, const struct world_file *f)
 {
 	struct sfs_msg m;
 
-	if (played_acquire(c, f, 0) == SFS_DELEG_EXCLUSIVE)
-		return;
 	CHECK_EQ(played_revoke(c, f, PATIENCE, &m), SFS_DELEG_NONE);
 	played_revoked(c, &m, true);
+}
+
+/* It has the file to itself, when the agent has found out that nobody else has it. */
+static inline void played_alone(struct played *c, const struct world_file *f)
+{
+	if (played_acquire(c, f, 0) == SFS_DELEG_EXCLUSIVE)
+		return;
+	played_give_up(c, f);
 	CHECK_EQ(played_acquire(c, f, 0), SFS_DELEG_EXCLUSIVE);
 }
 

@@ -26,14 +26,6 @@ static int open_f(int flags)
 	return open(path, flags);
 }
 
-static void give_up(void)
-{
-	struct sfs_msg m;
-	int to = played_revoke(&c, &f, PATIENCE, &m);
-
-	CHECK_EQ(to, SFS_DELEG_NONE);
-	played_revoked(&c, &m, true);
-}
 /* Somebody else opens it for reading and closes it: what the agent looks again for. */
 static void other_closes(void)
 {
@@ -58,14 +50,14 @@ static void shared_still(void)
 static void over(struct outsider *o)
 {
 	outsider_end(o);
-	give_up();
+	played_give_up(&c, &f);
 	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_EXCLUSIVE);
 }
 
 /* It opens the file, and has it until it is told to end. */
 static void kept_apart(struct outsider *o)
 {
-	give_up();
+	played_give_up(&c, &f);
 	CHECK_EQ(outsider_said(o, PATIENCE), 'o');
 	shared_still();
 	over(o);
@@ -196,7 +188,7 @@ static void debugger(void)
 			      : 1);
 	}
 	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
-	give_up();
+	played_give_up(&c, &f);
 	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
 	over(&o);
 }
@@ -216,13 +208,13 @@ static void handed_on(void)
 			_exit(write(1, "o", 1) == 1 && read(0, &ch, 1) == 0 ? 0 : 1);
 		_exit(0);
 	}
-	give_up();
+	played_give_up(&c, &f);
 	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
 	CHECK_EQ(waitpid(o.pid, &status, 0), o.pid);
 	shared_still();
 	close(o.in);
 	close(o.out);
-	give_up();
+	played_give_up(&c, &f);
 	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_EXCLUSIVE);
 }
 
@@ -244,7 +236,7 @@ static void before_hello(void)
 		ch = (char)('0' + played_acquire(&mine, &(struct world_file){.ino = f.ino, .gen = f.gen, .fd = fd2}, 0));
 		_exit(write(1, &ch, 1) == 1 && read(0, &ch, 1) == 0 ? 0 : 1);
 	}
-	give_up();
+	played_give_up(&c, &f);
 	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
 	played_notify(&c, SFS_MSG_RELEASE, f.ino, f.gen);
 	usleep(50000);
@@ -263,7 +255,7 @@ static void restart(void)
 	struct played again;
 	struct sfs_msg m;
 
-	give_up();
+	played_give_up(&c, &f);
 	CHECK_EQ(outsider_said(&o, PATIENCE), 'o');
 	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
 	CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, c.log_fd, 0) != MAP_FAILED); /* of a process that lives */

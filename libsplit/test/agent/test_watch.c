@@ -79,8 +79,7 @@ int main(void)
 	CHECK_EQ(watched(&c, &f, fd), 0);
 	outsider_close(&o);
 	outsider_end(&o);
-	CHECK_EQ(played_revoke(&c, &f, PATIENCE, &m), SFS_DELEG_NONE);
-	played_revoked(&c, &m, true);
+	played_give_up(&c, &f);
 	CHECK_EQ(acquired(&c, &f, fd, 0), SFS_DELEG_EXCLUSIVE);
 	CHECK_EQ(watched(&c, &f, fd), 1);
 	played_notify(&c, SFS_MSG_RELEASE, f.ino, f.gen);

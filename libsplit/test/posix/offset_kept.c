@@ -43,13 +43,13 @@ static void lines(int to, int from, int n)
 	}
 }
 
-static void in_order(int of, off_t from, int first, int n)
+static void in_order(int of, int n)
 {
 	char line[LINE + 1], found[LINE];
 
 	for (int i = 0; i < n; i++) {
-		snprintf(line, sizeof(line), "%09d\n", first + i);
-		CHECK(pread(of, found, LINE, from + (off_t)i * LINE) == LINE && memcmp(found, line, LINE) == 0);
+		snprintf(line, sizeof(line), "%09d\n", i);
+		CHECK(pread(of, found, LINE, (off_t)i * LINE) == LINE && memcmp(found, line, LINE) == 0);
 	}
 }
 
@@ -112,7 +112,7 @@ static void waits_for(enum call call, bool other)
 	CHECK(pthread_join(t, NULL) == 0);
 	lines(fd, BEFORE + LINES, LINES);
 	CHECK(size_of(fd) == (BEFORE + 2 * LINES) * LINE);
-	in_order(fd, 0, 0, BEFORE + 2 * LINES);
+	in_order(fd, BEFORE + 2 * LINES);
 	if (next >= 0)
 		close(next);
 	close(fd);

@@ -8,10 +8,11 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#define BLOCK  4096
-#define ROUNDS 2000
+#define BLOCK	4096
+#define ROUNDS	2000
+#define NUMBERS 512u
 
-static int fd, pipes[2];
+static int fd, pipes[2], numbers;
 
 static void *splices(void *arg)
 {
@@ -52,45 +53,34 @@ static void waits(bool appends)
 	CHECK(close(fd) == 0 && close(pipes[0]) == 0 && close(pipes[1]) == 0);
 }
 
-/* Bytes that only this thread writes, by the call or by the kernel's. */
+/* A number that only this thread writes, by a call or by the kernel's. */
 static void *writes(void *arg)
 {
 	const bool by_copy = arg;
 	const off_t at = by_copy ? 512 : 1024;
 
 	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		const uint64_t number = i % NUMBERS;
+		off_t from = (off_t)(number * sizeof(number)), to = at;
 		uint64_t found;
 
-		if (by_copy) {
-			off_t from = (off_t)(i % 512 * 8), to = at;
-
-			CHECK(copy_file_range(pipes[0], &from, fd, &to, 8, 0) == 8);
-			CHECK(pread(pipes[0], &found, 8, (off_t)(i % 512 * 8)) == 8);
-		} else {
-			CHECK(pwrite(fd, &i, 8, at) == 8);
-			found = i;
-		}
-		{
-			uint64_t there;
-
-			CHECK(pread(fd, &there, 8, at) == 8 && there == found);
-		}
+		CHECK((by_copy ? copy_file_range(numbers, &from, fd, &to, 8, 0) : pwrite(fd, &number, 8, at)) == 8);
+		CHECK(pread(fd, &found, 8, at) == 8 && found == number);
 	}
 	return NULL;
 }
 
 static void by_turns(void)
 {
-	static uint64_t numbers[512];
+	uint64_t each[NUMBERS];
 	pthread_t t;
 
-	for (uint64_t i = 0; i < 512; i++)
-		numbers[i] = i;
-	pipes[0] = open("from", O_RDWR | O_CREAT | O_TRUNC, 0600);
-	fd = open("to", O_RDWR | O_CREAT | O_TRUNC, 0600);
-	CHECK(write(pipes[0], numbers, sizeof(numbers)) == sizeof(numbers) &&
-	      write(fd, numbers, sizeof(numbers)) == sizeof(numbers));
-	CHECK(fsync(fd) == 0 && fsync(pipes[0]) == 0);
+	for (uint64_t i = 0; i < NUMBERS; i++)
+		each[i] = i;
+	numbers = open("numbers", O_RDWR | O_CREAT | O_TRUNC, 0600);
+	fd = open("f", O_RDWR | O_CREAT | O_TRUNC, 0600);
+	CHECK(write(numbers, each, sizeof(each)) == sizeof(each) && write(fd, each, sizeof(each)) == sizeof(each));
+	CHECK(fsync(fd) == 0 && fsync(numbers) == 0);
 	CHECK(pthread_create(&t, NULL, writes, &fd) == 0);
 	writes(NULL);
 	CHECK(pthread_join(t, NULL) == 0);
