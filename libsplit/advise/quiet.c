@@ -43,6 +43,12 @@ void sfs_exec_prepare(void)
 {
 	adv_streams_end(false);
 }
+void sfs_exec_announce(void)
+{
+}
+void sfs_spawn_announce(void)
+{
+}
 void sfs_exec_keep_locks(bool keep)
 {
 	(void)keep;

@@ -43,6 +43,12 @@ void before_granted(struct agent *a, struct dnode *d)
 	set(&a->outsiders, d, BEFORE_WAITS);
 }
 
+void before_again(struct agent *a, struct dnode *d)
+{
+	before_forget(a, d);
+	before_granted(a, d);
+}
+
 void before_forget(struct agent *a, struct dnode *d)
 {
 	if (d->before != BEFORE_UNKNOWN)

@@ -249,11 +249,12 @@ void client_drop(struct agent *a, struct client *c, const char *why)
 		return;
 	if (why)
 		agent_log(a, "process %d (%s, user %u) is disconnected: %s", c->pid, c->comm[0] ? c->comm : "?", c->uid, why);
+	disconnect(a, c);
+	left_by(a, c);
 	if (!c->log_id) {
 		client_gone(a, c);
 		return;
 	}
-	disconnect(a, c);
 	look_forget(a, c);
 	client_set_state(a, c, C_DYING);
 	deleg_cancel_waits(a, c);

@@ -57,15 +57,23 @@ static void look_later(struct agent *a, struct outsider *w)
 static void look_rarely(struct agent *a, struct outsider *w)
 {
 	const uint64_t ms = w->look_ms < LOOK_RARELY_MS ? LOOK_RARELY_MS : w->look_ms * 2;
+	/* The end of one that shares a description with who goes on is told by nobody. */
+	const uint64_t most = w->left_from ? LOOK_RARELY_MS : LOOK_SELDOM_MS;
 
-	look_after(a, w, ms < LOOK_SELDOM_MS ? ms : LOOK_SELDOM_MS);
+	/* The new program may just have begun. */
+	if (w->left_from && w->look_ms < LOOK_LAST_MS)
+		look_later(a, w);
+	else
+		look_after(a, w, ms < most ? ms : most);
 }
 
 /* ---- what it has ---- */
 
 static void look(struct agent *a, struct outsider *w)
 {
-	struct look_for f = {.who = {w->dnode->ino, w->dnode->gen, w->pid, w->number}, .dev = a->root.dev, .tables = w->tables};
+	struct look_for f = {.who = {w->dnode->ino, w->dnode->gen, w->pid, w->number, w->left_from},
+			     .dev = a->root.dev,
+			     .tables = w->tables};
 
 	set_look(a, w, 0);
 	if (w->pid == SOMEBODY) {
@@ -125,11 +133,15 @@ static void hear_all(struct agent *a, struct dnode *d, const struct look_answer 
 /* It has gone, or has not got it; or a child has it, or who else it was handed on to. */
 static void gone(struct agent *a, struct dnode *d, struct outsider **p)
 {
-	const bool wrote = d->writers, handed_on = !(*p)->closed, writes = (*p)->writes;
+	const bool wrote = d->writers, aware = (*p)->aware, writes = (*p)->writes;
+	/* What one to which the file was left has closed was its library's word to us. */
+	const bool left = (*p)->left_from, handed_on = !left && !(*p)->closed;
 
 	opener_drop(a, d, p);
 	if (handed_on)
 		openers_search(a, d, writes);
+	else if (left && !aware)
+		before_again(a, d);
 	openers_dropped(a, d, wrote);
 	deleg_process(a, d); /* nobody may have it any more */
 }
@@ -152,6 +164,12 @@ static void hear(struct agent *a, const struct look_answer *r)
 		look_later(a, w);
 	} else if (r->has == SFS_OPENED_NOT) {
 		gone(a, d, p);
+	} else if (r->left_to_library) {
+		opener_set_writes(d, w, false);
+		w->aware = true;
+		look_rarely(a, w);
+		openers_dropped(a, d, wrote);
+		deleg_process(a, d);
 	} else {
 		look_rarely(a, w);
 		if (r->has == SFS_OPENED_READ && w->writes) {

@@ -144,7 +144,8 @@ static void acquire(struct agent *a, struct client *c, const struct sfs_msg *m, 
 {
 	struct dnode *d;
 	struct hold *h;
-	const uint64_t known = SFS_ACQ_EXCLUSIVE | SFS_ACQ_RECLAIM | SFS_ACQ_TRY | SFS_ACQ_WATCH | SFS_ACQ_KERNEL;
+	const uint64_t known =
+		SFS_ACQ_EXCLUSIVE | SFS_ACQ_RECLAIM | SFS_ACQ_TRY | SFS_ACQ_WATCH | SFS_ACQ_KERNEL | SFS_ACQ_PARENT;
 	int flags, err = m->c & ~known ? -EINVAL : deleg_check(a, m, fd, &flags);
 
 	if (err) {
@@ -190,6 +191,8 @@ static void acquire(struct agent *a, struct client *c, const struct sfs_msg *m, 
 		return;
 	}
 	forget_grant(a, h);
+	if ((m->c & SFS_ACQ_PARENT) && h->lease_index >= 0)
+		left_to_children(a, h);
 	/* Who can't do without is told why it has to. */
 	if (err == -ENOSPC && (m->c & SFS_ACQ_EXCLUSIVE)) {
 		release(a, c, h);

@@ -46,7 +46,7 @@ static bool has_ended(int pid, const struct under_way *o)
 	       now.arg[2] != o->call.arg[2];
 }
 
-static bool may_look(int pid)
+bool looker_may_look(int pid)
 {
 	char path[64], to[8];
 
@@ -74,7 +74,7 @@ static void look_at_all(const struct look_for *f, struct look_answer *r,
 	while (dir && (e = readdir(dir)) != NULL) {
 		const int pid = atoi(e->d_name);
 
-		if (pid <= 0 || pid == getpid() || !may_look(pid) || !sfs_process_mounts_writable(pid, (dev_t)f->dev))
+		if (pid <= 0 || pid == getpid() || !looker_may_look(pid) || !sfs_process_mounts_writable(pid, (dev_t)f->dev))
 			continue;
 		if (!at(pid, f, r)) {
 			r->has = SFS_OPENED_UNKNOWN;
@@ -94,7 +94,7 @@ static bool at_one(int pid, const struct look_for *f, struct look_answer *r)
 }
 
 /* Also one that has not said HELLO, as the child of a fork: what it has was left to it, and it asks before it uses that. */
-static bool has_library(int pid)
+bool looker_has_library(int pid)
 {
 	struct code code;
 
@@ -109,7 +109,7 @@ static bool at_many(int pid, const struct look_for *f, struct look_answer *r)
 
 	for (uint32_t i = 0; i < f->nfiles; i++)
 		files[i].ino = f->file[i].ino;
-	if (!sfs_process_opened_any(pid, (dev_t)f->dev, files, f->nfiles) || has_library(pid))
+	if (!sfs_process_opened_any(pid, (dev_t)f->dev, files, f->nfiles) || looker_has_library(pid))
 		return true;
 	for (uint32_t i = 0; i < f->nfiles && room; i++)
 		room = files[i].has == SFS_OPENED_NOT || add_found(r, pid, i, files[i].has);
@@ -134,6 +134,14 @@ static void look_for_files(const struct look_for *f, struct look_answer *r)
 	r->us = cpu_us() - since;
 }
 
+static bool left_to_library(int pid, unsigned long from)
+{
+	struct code code;
+
+	code_look(pid, &code);
+	return code.library && !code_has(&code, from);
+}
+
 static struct look_answer look(const struct look_for *f)
 {
 	struct look_answer r = {.who = f->who, .has = SFS_OPENED_UNKNOWN};
@@ -150,6 +158,8 @@ static struct look_answer look(const struct look_for *f)
 		if (has_ended(f->who.pid, &f->open[i]))
 			r.ended[r.n++] = f->open[i].number;
 	}
+	if (r.n == f->n && f->who.left_from)
+		r.left_to_library = left_to_library(f->who.pid, f->who.left_from);
 	if (r.n == f->n)
 		r.has = sfs_process_opened(f->who.pid, (dev_t)f->dev, f->who.ino, &f->tables);
 	return r;

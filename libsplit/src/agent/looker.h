@@ -28,6 +28,8 @@ struct looked_for {
 	uint32_t gen;
 	int pid;	 /* 0: all processes that have the file */
 	uint32_t number; /* of the opener's last open: an answer from before another one says nothing */
+	unsigned long
+		left_from; /* not 0: has another program with the library taken the place of the one with this address in it? */
 };
 
 #define LOOKER_FOUND 64u
@@ -52,7 +54,8 @@ struct look_answer {
 	struct looked_for who;
 	uint32_t n; /* opens that have ended, by number; if they are not all it was not looked at what is open */
 	uint32_t ended[LOOKER_OPENS];
-	enum sfs_opened has; /* UNKNOWN of all processes: there are more */
+	bool left_to_library; /* it has: that one asks about the file before it uses it */
+	enum sfs_opened has;  /* UNKNOWN of all processes: there are more */
 	uint32_t nfound;
 	struct look_found {
 		int pid;
@@ -68,6 +71,10 @@ struct looker {
 	int in, out; /* of the loop: where it asks, -1: there is none, and where the answers come from */
 };
 
+/* Has the process a program, at which we may look? */
+bool looker_may_look(int pid);
+/* Has it mapped the library? */
+bool looker_has_library(int pid);
 /* 0, or a negative errno value. */
 int looker_start(struct looker *l);
 /* False: it has too much to do. */

@@ -120,6 +120,15 @@ static bool arrive(struct agent *a, struct outsider *w, const struct opener *who
 	return true;
 }
 
+bool openers_any(const struct dnode *d)
+{
+	const struct outsider *w = d->outsiders;
+
+	while (w && w->aware)
+		w = w->next;
+	return w;
+}
+
 bool openers_watched(const struct dnode *d)
 {
 	const struct outsider *w = d->outsiders;
@@ -145,10 +154,15 @@ void openers_add(struct agent *a, struct dnode *d, const struct opener *who)
 		return;
 	}
 	opener_set_writes(d, w, w->writes || who->writes);
-	w->client |= who->client;
-	add_pc(w, who->call.pc);
+	w->aware = false;
+	w->client |= who->client && !who->leaves;
+	if (who->leaves)
+		w->left_from = who->call.pc;
+	else
+		add_pc(w, who->call.pc);
 	if (who->has) {
 		w->tables.all = w->anywhere = true;
+		w->number = ++a->outsiders.opens; /* what was looked at before says nothing */
 		opener_look_soon(a, w);
 	} else if (pid > 0 && !arrive(a, w, who)) {
 		w->pid = 0; /* nothing of it is looked at any more */
@@ -212,7 +226,8 @@ void openers_is_client(struct agent *a, struct dnode *d, const struct client *c)
 	struct outsider **p = c->pid > 0 ? opener_find(d, c->pid) : NULL;
 	const bool wrote = d->writers;
 
-	if (!p || !*p || (*p)->client)
+	/* Which of its programs that is, the one that leaves the file or the next one, is for closes.c to find out. */
+	if (!p || !*p || (*p)->client || (*p)->left_from)
 		return;
 	/* What it opened by itself before its library was known stays. A library that does not say where it is is believed. */
 	if ((c->features & SFS_FEATURE_CODE) && !all_from(*p, c->library)) {

@@ -98,7 +98,7 @@ void outsider_unmark(struct agent *a, struct dnode *d)
 /* With a question comes a descriptor, for which the kernel would break the lease. */
 void outsider_rest(struct agent *a, struct dnode *d)
 {
-	if (!d->marked || d->outsiders || d->opening)
+	if (!d->marked || openers_any(d) || d->opening)
 		return;
 	for (const struct hold *h = d->holds; h; h = h->dnode_next)
 		if (h->deleg == SFS_DELEG_EXCLUSIVE)
@@ -308,13 +308,15 @@ static void opened(struct agent *a, struct question *q)
 		who.call.nr = SFS_CALL_RUNNING; /* what it does by now is something else */
 	else
 		sfs_process_call(q->tid, &who.call, 0);
-	if (!d || !d->marked || (!q->answered && processes_sees(&a->outsiders, q, &who.call))) {
+	who.leaves = !q->answered && left_said(&who.call);
+	if (!d || !d->marked || (!q->answered && processes_sees(&a->outsiders, q, &who.call)) ||
+	    (who.leaves && !left_to(a, d, &who))) {
 		answer(a, q);
 		if (d)
 			dnode_put(a, d); /* it may have been made for the question */
 		return;
 	}
-	who.writes = outsider_writes(q->tid, &who.call);
+	who.writes = who.leaves || outsider_writes(q->tid, &who.call);
 	who.alone = !q->answered && sfs_process_number(q->pid, "Threads") == 1;
 	o = !q->answered && !traces(d, q->pid) ? calloc(1, sizeof(*o)) : NULL;
 	if (!o) {

@@ -89,8 +89,19 @@ struct opener {
 	bool client;	      /* its process has the library, but makes the call by itself */
 	bool alone;	      /* its process has one thread */
 	bool has;	      /* it has it since before we were there */
+	bool leaves;	      /* it has it, and is about to execute another program; or has been left it so */
 	struct sfs_call call; /* in which it opens, or RUNNING */
 };
+
+/* left.c */
+/* Is the call the word of a library about who is to have the file? */
+bool left_said(const struct sfs_call *call);
+/* Who that is; false: nobody. */
+bool left_to(const struct agent *a, const struct dnode *d, struct opener *who);
+/* A client is about to be granted a file: which of the processes that it has made have it, and have not the library? Only looked at where that was not known. */
+void left_to_children(struct agent *a, const struct hold *h);
+/* The client's connection has ended, and its holds are there still: does its process go on with what it had? */
+void left_by(struct agent *a, const struct client *c);
 
 /* openers.c, closes.c */
 /* Before its open is let go. d is marked. */
@@ -100,7 +111,9 @@ void openers_before(struct agent *a, struct dnode *d);
 /* A process that was taken for one without the library has turned out to have it. */
 void openers_is_client(struct agent *a, struct dnode *d, const struct client *c);
 void openers_forget(struct agent *a, struct dnode *d);
-/* Does such a program have it open, and shall we see when no more? */
+/* Does such a program have it open? Who has turned out to have the library does not count. */
+bool openers_any(const struct dnode *d);
+/* Does any, those that do not count among them, and shall we see when no more? */
 bool openers_watched(const struct dnode *d);
 void openers_closes(struct agent *a);
 /* The looker has answers. */
@@ -112,6 +125,8 @@ int openers_wait_ms(const struct agent *a);
 /* before.c */
 /* It is looked who has it open, if the kernel asks about it. */
 void before_granted(struct agent *a, struct dnode *d);
+/* The same for who has gone on having it when another one that had it has ended. */
+void before_again(struct agent *a, struct dnode *d);
 /* It is not known any more. */
 void before_forget(struct agent *a, struct dnode *d);
 /* As openers_hear(), openers_timeouts() and openers_wait_ms(). */

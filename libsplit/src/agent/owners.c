@@ -102,7 +102,7 @@ void owners_count_away(struct agent *a, struct client *c, bool away)
 void owners_outside(struct agent *a, struct dnode *d)
 {
 	struct owners *o = a->owners;
-	const bool outside = d->outsiders;
+	const bool outside = openers_any(d);
 	const uint32_t i = sfs_owners_index(d->ino), at[] = {i, SFS_OWNERS_ALL};
 
 	if (!o || d->shown_outside == outside)

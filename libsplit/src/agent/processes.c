@@ -105,7 +105,7 @@ bool processes_sees(struct outsiders *o, const struct question *q, const struct 
 	const struct client *c;
 	bool sees;
 
-	if (!q->client)
+	if (!q->client || left_said(call))
 		return false;
 	pthread_mutex_lock(&o->lock);
 	c = find_client(o, q->pid);

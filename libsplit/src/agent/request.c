@@ -45,7 +45,7 @@ static uint64_t features(const struct agent *a, const struct client *c, const st
 	const bool asked = a->outsiders.opens_fd >= 0, table = owners_fd(a) >= 0, seen = c->pid > 0 && c->pidfd >= 0;
 
 	return hello->c & (SFS_FEATURE_GROW | SFS_FEATURE_TURN | SFS_FEATURE_FILES | SFS_FEATURE_KERNEL | SFS_FEATURE_CODE |
-			   (table ? SFS_FEATURE_OWNERS : 0) | (asked ? SFS_FEATURE_WATCH : 0) |
+			   SFS_FEATURE_LEFT | (table ? SFS_FEATURE_OWNERS : 0) | (asked ? SFS_FEATURE_WATCH : 0) |
 			   (asked && table ? SFS_FEATURE_OUTSIDE : 0) | (seen && table ? SFS_FEATURE_QUIET : 0));
 }
 

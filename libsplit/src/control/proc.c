@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who a process is: a pid alone may have been used again, pid and start time may not (within one boot). */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -111,10 +112,10 @@ static bool call_now(int tid, struct sfs_call *call)
 
 	*call = (struct sfs_call){.nr = SFS_CALL_NONE};
 	if (told)
-		n = sscanf(buf, "%ld 0x%lx 0x%lx 0x%lx 0x%*x 0x%*x 0x%*x 0x%*x 0x%lx", &call->nr, &a[0], &a[1], &a[2],
+		n = sscanf(buf, "%ld 0x%lx 0x%lx 0x%lx 0x%lx 0x%*x 0x%*x 0x%*x 0x%lx", &call->nr, &a[0], &a[1], &a[2], &a[3],
 			   &call->pc);
 	/* "-1 SP PC" of a thread that stands in none. */
-	if (n != 5)
+	if (n != 6)
 		*call = (struct sfs_call){.nr = strncmp(buf, "running", 7) == 0 ? SFS_CALL_RUNNING : SFS_CALL_NONE};
 	return told;
 }
@@ -128,6 +129,42 @@ bool sfs_process_call(int tid, struct sfs_call *call, unsigned wait_ms)
 		told = call_now(tid, call);
 	}
 	return told;
+}
+
+uint32_t sfs_thread_children(int pid, int tid, int *children, uint32_t max)
+{
+	char path[64];
+	uint32_t n = 0;
+	int child;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, tid);
+	f = fopen(path, "re");
+	while (f && max > 0 && fscanf(f, "%d", &child) == 1) {
+		if (n == max)
+			memmove(children, children + 1, (--n) * sizeof(*children));
+		children[n++] = child;
+	}
+	if (f)
+		fclose(f);
+	return n;
+}
+
+uint32_t sfs_process_children(int pid, int *children, uint32_t max)
+{
+	char path[64];
+	struct dirent *e;
+	uint32_t n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	while (dir && n < max && (e = readdir(dir)) != NULL)
+		if (e->d_name[0] != '.')
+			n += sfs_thread_children(pid, atoi(e->d_name), children + n, max - n);
+	if (dir)
+		closedir(dir);
+	return n;
 }
 
 uint64_t sfs_thread_ran(int pid, int tid)

@@ -207,13 +207,17 @@ long sfs_process_number(int pid, const char *field);
 /* The system call that a thread stands in, and the instruction behind it. */
 struct sfs_call {
 	long nr; /* or one of the following */
-	unsigned long arg[3];
+	unsigned long arg[4];
 	unsigned long pc; /* 0: unknown */
 };
 #define SFS_CALL_NONE	 (-1) /* it stands in none, or we may not look */
 #define SFS_CALL_RUNNING (-2) /* it does not stand still yet */
 /* Waits at most wait_ms for the thread to stand still: somebody who waits for an answer of ours is about to. False: it can't be read. */
 bool sfs_process_call(int tid, struct sfs_call *call, unsigned wait_ms);
+/* The children that the thread has made, of those that are still there the last `max`, in the order in which they were made. How many. */
+uint32_t sfs_thread_children(int pid, int tid, int *children, uint32_t max);
+/* Those of all threads of the process, up to max. */
+uint32_t sfs_process_children(int pid, int *children, uint32_t max);
 /* How long the thread has run in its program, ticks of 10 ms; 0: or unknown. */
 uint64_t sfs_thread_ran(int pid, int tid);
 /* The program's file, as its own mount namespace names it; else its name; without control characters. */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/sys.h"
+#include "fds/each.h"
 #include "base/text.h"
 
 #define TRIES	  16
@@ -51,15 +52,6 @@ bool sfs_fd_locked(int fd, bool posix)
 	return n < 0 || n == sizeof(text);
 }
 
-/* As getdents64(2) gives them. */
-struct entry {
-	uint64_t ino;
-	int64_t next;
-	uint16_t len;
-	uint8_t type;
-	char name[];
-};
-
 /* May fd lead to that file? Of one that is known that is known, too. */
 static bool leads_to(int fd, const struct stat *st)
 {
@@ -71,41 +63,17 @@ static bool leads_to(int fd, const struct stat *st)
 	return sys_fstat(fd, &one) == 0 && one.st_ino == st->st_ino && one.st_dev == st->st_dev;
 }
 
-/* Has one of these descriptors of the process such a lock on the file of st? n bytes of entries of /proc/self/fd. */
-static bool any_locked(const char *entries, long n, const struct stat *st)
+static bool has_locked(int fd, void *st)
 {
-	for (long at = 0; at < n; at += ((const struct entry *)(entries + at))->len) {
-		const char *name = ((const struct entry *)(entries + at))->name;
-		int fd = 0;
-
-		if (*name < '0' || *name > '9')
-			continue;
-		for (; *name; name++)
-			fd = fd * 10 + (*name - '0');
-		if (leads_to(fd, st) && sfs_fd_locked(fd, true))
-			return true;
-	}
-	return false;
+	return leads_to(fd, st) && sfs_fd_locked(fd, true);
 }
 
 /* Has this process a POSIX lock on the file of fd, through whichever descriptor? In doubt it has. */
 static bool locked_somewhere(int fd)
 {
-	_Alignas(struct entry) char entries[2048];
-	bool locked = false;
 	struct stat st;
-	long n = 0;
-	int dir;
 
-	if (sys_fstat(fd, &st) < 0)
-		return true;
-	dir = sys_openat(AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-	if (dir < 0)
-		return true;
-	while (!locked && (n = sys_call3(SYS_getdents64, dir, (long)entries, sizeof(entries))) > 0)
-		locked = any_locked(entries, n, &st);
-	sys_close(dir);
-	return locked || n < 0;
+	return sys_fstat(fd, &st) < 0 || sfs_fds_each(has_locked, &st) != 0;
 }
 
 enum sfs_lockers sfs_lockers(int fd)

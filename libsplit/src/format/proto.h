@@ -93,6 +93,14 @@ enum sfs_msg_type {
 
 #define SFS_GROW_ROOM 1u
 
+/*
+ * What openat(2) has as the mode of an open for reading, which it does not look at: the process has the file open for writing, and leaves that to the
+ * program that it is about to execute; or it may have left it to the child that its thread has made last. The agent takes that for one without the
+ * library, until it sees that the new program has it.
+ */
+#define SFS_OPEN_LEFT	 0x5f53u
+#define SFS_OPEN_SPAWNED 0x5f54u
+
 /* In HELLO, c: what the client knows of; in the reply's b, shifted by SFS_FEATURES_SHIFT: what both know of. */
 #define SFS_FEATURE_OWNERS  0x1u  /* the table (its descriptor is the third of the reply), claims, LOOK, SFS_ACQ_TRY */
 #define SFS_FEATURE_GROW    0x2u  /* a log that begins small, and GROW */
@@ -111,9 +119,10 @@ enum sfs_msg_type {
  * dynamic linker) the library does not see, and for the agent it is as of a program without the library.
  */
 #define SFS_FEATURE_CODE 0x100u
+#define SFS_FEATURE_LEFT 0x200u /* SFS_OPEN_LEFT, SFS_OPEN_SPAWNED, SFS_ACQ_PARENT */
 #define SFS_FEATURES                                                                                                           \
 	(SFS_FEATURE_OWNERS | SFS_FEATURE_GROW | SFS_FEATURE_WATCH | SFS_FEATURE_TURN | SFS_FEATURE_FILES |                    \
-	 SFS_FEATURE_OUTSIDE | SFS_FEATURE_KERNEL | SFS_FEATURE_QUIET | SFS_FEATURE_CODE)
+	 SFS_FEATURE_OUTSIDE | SFS_FEATURE_KERNEL | SFS_FEATURE_QUIET | SFS_FEATURE_CODE | SFS_FEATURE_LEFT)
 #define SFS_FEATURES_SHIFT 32
 
 /* LOOK: the client is about to change the file by the kernel, so nobody is to remember anything of it. */
@@ -148,6 +157,12 @@ enum sfs_msg_type {
  * that would break.
  */
 #define SFS_ACQ_KERNEL 0x20u
+
+/*
+ * SFS_FEATURE_LEFT: the process has made others, which may have descriptors of the file and not have the library. The agent looks at them before it
+ * grants the file, where the kernel has not asked it about their opens (SFS_OPEN_LEFT).
+ */
+#define SFS_ACQ_PARENT 0x40u
 
 enum sfs_delegation { SFS_DELEG_NONE = 0, SFS_DELEG_SHARED = 1, SFS_DELEG_EXCLUSIVE = 2 };
 

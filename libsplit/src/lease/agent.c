@@ -303,9 +303,14 @@ static void granted(struct sfs_volume *vol, ino_t ino)
 		sfs_service_wake(NULL);
 }
 
+static unsigned parent(const struct sfs_volume *vol)
+{
+	return sfs.parent && (vol->agent.features & SFS_FEATURE_LEFT) ? SFS_ACQ_PARENT : 0;
+}
+
 int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd, unsigned flags)
 {
-	struct sfs_msg m = {.type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = flags};
+	struct sfs_msg m = {.type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = flags | parent(vol)};
 	int r;
 
 	store_release(&grant->acquiring, true);
@@ -327,7 +332,7 @@ int sfs_agent_acquire(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino
 
 bool sfs_agent_try(struct sfs_volume *vol, struct sfs_grant *grant, ino_t ino, uint32_t gen, int fd)
 {
-	struct sfs_msg m = {.type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = SFS_ACQ_TRY};
+	struct sfs_msg m = {.type = SFS_MSG_ACQUIRE, .a = ino, .b = gen, .c = SFS_ACQ_TRY | parent(vol)};
 	const int r = request(vol, &m, fd, NULL, 0, NULL);
 
 	if (r == 0 && m.a == SFS_DELEG_EXCLUSIVE)

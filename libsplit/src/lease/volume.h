@@ -97,6 +97,7 @@ struct sfs_state {
 	bool unmet;		/* a volume has an agent that has not answered this process yet (VOL_UNKNOWN) */
 	uint32_t agent_wait_ms; /* so long a process waits for its first agent, which may be about to come back */
 	uint32_t forks;		/* that this process comes from, since the library began */
+	bool parent;		/* it has made processes that may not have the library */
 	uint8_t protection;	/* enum sfs_protection */
 	bool grant_first;	/* a file is asked for with its first call */
 	bool fsync_shows;	/* SPLITFS_FSYNC=visible: fsync relinks whoever has the file open (sfs_outside()) */

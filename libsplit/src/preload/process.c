@@ -2,6 +2,7 @@
 /* The life of processes and threads: fork in its forms, new programs, exit, cancellation. */
 #include "preload.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -192,23 +193,36 @@ long do_daemon(const struct request *q)
 	return r;
 }
 
+/* Is there no such program? Shells try one directory after the other; the C library does that behind our back. */
+static bool in_vain(const struct request *q)
+{
+	return (q->call == PL_execve || q->call == PL_execv) &&
+	       sys_call3(SYS_faccessat, AT_FDCWD, q->a[0], X_OK) == -ENOENT;
+}
+
 /*
  * A new program in this process or in a new one may lack the library, so everything is true before it starts. The child
  * of posix_spawn, system and popen runs inside the C library, in the parent's memory, and calls nothing of ours.
  */
 long do_exec(const struct request *q)
 {
-	const bool same =
-		q->call != PL_posix_spawn && q->call != PL_posix_spawnp && q->call != PL_system && q->call != PL_popen;
+	const bool spawn = q->call == PL_posix_spawn || q->call == PL_posix_spawnp;
+	const bool same = !spawn && q->call != PL_system && q->call != PL_popen;
 	long r;
 
+	if (in_vain(q))
+		return pl_make(q);
 	pl_share();
 	sfs_exec_prepare();
-	if (same)
+	if (same) {
+		sfs_exec_announce();
 		sfs_exec_keep_locks(true);
+	}
 	r = pl_make(q);
 	if (same)
 		sfs_exec_keep_locks(false);
+	if (spawn && r == 0)
+		sfs_spawn_announce();
 	return r;
 }
 

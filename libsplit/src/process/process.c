@@ -194,6 +194,7 @@ void sfs_exec_prepare(void)
 {
 	if (!sfs_active())
 		return;
+	sfs.parent = true;
 	sfs_all_true();
 	sfs_inodes_unpark();
 	share_offsets();
@@ -256,6 +257,7 @@ void sfs_fork_child(void)
 	memset(&sfs_fdt.numbers, 0, sizeof(sfs_fdt.numbers));
 	sfs_limit_child();
 	sfs.forks++;
+	sfs.parent = false;
 	memset(sfs_ops, 0, sizeof(sfs_ops));
 	sfs_locks_forget();
 	sfs_pins_forget_locks();

@@ -148,6 +148,14 @@ void sfs_limits_changed(void)
 {
 }
 
+void sfs_exec_announce(void)
+{
+}
+
+void sfs_spawn_announce(void)
+{
+}
+
 void sfs_exec_keep_locks(bool keep)
 {
 	(void)keep;

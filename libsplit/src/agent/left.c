@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * To whom a process with the library leaves a file that it has open for writing: its next program, or a child's first one. Its library says so by
+ * an open (SFS_OPEN_LEFT, SFS_OPEN_SPAWNED), about which the kernel asks us while somebody may stage for the file. Of a client it is seen besides, also
+ * where nobody may, by the end of its connection: execve has closed that. Whoever has the file then counts as a program without
+ * the library (openers.c) until it is seen that it is one with it (closes.c).
+ */
+#include <fcntl.h>
+#include <sys/syscall.h>
+
+#include "agent/openers.h"
+
+#define CHILDREN 256 /* more are not looked at one by one */
+#define NOWHERE	 1   /* an address that is in no code: the program that left the file has gone already */
+
+bool left_said(const struct sfs_call *call)
+{
+	return call->nr == SYS_openat && (call->arg[3] == SFS_OPEN_LEFT || call->arg[3] == SFS_OPEN_SPAWNED) && call->pc != 0 &&
+	       !(call->arg[2] & (O_CREAT | O_TMPFILE | O_ACCMODE));
+}
+
+bool left_to(const struct agent *a, const struct dnode *d, struct opener *who)
+{
+	struct sfs_sought file = {d->ino, SFS_OPENED_NOT};
+
+	if (who->call.arg[3] == SFS_OPEN_LEFT)
+		return true;
+	int children[CHILDREN];
+	const uint32_t n = sfs_thread_children(who->pid, who->tid, children, CHILDREN);
+
+	if (n == 0)
+		return false;
+	*who = (struct opener){.pid = children[n - 1], .tid = children[n - 1], .has = true, .leaves = true};
+	who->call.pc = NOWHERE;
+	return sfs_process_opened_any(who->pid, a->root.dev, &file, 1);
+}
+
+static void look_at_child(struct agent *a, struct dnode *d, int pid)
+{
+	const struct opener who = {.pid = pid, .tid = pid, .writes = true, .has = true, .leaves = true, .call.pc = NOWHERE};
+	struct sfs_sought file = {d->ino, SFS_OPENED_NOT};
+
+	if (sfs_process_opened_any(pid, a->root.dev, &file, 1) && file.has != SFS_OPENED_READ && !looker_has_library(pid))
+		openers_add(a, d, &who);
+}
+
+void left_to_children(struct agent *a, const struct hold *h)
+{
+	struct dnode *d = h->dnode;
+	int pids[CHILDREN];
+	uint32_t n;
+
+	if (d->marked || h->client->pid <= 0)
+		return;
+	outsider_mark(a, d, &h->target);
+	if (!d->marked)
+		return;
+	pids[0] = h->client->pid;
+	n = 1;
+	for (uint32_t i = 0; i < n && n < CHILDREN; i++) {
+		n += sfs_process_children(pids[i], pids + n, CHILDREN - n);
+		if (i > 0)
+			look_at_child(a, d, pids[i]);
+	}
+	if (n == CHILDREN)
+		openers_search(a, d, true);
+}
+
+static void look(struct agent *a, const struct client *c, struct hold *const *holds, struct sfs_sought *files, uint32_t n)
+{
+	const struct opener who = {
+		.pid = c->pid, .tid = c->pid, .writes = true, .has = true, .leaves = true, .call.pc = NOWHERE};
+
+	if (n == 0 || !sfs_process_opened_any(c->pid, a->root.dev, files, n))
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		struct dnode *d = holds[i]->dnode;
+
+		if (files[i].has == SFS_OPENED_NOT || files[i].has == SFS_OPENED_READ)
+			continue;
+		outsider_mark(a, d, &holds[i]->target);
+		if (d->marked)
+			openers_add(a, d, &who);
+	}
+}
+
+/* One that ends has no program any more, and one that has come back speaks for itself. */
+static bool goes_on(struct agent *a, const struct client *c)
+{
+	return c->pid > 0 && !processes_is_client(&a->outsiders, c->pid) && sfs_process_start(c->pid) == c->start &&
+	       looker_may_look(c->pid);
+}
+
+void left_by(struct agent *a, const struct client *c)
+{
+	struct hold *holds[LOOKER_FILES];
+	struct sfs_sought files[LOOKER_FILES];
+	uint32_t n = 0;
+
+	if (a->outsiders.opens_fd < 0 || !c->holds || !goes_on(a, c))
+		return;
+	for (struct hold *h = c->holds; h; h = h->client_next) {
+		if (!h->open || h->lease_index < 0)
+			continue;
+		holds[n] = h;
+		files[n++].ino = h->dnode->ino;
+		if (n == LOOKER_FILES) {
+			look(a, c, holds, files, n);
+			n = 0;
+		}
+	}
+	look(a, c, holds, files, n);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the next program of this process inherits, or the first one of a child that the C library makes. It may lack the library: then it writes to our
+ * files unseen, and who stages for them has to give them up before. Nobody knows here whether it does. So the agent is told of every descriptor that is
+ * left to it, by an open whose unused argument says what it is for: the kernel asks the agent about it where somebody may stage for the file, and
+ * it returns when they have given it up. Where nobody may, it costs two calls. The agent looks later at the process: one with the library speaks for
+ * itself.
+ */
+#include "base/sys.h"
+#include "calls/calls.h"
+#include "fds/each.h"
+#include "files/leased.h"
+#include "files/scarce.h"
+#include "format/proto.h"
+#include "lease/place.h"
+
+static bool of_volume(int fd)
+{
+	const struct sfs_ofd *ofd = fd < sfs_fds_len ? load_acquire(&sfs_fds[fd]) : NULL;
+	struct stat st;
+
+	/* What is none of ours may be the kernel's only, as standard output is. */
+	if (ofd == SFS_PRIVATE)
+		return false;
+	return ofd > SFS_PRIVATE || (sys_fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && sfs_volume_at(st.st_dev, fd));
+}
+
+/* For reading only, so that nobody who watches the directory sees a file closed that was being written. */
+static void announce(int fd, unsigned what)
+{
+	char path[32];
+	int again;
+
+	sfs_fd_path(path, fd);
+	again = sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, what);
+	if (again >= 0)
+		sys_close(again);
+}
+
+/* Closing one more descriptor of it would end the process's locks, and opening one a lease. */
+static bool leave(int fd, void *arg)
+{
+	const unsigned what = *(unsigned *)arg;
+	int flags;
+
+	/* To a child any descriptor may be left, under another number. */
+	if (!of_volume(fd) || (flags = sys_fcntl(fd, F_GETFD, 0)) < 0 || (flags & FD_CLOEXEC && what == SFS_OPEN_LEFT))
+		return false;
+	flags = sys_fcntl(fd, F_GETFL, 0);
+	if (flags >= 0 && !(flags & O_PATH) && sfs_may_write(flags) && !sfs_has_lease(fd) && !sfs_locked_before(fd))
+		announce(fd, what);
+	return false;
+}
+
+static void leave_all(unsigned what)
+{
+	if (sfs_active())
+		sfs_fds_each(leave, &what);
+}
+
+void sfs_exec_announce(void)
+{
+	leave_all(SFS_OPEN_LEFT);
+}
+
+void sfs_spawn_announce(void)
+{
+	leave_all(SFS_OPEN_SPAWNED);
+}
