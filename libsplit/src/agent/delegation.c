@@ -191,7 +191,7 @@ static void acquire(struct agent *a, struct client *c, const struct sfs_msg *m, 
 		return;
 	}
 	forget_grant(a, h);
-	if ((m->c & SFS_ACQ_PARENT) && h->lease_index >= 0)
+	if ((m->c & SFS_ACQ_PARENT) && h->lease_index >= 0 && !h->by_kernel)
 		left_to_children(a, h);
 	/* Who can't do without is told why it has to. */
 	if (err == -ENOSPC && (m->c & SFS_ACQ_EXCLUSIVE)) {
