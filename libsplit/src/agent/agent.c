@@ -278,8 +278,9 @@ static void stop(struct agent *a)
 	fill_stop(&a->worker.fill);
 	for (uint32_t i = 0; i < a->nspare_logs; i++)
 		reuse_drop(a, &a->spare_logs[i]);
-	client_free_all(a);
+	/* First: clients that live on have what they were granted, and the others are to see that in the table until the next agent comes. */
 	owners_stop(a);
+	client_free_all(a);
 	if (a->config->private_dir && a->dir_fd >= 0) {
 		unlinkat(a->dir_fd, "users", 0);
 		rmdir(a->config->agents_dir); /* somebody else's file in it keeps it */

@@ -236,8 +236,11 @@ static void looks(void)
 	played_close(&d);
 }
 
-/* The holder dies with a record in its log: whoever looks is answered when the bytes are in the file. */
-static void death(bool restart)
+/*
+ * The holder dies with a record in its log: whoever looks is answered when the bytes are in the file. restart: by that signal the agent ends before, and
+ * the table says the same without one; or 0.
+ */
+static void death(int restart)
 {
 	struct played c, d, e;
 	char buf[300], back[300];
@@ -254,7 +257,7 @@ static void death(bool restart)
 	played_record(&w, &c, &f, 0, chunk, 100, 300, 100);
 	if (restart) {
 		CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, c.log_fd, 0) != MAP_FAILED);
-		agent_stop(&a, SIGKILL);
+		agent_stop(&a, restart);
 		CHECK_EQ(sfs_owners_stagers(word()), 1);
 		agent_start(&a, &w);
 		hello(&e);
@@ -335,10 +338,11 @@ int main(void)
 	claimed();
 	short_claims();
 	looks();
-	death(false);
+	death(0);
 	older_client();
 	peek();
-	death(true);
+	death(SIGKILL);
+	death(SIGTERM);
 	agent_end(&a);
 	close(f.fd);
 	world_end(&w);
