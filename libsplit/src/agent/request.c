@@ -177,7 +177,8 @@ static void resume(struct agent *a, struct client *c, uint32_t log_id, int *proo
 		return;
 	}
 	owners_count_away(a, c, false); /* its holds are, now */
-	welcome(a, c, c->log_fd);
+	if (welcome(a, c, c->log_fd))
+		deleg_retry_all(a); /* who has waited for it to come back now waits for what it holds, and it has to be told */
 }
 
 /* Programs start faster than what each of them needs is made. */

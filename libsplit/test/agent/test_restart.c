@@ -7,6 +7,8 @@
 
 #include "played.h"
 
+#define RESUMED_MS 3500 /* by then those that come back have done so (RESUME_SECONDS) */
+
 static struct played_agent a;
 static struct world w;
 
@@ -218,12 +220,44 @@ static void stopped(void)
 	world_end(&w);
 }
 
+/*
+ * One that comes back when the others wait no more for it (it was stopped) gives up its file for who waits for that. back: 'r', or 'H' of one that
+ * reclaims nothing.
+ */
+static void late(char back)
+{
+	struct world_file f;
+	struct puppet live;
+	struct played c;
+
+	world_new(&w);
+	f = world_file(&w, "f", 'o', 100);
+	agent_start(&a, &w);
+	puppet_start(&live, &f, 'a');
+	agent_stop(&a, SIGKILL);
+	agent_start(&a, &w);
+	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, f.fd), 0);
+	played_ask(&c, &f, f.fd, 0);
+	CHECK_EQ(played_answer(&c, RESUMED_MS), -EAGAIN);
+	tell(&live, back);
+	tell(&live, 'v');
+	CHECK(played_answer(&c, PATIENCE) >= SFS_DELEG_SHARED);
+	puppet_kill(&live);
+	played_close(&c);
+	agent_end(&a);
+	a.dir[0] = 0;
+	close(f.fd);
+	world_end(&w);
+}
+
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
 	come_back(SIGKILL);
 	come_back(SIGTERM);
 	between();
+	late('r');
+	late('H');
 	stopped();
 	return 0;
 }
