@@ -184,9 +184,8 @@ static void timeouts(struct agent *a)
 	}
 	if (a->grace_until && (now >= a->grace_until || !awaited(a))) {
 		a->grace_until = 0;
-		/* Without a process to watch, not coming back is all we can see. */
 		for (struct client *c = a->clients; c; c = c->next)
-			if (c->state == C_AWAY && (c->pidfd < 0 || c->lease.head.quiet))
+			if (c->state == C_AWAY)
 				c->deadline = now;
 		deleg_retry_all(a);
 	}

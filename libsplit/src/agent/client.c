@@ -372,13 +372,14 @@ void client_event(struct agent *a, struct client *c, enum source_kind kind, uint
 }
 
 /*
- * Has a quiet client of the agent before us its log still? Its process may be another program by now. What /proc says of its memory is not asked: for that
- * one may wait as long as somebody holds it.
+ * Has a client of the agent before us its log still? Its process may be another program by now. What /proc says of its memory is not asked: for that one
+ * may wait as long as somebody holds it. Without a process to watch, of one that is not quiet, not coming back is all we can see.
  */
-static bool quiet_there(const struct client *c)
+static bool still_there(const struct client *c)
 {
-	return c->lease.head.quiet && (c->pidfd >= 0 || sfs_process_start(c->pid) == c->start) &&
-	       (c->lease.head.memory || !sys_may_lease(c->log_fd, F_WRLCK));
+	const bool lives = c->pidfd >= 0 || (c->lease.head.quiet && sfs_process_start(c->pid) == c->start);
+
+	return lives && (c->lease.head.memory || !sys_may_lease(c->log_fd, F_WRLCK));
 }
 
 void client_timeouts(struct agent *a, uint64_t now)
@@ -394,8 +395,8 @@ void client_timeouts(struct agent *a, uint64_t now)
 			client_drop(a, c, NULL);
 		} else if (c->state == C_DYING && !c->queued)
 			start_recovery(a, c);
-		else if (c->state == C_AWAY && quiet_there(c)) /* it comes when it needs us */
-			c->deadline = now + QUIET_SECONDS * 1000;
+		else if (c->state == C_AWAY && still_there(c)) /* it comes when it needs us, or when it goes on */
+			c->deadline = now + AWAY_SECONDS * 1000;
 		else if (c->state == C_AWAY)
 			client_drop(a, c, c->lease.head.quiet ? NULL : "it did not come back");
 	}

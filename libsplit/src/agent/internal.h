@@ -69,7 +69,7 @@
 
 #define HELLO_SECONDS	  5 /* for the first message of a connection */
 #define RESUME_SECONDS	  3 /* for clients of the agent before us */
-#define QUIET_SECONDS	  5 /* from look to look whether one of them that asks for nothing is still there */
+#define AWAY_SECONDS	  5 /* from look to look whether one of them that has not come is still there */
 #define STOP_SECONDS	  3 /* for recoveries that are under way when the agent is to stop */
 #define RETRY_SECONDS	  5 /* after a recovery that failed (a full file system) */
 #define CLIENTS_MAX	  4096u

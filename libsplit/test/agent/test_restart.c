@@ -27,12 +27,14 @@ static void puppet_main(struct puppet *p)
 	uint32_t chunk = 0;
 	int chunk_fd = -1;
 	char order, buf[500], ok = 'k';
+	void *map = NULL;
 
 	memset(buf, p->byte, sizeof(buf));
 	while (read(p->fd, &order, 1) == 1) {
 		if (order == 'h') { /* become a client and stage an append */
 			CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, p->f->fd), 0);
-			CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, c.log_fd, 0) != MAP_FAILED);
+			map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, c.log_fd, 0);
+			CHECK(map != MAP_FAILED);
 			CHECK_EQ(played_acquire(&c, p->f, 0), SFS_DELEG_EXCLUSIVE);
 			chunk_fd = played_chunk(&c, &chunk);
 			CHECK(chunk_fd >= 0);
@@ -58,6 +60,9 @@ static void puppet_main(struct puppet *p)
 		} else if (order == 'w') { /* stage another one, after the restart */
 			CHECK_EQ(pwrite(chunk_fd, buf, 500, 4096 + 600), 500);
 			played_record(&w, &c, p->f, 1, chunk, 600, 500, 4096 + 600);
+		} else if (order == 'x') { /* as exec does */
+			CHECK_EQ(munmap(map, 4096), 0);
+			played_close(&c);
 		} else if (order == 'c') { /* another staging file, from the new agent */
 			uint32_t other;
 			int fd = played_chunk(&c, &other);
@@ -189,6 +194,31 @@ static void between(void)
 	world_end(&w);
 }
 
+/* One whose process becomes another program before it has come back is gone: its files are waited for no longer than it takes to see that. */
+static void replaced(void)
+{
+	struct world_file f;
+	struct puppet live;
+	struct played c;
+
+	world_new(&w);
+	f = world_file(&w, "f", 'o', 100);
+	agent_start(&a, &w);
+	puppet_start(&live, &f, 'a');
+	agent_stop(&a, SIGKILL);
+	agent_start(&a, &w);
+	tell(&live, 'x');
+	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, f.fd), 0);
+	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_EXCLUSIVE);
+	world_expect(&f, 600, 100, 600, 'a');
+	puppet_kill(&live);
+	played_close(&c);
+	agent_end(&a);
+	a.dir[0] = 0;
+	close(f.fd);
+	world_end(&w);
+}
+
 /* A client that is stopped keeps its own file waiting, and nothing else for longer than the time to come back. */
 static void stopped(void)
 {
@@ -258,6 +288,7 @@ int main(void)
 	between();
 	late('r');
 	late('H');
+	replaced();
 	stopped();
 	return 0;
 }
