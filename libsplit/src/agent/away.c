@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 
 #include "agent/internal.h"
+#include "base/sys.h"
 
 static int load_one(struct agent *a, uint32_t id, struct sfs_why *why)
 {
@@ -64,4 +65,15 @@ int client_load_away(struct agent *a, struct sfs_why *why)
 	if (!err && client_count(a, C_AWAY))
 		a->grace_until = agent_now() + RESUME_SECONDS * 1000;
 	return err;
+}
+
+/*
+ * Has a client of the agent before us its log still? Its process may be another program by now. What /proc says of its memory is not asked: for that one
+ * may wait as long as somebody holds it. Without a process to watch, of one that is not quiet, not coming back is all we can see.
+ */
+bool client_still_there(const struct client *c)
+{
+	const bool lives = c->pidfd >= 0 || (c->lease.head.quiet && sfs_process_start(c->pid) == c->start);
+
+	return lives && (c->lease.head.memory || !sys_may_lease(c->log_fd, F_WRLCK));
 }

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "agent/internal.h"
-#include "base/sys.h"
 
 static void list_add(struct agent *a, struct client *c)
 {
@@ -93,6 +92,7 @@ void client_gone(struct agent *a, struct client *c)
 	look_forget(a, c);
 	deleg_forget_client(a, c);
 	owners_count_away(a, c, false);
+	deleg_free_targets(c->targets, c->ntargets);
 	drop_fd(&c->log_fd);
 	if (c->lease.fd >= 0)
 		sfs_lease_close(&c->lease);
@@ -233,7 +233,8 @@ static void start_recovery(struct agent *a, struct client *c)
 		return;
 	}
 	job->client = c;
-	job->targets = deleg_take_targets(c, &job->ntargets);
+	if (!c->targets)
+		c->targets = deleg_take_targets(c, &c->ntargets);
 	job->reuse = !a->stopping && !c->counted_away && reuse_may(a);
 	a->nkeeping += job->reuse;
 	c->queued = true;
@@ -270,9 +271,6 @@ bool client_recovered(struct agent *a, struct recovery_job *job)
 	struct client *c = job->client;
 	const struct sfs_recovery *s = &job->result;
 
-	for (size_t i = 0; i < job->ntargets; i++)
-		target_close(&job->targets[i]);
-	free(job->targets);
 	c->queued = false;
 	a->nkeeping -= job->reuse;
 	tenant_charge_us(c->tenant, job->cpu_us);
@@ -371,17 +369,6 @@ void client_event(struct agent *a, struct client *c, enum source_kind kind, uint
 	tenant_spent(c->tenant, since);
 }
 
-/*
- * Has a client of the agent before us its log still? Its process may be another program by now. What /proc says of its memory is not asked: for that one
- * may wait as long as somebody holds it. Without a process to watch, of one that is not quiet, not coming back is all we can see.
- */
-static bool still_there(const struct client *c)
-{
-	const bool lives = c->pidfd >= 0 || (c->lease.head.quiet && sfs_process_start(c->pid) == c->start);
-
-	return lives && (c->lease.head.memory || !sys_may_lease(c->log_fd, F_WRLCK));
-}
-
 void client_timeouts(struct agent *a, uint64_t now)
 {
 	struct client *next;
@@ -395,7 +382,7 @@ void client_timeouts(struct agent *a, uint64_t now)
 			client_drop(a, c, NULL);
 		} else if (c->state == C_DYING && !c->queued)
 			start_recovery(a, c);
-		else if (c->state == C_AWAY && still_there(c)) /* it comes when it needs us, or when it goes on */
+		else if (c->state == C_AWAY && client_still_there(c)) /* it comes when it needs us, or when it goes on */
 			c->deadline = now + AWAY_SECONDS * 1000;
 		else if (c->state == C_AWAY)
 			client_drop(a, c, c->lease.head.quiet ? NULL : "it did not come back");

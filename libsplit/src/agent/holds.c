@@ -186,6 +186,13 @@ struct target *deleg_take_targets(struct client *c, size_t *n)
 	return list;
 }
 
+void deleg_free_targets(struct target *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		target_close(&list[i]);
+	free(list);
+}
+
 void deleg_free_all(struct agent *a)
 {
 	/* What is left has no holds: programs without the library have it open. */

@@ -166,6 +166,7 @@ struct hold *hold_get(struct agent *a, struct client *c, uint64_t ino, uint32_t 
 void hold_free(struct agent *a, struct hold *h);
 /* Take the targets of c's holds for recovery. */
 struct target *deleg_take_targets(struct client *c, size_t *n);
+void deleg_free_targets(struct target *list, size_t n);
 /* The agent stops, and all clients are gone. */
 void deleg_free_all(struct agent *a);
 

@@ -176,6 +176,8 @@ struct client {
 
 	struct hold *holds;
 	uint32_t nholds, nlooks;
+	struct target *targets; /* C_DYING: of its holds, for recovery, which may have to be made again */
+	size_t ntargets;
 
 	uint64_t wait_since; /* ms; C_WAIT_LOG, C_WAIT_CHUNK */
 };
@@ -361,6 +363,8 @@ bool client_silent(const struct client *c);
 
 /* away.c */
 int client_load_away(struct agent *a, struct sfs_why *why);
+/* Of one that has not come back: may it still? */
+bool client_still_there(const struct client *c);
 
 /* chunks.c */
 void chunk_ask(struct agent *a, struct client *c, uint64_t bytes, uint64_t whole, bool over);

@@ -9,7 +9,7 @@
 #include "agent/internal.h"
 
 struct find {
-	const struct recovery_job *job;
+	const struct client *client;
 	const struct sfs_root *root;
 };
 
@@ -43,9 +43,9 @@ static int find_target(void *ctx, uint64_t ino, uint32_t gen)
 {
 	const struct find *f = ctx;
 
-	for (size_t i = 0; i < f->job->ntargets; i++)
-		if (f->job->targets[i].ino == ino && f->job->targets[i].gen == gen)
-			return reopen(&f->job->targets[i], f->root);
+	for (size_t i = 0; i < f->client->ntargets; i++)
+		if (f->client->targets[i].ino == ino && f->client->targets[i].gen == gen)
+			return reopen(&f->client->targets[i], f->root);
 	return -ENOENT;
 }
 
@@ -70,7 +70,7 @@ static int settle(struct worker *w, const struct client *c, const struct sfs_rec
 /* The holder is gone: bring its data into the files, then remove its log and staging files. */
 void worker_recover_log(struct worker *w, struct recovery_job *job)
 {
-	struct find f = {job, w->root};
+	struct find f = {job->client, w->root};
 	const struct sfs_targets targets = {find_target, &f};
 	/* On an emulated volume a power loss voids everything that was not fsynced anyway. */
 	const struct sfs_recover_how how = {.targets = &targets, .durable = w->root->dax};

@@ -170,9 +170,6 @@ static void free_jobs(struct recovery_job *job)
 	while (job) {
 		struct recovery_job *next = job->next;
 
-		for (size_t i = 0; i < job->ntargets; i++)
-			target_close(&job->targets[i]);
-		free(job->targets);
 		free(job);
 		job = next;
 	}

@@ -22,12 +22,10 @@ struct made {
 	struct leftover *left; /* reuse.c; NULL: nobody has had it */
 };
 
-/* A recovery: the worker owns client->lease and the targets while it is under way. */
+/* A recovery: the worker owns client->lease and client->targets while it is under way. */
 struct recovery_job {
 	struct recovery_job *next;
 	struct client *client;
-	struct target *targets;
-	size_t ntargets;
 	uint64_t turn;	  /* those of the least come first */
 	uint64_t cpu_us;  /* what it took */
 	bool reuse;	  /* the log may be kept for the next client of the tenant */
