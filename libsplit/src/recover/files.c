@@ -78,7 +78,7 @@ int sfs_rec_file_open(struct sfs_recovering *rv, struct sfs_rec_file *f)
 	if (rv->open[rv->next_open])
 		sfs_rec_file_close(rv, rv->open[rv->next_open]);
 	fd = sfs_lookup_open(&rv->lookup, &f->id);
-	if (fd == -ENOENT || fd == -EAGAIN) {
+	if (fd == -ENOENT) {
 		f->id.found = false;
 		return -ENOENT;
 	}

@@ -22,6 +22,9 @@
 #define HANDLE_INO32_GEN 0x01
 #define HANDLE_INO64_GEN 0x81 /* XFS */
 
+#define OPEN_TRIES 8
+#define CANT_TELL  INT_MIN /* of this way to a file; no errno value: -EAGAIN is a lease that somebody has on it */
+
 /* Is fd the regular file (ino, gen) of this volume? */
 static bool is_it(const struct sfs_root *root, int fd, uint64_t ino, uint32_t gen)
 {
@@ -305,7 +308,7 @@ static int walk(const struct sfs_lookup *l, struct sfs_wanted **wanted, size_t n
 	return err ? sfs_fail(why, err, "search %s for the files to recover: %s", l->root->path, strerror(-err)) : 0;
 }
 
-/* -EAGAIN: this way can't tell. */
+/* Or CANT_TELL. */
 static int open_direct(const struct sfs_lookup *l, const struct sfs_wanted *w)
 {
 	int fd = -ENOENT;
@@ -319,7 +322,7 @@ static int open_direct(const struct sfs_lookup *l, const struct sfs_wanted *w)
 		if (fd != -ENOENT)
 			return fd;
 	}
-	return l->handle_type ? open_handle(l, w->ino, w->gen, O_WRONLY) : -EAGAIN;
+	return l->handle_type ? open_handle(l, w->ino, w->gen, O_WRONLY) : CANT_TELL;
 }
 
 int sfs_lookup_find(const struct sfs_lookup *l, struct sfs_wanted *const *wanted, size_t n, struct sfs_why *why)
@@ -336,7 +339,7 @@ int sfs_lookup_find(const struct sfs_lookup *l, struct sfs_wanted *const *wanted
 		if (fd >= 0) {
 			close(fd);
 			wanted[i]->found = true;
-		} else if (fd == -EAGAIN) {
+		} else if (fd == CANT_TELL) {
 			left[nleft++] = wanted[i];
 		} else if (fd != -ENOENT) {
 			err = sfs_fail(why, fd, "open inode %llu of %s: %s", (unsigned long long)wanted[i]->ino, l->root->path,
@@ -357,9 +360,21 @@ int sfs_lookup_find(const struct sfs_lookup *l, struct sfs_wanted *const *wanted
 	return err;
 }
 
-int sfs_lookup_open(const struct sfs_lookup *l, const struct sfs_wanted *w)
+int sfs_lookup_open(const struct sfs_lookup *l, struct sfs_wanted *w)
 {
-	if (!w->found)
-		return -ENOENT;
-	return w->path ? open_found(l, w, w->path) : open_direct(l, w);
+	for (int i = 0; w->found && i < OPEN_TRIES; i++) {
+		const int fd = w->path ? open_found(l, w, w->path) : open_direct(l, w);
+		int err;
+
+		if (fd != -ENOENT || !w->path)
+			return fd == CANT_TELL ? -ENOENT : fd;
+		/* It may have another name by now. */
+		free(w->path);
+		w->path = NULL;
+		w->found = false;
+		err = sfs_lookup_find(l, &w, 1, NULL);
+		if (err)
+			return err;
+	}
+	return w->found ? -EAGAIN : -ENOENT;
 }

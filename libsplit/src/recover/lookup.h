@@ -25,7 +25,7 @@ struct sfs_lookup {
 void sfs_lookup_init(struct sfs_lookup *l, const struct sfs_root *root, const struct sfs_targets *targets);
 /* Set found (and path) for each wanted file that exists. An error is one of reading the tree. */
 int sfs_lookup_find(const struct sfs_lookup *l, struct sfs_wanted *const *wanted, size_t n, struct sfs_why *why);
-/* Open a found file for writing; -ENOENT when it has gone meanwhile. */
-int sfs_lookup_open(const struct sfs_lookup *l, const struct sfs_wanted *w);
+/* Open a found file for writing; one that was found by a walk is searched for again where it has gone. -ENOENT when it exists no more. */
+int sfs_lookup_open(const struct sfs_lookup *l, struct sfs_wanted *w);
 
 #endif
