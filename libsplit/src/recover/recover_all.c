@@ -48,7 +48,8 @@ static int check_formats(const struct sfs_root *r, const struct sfs_numbers *lea
 
 /*
  * A lease that can't be read was cut short when it was made (power loss), or was destroyed. Which staging files went with it is
- * not known, so all that no other lease names are removed: they may hold somebody's data.
+ * not known, so all that no other lease names are removed: they may hold somebody's data. Before anything else is, by which a repetition
+ * would see that.
  */
 static int remove_unleased(const struct sfs_root *r, const struct sfs_numbers *leases, struct sfs_why *why)
 {
@@ -60,16 +61,19 @@ static int remove_unleased(const struct sfs_root *r, const struct sfs_numbers *l
 	for (uint32_t k = 0; k < chunks.n && !err; k++) {
 		bool leased = false;
 
-		for (uint32_t i = 0; i < leases->n && !leased; i++) {
+		for (uint32_t i = 0; i < leases->n && !leased && !err; i++) {
 			struct sfs_leasefile l;
 
-			if (sfs_lease_load(r, leases->v[i], &l, NULL))
+			err = sfs_lease_load(r, leases->v[i], &l, NULL);
+			if (err) {
+				err = err == -EINVAL || err == -ENOENT ? 0 : err;
 				continue;
+			}
 			for (uint32_t c = 0; c < l.head.nchunks; c++)
 				leased |= l.head.chunks[c] == chunks.v[k];
 			sfs_lease_close(&l);
 		}
-		if (!leased)
+		if (!leased && !err)
 			err = sfs_chunk_remove(r, chunks.v[k]);
 	}
 	sfs_numbers_free(&chunks);
@@ -107,10 +111,10 @@ static int nothing_to_replay(void *ctx, const struct sfs_record *rec, unsigned n
 
 /*
  * A log without a lease has not been given to anybody yet, and has no records. One that has some has lost its lease: what they may
- * name is not known, so nothing of it is used.
+ * name is not known, so nothing of it is used, and its staging files go as with a lease that can't be read.
  */
-static int unleased(const struct sfs_root *r, uint32_t id, const struct sfs_recover_how *how, struct sfs_recovery *sum,
-		    struct sfs_why *why)
+static int unleased(const struct sfs_root *r, uint32_t id, const struct sfs_numbers *leases, const struct sfs_recover_how *how,
+		    struct sfs_recovery *sum, struct sfs_why *why)
 {
 	struct sfs_scan scan = {.seed = sfs_log_seed(r->uuid, id), .done = nothing_to_do, .group = nothing_to_replay};
 	struct sfs_log_header h;
@@ -138,6 +142,9 @@ static int unleased(const struct sfs_root *r, uint32_t id, const struct sfs_reco
 		sum->logs++;
 		sum->records += scan.records;
 		sum->quarantined += scan.records;
+		err = remove_unleased(r, leases, why);
+		if (err)
+			return err;
 	}
 	err = sfs_log_remove(r, id);
 	return err ? sfs_fail(why, err, "remove log %u of %s: %s", id, r->path, strerror(-err)) : 0;
@@ -232,13 +239,13 @@ int sfs_recover_all(const struct sfs_root *r, const struct sfs_recover_how *how,
 	if (err)
 		return err;
 	err = check_formats(r, &leases, &damaged, why);
-	for (uint32_t i = 0; i < leases.n && !err; i++)
-		err = one(r, leases.v[i], how, &mine, living, &usage, why);
 	if (!err && damaged)
 		err = remove_unleased(r, &leases, why);
+	for (uint32_t i = 0; i < leases.n && !err; i++)
+		err = one(r, leases.v[i], how, &mine, living, &usage, why);
 	for (uint32_t i = 0; i < logs.n && !err; i++)
 		if (!sfs_numbers_has(&leases, logs.v[i]))
-			err = unleased(r, logs.v[i], how, &mine, why);
+			err = unleased(r, logs.v[i], &leases, how, &mine, why);
 	if (!err)
 		err = remove_unfinished(r, why);
 	sfs_numbers_free(&logs);

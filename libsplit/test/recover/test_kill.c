@@ -11,8 +11,11 @@
 
 static struct world_file files[3];
 
+/* What becomes of the lease of one log: then its staging file is nobody's. */
+enum lease { WHOLE, DAMAGED, LOST };
+
 /* Overwrites, appends, a moved block, a retired file, two logs. */
-static void build(struct world *w)
+static void build(struct world *w, enum lease lease)
 {
 	struct world_log a, b;
 	uint64_t rng = 7;
@@ -35,6 +38,10 @@ static void build(struct world *w)
 	CHECK_EQ(fallocate(a.chunk_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 100 * 4096, 4096), 0);
 	for (int i = 0; i < 3; i++)
 		world_write(w, &b, &files[2], (uint64_t)i * 5000, 6000, (char)('A' + i), (uint32_t)i * 4);
+	if (lease == DAMAGED)
+		CHECK_EQ(ftruncate(b.lease.fd, 100), 0);
+	if (lease == LOST)
+		CHECK_EQ(sfs_lease_remove(&w->root, b.id), 0);
 	world_log_close(&a);
 	world_log_close(&b);
 }
@@ -88,30 +95,34 @@ static bool killed_at(struct world *w, long n)
 	return true;
 }
 
-int main(void)
+static long killed_anywhere(enum lease lease)
 {
 	struct world w;
 	uint32_t want;
-	long n;
+	bool killed;
+	long n = 0;
 
-	build(&w);
+	build(&w, lease);
 	world_recover(&w);
 	want = digest();
 	drop(&w);
-	for (n = 1;; n++) {
-		bool killed;
-
-		build(&w);
-		killed = killed_at(&w, n);
+	do {
+		build(&w, lease);
+		killed = killed_at(&w, ++n);
 		world_recover(&w);
 		CHECK_EQ(digest(), want);
 		CHECK_EQ(world_entries(&w, w.root.log), 0);
 		CHECK_EQ(world_entries(&w, w.root.pool), 0);
 		drop(&w);
-		if (!killed)
-			break;
-	}
-	CHECK(n > 60);
-	printf("killed at %ld points\n", n - 1);
+	} while (killed);
+	return n - 1;
+}
+
+int main(void)
+{
+	const long n = killed_anywhere(WHOLE), damaged = killed_anywhere(DAMAGED), lost = killed_anywhere(LOST);
+
+	CHECK(n > 60 && damaged > 60 && lost > 60);
+	printf("killed at %ld, %ld and %ld points\n", n, damaged, lost);
 	return 0;
 }
