@@ -68,12 +68,12 @@ static void accept_one(struct agent *a, int sock)
 	struct client *c;
 
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
-		close(sock);
+		wire_close(&sock);
 		return;
 	}
 	c = client_new(a, C_STRANGER, cred.pid, cred.uid);
 	if (!c) {
-		close(sock);
+		wire_close(&sock);
 		return;
 	}
 	c->sock = sock;

@@ -69,18 +69,15 @@ struct client *client_new(struct agent *a, enum client_state state, int pid, uin
 	return c;
 }
 
-static void drop_watched(struct agent *a, int *fd)
-{
-	agent_unwatch(a, *fd);
-	drop_fd(fd);
-}
-
 static void disconnect(struct agent *a, struct client *c)
 {
 	processes_remove(a, c);
-	drop_watched(a, &c->sock);
-	drop_watched(a, &c->event);
-	drop_watched(a, &c->pidfd);
+	agent_unwatch(a, c->sock);
+	wire_close(&c->sock);
+	agent_unwatch(a, c->event);
+	wire_close(&c->event);
+	agent_unwatch(a, c->pidfd);
+	drop_fd(&c->pidfd);
 	c->event_blocked = false;
 }
 

@@ -462,7 +462,12 @@ void overdue_check(struct agent *a, uint64_t now);
 
 /* wire.c */
 int wire_send(int sock, uint32_t version, const struct sfs_msg *m, const int *fds, int nfds);
-/* 1 message, 0 end, negative errno value. *fd: the first descriptor or -1; further ones are closed and counted as an error. */
+/*
+ * 1 message, 0 end, negative errno value. *fd: the first descriptor or -1; further ones are closed and counted as an error. One that is a socket is closed, as
+ * if none had come.
+ */
 int wire_recv(int sock, struct sfs_msg *m, int *fd);
+/* Of a client's connection. */
+void wire_close(int *sock);
 
 #endif

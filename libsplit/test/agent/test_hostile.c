@@ -4,6 +4,7 @@
  * connections without end, logs and staging files cut off under the agent's hands. An honest client is served all the time, and
  * when they are gone the agent has as many descriptors as before.
  */
+#include <netinet/in.h>
 #include <sys/eventfd.h>
 
 #include "played.h"
@@ -175,6 +176,70 @@ static void deaf(void)
 	played_close(&d);
 }
 
+/* A socket whose close waits until the other side has read what was sent, which it does not. *other: that side's. */
+static int lingering(int listener, int *other)
+{
+	struct sockaddr_in to;
+	socklen_t n = sizeof(to);
+	const struct linger wait = {1, 60};
+	static char buf[65536];
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0 && getsockname(listener, (struct sockaddr *)&to, &n) == 0);
+	CHECK_EQ(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	*other = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	CHECK(*other >= 0);
+	while (send(fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+		;
+	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_LINGER, &wait, sizeof(wait)), 0);
+	return fd;
+}
+
+/* One message with such sockets, of which there is no other descriptor. */
+static void send_lingering(int sock, int listener, size_t bytes, int nfds, int *others)
+{
+	const struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_HELLO};
+	int fds[32];
+
+	for (int i = 0; i < nfds; i++)
+		fds[i] = lingering(listener, &others[i]);
+	CHECK_EQ(played_send(sock, &m, bytes, fds, nfds), 0);
+	for (int i = 0; i < nfds; i++)
+		close(fds[i]);
+}
+
+/*
+ * Descriptors whose close takes long: as proof, too many of them, with half a message; and behind that, where nobody reads
+ * them any more.
+ */
+static void slow_to_close(void)
+{
+	static const struct {
+		size_t bytes;
+		int nfds;
+	} sent[] = {{sizeof(struct sfs_msg), 1}, {sizeof(struct sfs_msg), 20}, {7, 1}};
+	struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), others[64], n = 0;
+
+	CHECK(listener >= 0 && bind(listener, (struct sockaddr *)&any, sizeof(any)) == 0 && listen(listener, 4) == 0);
+	for (size_t i = 0; i < sizeof(sent) / sizeof(sent[0]); i++) {
+		const int sock = played_connect(&a);
+
+		kill(a.pid, SIGSTOP);
+		send_lingering(sock, listener, sent[i].bytes, sent[i].nfds, &others[n]);
+		n += sent[i].nfds;
+		send_lingering(sock, listener, sizeof(struct sfs_msg), 2, &others[n]);
+		n += 2;
+		kill(a.pid, SIGCONT);
+		honest_works();
+		close(sock);
+		honest_works();
+	}
+	while (n > 0)
+		close(others[--n]);
+	close(listener);
+}
+
 int main(void)
 {
 	const struct sfs_agent_config config = {.pool_bytes = 16u << 20, .chunk_bytes = WORLD_CHUNK, .log_bytes = 64 << 10};
@@ -197,6 +262,7 @@ int main(void)
 	flood();
 	deaf();
 	many_connections();
+	slow_to_close();
 	honest_works();
 	/* Spare logs are no leak. */
 	EVENTUALLY(abs(agent_fds(&a) - before) <= SFS_SPARE_LOGS_MAX + 2 * SFS_KEPT_LOGS_MAX);
