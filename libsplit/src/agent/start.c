@@ -157,7 +157,7 @@ static int look_at_memory(struct agent *a, struct sfs_why *why)
 int agent_begin(struct agent *a, struct sfs_why *why)
 {
 	const struct sfs_agent_config *cf = a->config;
-	const struct sfs_recover_how how = {.durable = true, .notice = notice, .notice_ctx = a};
+	const struct sfs_recover_how how = {.durable = true, .later = true, .notice = notice, .notice_ctx = a};
 	struct sfs_recovery sum = {0};
 	struct statfs sf;
 	uint32_t living = 0;

@@ -40,6 +40,7 @@ struct sfs_targets {
 struct sfs_recover_how {
 	const struct sfs_targets *targets; /* or NULL */
 	bool durable;			   /* sync the volume before the log is cleared */
+	bool later; /* a log that can't be recovered now is left, with a notice, and counts as a living process's: who calls comes back */
 	bool copy; /* the volume is a copy: a process that holds a log of the original is not its own, and is not asked for */
 	/* Called now and then, when not NULL, with the bytes and records done so far. */
 	void (*progress)(void *ctx, const struct sfs_recovery *so_far);

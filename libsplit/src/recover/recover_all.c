@@ -196,6 +196,20 @@ static int one(const struct sfs_root *r, uint32_t id, const struct sfs_recover_h
 	return err;
 }
 
+/* A log that can't be recovered is left where that may be. */
+static int one_or_later(const struct sfs_root *r, uint32_t id, const struct sfs_recover_how *how, struct sfs_recovery *sum,
+			uint32_t *living, struct sfs_usage *usage, struct sfs_why *why)
+{
+	struct sfs_why here = {0};
+	const int err = one(r, id, how, sum, living, usage, &here);
+
+	if (!err || !how->later)
+		return err ? sfs_fail(why, err, "%s", here.text) : 0;
+	notice(how, "%s", here.text);
+	(*living)++;
+	return 0;
+}
+
 /* Logs that were being made when it ended; nobody makes any while we have the volume's lock. */
 static int remove_unfinished(const struct sfs_root *r, struct sfs_why *why)
 {
@@ -242,7 +256,7 @@ int sfs_recover_all(const struct sfs_root *r, const struct sfs_recover_how *how,
 	if (!err && damaged)
 		err = remove_unleased(r, &leases, why);
 	for (uint32_t i = 0; i < leases.n && !err; i++)
-		err = one(r, leases.v[i], how, &mine, living, &usage, why);
+		err = one_or_later(r, leases.v[i], how, &mine, living, &usage, why);
 	for (uint32_t i = 0; i < logs.n && !err; i++)
 		if (!sfs_numbers_has(&leases, logs.v[i]))
 			err = unleased(r, logs.v[i], &leases, how, &mine, why);

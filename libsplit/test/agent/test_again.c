@@ -19,15 +19,13 @@ static void stage(struct played *c, const struct world_file *f, int chunk_fd, ui
 	played_record(&w, c, f, slot, chunk, 100, sizeof(buf), (uint64_t)at);
 }
 
-int main(void)
+static void again(void)
 {
 	struct world_file f, g;
 	struct played c, d;
 	uint32_t chunk;
 	int fd;
 
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGIO, SIG_IGN);
 	world_new(&w);
 	f = world_file(&w, "f", 'o', 100);
 	g = world_file(&w, "g", 'o', 100);
@@ -54,8 +52,55 @@ int main(void)
 	played_close(&d);
 	close(fd);
 	agent_end(&a);
+	a.dir[0] = 0;
 	close(f.fd);
 	close(g.fd);
 	world_end(&w);
+}
+
+/* An agent that finds such a log when it starts serves all other files meanwhile. */
+static void at_start(void)
+{
+	struct world_file f, g;
+	struct played c;
+	uint32_t chunk;
+	int fd;
+
+	world_new(&w);
+	f = world_file(&w, "f", 'o', 100);
+	g = world_file(&w, "g", 'o', 100);
+	agent_start(&a, &w);
+	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, f.fd), 0);
+	fd = played_chunk(&c, &chunk);
+	CHECK(fd >= 0);
+	stage(&c, &g, fd, chunk, 0, 'b');
+	agent_stop(&a, SIGKILL);
+	played_close(&c);
+	close(g.fd);
+	g.fd = openat(w.root.fd, "g", O_RDONLY | O_CLOEXEC);
+	CHECK_EQ(fcntl(g.fd, F_SETLEASE, F_RDLCK), 0);
+	agent_start(&a, &w);
+	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, f.fd), 0);
+	EVENTUALLY(played_acquire(&c, &f, 0) == SFS_DELEG_EXCLUSIVE);
+	world_expect(&g, 100, 0, 100, 'o');
+	played_ask(&c, &g, g.fd, 0);
+	CHECK_EQ(played_answer(&c, 200), -EAGAIN);
+	CHECK_EQ(fcntl(g.fd, F_SETLEASE, F_UNLCK), 0);
+	CHECK_EQ(played_answer(&c, PATIENCE), SFS_DELEG_EXCLUSIVE);
+	world_expect(&g, 600, 100, 600, 'b');
+	played_close(&c);
+	close(fd);
+	agent_end(&a);
+	close(f.fd);
+	close(g.fd);
+	world_end(&w);
+}
+
+int main(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGIO, SIG_IGN);
+	again();
+	at_start();
 	return 0;
 }
