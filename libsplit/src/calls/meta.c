@@ -180,6 +180,8 @@ static int change(struct sfs_inode *in, int flags, int fd, struct by_kernel *k)
 	bool torn;
 
 	if (r == 0)
+		r = sfs_untold_change(in);
+	if (r == 0)
 		r = sfs_flush(in, SFS_RETIRE);
 	if (r == 0)
 		r = sfs_pins_save(&in->pins, k->cut == NO_CUT ? 0 : k->cut, UINT64_MAX);

@@ -263,6 +263,14 @@ int sfs_unheld_change(struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, i
 	return r;
 }
 
+int sfs_untold_change(const struct sfs_inode *in)
+{
+	return in->grant.state == GRANT_UNTOLD && load_acquire(&in->vol->owners) &&
+			       !sfs_owners_clean(in->vol, &in->grant, in->ino)
+		       ? -EIO
+		       : 0;
+}
+
 off_t sfs_unheld_lseek(struct sfs_ofd *ofd, int fd, off_t off, int whence)
 {
 	off_t r;

@@ -61,6 +61,11 @@ int sfs_unheld_change(struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, i
 		      const long *arg);
 /* The same around a call that somebody else makes, and sfs_unclaim(). */
 int sfs_unheld_claim(struct sfs_inode *in, const struct sfs_ofd *ofd, int fd, struct sfs_claim_held *c);
+/*
+ * The agent could not be asked, and its table says that somebody may stage the file: what the kernel changed would be lost under that. Before
+ * a change without a grant; inode lock held. 0, or -EIO.
+ */
+int sfs_untold_change(const struct sfs_inode *in);
 /* The kernel's view is true for a call that only looks. */
 int sfs_unheld_look(struct sfs_inode *in);
 

@@ -16,6 +16,8 @@ static int before_kernel(struct sfs_attempt *a)
 	struct sfs_inode *in = a->in;
 	int r = sfs_fd_still(a->fd, a->ofd, in) ? sfs_inode_ready(in, a->fd, a->ofd->flags) : SFS_GONE;
 
+	if (r == 0)
+		r = sfs_untold_change(in);
 	if (r == 0 && !a->append)
 		r = sfs_attempt_offset(a);
 	if (r == 0 && sfs_inode_pending(in))
