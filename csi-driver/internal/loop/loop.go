@@ -34,8 +34,16 @@ const (
 
 // Attach returns the loop device of file, attaching one when there is none.
 func Attach(ctx context.Context, file string) (string, error) {
-	if dev, err := Find(file); err != nil || dev != "" {
-		return dev, err
+	if dev, err := Find(file); err != nil {
+		return "", err
+	} else if dev != "" {
+		kept, err := keep(dev, file)
+		if err != nil {
+			return "", fmt.Errorf("attach %s to a loop device: %w", file, err)
+		}
+		if kept {
+			return dev, nil
+		}
 	}
 	backing, err := os.OpenFile(file, os.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -80,12 +88,54 @@ func attachFree(ctx context.Context, backing *os.File) (string, error) {
 	if err := unix.IoctlLoopConfigure(int(dev.Fd()), &config); err != nil {
 		return "", fmt.Errorf("configure %s: %w", path, err)
 	}
+	// That a device is read-only is remembered by its number, whatever file it has had since.
+	if err := unix.IoctlSetPointerInt(int(dev.Fd()), unix.BLKROSET, 0); err != nil {
+		return "", errors.Join(fmt.Errorf("make %s writable: %w", path, err),
+			unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_CLR_FD, 0))
+	}
 	// Direct I/O saves the second copy in the page cache. Not every file system can do it, and without it all is well too.
 	if err := unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_DIRECT_IO, 1); err != nil {
 		klog.FromContext(ctx).V(4).Info("No direct I/O to the backing file", "device", path, "file", backing.Name(),
 			"err", err)
 	}
 	return path, nil
+}
+
+// keep takes back that a device is to be detached as soon as its last user is gone (see Detach). Otherwise its number
+// would be another file's after the next close, and whoever goes by the number would have that file. kept is false when
+// it is too late.
+func keep(path, file string) (kept bool, err error) {
+	var want unix.Stat_t
+	if err := unix.Stat(file, &want); err != nil {
+		return false, err
+	}
+	dev, err := os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, err
+	}
+	defer dev.Close() // as long as it is open it is not detached
+	info, err := unix.IoctlLoopGetStatus64(int(dev.Fd()))
+	if errors.Is(err, unix.ENXIO) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("status of %s: %w", path, err)
+	}
+	if info.Device != want.Dev || info.Inode != want.Ino {
+		return false, nil
+	}
+	if info.Flags&unix.LO_FLAGS_AUTOCLEAR == 0 {
+		return true, nil
+	}
+	info.Flags &^= unix.LO_FLAGS_AUTOCLEAR
+	err = unix.IoctlLoopSetStatus64(int(dev.Fd()), info)
+	if errors.Is(err, unix.ENXIO) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("keep %s attached: %w", path, err)
+	}
+	return true, nil
 }
 
 // ensureNode makes the device node where /dev is not kept by the kernel (devtmpfs) but is a directory of a container.
@@ -154,7 +204,7 @@ func status(path string) (*unix.LoopInfo64, error) {
 
 // Detach detaches file's loop device and waits a little until it is free. It is no error when there is none. A device
 // that stays in use, because another mount namespace got a copy of the mount, is left to the kernel, which was told to
-// detach it as soon as its last user is gone; an Attach before that finds it and goes on with it.
+// detach it as soon as its last user is gone; an Attach before that finds it and takes that back.
 func Detach(ctx context.Context, file string) error {
 	deadline := time.Now().Add(detachTimeout)
 	for {
