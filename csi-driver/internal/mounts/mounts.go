@@ -107,7 +107,7 @@ func (m *Mounter) Bind(ctx context.Context, source, target string, options []str
 	if mounted, err := At(target); err != nil {
 		return err
 	} else if mounted != nil {
-		return checkBind(source, target, options)
+		return finishBind(source, target, options)
 	}
 	if err := makeTarget(source, target); err != nil {
 		return fmt.Errorf("create mount point: %w", err)
@@ -143,17 +143,39 @@ func makeTarget(source, target string) error {
 	return f.Close()
 }
 
+// finishBind does the second step where a process that was killed had done the first one only. A mount that has its
+// options, or is of something else, stays as it is.
+func finishBind(source, target string, options []string) error {
+	if err := sameFile(source, target); err != nil {
+		return err
+	}
+	if checkBind(source, target, options) == nil {
+		return nil
+	}
+	var missing uint64
+	for option, attribute := range bindAttributes {
+		if slices.Contains(options, option) {
+			missing |= attribute
+		}
+	}
+	if missing != 0 {
+		attributes := unix.MountAttr{Attr_set: missing}
+		if err := unix.MountSetattr(unix.AT_FDCWD, target, 0, &attributes); err != nil {
+			return fmt.Errorf("finish the mount at %s with the options %v: %w", target, options, err)
+		}
+	}
+	return checkBind(source, target, options)
+}
+
+// bindAttributes are the options that take something from who uses a mount.
+var bindAttributes = map[string]uint64{
+	"ro": unix.MOUNT_ATTR_RDONLY, "nosuid": unix.MOUNT_ATTR_NOSUID, "nodev": unix.MOUNT_ATTR_NODEV,
+}
+
 // checkBind compares what is mounted with what should be.
 func checkBind(source, target string, options []string) error {
-	var want, have unix.Stat_t
-	if err := unix.Stat(source, &want); err != nil {
-		return fmt.Errorf("stat %s: %w", source, err)
-	}
-	if err := unix.Stat(target, &have); err != nil {
-		return fmt.Errorf("stat %s: %w", target, err)
-	}
-	if want.Dev != have.Dev || want.Ino != have.Ino {
-		return fmt.Errorf("something other than %s is mounted at %s", source, target)
+	if err := sameFile(source, target); err != nil {
+		return err
 	}
 	mounted, err := At(target)
 	if err != nil {
@@ -170,6 +192,21 @@ func checkBind(source, target string, options []string) error {
 		if !slices.Contains(mounted.MountOptions, option) {
 			return fmt.Errorf("the mount at %s has the options %v, wanted %v", target, mounted.MountOptions, options)
 		}
+	}
+	return nil
+}
+
+// sameFile says whether source is what is seen at target.
+func sameFile(source, target string) error {
+	var want, have unix.Stat_t
+	if err := unix.Stat(source, &want); err != nil {
+		return fmt.Errorf("stat %s: %w", source, err)
+	}
+	if err := unix.Stat(target, &have); err != nil {
+		return fmt.Errorf("stat %s: %w", target, err)
+	}
+	if want.Dev != have.Dev || want.Ino != have.Ino {
+		return fmt.Errorf("something other than %s is mounted at %s", source, target)
 	}
 	return nil
 }
