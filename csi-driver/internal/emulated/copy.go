@@ -38,8 +38,24 @@ func (m *Manager) Reserve(_ context.Context, from, to string, size int64) error 
 		if err := source.Sync(); err != nil {
 			return fmt.Errorf("sync %s: %w", source.Name(), err)
 		}
+		m.setShared(to, 0) // of an earlier call
 		return m.allocate(target, max(size, info.Size()))
 	})
+}
+
+// setShared notes how much of a copy may still be shared with its original.
+func (m *Manager) setShared(id string, bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.setSharedLocked(id, bytes)
+}
+
+func (m *Manager) setSharedLocked(id string, bytes int64) {
+	if bytes > 0 {
+		m.shared[id] = bytes
+	} else {
+		delete(m.shared, id)
+	}
 }
 
 // Share implements device.Copier, by a reflink.
@@ -49,6 +65,9 @@ func (m *Manager) Share(_ context.Context, from, to string) error {
 		if err != nil {
 			return fmt.Errorf("backing file %s: %w", target.Name(), err)
 		}
+		// What was reserved is free from the clone on, and nobody else may find it so.
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		err = unix.IoctlFileClone(int(target.Fd()), int(source.Fd()))
 		switch {
 		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOTTY),
@@ -58,7 +77,9 @@ func (m *Manager) Share(_ context.Context, from, to string) error {
 			return fmt.Errorf("clone %s: %w", source.Name(), err)
 		}
 		// The clone took the place, and the size, of what was reserved.
-		return m.allocate(target, info.Size())
+		err = m.allocateLocked(target, info.Size())
+		m.setSharedLocked(to, info.Size())
+		return err
 	})
 }
 
@@ -85,12 +106,16 @@ func (m *Manager) Unshare(ctx context.Context, to string, start int64, done func
 	}
 	info, err := target.Stat()
 	for at := start; err == nil && at < info.Size(); {
+		m.setShared(to, info.Size()-at) // a service that was started since does not know it yet
 		if err = ctx.Err(); err == nil {
 			err = m.unshare(target, at, min(unshareStep, info.Size()-at))
 		}
 		if at += unshareStep; err == nil {
 			err = done(min(at, info.Size()))
 		}
+	}
+	if err == nil {
+		m.setShared(to, 0)
 	}
 	return errors.Join(err, target.Close())
 }

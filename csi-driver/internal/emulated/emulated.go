@@ -41,6 +41,9 @@ type Manager struct {
 	config Config
 	// mu makes "is there room" and "take it" one step.
 	mu sync.Mutex
+	// shared is how much of a copy may still be shared with its original. That space looks free and is promised: whichever
+	// of the two is written to first takes it.
+	shared map[string]int64
 }
 
 var (
@@ -59,7 +62,7 @@ func New(config Config) (*Manager, error) {
 	if err := os.MkdirAll(config.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the directory of emulated devices: %w", err)
 	}
-	return &Manager{config: config}, nil
+	return &Manager{config: config, shared: map[string]int64{}}, nil
 }
 
 // Name implements device.Manager.
@@ -107,6 +110,9 @@ func (m *Manager) availableLocked() (int64, error) {
 		return 0, fmt.Errorf("free space of %s: %w", m.config.Dir, err)
 	}
 	free := int64(st.Bavail)*st.Bsize - m.config.MinFree
+	for _, bytes := range m.shared {
+		free -= bytes
+	}
 	return max(0, min(m.config.Capacity-used, free)), nil
 }
 
@@ -163,6 +169,10 @@ func (m *Manager) Grow(_ context.Context, id string, size int64) error {
 func (m *Manager) allocate(f *os.File, size int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.allocateLocked(f, size)
+}
+
+func (m *Manager) allocateLocked(f *os.File, size int64) error {
 	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("backing file %s: %w", f.Name(), err)
@@ -212,6 +222,7 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	if err := volume.RemoveIfThere(m.path(id)); err != nil {
 		return fmt.Errorf("remove backing file: %w", err)
 	}
+	m.setShared(id, 0)
 	return volume.SyncDir(m.config.Dir)
 }
 
