@@ -359,18 +359,23 @@ func (n *Node) destroy(ctx context.Context, manager device.Manager, rec *volume.
 
 // inUse returns a path where the volume is mounted, "" when there is none.
 func inUse(rec *volume.Record) (string, error) {
-	var paths []string
 	if rec.Staged != nil {
-		paths = append(paths, rec.Staged.Path)
-	}
-	for target := range rec.Published {
-		paths = append(paths, target)
-	}
-	for _, path := range paths {
-		if mounted, err := mounts.At(path); err != nil {
+		if mounted, err := mounts.At(rec.Staged.Path); err != nil {
 			return "", err
 		} else if mounted != nil {
-			return path, nil
+			return rec.Staged.Path, nil
+		}
+	}
+	return publishedAt(rec)
+}
+
+// publishedAt returns a path where a pod has the volume, "" when there is none.
+func publishedAt(rec *volume.Record) (string, error) {
+	for target := range rec.Published {
+		if mounted, err := mounts.At(target); err != nil {
+			return "", err
+		} else if mounted != nil {
+			return target, nil
 		}
 	}
 	return "", nil

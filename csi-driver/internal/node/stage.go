@@ -75,10 +75,11 @@ func (n *Node) Stage(ctx context.Context, req StageRequest) error {
 	}
 	if err := n.stage(ctx, manager, rec, req); err != nil {
 		err = fmt.Errorf("stage volume %s: %w", rec.ID, err)
-		if before != nil {
-			return err // it was mounted before this call: pods may use it
+		if user, errUser := publishedAt(rec); errUser != nil || user != "" {
+			return errors.Join(err, errUser) // a pod has it
 		}
-		// After a final error kubelet does not unstage: nobody else would undo this.
+		// After a final error kubelet does not unstage: nobody else would undo this, nor what a call before it, whose service
+		// was killed, had mounted.
 		cleanup, cancel := detached(ctx)
 		defer cancel()
 		rec.StageFailure, rec.StageFailed = err.Error(), time.Now().UTC()
