@@ -121,7 +121,7 @@ func checkGroup(group volume.Group, records []*volume.Record) error {
 func (n *Node) cutGroup(ctx context.Context, group volume.Group, before []*volume.Record) ([]*volume.Record, error) {
 	sources, err := n.groupSources(group)
 	if err != nil {
-		return nil, err
+		return nil, n.originalGone(ctx, err, before...)
 	}
 	records := make([]*volume.Record, 0, len(sources))
 	for _, source := range sources {

@@ -37,7 +37,7 @@ func (n *Node) CreateSnapshot(ctx context.Context, name, sourceID string, releas
 	var source *volume.Record
 	if rec == nil || !rec.Cut {
 		if source, err = n.get(sourceID); err != nil {
-			return nil, err
+			return nil, n.originalGone(ctx, err, rec)
 		}
 	}
 	if rec == nil || rec.Job == nil && !rec.Cut {
@@ -105,6 +105,21 @@ func (n *Node) copyFailed(ctx context.Context, store *volume.Store, rec *volume.
 		return errors.Join(err, errManager)
 	}
 	return errors.Join(err, n.clearHalfMade(cleanup, manager, rec.ID), store.Remove(rec.ID))
+}
+
+// originalGone takes back snapshots that an interrupted call had begun and not cut, when err says that what they were to
+// be made of is not there any more: this call fails for good.
+func (n *Node) originalGone(ctx context.Context, err error, begun ...*volume.Record) error {
+	if !errors.Is(err, volume.ErrNotFound) {
+		return err
+	}
+	for _, rec := range begun {
+		if rec != nil {
+			rec.Cut = false // of a group that is not whole
+			err = n.copyFailed(ctx, n.snapshots, rec, err)
+		}
+	}
+	return err
 }
 
 // DeleteSnapshot removes a snapshot, or leaves it to the eraser. One that is not known is deleted already; one of
