@@ -16,8 +16,8 @@ const (
 	xfsShare = 80
 
 	minExt4 = 64 * volume.MiB
-	// The journal of small file systems and the descriptors.
-	ext4Fixed = 64 * volume.MiB
+	// The journal of small file systems and the descriptors; least is left at 2 GiB, from where on the journal has 64 MiB.
+	ext4Fixed = 68 * volume.MiB
 	// Inode tables take 1/64 (256 bytes per 16 KiB), the journal up to 1 GiB at 128 GiB; no blocks are kept for root.
 	ext4Share = 36
 )
