@@ -190,7 +190,9 @@ func (m *Manager) allocateLocked(f *os.File, size int64) error {
 				m.config.Dir)
 		}
 	}
-	switch err := unix.Fallocate(int(f.Fd()), 0, 0, size); {
+	switch err := inSteps(size, func(at, length int64) error {
+		return unix.Fallocate(int(f.Fd()), 0, at, length)
+	}); {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return errors.Join(fmt.Errorf("%w in %s: %w", volume.ErrExhausted, m.config.Dir, err), f.Truncate(old))
 	case errors.Is(err, unix.EOPNOTSUPP):
@@ -204,6 +206,20 @@ func (m *Manager) allocateLocked(f *os.File, size int64) error {
 		return fmt.Errorf("sync %s: %w", f.Name(), err)
 	}
 	return volume.SyncDir(m.config.Dir)
+}
+
+// allocateStep is how much of a file is allocated at once. XFS wants as much free space as it is asked to allocate, also
+// where all of it is allocated already, and there may be less than the file has.
+const allocateStep = 64 * volume.MiB
+
+// inSteps does something to one part after the other of a file of this size.
+func inSteps(size int64, do func(at, length int64) error) error {
+	for at := int64(0); at < size; at += allocateStep {
+		if err := do(at, min(allocateStep, size-at)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Attach implements device.Manager.

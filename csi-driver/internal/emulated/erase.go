@@ -74,11 +74,9 @@ func (m *Manager) erase(ctx context.Context, f *os.File, how volume.Erase) error
 	if err != nil {
 		return fmt.Errorf("erase %s: %w", f.Name(), err)
 	}
-	step := overwrite
+	step := m.overwrite
 	if how == volume.EraseDiscard {
 		step = discard
-	} else if err := m.unshare(f, 0, info.Size()); err != nil {
-		return err
 	}
 	for at := int64(0); at < info.Size(); at += eraseStep {
 		if err := ctx.Err(); err != nil {
@@ -94,7 +92,15 @@ func (m *Manager) erase(ctx context.Context, f *os.File, how volume.Erase) error
 	return nil
 }
 
-func overwrite(f *os.File, at, length int64) error {
+// overwrite writes zeros over the blocks of a part of a file, after it has got blocks of its own there.
+func (m *Manager) overwrite(f *os.File, at, length int64) error {
+	if err := m.unshare(f, at, length); err != nil {
+		return err
+	}
+	return zero(f, at, length)
+}
+
+func zero(f *os.File, at, length int64) error {
 	zeros := make([]byte, volume.MiB)
 	for end := at + length; at < end; {
 		n, err := f.WriteAt(zeros[:min(volume.MiB, end-at)], at)

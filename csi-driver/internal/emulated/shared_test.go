@@ -33,7 +33,7 @@ func TestSharedSpaceIsKept(t *testing.T) {
 	fill := func(id string) error {
 		f, err := os.OpenFile(m.path(id), os.O_WRONLY, 0)
 		if err == nil {
-			err = errors.Join(overwrite(f, 0, size), f.Sync(), f.Close())
+			err = errors.Join(zero(f, 0, size), f.Sync(), f.Close())
 		}
 		return err
 	}
