@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -101,7 +102,7 @@ func (m *Manager) Regions(ctx context.Context) ([]device.Region, error) {
 }
 
 func (m *Manager) availableLocked() (int64, error) {
-	used, err := m.used()
+	used, holes, err := m.used()
 	if err != nil {
 		return 0, err
 	}
@@ -109,20 +110,20 @@ func (m *Manager) availableLocked() (int64, error) {
 	if err := unix.Statfs(m.config.Dir, &st); err != nil {
 		return 0, fmt.Errorf("free space of %s: %w", m.config.Dir, err)
 	}
-	free := int64(st.Bavail)*st.Bsize - m.config.MinFree
+	free := int64(st.Bavail)*st.Bsize - m.config.MinFree - holes
 	for _, bytes := range m.shared {
 		free -= bytes
 	}
 	return max(0, min(m.config.Capacity-used, free)), nil
 }
 
-// used counts every backing file, also one whose state is gone: its space is taken all the same.
-func (m *Manager) used() (int64, error) {
+// used counts every backing file, also one whose state is gone: its space is taken all the same. holes is what volumes'
+// users have discarded: the file system of Dir has it back, and it is promised as before.
+func (m *Manager) used() (used, holes int64, err error) {
 	entries, err := os.ReadDir(m.config.Dir)
 	if err != nil {
-		return 0, fmt.Errorf("list emulated devices: %w", err)
+		return 0, 0, fmt.Errorf("list emulated devices: %w", err)
 	}
-	var used int64
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), imageSuffix) {
 			continue
@@ -132,11 +133,14 @@ func (m *Manager) used() (int64, error) {
 			continue // deleted since
 		}
 		if err != nil {
-			return 0, fmt.Errorf("list emulated devices: %w", err)
+			return 0, 0, fmt.Errorf("list emulated devices: %w", err)
 		}
 		used += info.Size()
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			holes += max(0, info.Size()-st.Blocks*512)
+		}
 	}
-	return used, nil
+	return used, holes, nil
 }
 
 // Create implements device.Manager.
