@@ -302,8 +302,11 @@ func checkPodTemplate(t *testing.T, name string, selector *metav1.LabelSelector,
 func TestNetworkPolicy(t *testing.T) {
 	objects := charttest.Render(t, "--set-json", `networkPolicy.from=[{"namespaceSelector":{"matchLabels":{"a":"b"}}}]`)
 	reached := func(name string, port *corev1.ContainerPort) bool {
-		policy := find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy", name)
-		return slices.ContainsFunc(policy.Spec.Ingress[0].Ports, func(p networkingv1.NetworkPolicyPort) bool {
+		var ports []networkingv1.NetworkPolicyPort
+		for _, rule := range find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy", name).Spec.Ingress {
+			ports = append(ports, rule.Ports...)
+		}
+		return slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool {
 			end := p.Port.IntVal
 			if p.EndPort != nil {
 				end = *p.EndPort
@@ -329,9 +332,18 @@ func TestNetworkPolicy(t *testing.T) {
 			t.Errorf("port %d of the injector cannot be reached", port.ContainerPort)
 		}
 	}
-	if from := find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy", "splitfs").Spec.Ingress[0].From; len(from) !=
-		1 || from[0].NamespaceSelector.MatchLabels["a"] != "b" {
-		t.Errorf("who may scrape: %+v", from)
+	for _, name := range []string{"splitfs", "splitfs-injector"} {
+		for _, rule := range find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy", name).Spec.Ingress {
+			webhook := slices.ContainsFunc(rule.Ports, func(p networkingv1.NetworkPolicyPort) bool {
+				return p.Port.StrVal == "webhook"
+			})
+			if webhook && len(rule.Ports) == 1 && len(rule.From) == 0 {
+				continue
+			}
+			if from := rule.From; len(from) != 1 || from[0].NamespaceSelector.MatchLabels["a"] != "b" {
+				t.Errorf("who may scrape, by policy %s: %+v", name, from)
+			}
+		}
 	}
 	if policy := find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy",
 		"splitfs-agents"); len(policy.Spec.Egress) != 0 || policy.Spec.PolicyTypes[0] != networkingv1.PolicyTypeEgress {

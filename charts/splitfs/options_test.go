@@ -344,3 +344,18 @@ func TestModule(t *testing.T) {
 		t.Errorf("no key: %+v", p.Volumes)
 	}
 }
+
+// TestEmulatedInDataDir: the directory of the backing files can be the driver's own, which is mounted once then.
+func TestEmulatedInDataDir(t *testing.T) {
+	objects := charttest.Render(t, "--set", "emulated.dir=/srv/splitfs", "--set", "node.dataDir=/srv/splitfs")
+	pod := find[appsv1.DaemonSet](t, objects, "DaemonSet", "splitfs-node").Spec.Template.Spec
+	paths := map[string]int{}
+	for _, m := range pod.Containers[0].VolumeMounts {
+		if paths[m.MountPath]++; paths[m.MountPath] > 1 {
+			t.Errorf("two mounts at %s", m.MountPath)
+		}
+	}
+	if paths["/srv/splitfs"] == 0 || !slices.Contains(pod.Containers[0].Args, "--emulated-dir=/srv/splitfs") {
+		t.Errorf("the directory is not used: %v, %v", paths, pod.Containers[0].Args)
+	}
+}
