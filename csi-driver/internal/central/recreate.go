@@ -144,6 +144,10 @@ func (r *Recreate) claims() (map[types.NamespacedName]*corev1.PersistentVolume, 
 	}
 	claims := map[types.NamespacedName]*corev1.PersistentVolume{}
 	for _, pv := range volumes {
+		switch pv.Status.Phase {
+		case corev1.VolumeReleased, corev1.VolumeFailed: // the claim that it names is gone; another may have its name
+			continue
+		}
 		if ref := pv.Spec.ClaimRef; ref != nil && ours(pv) && !isLibrary(pv) {
 			claims[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = pv
 		}

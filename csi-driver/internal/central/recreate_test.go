@@ -213,3 +213,22 @@ func TestRecreateClockSet(t *testing.T) {
 		}
 	}
 }
+
+// TestRecreateReleased: a volume that was kept when its claim was deleted says nothing of the pods of a later claim of
+// that name, which has another volume. Such a pod may wait for its image, and is left alone.
+func TestRecreateReleased(t *testing.T) {
+	released := persistentVolume("a", "n1")
+	released.Spec.CSI.VolumeAttributes = map[string]string{"mode": "strict"}
+	released.Status.Phase = corev1.VolumeReleased
+	client := fake.NewClientset(released, waiting("web-1", nil), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "default"},
+	})
+	clock := clocktesting.NewFakePassiveClock(start)
+	r := NewRecreate(client, newView(t, client), nil, record.NewFakeRecorder(10), clock)
+	for _, after := range []time.Duration{0, recreateAfter, time.Hour} {
+		clock.SetTime(start.Add(after))
+		if err := r.check(t.Context()); err != nil || evictions(client) != 0 {
+			t.Errorf("after %v: %d evictions, %v", after, evictions(client), err)
+		}
+	}
+}
