@@ -48,7 +48,7 @@ type Manager struct {
 	checked  time.Time
 	reporter nvdimm.ProblemReporter
 	// copied are the thin volumes of which copies are about to be made.
-	copied map[string]*found
+	copied map[string]reserved
 }
 
 var (
@@ -74,7 +74,7 @@ func New(config Config, tool *nvdimm.Tool) (*Manager, error) {
 		config:   config,
 		tool:     tool,
 		reporter: nvdimm.ProblemReporter{OnProblem: config.OnProblem},
-		copied:   map[string]*found{},
+		copied:   map[string]reserved{},
 	}, nil
 }
 
@@ -435,6 +435,7 @@ func (m *Manager) Detach(ctx context.Context, id string) error {
 func (m *Manager) Delete(ctx context.Context, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.release(id)
 	lv, err := m.find(ctx, id)
 	if err != nil || lv == nil {
 		return err

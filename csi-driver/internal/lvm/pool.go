@@ -106,6 +106,11 @@ func (m *Manager) poolsOf(g group, logical []logicalVolume) []pool {
 				p.virtual += int64(thin.Size)
 			}
 		}
+		for _, r := range m.copied {
+			if r.lv.Group == g.name && r.lv.Pool == lv.Name {
+				p.virtual += r.size
+			}
+		}
 		pools = append(pools, p)
 	}
 	return pools

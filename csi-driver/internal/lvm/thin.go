@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -190,11 +191,26 @@ func (v thinView) poolOf(ctx context.Context, lv *found) (pool, error) {
 		problems.Err())
 }
 
+// reserved is a copy that is about to be made: of which volume, and what it was promised.
+type reserved struct {
+	lv   *found
+	to   string
+	size int64
+}
+
+// release gives back what was reserved for a copy that is not made.
+func (m *Manager) release(to string) {
+	maps.DeleteFunc(m.copied, func(_ string, r reserved) bool { return r.to == to })
+}
+
 // Reserve implements device.Copier. The copy begins with its original's size and is grown to its own when it is there,
-// so the promise is looked at here and nothing is made yet: a half-made copy is none.
+// so the promise is looked at here and nothing is made yet: a half-made copy is none. Others, of the same group above
+// all, count with it.
 func (v thinView) Reserve(ctx context.Context, from, to string, size int64) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	delete(v.copied, from) // of an earlier call
+	v.release(to)
 	lv, err := v.mustFind(ctx, from)
 	if err != nil {
 		return err
@@ -203,12 +219,12 @@ func (v thinView) Reserve(ctx context.Context, from, to string, size int64) erro
 	if err != nil {
 		return err
 	}
-	v.copied[from] = lv
 	size = max(roundUp(size), int64(lv.Size))
 	if size > p.room() {
 		return fmt.Errorf("%w: a copy of %s may take %d MiB, %d MiB can still be promised: %s", volume.ErrExhausted, from,
 			size/volume.MiB, p.room()/volume.MiB, p.report())
 	}
+	v.copied[from] = reserved{lv, to, size}
 	before, err := v.find(ctx, to)
 	if err != nil || before == nil {
 		return err
@@ -223,8 +239,9 @@ func (v thinView) Reserve(ctx context.Context, from, to string, size int64) erro
 func (v thinView) Share(ctx context.Context, from, to string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	lv, known := v.copied[from] // nobody looks for it while its users wait
+	copied, known := v.copied[from] // nobody looks for it while its users wait
 	delete(v.copied, from)
+	lv := copied.lv
 	if !known {
 		var err error
 		if lv, err = v.mustFind(ctx, from); err != nil {
