@@ -12,8 +12,8 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
 
-// TestDiscardedSpaceIsKept: what the user of a raw block volume discards, as each mkfs does by default, goes back to the
-// file system of the backing files and stays promised to him. Nobody else gets it.
+// TestDiscardedSpaceIsKept: what the user of a raw block volume discards, as each mkfs does by default, goes back to
+// the file system of the backing files and stays promised to him. Nobody else gets it.
 func TestDiscardedSpaceIsKept(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: mounts a file system")

@@ -212,8 +212,8 @@ func (m *Manager) allocateLocked(f *os.File, size int64) error {
 	return volume.SyncDir(m.config.Dir)
 }
 
-// allocateStep is how much of a file is allocated at once. XFS wants as much free space as it is asked to allocate, also
-// where all of it is allocated already, and there may be less than the file has.
+// allocateStep is how much of a file is allocated at once. XFS wants as much free space as it is asked to allocate,
+// also where all of it is allocated already, and there may be less than the file has.
 const allocateStep = 64 * volume.MiB
 
 // inSteps does something to one part after the other of a file of this size.

@@ -53,8 +53,8 @@ func formatXFS(ctx context.Context, device string) error {
 	if size < xfsSmall {
 		layout += ",agcount=2"
 	}
-	// Newer versions of mkfs make a reverse mapping by default. It takes 0.7 % of the device, which nobody here has counted
-	// (DeviceSize), and nothing here uses it.
+	// Newer versions of mkfs make a reverse mapping by default. It takes 0.7 % of the device, which nobody here has
+	// counted (DeviceSize), and nothing here uses it.
 	args := slices.Concat([]string{"-q", "-f", "-K", "-m", "crc=1,reflink=1,rmapbt=0", "-d", layout, "-l", "su=32k"},
 		xfsFeatures(ctx), []string{device})
 	_, err = command.Run(ctx, "mkfs.xfs", args...)

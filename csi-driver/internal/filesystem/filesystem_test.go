@@ -33,8 +33,8 @@ func TestDeviceSizeHoldsWhatItPromises(t *testing.T) {
 	}
 }
 
-// TestNewerMkfs: what mkfs.xfs makes by default has become more, since 6.5 a reverse mapping, and takes no room that was
-// promised.
+// TestNewerMkfs: what mkfs.xfs makes by default has become more, since 6.5 a reverse mapping, and takes no room that
+// was promised.
 func TestNewerMkfs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: attaches loop devices and mounts file systems")

@@ -107,8 +107,8 @@ func (n *Node) copyFailed(ctx context.Context, store *volume.Store, rec *volume.
 	return errors.Join(err, n.clearHalfMade(cleanup, manager, rec.ID), store.Remove(rec.ID))
 }
 
-// originalGone takes back snapshots that an interrupted call had begun and not cut, when err says that what they were to
-// be made of is not there any more: this call fails for good.
+// originalGone takes back snapshots that an interrupted call had begun and not cut, when err says that what they were
+// to be made of is not there any more: this call fails for good.
 func (n *Node) originalGone(ctx context.Context, err error, begun ...*volume.Record) error {
 	if !errors.Is(err, volume.ErrNotFound) {
 		return err
