@@ -33,7 +33,7 @@ static int made_add(struct made **list, uint32_t *n, uint32_t *room, struct made
 /* lock held. No space, but recoveries are about to give some back: what could not be made is tried again after them. */
 static bool short_of_space(struct worker *w, int err)
 {
-	if (err != -ENOSPC || !w->recover)
+	if ((err != -ENOSPC && err != -EDQUOT) || !w->recover)
 		return false;
 	w->short_of_space = true;
 	return true;

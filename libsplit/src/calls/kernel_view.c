@@ -74,6 +74,8 @@ static int make_inode_true(struct sfs_inode *in, int fd, int flags, bool forever
 	/* Another process may have it staged: taking part in the delegation makes that one relink. */
 	if (r == 0)
 		r = sfs_inode_ready(in, fd, flags);
+	if (r == 0 && changes)
+		r = sfs_untold_change(in);
 	if (r == 0)
 		r = sfs_flush(in, SFS_RETIRE);
 	if ((r == 0 || r == -EAGAIN) && changes) {
