@@ -6,7 +6,6 @@
 #include "files/kernel_offset.h"
 #include "files/unheld.h"
 #include "io/io.h"
-#include "io/peek.h"
 #include "calls/calls.h"
 #include "io/call.h"
 
@@ -273,37 +272,6 @@ int sfs_change_over(int fd, struct sfs_change *c, bool made)
 		change_end(c->in);
 	sfs_changed(fd);
 	return r;
-}
-
-static int save_one(struct sfs_inode *in, void *arg)
-{
-	uint64_t *op;
-
-	(void)arg;
-	if (!sfs_op_begin(in, &op))
-		return 0;
-	sfs_inode_take(in);
-	sfs_pins_save_all(&in->pins); /* without memory they show what the file becomes */
-	sfs_inode_drop(in);
-	sfs_op_end(op);
-	return 0;
-}
-
-void sfs_snapshots_save(void)
-{
-	for (int i = 0; i < sfs.nvolumes; i++)
-		sfs_inodes_each(&sfs.volumes[i], save_one, NULL);
-}
-
-void sfs_snapshots_bar(void)
-{
-	sfs_peek_bar(true);
-	sfs_snapshots_save();
-}
-
-void sfs_snapshots_allow(void)
-{
-	sfs_peek_bar(false);
 }
 
 int sfs_true_to_look(int fd)
