@@ -165,10 +165,8 @@ static void hear(struct agent *a, const struct look_answer *r)
 	} else if (r->has == SFS_OPENED_NOT) {
 		gone(a, d, p);
 	} else if (r->left_to_library) {
-		opener_set_writes(d, w, false);
-		w->aware = true;
 		look_rarely(a, w);
-		openers_dropped(a, d, wrote);
+		opener_is_aware(a, d, w);
 		deleg_process(a, d);
 	} else {
 		look_rarely(a, w);

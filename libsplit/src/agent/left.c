@@ -11,7 +11,6 @@
 #include "agent/openers.h"
 
 #define CHILDREN 256 /* more are not looked at one by one */
-#define NOWHERE	 1   /* an address that is in no code: the program that left the file has gone already */
 
 bool left_said(const struct sfs_call *call)
 {

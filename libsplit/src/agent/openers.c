@@ -221,14 +221,28 @@ void openers_dropped(struct agent *a, struct dnode *d, bool wrote)
 		deleg_alone_again(a, d);
 }
 
+void opener_is_aware(struct agent *a, struct dnode *d, struct outsider *w)
+{
+	const bool wrote = d->writers;
+
+	opener_set_writes(d, w, false);
+	w->aware = true;
+	openers_dropped(a, d, wrote);
+}
+
 void openers_is_client(struct agent *a, struct dnode *d, const struct client *c)
 {
 	struct outsider **p = c->pid > 0 ? opener_find(d, c->pid) : NULL;
 	const bool wrote = d->writers;
 
-	/* Which of its programs that is, the one that leaves the file or the next one, is for closes.c to find out. */
-	if (!p || !*p || (*p)->client || (*p)->left_from)
+	if (!p || !*p || (*p)->client || (*p)->aware)
 		return;
+	/* Where the one that leaves the file is there still closes.c has to find out which of the two that is. */
+	if ((*p)->left_from) {
+		if ((*p)->left_from == NOWHERE)
+			opener_is_aware(a, d, *p);
+		return;
+	}
 	/* What it opened by itself before its library was known stays. A library that does not say where it is is believed. */
 	if ((c->features & SFS_FEATURE_CODE) && !all_from(*p, c->library)) {
 		(*p)->client = true;

@@ -7,6 +7,7 @@
 
 #define OPENED_BY 4u
 #define SOMEBODY  (-1) /* until it is known who */
+#define NOWHERE	  1    /* an address that is in no code: the program that left the file has gone already */
 
 /* An open of a process that has perhaps not ended. */
 struct arrival {
@@ -46,6 +47,8 @@ void opener_end_arrival(struct arrival **p);
 void opener_drop(struct agent *a, struct dnode *d, struct outsider **p);
 /* The list has become shorter; wrote: somebody in it wrote before. */
 void openers_dropped(struct agent *a, struct dnode *d, bool wrote);
+/* Its program has the library. */
+void opener_is_aware(struct agent *a, struct dnode *d, struct outsider *w);
 /* One that has it since before the kernel asked; false: it is a client's. */
 bool opener_found(struct agent *a, struct dnode *d, const struct look_found *f);
 /* Somebody may have it; until it is known who, somebody does. */
