@@ -10,7 +10,8 @@
 
 #include "agent/openers.h"
 
-#define CHILDREN 256 /* more are not looked at one by one */
+#define CHILDREN 256  /* more are not looked at one by one */
+#define LOOKS	 1024 /* threads and descriptors at most: the loop takes some milliseconds for so many */
 
 bool left_said(const struct sfs_call *call)
 {
@@ -21,33 +22,34 @@ bool left_said(const struct sfs_call *call)
 bool left_to(const struct agent *a, const struct dnode *d, struct opener *who)
 {
 	struct sfs_sought file = {d->ino, SFS_OPENED_NOT};
+	int children[CHILDREN];
+	uint32_t looks = LOOKS, n;
 
 	if (who->call.arg[3] == SFS_OPEN_LEFT)
 		return true;
-	int children[CHILDREN];
-	const uint32_t n = sfs_thread_children(who->pid, who->tid, children, CHILDREN);
-
+	n = sfs_thread_children(who->pid, who->tid, children, CHILDREN);
 	if (n == 0)
 		return false;
 	*who = (struct opener){.pid = children[n - 1], .tid = children[n - 1], .has = true, .leaves = true};
 	who->call.pc = NOWHERE;
-	return sfs_process_opened_any(who->pid, a->root.dev, &file, 1);
+	return sfs_process_opened_any(who->pid, a->root.dev, &file, 1, &looks);
 }
 
-static void look_at_child(struct agent *a, struct dnode *d, int pid)
+static void look_at_child(struct agent *a, struct dnode *d, int pid, uint32_t *looks)
 {
 	const struct opener who = {.pid = pid, .tid = pid, .writes = true, .has = true, .leaves = true, .call.pc = NOWHERE};
 	struct sfs_sought file = {d->ino, SFS_OPENED_NOT};
 
-	if (sfs_process_opened_any(pid, a->root.dev, &file, 1) && file.has != SFS_OPENED_READ && !looker_has_library(pid))
+	if (sfs_process_opened_any(pid, a->root.dev, &file, 1, looks) && file.has != SFS_OPENED_READ &&
+	    !looker_has_library(pid))
 		openers_add(a, d, &who);
 }
 
 void left_to_children(struct agent *a, const struct hold *h)
 {
 	struct dnode *d = h->dnode;
+	uint32_t n = 1, looks = LOOKS;
 	int pids[CHILDREN];
-	uint32_t n;
 
 	if (d->marked || h->client->pid <= 0)
 		return;
@@ -55,22 +57,22 @@ void left_to_children(struct agent *a, const struct hold *h)
 	if (!d->marked)
 		return;
 	pids[0] = h->client->pid;
-	n = 1;
-	for (uint32_t i = 0; i < n && n < CHILDREN; i++) {
-		n += sfs_process_children(pids[i], pids + n, CHILDREN - n);
+	for (uint32_t i = 0; i < n && n < CHILDREN && looks > 0; i++) {
+		n += sfs_process_children(pids[i], pids + n, CHILDREN - n, &looks);
 		if (i > 0)
-			look_at_child(a, d, pids[i]);
+			look_at_child(a, d, pids[i], &looks);
 	}
-	if (n == CHILDREN)
+	if (n == CHILDREN || looks == 0)
 		openers_search(a, d, true);
 }
 
 static void look(struct agent *a, const struct client *c, struct hold *const *holds, struct sfs_sought *files, uint32_t n)
 {
+	uint32_t looks = LOOKS;
 	const struct opener who = {
 		.pid = c->pid, .tid = c->pid, .writes = true, .has = true, .leaves = true, .call.pc = NOWHERE};
 
-	if (n == 0 || !sfs_process_opened_any(c->pid, a->root.dev, files, n))
+	if (n == 0 || !sfs_process_opened_any(c->pid, a->root.dev, files, n, &looks))
 		return;
 	for (uint32_t i = 0; i < n; i++) {
 		struct dnode *d = holds[i]->dnode;

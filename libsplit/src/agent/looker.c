@@ -109,7 +109,7 @@ static bool at_many(int pid, const struct look_for *f, struct look_answer *r)
 
 	for (uint32_t i = 0; i < f->nfiles; i++)
 		files[i].ino = f->file[i].ino;
-	if (!sfs_process_opened_any(pid, (dev_t)f->dev, files, f->nfiles) || looker_has_library(pid))
+	if (!sfs_process_opened_any(pid, (dev_t)f->dev, files, f->nfiles, NULL) || looker_has_library(pid))
 		return true;
 	for (uint32_t i = 0; i < f->nfiles && room; i++)
 		room = files[i].has == SFS_OPENED_NOT || add_found(r, pid, i, files[i].has);

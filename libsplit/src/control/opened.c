@@ -25,7 +25,8 @@ struct search {
 	dev_t dev;
 	struct sfs_sought *file;
 	uint32_t n;
-	bool all; /* what can't be looked at has them */
+	bool all;	 /* what can't be looked at has them */
+	uint32_t *looks; /* not NULL: so many threads and descriptors are looked at still; then the process has them */
 };
 
 static void found(const struct search *s, uint32_t i, enum sfs_opened has)
@@ -34,10 +35,28 @@ static void found(const struct search *s, uint32_t i, enum sfs_opened has)
 		s->file[i].has = has;
 }
 
+static void has_all(const struct search *s)
+{
+	for (uint32_t i = 0; i < s->n; i++)
+		found(s, i, SFS_OPENED_UNKNOWN);
+}
+
 static void may_have_any(const struct search *s)
 {
-	for (uint32_t i = 0; s->all && i < s->n; i++)
-		found(s, i, SFS_OPENED_UNKNOWN);
+	if (s->all)
+		has_all(s);
+}
+
+/* May one thread or descriptor more be looked at? */
+static bool look_on(const struct search *s)
+{
+	if (!s->looks || *s->looks > 0) {
+		if (s->looks)
+			--*s->looks;
+		return true;
+	}
+	has_all(s);
+	return false;
 }
 
 /* Nothing more can be found out. */
@@ -156,6 +175,8 @@ static void look_at_table(int pid, int tid, const struct search *s, bool ring)
 	while (!settled(s) && (e = readdir(dir)) != NULL) {
 		if (e->d_name[0] == '.')
 			continue;
+		if (!look_on(s))
+			break;
 		if (++looks > LOOKS_MAX) {
 			may_have_any(s);
 			break;
@@ -192,7 +213,11 @@ static int look_at_threads(int pid, const struct search *s, bool ring)
 	while (!settled(s) && (e = readdir(dir)) != NULL) {
 		const int tid = atoi(e->d_name);
 
-		if (tid <= 0 || (last && same_table(tid, last)))
+		if (tid <= 0)
+			continue;
+		if (!look_on(s))
+			break;
+		if (last && same_table(tid, last))
 			continue;
 		look_at_table(pid, tid, s, ring);
 		last = tid;
@@ -205,7 +230,7 @@ enum sfs_opened sfs_process_opened(int pid, dev_t dev, uint64_t ino, const struc
 {
 	const char state = sfs_process_state(pid);
 	struct sfs_sought file = {ino, SFS_OPENED_NOT};
-	const struct search s = {dev, &file, 1, true};
+	const struct search s = {dev, &file, 1, true, NULL};
 	int tid = pid;
 	char path[96];
 
@@ -225,9 +250,9 @@ enum sfs_opened sfs_process_opened(int pid, dev_t dev, uint64_t ino, const struc
 	return file.has;
 }
 
-bool sfs_process_opened_any(int pid, dev_t dev, struct sfs_sought *files, uint32_t n)
+bool sfs_process_opened_any(int pid, dev_t dev, struct sfs_sought *files, uint32_t n, uint32_t *looks)
 {
-	const struct search s = {dev, files, n, false};
+	const struct search s = {dev, files, n, false, looks};
 	bool any = false;
 
 	for (uint32_t i = 0; i < n; i++)

@@ -150,7 +150,7 @@ uint32_t sfs_thread_children(int pid, int tid, int *children, uint32_t max)
 	return n;
 }
 
-uint32_t sfs_process_children(int pid, int *children, uint32_t max)
+uint32_t sfs_process_children(int pid, int *children, uint32_t max, uint32_t *looks)
 {
 	char path[64];
 	struct dirent *e;
@@ -159,9 +159,12 @@ uint32_t sfs_process_children(int pid, int *children, uint32_t max)
 
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	dir = opendir(path);
-	while (dir && n < max && (e = readdir(dir)) != NULL)
-		if (e->d_name[0] != '.')
-			n += sfs_thread_children(pid, atoi(e->d_name), children + n, max - n);
+	while (dir && n<max && * looks> 0 && (e = readdir(dir)) != NULL) {
+		if (e->d_name[0] == '.')
+			continue;
+		--*looks;
+		n += sfs_thread_children(pid, atoi(e->d_name), children + n, max - n);
+	}
 	if (dir)
 		closedir(dir);
 	return n;

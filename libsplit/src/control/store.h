@@ -216,8 +216,8 @@ struct sfs_call {
 bool sfs_process_call(int tid, struct sfs_call *call, unsigned wait_ms);
 /* The children that the thread has made, of those that are still there the last `max`, in the order in which they were made. How many. */
 uint32_t sfs_thread_children(int pid, int tid, int *children, uint32_t max);
-/* Those of all threads of the process, up to max. */
-uint32_t sfs_process_children(int pid, int *children, uint32_t max);
+/* Those of all threads of the process, up to max, as long as there are looks, one for each thread. */
+uint32_t sfs_process_children(int pid, int *children, uint32_t max, uint32_t *looks);
 /* How long the thread has run in its program, ticks of 10 ms; 0: or unknown. */
 uint64_t sfs_thread_ran(int pid, int tid);
 /* The program's file, as its own mount namespace names it; else its name; without control characters. */
@@ -247,7 +247,8 @@ struct sfs_sought {
 	uint64_t ino;
 	enum sfs_opened has;
 };
-bool sfs_process_opened_any(int pid, dev_t dev, struct sfs_sought *files, uint32_t n);
+/* looks, if not NULL: how many threads and descriptors may be looked at, and are left; where that is not enough the process has all of the files. */
+bool sfs_process_opened_any(int pid, dev_t dev, struct sfs_sought *files, uint32_t n, uint32_t *looks);
 
 /* --- used by all of these */
 int sfs_list_dir(int dirfd, const char *suffix, struct sfs_numbers *l);
