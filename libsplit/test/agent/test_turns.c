@@ -44,9 +44,15 @@ static void give_up(struct played *p, const struct world_file *file, int to)
 	played_revoked(p, &m, true);
 }
 
+/* RELEASE has no answer, but a question behind it has one; here an ACQUIRE without a descriptor. */
 static void release(struct played *p, const struct world_file *file)
 {
+	struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_ACQUIRE, .a = file->ino, .b = file->gen};
+
 	played_notify(p, SFS_MSG_RELEASE, file->ino, file->gen);
+	CHECK_EQ(played_send(p->sock, &m, sizeof(m), NULL, 0), 0);
+	CHECK_EQ(played_recv(p->sock, &m, NULL, 0, PATIENCE), 1);
+	CHECK_EQ(m.status, -EINVAL);
 }
 
 /* Others go on: the same client's other files, and other clients. */
