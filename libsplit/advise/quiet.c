@@ -46,8 +46,9 @@ void sfs_exec_prepare(void)
 void sfs_exec_announce(void)
 {
 }
-void sfs_spawn_announce(void)
+void sfs_spawn_announce(bool all)
 {
+	(void)all;
 }
 void sfs_exec_keep_locks(bool keep)
 {

@@ -88,7 +88,7 @@ static void has(struct agent *a, struct dnode *d, const struct look_found *found
 
 	if (known && (known->writes || !found->writes))
 		return;
-	if (opener_found(a, d, found))
+	if (opener_found(a, d, found, true))
 		outsider_step_down(a, d, found->writes);
 }
 

@@ -119,7 +119,7 @@ static void hear_all(struct agent *a, struct dnode *d, const struct look_answer 
 		return;
 	w->asked = false;
 	for (uint32_t i = 0; i < r->nfound; i++)
-		opener_found(a, d, &r->found[i]);
+		opener_found(a, d, &r->found[i], false);
 	if (r->has == SFS_OPENED_UNKNOWN) {
 		look_rarely(a, w);
 		return;
@@ -165,7 +165,7 @@ static void hear(struct agent *a, const struct look_answer *r)
 	} else if (r->has == SFS_OPENED_NOT) {
 		gone(a, d, p);
 	} else if (r->left_to_library) {
-		look_rarely(a, w);
+		look_after(a, w, LOOK_SELDOM_MS);
 		opener_is_aware(a, d, w);
 		deleg_process(a, d);
 	} else {

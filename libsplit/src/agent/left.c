@@ -10,8 +10,8 @@
 
 #include "agent/openers.h"
 
-#define CHILDREN 256  /* more are not looked at one by one */
-#define LOOKS	 1024 /* threads and descriptors at most: the loop takes some milliseconds for so many */
+#define CHILDREN 256 /* more are not looked at one by one */
+#define LOOKS	 256 /* threads and descriptors at most: the loop takes a millisecond for so many */
 
 bool left_said(const struct sfs_call *call)
 {
@@ -25,6 +25,8 @@ bool left_to(const struct agent *a, const struct dnode *d, struct opener *who)
 	int children[CHILDREN];
 	uint32_t looks = LOOKS, n;
 
+	if (who->pid <= 0)
+		return false; /* nobody would see its end */
 	if (who->call.arg[3] == SFS_OPEN_LEFT)
 		return true;
 	n = sfs_thread_children(who->pid, who->tid, children, CHILDREN);
@@ -35,13 +37,13 @@ bool left_to(const struct agent *a, const struct dnode *d, struct opener *who)
 	return sfs_process_opened_any(who->pid, a->root.dev, &file, 1, &looks);
 }
 
+/* One with the library counts until that is seen, too: its memory is not looked at here, where others would wait for who holds it. */
 static void look_at_child(struct agent *a, struct dnode *d, int pid, uint32_t *looks)
 {
 	const struct opener who = {.pid = pid, .tid = pid, .writes = true, .has = true, .leaves = true, .call.pc = NOWHERE};
 	struct sfs_sought file = {d->ino, SFS_OPENED_NOT};
 
-	if (sfs_process_opened_any(pid, a->root.dev, &file, 1, looks) && file.has != SFS_OPENED_READ &&
-	    !looker_has_library(pid))
+	if (sfs_process_opened_any(pid, a->root.dev, &file, 1, looks) && file.has != SFS_OPENED_READ)
 		openers_add(a, d, &who);
 }
 
@@ -63,16 +65,16 @@ void left_to_children(struct agent *a, const struct hold *h)
 			look_at_child(a, d, pids[i], &looks);
 	}
 	if (n == CHILDREN || looks == 0)
-		openers_search(a, d, true);
+		before_again(a, d);
 }
 
-static void look(struct agent *a, const struct client *c, struct hold *const *holds, struct sfs_sought *files, uint32_t n)
+static void look(struct agent *a, const struct client *c, struct hold *const *holds, struct sfs_sought *files, uint32_t n,
+		 uint32_t *looks)
 {
-	uint32_t looks = LOOKS;
 	const struct opener who = {
 		.pid = c->pid, .tid = c->pid, .writes = true, .has = true, .leaves = true, .call.pc = NOWHERE};
 
-	if (n == 0 || !sfs_process_opened_any(c->pid, a->root.dev, files, n, &looks))
+	if (n == 0 || !sfs_process_opened_any(c->pid, a->root.dev, files, n, looks))
 		return;
 	for (uint32_t i = 0; i < n; i++) {
 		struct dnode *d = holds[i]->dnode;
@@ -80,25 +82,28 @@ static void look(struct agent *a, const struct client *c, struct hold *const *ho
 		if (files[i].has == SFS_OPENED_NOT || files[i].has == SFS_OPENED_READ)
 			continue;
 		outsider_mark(a, d, &holds[i]->target);
-		if (d->marked)
-			openers_add(a, d, &who);
+		if (!d->marked)
+			continue;
+		openers_add(a, d, &who);
+		outsider_step_down(a, d, true); /* who has been granted it beside this client */
 	}
 }
 
-/* One that ends has no program any more, and one that has come back speaks for itself. */
-static bool goes_on(struct agent *a, const struct client *c)
+/* Has it executed another program? One that ends has none any more. */
+static bool goes_on(const struct client *c)
 {
-	return c->pid > 0 && !processes_is_client(&a->outsiders, c->pid) && sfs_process_start(c->pid) == c->start &&
-	       looker_may_look(c->pid);
+	const uint64_t image = c->pid > 0 && sfs_process_start(c->pid) == c->start ? sfs_process_image(c->pid) : 0;
+
+	return image != 0 && image != c->image;
 }
 
 void left_by(struct agent *a, const struct client *c)
 {
 	struct hold *holds[LOOKER_FILES];
 	struct sfs_sought files[LOOKER_FILES];
-	uint32_t n = 0;
+	uint32_t n = 0, looks = LOOKS;
 
-	if (a->outsiders.opens_fd < 0 || !c->holds || !goes_on(a, c))
+	if (a->outsiders.opens_fd < 0 || !c->holds || !goes_on(c))
 		return;
 	for (struct hold *h = c->holds; h; h = h->client_next) {
 		if (!h->open || h->lease_index < 0)
@@ -106,9 +111,9 @@ void left_by(struct agent *a, const struct client *c)
 		holds[n] = h;
 		files[n++].ino = h->dnode->ino;
 		if (n == LOOKER_FILES) {
-			look(a, c, holds, files, n);
+			look(a, c, holds, files, n, &looks);
 			n = 0;
 		}
 	}
-	look(a, c, holds, files, n);
+	look(a, c, holds, files, n, &looks);
 }

@@ -46,7 +46,7 @@ static bool has_ended(int pid, const struct under_way *o)
 	       now.arg[2] != o->call.arg[2];
 }
 
-bool looker_may_look(int pid)
+static bool may_look(int pid)
 {
 	char path[64], to[8];
 
@@ -74,7 +74,7 @@ static void look_at_all(const struct look_for *f, struct look_answer *r,
 	while (dir && (e = readdir(dir)) != NULL) {
 		const int pid = atoi(e->d_name);
 
-		if (pid <= 0 || pid == getpid() || !looker_may_look(pid) || !sfs_process_mounts_writable(pid, (dev_t)f->dev))
+		if (pid <= 0 || pid == getpid() || !may_look(pid) || !sfs_process_mounts_writable(pid, (dev_t)f->dev))
 			continue;
 		if (!at(pid, f, r)) {
 			r->has = SFS_OPENED_UNKNOWN;
@@ -94,12 +94,20 @@ static bool at_one(int pid, const struct look_for *f, struct look_answer *r)
 }
 
 /* Also one that has not said HELLO, as the child of a fork: what it has was left to it, and it asks before it uses that. */
-bool looker_has_library(int pid)
+static bool has_library(int pid)
 {
 	struct code code;
 
 	code_look(pid, &code);
 	return code.library;
+}
+
+/* It is about to become another program, about which the one that it is now says nothing. */
+static bool in_exec(int pid)
+{
+	struct sfs_call call;
+
+	return sfs_process_call(pid, &call, 0) && (call.nr == SYS_execve || call.nr == SYS_execveat);
 }
 
 static bool at_many(int pid, const struct look_for *f, struct look_answer *r)
@@ -109,7 +117,7 @@ static bool at_many(int pid, const struct look_for *f, struct look_answer *r)
 
 	for (uint32_t i = 0; i < f->nfiles; i++)
 		files[i].ino = f->file[i].ino;
-	if (!sfs_process_opened_any(pid, (dev_t)f->dev, files, f->nfiles, NULL) || looker_has_library(pid))
+	if (!sfs_process_opened_any(pid, (dev_t)f->dev, files, f->nfiles, NULL) || (has_library(pid) && !in_exec(pid)))
 		return true;
 	for (uint32_t i = 0; i < f->nfiles && room; i++)
 		room = files[i].has == SFS_OPENED_NOT || add_found(r, pid, i, files[i].has);
@@ -139,7 +147,7 @@ static bool left_to_library(int pid, unsigned long from)
 	struct code code;
 
 	code_look(pid, &code);
-	return code.library && !code_has(&code, from);
+	return code.library && !code_has(&code, from) && !in_exec(pid);
 }
 
 static struct look_answer look(const struct look_for *f)

@@ -71,10 +71,6 @@ struct looker {
 	int in, out; /* of the loop: where it asks, -1: there is none, and where the answers come from */
 };
 
-/* Has the process a program, at which we may look? */
-bool looker_may_look(int pid);
-/* Has it mapped the library? */
-bool looker_has_library(int pid);
 /* 0, or a negative errno value. */
 int looker_start(struct looker *l);
 /* False: it has too much to do. */

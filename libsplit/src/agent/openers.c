@@ -170,11 +170,14 @@ void openers_add(struct agent *a, struct dnode *d, const struct opener *who)
 	owners_outside(a, d);
 }
 
-bool opener_found(struct agent *a, struct dnode *d, const struct look_found *f)
+bool opener_found(struct agent *a, struct dnode *d, const struct look_found *f, bool leaves)
 {
+	struct opener who = {.pid = f->pid, .tid = f->pid, .writes = f->writes, .has = true, .leaves = leaves};
+
 	if (processes_is_client(&a->outsiders, f->pid))
 		return false;
-	openers_add(a, d, &(struct opener){.pid = f->pid, .tid = f->pid, .writes = f->writes, .has = true});
+	who.call.pc = NOWHERE;
+	openers_add(a, d, &who);
 	return true;
 }
 
@@ -237,10 +240,9 @@ void openers_is_client(struct agent *a, struct dnode *d, const struct client *c)
 
 	if (!p || !*p || (*p)->client || (*p)->aware)
 		return;
-	/* Where the one that leaves the file is there still closes.c has to find out which of the two that is. */
+	/* The new program; or the one that was to leave the file goes on. When it does leave it, its connection ends (left.c). */
 	if ((*p)->left_from) {
-		if ((*p)->left_from == NOWHERE)
-			opener_is_aware(a, d, *p);
+		opener_is_aware(a, d, *p);
 		return;
 	}
 	/* What it opened by itself before its library was known stays. A library that does not say where it is is believed. */

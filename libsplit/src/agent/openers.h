@@ -50,7 +50,7 @@ void openers_dropped(struct agent *a, struct dnode *d, bool wrote);
 /* Its program has the library. */
 void opener_is_aware(struct agent *a, struct dnode *d, struct outsider *w);
 /* One that has it since before the kernel asked; false: it is a client's. */
-bool opener_found(struct agent *a, struct dnode *d, const struct look_found *f);
+bool opener_found(struct agent *a, struct dnode *d, const struct look_found *f, bool leaves);
 /* Somebody may have it; until it is known who, somebody does. */
 void openers_search(struct agent *a, struct dnode *d, bool writes);
 /* It has been looked who. */

@@ -37,33 +37,41 @@ static void announce(int fd, unsigned what)
 		sys_close(again);
 }
 
+#define PATIENCE_NS 3000000000ll /* for all of them: the agent lets each go on after so long */
+
+struct leaving {
+	unsigned what; /* SFS_OPEN_LEFT or SFS_OPEN_SPAWNED */
+	bool all;      /* also what is closed by execve: a child may have it by another number */
+	int64_t until;
+};
+
 /* Closing one more descriptor of it would end the process's locks, and opening one a lease. */
 static bool leave(int fd, void *arg)
 {
-	const unsigned what = *(unsigned *)arg;
+	const struct leaving *l = arg;
 	int flags;
 
-	/* To a child any descriptor may be left, under another number. */
-	if (!of_volume(fd) || (flags = sys_fcntl(fd, F_GETFD, 0)) < 0 || (flags & FD_CLOEXEC && what == SFS_OPEN_LEFT))
+	if (!of_volume(fd) || (flags = sys_fcntl(fd, F_GETFD, 0)) < 0 || (flags & FD_CLOEXEC && !l->all))
 		return false;
 	flags = sys_fcntl(fd, F_GETFL, 0);
-	if (flags >= 0 && !(flags & O_PATH) && sfs_may_write(flags) && !sfs_has_lease(fd) && !sfs_locked_before(fd))
-		announce(fd, what);
-	return false;
-}
-
-static void leave_all(unsigned what)
-{
-	if (sfs_active())
-		sfs_fds_each(leave, &what);
+	if (flags < 0 || flags & O_PATH || !sfs_may_write(flags) || sfs_has_lease(fd) || sfs_locked_before(fd))
+		return false;
+	announce(fd, l->what);
+	return sys_now_ns() >= l->until;
 }
 
 void sfs_exec_announce(void)
 {
-	leave_all(SFS_OPEN_LEFT);
+	struct leaving l = {SFS_OPEN_LEFT, false, sys_now_ns() + PATIENCE_NS};
+
+	if (sfs_active())
+		sfs_fds_each(leave, &l);
 }
 
-void sfs_spawn_announce(void)
+void sfs_spawn_announce(bool all)
 {
-	leave_all(SFS_OPEN_SPAWNED);
+	struct leaving l = {SFS_OPEN_SPAWNED, all, sys_now_ns() + PATIENCE_NS};
+
+	if (sfs_active())
+		sfs_fds_each(leave, &l);
 }

@@ -81,6 +81,17 @@ uint64_t sfs_process_start(int pid)
 	return sfs_process_start_comm(pid, comm);
 }
 
+uint64_t sfs_process_image(int pid)
+{
+	char buf[1024], *p = stat_state(pid, buf, sizeof(buf));
+	unsigned long long code = 0, stack = 0;
+
+	/* Fields 26 and 28: where its code begins, and its stack. */
+	for (int field = 3; p && field < 26; field++)
+		p = strchr(p + 1, ' ');
+	return p && sscanf(p, " %llu %*u %llu", &code, &stack) == 2 ? code * 31 + stack : 0;
+}
+
 void sfs_process_cgroups(int pid, char text[SFS_CGROUPS_MAX])
 {
 	if (pid <= 0 || slurp(pid, "cgroup", text, SFS_CGROUPS_MAX) <= 0)

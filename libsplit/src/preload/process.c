@@ -222,7 +222,9 @@ long do_exec(const struct request *q)
 	if (same)
 		sfs_exec_keep_locks(false);
 	if (spawn && r == 0)
-		sfs_spawn_announce();
+		sfs_spawn_announce(q->a[2] != 0); /* file actions */
+	if (q->call == PL_popen && r != 0)
+		sfs_spawn_announce(false);
 	return r;
 }
 
