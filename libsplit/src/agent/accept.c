@@ -83,8 +83,7 @@ static void accept_one(struct agent *a, int sock)
 		tenant_charge(c->tenant, since);
 		return;
 	}
-	c->start = sfs_process_start_comm(c->pid, c->comm);
-	c->image = sfs_process_image(c->pid);
+	c->start = sfs_process_start_comm(c->pid, c->comm, &c->image);
 	processes_add(a, c);
 	/* It lives: what was read of its process before was its own. */
 	c->pidfd = peer_pidfd(sock, c->pid);

@@ -67,6 +67,16 @@ static void look_rarely(struct agent *a, struct outsider *w)
 		look_after(a, w, ms < most ? ms : most);
 }
 
+void opener_is_aware(struct agent *a, struct dnode *d, struct outsider *w)
+{
+	const bool wrote = d->writers;
+
+	opener_set_writes(d, w, false);
+	w->aware = true;
+	look_after(a, w, LOOK_SELDOM_MS);
+	openers_dropped(a, d, wrote);
+}
+
 /* ---- what it has ---- */
 
 static void look(struct agent *a, struct outsider *w)
@@ -165,7 +175,6 @@ static void hear(struct agent *a, const struct look_answer *r)
 	} else if (r->has == SFS_OPENED_NOT) {
 		gone(a, d, p);
 	} else if (r->left_to_library) {
-		look_after(a, w, LOOK_SELDOM_MS);
 		opener_is_aware(a, d, w);
 		deleg_process(a, d);
 	} else {

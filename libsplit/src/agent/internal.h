@@ -148,7 +148,7 @@ struct client {
 	bool says;	  /* it says where its library is, and which opens that sees */
 	uint32_t uid;
 	uint64_t start;
-	uint64_t image; /* sfs_process_image(), when it connected */
+	uint64_t image; /* of sfs_process_start_comm(), when it connected */
 	char comm[16];
 	uint64_t deadline; /* ms; of a stranger, or of the next try to recover */
 	bool event_blocked;

@@ -10,8 +10,15 @@
 
 #include "agent/openers.h"
 
-#define CHILDREN 256 /* more are not looked at one by one */
+/* What is more is left to the look soon after the grant (before.c). */
+#define CHILDREN 256
 #define LOOKS	 256 /* threads and descriptors at most: the loop takes a millisecond for so many */
+
+/* To whom it is left. Also to a client, which may execute another program without having asked about the file. */
+static struct opener heir(int pid)
+{
+	return (struct opener){.pid = pid, .tid = pid, .writes = true, .has = true, .leaves = true, .call.pc = NOWHERE};
+}
 
 bool left_said(const struct sfs_call *call)
 {
@@ -32,18 +39,22 @@ bool left_to(const struct agent *a, const struct dnode *d, struct opener *who)
 	n = sfs_thread_children(who->pid, who->tid, children, CHILDREN);
 	if (n == 0)
 		return false;
-	*who = (struct opener){.pid = children[n - 1], .tid = children[n - 1], .has = true, .leaves = true};
-	who->call.pc = NOWHERE;
+	*who = heir(children[n - 1]);
 	return sfs_process_opened_any(who->pid, a->root.dev, &file, 1, &looks);
+}
+
+static bool writes(enum sfs_opened has)
+{
+	return has != SFS_OPENED_NOT && has != SFS_OPENED_READ;
 }
 
 /* One with the library counts until that is seen, too: its memory is not looked at here, where others would wait for who holds it. */
 static void look_at_child(struct agent *a, struct dnode *d, int pid, uint32_t *looks)
 {
-	const struct opener who = {.pid = pid, .tid = pid, .writes = true, .has = true, .leaves = true, .call.pc = NOWHERE};
+	const struct opener who = heir(pid);
 	struct sfs_sought file = {d->ino, SFS_OPENED_NOT};
 
-	if (sfs_process_opened_any(pid, a->root.dev, &file, 1, looks) && file.has != SFS_OPENED_READ)
+	if (sfs_process_opened_any(pid, a->root.dev, &file, 1, looks) && writes(file.has))
 		openers_add(a, d, &who);
 }
 
@@ -64,22 +75,19 @@ void left_to_children(struct agent *a, const struct hold *h)
 		if (i > 0)
 			look_at_child(a, d, pids[i], &looks);
 	}
-	if (n == CHILDREN || looks == 0)
-		before_again(a, d);
 }
 
 static void look(struct agent *a, const struct client *c, struct hold *const *holds, struct sfs_sought *files, uint32_t n,
 		 uint32_t *looks)
 {
-	const struct opener who = {
-		.pid = c->pid, .tid = c->pid, .writes = true, .has = true, .leaves = true, .call.pc = NOWHERE};
+	const struct opener who = heir(c->pid);
 
 	if (n == 0 || !sfs_process_opened_any(c->pid, a->root.dev, files, n, looks))
 		return;
 	for (uint32_t i = 0; i < n; i++) {
 		struct dnode *d = holds[i]->dnode;
 
-		if (files[i].has == SFS_OPENED_NOT || files[i].has == SFS_OPENED_READ)
+		if (!writes(files[i].has))
 			continue;
 		outsider_mark(a, d, &holds[i]->target);
 		if (!d->marked)
@@ -92,9 +100,10 @@ static void look(struct agent *a, const struct client *c, struct hold *const *ho
 /* Has it executed another program? One that ends has none any more. */
 static bool goes_on(const struct client *c)
 {
-	const uint64_t image = c->pid > 0 && sfs_process_start(c->pid) == c->start ? sfs_process_image(c->pid) : 0;
+	uint64_t image;
+	char comm[16];
 
-	return image != 0 && image != c->image;
+	return c->pid > 0 && sfs_process_start_comm(c->pid, comm, &image) == c->start && image != 0 && image != c->image;
 }
 
 void left_by(struct agent *a, const struct client *c)

@@ -93,21 +93,24 @@ static bool at_one(int pid, const struct look_for *f, struct look_answer *r)
 	return has == SFS_OPENED_NOT || add_found(r, pid, 0, has);
 }
 
-/* Also one that has not said HELLO, as the child of a fork: what it has was left to it, and it asks before it uses that. */
-static bool has_library(int pid)
-{
-	struct code code;
-
-	code_look(pid, &code);
-	return code.library;
-}
-
 /* It is about to become another program, about which the one that it is now says nothing. */
 static bool in_exec(int pid)
 {
 	struct sfs_call call;
 
 	return sfs_process_call(pid, &call, 0) && (call.nr == SYS_execve || call.nr == SYS_execveat);
+}
+
+/*
+ * Also one that has not said HELLO, as the child of a fork: what it has was left to it, and it asks before it uses that. Not the program that had an
+ * address of its code there when it left the file.
+ */
+static bool has_library(int pid, unsigned long left_from)
+{
+	struct code code;
+
+	code_look(pid, &code);
+	return code.library && !code_has(&code, left_from) && !in_exec(pid);
 }
 
 static bool at_many(int pid, const struct look_for *f, struct look_answer *r)
@@ -117,7 +120,7 @@ static bool at_many(int pid, const struct look_for *f, struct look_answer *r)
 
 	for (uint32_t i = 0; i < f->nfiles; i++)
 		files[i].ino = f->file[i].ino;
-	if (!sfs_process_opened_any(pid, (dev_t)f->dev, files, f->nfiles, NULL) || (has_library(pid) && !in_exec(pid)))
+	if (!sfs_process_opened_any(pid, (dev_t)f->dev, files, f->nfiles, NULL) || has_library(pid, NOWHERE))
 		return true;
 	for (uint32_t i = 0; i < f->nfiles && room; i++)
 		room = files[i].has == SFS_OPENED_NOT || add_found(r, pid, i, files[i].has);
@@ -142,14 +145,6 @@ static void look_for_files(const struct look_for *f, struct look_answer *r)
 	r->us = cpu_us() - since;
 }
 
-static bool left_to_library(int pid, unsigned long from)
-{
-	struct code code;
-
-	code_look(pid, &code);
-	return code.library && !code_has(&code, from) && !in_exec(pid);
-}
-
 static struct look_answer look(const struct look_for *f)
 {
 	struct look_answer r = {.who = f->who, .has = SFS_OPENED_UNKNOWN};
@@ -166,10 +161,10 @@ static struct look_answer look(const struct look_for *f)
 		if (has_ended(f->who.pid, &f->open[i]))
 			r.ended[r.n++] = f->open[i].number;
 	}
-	if (r.n == f->n && f->who.left_from)
-		r.left_to_library = left_to_library(f->who.pid, f->who.left_from);
-	if (r.n == f->n)
-		r.has = sfs_process_opened(f->who.pid, (dev_t)f->dev, f->who.ino, &f->tables);
+	if (r.n < f->n)
+		return r;
+	r.has = sfs_process_opened(f->who.pid, (dev_t)f->dev, f->who.ino, &f->tables);
+	r.left_to_library = f->who.left_from && r.has != SFS_OPENED_NOT && has_library(f->who.pid, f->who.left_from);
 	return r;
 }
 

@@ -10,6 +10,7 @@
 
 #define LOOKER_OPENS 8u
 #define LOOKER_FILES 64u
+#define NOWHERE	     1 /* an address that is in no code: the program that left a file has gone already */
 
 /*
  * An open that was let go and has perhaps not ended: between the agent's answer and the descriptor in the table the thread may be held up as
@@ -28,8 +29,8 @@ struct looked_for {
 	uint32_t gen;
 	int pid;	 /* 0: all processes that have the file */
 	uint32_t number; /* of the opener's last open: an answer from before another one says nothing */
-	unsigned long
-		left_from; /* not 0: has another program with the library taken the place of the one with this address in it? */
+	/* Not 0: has another program with the library taken the place of the one with this address in it? */
+	unsigned long left_from;
 };
 
 #define LOOKER_FOUND 64u

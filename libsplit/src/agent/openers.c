@@ -224,15 +224,6 @@ void openers_dropped(struct agent *a, struct dnode *d, bool wrote)
 		deleg_alone_again(a, d);
 }
 
-void opener_is_aware(struct agent *a, struct dnode *d, struct outsider *w)
-{
-	const bool wrote = d->writers;
-
-	opener_set_writes(d, w, false);
-	w->aware = true;
-	openers_dropped(a, d, wrote);
-}
-
 void openers_is_client(struct agent *a, struct dnode *d, const struct client *c)
 {
 	struct outsider **p = c->pid > 0 ? opener_find(d, c->pid) : NULL;

@@ -7,7 +7,6 @@
 
 #define OPENED_BY 4u
 #define SOMEBODY  (-1) /* until it is known who */
-#define NOWHERE	  1    /* an address that is in no code: the program that left the file has gone already */
 
 /* An open of a process that has perhaps not ended. */
 struct arrival {
@@ -47,8 +46,6 @@ void opener_end_arrival(struct arrival **p);
 void opener_drop(struct agent *a, struct dnode *d, struct outsider **p);
 /* The list has become shorter; wrote: somebody in it wrote before. */
 void openers_dropped(struct agent *a, struct dnode *d, bool wrote);
-/* Its program has the library. */
-void opener_is_aware(struct agent *a, struct dnode *d, struct outsider *w);
 /* One that has it since before the kernel asked; false: it is a client's. */
 bool opener_found(struct agent *a, struct dnode *d, const struct look_found *f, bool leaves);
 /* Somebody may have it; until it is known who, somebody does. */
@@ -60,5 +57,7 @@ void openers_searched(struct agent *a, const struct dnode *d);
 /* It is looked soon what it has, or no more before it closes the file. */
 void opener_look_soon(struct agent *a, struct outsider *w);
 void opener_look_never(struct agent *a, struct outsider *w);
+/* Its program has the library. deleg_process() is to follow. */
+void opener_is_aware(struct agent *a, struct dnode *d, struct outsider *w);
 
 #endif

@@ -14,6 +14,8 @@
 #include "format/proto.h"
 #include "lease/place.h"
 
+#define PATIENCE_NS 3000000000ll /* for all of them: the agent lets each go on after so long */
+
 static bool of_volume(int fd)
 {
 	const struct sfs_ofd *ofd = fd < sfs_fds_len ? load_acquire(&sfs_fds[fd]) : NULL;
@@ -37,8 +39,6 @@ static void announce(int fd, unsigned what)
 		sys_close(again);
 }
 
-#define PATIENCE_NS 3000000000ll /* for all of them: the agent lets each go on after so long */
-
 struct leaving {
 	unsigned what; /* SFS_OPEN_LEFT or SFS_OPEN_SPAWNED */
 	bool all;      /* also what is closed by execve: a child may have it by another number */
@@ -51,7 +51,9 @@ static bool leave(int fd, void *arg)
 	const struct leaving *l = arg;
 	int flags;
 
-	if (!of_volume(fd) || (flags = sys_fcntl(fd, F_GETFD, 0)) < 0 || (flags & FD_CLOEXEC && !l->all))
+	if (!l->all && ((flags = sys_fcntl(fd, F_GETFD, 0)) < 0 || flags & FD_CLOEXEC))
+		return false;
+	if (!of_volume(fd))
 		return false;
 	flags = sys_fcntl(fd, F_GETFL, 0);
 	if (flags < 0 || flags & O_PATH || !sfs_may_write(flags) || sfs_has_lease(fd) || sfs_locked_before(fd))
@@ -60,18 +62,22 @@ static bool leave(int fd, void *arg)
 	return sys_now_ns() >= l->until;
 }
 
+static void leave_each(unsigned what, bool all)
+{
+	struct leaving l = {what, all, 0};
+
+	if (!sfs_active())
+		return;
+	l.until = sys_now_ns() + PATIENCE_NS;
+	sfs_fds_each(leave, &l);
+}
+
 void sfs_exec_announce(void)
 {
-	struct leaving l = {SFS_OPEN_LEFT, false, sys_now_ns() + PATIENCE_NS};
-
-	if (sfs_active())
-		sfs_fds_each(leave, &l);
+	leave_each(SFS_OPEN_LEFT, false);
 }
 
 void sfs_spawn_announce(bool all)
 {
-	struct leaving l = {SFS_OPEN_SPAWNED, all, sys_now_ns() + PATIENCE_NS};
-
-	if (sfs_active())
-		sfs_fds_each(leave, &l);
+	leave_each(SFS_OPEN_SPAWNED, all);
 }

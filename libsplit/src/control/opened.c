@@ -50,13 +50,14 @@ static void may_have_any(const struct search *s)
 /* May one thread or descriptor more be looked at? */
 static bool look_on(const struct search *s)
 {
-	if (!s->looks || *s->looks > 0) {
-		if (s->looks)
-			--*s->looks;
+	if (!s->looks)
 		return true;
+	if (*s->looks == 0) {
+		has_all(s);
+		return false;
 	}
-	has_all(s);
-	return false;
+	--*s->looks;
+	return true;
 }
 
 /* Nothing more can be found out. */

@@ -47,13 +47,15 @@ char sfs_process_state(int pid)
 	return p && *p ? *p : '?';
 }
 
-uint64_t sfs_process_start_comm(int pid, char comm[16])
+uint64_t sfs_process_start_comm(int pid, char comm[16], uint64_t *image)
 {
 	char buf[1024], *p = stat_state(pid, buf, sizeof(buf)), state;
 	const char *name = p ? strchr(buf, '(') : NULL;
+	unsigned long long start = 0, code = 0, stack = 0;
 	long threads = 0;
 
 	memset(comm, 0, 16);
+	*image = 0;
 	if (name)
 		snprintf(comm, 16, "%.*s", (int)(p - 2 - (name + 1)), name + 1);
 
@@ -71,25 +73,18 @@ uint64_t sfs_process_start_comm(int pid, char comm[16])
 	/* A process whose first thread has ended looks like a zombie, and others may still run. */
 	if ((state == 'Z' || state == 'X') && threads < 2)
 		return 0;
-	return strtoull(p, NULL, 10);
+	/* Field 22; and 26 and 28, where its code and its stack begin. */
+	if (sscanf(p, "%llu %*u %*d %*u %llu %*u %llu", &start, &code, &stack) == 3)
+		*image = code * 31 + stack;
+	return start;
 }
 
 uint64_t sfs_process_start(int pid)
 {
+	uint64_t image;
 	char comm[16];
 
-	return sfs_process_start_comm(pid, comm);
-}
-
-uint64_t sfs_process_image(int pid)
-{
-	char buf[1024], *p = stat_state(pid, buf, sizeof(buf));
-	unsigned long long code = 0, stack = 0;
-
-	/* Fields 26 and 28: where its code begins, and its stack. */
-	for (int field = 3; p && field < 26; field++)
-		p = strchr(p + 1, ' ');
-	return p && sscanf(p, " %llu %*u %llu", &code, &stack) == 2 ? code * 31 + stack : 0;
+	return sfs_process_start_comm(pid, comm, &image);
 }
 
 void sfs_process_cgroups(int pid, char text[SFS_CGROUPS_MAX])
@@ -170,9 +165,11 @@ uint32_t sfs_process_children(int pid, int *children, uint32_t max, uint32_t *lo
 
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	dir = opendir(path);
-	while (dir && n<max && * looks> 0 && (e = readdir(dir)) != NULL) {
+	while (dir && n < max && (e = readdir(dir)) != NULL) {
 		if (e->d_name[0] == '.')
 			continue;
+		if (*looks == 0)
+			break;
 		--*looks;
 		n += sfs_thread_children(pid, atoi(e->d_name), children + n, max - n);
 	}
@@ -204,12 +201,13 @@ void sfs_printable(char *to, size_t size, const char *from)
 
 void sfs_process_program(int pid, char *name, size_t size)
 {
+	uint64_t image;
 	char path[64], target[4096], comm[16];
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
 	n = readlink(path, target, sizeof(target) - 1);
-	sfs_process_start_comm(pid, comm);
+	sfs_process_start_comm(pid, comm, &image);
 	target[n > 0 ? n : 0] = 0;
 	/* The end of a long path says more than its beginning. */
 	if (n > 0)

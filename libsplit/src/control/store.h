@@ -198,10 +198,11 @@ int sfs_totals_write(const struct sfs_root *r, const struct sfs_totals *t);
 void sfs_process_cgroups(int pid, char text[SFS_CGROUPS_MAX]);
 /* Start time of a process, field 22 of /proc/PID/stat; 0 when there is no such process. */
 uint64_t sfs_process_start(int pid);
-/* Another number after execve; the same after fork. 0: unknown, or it has no memory any more. */
-uint64_t sfs_process_image(int pid);
-/* And the process's name, without its path; "" when there is none. */
-uint64_t sfs_process_start_comm(int pid, char comm[16]);
+/*
+ * And the process's name, without its path; "" when there is none. image: another number after execve, the same after fork; 0: unknown, or it has no
+ * memory any more.
+ */
+uint64_t sfs_process_start_comm(int pid, char comm[16], uint64_t *image);
 /* As ps shows it: T stopped, D in the kernel, ...; '?' without such a process. */
 char sfs_process_state(int pid);
 /* The number in a field of /proc/PID/status; 0 without one. */

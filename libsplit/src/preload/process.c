@@ -221,10 +221,8 @@ long do_exec(const struct request *q)
 	r = pl_make(q);
 	if (same)
 		sfs_exec_keep_locks(false);
-	if (spawn && r == 0)
-		sfs_spawn_announce(q->a[2] != 0); /* file actions */
-	if (q->call == PL_popen && r != 0)
-		sfs_spawn_announce(false);
+	if (spawn ? r == 0 : q->call == PL_popen && r != 0)
+		sfs_spawn_announce(spawn && q->a[2] != 0); /* file actions */
 	return r;
 }
 

@@ -19,21 +19,40 @@ static void stage(struct played *c, const struct world_file *f, int chunk_fd, ui
 	played_record(&w, c, f, slot, chunk, 100, sizeof(buf), (uint64_t)at);
 }
 
+/* A client with a staging file, whose descriptor is returned. */
+static int begin(struct world_file *f, struct world_file *g, struct played *c, uint32_t *chunk)
+{
+	int fd;
+
+	world_new(&w);
+	*f = world_file(&w, "f", 'o', 100);
+	*g = world_file(&w, "g", 'o', 100);
+	agent_start(&a, &w);
+	CHECK_EQ(played_hello(c, &a, SFS_STRICT, 0, f->fd), 0);
+	fd = played_chunk(c, chunk);
+	CHECK(fd >= 0);
+	return fd;
+}
+
+static void end(const struct world_file *f, const struct world_file *g, struct played *c, int fd)
+{
+	played_close(c);
+	close(fd);
+	agent_end(&a);
+	a.dir[0] = 0;
+	close(f->fd);
+	close(g->fd);
+	world_end(&w);
+}
+
 static void again(void)
 {
 	struct world_file f, g;
 	struct played c, d;
 	uint32_t chunk;
-	int fd;
+	const int fd = begin(&f, &g, &c, &chunk);
 
-	world_new(&w);
-	f = world_file(&w, "f", 'o', 100);
-	g = world_file(&w, "g", 'o', 100);
-	agent_start(&a, &w);
-	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, f.fd), 0);
 	CHECK_EQ(played_hello(&d, &a, SFS_STRICT, 0, f.fd), 0);
-	fd = played_chunk(&c, &chunk);
-	CHECK(fd >= 0);
 	stage(&c, &f, fd, chunk, 0, 'a');
 	stage(&c, &g, fd, chunk, 1, 'b');
 	CHECK_EQ(unlinkat(w.root.fd, "f", 0), 0);
@@ -49,13 +68,7 @@ static void again(void)
 	CHECK_EQ(played_acquire(&d, &f, 0), SFS_DELEG_EXCLUSIVE);
 	world_expect(&g, 600, 100, 600, 'b');
 	world_expect(&f, 600, 100, 600, 'a');
-	played_close(&d);
-	close(fd);
-	agent_end(&a);
-	a.dir[0] = 0;
-	close(f.fd);
-	close(g.fd);
-	world_end(&w);
+	end(&f, &g, &d, fd);
 }
 
 /* An agent that finds such a log when it starts serves all other files meanwhile. */
@@ -64,15 +77,8 @@ static void at_start(void)
 	struct world_file f, g;
 	struct played c;
 	uint32_t chunk;
-	int fd;
+	const int fd = begin(&f, &g, &c, &chunk);
 
-	world_new(&w);
-	f = world_file(&w, "f", 'o', 100);
-	g = world_file(&w, "g", 'o', 100);
-	agent_start(&a, &w);
-	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, f.fd), 0);
-	fd = played_chunk(&c, &chunk);
-	CHECK(fd >= 0);
 	stage(&c, &g, fd, chunk, 0, 'b');
 	agent_stop(&a, SIGKILL);
 	played_close(&c);
@@ -88,12 +94,7 @@ static void at_start(void)
 	CHECK_EQ(fcntl(g.fd, F_SETLEASE, F_UNLCK), 0);
 	CHECK_EQ(played_answer(&c, PATIENCE), SFS_DELEG_EXCLUSIVE);
 	world_expect(&g, 600, 100, 600, 'b');
-	played_close(&c);
-	close(fd);
-	agent_end(&a);
-	close(f.fd);
-	close(g.fd);
-	world_end(&w);
+	end(&f, &g, &c, fd);
 }
 
 int main(void)

@@ -167,6 +167,27 @@ static void come_back(int sig)
 	world_end(&w);
 }
 
+/* A client has staged an append to the file, and the agent is another one now. */
+static void restart(struct world_file *f, struct puppet *live)
+{
+	world_new(&w);
+	*f = world_file(&w, "f", 'o', 100);
+	agent_start(&a, &w);
+	puppet_start(live, f, 'a');
+	agent_stop(&a, SIGKILL);
+	agent_start(&a, &w);
+}
+
+static void end(const struct world_file *f, struct puppet *live, struct played *c)
+{
+	puppet_kill(live);
+	played_close(c);
+	agent_end(&a);
+	a.dir[0] = 0;
+	close(f->fd);
+	world_end(&w);
+}
+
 /* Between HELLO and RECLAIM the file is not given away either. */
 static void between(void)
 {
@@ -174,24 +195,14 @@ static void between(void)
 	struct puppet live;
 	struct played c;
 
-	world_new(&w);
-	f = world_file(&w, "f", 'o', 100);
-	agent_start(&a, &w);
-	puppet_start(&live, &f, 'a');
-	agent_stop(&a, SIGKILL);
-	agent_start(&a, &w);
+	restart(&f, &live);
 	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, f.fd), 0);
 	tell(&live, 'H');
 	played_ask(&c, &f, f.fd, 0);
 	CHECK_EQ(played_answer(&c, 100), -EAGAIN);
 	tell(&live, 'v');
 	CHECK(played_answer(&c, PATIENCE) >= SFS_DELEG_SHARED);
-	puppet_kill(&live);
-	played_close(&c);
-	agent_end(&a);
-	a.dir[0] = 0;
-	close(f.fd);
-	world_end(&w);
+	end(&f, &live, &c);
 }
 
 /* One whose process becomes another program before it has come back is gone: its files are waited for no longer than it takes to see that. */
@@ -201,22 +212,12 @@ static void replaced(void)
 	struct puppet live;
 	struct played c;
 
-	world_new(&w);
-	f = world_file(&w, "f", 'o', 100);
-	agent_start(&a, &w);
-	puppet_start(&live, &f, 'a');
-	agent_stop(&a, SIGKILL);
-	agent_start(&a, &w);
+	restart(&f, &live);
 	tell(&live, 'x');
 	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, f.fd), 0);
 	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_EXCLUSIVE);
 	world_expect(&f, 600, 100, 600, 'a');
-	puppet_kill(&live);
-	played_close(&c);
-	agent_end(&a);
-	a.dir[0] = 0;
-	close(f.fd);
-	world_end(&w);
+	end(&f, &live, &c);
 }
 
 /* A client that is stopped keeps its own file waiting, and nothing else for longer than the time to come back. */
@@ -260,24 +261,14 @@ static void late(char back)
 	struct puppet live;
 	struct played c;
 
-	world_new(&w);
-	f = world_file(&w, "f", 'o', 100);
-	agent_start(&a, &w);
-	puppet_start(&live, &f, 'a');
-	agent_stop(&a, SIGKILL);
-	agent_start(&a, &w);
+	restart(&f, &live);
 	CHECK_EQ(played_hello(&c, &a, SFS_STRICT, 0, f.fd), 0);
 	played_ask(&c, &f, f.fd, 0);
 	CHECK_EQ(played_answer(&c, RESUMED_MS), -EAGAIN);
 	tell(&live, back);
 	tell(&live, 'v');
 	CHECK(played_answer(&c, PATIENCE) >= SFS_DELEG_SHARED);
-	puppet_kill(&live);
-	played_close(&c);
-	agent_end(&a);
-	a.dir[0] = 0;
-	close(f.fd);
-	world_end(&w);
+	end(&f, &live, &c);
 }
 
 int main(void)
