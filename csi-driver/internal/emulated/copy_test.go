@@ -87,18 +87,34 @@ func mountXFS(t *testing.T) string {
 	return mountPath
 }
 
-func testCopy(t *testing.T, dir string) {
-	ctx := context.Background()
-	m, err := New(Config{Dir: dir, Capacity: 100 * volume.MiB})
+// onXFS is a manager of 1 GiB at most whose backing files are on a small XFS of their own.
+func onXFS(t *testing.T, minFree int64) *Manager {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts a file system")
+	}
+	m, err := New(Config{Dir: mountXFS(t), Capacity: volume.GiB, MinFree: minFree})
 	if err != nil {
 		t.Fatal(err)
 	}
-	must := func(err error) {
+	return m
+}
+
+// fatal returns a function that ends the test where there is an error.
+func fatal(t *testing.T) func(err error) {
+	return func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+func testCopy(t *testing.T, dir string) {
+	ctx := context.Background()
+	m, err := New(Config{Dir: dir, Capacity: 100 * volume.MiB})
+	must := fatal(t)
+	must(err)
 	const size = 20 * volume.MiB
 	must(m.Create(ctx, "a", size))
 	write := func(id string, at int64, content string) {

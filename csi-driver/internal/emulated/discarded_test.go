@@ -15,20 +15,9 @@ import (
 // TestDiscardedSpaceIsKept: what the user of a raw block volume discards, as each mkfs does by default, goes back to
 // the file system of the backing files and stays promised to him. Nobody else gets it.
 func TestDiscardedSpaceIsKept(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: mounts a file system")
-	}
-	m, err := New(Config{Dir: mountXFS(t), Capacity: volume.GiB, MinFree: 16 * volume.MiB})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := onXFS(t, 16*volume.MiB)
 	ctx := t.Context()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must := fatal(t)
 	const size = 64 * volume.MiB
 	must(m.Create(ctx, "a", size))
 	before, err := m.Available(ctx)

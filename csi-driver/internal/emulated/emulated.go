@@ -194,7 +194,7 @@ func (m *Manager) allocateLocked(f *os.File, size int64) error {
 				m.config.Dir)
 		}
 	}
-	switch err := inSteps(size, func(at, length int64) error {
+	switch err := inSteps(size, allocateStep, func(at, length int64) error {
 		return unix.Fallocate(int(f.Fd()), 0, at, length)
 	}); {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
@@ -217,9 +217,9 @@ func (m *Manager) allocateLocked(f *os.File, size int64) error {
 const allocateStep = 64 * volume.MiB
 
 // inSteps does something to one part after the other of a file of this size.
-func inSteps(size int64, do func(at, length int64) error) error {
-	for at := int64(0); at < size; at += allocateStep {
-		if err := do(at, min(allocateStep, size-at)); err != nil {
+func inSteps(size, step int64, do func(at, length int64) error) error {
+	for at := int64(0); at < size; at += step {
+		if err := do(at, min(step, size-at)); err != nil {
 			return err
 		}
 	}

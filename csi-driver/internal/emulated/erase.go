@@ -78,18 +78,18 @@ func (m *Manager) erase(ctx context.Context, f *os.File, how volume.Erase) error
 	if how == volume.EraseDiscard {
 		step = discard
 	}
-	for at := int64(0); at < info.Size(); at += eraseStep {
+	return inSteps(info.Size(), eraseStep, func(at, length int64) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("erase %s: %w after %d of %d bytes", f.Name(), err, at, info.Size())
 		}
-		if err := step(f, at, min(eraseStep, info.Size()-at)); err != nil {
+		if err := step(f, at, length); err != nil {
 			return fmt.Errorf("erase %s at %d: %w", f.Name(), at, err)
 		}
 		if err := f.Sync(); err != nil {
 			return fmt.Errorf("erase %s: %w", f.Name(), err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // overwrite writes zeros over the blocks of a part of a file, after it has got blocks of its own there.

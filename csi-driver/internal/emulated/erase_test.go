@@ -25,12 +25,7 @@ func TestOverwriteReachesTheBlocks(t *testing.T) {
 	ctx := context.Background()
 	dir := mountXFS(t)
 	m, err := New(Config{Dir: dir, Capacity: 200 * volume.MiB})
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must := fatal(t)
 	must(err)
 	const size = 4 * volume.MiB
 	store := func(id, what string) {

@@ -4,7 +4,6 @@ package emulated
 
 import (
 	"errors"
-	"os"
 	"testing"
 
 	"splitfs.io/splitfs/csi-driver/internal/volume"
@@ -14,14 +13,8 @@ import (
 // can still be made again by a call that is repeated, grown by what is left, and erased. XFS wants as much free space
 // as it is asked to allocate, also where all of it is allocated already.
 func TestNearlyFull(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: mounts a file system")
-	}
-	const size, kept = 160 * volume.MiB, 72 * volume.MiB
-	m, err := New(Config{Dir: mountXFS(t), Capacity: volume.GiB, MinFree: kept})
-	if err != nil {
-		t.Fatal(err)
-	}
+	const size = 160 * volume.MiB
+	m := onXFS(t, 72*volume.MiB)
 	ctx := t.Context()
 	available := func() int64 {
 		t.Helper()

@@ -14,21 +14,10 @@ import (
 // free and is not: whoever writes to one of the two needs it. Nobody else gets it, and all of it comes back when the
 // copy is deleted.
 func TestSharedSpaceIsKept(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: mounts a file system")
-	}
 	// XFS wants what it unshares twice for a moment.
-	m, err := New(Config{Dir: mountXFS(t), Capacity: volume.GiB, MinFree: 72 * volume.MiB})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := onXFS(t, 72*volume.MiB)
 	ctx := t.Context()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must := fatal(t)
 	const size = 64 * volume.MiB
 	fill := func(id string) error {
 		f, err := os.OpenFile(m.path(id), os.O_WRONLY, 0)

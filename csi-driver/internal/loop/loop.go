@@ -114,12 +114,12 @@ func keep(path, file string) (kept bool, err error) {
 		return false, err
 	}
 	defer dev.Close() // as long as it is open it is not detached
-	info, err := unix.IoctlLoopGetStatus64(int(dev.Fd()))
+	info, err := statusOf(dev)
 	if errors.Is(err, unix.ENXIO) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("status of %s: %w", path, err)
+		return false, err
 	}
 	if info.Device != want.Dev || info.Inode != want.Ino {
 		return false, nil
@@ -195,9 +195,13 @@ func status(path string) (*unix.LoopInfo64, error) {
 		return nil, err
 	}
 	defer dev.Close()
+	return statusOf(dev)
+}
+
+func statusOf(dev *os.File) (*unix.LoopInfo64, error) {
 	info, err := unix.IoctlLoopGetStatus64(int(dev.Fd()))
 	if err != nil {
-		return nil, fmt.Errorf("status of %s: %w", path, err)
+		return nil, fmt.Errorf("status of %s: %w", dev.Name(), err)
 	}
 	return info, nil
 }

@@ -97,19 +97,26 @@ func TestFindLooksAtTheFile(t *testing.T) {
 	}
 }
 
-// TestDetachInUse: a device that somebody holds is detached by the kernel when they let go.
-func TestDetachInUse(t *testing.T) {
+// detachInUse detaches a device that somebody holds, which the kernel does when they let go.
+func detachInUse(t *testing.T) (path, dev string, holder *os.File) {
+	t.Helper()
 	requireRoot(t)
-	path := filepath.Join(t.TempDir(), "busy.img")
+	path = filepath.Join(t.TempDir(), "busy.img")
 	makeFile(t, path, 1<<20)
-	dev := attach(t, path)
+	dev = attach(t, path)
 	holder, err := os.Open(dev)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := Detach(context.Background(), path); err != nil {
-		t.Errorf("detaching a device in use: %v", err)
+		t.Fatalf("detaching a device in use: %v", err)
 	}
+	return path, dev, holder
+}
+
+// TestDetachInUse: a device that somebody holds is detached by the kernel when they let go.
+func TestDetachInUse(t *testing.T) {
+	path, _, holder := detachInUse(t)
 	if err := holder.Close(); err != nil {
 		t.Fatal(err)
 	}

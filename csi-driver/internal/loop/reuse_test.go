@@ -14,17 +14,7 @@ import (
 // TestAttachTakesBack: a device that is attached again while the kernel waits to detach it stays attached when whoever
 // held it lets go. Its number would be the next file's otherwise, and its user would write to that.
 func TestAttachTakesBack(t *testing.T) {
-	requireRoot(t)
-	path := filepath.Join(t.TempDir(), "back.img")
-	makeFile(t, path, 1<<20)
-	dev := attach(t, path)
-	holder, err := os.Open(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Detach(context.Background(), path); err != nil {
-		t.Fatal(err)
-	}
+	path, dev, holder := detachInUse(t)
 	if again := attach(t, path); again != dev {
 		t.Errorf("attached to %s and to %s", dev, again)
 	}

@@ -149,7 +149,7 @@ func finishBind(source, target string, options []string) error {
 	if err := sameFile(source, target); err != nil {
 		return err
 	}
-	if checkBind(source, target, options) == nil {
+	if checkOptions(target, options) == nil {
 		return nil
 	}
 	var missing uint64
@@ -164,7 +164,7 @@ func finishBind(source, target string, options []string) error {
 			return fmt.Errorf("finish the mount at %s with the options %v: %w", target, options, err)
 		}
 	}
-	return checkBind(source, target, options)
+	return checkOptions(target, options)
 }
 
 // bindAttributes are the options that take something from who uses a mount.
@@ -177,6 +177,10 @@ func checkBind(source, target string, options []string) error {
 	if err := sameFile(source, target); err != nil {
 		return err
 	}
+	return checkOptions(target, options)
+}
+
+func checkOptions(target string, options []string) error {
 	mounted, err := At(target)
 	if err != nil {
 		return err
