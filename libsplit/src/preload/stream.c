@@ -76,11 +76,10 @@ static ssize_t stream_read(void *cookie, char *buf, size_t n)
 }
 
 /*
- * Writes all, or fails: neither C library writes the rest. On failure glibc wants the number of bytes written, musl -1.
+ * Writes all, or fails with errno set: the C libraries that call this do not write the rest. Returns how many bytes were written.
  */
-static ssize_t stream_write(void *cookie, const char *buf, size_t n)
+size_t pl_write_all(int fd, const char *buf, size_t n)
 {
-	const int fd = FD_OF(cookie);
 	size_t done = 0;
 
 	while (done < n) {
@@ -93,10 +92,18 @@ static ssize_t stream_write(void *cookie, const char *buf, size_t n)
 			r = pl_ret(r);
 		}
 		if (r < 0)
-			return libc == MUSL ? -1 : (ssize_t)done;
+			break;
 		done += (size_t)r;
 	}
-	return (ssize_t)n;
+	return done;
+}
+
+/* On failure glibc wants the number of bytes written, musl -1. */
+static ssize_t stream_write(void *cookie, const char *buf, size_t n)
+{
+	const size_t done = pl_write_all(FD_OF(cookie), buf, n);
+
+	return done < n && libc == MUSL ? -1 : (ssize_t)done;
 }
 
 static int stream_seek(void *cookie, off64_t *pos, int whence)

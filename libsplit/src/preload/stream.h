@@ -22,6 +22,9 @@ FILE *pl_stream_new(int fd, int flags, long *why) __attribute__((visibility("hid
  */
 int pl_stream_to_libc(FILE *f) __attribute__((visibility("hidden")));
 
+/* Write n bytes at fd's offset, by the core where the file is ours. Returns how many were written; fewer than n: errno says why. */
+size_t pl_write_all(int fd, const char *buf, size_t n) __attribute__((visibility("hidden")));
+
 /*
  * stdout.c: the C library's stdout until something is done with it that could reach descriptor 1; then NULL.
  * pl_stdout_use() ends that time. It returns a negative errno value for the call that is about to use stdout to report.
