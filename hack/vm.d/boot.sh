@@ -36,7 +36,10 @@ SHARE_WRITE=rw,cache=none
 # vm_start: starts the machine in the background. Sets vm_pid.
 vm_start() {
     vm_again=0
-    vm_power_on
+    case ${SPLITFS_VM_KERNEL:-stock} in
+    uml) uml_power_on ;;
+    *) vm_power_on ;;
+    esac
 }
 
 vm_power_on() {

@@ -17,11 +17,11 @@ get_kernel() {
     kernel_build=()
     case ${SPLITFS_VM_KERNEL:-stock} in
     stock) ;;
-    debug)
-        get_debug_kernel "$line"
+    debug | uml)
+        get_own_kernel "$line" "$SPLITFS_VM_KERNEL"
         return
         ;;
-    *) die "SPLITFS_VM_KERNEL='$SPLITFS_VM_KERNEL': known are stock and debug" ;;
+    *) die "SPLITFS_VM_KERNEL='$SPLITFS_VM_KERNEL': known are stock, debug and uml" ;;
     esac
     need_commands "run hack/install-deps vm" depmod flock
     mkdir -p "$VM_CACHE/kernel" "$VM_CACHE/modules"
