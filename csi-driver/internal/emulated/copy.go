@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -106,7 +107,7 @@ func (m *Manager) Unshare(ctx context.Context, to string, start int64, done func
 	}
 	info, err := target.Stat()
 	for at := start; err == nil && at < info.Size(); {
-		m.setShared(to, info.Size()-at) // a service that was started since does not know it yet
+		m.setShared(to, info.Size()-at)
 		if err = ctx.Err(); err == nil {
 			err = m.unshare(target, at, min(unshareStep, info.Size()-at))
 		}
@@ -118,6 +119,20 @@ func (m *Manager) Unshare(ctx context.Context, to string, start int64, done func
 		m.setShared(to, 0)
 	}
 	return errors.Join(err, target.Close())
+}
+
+// Resume implements device.Copier. How much is still shared is not looked for: until the copy is finished, or deleted, all
+// that may be counts.
+func (m *Manager) Resume(_ context.Context, to string, start int64) error {
+	info, err := os.Stat(m.path(to))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("backing file of an unfinished copy: %w", err)
+	}
+	m.setShared(to, info.Size()-start)
+	return nil
 }
 
 // unshare gives a part of a file blocks of its own in place of those that it shares with another, durably.

@@ -271,6 +271,9 @@ func (v thinView) Unshare(ctx context.Context, to string, _ int64, done func(at 
 	return done(int64(lv.Size))
 }
 
+// Resume implements device.Copier. A thin copy is counted as soon as it is there, whatever it shares.
+func (thinView) Resume(context.Context, string, int64) error { return nil }
+
 // NestsFreezes implements device.Freezer. Device mapper freezes what it takes a snapshot of, and kernels before 6.8
 // refuse to freeze what is frozen.
 func (thinView) NestsFreezes() bool {

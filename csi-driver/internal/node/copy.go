@@ -211,6 +211,41 @@ func (n *Node) settleMounted(ctx context.Context, dev, root string, rec *volume.
 	return nil
 }
 
+// resumeShared tells the managers what copies that are not finished may share with their originals.
+func (n *Node) resumeShared(ctx context.Context) error {
+	var errs []error
+	for _, store := range []*volume.Store{n.store, n.snapshots} {
+		records, err := store.List()
+		errs = append(errs, err)
+		for _, rec := range records {
+			if !mayShare(rec) {
+				continue
+			}
+			manager, err := n.config.Managers.Of(rec)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			if copier, ok := manager.(device.Copier); ok {
+				var done int64
+				if rec.Job != nil {
+					done = rec.Job.Done
+				}
+				errs = append(errs, copier.Resume(ctx, rec.ID, done))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mayShare says whether a device may share storage with another one. A copy is cut before its record says so. One that
+// is to be deleted shares until it is.
+func mayShare(rec *volume.Record) bool {
+	return rec.Source != nil && !rec.Erase.Wanted() &&
+		(rec.Phase == volume.PhaseCreating || rec.Phase == volume.PhaseDeleting) &&
+		(rec.Job == nil || rec.Job.Kind != volume.JobCopy)
+}
+
 // resumeCopies lets go what a process that died had frozen, and unmounts what it had half made.
 func (n *Node) resumeCopies(ctx context.Context, records []*volume.Record) error {
 	var errs []error

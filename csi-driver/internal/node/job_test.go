@@ -82,6 +82,99 @@ func TestCutCopy(t *testing.T) {
 	f.must(f.DeleteSnapshot(f.ctx, snapshot.ID))
 }
 
+// killedAtCut ends what is going on when a copy shares its original's blocks and nothing says so yet.
+type killedAtCut struct {
+	*emulated.Manager
+	stop func()
+}
+
+func (m killedAtCut) Share(ctx context.Context, from, to string) error {
+	if err := m.Manager.Share(ctx, from, to); err != nil {
+		return err
+	}
+	m.stop()
+	return ctx.Err()
+}
+
+// killedAtUnshare ends what is going on when it is written down that a copy was cut.
+type killedAtUnshare struct {
+	*emulated.Manager
+	stop func()
+}
+
+func (m killedAtUnshare) Unshare(ctx context.Context, _ string, _ int64, _ func(at int64) error) error {
+	m.stop()
+	return ctx.Err()
+}
+
+// TestSharedAcrossRestart: what a copy shares with its original is needed as soon as one of the two is written to. A
+// service that was started anew since the copy was cut promises it to nobody, whoever asks first.
+func TestSharedAcrossRestart(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		kill func(m *emulated.Manager, stop func()) device.Manager
+	}{
+		{"before the cut is written down", func(m *emulated.Manager, stop func()) device.Manager {
+			return killedAtCut{m, stop}
+		}},
+		{"after it", func(m *emulated.Manager, stop func()) device.Manager { return killedAtUnshare{m, stop} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(t, "")
+			dir := f.reflinks(2 * volume.GiB)
+			restarted := func() *emulated.Manager {
+				m, err := emulated.New(emulated.Config{Dir: dir, Capacity: 3 * volume.GiB})
+				f.must(err)
+				return m
+			}
+			first := restarted()
+			f.use(first)
+			rec := f.create("one", volume.XFS, 16*volume.MiB)
+			f.stageAt(rec)
+			f.must(f.Unstage(f.ctx, rec.ID, f.staging(rec.Name)))
+			f.must(rewrite(first.File(rec.ID))) // what was never written to is not shared
+			before, err := first.Available(f.ctx)
+			f.must(err)
+
+			ctx, cancel := context.WithCancel(f.ctx)
+			f.use(c.kill(first, cancel))
+			if _, err := f.CreateSnapshot(ctx, "snap", rec.ID, nil); !errors.Is(err, context.Canceled) {
+				t.Fatalf("the interrupted call: %v", err)
+			}
+			f.Shutdown()
+
+			second := restarted()
+			f.use(second)
+			if now, err := second.Available(f.ctx); err != nil || now > before-rec.DeviceSize+volume.MiB {
+				t.Errorf("%d MiB are available beside a copy of %d MiB that shares all of them, %d were before it (%v)",
+					now/volume.MiB, rec.DeviceSize/volume.MiB, before/volume.MiB, err)
+			}
+			snapshot, err := f.CreateSnapshot(f.ctx, "snap", rec.ID, nil)
+			f.must(err)
+			if now, err := second.Available(f.ctx); err != nil || now < before-rec.DeviceSize-8*volume.MiB {
+				t.Errorf("%d MiB are available beside a whole copy of %d MiB, %d were before it (%v)", now/volume.MiB,
+					rec.DeviceSize/volume.MiB, before/volume.MiB, err)
+			}
+			f.must(f.DeleteSnapshot(f.ctx, snapshot.ID))
+			f.must(f.Delete(f.ctx, rec.ID))
+		})
+	}
+}
+
+// rewrite writes what is in a file to it, in place.
+func rewrite(path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
 // fullForCopies has no room for what a copy shared with its original.
 type fullForCopies struct {
 	device.Manager

@@ -214,6 +214,9 @@ func (n *Node) Resume(ctx context.Context) error {
 	if err != nil {
 		logger.Error(err, "Some volumes have no usable state and are left alone")
 	}
+	if err := n.resumeShared(ctx); err != nil {
+		logger.Error(err, "Not all that copies in the making share is known, so less may be free than it seems")
+	}
 	if err := n.resumeCopies(ctx, records); err != nil {
 		logger.Error(err, "Cannot take down everything that copies in the making had left")
 	}
