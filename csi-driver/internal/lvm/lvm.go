@@ -171,7 +171,7 @@ func fitting(groups []group, w wanted) (fit []group, less nvdimm.Problems) {
 			if !w.class.selects(g) {
 				continue
 			}
-			g.free = max(0, g.free-w.class.Spare)
+			g.free = max(0, g.free-w.class.Spare) / extentSize * extentSize
 		}
 		if w.durability.Required() && g.less != nil {
 			less = append(less, nvdimm.Problem{Region: g.region, Err: g.less})
