@@ -54,18 +54,57 @@ func TestNewerMkfs(t *testing.T) {
 	}
 }
 
+// TestGrownHoldsWhatItPromises: a file system keeps the layout that it was made with, and has room for what a larger
+// one was promised all the same.
+func TestGrownHoldsWhatItPromises(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: attaches loop devices and mounts file systems")
+	}
+	for _, fsType := range []string{volume.XFS, volume.Ext4} {
+		for _, grown := range [][2]int64{{64, 4 << 10}, {64, 100 << 10}, {64, 1 << 20}, {300, 4 << 10},
+			{1500, 16 << 10}, {4 << 10, 200 << 10}} {
+			from, to := grown[0]*volume.MiB, grown[1]*volume.MiB
+			t.Run(fmt.Sprintf("%s/%d to %d MiB", fsType, grown[0], grown[1]), func(t *testing.T) {
+				image, dev, mountPath := mounted(t, fsType, from)
+				must := fatal(t)
+				must(os.Truncate(image, DeviceSize(fsType, to)))
+				must(loop.Resize(dev))
+				if fsType == volume.XFS {
+					must(Grow(t.Context(), dev, mountPath, fsType))
+				} else { // in use it becomes the same, and not every machine lets us do that
+					mounter := mountutils.NewWithoutSystemd("")
+					must(mounter.Unmount(mountPath))
+					must(GrowUnmounted(t.Context(), dev))
+					must(mounter.Mount(dev, mountPath, fsType, nil))
+				}
+				checkRoom(t, fsType, mountPath, to)
+			})
+		}
+	}
+}
+
 func measure(t *testing.T, fsType string, size int64) {
-	ctx, dir := context.Background(), t.TempDir()
-	image, mountPath := filepath.Join(dir, fmt.Sprintf("%s-%d.img", fsType, size)), filepath.Join(dir, "mount")
-	must := func(err error) {
+	_, _, mountPath := mounted(t, fsType, size)
+	checkRoom(t, fsType, mountPath, size)
+}
+
+func fatal(t *testing.T) func(err error) {
+	return func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// mounted makes and mounts a file system that has room for size bytes.
+func mounted(t *testing.T, fsType string, size int64) (image, dev, mountPath string) {
+	t.Helper()
+	ctx, dir := context.Background(), t.TempDir()
+	image, mountPath = filepath.Join(dir, fmt.Sprintf("%s-%d.img", fsType, size)), filepath.Join(dir, "mount")
+	must := fatal(t)
 	must(os.WriteFile(image, nil, 0o600))
-	deviceSize := DeviceSize(fsType, size)
-	must(os.Truncate(image, deviceSize))
+	must(os.Truncate(image, DeviceSize(fsType, size)))
 	dev, err := loop.Attach(ctx, image)
 	must(err)
 	t.Cleanup(func() {
@@ -86,10 +125,15 @@ func measure(t *testing.T, fsType string, size int64) {
 			t.Error(err)
 		}
 	})
+	return image, dev, mountPath
+}
+
+func checkRoom(t *testing.T, fsType, mountPath string, size int64) {
+	t.Helper()
 	usage, err := Measure(mountPath)
-	must(err)
+	fatal(t)(err)
 	if usage.Available < size {
-		t.Errorf("a device of %d MiB has room for %d MiB, promised are %d MiB", deviceSize/volume.MiB,
+		t.Errorf("a device of %d MiB has room for %d MiB, promised are %d MiB", DeviceSize(fsType, size)/volume.MiB,
 			usage.Available/volume.MiB, size/volume.MiB)
 	}
 	if waste := usage.Available - size; waste > max(350*volume.MiB, size/40) {
