@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 
 	"splitfs.io/splitfs/csi-driver/internal/agent"
@@ -23,6 +25,7 @@ import (
 	"splitfs.io/splitfs/csi-driver/internal/mounts"
 	"splitfs.io/splitfs/csi-driver/internal/splitfs"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
+	"splitfs.io/splitfs/internal/contract"
 )
 
 const (
@@ -133,8 +136,8 @@ type Node struct {
 
 // New opens the node's state. Resume brings its volumes back into service.
 func New(ctx context.Context, config Config) (*Node, error) {
-	if config.Name == "" {
-		return nil, errors.New("the node has no name; set --node-name or NODE_NAME")
+	if err := checkNodeName(config.Name); err != nil {
+		return nil, err
 	}
 	if config.Events == nil {
 		config.Events = events.Discard{}
@@ -183,6 +186,21 @@ func New(ctx context.Context, config Config) (*Node, error) {
 		return nil, err
 	}
 	return n, nil
+}
+
+// checkNodeName refuses a node whose name cannot be the value of a label. A Node's name can be longer than that, and
+// kubelet, the scheduler and the snapshot controller know a volume's node by a label: kubelet would refuse the driver
+// without saying why to anybody who looks here.
+func checkNodeName(name string) error {
+	if name == "" {
+		return errors.New("the node has no name; set --node-name or NODE_NAME")
+	}
+	if problems := validation.IsValidLabelValue(name); len(problems) > 0 {
+		return fmt.Errorf("the node's name %q cannot be the value of the label %s, by which volumes are bound to their node: "+
+			"%s; register the node under another name (kubelet's --hostname-override)", name, contract.TopologyKey,
+			strings.Join(problems, "; "))
+	}
+	return nil
 }
 
 // Name returns the node's name.
