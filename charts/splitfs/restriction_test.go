@@ -204,6 +204,47 @@ func TestProvisionerWritesItsOwn(t *testing.T) {
 	denied("another node's capacity", create(one, capacity("two", "node-2")))
 	denied("the removal of another node's capacity", two.Delete(t.Context(), capacity("one", "node-1")))
 
+	named := func(change func(pv *corev1.PersistentVolume)) error {
+		pv := persistentVolume("claimed", "node-1", "csi.splitfs.io")
+		change(pv)
+		return create(one, pv)
+	}
+	secret := &corev1.SecretReference{Namespace: "kube-system", Name: "everything"}
+	for what, change := range map[string]func(pv *corev1.PersistentVolume){
+		"a volume for whoever asks":          func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = nil },
+		"one for any claim of a name":        func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef.UID = "" },
+		"one whose name says another claim":  func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef.UID = "uid-of-another" },
+		"one whose name says another node":   func(pv *corev1.PersistentVolume) { pv.Name = "splitfs-node-2-uid-of-claimed" },
+		"one that has another driver's name": func(pv *corev1.PersistentVolume) { pv.Name = "pvc-uid-of-claimed" },
+		"what another driver made": func(pv *corev1.PersistentVolume) {
+			pv.Spec.CSI.VolumeHandle = "vol-0123456789abcdef0"
+		},
+		"what another driver deletes": func(pv *corev1.PersistentVolume) {
+			pv.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": "other.example.com"}
+		},
+		"a Secret for kubelet to mount":  func(pv *corev1.PersistentVolume) { pv.Spec.CSI.NodePublishSecretRef = secret },
+		"a Secret for kubelet to stage":  func(pv *corev1.PersistentVolume) { pv.Spec.CSI.NodeStageSecretRef = secret },
+		"a Secret for kubelet to expand": func(pv *corev1.PersistentVolume) { pv.Spec.CSI.NodeExpandSecretRef = secret },
+		"a Secret for the resizer": func(pv *corev1.PersistentVolume) {
+			pv.Spec.CSI.ControllerExpandSecretRef = secret
+		},
+	} {
+		denied(what, named(change))
+	}
+	allowed("the volume of a claim", named(func(pv *corev1.PersistentVolume) {
+		pv.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": "csi.splitfs.io"}
+	}))
+	for what, patch := range map[string]string{
+		"its volume, for another claim": `{"spec": {"claimRef": {"uid": "uid-of-another"}}}`,
+		"its volume, for all":           `{"spec": {"claimRef": null}}`,
+		"its volume, of another class":  `{"spec": {"storageClassName": "other"}}`,
+		"its volume, said to be another driver's": `{"metadata": {"annotations": ` +
+			`{"pv.kubernetes.io/provisioned-by": "other.example.com"}}}`,
+	} {
+		denied(what, one.Patch(t.Context(), persistentVolume("claimed", "node-1", "csi.splitfs.io"),
+			client.RawPatch(types.MergePatchType, []byte(patch))))
+	}
+
 	for name, node := range map[string]string{"waits-here": "node-1", "waits-there": "node-2"} {
 		allowed("a claim", create(admin, waitingClaim(name, node)))
 	}
@@ -229,15 +270,52 @@ func TestProvisionerWritesItsOwn(t *testing.T) {
 		update("waits-here", func(c *corev1.PersistentVolumeClaim) { c.Annotations["a"] = "b" }))
 }
 
+// TestClaimBinding: a claim is bound to the volume that a node made for it only when it waits for one of that node, and
+// to volumes that others made as ever.
+func TestClaimBinding(t *testing.T) {
+	_, admin := startWith(t, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	bind := func(name, node, provisioner, volume string) error {
+		claim := waitingClaim(name, node)
+		if provisioner != "" {
+			claim.Annotations["volume.kubernetes.io/storage-provisioner"] = provisioner
+		}
+		if node == "" {
+			claim.Annotations = nil
+		}
+		if err := admin.Create(t.Context(), claim); err != nil {
+			t.Fatal(err)
+		}
+		claim.Spec.VolumeName = strings.ReplaceAll(volume, "UID", string(claim.UID))
+		return admin.Update(t.Context(), claim)
+	}
+	allowed, denied := verdicts(t)
+	probes := 0
+	charttest.Eventually(t, "the policy has effect", func() error {
+		probes++
+		if err := bind(fmt.Sprintf("probe-%d", probes), "node-2", "", "splitfs-node-1-UID"); err == nil ||
+			!strings.Contains(err.Error(), "SplitFS: ") {
+			return fmt.Errorf("not denied: %w", err)
+		}
+		return nil
+	})
+	denied("a claim that has chosen no node", bind("no-node", "", "", "splitfs-node-1-UID"))
+	denied("a claim of another driver", bind("other-driver", "node-1", "other.example.com", "splitfs-node-1-UID"))
+	allowed("a claim that waits for that node", bind("waits", "node-1", "", "splitfs-node-1-UID"))
+	allowed("a volume of another driver", bind("other-volume", "", "", "pvc-UID"))
+	allowed("a volume that another claim had", bind("reused", "", "", "splitfs-node-1-another"))
+}
+
+// persistentVolume is one that a node's provisioner makes for a claim of this name.
 func persistentVolume(name, node, driver string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: "splitfs-" + node + "-uid-of-" + name},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: driver, VolumeHandle: name,
+				Driver: driver, VolumeHandle: "splitfs-" + strings.Repeat("0a", 16),
 			}},
+			ClaimRef: &corev1.ObjectReference{Namespace: charttest.Namespace, Name: name, UID: types.UID("uid-of-" + name)},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 					MatchExpressions: []corev1.NodeSelectorRequirement{
