@@ -21,9 +21,9 @@ type Copier interface {
 	Share(ctx context.Context, from, to string) error
 	// Unshare gives the copy storage of its own from a byte on, and says after each step how far it has come.
 	Unshare(ctx context.Context, to string, start int64, done func(at int64) error) error
-	// Resume is for a copy that an earlier process left unfinished: it may share with its original what is behind start.
-	// It is called before anybody is promised space.
-	Resume(ctx context.Context, to string, start int64) error
+	// Resume is for a copy that an earlier process left unfinished: it may share with its original what is behind start,
+	// and is to have size bytes. It is called before anybody is promised space.
+	Resume(ctx context.Context, to string, start, size int64) error
 }
 
 // Filed is what a Manager implements whose devices are files.

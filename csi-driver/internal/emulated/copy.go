@@ -123,7 +123,7 @@ func (m *Manager) Unshare(ctx context.Context, to string, start int64, done func
 
 // Resume implements device.Copier. How much is still shared is not looked for: until the copy is finished, or deleted, all
 // that may be counts.
-func (m *Manager) Resume(_ context.Context, to string, start int64) error {
+func (m *Manager) Resume(_ context.Context, to string, start, _ int64) error {
 	info, err := os.Stat(m.path(to))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

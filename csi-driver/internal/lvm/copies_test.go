@@ -33,18 +33,28 @@ func TestThinCopiesTogether(t *testing.T) {
 	}
 	pv := fmt.Sprintf(`{"pv_name":%q,"pe_start":"2097152","vg_name":%q,"vg_tags":%q,"vg_size":"%d","vg_free":"0",`+
 		`"vg_extent_size":"2097152"}`, device, group, ownTag, 4*size)
-	lvs := strings.Join([]string{
-		lv("pool0", poolTag, "", 4*size), lv(one, ownTag, "pool0", size), lv(two, ownTag, "pool0", size),
-	}, ",")
+	listed := func(copies ...string) {
+		t.Helper()
+		lvs := append([]string{
+			lv("pool0", poolTag, "", 4*size), lv(one, ownTag, "pool0", size), lv(two, ownTag, "pool0", size),
+		}, copies...)
+		must(t, os.WriteFile(filepath.Join(memory.dir, "lvs"), []byte(`{"report":[{"lv":[`+strings.Join(lvs, ",")+`]}]}`),
+			0o644))
+	}
+	listed()
 	must(t,
 		os.WriteFile(filepath.Join(memory.dir, "pvs"), []byte(`{"report":[{"pv":[`+pv+`]}]}`), 0o644),
-		os.WriteFile(filepath.Join(memory.dir, "lvs"), []byte(`{"report":[{"lv":[`+lvs+`]}]}`), 0o644),
-		os.WriteFile(filepath.Join(memory.dir, "lvm"), []byte("#!/bin/sh\nexec cat "+memory.dir+"/$1\n"), 0o755))
-	m, err := New(Config{Regions: selector(t, nvdimm.All), Percent: 100, Classes: []Class{
-		{Name: "thin", Default: true, Thin: &ThinPool{Name: "pool0", Overprovision: 1}},
-	}}, &nvdimm.Tool{})
-	must(t, err)
-	v, ctx := thinView{m, &m.config.Classes[0]}, t.Context()
+		os.WriteFile(filepath.Join(memory.dir, "lvm"),
+			[]byte("#!/bin/sh\ncase $1 in pvs | lvs) exec cat "+memory.dir+"/$1 ;; esac\n"), 0o755))
+	started := func() thinView {
+		t.Helper()
+		m, err := New(Config{Regions: selector(t, nvdimm.All), Percent: 100, Classes: []Class{
+			{Name: "thin", Default: true, Thin: &ThinPool{Name: "pool0", Overprovision: 1}},
+		}}, &nvdimm.Tool{})
+		must(t, err)
+		return thinView{m, &m.config.Classes[0]}
+	}
+	v, ctx := started(), t.Context()
 	available := func(want int64) {
 		t.Helper()
 		if have, err := v.Available(ctx); err != nil || have != want {
@@ -61,4 +71,19 @@ func TestThinCopiesTogether(t *testing.T) {
 	must(t, v.Delete(ctx, first)) // it was not made
 	available(2 * size)
 	must(t, v.Reserve(ctx, two, second, size))
+	must(t, v.Delete(ctx, second))
+
+	// A copy that is to be larger than its original begins with that one's size. Nobody else gets what it grows by, whether
+	// the service is started anew meanwhile or not.
+	must(t, v.Reserve(ctx, one, first, size+size/2), v.Share(ctx, one, first))
+	listed(lv(logicalName(first), ownTag, "pool0", size))
+	available(size / 2)
+	v = started()
+	must(t, v.Resume(ctx, first, 0, size+size/2), v.Resume(ctx, second, 0, size))
+	available(size / 2)
+	must(t, v.Grow(ctx, first, size+size/2))
+	listed(lv(logicalName(first), ownTag, "pool0", size+size/2))
+	available(size / 2)
+	must(t, v.Resume(ctx, first, 0, size+size/2))
+	available(size / 2)
 }

@@ -47,7 +47,7 @@ type Manager struct {
 	mu       sync.Mutex
 	checked  time.Time
 	reporter nvdimm.ProblemReporter
-	// copied are the thin volumes of which copies are about to be made.
+	// copied are the thin volumes of which copies are about to be made, and copies that have still to grow.
 	copied map[string]reserved
 }
 

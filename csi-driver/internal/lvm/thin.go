@@ -156,7 +156,12 @@ func (v thinView) Grow(ctx context.Context, id string, size int64) error {
 	if err != nil {
 		return err
 	}
-	return v.grow(ctx, lv, size)
+	kept, isKept := v.copied[id]
+	v.release(id)
+	if err = v.grow(ctx, lv, size); err != nil && isKept {
+		v.copied[id] = kept
+	}
+	return err
 }
 
 func (v thinView) grow(ctx context.Context, lv *found, size int64) error {
@@ -191,7 +196,8 @@ func (v thinView) poolOf(ctx context.Context, lv *found) (pool, error) {
 		problems.Err())
 }
 
-// reserved is a copy that is about to be made: of which volume, and what it was promised.
+// reserved is what was promised and is not taken yet: a copy of a volume that is about to be made, or what one that is
+// there has still to grow by.
 type reserved struct {
 	lv   *found
 	to   string
@@ -201,6 +207,13 @@ type reserved struct {
 // release gives back what was reserved for a copy that is not made.
 func (m *Manager) release(to string) {
 	maps.DeleteFunc(m.copied, func(_ string, r reserved) bool { return r.to == to })
+}
+
+// keepGrowth reserves what a copy that is there, and as large as lv, has still to grow by.
+func (m *Manager) keepGrowth(lv *found, to string, size int64) {
+	if more := roundUp(size) - int64(lv.Size); more > 0 {
+		m.copied[to] = reserved{lv, to, more}
+	}
 }
 
 // Reserve implements device.Copier. The copy begins with its original's size and is grown to its own when it is there,
@@ -236,18 +249,22 @@ func (v thinView) Reserve(ctx context.Context, from, to string, size int64) erro
 }
 
 // Share implements device.Copier, by a thin snapshot.
-func (v thinView) Share(ctx context.Context, from, to string) error {
+func (v thinView) Share(ctx context.Context, from, to string) (err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	copied, known := v.copied[from] // nobody looks for it while its users wait
 	delete(v.copied, from)
 	lv := copied.lv
 	if !known {
-		var err error
 		if lv, err = v.mustFind(ctx, from); err != nil {
 			return err
 		}
 	}
+	defer func() {
+		if err == nil && known {
+			v.keepGrowth(lv, to, copied.size)
+		}
+	}()
 	if _, err := run(ctx, []string{lv.group.device}, makeSnapshotArgs(lv.path(), logicalName(to))...); err != nil {
 		return fmt.Errorf("make thin snapshot %s of %s: %w", to, lv.path(), err)
 	}
@@ -272,7 +289,16 @@ func (v thinView) Unshare(ctx context.Context, to string, _ int64, done func(at 
 }
 
 // Resume implements device.Copier. A thin copy is counted as soon as it is there, whatever it shares.
-func (thinView) Resume(context.Context, string, int64) error { return nil }
+func (v thinView) Resume(ctx context.Context, to string, _, size int64) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.release(to)
+	lv, err := v.find(ctx, to)
+	if err == nil && lv != nil {
+		v.keepGrowth(lv, to, size)
+	}
+	return err
+}
 
 // NestsFreezes implements device.Freezer. Device mapper freezes what it takes a snapshot of, and kernels before 6.8
 // refuse to freeze what is frozen.

@@ -231,7 +231,7 @@ func (n *Node) resumeShared(ctx context.Context) error {
 				if rec.Job != nil {
 					done = rec.Job.Done
 				}
-				errs = append(errs, copier.Resume(ctx, rec.ID, done))
+				errs = append(errs, copier.Resume(ctx, rec.ID, done, rec.DeviceSize))
 			}
 		}
 	}
