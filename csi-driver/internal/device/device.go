@@ -39,6 +39,12 @@ type Manager interface {
 	Delete(ctx context.Context, id string) error
 }
 
+// Placed is what a Manager implements whose devices are each in one part of what it has, and stay there.
+type Placed interface {
+	// Growable returns how many bytes more a device can have where it is.
+	Growable(ctx context.Context, id string) (int64, error)
+}
+
 // Durable is what a Manager implements whose devices may be made of memory that is not durable.
 type Durable interface {
 	// OnlyDurable returns the manager as it is for volumes that need durable memory: others are not made, and nothing else

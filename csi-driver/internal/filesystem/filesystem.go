@@ -30,8 +30,8 @@ func Format(ctx context.Context, device, fsType string) error {
 	case volume.XFS:
 		err = formatXFS(ctx, device)
 	case volume.Ext4:
-		// The ratio of inodes is that of all but the smallest file systems. Those would have four times as many, and keep that
-		// however large they grow: more than anybody has counted (DeviceSize).
+		// The ratio of inodes is that of all but the smallest file systems. Those would have four times as many, and keep
+		// that however large they grow: more than anybody has counted (DeviceSize).
 		_, err = command.Run(ctx, "mkfs.ext4", "-q", "-F", "-b", "4096", "-i", "16384", "-m", "0",
 			"-E", "stride=512,stripe_width=512,nodiscard,lazy_itable_init=0,lazy_journal_init=0", device)
 	default:

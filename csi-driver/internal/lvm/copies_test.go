@@ -62,6 +62,9 @@ func TestThinCopiesTogether(t *testing.T) {
 		}
 	}
 	available(2 * size)
+	if more, err := v.Growable(ctx, one); err != nil || more != 2*size {
+		t.Errorf("a volume of the pool can grow by %d, %v", more, err)
+	}
 	first, second := volume.SnapshotID("first", "n"), volume.SnapshotID("second", "n")
 	must(t, v.Reserve(ctx, one, first, size+size/2), v.Reserve(ctx, one, first, size+size/2))
 	available(size / 2)
@@ -73,8 +76,8 @@ func TestThinCopiesTogether(t *testing.T) {
 	must(t, v.Reserve(ctx, two, second, size))
 	must(t, v.Delete(ctx, second))
 
-	// A copy that is to be larger than its original begins with that one's size. Nobody else gets what it grows by, whether
-	// the service is started anew meanwhile or not.
+	// A copy that is to be larger than its original begins with that one's size. Nobody else gets what it grows by, also
+	// when the service is started anew meanwhile.
 	must(t, v.Reserve(ctx, one, first, size+size/2), v.Share(ctx, one, first))
 	listed(lv(logicalName(first), ownTag, "pool0", size))
 	available(size / 2)

@@ -57,6 +57,8 @@ var (
 	_ device.Inventory = (*Manager)(nil)
 	_ device.Durable   = (*Manager)(nil)
 	_ device.Classed   = (*Manager)(nil)
+	_ device.Placed    = (*Manager)(nil)
+	_ device.Placed    = view{}
 )
 
 // New returns a manager.
@@ -376,6 +378,31 @@ func (m *Manager) Grow(ctx context.Context, id string, size int64) error {
 		return err
 	}
 	return grow(ctx, lv, size)
+}
+
+// Growable implements device.Placed.
+func (m *Manager) Growable(ctx context.Context, id string) (int64, error) {
+	return m.growable(ctx, id, wanted{})
+}
+
+// Growable implements device.Placed.
+func (v view) Growable(ctx context.Context, id string) (int64, error) {
+	return v.growable(ctx, id, v.wanted)
+}
+
+// growable is what a volume's own group has left, but for what its class spares there.
+func (m *Manager) growable(ctx context.Context, id string, w wanted) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lv, err := m.mustFind(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	free := lv.group.free
+	if w.class != nil && w.class.selects(lv.group) {
+		free = max(0, free-w.class.Spare) / extentSize * extentSize
+	}
+	return free, nil
 }
 
 func grow(ctx context.Context, lv *found, size int64) error {

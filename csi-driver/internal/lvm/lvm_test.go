@@ -212,7 +212,8 @@ func TestClasses(t *testing.T) {
 		free          int64
 		groups        int
 	}{
-		"": {"fast", "a", 10, 1}, "fast": {"fast", "a", 10, 1}, "bulk": {"bulk", "b", 6, 2}, // 12 less 5 is no number of extents
+		"": {"fast", "a", 10, 1}, "fast": {"fast", "a", 10, 1},
+		"bulk": {"bulk", "b", 6, 2}, // 12 less 5 is no number of extents
 		"reserve": {"reserve", "b", 12, 3},
 	} {
 		manager, called, err := m.OfClass(class)
@@ -236,6 +237,48 @@ func TestClasses(t *testing.T) {
 	if !errors.Is(err, device.ErrNoClass) || !errors.Is(err, volume.ErrInvalid) ||
 		!strings.Contains(err.Error(), `"slow"`) || !strings.Contains(err.Error(), "fast, bulk, reserve") {
 		t.Errorf("an unknown class: %v", err)
+	}
+}
+
+// TestGrowable: a volume grows in its own volume group, whatever is free in others, and leaves there what its class
+// spares.
+func TestGrowable(t *testing.T) {
+	memory, ctx := newMemory(t), t.Context()
+	here, there := memory.add(true), memory.add(true)
+	id := volume.IDFromName("one")
+	memory.vg(here, id)
+	memory.vg(there, volume.IDFromName("two"))
+	device, err := there.Path()
+	must(t, err)
+	name, err := groupName(*there)
+	must(t, err)
+	_, err = run(ctx, []string{device}, "lvremove", assumeYes, name)
+	must(t, err)
+	m := memory.manager(nvdimm.All)
+	groups, _, err := m.groups(ctx, false)
+	must(t, err)
+	if len(groups) != 2 || groups[0].free >= groups[1].free {
+		t.Fatalf("the groups are %+v", groups)
+	}
+	for what, c := range map[string]struct {
+		of   view
+		want int64
+	}{
+		"without classes":        {view{m, wanted{}}, groups[0].free},
+		"where its class spares": {
+			view{m, wanted{class: &Class{Name: "a", Spare: 5 * volume.MiB}}}, groups[0].free - 6*volume.MiB,
+		},
+		"where its class has gone": {
+			view{m, wanted{class: &Class{Name: "a", Spare: volume.GiB, Regions: selector(t, "region1")}}}, groups[0].free,
+		},
+		"where its class spares more than there is": {view{m, wanted{class: &Class{Name: "a", Spare: volume.GiB}}}, 0},
+	} {
+		if more, err := c.of.Growable(ctx, id); err != nil || more != c.want {
+			t.Errorf("%s it can grow by %d bytes, wanted %d, %v", what, more, c.want, err)
+		}
+	}
+	if _, err := m.Growable(ctx, volume.IDFromName("three")); !errors.Is(err, volume.ErrNotFound) {
+		t.Errorf("a volume that is not there: %v", err)
 	}
 }
 

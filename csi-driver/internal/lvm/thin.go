@@ -30,6 +30,7 @@ var (
 	_ device.Copier  = thinView{}
 	_ device.Freezer = thinView{}
 	_ device.Eraser  = thinView{}
+	_ device.Placed  = thinView{}
 )
 
 // Thin implements device.Thin.
@@ -162,6 +163,18 @@ func (v thinView) Grow(ctx context.Context, id string, size int64) error {
 		v.copied[id] = kept
 	}
 	return err
+}
+
+// Growable implements device.Placed: what can still be promised in the volume's own pool.
+func (v thinView) Growable(ctx context.Context, id string) (int64, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	lv, err := v.mustFind(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	p, err := v.poolOf(ctx, lv)
+	return p.room(), err
 }
 
 func (v thinView) grow(ctx context.Context, lv *found, size int64) error {

@@ -314,6 +314,26 @@ func TestExpandFails(t *testing.T) {
 	f.remove(rec)
 }
 
+// narrow is a manager whose devices have less room to grow than new ones have.
+type narrow struct{ device.Manager }
+
+func (narrow) Growable(context.Context, string) (int64, error) { return 10 * volume.MiB, nil }
+
+// TestExpandWhereItIs: a volume that cannot move is promised no more than there is where it is.
+func TestExpandWhereItIs(t *testing.T) {
+	f := newFixture(t, "")
+	f.use(narrow{f.configs.Managers[volume.DeviceEmulated]})
+	rec := f.create("one", volume.XFS, 512*volume.MiB)
+	const much = 256 * volume.MiB
+	if _, err := f.CheckExpand(f.ctx, rec.ID, rec.Size+much, 0); !errors.Is(err, volume.ErrOutOfRange) {
+		t.Errorf("%d MiB more where there are 10: %v", much/volume.MiB, err)
+	}
+	if size, err := f.CheckExpand(f.ctx, rec.ID, rec.Size+volume.MiB, 0); err != nil || size != rec.Size+volume.MiB {
+		t.Errorf("a MiB more: %d, %v", size, err)
+	}
+	f.must(f.Delete(f.ctx, rec.ID))
+}
+
 // TestPodsSeeTheirOwn: a pod finds the agents of the volumes that it has, from its first to its last moment with them,
 // and none besides; so it is after a restart of the service and an upgrade of the library. A pod of a driver that
 // showed all sockets to all keeps its own.

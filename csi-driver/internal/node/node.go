@@ -196,8 +196,8 @@ func checkNodeName(name string) error {
 		return errors.New("the node has no name; set --node-name or NODE_NAME")
 	}
 	if problems := validation.IsValidLabelValue(name); len(problems) > 0 {
-		return fmt.Errorf("the node's name %q cannot be the value of the label %s, by which volumes are bound to their node: "+
-			"%s; register the node under another name (kubelet's --hostname-override)", name, contract.TopologyKey,
+		return fmt.Errorf("the node's name %q cannot be the value of the label %s, by which volumes are bound to their "+
+			"node: %s; register the node under another name (kubelet's --hostname-override)", name, contract.TopologyKey,
 			strings.Join(problems, "; "))
 	}
 	return nil

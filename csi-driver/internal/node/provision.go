@@ -484,7 +484,7 @@ func (n *Node) roomToGrow(ctx context.Context, manager device.Manager, rec *volu
 	if of, err := n.config.Managers.GetFor(rec.Device, rec.Class, ""); err == nil && device.IsThin(of) == rec.Thin {
 		manager = of
 	}
-	available, err := manager.Available(ctx)
+	available, err := growable(ctx, manager, rec.ID)
 	if err != nil {
 		return err
 	}
@@ -495,6 +495,14 @@ func (n *Node) roomToGrow(ctx context.Context, manager device.Manager, rec *volu
 			available/volume.MiB)
 	}
 	return nil
+}
+
+// growable returns how many bytes more a device can have.
+func growable(ctx context.Context, manager device.Manager, id string) (int64, error) {
+	if placed, ok := manager.(device.Placed); ok {
+		return placed.Growable(ctx, id)
+	}
+	return manager.Available(ctx)
 }
 
 // expandedSize returns the size a volume has after an expansion; volumes never shrink.
