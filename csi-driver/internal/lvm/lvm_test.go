@@ -213,7 +213,7 @@ func TestClasses(t *testing.T) {
 		groups        int
 	}{
 		"": {"fast", "a", 10, 1}, "fast": {"fast", "a", 10, 1},
-		"bulk": {"bulk", "b", 6, 2}, // 12 less 5 is no number of extents
+		"bulk":    {"bulk", "b", 6, 2}, // 12 less 5 is no number of extents
 		"reserve": {"reserve", "b", 12, 3},
 	} {
 		manager, called, err := m.OfClass(class)
@@ -264,7 +264,7 @@ func TestGrowable(t *testing.T) {
 		of   view
 		want int64
 	}{
-		"without classes":        {view{m, wanted{}}, groups[0].free},
+		"without classes": {view{m, wanted{}}, groups[0].free},
 		"where its class spares": {
 			view{m, wanted{class: &Class{Name: "a", Spare: 5 * volume.MiB}}}, groups[0].free - 6*volume.MiB,
 		},
