@@ -65,10 +65,6 @@ func (n *Node) FindOrphans(ctx context.Context) ([]Orphan, error) {
 	for _, rec := range snapshots {
 		known[rec.ID] = rec
 	}
-	volumeIDs, volumesErr := n.store.IDs()
-	snapshotIDs, snapshotsErr := n.snapshots.IDs()
-	errs = append(errs, volumesErr, snapshotsErr)
-	unreadable := append(volumeIDs, snapshotIDs...)
 	var orphans []Orphan
 	for name, manager := range n.config.Managers {
 		lister, ok := manager.(device.Lister)
@@ -78,16 +74,28 @@ func (n *Node) FindOrphans(ctx context.Context) ([]Orphan, error) {
 		found, err := lister.List(ctx)
 		errs = append(errs, err)
 		for _, d := range found {
-			rec := known[d.ID]
-			if rec == nil && slices.Contains(unreadable, d.ID) {
-				continue // it has a state file, which could not be read: the error above says so
+			more, err := orphansOfDevice(name, d, known[d.ID])
+			if len(more) > 0 {
+				more = n.stillOrphans(name, d, more)
 			}
-			more, err := orphansOfDevice(name, d, rec)
 			orphans, errs = append(orphans, more...), append(errs, err)
 		}
 	}
 	more, err := n.volumesWithoutPV(ctx, records)
 	return append(orphans, more...), errors.Join(append(errs, err)...)
+}
+
+// stillOrphans leaves out what calls have done since the records were read: listing devices can take long.
+func (n *Node) stillOrphans(manager string, d device.Found, orphans []Orphan) []Orphan {
+	rec, err := n.storeOf(d.ID).Get(d.ID)
+	if err != nil && !errors.Is(err, volume.ErrNotFound) {
+		return nil // it has a state file, which could not be read: who read all of them says so
+	}
+	now, err := orphansOfDevice(manager, d, rec)
+	if err != nil {
+		return nil // what was listed is gone
+	}
+	return slices.DeleteFunc(orphans, func(o Orphan) bool { return !slices.Contains(now, o) })
 }
 
 func orphansOfDevice(manager string, d device.Found, rec *volume.Record) ([]Orphan, error) {

@@ -13,6 +13,7 @@ import (
 
 	mountutils "k8s.io/mount-utils"
 
+	"splitfs.io/splitfs/csi-driver/internal/device"
 	"splitfs.io/splitfs/csi-driver/internal/loop"
 	"splitfs.io/splitfs/csi-driver/internal/volume"
 )
@@ -81,6 +82,47 @@ func TestOrphans(t *testing.T) {
 	if left := f.Orphans(); len(left) != 0 {
 		t.Errorf("left: %+v", left)
 	}
+}
+
+// lateLister lets calls come while devices are listed.
+type lateLister struct {
+	device.Manager
+	device.Lister
+	before, after func()
+}
+
+func (l *lateLister) List(ctx context.Context) ([]device.Found, error) {
+	l.before()
+	found, err := l.Lister.List(ctx)
+	l.after()
+	return found, err
+}
+
+// TestOrphansBesideCalls: what calls make, use and take away while it is looked for orphans is none. It would be told as
+// one, and be in the metrics until the next look.
+func TestOrphansBesideCalls(t *testing.T) {
+	f := newFixture(t, "")
+	inner := f.configs.Managers[volume.DeviceEmulated]
+	lister := &lateLister{Manager: inner, Lister: inner.(device.Lister), before: func() {}, after: func() {}}
+	f.use(lister)
+	look := func(what string) {
+		t.Helper()
+		found, err := f.FindOrphans(f.ctx)
+		f.must(err)
+		if len(found) != 0 {
+			t.Errorf("%s: %+v", what, found)
+		}
+		lister.before, lister.after = func() {}, func() {}
+	}
+	var rec *volume.Record
+	lister.before = func() { rec = f.create("one", volume.XFS, volume.MiB) }
+	look("a volume that is made")
+	lister.before = func() { f.stageAt(rec) }
+	look("a volume that is staged")
+	lister.before = func() { f.publish(rec, f.target("one"), false) }
+	look("a volume that is published")
+	lister.after = func() { f.remove(rec, f.target("one")) }
+	look("a volume that is removed")
 }
 
 // TestReboot: mounts, loop devices and processes are gone, the state is there; kubelet's calls bring everything back.
