@@ -121,8 +121,8 @@ func (m *Manager) Unshare(ctx context.Context, to string, start int64, done func
 	return errors.Join(err, target.Close())
 }
 
-// Resume implements device.Copier. How much is still shared is not looked for: until the copy is finished, or deleted, all
-// that may be counts.
+// Resume implements device.Copier. How much is still shared is not looked for: until the copy is finished, or deleted,
+// all that may be counts.
 func (m *Manager) Resume(_ context.Context, to string, start, _ int64) error {
 	info, err := os.Stat(m.path(to))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -98,8 +98,8 @@ func (l *lateLister) List(ctx context.Context) ([]device.Found, error) {
 	return found, err
 }
 
-// TestOrphansBesideCalls: what calls make, use and take away while it is looked for orphans is none. It would be told as
-// one, and be in the metrics until the next look.
+// TestOrphansBesideCalls: what calls make, use and take away while it is looked for orphans is none. It would be told
+// as one, and be in the metrics until the next look.
 func TestOrphansBesideCalls(t *testing.T) {
 	f := newFixture(t, "")
 	inner := f.configs.Managers[volume.DeviceEmulated]
