@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -47,8 +48,28 @@ static struct pool *pool_of(int number)
 	return atomic_load(&pool->state) == OPEN && number_of(pool) == number && pool->owner == getpid() ? pool : NULL;
 }
 
+/* In the child of a fork nothing is mapped at its parent's buffers; nothing is to be, for it could be a buffer of the child. */
+static void keep_addresses(void)
+{
+	for (unsigned i = 0; i < BUFFERS; i++) {
+		const struct buffer *b = &buffers[i];
+		char *p = atomic_load(&b->p), *at = p - (uintptr_t)p % PAGE, *kept;
+
+		if (!p || b->owner == getpid())
+			continue;
+		kept = mmap(at, b->pages * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
+			    -1, 0);
+		if (kept != MAP_FAILED && kept != at)
+			munmap(kept, b->pages * PAGE);
+	}
+}
+
 int splitfs_copied_pool(size_t size)
 {
+	static atomic_flag watched = ATOMIC_FLAG_INIT;
+
+	if (!atomic_flag_test_and_set(&watched))
+		pthread_atfork(NULL, NULL, keep_addresses);
 	for (unsigned i = 0; i < POOLS; i++) {
 		struct pool *pool = &pools[i];
 		enum state old = FREE;

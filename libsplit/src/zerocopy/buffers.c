@@ -150,16 +150,14 @@ static int alloc_locked(struct sfs_buffer_pool *pool, uint64_t off, uint64_t len
 	if (!b)
 		return -ENOMEM;
 	r = sfs_chunk_take(pool->from, blocks, &chunk, &first);
-	if (r < 0) {
-		b->next = sfs_buffer_table.free_buffers;
-		sfs_buffer_table.free_buffers = b;
-		return r;
+	if (r == 0) {
+		/* The program's to store to. */
+		r = sfs_unprotect(pool->from->chunks[chunk].base + (uint64_t)first * SFS_BLOCK, (uint64_t)blocks * SFS_BLOCK,
+				  PROT_READ | PROT_WRITE);
+		if (r < 0)
+			sfs_chunk_give(pool->from, chunk, first, blocks, true);
 	}
-	/* The program's to store to. */
-	r = sfs_unprotect(pool->from->chunks[chunk].base + (uint64_t)first * SFS_BLOCK, (uint64_t)blocks * SFS_BLOCK,
-			  PROT_READ | PROT_WRITE);
 	if (r < 0) {
-		sfs_chunk_give(pool->from, chunk, first, blocks, true);
 		b->next = sfs_buffer_table.free_buffers;
 		sfs_buffer_table.free_buffers = b;
 		return r;
@@ -375,8 +373,31 @@ void sfs_buffers_lost(struct sfs_pool *from)
 	unlock_table(signals);
 }
 
+/*
+ * Were its address free, a buffer of the child could get it, and what the program frees as its parent's would be that. Where something is
+ * mapped already, as what was saved is, that stays.
+ */
+static void keep_address(const struct sfs_buffer *b)
+{
+	uint8_t *const at = blocks_of(b);
+	void *p =
+		sys_mmap(at, bytes_of(b), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+
+	/* A kernel before 4.17 takes the address for a wish. */
+	if (!sys_is_err(p) && p != at)
+		sys_munmap(p, bytes_of(b));
+}
+
+/* Another thread of the parent may have been changing a chain, which ends nowhere then. */
 void sfs_buffers_forget(void)
 {
+	const int last = sfs_buffer_table.last;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < SFS_BUFFER_CHAINS; i++)
+		for (const struct sfs_buffer *b = sfs_buffer_table.chain[i]; b && n < SFS_BUFFERS_MAX; b = b->next, n++)
+			keep_address(b);
 	memset(&sfs_buffer_table, 0, sizeof(sfs_buffer_table));
 	sfs_buffer_table.lock.brief = true;
+	sfs_buffer_table.last = last; /* numbers of the parent's pools are none here */
 }

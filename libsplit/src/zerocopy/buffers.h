@@ -103,7 +103,7 @@ static inline int sfs_buffers_save(struct sfs_pool *from, uint32_t chunk, uint32
 
 /* The staging files are about to be unmapped. */
 void sfs_buffers_lost(struct sfs_pool *from);
-/* In the child of a fork: it has none. */
+/* In the child of a fork: it has none, and none of its own will have the number of a pool or the address of a buffer of its parent. */
 void sfs_buffers_forget(void);
 
 #endif
