@@ -150,6 +150,17 @@ static int swap_copying(struct sfs_together *t, size_t len)
 	return r;
 }
 
+/* All processes ask for the same files in one order, whichever is named first (add_part() in together.c): two would take them from each other. */
+static void in_order(struct sfs_together *t)
+{
+	const struct sfs_part first = t->part[0];
+
+	if (first.in->ino < t->part[1].in->ino)
+		return;
+	t->part[0] = t->part[1];
+	t->part[1] = first;
+}
+
 static int swap(struct sfs_together *t, size_t len)
 {
 	const struct sfs_part *a = &t->part[0], *b = &t->part[1];
@@ -169,6 +180,7 @@ static int swap(struct sfs_together *t, size_t len)
 	t->file[1].in = a->in < b->in ? b->in : a->in;
 	t->blocks = 2 * (len / SFS_BLOCK + 2);
 	t->alone = true;
+	in_order(t);
 	r = SFS_PASS;
 	if ((a->off | b->off | len) % SFS_BLOCK == 0 && relink_can_swap(a->fd))
 		r = swap_by(t, by_exchange);
