@@ -5,7 +5,8 @@
  * buffer from before its bytes are written back until it is freed, so the write is made in one section of the lock, from memory
  * that can't change.
  *
- * Where the file is not served, where it is too short for a whole block, or the buffer was lost, it is a write that copies.
+ * Where the file is not served, where it is too short for a whole block, the descriptor has O_DSYNC or O_SYNC, or the buffer was lost, it is a
+ * write that copies.
  */
 #include "io/patch.h"
 
@@ -74,9 +75,9 @@ static ssize_t patch_at(int fd, void *buf, size_t len, off_t off)
 	const uint64_t from = ((uint64_t)off + SFS_BLOCK - 1) / SFS_BLOCK * SFS_BLOCK;
 	struct sfs_volume *vol;
 	struct sfs_ofd *ofd;
-	bool lost;
+	bool lost, whole;
+	int err = 0;
 	ssize_t r;
-	int err;
 
 	sfs_check_fork();
 	if (!sfs_buffer_known(buf))
@@ -95,14 +96,17 @@ static ssize_t patch_at(int fd, void *buf, size_t len, off_t off)
 	if (len > 0) {
 		if (vol->dax)
 			pm_flush(buf, len);
-		r = sfs_write_buffer(ofd, fd, buf, len, off, !lost && from + SFS_BLOCK <= (uint64_t)off + len);
+		/* Where it may be an error that it can't be forced, it is copied: the buffer is as it was then, and the file has the bytes. */
+		whole = !lost && !(ofd->flags & (O_DSYNC | O_SYNC)) && from + SFS_BLOCK <= (uint64_t)off + len;
+		r = sfs_write_buffer(ofd, fd, buf, len, off, whole);
+		if (r > 0)
+			err = sfs_write_durable(ofd, ofd->inode, fd, 0);
 	}
-	sfs_buffer_end(buf, r > 0);
+	sfs_buffer_end(buf, r > 0 && err == 0);
 	if (r > 0) {
 		count_later(vol, patch_ops, 1);
 		count_later(vol, patch_bytes, r);
 	}
-	err = r > 0 ? sfs_write_durable(ofd, ofd->inode, fd, 0) : 0;
 	return err < 0 ? err : r;
 }
 

@@ -321,8 +321,6 @@ int sfs_buffer_adopt(const void *p, const void *at, uint32_t n, struct sfs_stagi
 	return r;
 }
 
-/* ---- when the staging file's blocks go elsewhere */
-
 int sfs_buffers_save_slow(struct sfs_pool *from, uint32_t chunk, uint32_t first, uint32_t n)
 {
 	const uint64_t signals = lock_table();
@@ -380,19 +378,18 @@ void sfs_buffers_lost(struct sfs_pool *from)
 static void keep_address(const struct sfs_buffer *b)
 {
 	uint8_t *const at = blocks_of(b);
-	void *p =
-		sys_mmap(at, bytes_of(b), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+	void *p = sys_mmap(at, bytes_of(b), PROT_NONE, flags, -1, 0);
 
 	/* A kernel before 4.17 takes the address for a wish. */
 	if (!sys_is_err(p) && p != at)
 		sys_munmap(p, bytes_of(b));
 }
 
-/* Another thread of the parent may have been changing a chain, which ends nowhere then. */
 void sfs_buffers_forget(void)
 {
 	const int last = sfs_buffer_table.last;
-	uint32_t n = 0;
+	uint32_t n = 0; /* another thread of the parent may have been changing a chain, which ends nowhere then */
 
 	for (uint32_t i = 0; i < SFS_BUFFER_CHAINS; i++)
 		for (const struct sfs_buffer *b = sfs_buffer_table.chain[i]; b && n < SFS_BUFFERS_MAX; b = b->next, n++)
