@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -51,16 +52,24 @@ static int enter(const void *p, size_t bytes)
 	return 0;
 }
 
-/* How many bytes a copy needs room for: no more than the file has, where it has a size. */
+/*
+ * How many bytes a copy needs room for: no more than the file has, where it has a size. That of files in /proc is 0, and others may have grown
+ * when they are read, so it is a page at least.
+ */
 static int room(int fd, off_t off, size_t len, size_t *n)
 {
 	struct stat st;
+	size_t left;
 
 	if (fstat(fd, &st) < 0)
 		return -1;
 	*n = len < READ_MAX ? len : READ_MAX;
-	if (S_ISREG(st.st_mode) && (uint64_t)st.st_size < (uint64_t)off + *n)
-		*n = st.st_size > off ? (size_t)(st.st_size - off) : 0;
+	left = st.st_size > off ? (size_t)(st.st_size - off) : 0;
+	left = left > PAGE ? left : PAGE;
+	if (S_ISREG(st.st_mode) && left < *n)
+		*n = left;
+	if (*n > (size_t)(SSIZE_MAX - off))
+		*n = (size_t)(SSIZE_MAX - off);
 	return 0;
 }
 

@@ -30,6 +30,22 @@ static void not_ours(void)
 	CHECK(close(fd) == 0 && close(pipes[0]) == 0 && close(pipes[1]) == 0);
 }
 
+/* A copy has what pread gives, also of a file that says its size is 0. */
+static void sizeless(void)
+{
+	const int fd = open("/proc/version", O_RDONLY);
+	char want[BLOCK];
+	const ssize_t n = fd < 0 ? 0 : pread(fd, want, sizeof(want), 3);
+	const void *p;
+	size_t got;
+
+	splitfs_flags(SPLITFS_COPY);
+	p = fd < 0 ? NULL : splitfs_peek(fd, 3, SSIZE_MAX, &got);
+	CHECK(fd < 0 || (n > 0 && p && got == (size_t)n && memcmp(p, want, got) == 0 && splitfs_unpeek(p) == 0));
+	splitfs_flags(0);
+	CHECK(fd < 0 || close(fd) == 0);
+}
+
 static void mapped(int fd)
 {
 	size_t got;
@@ -85,6 +101,7 @@ int main(void)
 	FAILS(splitfs_unpeek(p), EINVAL);
 	splitfs_flags(0);
 	not_ours();
+	sizeless();
 	mapped(fd);
 	/* A snapshot is a buffer as any other, but not one to read into. */
 	splitfs_flags(SPLITFS_COPY);
