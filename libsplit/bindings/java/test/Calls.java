@@ -256,6 +256,37 @@ public final class Calls {
         }
     }
 
+    /* Another thread ends the memory while it is written: then it is refused, or all of it is there. */
+    private static void endedMeanwhile() throws Exception {
+        if (!"strict".equals(MODE)) {
+            return;
+        }
+        final byte[] bytes = pattern(5, 16 << 20);
+        try (SplitFile file = newFile("ended", pattern(1, bytes.length))) {
+            for (int i = 0; i < 40; i++) {
+                final Arena arena = Arena.ofShared();
+                final MemorySegment data = arena.allocate(bytes.length).copyFrom(MemorySegment.ofArray(bytes));
+                final long pause = i * 300_000L;
+                final Thread other = new Thread(() -> {
+                    final long until = System.nanoTime() + pause;
+                    while (System.nanoTime() < until) {
+                        Thread.onSpinWait();
+                    }
+                    arena.close();
+                });
+                other.start();
+                try {
+                    SplitFs.writeAtomic(List.of(new SplitFs.Range(file, 0, data)));
+                    same(contentOf(file), bytes);
+                } catch (IllegalStateException e) {
+                    check(!data.scope().isAlive(), e.toString());
+                    Thread.interrupted(); // the machine has woken this thread so
+                }
+                other.join();
+            }
+        }
+    }
+
     private static void swaps() throws Exception {
         try (SplitFile left = newFile("left", pattern(1, BLOCK));
                 SplitFile right = newFile("right", pattern(2, BLOCK))) {
@@ -326,6 +357,7 @@ public final class Calls {
         patches();
         pools();
         together();
+        endedMeanwhile();
         swaps();
         threads();
         example();

@@ -104,8 +104,8 @@ public final class SplitFs {
             return;
         }
         final Range range = ranges.get(i);
-        final MemorySegment data =
-                range.data().isNative() ? range.data() : arena.allocate(range.data().byteSize()).copyFrom(range.data());
+        /* A copy: C has the address, which does not keep the memory, and another thread may close its arena, or nobody have it any more. */
+        final MemorySegment data = arena.allocate(range.data().byteSize()).copyFrom(range.data());
         final MemorySegment to = array.asSlice(i * Native.RANGE.byteSize(), Native.RANGE);
         range.file().use(fd -> {
             to.set(JAVA_INT, 0, fd);
