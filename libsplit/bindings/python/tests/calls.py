@@ -105,6 +105,9 @@ def snapshot_errors():
                 splitfs.peekv(*bad)
         with raises(ValueError):
             splitfs.peekv(f, pieces=0)
+        # Cut to 32 bits it would be this file.
+        with raises(ValueError):
+            splitfs.peek((1 << 32) + f.fileno(), 0, 5)
     fails(errno.EBADF, splitfs.peek, 999)
     with open(sys.executable, "rb") as f:
         was = splitfs.flags(0)

@@ -53,8 +53,11 @@ def failure(file=None):
 
 
 def descriptor(file):
-    """The descriptor of something that is one, or has one."""
-    return file if isinstance(file, int) else file.fileno()
+    """The descriptor of something that is one, or has one. Cut to fit its type it would be another file's."""
+    number = file if isinstance(file, int) else file.fileno()
+    if not -(1 << 31) <= number < 1 << 31:
+        raise ValueError("a descriptor is a number of 32 bits")
+    return number
 
 
 def check(offset, length):
