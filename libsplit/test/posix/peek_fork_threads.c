@@ -7,7 +7,7 @@
 
 #include "peek.h"
 
-enum { BLOCKS = 512, THREADS = 3, FORKS = 300, KEPT = 32, SECONDS = 20 };
+enum { BLOCKS = 512, THREADS = 3, FORKS = 60, KEPT = 32, SECONDS = 20 };
 
 static int fd;
 static volatile int ended;
