@@ -27,6 +27,15 @@
 #define SHOW_MS	       10	/* after that programs without the library see what is written to a file that they have open */
 
 /*
+ * The kernel stores to the file for this process without our being asked: through a mapping, or for a call that has begun, as a splice that waits
+ * for its bytes. Nobody may have it to himself meanwhile: his snapshots would change.
+ */
+static bool kernel_stores(const struct sfs_inode *in)
+{
+	return in->vol->owners && (sfs_server_is_kernel(&in->server) || load_acquire(&in->changing) > 0);
+}
+
+/*
  * Go down to the delegation that the agent wants. False: the file is busy, or what is staged can't be relinked now (no space); it
  * is tried again soon.
  */
@@ -42,8 +51,8 @@ static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 		return load_acquire(&in->grant.acquiring);
 	r = in->grant.revoke - 1u == SFS_DELEG_NONE && !sfs_kernel_calls_end(in) ? -EBUSY
 										 : sfs_step_down(in, in->grant.revoke - 1u);
-	/* The agent keeps no hold of who goes by its table, unless the file is mapped. */
-	if (r == 0 && in->grant.state == GRANT_KEPT && in->vol->owners && !sfs_server_is_kernel(&in->server))
+	/* The agent keeps no hold of who goes by its table, unless the kernel goes on to store to the file for it. */
+	if (r == 0 && in->grant.state == GRANT_KEPT && in->vol->owners && !kernel_stores(in))
 		sfs_grant_set(&in->grant, GRANT_NONE);
 	if (r == 0)
 		sfs_inode_narrow(in);
@@ -63,8 +72,8 @@ static void answer(struct sfs_volume *vol, ino_t ino, uint32_t gen, unsigned to,
 
 void sfs_service_answer(struct sfs_inode *in)
 {
-	/* A mapped file goes on looking at what the kernel has. */
-	const unsigned keeps = sfs_server_is_kernel(&in->server) && in->vol->owners ? SFS_DELEG_SHARED : SFS_DELEG_NONE;
+	/* And goes on looking at what the kernel has. */
+	const unsigned keeps = kernel_stores(in) ? SFS_DELEG_SHARED : SFS_DELEG_NONE;
 	const unsigned to = in->grant.revoke - 1u < keeps ? keeps : in->grant.revoke - 1u;
 
 	for (uint32_t i = 0; i < in->grant.revokes; i++)
