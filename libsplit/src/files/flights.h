@@ -27,9 +27,10 @@ struct sfs_flight {
 
 #define SFS_EVENTS 16u
 struct sfs_flights {
-	uint64_t last;	/* number */
-	uint32_t used;	/* bits of those that are in use */
-	uint32_t quiet; /* readers that have looked in vain: stores in place are made under inode.lock; atomic */
+	uint64_t last;	  /* number */
+	uint32_t used;	  /* bits of those that are in use */
+	uint32_t quiet;	  /* readers that have looked in vain: stores in place are made under inode.lock; atomic */
+	uint32_t awaited; /* times that who is to give the file up has waited for a store in place */
 	/*
 	 * What readers see is being changed: by so many stores in place (SFS_CHANGES_STORES), by who has inode.lock (SFS_CHANGES_ALONE); and how
 	 * often that has begun, in units of SFS_CHANGES_ONE. Stored under inode.lock only; see io/look.h.

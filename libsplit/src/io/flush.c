@@ -241,7 +241,9 @@ int sfs_step_down(struct sfs_inode *in, unsigned to)
 		r = sfs_pins_save_all(&in->pins);
 	if (r == 0) {
 		sfs_inode_left();
-		sfs_stores_void(in, 0, UINT64_MAX);
+		/* One that is still copied must not go on in a file that is another process's, in whose snapshots it would be. */
+		if (unlikely(in->flights.changes & SFS_CHANGES_STORES))
+			sfs_inode_unmap(in);
 		/* Down, never up: an earlier question may have taken more. */
 		if (sfs_grant_deleg(&in->grant) > to)
 			sfs_grant_set(&in->grant, to == SFS_DELEG_NONE ? GRANT_KEPT : GRANT_SHARED);

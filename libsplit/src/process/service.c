@@ -22,6 +22,7 @@
 #define STACK_BYTES    (64ul << 10)
 #define START_AGAIN_NS 1000000000l
 #define RETRY_NS       2000000l /* a file that was busy when it was to be given up */
+#define STORES_AWAITED 50	/* times RETRY_NS, for a store in place */
 #define RETIRE_BLOCKS  16384u	/* 64 MiB */
 #define IDLE_MS	       2000	/* after that the pool gets spare staging files back */
 #define SHOW_MS	       10	/* after that programs without the library see what is written to a file that they have open */
@@ -36,12 +37,23 @@ static bool kernel_stores(const struct sfs_inode *in)
 }
 
 /*
+ * Are stores in place over, or have they been waited for long enough? Then the window goes under them, whose address space is lost. Lock held.
+ */
+static bool stores_end(struct sfs_inode *in)
+{
+	if (in->flights.changes & SFS_CHANGES_STORES && in->flights.awaited++ < STORES_AWAITED)
+		return false;
+	in->flights.awaited = 0;
+	return true;
+}
+
+/*
  * Go down to the delegation that the agent wants. False: the file is busy, or what is staged can't be relinked now (no space); it
  * is tried again soon.
  */
 static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 {
-	int r;
+	int r = -EBUSY;
 
 	/*
 	 * Whoever is about to ask for the file has nothing staged, and its question makes the agent forget ours. Once it has
@@ -49,8 +61,10 @@ static bool step_down(struct sfs_volume *vol, struct sfs_inode *in)
 	 */
 	if (!sfs_inode_lock_soon(in))
 		return load_acquire(&in->grant.acquiring);
-	r = in->grant.revoke - 1u == SFS_DELEG_NONE && !sfs_kernel_calls_end(in) ? -EBUSY
-										 : sfs_step_down(in, in->grant.revoke - 1u);
+	if (stores_end(in))
+		r = in->grant.revoke - 1u == SFS_DELEG_NONE && !sfs_kernel_calls_end(in)
+			    ? -EBUSY
+			    : sfs_step_down(in, in->grant.revoke - 1u);
 	/* The agent keeps no hold of who goes by its table, unless the kernel goes on to store to the file for it. */
 	if (r == 0 && in->grant.state == GRANT_KEPT && in->vol->owners && !kernel_stores(in))
 		sfs_grant_set(&in->grant, GRANT_NONE);
