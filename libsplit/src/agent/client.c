@@ -85,6 +85,8 @@ void client_gone(struct agent *a, struct client *c)
 {
 	count_state(a, c, c->state, -1);
 	disconnect(a, c);
+	if (c->leaves)
+		outsider_left(a, c); /* it may go on to its next program */
 	client_hold(a, c, false);
 	look_forget(a, c);
 	deleg_forget_client(a, c);

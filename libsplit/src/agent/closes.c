@@ -72,6 +72,7 @@ void opener_is_aware(struct agent *a, struct dnode *d, struct outsider *w)
 	const bool wrote = d->writers;
 
 	opener_set_writes(d, w, false);
+	w->leaving = 0;
 	w->aware = true;
 	look_after(a, w, LOOK_SELDOM_MS);
 	openers_dropped(a, d, wrote);

@@ -29,6 +29,7 @@
  *   full.c        what a full file system stops
  *   fill.c        how much of a processor it takes to fill the pool
  *   outsider.c    programs without the library that open a file which clients have
+ *   how.c         by which calls they open it
  *   openers.c     which of them have it open
  *   closes.c      and until when
  *   before.c      which of them had it open before
@@ -118,6 +119,7 @@ enum client_state {
 	C_WAIT_GROW,	/* HELLO of who knows of no log that grows, reply when it is long enough */
 	C_READY,	/* no request under way */
 	C_WAIT_CHUNK,	/* reply when the worker has made a staging file */
+	C_WAIT_LEFT,	/* LEFT, reply when who stages for the file has given it up */
 	C_WAIT_ACQUIRE, /* of who does not know SFS_FEATURE_TURN: reply when other clients have stepped down */
 	C_AWAY,		/* a living client of the agent before us that has not come back yet */
 	C_DYING,	/* being recovered */
@@ -181,6 +183,8 @@ struct client {
 	size_t ntargets;
 
 	uint64_t wait_since; /* ms; C_WAIT_LOG, C_WAIT_CHUNK */
+
+	struct dnode *leaves; /* C_WAIT_LEFT */
 };
 
 /* What the kernel tells of programs without the library. */
@@ -439,7 +443,7 @@ enum right right_resumed(const struct client *c);
 
 /* versions.c */
 void versions_start(struct agent *a);
-/* HELLO or PEEK: the client is spoken to in a version that both know from now on; false: there is none, and it is gone. */
+/* HELLO, PEEK or LEFT: the client is spoken to in a version that both know from now on; false: there is none, and it is gone. */
 bool versions_meet(struct agent *a, struct client *c, const struct sfs_msg *m);
 
 /* request.c */

@@ -48,6 +48,54 @@ static bool writes(enum sfs_opened has)
 	return has != SFS_OPENED_NOT && has != SFS_OPENED_READ;
 }
 
+/* The processes that it has made, all but the last of whom count at once; that one is *who. False: none of them has it. */
+static bool any_child(struct agent *a, struct dnode *d, int pid, struct opener *who)
+{
+	struct sfs_sought file = {d->ino, SFS_OPENED_NOT};
+	uint32_t looks = LOOKS, n;
+	int children[CHILDREN];
+	bool found = false;
+
+	n = sfs_process_children(pid, children, CHILDREN, &looks);
+	for (uint32_t i = 0; i < n; i++) {
+		if (!sfs_process_opened_any(children[i], a->root.dev, &file, 1, &looks) || !writes(file.has))
+			continue;
+		if (found)
+			openers_add(a, d, who);
+		*who = heir(children[i]);
+		found = true;
+	}
+	return found;
+}
+
+void left_shown(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)
+{
+	const struct sfs_msg done = {.type = SFS_MSG_LEFT};
+	const int pid = c->pid;
+	struct opener who = heir(pid);
+	bool to = pid > 0; /* else nobody would see its end */
+	struct dnode *d;
+
+	if (right_shown(a, *fd) != RIGHT_WRITE) {
+		client_reply_error(a, c, SFS_MSG_LEFT, -EACCES, "not an open file of it");
+		return;
+	}
+	d = outsider_of(a, *fd);
+	drop_fd(fd);
+	if (d && to && m->a == SFS_OPEN_SPAWNED)
+		to = any_child(a, d, pid, &who);
+	else if (m->b)
+		who.call.pc = m->b;
+	if (d && to)
+		outsider_leaves(a, d, &who, c);
+	else if (client_reply(a, c, &done, NULL, 0) == 0)
+		client_drop(a, c, NULL);
+	if (d && m->a == SFS_OPEN_SPAWNED)
+		openers_has_left(a, d, pid);
+	else if (d && !to)
+		dnode_put(a, d); /* it may have been made for the question */
+}
+
 /* One with the library counts until that is seen, too: its memory is not looked at here, where others would wait for who holds it. */
 static void look_at_child(struct agent *a, struct dnode *d, int pid, uint32_t *looks)
 {

@@ -156,10 +156,13 @@ void openers_add(struct agent *a, struct dnode *d, const struct opener *who)
 	opener_set_writes(d, w, w->writes || who->writes);
 	w->aware = false;
 	w->client |= who->client && !who->leaves;
-	if (who->leaves)
+	if (who->leaves) {
+		/* What the program before this one had to say has come true. */
+		w->leaving = w->left_from == who->call.pc ? w->leaving + 1 : 1;
 		w->left_from = who->call.pc;
-	else
+	} else {
 		add_pc(w, who->call.pc);
+	}
 	if (who->has) {
 		w->tables.all = w->anywhere = true;
 		w->number = ++a->outsiders.opens; /* what was looked at before says nothing */
@@ -243,6 +246,15 @@ void openers_is_client(struct agent *a, struct dnode *d, const struct client *c)
 		opener_drop(a, d, p);
 		openers_dropped(a, d, wrote);
 	}
+}
+
+void openers_has_left(struct agent *a, struct dnode *d, int pid)
+{
+	struct outsider *w = *opener_find(d, pid);
+
+	if (w && w->leaving && --w->leaving == 0 && !w->client && !w->aware)
+		opener_is_aware(a, d, w);
+	deleg_process(a, d); /* it may have been made for the question */
 }
 
 void openers_forget(struct agent *a, struct dnode *d)

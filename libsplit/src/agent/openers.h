@@ -27,6 +27,7 @@ struct outsider {
 	unsigned long pc[OPENED_BY]; /* from where, while it is taken for one without the library; 0: no more is known */
 	bool anywhere;		     /* and from elsewhere, or nobody knows from where */
 	unsigned long left_from;     /* where its library said that it leaves the file to the next program; 0: it did not */
+	uint32_t leaving;	     /* so many times, without a word since that it was for a child that it has made */
 	bool aware; /* that one has the library: it counts for nothing, but may leave the file to another one */
 	struct arrival *arrivals;
 	uint32_t number;       /* of its last open */

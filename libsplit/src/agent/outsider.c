@@ -16,17 +16,18 @@
 #include <string.h>
 #include <sys/fanotify.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "agent/internal.h"
 #include "format/identity.h"
 
-/* An open that has not been answered yet. */
+#define LEFT_MAX (HOLDS_MAX / 16) /* files of which nobody need have anything */
+
+/* An open that has not been answered yet, or a file that is left to somebody. */
 struct opening {
 	struct opening *next;
-	int fd; /* the kernel's, of the file */
+	int fd;		     /* the kernel's, of the file */
+	struct client *says; /* or who says that it leaves the file to somebody; else NULL */
 	struct opener who;
 	uint64_t since; /* ms */
 };
@@ -106,88 +107,16 @@ void outsider_rest(struct agent *a, struct dnode *d)
 	outsider_unmark(a, d);
 }
 
-/* ---- how ---- */
-
-static bool flags_write(unsigned long flags)
-{
-	return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
-}
-
-/* openat2: the flags are the first word of what its third argument points to. */
-static bool how_writes(int tid, unsigned long how)
-{
-	uint64_t flags;
-	const struct iovec to = {&flags, sizeof(flags)};
-	const struct iovec from = {(void *)how, sizeof(flags)}; /* NOLINT(performance-no-int-to-ptr): another process's */
-
-	return process_vm_readv(tid, &to, 1, &from, 1, 0) != (ssize_t)sizeof(flags) || flags_write(flags);
-}
-
-#ifdef __x86_64__
-/* Numbers of 32-bit programs, which /proc does not tell apart: with us they are of calls that open nothing. */
-#define OTHER_OPEN	5
-#define OTHER_OPENAT	295
-#define OTHER_BY_HANDLE 342
-#endif
-
-bool outsider_open_call(long nr)
-{
-	switch (nr) {
-	case SYS_openat:
-	case SYS_openat2:
-	case SYS_open_by_handle_at:
-	case SYS_execve:
-	case SYS_execveat:
-#ifdef SYS_open
-	case SYS_open:
-#endif
-#ifdef SYS_creat
-	case SYS_creat:
-#endif
-		return true;
-	default:
-		return false;
-	}
-}
-
-bool outsider_usual_call(const struct sfs_call *call)
-{
-#ifdef OTHER_OPEN
-	if (call->nr == OTHER_OPEN || call->nr == OTHER_OPENAT || call->nr == OTHER_BY_HANDLE)
-		return true;
-#endif
-	return outsider_open_call(call->nr);
-}
-
-/* What is not one of the usual calls (io_uring) may write. */
-bool outsider_writes(int tid, const struct sfs_call *call)
-{
-	switch (call->nr) {
-	case SYS_openat:
-	case SYS_open_by_handle_at:
-		return flags_write(call->arg[2]);
-	case SYS_openat2:
-		return how_writes(tid, call->arg[2]);
-#ifdef SYS_open
-	case SYS_open:
-		return flags_write(call->arg[1]);
-#endif
-#ifdef OTHER_OPEN
-	case OTHER_OPEN:
-		return flags_write(call->arg[1]);
-	case OTHER_OPENAT:
-	case OTHER_BY_HANDLE:
-		return flags_write(call->arg[2]);
-#endif
-	case SYS_execve:
-	case SYS_execveat:
-		return false;
-	default:
-		return true;
-	}
-}
-
 /* ---- opens ---- */
+
+static void answer_left(struct agent *a, struct client *c)
+{
+	const struct sfs_msg m = {.type = SFS_MSG_LEFT};
+
+	c->leaves = NULL;
+	if (client_reply(a, c, &m, NULL, 0) == 0)
+		client_drop(a, c, NULL);
+}
 
 static void let_go(struct agent *a, struct dnode *d)
 {
@@ -195,7 +124,10 @@ static void let_go(struct agent *a, struct dnode *d)
 
 	d->opening = o->next;
 	openers_add(a, d, &o->who); /* first: what is staged after its open is shown to it (openers.c) */
-	listener_answer(&a->outsiders, o->fd, true);
+	if (o->says)
+		answer_left(a, o->says);
+	else
+		listener_answer(&a->outsiders, o->fd, true);
 	free(o);
 	a->outsiders.nopening--;
 }
@@ -291,13 +223,81 @@ static struct dnode *unmarked(struct agent *a, const struct question *q, struct 
 	return d;
 }
 
+/* It waits until nobody has anything of the file staged. False: it is not to be waited for. */
+static bool wait_for(struct agent *a, struct dnode *d, const struct opening *open)
+{
+	struct opening *o = !traces(d, open->who.pid) ? calloc(1, sizeof(*o)) : NULL, **last;
+
+	if (!o) {
+		openers_add(a, d, &open->who);
+		outsider_step_down(a, d, open->who.writes);
+		return false;
+	}
+	*o = *open;
+	o->since = agent_now();
+	for (last = &d->opening; *last; last = &(*last)->next)
+		;
+	*last = o;
+	a->outsiders.nopening++;
+	outsider_settle(a, d);
+	return true;
+}
+
+struct dnode *outsider_of(struct agent *a, int fd)
+{
+	struct target way;
+	struct dnode *d = identity(fd, &way) ? deleg_find(a, way.ino, way.gen) : NULL;
+
+	if (d && d->marked)
+		return d;
+	if (!way.ino || a->outsiders.opens_fd < 0 || a->ndnodes >= LEFT_MAX)
+		return NULL;
+	if (!d)
+		d = dnode_get(a, way.ino, way.gen);
+	target_keep(a, &way, fd);
+	if (d)
+		outsider_mark(a, d, &way);
+	target_close(&way);
+	if (!d || d->marked)
+		return d;
+	dnode_put(a, d);
+	return NULL;
+}
+
+void outsider_leaves(struct agent *a, struct dnode *d, const struct opener *who, struct client *c)
+{
+	c->leaves = d;
+	client_set_state(a, c, C_WAIT_LEFT);
+	c->deadline = 0; /* outsider_timeouts() has another one */
+	if (!wait_for(a, d, &(struct opening){.fd = -1, .says = c, .who = *who}))
+		answer_left(a, c);
+}
+
+void outsider_left(struct agent *a, struct client *c)
+{
+	struct dnode *d = c->leaves;
+	struct opening **p = &d->opening, *o;
+
+	c->leaves = NULL;
+	while (*p && (*p)->says != c)
+		p = &(*p)->next;
+	o = *p;
+	if (!o)
+		return;
+	*p = o->next;
+	openers_add(a, d, &o->who);
+	free(o);
+	a->outsiders.nopening--;
+	deleg_process(a, d);
+}
+
 static void opened(struct agent *a, struct question *q)
 {
 	struct opener who = {.pid = q->pid, .tid = q->tid};
-	struct opening *o, **last;
 	struct target way;
 	const bool known = identity(q->fd, &way);
 	struct dnode *d = known ? deleg_find(a, way.ino, way.gen) : NULL;
+	bool spawned;
 
 	/* It may have become one since the kernel asked, or those of the agent before us were not known yet. */
 	q->client = q->client || processes_is_client(&a->outsiders, q->pid);
@@ -309,28 +309,28 @@ static void opened(struct agent *a, struct question *q)
 	else
 		sfs_process_call(q->tid, &who.call, 0);
 	who.leaves = !q->answered && left_said(&who.call);
+	spawned = who.leaves && who.call.arg[3] == SFS_OPEN_SPAWNED;
 	if (!d || !d->marked || (!q->answered && processes_sees(&a->outsiders, q, &who.call)) ||
 	    (who.leaves && !left_to(a, d, &who))) {
 		answer(a, q);
-		if (d)
+		if (d && spawned)
+			openers_has_left(a, d, q->pid);
+		else if (d)
 			dnode_put(a, d); /* it may have been made for the question */
 		return;
 	}
 	who.writes = who.leaves || outsider_writes(q->tid, &who.call);
 	who.alone = !q->answered && sfs_process_number(q->pid, "Threads") == 1;
-	o = !q->answered && !traces(d, q->pid) ? calloc(1, sizeof(*o)) : NULL;
-	if (!o) {
-		openers_add(a, d, &who);
-		outsider_step_down(a, d, who.writes); /* and it is not waited for */
-		answer(a, q);
+	if (!q->answered) {
+		if (!wait_for(a, d, &(struct opening){.fd = q->fd, .who = who}))
+			answer(a, q);
+		if (spawned)
+			openers_has_left(a, d, q->pid);
 		return;
 	}
-	*o = (struct opening){.fd = q->fd, .who = who, .since = agent_now()};
-	for (last = &d->opening; *last; last = &(*last)->next)
-		;
-	*last = o;
-	a->outsiders.nopening++;
-	outsider_settle(a, d);
+	openers_add(a, d, &who);
+	outsider_step_down(a, d, who.writes); /* and it is not waited for */
+	answer(a, q);
 }
 
 void outsider_opens(struct agent *a)

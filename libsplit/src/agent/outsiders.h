@@ -13,8 +13,10 @@ struct client;
 struct code;
 struct dnode;
 struct hold;
+struct opener;
 struct outsiders;
 struct question;
+struct sfs_msg;
 struct target;
 
 /* listener.c */
@@ -56,13 +58,15 @@ void gate_answered(const struct outsiders *o, int fd);
 /* What the agent before us left without an answer is looked at. */
 void gate_ask_again(struct agent *a);
 
-/* outsider.c */
+/* how.c */
 /* Is that the number of a call by which files are opened? Where a thread stands in another one, it is a ring that opens. */
 bool outsider_open_call(long nr);
 /* The same of a program, which may be one of 32 bits. */
 bool outsider_usual_call(const struct sfs_call *call);
 /* Does the thread open for writing? It stands in that call until we answer. */
 bool outsider_writes(int tid, const struct sfs_call *call);
+
+/* outsider.c */
 /* From now on the kernel asks before somebody opens the file to which `way` leads. Does nothing where it can't be asked. */
 void outsider_mark(struct agent *a, struct dnode *d, const struct target *way);
 /* The same for who is granted the file, and it is looked who has it open already. */
@@ -76,6 +80,12 @@ bool outsider_settle(struct agent *a, struct dnode *d);
 struct dnode *outsider_dnode(const struct agent *a, int fd);
 /* Who has the file is to bring in what is staged, for an open that writes or does not. Is there anybody? */
 bool outsider_step_down(struct agent *a, struct dnode *d, bool writes);
+/* Of the file that fd is open on; the kernel asks about it from now on. Or NULL. */
+struct dnode *outsider_of(struct agent *a, int fd);
+/* Such a file is left to `who`, says the connection (LEFT), which is answered when nobody has anything of it staged. */
+void outsider_leaves(struct agent *a, struct dnode *d, const struct opener *who, struct client *c);
+/* That connection has ended. */
+void outsider_left(struct agent *a, struct client *c);
 void outsider_opens(struct agent *a);
 void outsider_timeouts(struct agent *a, uint64_t now);
 /* fanotify_mark() of a group of ours, and its end, of which errors are only told. 0, or a negative errno value. */
@@ -98,6 +108,8 @@ struct opener {
 bool left_said(const struct sfs_call *call);
 /* Who that is; false: nobody. */
 bool left_to(const struct agent *a, const struct dnode *d, struct opener *who);
+/* LEFT: the same, by the file itself. *fd: see request_handle(). */
+void left_shown(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd);
 /* A client is about to be granted a file: which of the processes that it has made have it, and have not the library? Only looked at where that was not known. */
 void left_to_children(struct agent *a, const struct hold *h);
 /* The client's connection has ended, and its holds are there still: does its process go on with what it had? */
@@ -110,6 +122,8 @@ void openers_add(struct agent *a, struct dnode *d, const struct opener *who);
 void openers_before(struct agent *a, struct dnode *d);
 /* A process that was taken for one without the library has turned out to have it. */
 void openers_is_client(struct agent *a, struct dnode *d, const struct client *c);
+/* What the process was to leave to somebody it has left to a child, which is known, and goes on with its library. */
+void openers_has_left(struct agent *a, struct dnode *d, int pid);
 void openers_forget(struct agent *a, struct dnode *d);
 /* Does such a program have it open? Who has turned out to have the library does not count. */
 bool openers_any(const struct dnode *d);

@@ -234,12 +234,14 @@ static void peek(struct agent *a, struct client *c, int *fd)
 /* The first message of a connection. */
 static void first(struct agent *a, struct client *c, const struct sfs_msg *m, int *fd)
 {
-	if (m->type != SFS_MSG_HELLO && m->type != SFS_MSG_PEEK)
+	if (m->type != SFS_MSG_HELLO && m->type != SFS_MSG_PEEK && m->type != SFS_MSG_LEFT)
 		client_drop(a, c, "a request before HELLO");
 	else if (!versions_meet(a, c, m))
 		return;
 	else if (m->type == SFS_MSG_PEEK)
 		peek(a, c, fd);
+	else if (m->type == SFS_MSG_LEFT)
+		left_shown(a, c, m, fd);
 	else
 		hello(a, c, m, fd);
 }

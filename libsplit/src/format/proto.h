@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 /*
- * Library and agent need not be of the same release: each speaks a range of versions. HELLO and PEEK are the same in all of them. There
+ * Library and agent need not be of the same release: each speaks a range of versions. HELLO, PEEK and LEFT are the same in all of them. There
  * `version` is the oldest that the client speaks and d the newest (0: it speaks no other). The reply, and every message after it, has
  * the newest that both speak in `version`. Where there is none the reply is -EPROTONOSUPPORT in the client's oldest version, with the
  * agent's range in a and b (0: it speaks no other than the reply's), and the connection ends.
@@ -89,6 +89,9 @@ enum sfs_msg_type {
 			   has it open for writing as far as can be seen; 0: it is not */
 	SFS_MSG_TURN, /* SFS_FEATURE_TURN; agent to client, event socket: a = ino, b = gen. An ACQUIRE that was queued is the next to be
 			  answered: the client asks again, within SFS_TURN_MS, or its place is the next one's */
+	SFS_MSG_LEFT, /* instead of HELLO: what an open with SFS_OPEN_LEFT or SFS_OPEN_SPAWNED says, from a process that can't open the file
+			 once more, or has a lock on it, which that would end. a = which of the two, b = an address of the library's code,
+			 d = version; fd: the file, open for writing. Reply when who stages for it has given it up; the connection ends */
 };
 
 #define SFS_GROW_ROOM 1u

@@ -5,8 +5,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/sysmacros.h>
-#include <sys/un.h>
 
 #include "base/sys.h"
 #include "fds/own.h"
@@ -104,20 +102,38 @@ int sfs_msg_recv(int sock, uint32_t version, struct sfs_msg *m, int *fds, int nf
 	return 0;
 }
 
+/* As the C library's, which a compiler may call instead of putting them here. */
+static unsigned dev_major(dev_t dev)
+{
+	return (unsigned)(dev >> 8 & 0xfff) | (unsigned)(dev >> 32 & ~0xfffull);
+}
+
+static unsigned dev_minor(dev_t dev)
+{
+	return (unsigned)(dev & 0xff) | (unsigned)(dev >> 12 & ~0xffull);
+}
+
+bool sfs_agent_address(const struct sfs_volume *vol, struct sockaddr_un *addr)
+{
+	size_t n = 0;
+
+	addr->sun_family = AF_UNIX;
+	sfs_text_add(addr->sun_path, &n, sizeof(addr->sun_path), vol->agents);
+	sfs_text_add(addr->sun_path, &n, sizeof(addr->sun_path), "/");
+	sfs_text_number(addr->sun_path, &n, sizeof(addr->sun_path), dev_major(vol->dev));
+	sfs_text_add(addr->sun_path, &n, sizeof(addr->sun_path), "-");
+	sfs_text_number(addr->sun_path, &n, sizeof(addr->sun_path), dev_minor(vol->dev));
+	sfs_text_add(addr->sun_path, &n, sizeof(addr->sun_path), ".sock");
+	return n + 1 < sizeof(addr->sun_path);
+}
+
 int sfs_dial(struct sfs_volume *vol)
 {
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct sockaddr_un addr;
 	struct sfs_limit l;
-	size_t n = 0;
 	int fd, r;
 
-	sfs_text_add(addr.sun_path, &n, sizeof(addr.sun_path), vol->agents);
-	sfs_text_add(addr.sun_path, &n, sizeof(addr.sun_path), "/");
-	sfs_text_number(addr.sun_path, &n, sizeof(addr.sun_path), major(vol->dev));
-	sfs_text_add(addr.sun_path, &n, sizeof(addr.sun_path), "-");
-	sfs_text_number(addr.sun_path, &n, sizeof(addr.sun_path), minor(vol->dev));
-	sfs_text_add(addr.sun_path, &n, sizeof(addr.sun_path), ".sock");
-	if (n + 1 >= sizeof(addr.sun_path))
+	if (!sfs_agent_address(vol, &addr))
 		return -ENAMETOOLONG;
 	sfs_limit_lift(&l, 1);
 	fd = sfs_limit_move(&l, (int)sys_call3(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

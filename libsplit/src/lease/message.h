@@ -3,8 +3,12 @@
 #ifndef SFS_MESSAGE_H
 #define SFS_MESSAGE_H
 
+#include <sys/un.h>
+
 #include "lease/volume.h"
 
+/* Where the volume's agent listens. False: that name is too long. */
+bool sfs_agent_address(const struct sfs_volume *vol, struct sockaddr_un *addr);
 /* A connection to the volume's agent: a descriptor of ours, or a negative errno value. -EAGAIN: too many wait for it to accept theirs. */
 int sfs_dial(struct sfs_volume *vol);
 /* In that version of the protocol. fd: goes along, -1: none. 0, or a negative errno value. */

@@ -208,6 +208,7 @@ long do_exec(const struct request *q)
 {
 	const bool spawn = q->call == PL_posix_spawn || q->call == PL_posix_spawnp;
 	const bool same = !spawn && q->call != PL_system && q->call != PL_popen;
+	const bool actions = spawn && q->a[2] != 0;
 	long r;
 
 	if (in_vain(q))
@@ -217,12 +218,14 @@ long do_exec(const struct request *q)
 	if (same) {
 		sfs_exec_announce();
 		sfs_exec_keep_locks(true);
+	} else {
+		sfs_spawn_prepare(actions);
 	}
 	r = pl_make(q);
 	if (same)
 		sfs_exec_keep_locks(false);
-	if (spawn ? r == 0 : q->call == PL_popen && r != 0)
-		sfs_spawn_announce(spawn && q->a[2] != 0); /* file actions */
+	else
+		sfs_spawn_announce(actions);
 	return r;
 }
 

@@ -67,6 +67,21 @@ static void say(unsigned what)
 		_exit(1);
 }
 
+/* The same by the file itself (LEFT); wait: for the answer. */
+static int show(int fd, unsigned what, bool wait)
+{
+	struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_LEFT, .a = what, .d = SFS_PROTO_NEWEST};
+	const int sock = played_connect(&a);
+
+	CHECK(sock >= 0 && played_send(sock, &m, sizeof(m), &fd, 1) == 0);
+	if (!wait)
+		return sock;
+	CHECK_EQ(played_recv(sock, &m, NULL, 0, PATIENCE), 1);
+	CHECK_EQ(m.type, SFS_MSG_LEFT);
+	close(sock);
+	return m.status;
+}
+
 static void go_on(struct outsider *o)
 {
 	CHECK_EQ(write(o->in, "x", 1), 1);
@@ -190,6 +205,113 @@ static void to_none(void)
 	end();
 }
 
+static void shows(struct outsider *o)
+{
+	if (o->pid > 0)
+		return;
+	if (show(LEFT, SFS_OPEN_LEFT, true) != 0 || write(1, "s", 1) != 1)
+		_exit(1);
+	execl(self, self, "unaware", NULL);
+	_exit(1);
+}
+
+/* It can't open the file once more. */
+static void shown(void)
+{
+	struct outsider o = with_library();
+
+	shows(&o);
+	granted();
+	go_on(&o);
+	given_up_for(&o);
+	CHECK_EQ(outsider_said(&o, PATIENCE), 'p');
+	usleep(300000);
+	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
+	outsider_end(&o);
+	alone_again();
+	end();
+}
+
+/* While nobody may stage for it: who asks next does not get it. */
+static void shown_early(void)
+{
+	struct outsider o = with_library();
+
+	shows(&o);
+	go_on(&o);
+	CHECK_EQ(outsider_said(&o, PATIENCE), 's');
+	CHECK_EQ(outsider_said(&o, PATIENCE), 'p');
+	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
+	outsider_end(&o);
+	alone_again();
+	end();
+}
+
+/* It waits no more, and goes on to its next program. */
+static void shown_and_gone(void)
+{
+	struct outsider o = with_library();
+	struct sfs_msg m;
+	int sock;
+
+	if (o.pid == 0) {
+		sock = show(LEFT, SFS_OPEN_LEFT, false);
+		usleep(200000);
+		close(sock);
+		execl(self, self, "unaware", NULL);
+		_exit(1);
+	}
+	granted();
+	go_on(&o);
+	CHECK_EQ(played_revoke(&c, &f, PATIENCE, &m), SFS_DELEG_NONE);
+	CHECK_EQ(outsider_said(&o, PATIENCE), 'p');
+	played_revoked(&c, &m, true);
+	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
+	outsider_end(&o);
+	alone_again();
+	end();
+}
+
+/* Only who may write to the file may say so. */
+static void shown_in_vain(void)
+{
+	const int fd = open(w.dir, O_RDONLY | O_DIRECTORY);
+	char path[256];
+	int ro;
+
+	snprintf(path, sizeof(path), "%s/f", w.dir);
+	CHECK((ro = open(path, O_RDONLY)) >= 0);
+	CHECK_EQ(show(fd, SFS_OPEN_LEFT, true), -EACCES);
+	CHECK_EQ(show(ro, SFS_OPEN_LEFT, true), -EACCES);
+	CHECK(close(fd) == 0 && close(ro) == 0);
+	granted();
+	end();
+}
+
+/* It is left to a child of which nobody knows yet; then that is known, and who has made it has its library. */
+static void to_child_before(void)
+{
+	struct outsider o = with_library();
+	char ch;
+
+	if (o.pid == 0) {
+		say(SFS_OPEN_LEFT);
+		if (read(0, &ch, 1) != 1)
+			_exit(1);
+		say(SFS_OPEN_SPAWNED); /* there is none */
+		_exit(read(0, &ch, 1) == 0 ? 0 : 1);
+	}
+	granted();
+	go_on(&o);
+	given_up_for(&o);
+	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
+	go_on(&o);
+	CHECK_EQ(outsider_said(&o, PATIENCE), 's');
+	alone_again();
+	outsider_end(&o);
+	end();
+}
+
 int main(int argc, char **argv)
 {
 	const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -205,6 +327,11 @@ int main(int argc, char **argv)
 		to_aware();
 	to_child();
 	to_none();
+	to_child_before();
+	shown();
+	shown_early();
+	shown_and_gone();
+	shown_in_vain();
 	played_close(&c);
 	agent_end(&a);
 	close(f.fd);

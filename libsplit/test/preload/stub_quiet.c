@@ -152,6 +152,11 @@ void sfs_exec_announce(void)
 {
 }
 
+void sfs_spawn_prepare(bool all)
+{
+	(void)all;
+}
+
 void sfs_spawn_announce(bool all)
 {
 	(void)all;
