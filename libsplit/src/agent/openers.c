@@ -177,7 +177,8 @@ bool opener_found(struct agent *a, struct dnode *d, const struct look_found *f, 
 {
 	struct opener who = {.pid = f->pid, .tid = f->pid, .writes = f->writes, .has = true, .leaves = leaves};
 
-	if (processes_is_client(&a->outsiders, f->pid))
+	/* A client that was looked at for its library is about to become another program: its connection has not ended yet. */
+	if (!leaves && processes_is_client(&a->outsiders, f->pid))
 		return false;
 	who.call.pc = NOWHERE;
 	openers_add(a, d, &who);

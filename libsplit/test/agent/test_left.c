@@ -8,6 +8,7 @@
 
 #include <spawn.h>
 #include <stdbool.h>
+#include <sys/fanotify.h>
 #include <sys/personality.h>
 #include <sys/syscall.h>
 
@@ -272,6 +273,62 @@ static void shown_and_gone(void)
 	end();
 }
 
+/* A client that says nothing: its connection ends within execve, before the kernel says that there is another program. */
+static void by_client(void)
+{
+	struct outsider o = with_library();
+	struct played own;
+	int fd;
+
+	if (o.pid == 0) {
+		fd = dup(LEFT);
+		if (played_hello(&own, &a, SFS_POSIX, 0, fd) != 0 ||
+		    (f.fd = LEFT, played_acquire(&own, &f, 0)) != SFS_DELEG_EXCLUSIVE)
+			_exit(1);
+		fcntl(own.log_fd, F_SETFD, FD_CLOEXEC);
+		execl(self, self, "unaware", NULL);
+		_exit(1);
+	}
+	go_on(&o);
+	CHECK_EQ(outsider_said(&o, PATIENCE), 'p');
+	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
+	outsider_end(&o);
+	alone_again();
+	end();
+}
+
+/* The client's next program comes from a slow disk, and nobody has staged when it began: it is found when somebody does. */
+static void slow_exec(void)
+{
+	const int slow = fanotify_init(FAN_CLASS_CONTENT | FAN_CLOEXEC, O_RDONLY | O_CLOEXEC);
+	struct fanotify_event_metadata m;
+	struct fanotify_response go = {.response = FAN_ALLOW};
+	struct outsider o = with_library();
+	struct played own;
+
+	if (o.pid == 0) {
+		if (played_hello(&own, &a, SFS_POSIX, 0, LEFT) != 0)
+			_exit(1);
+		execl(self, self, "unaware", NULL);
+		_exit(1);
+	}
+	CHECK(slow >= 0 && fanotify_mark(slow, FAN_MARK_ADD, FAN_OPEN_EXEC_PERM, AT_FDCWD, self) == 0);
+	go_on(&o);
+	CHECK_EQ(read(slow, &m, sizeof(m)), sizeof(m));
+	granted();
+	played_give_up(&c, &f);
+	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
+	go.fd = m.fd;
+	CHECK_EQ(write(slow, &go, sizeof(go)), sizeof(go));
+	CHECK(close(m.fd) == 0 && close(slow) == 0);
+	CHECK_EQ(outsider_said(&o, PATIENCE), 'p');
+	usleep(300000);
+	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
+	outsider_end(&o);
+	alone_again();
+	end();
+}
+
 /* Only who may write to the file may say so. */
 static void shown_in_vain(void)
 {
@@ -332,6 +389,9 @@ int main(int argc, char **argv)
 	shown_early();
 	shown_and_gone();
 	shown_in_vain();
+	for (int i = 0; i < 5; i++)
+		by_client();
+	slow_exec();
 	played_close(&c);
 	agent_end(&a);
 	close(f.fd);
