@@ -42,6 +42,7 @@
  *   code.c        which code of a process the library stands before
  *   overdue.c     who waits too long for whom
  *   wire.c        messages with descriptors
+ *   closing.c     which are closed without a wait
  */
 #ifndef SFS_AGENT_INTERNAL_H
 #define SFS_AGENT_INTERNAL_H
@@ -472,6 +473,10 @@ int wire_send(int sock, uint32_t version, const struct sfs_msg *m, const int *fd
  * if none had come.
  */
 int wire_recv(int sock, struct sfs_msg *m, int *fd);
+
+/* closing.c */
+/* What a client has sent: a socket is closed at once, whatever it has in its queue; false: it is none, and still there. */
+bool wire_close_socket(int fd);
 /* Of a client's connection. */
 void wire_close(int *sock);
 

@@ -39,20 +39,6 @@ int wire_send(int sock, uint32_t version, const struct sfs_msg *m, const int *fd
 	return n < 0 ? -errno : n == (ssize_t)sizeof(*m) ? 0 : -EPROTO;
 }
 
-/*
- * No file of a volume is a socket, whose close may wait until somebody else has read what was sent (SO_LINGER): it goes at once. False: it is
- * none, and still there.
- */
-static bool closed_socket(int fd)
-{
-	const struct linger never = {0, 0};
-
-	if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &never, sizeof(never)) < 0)
-		return false;
-	close(fd);
-	return true;
-}
-
 int wire_recv(int sock, struct sfs_msg *m, int *fd)
 {
 	struct iovec iov = {m, sizeof(*m)};
@@ -81,7 +67,7 @@ int wire_recv(int sock, struct sfs_msg *m, int *fd)
 
 			memcpy(&got, CMSG_DATA(cm) + i * sizeof(int), sizeof(int));
 			extra += i > 0 || *fd >= 0;
-			if (closed_socket(got))
+			if (wire_close_socket(got))
 				continue;
 			if (*fd < 0)
 				*fd = got;
@@ -98,20 +84,4 @@ int wire_recv(int sock, struct sfs_msg *m, int *fd)
 		close(*fd);
 	*fd = -1;
 	return -EPROTO;
-}
-
-void wire_close(int *sock)
-{
-	struct sfs_msg m;
-	int fd = -1, r;
-
-	if (*sock < 0)
-		return;
-	/* What nobody has read may bring descriptors, which the kernel would close. */
-	shutdown(*sock, SHUT_RDWR);
-	do {
-		r = wire_recv(*sock, &m, &fd);
-		drop_fd(&fd);
-	} while (r == 1 || r == -EPROTO);
-	drop_fd(sock);
 }

@@ -208,6 +208,56 @@ static void send_lingering(int sock, int listener, size_t bytes, int nfds, int *
 		close(fds[i]);
 }
 
+/* In the queue of a socket that is sent, so deep; the last of whose descriptors is the agent's. */
+static void send_nested(int sock, int listener, int depth, int *other)
+{
+	const struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_HELLO};
+	int fd = lingering(listener, other), pair[2];
+
+	for (int i = 0; i < depth; i++) {
+		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+		CHECK_EQ(played_send(pair[0], "x", 1, &fd, 1), 0);
+		close(fd);
+		close(pair[0]);
+		fd = pair[1];
+	}
+	CHECK_EQ(played_send(sock, &m, sizeof(m), &fd, 1), 0);
+	close(fd);
+}
+
+static int64_t ms_of_honest(void)
+{
+	struct timespec from, to;
+
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	honest_works();
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	return (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000;
+}
+
+/* Those that lie in what was sent, and those behind empty messages, which look like the end of what was sent. */
+static void slow_and_deep(void)
+{
+	struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), other;
+
+	CHECK(listener >= 0 && bind(listener, (struct sockaddr *)&any, sizeof(any)) == 0 && listen(listener, 4) == 0);
+	for (int depth = 0; depth <= 4; depth++) {
+		const int sock = played_connect(&a);
+
+		kill(a.pid, SIGSTOP);
+		if (depth == 0)
+			for (int i = 0; i < 3; i++)
+				CHECK_EQ(played_send(sock, "", 0, NULL, 0), 0);
+		send_nested(sock, listener, depth, &other);
+		close(sock);
+		kill(a.pid, SIGCONT);
+		CHECK(ms_of_honest() < 5000);
+		close(other);
+	}
+	close(listener);
+}
+
 /*
  * Descriptors whose close takes long: as proof, too many of them, with half a message; and behind that, where nobody reads
  * them any more.
@@ -263,6 +313,7 @@ int main(void)
 	deaf();
 	many_connections();
 	slow_to_close();
+	slow_and_deep();
 	honest_works();
 	/* Spare logs are no leak. */
 	EVENTUALLY(abs(agent_fds(&a) - before) <= SFS_SPARE_LOGS_MAX + 2 * SFS_KEPT_LOGS_MAX);
