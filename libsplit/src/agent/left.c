@@ -151,7 +151,8 @@ static bool goes_on(const struct client *c)
 	uint64_t image;
 	char comm[16];
 
-	return c->pid > 0 && sfs_process_start_comm(c->pid, comm, &image) == c->start && image != 0 && image != c->image;
+	return c->pid > 0 && sfs_process_start_comm(c->pid, comm, &image) == c->start && image != 0 &&
+	       (image != c->image || sfs_process_fixed(c->pid));
 }
 
 void left_by(struct agent *a, const struct client *c)

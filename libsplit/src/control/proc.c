@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -47,11 +48,14 @@ char sfs_process_state(int pid)
 	return p && *p ? *p : '?';
 }
 
+#define EXITING 0x4u /* PF_EXITING of the kernel's */
+
 uint64_t sfs_process_start_comm(int pid, char comm[16], uint64_t *image)
 {
 	char buf[1024], *p = stat_state(pid, buf, sizeof(buf)), state;
 	const char *name = p ? strchr(buf, '(') : NULL;
 	unsigned long long start = 0, code = 0, stack = 0;
+	unsigned long flags = 0;
 	long threads = 0;
 
 	memset(comm, 0, 16);
@@ -63,6 +67,8 @@ uint64_t sfs_process_start_comm(int pid, char comm[16], uint64_t *image)
 		return 0;
 	state = *p;
 	for (int field = 3; field < 22; field++) {
+		if (field == 9)
+			flags = strtoul(p, NULL, 10);
 		if (field == 20)
 			threads = strtol(p, NULL, 10);
 		p = strchr(p, ' ');
@@ -76,7 +82,23 @@ uint64_t sfs_process_start_comm(int pid, char comm[16], uint64_t *image)
 	/* Field 22; and 26 and 28, where its code and its stack begin. */
 	if (sscanf(p, "%llu %*u %*d %*u %llu %*u %llu", &start, &code, &stack) == 3)
 		*image = code * 31 + stack;
+	/* Between two programs execve has closed what it closes, and these are not known yet. */
+	if (*image == 0 && !(flags & EXITING))
+		*image = 1;
 	return start;
+}
+
+bool sfs_process_fixed(int pid)
+{
+	char buf[32], way[16] = "";
+	const int fd = open("/proc/sys/kernel/randomize_va_space", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		if (read(fd, way, sizeof(way) - 1) < 0)
+			way[0] = 0;
+		close(fd);
+	}
+	return way[0] == '0' || (slurp(pid, "personality", buf, sizeof(buf)) > 0 && strtoul(buf, NULL, 16) & ADDR_NO_RANDOMIZE);
 }
 
 uint64_t sfs_process_start(int pid)

@@ -74,6 +74,7 @@ static int show(int fd, unsigned what, bool wait)
 	struct sfs_msg m = {.version = SFS_PROTO_OLDEST, .type = SFS_MSG_LEFT, .a = what, .d = SFS_PROTO_NEWEST};
 	const int sock = played_connect(&a);
 
+	m.b = (uintptr_t)played_library + 1;
 	CHECK(sock >= 0 && played_send(sock, &m, sizeof(m), &fd, 1) == 0);
 	if (!wait)
 		return sock;
