@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Descriptors that clients have sent are closed without a wait. No file of a volume is a socket, whose close may wait until somebody else has read what
- * was sent (SO_LINGER): that is switched off. And a socket that has descriptors in its own queue is emptied first, as the kernel would close those.
+ * Descriptors that clients have sent are closed without a wait. No file of a volume is a socket, whose close may wait
+ * until somebody else has read what was sent (SO_LINGER): that is switched off. And a socket that has descriptors in
+ * its own queue is emptied first, as the kernel would close those.
  */
 #include <string.h>
 #include <sys/socket.h>

@@ -444,7 +444,10 @@ enum right right_resumed(const struct client *c);
 
 /* versions.c */
 void versions_start(struct agent *a);
-/* HELLO, PEEK or LEFT: the client is spoken to in a version that both know from now on; false: there is none, and it is gone. */
+/*
+ * HELLO, PEEK or LEFT: the client is spoken to in a version that both know from now on; false: there is none, and it
+ * is gone.
+ */
 bool versions_meet(struct agent *a, struct client *c, const struct sfs_msg *m);
 
 /* request.c */
@@ -475,7 +478,10 @@ int wire_send(int sock, uint32_t version, const struct sfs_msg *m, const int *fd
 int wire_recv(int sock, struct sfs_msg *m, int *fd);
 
 /* closing.c */
-/* What a client has sent: a socket is closed at once, whatever it has in its queue; false: it is none, and still there. */
+/*
+ * What a client has sent: a socket is closed at once, whatever it has in its queue; false: it is none, and still
+ * there.
+ */
 bool wire_close_socket(int fd);
 /* Of a client's connection. */
 void wire_close(int *sock);

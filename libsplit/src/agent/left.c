@@ -48,7 +48,10 @@ static bool writes(enum sfs_opened has)
 	return has != SFS_OPENED_NOT && has != SFS_OPENED_READ;
 }
 
-/* The processes that it has made, all but the last of whom count at once; that one is *who. False: none of them has it. */
+/*
+ * The processes that it has made, all but the last of whom count at once; that one is *who. False: none of them has
+ * it.
+ */
 static bool any_child(struct agent *a, struct dnode *d, int pid, struct opener *who)
 {
 	struct sfs_sought file = {d->ino, SFS_OPENED_NOT};

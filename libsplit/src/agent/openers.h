@@ -47,7 +47,10 @@ void opener_end_arrival(struct arrival **p);
 void opener_drop(struct agent *a, struct dnode *d, struct outsider **p);
 /* The list has become shorter; wrote: somebody in it wrote before. */
 void openers_dropped(struct agent *a, struct dnode *d, bool wrote);
-/* One that has it since before the kernel asked; false: it is a client's. leaves: it has been seen that it has not the library, or not for long. */
+/*
+ * One that has it since before the kernel asked; false: it is a client's. leaves: it has been seen that it has not
+ * the library, or not for long.
+ */
 bool opener_found(struct agent *a, struct dnode *d, const struct look_found *f, bool leaves);
 /* Somebody may have it; until it is known who, somebody does. */
 void openers_search(struct agent *a, struct dnode *d, bool writes);

@@ -216,8 +216,9 @@ void sfs_exec_prepare(void);
 /* Right before execve: the agent is told which files the new program has open for writing from the start. Waits for who stages for them. */
 void sfs_exec_announce(void);
 /*
- * Right before posix_spawn and its like, where nobody knows the child yet, which may write before we come back: the same. And right behind: it was for the
- * child, which this thread has made last, if there is one. all: it may have what is closed by execve, by another number.
+ * Right before posix_spawn and its like, where nobody knows the child yet, which may write before we come back: the
+ * same. And right behind: it was for the child, which this thread has made last, if there is one. all: it may have
+ * what is closed by execve, by another number.
  */
 void sfs_spawn_prepare(bool all);
 void sfs_spawn_announce(bool all);

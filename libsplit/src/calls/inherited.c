@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the next program of this process inherits, or the first one of a child that the C library makes (until there is one this process counts for
- * it). It may lack the library: then it writes to our files unseen, and who stages for them has to give them up before. Nobody knows here whether it does.
- * So the agent is told of every descriptor that is left to it, by an open whose unused argument says what it is for: the kernel asks the agent about it
- * where somebody may stage for the file, and it returns when they have given it up. Where nobody may, it costs two calls. A file that this process may not
- * open any more (its user has changed), or that it has a lock on, which closing one more descriptor would end, is shown to the agent in a message. The
- * agent looks later at the process: one with the library speaks for itself.
+ * What the next program of this process inherits, or the first one of a child that the C library makes (until there
+ * is one this process counts for it). It may lack the library: then it writes to our files unseen, and who stages for
+ * them has to give them up before. Nobody knows here whether it does. So the agent is told of every descriptor that
+ * is left to it, by an open whose unused argument says what it is for: the kernel asks the agent about it where
+ * somebody may stage for the file, and it returns when they have given it up. Where nobody may, it costs two calls. A
+ * file that this process may not open any more (its user has changed), or that it has a lock on, which closing one
+ * more descriptor would end, is shown to the agent in a message. The agent looks later at the process: one with the
+ * library speaks for itself.
  */
 #include "base/sys.h"
 #include "calls/calls.h"

@@ -23,10 +23,11 @@
 #include <stdint.h>
 
 /*
- * Library and agent need not be of the same release: each speaks a range of versions. HELLO, PEEK and LEFT are the same in all of them. There
- * `version` is the oldest that the client speaks and d the newest (0: it speaks no other). The reply, and every message after it, has
- * the newest that both speak in `version`. Where there is none the reply is -EPROTONOSUPPORT in the client's oldest version, with the
- * agent's range in a and b (0: it speaks no other than the reply's), and the connection ends.
+ * Library and agent need not be of the same release: each speaks a range of versions. HELLO, PEEK and LEFT are the
+ * same in all of them. There `version` is the oldest that the client speaks and d the newest (0: it speaks no other).
+ * The reply, and every message after it, has the newest that both speak in `version`. Where there is none the reply
+ * is -EPROTONOSUPPORT in the client's oldest version, with the agent's range in a and b (0: it speaks no other than
+ * the reply's), and the connection ends.
  *
  *   1   library and agent spoke one version, and were of the same release
  *   2   ranges

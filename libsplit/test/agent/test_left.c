@@ -274,7 +274,10 @@ static void shown_and_gone(void)
 	end();
 }
 
-/* A client that says nothing: its connection ends within execve, before the kernel says that there is another program. */
+/*
+ * A client that says nothing: its connection ends within execve, before the kernel says that there is another
+ * program.
+ */
 static void by_client(void)
 {
 	struct outsider o = with_library();
@@ -298,7 +301,10 @@ static void by_client(void)
 	end();
 }
 
-/* The client's next program comes from a slow disk, and nobody has staged when it began: it is found when somebody does. */
+/*
+ * The client's next program comes from a slow disk, and nobody has staged when it began: it is found when somebody
+ * does.
+ */
 static void slow_exec(void)
 {
 	const int slow = fanotify_init(FAN_CLASS_CONTENT | FAN_CLOEXEC, O_RDONLY | O_CLOEXEC);

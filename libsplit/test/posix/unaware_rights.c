@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program without any environment (so without whatever was preloaded) inherits the descriptor of a file that it could not open by itself, or that its
- * parent had better not open once more: root's alone, without a name, with a lock on it. What both write is all there, as in unaware_child.
+ * A program without any environment (so without whatever was preloaded) inherits the descriptor of a file that it
+ * could not open by itself, or that its parent had better not open once more: root's alone, without a name, with a
+ * lock on it. What both write is all there, as in unaware_child.
  */
 #include "check.h"
 
