@@ -129,7 +129,7 @@ pl_policy do_sendmsg, do_recvmsg;								    /* msg.c */
 pl_policy do_fork, do_clone, do_forkpty, do_daemon, do_login_tty, do_exec, do_exit, do_exit_thread; /* process.c */
 pl_policy do_handler, do_cancel;
 pl_policy do_fopen, do_fdopen, do_fclose, do_freopen, do_tmpfile, do_setmntent, do_unmade; /* stdio.c */
-pl_policy do_print; /* print.c */
+pl_policy do_print;									   /* print.c */
 pl_policy do_out, do_wide, do_fwide;							   /* stdout.c */
 
 /* A call by name, for wrappers written by hand. */
