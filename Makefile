@@ -10,7 +10,7 @@ GO_LDFLAGS := -s -w -X splitfs.io/splitfs/csi-driver/internal/driverinfo.Version
 go_src   := $(shell find csi-driver injector-webhook internal -name '*.go' 2>/dev/null) go.mod go.sum
 scripts  := $(shell git ls-files -s 2>/dev/null | awk '$$1 == "100755" {print $$4}' | xargs -r grep -lE '^\#!.*\b(bash|sh)\b' 2>/dev/null)
 
-.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-race test-scripts test-vm test-e2e test-kind test-arm64 chaos storage-suite scale vm-test vm-xfstests vm-soak crash-explore crash-mutate kill-driver soak-apps bench bench-compare paper images release docs screenshots lint generate format clean help
+.PHONY: all deps lib cli csi injector plugin quickstart down test test-c test-go test-race test-scripts test-vm test-uml test-e2e test-kind test-arm64 chaos storage-suite scale vm-test vm-xfstests vm-soak crash-explore crash-mutate kill-driver soak-apps bench bench-compare paper images release docs screenshots lint generate format clean help
 .DEFAULT_GOAL := all
 
 all: lib cli csi injector plugin ## build the library, the command line, the CSI driver, the injector and the kubectl plugin into build/
@@ -73,6 +73,9 @@ storage-suite: ## the external storage tests of Kubernetes' own end-to-end suite
 scale: ## 1,000 simulated nodes and 10,000 volumes on a real control plane: memory, requests and latency; SCALE_ARGS="--nodes N --steps N,N ..."
 	hack/scale $(SCALE_ARGS)
 
+test-uml: | $(BUILD) ## the kernel module without DAX, on a kernel that is a process of this machine (built once, six minutes of a processor)
+	hack/install-deps vm
+	SPLITFS_VM_KERNEL=uml hack/vm test --kernel 6.12 relink relink-broken relink-stress
 vm-test: | $(BUILD) ## boot Debian kernels with persistent memory: relink, DAX, libsplit on it, power cuts (VM_TEST_ARGS: names of tests)
 	hack/install-deps vm
 	hack/vm test $(VM_TEST_ARGS)
