@@ -154,8 +154,7 @@ static bool goes_on(const struct client *c)
 	uint64_t image;
 	char comm[16];
 
-	return c->pid > 0 && sfs_process_start_comm(c->pid, comm, &image) == c->start && image != 0 &&
-	       (image != c->image || sfs_process_fixed(c->pid));
+	return c->pid > 0 && sfs_process_start_comm(c->pid, comm, &image) == c->start && image != 0 && image != c->image;
 }
 
 void left_by(struct agent *a, const struct client *c)

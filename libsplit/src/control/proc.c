@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/personality.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -54,8 +53,8 @@ uint64_t sfs_process_start_comm(int pid, char comm[16], uint64_t *image)
 {
 	char buf[1024], *p = stat_state(pid, buf, sizeof(buf)), state;
 	const char *name = p ? strchr(buf, '(') : NULL;
-	unsigned long long start = 0, code = 0, stack = 0;
 	unsigned long flags = 0;
+	uint64_t start;
 	long threads = 0;
 
 	memset(comm, 0, 16);
@@ -79,26 +78,21 @@ uint64_t sfs_process_start_comm(int pid, char comm[16], uint64_t *image)
 	/* A process whose first thread has ended looks like a zombie, and others may still run. */
 	if ((state == 'Z' || state == 'X') && threads < 2)
 		return 0;
-	/* Field 22; and 26 and 28, where its code and its stack begin. */
-	if (sscanf(p, "%llu %*u %*d %*u %llu %*u %llu", &start, &code, &stack) == 3)
-		*image = code * 31 + stack;
+	start = strtoull(p, NULL, 10);
+	/*
+	 * Where its code, stack, data and heap are, and its words: without address randomisation one of the same program with
+	 * the same words is taken for the one before it, which had the library.
+	 */
+	for (int field = 22; field <= 51 && p; field++) {
+		if (field == 26 || field == 27 || field == 28 || field >= 45)
+			*image = *image * 31 + strtoull(p, NULL, 10);
+		p = strchr(p, ' ');
+		p = p ? p + 1 : NULL;
+	}
 	/* Between two programs execve has closed what it closes, and these are not known yet. */
 	if (*image == 0 && !(flags & EXITING))
 		*image = 1;
 	return start;
-}
-
-bool sfs_process_fixed(int pid)
-{
-	char buf[32], way[16] = "";
-	const int fd = open("/proc/sys/kernel/randomize_va_space", O_RDONLY | O_CLOEXEC);
-
-	if (fd >= 0) {
-		if (read(fd, way, sizeof(way) - 1) < 0)
-			way[0] = 0;
-		close(fd);
-	}
-	return way[0] == '0' || (slurp(pid, "personality", buf, sizeof(buf)) > 0 && strtoul(buf, NULL, 16) & ADDR_NO_RANDOMIZE);
 }
 
 uint64_t sfs_process_start(int pid)

@@ -203,11 +203,6 @@ uint64_t sfs_process_start(int pid);
  * memory any more.
  */
 uint64_t sfs_process_start_comm(int pid, char comm[16], uint64_t *image);
-/*
- * Does the kernel not choose addresses for its programs at random (setarch -R)? Then `image` may be the same after
- * execve.
- */
-bool sfs_process_fixed(int pid);
 /* As ps shows it: T stopped, D in the kernel, ...; '?' without such a process. */
 char sfs_process_state(int pid);
 /* The number in a field of /proc/PID/status; 0 without one. */
