@@ -18,7 +18,7 @@
 #define AFTER	   8 /* and when there is room again */
 #define LEFT_MOST  18
 #define FATES_EACH 4  /* with every so many blocks left one is stopped, and one is killed */
-#define SECONDS	   60 /* for one round: a call that waits for ever ends the test */
+#define SECONDS	   120 /* for one round: a call that waits for ever ends the test */
 
 enum fate { GOES_ON, STOPPED, KILLED };
 
