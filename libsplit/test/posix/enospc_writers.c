@@ -17,7 +17,7 @@
 #define BEFORE	   8 /* appends of each writer before the file system is full */
 #define AFTER	   8 /* and when there is room again */
 #define LEFT_MOST  18
-#define FATES_EACH 4  /* with every so many blocks left one is stopped, and one is killed */
+#define FATES_EACH 4   /* with every so many blocks left one is stopped, and one is killed */
 #define SECONDS	   120 /* for one round: a call that waits for ever ends the test */
 
 enum fate { GOES_ON, STOPPED, KILLED };
