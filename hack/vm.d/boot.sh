@@ -42,8 +42,25 @@ vm_start() {
     esac
 }
 
+# all_shares: vm_shares, and what every machine has: the kernel's modules and the directory of the run.
+all_shares() {
+    local share
+    for share in "$SHARE_READ:$kernel_modules/lib/modules=/usr/lib/modules" "${vm_shares[@]}" "$SHARE_WRITE:$vm_run"; do
+        case ${share#*:} in
+        *[[:space:],=]*=* | *[[:space:],]*) die "a shared directory's name must not hold blanks or commas: '${share#*:}'" ;;
+        esac
+        printf '%s\n' "$share"
+    done
+}
+
+# clear_run: nothing of an earlier run is left in its directory.
+clear_run() {
+    rm -f "$vm_run"/{console.log,output.log,started,status,status.new,dmesg.log,lockdep_stats,qemu.log}
+    : >"$vm_run/output.log"
+}
+
 vm_power_on() {
-    local n=0 share dir options words command memory machine=q35,nvdimm=on cpu=max
+    local n=0 shares share dir options words command memory machine=q35,nvdimm=on cpu=max
     need_commands "run hack/install-deps vm" setpriv
     get_qemu
     get_kernel "$vm_kernel"
@@ -73,19 +90,18 @@ vm_power_on() {
     [ -z "$vm_uefi" ] || command+=(-drive "if=pflash,format=raw,unit=0,readonly=on,file=$VM_UEFI_CODE"
         -drive "if=pflash,format=raw,unit=1,file=$vm_uefi")
     n=0
-    for share in "$SHARE_READ:$kernel_modules/lib/modules=/usr/lib/modules" "${vm_shares[@]}" "$SHARE_WRITE:$vm_run"; do
+    shares=$(all_shares) || exit
+    while read -r share; do
         options=${share%%:*}
         dir=${share#*:}
-        case $dir in *[[:space:],=]*=* | *[[:space:],]*) die "a shared directory's name must not hold blanks or commas: '$dir'" ;; esac
         command+=(-virtfs "local,path=${dir%%=*},mount_tag=s$n,security_model=none,multidevs=remap,id=s$n$(case $options in ro,*) echo ,readonly=on ;; esac)")
         words+=("share.s$n=$options:${dir#*=}")
         n=$((n + 1))
-    done
+    done <<<"$shares"
     # At last: what is plugged in nowhere in particular would be put on a CXL host bridge, if there was one.
     mapfile -t memory < <(memory_words)
     command+=("${memory[@]}")
-    rm -f "$vm_run"/{console.log,output.log,started,status,status.new,dmesg.log,lockdep_stats,qemu.log}
-    : >"$vm_run/output.log"
+    clear_run
     # The kernel's signal, not ours, ends the machine when this script is killed.
     setpriv --pdeathsig KILL "${qemu[@]}" "${command[@]}" "${vm_extra[@]}" -append "${words[*]}" >"$vm_run/qemu.log" 2>&1 </dev/null &
     vm_pid=$!

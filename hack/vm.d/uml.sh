@@ -6,7 +6,7 @@
 
 # uml_power_on: what vm_power_on does, for such a machine.
 uml_power_on() {
-    local n=0 image share dir words work
+    local n=0 image shares share dir words work
     need_root "a kernel that is a process gets namespaces of its own, so that nothing of it is left when it is stopped"
     need_commands "run hack/install-deps vm" setpriv taskset unshare
     if [ $((${#vm_cxl[@]} + ${#vm_volatile[@]} + ${#vm_virtio[@]} + vm_labels)) -gt 0 ] || [ -n "$vm_uefi" ]; then
@@ -25,14 +25,13 @@ uml_power_on() {
         words+=("ubd$n=$image")
     done
     n=0
-    for share in "$SHARE_READ:$kernel_modules/lib/modules=/usr/lib/modules" "${vm_shares[@]}" "$SHARE_WRITE:$vm_run"; do
+    shares=$(all_shares) || exit
+    while read -r share; do
         dir=${share#*:}
-        case $dir in *[[:space:],=]*=* | *[[:space:],]*) die "a shared directory's name must not hold blanks or commas: '$dir'" ;; esac
         words+=("hostfs.s$n=${share%%,*}:${dir#*=}:${dir%%=*}")
         n=$((n + 1))
-    done
-    rm -f "$vm_run"/{console.log,output.log,started,status,status.new,dmesg.log,lockdep_stats,qemu.log}
-    : >"$vm_run/output.log"
+    done <<<"$shares"
+    clear_run
     uml_processor
     setpriv --pdeathsig KILL unshare --pid --fork --kill-child=KILL --mount-proc \
         taskset -c "$uml_cpu" "$kernel_image/boot/vmlinuz-$kernel_release" "${words[@]}" >"$vm_run/console.log" 2>&1 </dev/null &

@@ -43,10 +43,7 @@ void sfs_exec_prepare(void)
 {
 	adv_streams_end(false);
 }
-void sfs_exec_announce(void)
-{
-}
-void sfs_spawn_prepare(bool all)
+void sfs_exec_announce(bool all)
 {
 	(void)all;
 }

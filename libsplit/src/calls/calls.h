@@ -213,14 +213,12 @@ void sfs_fork_child(void);
  * fail; the offsets of descriptors that a spawned child may share are the kernel's from then on).
  */
 void sfs_exec_prepare(void);
-/* Right before execve: the agent is told which files the new program has open for writing from the start. Waits for who stages for them. */
-void sfs_exec_announce(void);
 /*
- * Right before posix_spawn and its like, where nobody knows the child yet, which may write before we come back: the
- * same. And right behind: it was for the child, which this thread has made last, if there is one. all: it may have
- * what is closed by execve, by another number.
+ * Right before execve, or posix_spawn and its like, whose child may write before we come back: the agent is told which files the new program
+ * has open for writing from the start. Waits for who stages for them. all: a child may have what is closed by execve, by another number.
  */
-void sfs_spawn_prepare(bool all);
+void sfs_exec_announce(bool all);
+/* Right behind posix_spawn and its like: it was for the child, which this thread has made last, if there is one. */
 void sfs_spawn_announce(bool all);
 /*
  * Right before execve, which keeps the process's locks: descriptors of ours that would drop them, being closed by it, stay open in the new

@@ -89,12 +89,7 @@ static void leave_each(unsigned what, bool all)
 	sfs_fds_each(leave, &l);
 }
 
-void sfs_exec_announce(void)
-{
-	leave_each(SFS_OPEN_LEFT, false);
-}
-
-void sfs_spawn_prepare(bool all)
+void sfs_exec_announce(bool all)
 {
 	leave_each(SFS_OPEN_LEFT, all);
 }

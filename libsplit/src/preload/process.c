@@ -215,12 +215,9 @@ long do_exec(const struct request *q)
 		return pl_make(q);
 	pl_share();
 	sfs_exec_prepare();
-	if (same) {
-		sfs_exec_announce();
+	sfs_exec_announce(actions);
+	if (same)
 		sfs_exec_keep_locks(true);
-	} else {
-		sfs_spawn_prepare(actions);
-	}
 	r = pl_make(q);
 	if (same)
 		sfs_exec_keep_locks(false);

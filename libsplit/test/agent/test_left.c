@@ -133,15 +133,21 @@ static void alone_again(void)
 	granted();
 }
 
+/* It counts as a program without the library until it has ended. */
+static void shared_until_its_end(struct outsider *o)
+{
+	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
+	outsider_end(o);
+	alone_again();
+	end();
+}
+
 static void to_unaware(void)
 {
 	struct outsider o = left_to("unaware");
 
 	usleep(500000);
-	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
-	outsider_end(&o);
-	alone_again();
-	end();
+	shared_until_its_end(&o);
 }
 
 static void to_aware(void)
@@ -181,10 +187,7 @@ static void to_child(void)
 	played_revoked(&c, &m, true);
 	CHECK_EQ(outsider_said(&o, PATIENCE), 's');
 	usleep(500000);
-	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
-	outsider_end(&o);
-	alone_again();
-	end();
+	shared_until_its_end(&o);
 }
 
 /* A child that was not left it is none. */
@@ -228,10 +231,7 @@ static void shown(void)
 	given_up_for(&o);
 	CHECK_EQ(outsider_said(&o, PATIENCE), 'p');
 	usleep(300000);
-	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
-	outsider_end(&o);
-	alone_again();
-	end();
+	shared_until_its_end(&o);
 }
 
 /* While nobody may stage for it: who asks next does not get it. */
@@ -243,10 +243,7 @@ static void shown_early(void)
 	go_on(&o);
 	CHECK_EQ(outsider_said(&o, PATIENCE), 's');
 	CHECK_EQ(outsider_said(&o, PATIENCE), 'p');
-	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
-	outsider_end(&o);
-	alone_again();
-	end();
+	shared_until_its_end(&o);
 }
 
 /* It waits no more, and goes on to its next program. */
@@ -268,10 +265,7 @@ static void shown_and_gone(void)
 	CHECK_EQ(played_revoke(&c, &f, PATIENCE, &m), SFS_DELEG_NONE);
 	CHECK_EQ(outsider_said(&o, PATIENCE), 'p');
 	played_revoked(&c, &m, true);
-	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
-	outsider_end(&o);
-	alone_again();
-	end();
+	shared_until_its_end(&o);
 }
 
 /*
@@ -295,10 +289,7 @@ static void by_client(void)
 	}
 	go_on(&o);
 	CHECK_EQ(outsider_said(&o, PATIENCE), 'p');
-	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
-	outsider_end(&o);
-	alone_again();
-	end();
+	shared_until_its_end(&o);
 }
 
 /*
@@ -330,10 +321,7 @@ static void slow_exec(void)
 	CHECK(close(m.fd) == 0 && close(slow) == 0);
 	CHECK_EQ(outsider_said(&o, PATIENCE), 'p');
 	usleep(300000);
-	CHECK_EQ(played_acquire(&c, &f, 0), SFS_DELEG_SHARED);
-	outsider_end(&o);
-	alone_again();
-	end();
+	shared_until_its_end(&o);
 }
 
 /* Only who may write to the file may say so. */

@@ -4,51 +4,22 @@
  * could not open by itself, or that its parent had better not open once more: root's alone, without a name, with a
  * lock on it. What both write is all there, as in unaware_child.
  */
-#include "check.h"
+#include "unaware.h"
 
 #include <spawn.h>
-#include <stdbool.h>
 #include <sys/mman.h>
 
-#define LINES  400
-#define LINE   24
 #define LOG    29 /* in the program */
-#define TURN   30 /* where the child is told, and where it tells: in strict, which replaces whole blocks, they take turns */
-#define DONE   31
 #define NOBODY 65534
 
 enum how { DROPPED, UNNAMED, SPAWNED, LOCKED, HOWS };
 static const char *const names[] = {"dropped", "unnamed", "spawned", "locked"};
 
-static char how_to_write[8] = "child";
-static char *child_args[] = {"unaware_rights", how_to_write, NULL}, *nothing[] = {NULL};
+static char *child_args[] = {"unaware_rights", how_to_write, NULL};
 static int program; /* nobody need find it by its name */
-static int to_child[2], to_parent[2];
 static struct {
 	bool ended;
 } * shared;
-
-static void write_lines(int fd, char who, int from, int n)
-{
-	char line[LINE + 1];
-
-	for (int i = from; i < from + n; i++) {
-		snprintf(line, sizeof(line), "%c %020d\n", who, i);
-		CHECK(write(fd, line, LINE - 1) == LINE - 1);
-	}
-}
-
-static int child(bool turns)
-{
-	for (int i = 0; i < LINES; i++) {
-		if (turns)
-			hear(TURN);
-		write_lines(LOG, 'c', i, 1);
-		if (turns)
-			tell(DONE);
-	}
-	return 0;
-}
 
 static void run_it(enum how how)
 {
@@ -92,40 +63,6 @@ static pid_t start(enum how how, int go, int opened)
 	_exit(127);
 }
 
-static void check_lines(int log, enum how how, int n)
-{
-	char line[LINE], who;
-	int of[2] = {0, 0}, i;
-
-	for (off_t at = 0; at < size_of(log); at += LINE - 1) {
-		CHECK(pread(log, line, LINE - 1, at) == LINE - 1);
-		line[LINE - 1] = 0;
-		CHECK(sscanf(line, "%c %d\n", &who, &i) == 2 && (who == 'p' || who == 'c'));
-		if (i != of[who == 'c'])
-			fprintf(stderr, "%s: after %d and %d lines: %s\n", names[how], of[0], of[1], line);
-		CHECK(i == of[who == 'c']++);
-	}
-	if (of[0] != n || of[1] != LINES)
-		fprintf(stderr, "%s: %d and %d lines of %d and %d\n", names[how], of[0], of[1], n, LINES);
-	CHECK(of[0] == n && of[1] == LINES);
-}
-
-static void turns_begin(void)
-{
-	CHECK(pipe2(to_child, O_CLOEXEC) == 0 && pipe2(to_parent, O_CLOEXEC) == 0);
-	CHECK(dup2(to_child[0], TURN) == TURN && dup2(to_parent[1], DONE) == DONE);
-}
-
-static void turns_end(void)
-{
-	close(TURN);
-	close(DONE);
-	for (int i = 0; i < 2; i++) {
-		close(to_child[i]);
-		close(to_parent[i]);
-	}
-}
-
 /* Neither is the other's parent, of whose children it would be known. */
 static void writer(enum how how, bool turns, int go)
 {
@@ -137,12 +74,10 @@ static void writer(enum how how, bool turns, int go)
 	tell(go);
 	while (!__atomic_load_n(&shared->ended, __ATOMIC_ACQUIRE)) {
 		write_lines(log, 'p', n++, 1);
-		if (turns && n - LINES <= LINES) {
-			tell(to_child[1]);
-			hear(to_parent[0]);
-		}
+		if (turns && n - LINES <= LINES)
+			take_turn();
 	}
-	check_lines(log, how, n);
+	check_lines(log, "log", names[how], n);
 	_exit(0);
 }
 
@@ -175,20 +110,16 @@ static void both(enum how how, bool turns)
 
 int main(int argc, char **argv)
 {
-	const char *config = getenv("SPLITFS_CONFIG");
-	const bool strict = config && strncmp(config, "strict", 6) == 0;
+	bool turns;
 
-	if (argc == 2 && (strcmp(argv[1], "child") == 0 || strcmp(argv[1], "turns") == 0))
-		return child(argv[1][0] == 't');
-	if (geteuid() != 0)
-		SKIP("the agent must be root to be asked by the kernel");
-	if (strict)
-		memcpy(how_to_write, "turns", sizeof("turns"));
+	if (is_child(argc, argv))
+		return child((int[]){LOG}, 1);
+	turns = in_turns();
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(shared != MAP_FAILED);
 	CHECK((program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC)) >= 0);
 	for (enum how how = 0; how < HOWS; how++)
 		if (argc != 2 || atoi(argv[1]) == (int)how)
-			both(how, strict);
+			both(how, turns);
 	return 0;
 }

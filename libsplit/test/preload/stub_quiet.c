@@ -148,11 +148,7 @@ void sfs_limits_changed(void)
 {
 }
 
-void sfs_exec_announce(void)
-{
-}
-
-void sfs_spawn_prepare(bool all)
+void sfs_exec_announce(bool all)
 {
 	(void)all;
 }
